@@ -1,0 +1,1 @@
+"""Data floor: named sources, labelling, the data set object and batches."""

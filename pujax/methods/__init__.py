@@ -1,0 +1,1 @@
+"""Method floor: one file per PU method, each a `Method` of pure functions."""

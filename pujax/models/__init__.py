@@ -1,0 +1,1 @@
+"""Network floor: Flax Linen backbones and heads."""

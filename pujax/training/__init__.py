@@ -1,0 +1,1 @@
+"""Running floor: the loop, sharding, checkpoints, configuration, reporting."""
