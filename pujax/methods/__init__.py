@@ -1,1 +1,82 @@
-"""Method floor: one file per PU method, each a `Method` of pure functions."""
+"""Method floor: one file per PU method, each exposing `default_config()` and `build(...)`.
+
+A method is a `Method` of pure functions. The loop owns keys, sharding, donation, logging,
+evaluation, checkpoints, signals and non-finite numbers; a method owns its mathematics. Adding one
+is adding a file here and a config: `config.method.name` is imported by name.
+"""
+
+import importlib
+import pkgutil
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import chex
+import jax
+
+from pujax.data.batching import Batch, Batching
+from pujax.data.dataset import TrainingData
+
+Metrics = dict[str, jax.Array]
+
+
+class Stage(NamedTuple):
+    """One phase of training with its own state, step and length.
+
+    Attributes:
+      name: short name, a column of the metrics.
+      num_epochs: length.
+      init: `(key, previous_state, data) -> state`; the first stage gets None as previous state.
+      step: `(state, batch, key) -> (state, metrics)`; pure, traced once, compiled by the loop.
+        Metrics are scalars, `loss` among them; the loop averages them over an epoch.
+      batching: which examples a batch holds.
+      refresh: `(state, data, key) -> state` before each epoch, or None. Pure, but called without
+        an outer jit, so that it can loop over the data set in batches; it jits what is heavy.
+    """
+
+    name: str
+    num_epochs: int
+    init: Callable[[jax.Array, Any, TrainingData], Any]
+    step: Callable[[Any, Batch, jax.Array], tuple[Any, Metrics]]
+    batching: Batching
+    refresh: Callable[[Any, TrainingData, jax.Array], Any] | None = None
+
+
+class Method(NamedTuple):
+    """A PU learning method.
+
+    Attributes:
+      stages: run one after the other.
+      predict: `(state, inputs) -> scores [batch]` on raw inputs; positive iff score > 0.
+      embed: `(state, inputs) -> [batch, dim]`, what the embedding figures show, or None.
+      soft_labels: `state -> [n]`, learned positive mass of every training example, or None.
+      needs_truth: True for oracle baselines, which train on revealed labels and are reported so.
+    """
+
+    stages: tuple[Stage, ...]
+    predict: Callable[[Any, jax.Array], jax.Array]
+    embed: Callable[[Any, jax.Array], jax.Array] | None = None
+    soft_labels: Callable[[chex.ArrayTree], jax.Array] | None = None
+    needs_truth: bool = False
+
+
+def names() -> tuple[str, ...]:
+    """Names of all methods, in alphabetical order; files that start with `_` are shared pieces."""
+    modules = (module.name for module in pkgutil.iter_modules(__path__))
+    return tuple(sorted(name for name in modules if not name.startswith("_")))
+
+
+def module(name: str):
+    """Imports the module of a method.
+
+    Args:
+      name: file name without the ending, for example 'lagam'.
+
+    Returns:
+      A module with `default_config()` and `build(config, info)`.
+
+    Raises:
+      ValueError: if there is no such method.
+    """
+    if name not in names():
+        raise ValueError(f"method.name is {name!r}; accepted: {', '.join(map(repr, names()))}")
+    return importlib.import_module(f"{__name__}.{name}")

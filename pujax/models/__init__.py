@@ -1,1 +1,95 @@
 """Network floor: Flax Linen backbones and heads."""
+
+import dataclasses
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from pujax.models import cnn, heads, mlp, resnet
+
+_BACKBONES = {
+    "resnet18": resnet.ResNet18,
+    "resnet50": resnet.ResNet50,
+    "resnet_small": resnet.ResNetSmall,
+    "cnn7": cnn.CNN7,
+    "cnn13": cnn.CNN13,
+    "small_cnn": cnn.SmallCNN,
+    "mlp": mlp.MLP,
+}
+NAMES = tuple(_BACKBONES)
+DTYPES = ("float32", "bfloat16")
+
+# Fields of a backbone that no option sets: flax's own, `dtype`, and what makes the named net.
+_RESERVED = {"parent", "name", "dtype", "block", "layout", "pad"}
+
+
+def build(
+    name: str, *, embedding_dim: int = 128, dtype: Any = "float32", **options: Any
+) -> heads.PUNet:
+    """A network by name, as a config gives it: a backbone with its heads.
+
+    Args:
+      name: one of `NAMES`.
+      embedding_dim: width of the projection head's embedding; 0 leaves that head out.
+      dtype: compute type of the backbone, "float32" or "bfloat16"; parameters are float32.
+      **options: fields of the backbone, for instance `hidden=(64,)` for "mlp" or `width=16` for
+        "resnet18".
+
+    Returns:
+      A `heads.PUNet`, called as `(inputs, train)`.
+
+    Raises:
+      ValueError: if the name, an option, the type or the width is not accepted.
+    """
+    if name not in _BACKBONES:
+        raise ValueError(f"model name is {name!r}; accepted: {', '.join(NAMES)}")
+    backbone = _BACKBONES[name]
+    if embedding_dim < 0:
+        raise ValueError(f"embedding_dim is {embedding_dim!r}; accepted: 0 or a positive number")
+    options = _check_options(name, options)
+    return heads.PUNet(backbone(dtype=_compute_type(dtype), **options), embedding_dim)
+
+
+def count_parameters(params: Any) -> int:
+    """Number of trainable numbers in a parameter tree of arrays or `jax.ShapeDtypeStruct`s."""
+    return sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(params))
+
+
+def _check_options(name: str, options: dict[str, Any]) -> dict[str, Any]:
+    """The options with lists as tuples (modules must be hashable); raises on what is not accepted.
+
+    The type of a field's default is the type that it accepts.
+    """
+    defaults = {
+        field.name: field.default
+        for field in dataclasses.fields(_BACKBONES[name])
+        if field.name not in _RESERVED
+    }
+    checked = {}
+    for option, value in options.items():
+        if option not in defaults:
+            raise ValueError(
+                f"option {option!r} of model {name!r} is unknown; accepted: "
+                + ", ".join(sorted(defaults))
+            )
+        value = tuple(value) if isinstance(value, list) else value
+        default = defaults[option]
+        if type(value) is not type(default):
+            raise ValueError(
+                f"option {option!r} of model {name!r} is {value!r}; accepted: a"
+                f" {type(default).__name__}, for instance {default!r}"
+            )
+        checked[option] = value
+    return checked
+
+
+def _compute_type(dtype: Any) -> jnp.dtype:
+    try:
+        resolved = jnp.dtype(dtype)
+    except TypeError:
+        resolved = None
+    if resolved is None or resolved.name not in DTYPES:
+        raise ValueError(f"dtype is {dtype!r}; accepted: {', '.join(DTYPES)}")
+    return resolved

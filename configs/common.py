@@ -1,0 +1,59 @@
+"""What the configuration files share: the tasks of the papers and the argument after the colon."""
+
+import ml_collections
+
+# Data settings of the LaGAM paper's tasks (section 4.1); class ids are those of the sources.
+TASKS = {
+    "digits": {
+        "source": "digits",
+        "positive_classes": (0, 2, 4, 6, 8),
+        "num_labeled": 100,
+        "num_support": 60,
+    },
+    "mnist": {"source": "mnist", "positive_classes": (0, 2, 4, 6, 8)},
+    "fashion_mnist": {"source": "fashion_mnist", "positive_classes": (0, 2, 4, 6, 8)},
+    "cifar10-1": {"source": "cifar10", "positive_classes": (0, 1, 8, 9)},
+    "cifar10-2": {"source": "cifar10", "positive_classes": (2, 3, 4, 5, 6, 7)},
+    "cifar100-1": {"source": "cifar100", "positive_classes": (18, 19)},
+    "cifar100-2": {
+        "source": "cifar100",
+        "positive_classes": (0, 1, 7, 8, 11, 12, 13, 14, 15, 16),
+    },
+    "stl10-1": {"source": "stl10", "positive_classes": (0, 2, 3, 8, 9)},
+    "stl10-2": {"source": "stl10", "positive_classes": (1, 4, 5, 6, 7)},
+    # Class ids follow the sorted folder names; all but Non_Demented are positive. The paper does
+    # not state its positive classes.
+    "alzheimer": {"source": "alzheimer", "image_size": 224, "positive_classes": (0, 1, 3)},
+}
+_DEFAULTS = {"num_labeled": 1000, "num_support": 500}
+
+
+def parse(argument: str, **accepted: tuple[str, ...]) -> dict[str, str]:
+    """Reads `key=value,key=value`; a missing key takes the first accepted value.
+
+    Args:
+      argument: what follows the colon in `--config=FILE:...`.
+      **accepted: accepted values of every key, the default first.
+
+    Returns:
+      A value for every key.
+
+    Raises:
+      ValueError: naming the key, the value and what is accepted.
+    """
+    chosen = {key: values[0] for key, values in accepted.items()}
+    for part in filter(None, argument.split(",")):
+        key, _, value = part.partition("=")
+        if key not in accepted:
+            raise ValueError(f"config argument {part!r}: accepted keys: {', '.join(accepted)}")
+        if value not in accepted[key]:
+            raise ValueError(
+                f"config argument {key} is {value!r}; accepted: {', '.join(accepted[key])}"
+            )
+        chosen[key] = value
+    return chosen
+
+
+def set_task(config: ml_collections.ConfigDict, task: str) -> None:
+    """Fills in the data section for one of `TASKS`."""
+    config.data.update(_DEFAULTS | TASKS[task])

@@ -1,0 +1,49 @@
+"""Image augmentation that runs inside the compiled training step.
+
+Images are uint8 `[batch, height, width, channels]` with 1 or 3 channels and stay uint8 until
+`normalize`, the one place where they become floating point. Every function works on a whole batch,
+gives each image its own draw, and treats each image without looking at the others; random functions
+take `key` first. Operations equal Pillow's, in integers wherever a rounding could tell two devices,
+or compiled and uncompiled code, apart.
+"""
+
+from pujax.augment.blends import brightness, color, contrast, sharpness
+from pujax.augment.erase import cutout, random_cutout
+from pujax.augment.geometry import rotate, shear_x, shear_y, translate_x, translate_y
+from pujax.augment.randaugment import (
+    OPERATIONS,
+    apply_operations,
+    identity,
+    rand_augment,
+    random_operations,
+)
+from pujax.augment.tones import autocontrast, equalize, posterize, solarize
+from pujax.augment.views import normalize, random_crop, random_flip, strong_view, weak_view
+
+__all__ = [
+    "OPERATIONS",
+    "apply_operations",
+    "autocontrast",
+    "brightness",
+    "color",
+    "contrast",
+    "cutout",
+    "equalize",
+    "identity",
+    "normalize",
+    "posterize",
+    "rand_augment",
+    "random_crop",
+    "random_cutout",
+    "random_flip",
+    "random_operations",
+    "rotate",
+    "sharpness",
+    "shear_x",
+    "shear_y",
+    "solarize",
+    "strong_view",
+    "translate_x",
+    "translate_y",
+    "weak_view",
+]

@@ -1,0 +1,60 @@
+"""Named data sets: every file here whose name does not start with an underscore is one source.
+
+A source module has `load(directory, **options) -> RawDataset`, where `directory` is a
+`pathlib.Path` to look in and to download to, and the options are keyword-only arguments with
+defaults. Nothing else has to be edited to add one.
+"""
+
+import importlib
+import inspect
+import os
+import pathlib
+import pkgutil
+from typing import Any
+
+from pujax.data import download, raw
+
+RawDataset = raw.RawDataset
+
+NAMES: tuple[str, ...] = tuple(
+    sorted(found.name for found in pkgutil.iter_modules(__path__) if found.name[0] != "_")
+)
+
+
+def load(
+    source: str, *, directory: str | os.PathLike[str] | None = None, **options: Any
+) -> raw.RawDataset:
+    """Reads a named data set, downloading the original files where that is possible.
+
+    Files are looked for in `directory` first and in `directory/<source>` second; downloads go to
+    the latter.
+
+    Args:
+      source: one of `NAMES`.
+      directory: where the files are or go; None or '' is `download.default_directory()`.
+      **options: what the source's own `load` takes, for example `labels='fine'` for 'cifar100' or
+        `tfds_name='cifar10'` for 'tfds'. None and '' mean the source's default, and an option
+        that the source does not have may be 0, so that one set of options serves every source.
+
+    Returns:
+      A `RawDataset` whose parts were checked against one another.
+
+    Raises:
+      MissingDataError: a `ValueError` that says which file to put where, or what to install.
+      ValueError: an unknown source or option, or a file that is damaged; the message names it.
+    """
+    if source not in NAMES:
+        raise ValueError(f"source is {source!r}, accepted: {', '.join(NAMES)}")
+    module = importlib.import_module(f"{__name__}.{source}")
+    parameters = inspect.signature(module.load).parameters.values()
+    accepted = [p.name for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY]
+    given = {name: value for name, value in options.items() if value not in (None, "")}
+    for name in [name for name in given if name not in accepted]:
+        value = given.pop(name)
+        if value != 0:
+            raise ValueError(
+                f"source {source!r} has no option {name!r} (got {value!r}), "
+                f"accepted: {', '.join(accepted) or 'none'}"
+            )
+    root = pathlib.Path(directory).expanduser() if directory else download.default_directory()
+    return raw.check(module.load(root, **given))

@@ -1,0 +1,107 @@
+"""Members of a tar archive, or the same files unpacked in a folder, read without unpacking."""
+
+import contextlib
+import gzip
+import pathlib
+import tarfile
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from typing import BinaryIO, TypeVar
+
+T = TypeVar("T")
+
+_DAMAGE = (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError)
+
+
+@contextlib.contextmanager
+def naming(where: str) -> Iterator[None]:
+    """Turns the errors of a damaged file into a `ValueError` that names it."""
+    try:
+        yield
+    except _DAMAGE as error:
+        raise ValueError(f"{where} is damaged or truncated: {error}") from error
+
+
+def read_members(
+    location: pathlib.Path,
+    folder: str,
+    names: Iterable[str],
+    reader: Callable[[BinaryIO, str], T],
+    *,
+    optional: Iterable[str] = (),
+) -> dict[str, T]:
+    """Applies `reader` to some files of a folder or of a tar archive (in the archive's order).
+
+    Nothing is unpacked, so an archive cannot write anywhere. One that tries (an absolute path,
+    `..`), or that holds a link where a file belongs, is refused all the same.
+
+    Args:
+      location: a folder with the files in it, or an archive.
+      folder: the folder that the files have inside an archive.
+      names: plain file names, all required.
+      reader: called with an open binary stream and a text that names it for error messages.
+      optional: names that may be missing.
+
+    Returns:
+      One result per name that was found.
+
+    Raises:
+      ValueError: a file is missing or damaged, or the archive is unsafe; the message names it.
+    """
+    names, optional = list(names), list(optional)
+    results: dict[str, T] = {}
+    if location.is_dir():
+        for name in names + optional:
+            path = location / name
+            if path.is_file():
+                with path.open("rb") as stream, naming(str(path)):
+                    results[name] = reader(stream, str(path))
+    else:
+        with naming(str(location)), tarfile.open(location, "r:*") as archive:
+            for member in archive:
+                path = pathlib.PurePosixPath(member.name)
+                if path.is_absolute() or ".." in path.parts:
+                    raise ValueError(f"{location} is unsafe: it holds the path {member.name!r}")
+                if path.parent.name != folder or path.name not in names + optional:
+                    continue
+                if not member.isfile():
+                    raise ValueError(f"{location}: {member.name} is not an ordinary file")
+                stream = archive.extractfile(member)
+                results[path.name] = reader(stream, f"{location}, member {member.name}")
+    missing = [name for name in names if name not in results]
+    if missing:
+        raise ValueError(f"{location} is incomplete: {', '.join(missing)} missing")
+    return results
+
+
+def read_exactly(stream: BinaryIO, size: int, where: str) -> bytes:
+    """Reads `size` bytes or raises a `ValueError` that names the file."""
+    content = stream.read(size)
+    if len(content) != size:
+        raise ValueError(f"{where} is truncated: {len(content)} of {size} bytes")
+    return content
+
+
+def find(
+    root: pathlib.Path, source: str, candidates: Iterable[str], *, marker: str | None = None
+) -> pathlib.Path | None:
+    """First path that exists: candidates in `root`, then in `root / source`.
+
+    Args:
+      root: folder to look in.
+      source: name of the sub-folder that is looked through next.
+      candidates: relative paths in order of preference.
+      marker: a file name that counts as a candidate by its folder: if it is there, the folder
+        itself is the answer.
+
+    Returns:
+      The path, or None.
+    """
+    candidates = list(candidates)
+    for base in (root, root / source):
+        for candidate in candidates:
+            if (base / candidate).exists():
+                return base / candidate
+        if marker is not None and (base / marker).is_file():
+            return base
+    return None

@@ -1,0 +1,111 @@
+"""Image folders: `train/CLASS/IMAGE` and `test/CLASS/IMAGE`, class ids in alphabetical order."""
+
+import pathlib
+
+import numpy as np
+
+from pujax.data import raw
+from pujax.data.sources import _images
+
+SPLITS = ("train", "test")
+SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".pgm", ".ppm")
+
+
+def is_image_folder(root: pathlib.Path) -> bool:
+    """Whether a folder has at least one of the two split folders, each with class folders."""
+    return any(
+        (root / split).is_dir() and any(entry.is_dir() for entry in (root / split).iterdir())
+        for split in SPLITS
+    )
+
+
+def load(
+    root: pathlib.Path,
+    *,
+    name: str,
+    mean: tuple[float, ...],
+    std: tuple[float, ...],
+    image_size: int,
+    channels: int,
+    color_order: str,
+) -> raw.RawDataset:
+    """Reads all images of a folder into memory.
+
+    Class ids are the positions of the class folders of `train` in alphabetical order. Files whose
+    name does not end like an image's, and hidden ones, are passed over.
+
+    Args:
+      root: folder with `train` and `test`.
+      name: name of the data set.
+      mean: per channel, of pixels in 0-1.
+      std: per channel, of pixels in 0-1.
+      image_size: side length to resize to, or 0 for the stored size, which all images must share.
+      channels: 1 or 3.
+      color_order: 'rgb' or 'bgr'.
+
+    Returns:
+      A `RawDataset`.
+
+    Raises:
+      ValueError: a split or class folder is missing or empty, an image is damaged or of another
+        size; the message names the path.
+    """
+    _images.check_options(image_size=image_size, channels=channels, color_order=color_order)
+    for split in SPLITS:
+        if not (root / split).is_dir():
+            raise ValueError(f"{root / split} is missing, accepted: a folder of class folders")
+    classes = _class_names(root / "train")
+    unknown = sorted(set(_class_names(root / "test")) - set(classes))
+    if unknown:
+        raise ValueError(
+            f"{root / 'test'} has classes that train has not: {', '.join(unknown)}, "
+            f"accepted: {', '.join(classes)}"
+        )
+    read = {"image_size": image_size, "channels": channels, "color_order": color_order}
+    arrays = [_read_split(root / split, classes, **read) for split in SPLITS]
+    return raw.RawDataset(
+        name=name,
+        train_inputs=arrays[0][0],
+        train_labels=arrays[0][1],
+        test_inputs=arrays[1][0],
+        test_labels=arrays[1][1],
+        class_names=classes,
+        mean=mean,
+        std=std,
+    )
+
+
+def _class_names(folder: pathlib.Path) -> tuple[str, ...]:
+    entries = (entry for entry in folder.iterdir() if entry.is_dir())
+    return tuple(sorted(entry.name for entry in entries if not entry.name.startswith(".")))
+
+
+def _image_files(folder: pathlib.Path) -> list[pathlib.Path]:
+    if not folder.is_dir():
+        return []
+    return sorted(
+        path
+        for path in folder.iterdir()
+        if path.suffix.lower() in SUFFIXES and not path.name.startswith(".")
+    )
+
+
+def _read_split(
+    folder: pathlib.Path, classes: tuple[str, ...], **options: object
+) -> tuple[np.ndarray, np.ndarray]:
+    """Images and class ids of one split, filled into one array as they are read."""
+    files = [(path, i) for i, c in enumerate(classes) for path in _image_files(folder / c)]
+    if not files:
+        raise ValueError(f"{folder} has no images in class folders, accepted: {SUFFIXES}")
+    images = None
+    for row, (path, _) in enumerate(files):
+        image = _images.read(path, **options)
+        if images is None:
+            images = np.empty((len(files), *image.shape), np.uint8)
+        if image.shape != images.shape[1:]:
+            raise ValueError(
+                f"{path} has the shape {image.shape}, others have {images.shape[1:]}; "
+                f"set image_size to bring all to one size"
+            )
+        images[row] = image
+    return images, np.array([label for _, label in files], np.int32)

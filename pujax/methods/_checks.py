@@ -1,0 +1,34 @@
+"""The one form of a configuration error: field, value, what is accepted."""
+
+from collections.abc import Iterable
+
+
+def require(ok: bool, field: str, value: object, accepted: str) -> None:
+    """Raises a ValueError that names the field, its value and what is accepted, unless `ok`."""
+    if not ok:
+        raise ValueError(f"{field} is {value!r}; accepted: {accepted}")
+
+
+def one_of(field: str, value: object, choices: Iterable[object]) -> None:
+    """Requires `value` to be among `choices`."""
+    choices = tuple(choices)
+    require(value in choices, field, value, ", ".join(map(repr, choices)))
+
+
+def between(field: str, value: float, low: float, high: float, *, include: str = "both") -> None:
+    """Requires a number in an interval; `include` is 'both', 'low' or 'neither' end. NaN fails."""
+    above = value >= low if include in ("both", "low") else value > low
+    below = value <= high if include == "both" else value < high
+    left = "[" if include in ("both", "low") else "("
+    right = "]" if include == "both" else ")"
+    require(bool(above and below), field, value, f"a number in {left}{low}, {high}{right}")
+
+
+def positive(field: str, value: float) -> None:
+    """Requires a finite number above 0."""
+    between(field, value, 0, float("inf"), include="neither")
+
+
+def at_least(field: str, value: float, low: float) -> None:
+    """Requires a finite number of at least `low`."""
+    between(field, value, low, float("inf"), include="low")

@@ -1,0 +1,135 @@
+"""Pre-activation residual networks for small images (LaGAM's backbones)."""
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+from pujax.models import layers
+
+BOTTLENECK_EXPANSION = 4
+
+
+class PreActBlock(nn.Module):
+    """Two 3x3 convolutions, each after batch norm and ReLU, added to a shortcut.
+
+    He et al., 2016, https://arxiv.org/abs/1603.05027, Fig. 1b. Where the shape changes, the
+    shortcut is a bare 1x1 convolution of the *activated* input; else it is the raw input.
+
+    Attributes:
+      width: number of output channels.
+      stride: of the first convolution and the shortcut.
+      dtype: compute type.
+    """
+
+    width: int
+    stride: int = 1
+    dtype: Any = jnp.float32
+
+    @nn.compact
+    def __call__(self, inputs: jax.Array, train: bool) -> jax.Array:
+        """Maps [batch, height, width, channels] to [batch, height', width', self.width]."""
+        conv = functools.partial(layers.conv, use_bias=False, dtype=self.dtype)
+        norm = functools.partial(layers.BatchNorm, dtype=self.dtype)
+
+        active = nn.relu(norm(name="norm1")(inputs, train))
+        shortcut = inputs
+        if self.stride != 1 or inputs.shape[-1] != self.width:
+            shortcut = conv(active, self.width, 1, stride=self.stride, name="shortcut")
+        out = conv(active, self.width, 3, stride=self.stride, padding=1, name="conv1")
+        out = nn.relu(norm(name="norm2")(out, train))
+        return conv(out, self.width, 3, padding=1, name="conv2") + shortcut
+
+
+class PreActBottleneck(nn.Module):
+    """Convolutions 1x1, 3x3, 1x1, each after batch norm and ReLU, added to a shortcut.
+
+    The last convolution widens to four times `width`; the 3x3 convolution has the stride. The
+    shortcut is that of `PreActBlock`.
+
+    Attributes:
+      width: channels inside the block; it puts out 4 * width.
+      stride: of the 3x3 convolution and the shortcut.
+      dtype: compute type.
+    """
+
+    width: int
+    stride: int = 1
+    dtype: Any = jnp.float32
+
+    @nn.compact
+    def __call__(self, inputs: jax.Array, train: bool) -> jax.Array:
+        """Maps [batch, height, width, channels] to [batch, height', width', 4 * self.width]."""
+        conv = functools.partial(layers.conv, use_bias=False, dtype=self.dtype)
+        norm = functools.partial(layers.BatchNorm, dtype=self.dtype)
+        out_width = BOTTLENECK_EXPANSION * self.width
+
+        active = nn.relu(norm(name="norm1")(inputs, train))
+        shortcut = inputs
+        if self.stride != 1 or inputs.shape[-1] != out_width:
+            shortcut = conv(active, out_width, 1, stride=self.stride, name="shortcut")
+        out = conv(active, self.width, 1, name="conv1")
+        out = nn.relu(norm(name="norm2")(out, train))
+        out = conv(out, self.width, 3, stride=self.stride, padding=1, name="conv2")
+        out = nn.relu(norm(name="norm3")(out, train))
+        return conv(out, out_width, 1, name="conv3") + shortcut
+
+
+class PreActResNet(nn.Module):
+    """Pre-activation residual network with a 3x3 stem of stride 1 and a global max pool.
+
+    The width doubles and the side halves from each stage to the next. The stem has no batch norm,
+    ReLU or pooling, and the last block's output is pooled as it is, without batch norm or ReLU: so
+    it is in LaGAM's published networks (Long et al., CVPR 2024, and their code).
+
+    Attributes:
+      stage_sizes: number of blocks in each stage.
+      block: `PreActBlock` or `PreActBottleneck`.
+      width: channels of the stem and of the blocks in the first stage.
+      dtype: compute type, float32 or bfloat16.
+    """
+
+    stage_sizes: Sequence[int]
+    block: type[nn.Module] = PreActBlock
+    width: int = 64
+    dtype: Any = jnp.float32
+
+    @nn.compact
+    def __call__(self, inputs: jax.Array, train: bool) -> jax.Array:
+        """Features [batch, d] in float32 of images [batch, height, width, channels]."""
+        layers.check_images(inputs)
+        out = layers.conv(
+            inputs, self.width, 3, padding=1, use_bias=False, dtype=self.dtype, name="stem"
+        )
+        for stage, num_blocks in enumerate(self.stage_sizes):
+            for index in range(num_blocks):
+                out = self.block(
+                    self.width * 2**stage,
+                    stride=2 if stage > 0 and index == 0 else 1,
+                    dtype=self.dtype,
+                    name=f"stage{stage + 1}_block{index + 1}",
+                )(out, train)
+        return jnp.max(out, axis=(1, 2)).astype(jnp.float32)
+
+
+class ResNet18(PreActResNet):
+    """LaGAM's ResNet-18 for CIFAR and STL: basic blocks 2-2-2-2, 512 features."""
+
+    stage_sizes: Sequence[int] = (2, 2, 2, 2)
+
+
+class ResNet50(PreActResNet):
+    """LaGAM's ResNet-50 for the Alzheimer images: bottlenecks 3-4-6-3, 2048 features."""
+
+    stage_sizes: Sequence[int] = (3, 4, 6, 3)
+    block: type[nn.Module] = PreActBottleneck
+
+
+class ResNetSmall(PreActResNet):
+    """One basic block of 16, 32 and 64 channels each: 64 features, for CPUs and small images."""
+
+    stage_sizes: Sequence[int] = (1, 1, 1)
+    width: int = 16

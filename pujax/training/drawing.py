@@ -1,0 +1,111 @@
+"""Panels, colours and curves that the figures of a run share.
+
+Colours are those of Okabe and Ito, which colour-blind readers tell apart; line styles and markers
+differ too.
+"""
+
+import math
+import numbers
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from matplotlib import ticker
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+# https://jfly.uni-koeln.de/color, without the yellow that is too pale on white.
+BLACK, GREY = "#000000", "#8C8C8C"
+BLUE, VERMILION, GREEN = "#0072B2", "#D55E00", "#009E73"
+PURPLE, ORANGE, SKY = "#CC79A7", "#E69F00", "#56B4E9"
+_CYCLE = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY)
+_STYLES = ("-", "--", "-.", ":")
+_MAX_MARKED_POINTS = 40
+
+_NAMES = {
+    "loss": "total",
+    "test_f1": "F1",
+    "test_auc": "AUC",
+    "test_predicted_positive": "predicted positive (share)",
+    "label_mse": "learned labels of U (mean squared error)",
+    "label_accuracy": "learned labels of U (accuracy)",
+}
+
+Rows = Sequence[Mapping[str, Any]]
+
+
+def panels(
+    title: str, count: int, size: tuple[float, float] = (10.5, 4.2)
+) -> tuple[Figure, list[Axes]]:
+    """A figure of `size` inches with `count` empty panels side by side."""
+    figure = Figure(figsize=size, layout="constrained")
+    if title:
+        figure.suptitle(title, fontsize=12)
+    axes = [figure.add_subplot(1, count, i + 1) for i in range(count)]
+    for panel in axes:
+        panel.grid(color="#DDDDDD", linewidth=0.6)
+        panel.set_axisbelow(True)
+        panel.spines[["top", "right"]].set_visible(False)
+    return figure, axes
+
+
+def legend_or_note(axes: Axes, note: str) -> None:
+    """Adds the legend, or a note in the middle where nothing was drawn."""
+    if axes.get_legend_handles_labels()[0]:
+        axes.legend(fontsize=8, framealpha=0.85)
+    else:
+        axes.text(0.5, 0.5, note, ha="center", va="center", color=GREY, transform=axes.transAxes)
+
+
+def note_at_top(axes: Axes, x: float, text: str) -> None:
+    """Writes small text at the top of a panel, right of `x`."""
+    axes.annotate(
+        text,
+        (x, 1.0),
+        (3, -3),
+        xycoords=("data", "axes fraction"),
+        textcoords="offset points",
+        va="top",
+        fontsize=8,
+        color="#444444",
+    )
+
+
+def curves(axes: Axes, rows: Rows, names: Sequence[str], *, bold: Sequence[str] = ()) -> None:
+    """Draws one line per name over the epochs that have a number, and the borders between stages.
+
+    Args:
+      axes: panel to draw into.
+      rows: one mapping per epoch.
+      names: what to draw; one that no row has is left out.
+      bold: those of `names` that stand out in black.
+    """
+    found = {
+        name: [(row["epoch"] + 1, row[name]) for row in rows if _is_number(row.get(name))]
+        for name in names
+    }
+    styles = ({"linestyle": style, "color": color} for style in _STYLES for color in _CYCLE)
+    for name, points in found.items():
+        if not points:
+            continue
+        look = {"color": BLACK, "linewidth": 2.0} if name in bold else next(styles)
+        # Without a marker a single evaluation would not be seen.
+        marker = "o" if len(points) <= _MAX_MARKED_POINTS else None
+        axes.plot(*zip(*points, strict=True), label=_label(name), marker=marker, ms=3, **look)
+    legend_or_note(axes, "nothing was measured")
+    axes.set_xlabel("epochs completed")
+    axes.xaxis.set_major_locator(ticker.MaxNLocator(integer=True))
+    for before, after in zip(rows[:-1], rows[1:], strict=True):
+        if before.get("stage") != after.get("stage"):
+            border = after["epoch"] + 0.5
+            axes.axvline(border, color=GREY, linestyle=(0, (4, 3)), linewidth=1.0)
+            note_at_top(axes, border, str(after.get("stage")))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, numbers.Real) and math.isfinite(value)
+
+
+def _label(name: str) -> str:
+    if name in _NAMES:
+        return _NAMES[name]
+    return name.removeprefix("loss_").removeprefix("test_").replace("_", " ")

@@ -1,0 +1,153 @@
+"""The compiled part of training: one program per stage over the mesh.
+
+A call runs one or more steps: it looks up the batch on the device, splits it over the mesh, calls
+the method's step, undoes a step that is not finite, and adds the metrics to running sums that stay
+on the device until somebody asks.
+"""
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import Mesh
+
+from pujax.data import batching
+from pujax.data.batching import EpochPlan
+from pujax.data.dataset import TrainingData
+from pujax.methods import Stage
+from pujax.training import sharding
+
+# One named integer per purpose that draws from the run's key.
+INIT, ORDER, STEP, REFRESH = range(4)
+
+
+class Carry(NamedTuple):
+    """What a compiled call takes and gives back, donated.
+
+    Attributes:
+      state: the method's state.
+      sums: metric sums over the finite steps of this epoch, float32 scalars, with `steps` (how
+        many) and `nonfinite` (how many steps were undone).
+    """
+
+    state: Any
+    sums: dict[str, jax.Array]
+
+
+def run_key(seed: int, mesh: Mesh) -> jax.Array:
+    """The key of a run, on every device."""
+    return jax.jit(jax.random.key, out_shardings=sharding.replicated(mesh))(seed)
+
+
+def stage_key(key: jax.Array, purpose: int, index: int) -> jax.Array:
+    """Key of one purpose at one index (stage, epoch or step)."""
+    return jax.random.fold_in(jax.random.fold_in(key, purpose), index)
+
+
+def init_state(stage: Stage, key: jax.Array, previous: Any, data: TrainingData, mesh: Mesh) -> Any:
+    """State at the start of a stage."""
+    init = jax.jit(stage.init, out_shardings=sharding.replicated(mesh))
+    return init(key, previous, data)
+
+
+def zero_sums(stage: Stage, state: Any, data: TrainingData, mesh: Mesh) -> dict[str, jax.Array]:
+    """Metric sums at the start of an epoch; the names come from tracing the step abstractly."""
+
+    def metrics_of(state, data, plan):
+        batch = batching.gather(data, plan, 0, epoch=0, step=0)
+        return stage.step(state, batch, jax.random.key(0))[1]
+
+    plan = EpochPlan(
+        jax.ShapeDtypeStruct([1, stage.batching.batch_size], jnp.int32),
+        jax.ShapeDtypeStruct([1, stage.batching.support_batch_size], jnp.int32),
+    )
+    names = jax.eval_shape(metrics_of, state, data, plan)
+    if "steps" in names or "nonfinite" in names or "loss" not in names:
+        raise ValueError(
+            f"stage {stage.name!r} reports the metrics {sorted(names)}; accepted: names that "
+            "include 'loss' and neither 'steps' nor 'nonfinite', which belong to the loop"
+        )
+    zeros = dict.fromkeys([*sorted(names), "steps", "nonfinite"], 0.0)
+    return sharding.replicate({k: jnp.float32(v) for k, v in zeros.items()}, mesh)
+
+
+def make_train(stage: Stage, mesh: Mesh) -> Callable[..., Carry]:
+    """Compiles a stage's step.
+
+    Args:
+      stage: the stage.
+      mesh: devices to run on.
+
+    Returns:
+      `train(carry, data, plan, key, epoch, first, global_step, *, count) -> carry`, which runs the
+      steps `first .. first + count - 1` of an epoch; `global_step` is that of the first, `count` is
+      static.
+    """
+
+    def one_step(carry, data, plan, key, epoch, index, global_step):
+        batch = batching.gather(data, plan, index, epoch=epoch, step=global_step)
+        batch = sharding.split_batch(batch, mesh)
+        step_key = stage_key(key, STEP, global_step)
+        state, metrics = stage.step(carry.state, batch, step_key)
+        finite = _is_finite(state, metrics)
+        # Restore everything, batch statistics and momentum too: half an undone step is a new bug.
+        state = jax.tree.map(lambda old, new: jnp.where(finite, new, old), carry.state, state)
+        metrics = {k: jnp.where(finite, v.astype(jnp.float32), 0) for k, v in metrics.items()}
+        metrics["steps"] = finite.astype(jnp.float32)
+        metrics["nonfinite"] = 1 - metrics["steps"]
+        return Carry(state, {name: total + metrics[name] for name, total in carry.sums.items()})
+
+    @functools.partial(
+        jax.jit,
+        static_argnames="count",
+        donate_argnums=0,
+        out_shardings=sharding.replicated(mesh),
+    )
+    def train(carry, data, plan, key, epoch, first, global_step, *, count):
+        def body(carry, offset):
+            at = (epoch, first + offset, global_step + offset)
+            return one_step(carry, data, plan, key, *at), None
+
+        if count == 1:
+            return body(carry, 0)[0]
+        return jax.lax.scan(body, carry, jnp.arange(count))[0]
+
+    return train
+
+
+def _is_finite(state: Any, metrics: dict[str, jax.Array]) -> jax.Array:
+    """True where the loss and every floating-point number of the state are finite."""
+    leaves = [x for x in jax.tree.leaves(state) if jnp.issubdtype(x.dtype, jnp.floating)]
+    checks = [jnp.all(jnp.isfinite(x)) for x in [*leaves, metrics["loss"]]]
+    return jnp.all(jnp.asarray(checks))
+
+
+def epoch_plan(stage: Stage, key: jax.Array, epoch: int, data: TrainingData) -> EpochPlan:
+    """Order of one epoch; a pure function of the run's key and the epoch."""
+    return batching.epoch_plan(
+        stage_key(key, ORDER, epoch),
+        num_examples=data.inputs.shape[0],
+        num_support=data.support_inputs.shape[0],
+        batching=stage.batching,
+    )
+
+
+def steps_per_dispatch(setting: int) -> int:
+    """How many steps one call runs; see `run.steps_per_dispatch`.
+
+    On a CPU one, because XLA:CPU runs a convolution's gradient many times slower inside a rolled
+    loop (jax-ml/jax#12868); on accelerators enough to hide the dispatch.
+    """
+    if setting:
+        return setting
+    return 1 if jax.default_backend() == "cpu" else 32
+
+
+def means(sums: dict[str, jax.Array]) -> dict[str, float]:
+    """Means over the finite steps so far, fetched from the device; NaN before the first."""
+    values = {name: float(sharding.to_host(total)) for name, total in sums.items()}
+    steps, nonfinite = values.pop("steps"), values.pop("nonfinite")
+    result = {k: v / steps if steps else float("nan") for k, v in values.items()}
+    return result | {"nonfinite": nonfinite}

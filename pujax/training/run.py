@@ -1,0 +1,204 @@
+"""One run from a configuration to a folder of results."""
+
+import datetime
+import json
+import os
+from typing import Any
+
+import ml_collections
+from absl import logging
+from jax.sharding import Mesh
+
+from pujax.data import dataset, sources
+from pujax.data.dataset import PUDataset
+from pujax.training import config as config_lib
+from pujax.training import figures, loop, sharding, summary
+from pujax.training.evaluation import Final
+from pujax.training.progress import Progress, message, render_table
+from pujax.training.writers import MetricsWriter, write_json
+
+_TABLE = ("method", "test accuracy", "F1", "AUC", "hidden positives recovered")
+
+
+def load_data(config: ml_collections.ConfigDict) -> PUDataset:
+    """Loads the source a config names and draws the PU split.
+
+    Raises:
+      ValueError: naming the field, file or address that is wrong or missing.
+    """
+    fields = config.data
+    raw = sources.load(
+        fields.source,
+        directory=fields.dir or None,
+        tfds_name=fields.tfds_name,
+        image_size=fields.image_size,
+    )
+    return dataset.build(
+        raw,
+        positive_classes=fields.positive_classes,
+        num_labeled=fields.num_labeled,
+        num_support=fields.num_support,
+        setting=fields.setting,
+        sampling=fields.sampling,
+        seed=config.seed,
+        prior=fields.prior,
+    )
+
+
+def run(
+    config: ml_collections.ConfigDict, workdir: str = "", *, name: str = ""
+) -> dict[str, Any] | None:
+    """Trains what a configuration says, or goes on with it, and leaves a folder of results.
+
+    Args:
+      config: as from a file in `configs/`.
+      workdir: folder of the run; an unfinished run there is continued. '' makes `runs/NAME-TIME`.
+      name: NAME of a new folder; '' is method and data set.
+
+    Returns:
+      The summary (what `summary.json` holds), or None after `run.stop_after_epoch`.
+
+    Raises:
+      SystemExit: after SIGINT or SIGTERM, with the status a shell expects, once all is saved.
+      ValueError: for a configuration or data that cannot be, before anything is compiled or
+        written.
+    """
+    config = config_lib.resolve(config)
+    sharding.join_hosts(config.run)
+    folder = workdir or _new_folder(name or f"{config.method.name}_{config.data.source}")
+    _refuse_other_run(folder, config)
+    data = load_data(config)
+    mesh = sharding.make_mesh()
+    others = [
+        config_lib.resolve(config_lib.to_compare(config, other))
+        for other in config_lib.compared_methods(config.run)
+    ]
+    for other in (config, *others):
+        loop.build(other, data, mesh)
+
+    if sharding.is_writer():
+        message(_describe(config, data, mesh))
+    result = _run_one(config, data, mesh, folder)
+    if result is None:
+        return None
+    compared = []
+    for other in others:
+        compared.append(_run_one(other, data, mesh, os.path.join(folder, other.method.name)))
+        if compared[-1] is None:
+            return None
+    if sharding.is_writer():
+        result["comparison"] = {row["method"]: row["test"] | row["train"] for row in compared}
+        write_json(os.path.join(folder, "summary.json"), result)
+        rows = [summary.table_row(each) for each in (result, *compared)]
+        message(f"{render_table(rows, _TABLE)}\nRun directory: {folder}")
+    return result
+
+
+def _run_one(
+    config: ml_collections.FrozenConfigDict, data: PUDataset, mesh: Mesh, folder: str
+) -> dict[str, Any] | None:
+    """Trains one method into one folder; None if it was stopped."""
+    finished = os.path.join(folder, "summary.json")
+    _refuse_other_run(folder, config)
+    if os.path.exists(finished):
+        with open(finished) as file:
+            return json.load(file)
+    run = loop.prepare(
+        config,
+        data,
+        mesh=mesh,
+        folder=os.path.join(folder, "checkpoints"),
+        fingerprint=json.loads(json.dumps(config_lib.fingerprint(config))),
+    )
+    writer = None
+    if sharding.is_writer():
+        write_json(os.path.join(folder, "config.json"), config.to_dict())
+        writer = MetricsWriter(folder, tensorboard=config.run.tensorboard)
+    total = sum(
+        stage.num_epochs * run.steps_per_epoch(i) for i, stage in enumerate(run.method.stages)
+    )
+    try:
+        with Progress(
+            total, description=config.method.name, enabled=sharding.is_writer()
+        ) as progress:
+            now = loop.train(run, writer, progress)
+        if not now.finished:
+            message(
+                f"Stopped after {now.position.epoch} of {run.first_epochs[-1]} epochs. The same "
+                f"command with --workdir={folder} goes on."
+            )
+            if now.stopped_by:
+                raise SystemExit(128 + now.stopped_by)
+            return None
+        # All hosts take part in the evaluation, one of them writes.
+        final = run.evaluator.final(now.carry.state, run.on_mesh(data.inputs))
+        if writer is None:
+            return {}
+        if config.run.figures:
+            _draw(config, final, data, writer.rows, os.path.join(folder, "figures"))
+        result = summary.summarize(config, run.method, final, data, writer.rows, mesh)
+        write_json(finished, result)
+        return result
+    finally:
+        run.checkpoints.close()
+        if writer:
+            writer.close()
+
+
+def _draw(config, final: Final, data: PUDataset, rows: list, folder: str) -> None:
+    """Writes all figures of a run."""
+    os.makedirs(folder, exist_ok=True)
+    title = f"{config.method.name} on {data.info.name}, seed {config.seed}"
+
+    def path(name):
+        return os.path.join(folder, name)
+
+    figures.training_curves(rows, path("training.png"), title=title)
+    if final.labels:
+        figures.label_error(rows, path("label_error.png"), title=title)
+    figures.score_histogram(
+        final.train_scores, data.truth, data.labeled, path("scores.png"), title=title
+    )
+    if final.embeddings is not None:
+        about = (final.embeddings, data.truth, data.labeled)
+        for method in ("pca", "tsne"):
+            file = path(f"embedding_{method}.png")
+            figures.embedding(*about, file, method=method, title=title)
+
+
+def _new_folder(name: str) -> str:
+    """`runs/NAME-TIME`, free at this moment."""
+    base = os.path.join("runs", f"{name}-{datetime.datetime.now():%Y%m%d-%H%M%S}")
+    folder, number = base, 1
+    while os.path.exists(folder):
+        folder, number = f"{base}-{number}", number + 1
+    return folder
+
+
+def _refuse_other_run(folder: str, config: ml_collections.FrozenConfigDict) -> None:
+    """Raises if the folder holds a run with another configuration."""
+    path = os.path.join(folder, "config.json")
+    if not os.path.exists(path):
+        return
+    with open(path) as file:
+        there = ml_collections.ConfigDict(json.load(file))
+    found = config_lib.differences(config_lib.fingerprint(there), config_lib.fingerprint(config))
+    if found:
+        raise ValueError(
+            f"--workdir={folder} holds a run with another configuration ({'; '.join(found)}); "
+            "accepted: the same configuration (fields of `run` may change), or another folder"
+        )
+
+
+def _describe(config: ml_collections.FrozenConfigDict, data: PUDataset, mesh: Mesh) -> str:
+    """The counts printed at the start."""
+    info, counts = data.info, data.counts()
+    logging.info("config: %s", config)
+    return (
+        f"{config.method.name} on {info.name} ({info.setting}), {summary.device(mesh)}\n"
+        f"  labeled positives {counts['labeled']}, unlabeled {counts['unlabeled']} "
+        f"({counts['hidden_positives']} hidden positives), support {counts['support']} "
+        f"({counts['support_positives']} positive), test {counts['test']} "
+        f"({counts['test_positives']} positive)\n"
+        f"  prior {info.prior:.4f} ({info.prior_source}), in U {info.prior_unlabeled:.4f}"
+    )

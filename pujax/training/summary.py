@@ -1,0 +1,116 @@
+"""What a run reports at its end: `summary.json` and the rows of the final table."""
+
+import platform
+import resource
+import statistics
+import sys
+from typing import Any
+
+import flax
+import jax
+import jaxlib
+import ml_collections
+import numpy as np
+from jax.sharding import Mesh
+
+import pujax
+from pujax.data.dataset import PUDataset
+from pujax.methods import Method
+from pujax.training import evaluation
+from pujax.training.evaluation import Final
+
+
+def summarize(
+    config: ml_collections.FrozenConfigDict,
+    method: Method,
+    final: Final,
+    data: PUDataset,
+    rows: list[dict[str, Any]],
+    mesh: Mesh,
+) -> dict[str, Any]:
+    """Gathers everything that `summary.json` holds.
+
+    Args:
+      config: resolved configuration.
+      method: what was trained.
+      final: evaluation of the last state.
+      data: the PU problem, truth included.
+      rows: one dict per epoch, as in `metrics.jsonl`.
+      mesh: devices.
+
+    Returns:
+      A dict that JSON can hold.
+    """
+    info = data.info
+    by_prediction = evaluation.compare_labels((final.train_scores > 0).astype(np.float32), data)
+    tested = [row for row in rows if row.get("test_accuracy") is not None]
+    best = max(tested, key=lambda row: row["test_accuracy"])
+    speeds = [row["examples_per_second"] for row in rows if row["stage"] == rows[-1]["stage"]]
+    return {
+        "method": config.method.name,
+        "oracle": method.needs_truth,
+        "dataset": info.name,
+        "seed": config.seed,
+        "num_epochs": len(rows),
+        "setting": info.setting,
+        "counts": data.counts(),
+        "prior": info.prior,
+        "prior_source": info.prior_source,
+        "prior_unlabeled": info.prior_unlabeled,
+        "selection": {"rule": "last", "epoch": len(rows) - 1},
+        "test": final.test,
+        # Chosen on test labels, so never the result: it says how much choosing could give.
+        "oracle_best_epoch": {"epoch": best["epoch"], "test_accuracy": best["test_accuracy"]},
+        "train": {
+            "labels_from": "learned labels" if final.labels else "predictions",
+            **(final.labels or by_prediction),
+            "prediction_accuracy": by_prediction["label_accuracy"],
+        },
+        "undone_steps": sum(row.get("nonfinite") or 0 for row in rows),
+        "seconds": sum(row["seconds"] for row in rows),
+        "examples_per_second": statistics.median(speeds),
+        "peak_memory_bytes": peak_memory(),
+        "versions": versions(),
+        "device": device(mesh),
+    }
+
+
+def peak_memory() -> int:
+    """Peak bytes on the first device where it keeps count, else of this process."""
+    stats = jax.local_devices()[0].memory_stats() or {}
+    if "peak_bytes_in_use" in stats:
+        return int(stats["peak_bytes_in_use"])
+    unit = 1 if sys.platform == "darwin" else 1024  # getrusage: bytes on macOS, KiB elsewhere
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def versions() -> dict[str, str]:
+    """Versions that a result depends on."""
+    return {
+        "pujax": pujax.__version__,
+        "python": platform.python_version(),
+        "jax": jax.__version__,
+        "jaxlib": jaxlib.__version__,
+        "flax": flax.__version__,
+        "numpy": np.__version__,
+    }
+
+
+def device(mesh: Mesh) -> str:
+    """Kind and number of devices, for example '8 x NVIDIA H200'."""
+    return f"{mesh.size} x {mesh.devices.flat[0].device_kind}"
+
+
+def table_row(summary: dict[str, Any]) -> dict[str, Any]:
+    """One line of the final table."""
+    test, train = summary["test"], summary["train"]
+    recovered, hidden = train["recovered_positives"], train["hidden_positives"]
+    share = f" ({100 * recovered / hidden:.1f} %)" if hidden else ""
+    name = summary["method"] + (" (true labels)" if summary["oracle"] else "")
+    return {
+        "method": name,
+        "test accuracy": f"{100 * test['accuracy']:.2f} %",
+        "F1": f"{test['f1']:.4f}",
+        "AUC": f"{test['auc']:.4f}",
+        "hidden positives recovered": f"{recovered:.0f} / {hidden:.0f}{share}",
+    }

@@ -1,0 +1,187 @@
+"""What every method must do; the list of methods is what `pujax/methods` holds."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from pujax import methods
+from pujax.training import engine, loop, sharding
+from tests import tiny
+
+METHODS = methods.names()
+
+
+@pytest.fixture(scope="module")
+def data():
+    return tiny.problem()
+
+
+def leaves(tree):
+    return [np.asarray(x) for x in jax.tree.leaves(tree)]
+
+
+def assert_same(first, second):
+    for a, b in zip(leaves(first), leaves(second), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_there_are_methods():
+    assert {"lagam", "naive", "supervised"} <= set(METHODS)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_default_config_builds_and_names_itself(name, data):
+    module = methods.module(name)
+    assert module.default_config().name == name
+    method, _ = loop.build(tiny.config(name), data, tiny.mesh())
+    assert method.stages and all(stage.num_epochs >= 1 for stage in method.stages)
+    assert sum(stage.num_epochs for stage in method.stages) == 4
+    assert len({stage.name for stage in method.stages}) == len(method.stages)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_step_gives_finite_numbers_and_keeps_the_state_structure(name, data):
+    config = tiny.config(name)
+    method, carry = tiny.train_steps(config, data, steps=1)
+    assert all(np.isfinite(x).all() for x in leaves(carry))
+    key = jax.random.key(0)
+    previous = None
+    for stage in method.stages:
+        previous = jax.eval_shape(
+            stage.init, key, previous, loop.build(config, data, tiny.mesh())[1].training_data()
+        )
+    assert jax.tree.structure(previous) == jax.tree.structure(carry.state)
+    for wanted, got in zip(jax.tree.leaves(previous), jax.tree.leaves(carry.state), strict=True):
+        assert (wanted.shape, wanted.dtype) == (got.shape, got.dtype)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_it_learns_to_tell_two_separated_clouds_apart(name, data):
+    config = tiny.config(name)
+    method, carry = tiny.train_steps(config, data, steps=24, per_call=2)
+    scores = jax.jit(method.predict)(carry.state, jnp.asarray(data.test_inputs))
+    assert scores.shape == data.test_labels.shape
+    accuracy = np.mean((np.asarray(scores) > 0) == data.test_labels)
+    assert accuracy > 0.9, f"test accuracy {accuracy}"
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_jit_equals_eager(name, data):
+    config = tiny.config(name)
+    method, seen = loop.build(config, data, tiny.mesh())
+    arrays = sharding.replicate(seen.training_data(), tiny.mesh())
+    state, key = None, jax.random.key(0)
+    for stage in method.stages:
+        state = engine.init_state(stage, key, state, arrays, tiny.mesh())
+        plan = engine.epoch_plan(stage, key, 0, arrays)
+        batch = engine.batching.gather(arrays, plan, 0, epoch=2, step=0)
+        compiled, metrics = jax.jit(stage.step)(state, batch, key)
+        with jax.disable_jit():
+            eager, eager_metrics = stage.step(state, batch, key)
+        for a, b in zip(leaves((compiled, metrics)), leaves((eager, eager_metrics)), strict=True):
+            np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-5)  # float32, other fusion
+        state = compiled
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_eight_devices_equal_one(name, data):
+    config = tiny.config(name)
+    (_, one), (_, eight) = (
+        tiny.train_steps(config, data, steps=3, num_devices=n) for n in (1, 8)
+    )
+    for a, b in zip(leaves(one), leaves(eight), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4)  # float32 sums in another order
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_many_steps_per_dispatch_equal_single_steps(name, data):
+    config = tiny.config(name)
+    (_, single), (_, many) = (
+        tiny.train_steps(config, data, steps=4, per_call=n) for n in (1, 4)
+    )
+    for a, b in zip(leaves(single), leaves(many), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_bfloat16_runs_and_parameters_stay_float32(name, data):
+    config = tiny.config(name, dtype="bfloat16")
+    method, carry = tiny.train_steps(config, data, steps=1)
+    for leaf in jax.tree.leaves(carry.state):
+        assert leaf.dtype != jnp.bfloat16
+    assert all(np.isfinite(x).all() for x in leaves(carry))
+    assert method.predict(carry.state, jnp.asarray(data.test_inputs[:2])).dtype == jnp.float32
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_later_steps_do_not_trace_again(name, data):
+    config = tiny.config(name)
+    method, seen = loop.build(config, data, tiny.mesh())
+    arrays = sharding.replicate(seen.training_data(), tiny.mesh())
+    stage, traced = method.stages[0], []
+
+    def counted(*arguments):
+        traced.append(1)
+        return stage.step(*arguments)
+
+    counting = stage._replace(step=counted)
+    key = jax.random.key(0)
+    state = engine.init_state(stage, key, None, arrays, tiny.mesh())
+    carry = engine.Carry(state, engine.zero_sums(stage, state, arrays, tiny.mesh()))
+    train = engine.make_train(counting, tiny.mesh())
+    for epoch in range(3):
+        plan = engine.epoch_plan(stage, key, epoch, arrays)
+        carry = train(carry, arrays, plan, key, epoch, epoch, epoch, count=1)
+    assert len(traced) == 1
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_hidden_truth_does_not_touch_training(name, data):
+    config = tiny.config(name)
+    shuffled = np.random.default_rng(0).permutation(data.truth)
+    assert not np.array_equal(shuffled, data.truth)
+    method, first = tiny.train_steps(config, data, steps=3)
+    second = tiny.train_steps(config, data._replace(truth=shuffled), steps=3)[1]
+    if method.needs_truth:  # an oracle must depend on it, or it would be no upper bound
+        same = zip(leaves(first), leaves(second), strict=True)
+        assert not all(np.array_equal(a, b) for a, b in same)
+    else:
+        assert_same(first, second)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_the_seed_decides_everything(name, data):
+    first, again, other = (
+        tiny.train_steps(tiny.config(name, seed=seed), data, steps=1)[1] for seed in (0, 0, 1)
+    )
+    assert_same(first, again)
+    assert not all(
+        np.array_equal(a, b) for a, b in zip(leaves(first), leaves(other), strict=True)
+    )
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_seeds_are_a_batch_axis(name, data):
+    """A step and a refresh under vmap over the whole state equal the same seed alone."""
+    config = tiny.config(name)
+    method, seen = loop.build(config, data, tiny.mesh())
+    arrays = sharding.replicate(seen.training_data(), tiny.mesh())
+    keys = jax.random.split(jax.random.key(3), 2)
+    stage = method.stages[-1]
+
+    def one_seed(key):
+        state = None
+        for each in method.stages:
+            state = each.init(key, state, arrays)
+        if stage.refresh is not None:
+            state = stage.refresh(state, arrays, key)
+        plan = engine.epoch_plan(stage, key, 0, arrays)
+        batch = engine.batching.gather(arrays, plan, 0, epoch=2, step=0)
+        return stage.step(state, batch, key)
+
+    together = jax.vmap(one_seed)(keys)
+    for i in range(2):
+        alone = one_seed(keys[i])
+        for a, b in zip(leaves(together), leaves(alone), strict=True):
+            np.testing.assert_allclose(a[i], b, rtol=2e-3, atol=2e-4)

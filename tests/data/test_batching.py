@@ -1,0 +1,77 @@
+"""Batches: a pure function of key, epoch and step; every example once; support seen evenly."""
+
+import jax
+import numpy as np
+import pytest
+
+from pujax.data import batching
+from pujax.data.batching import Batching
+
+
+def plan(key=0, n=103, support=25, **sizes):
+    sizes = {"batch_size": 10, "support_batch_size": 8} | sizes
+    return batching.epoch_plan(
+        jax.random.key(key), num_examples=n, num_support=support, batching=Batching(**sizes)
+    )
+
+
+def test_an_epoch_sees_each_example_at_most_once_and_drops_the_partial_batch():
+    ids = np.asarray(plan().ids)
+    assert ids.shape == (10, 10)
+    assert len(np.unique(ids)) == 100
+    assert ids.min() >= 0 and ids.max() < 103
+
+
+def test_support_examples_are_seen_equally_often_within_one():
+    seen = np.asarray(plan().support)
+    assert seen.shape == (10, 8)
+    counts = np.bincount(seen.ravel(), minlength=25)
+    assert counts.min() >= 3 and counts.max() <= 4  # 80 draws over 25 examples
+
+
+def test_no_support_batches_without_a_size():
+    assert plan(support_batch_size=0, support=0).support.shape == (10, 0)
+
+
+def test_order_depends_on_the_key_and_on_nothing_else():
+    np.testing.assert_array_equal(plan(1).ids, plan(1).ids)
+    assert not np.array_equal(plan(1).ids, plan(2).ids)
+
+
+def test_gather_looks_up_rows(example_data):
+    order = plan(n=40, support=6)
+    batch = batching.gather(example_data, order, 2, epoch=3, step=7)
+    ids = np.asarray(order.ids[2])
+    np.testing.assert_array_equal(batch.inputs, np.asarray(example_data.inputs)[ids])
+    np.testing.assert_array_equal(batch.labeled, np.asarray(example_data.labeled)[ids])
+    support = np.asarray(order.support[2])
+    np.testing.assert_array_equal(
+        batch.support_labels, np.asarray(example_data.support_labels)[support]
+    )
+    assert (int(batch.epoch), int(batch.step)) == (3, 7)
+
+
+@pytest.fixture
+def example_data():
+    rng = np.random.default_rng(0)
+    return batching.TrainingData(
+        inputs=jax.numpy.asarray(rng.integers(0, 256, [40, 3, 3, 1]), "uint8"),
+        labeled=jax.numpy.arange(40) < 9,
+        support_inputs=jax.numpy.asarray(rng.integers(0, 256, [6, 3, 3, 1]), "uint8"),
+        support_labels=jax.numpy.asarray([0, 1, 0, 1, 1, 0], "float32"),
+    )
+
+
+@pytest.mark.parametrize("batch_size", [1, 7, 16, 40, 100])
+def test_map_batches_equals_one_call(batch_size):
+    inputs = jax.numpy.arange(40.0).reshape(40, 1)
+    seen = []
+
+    def function(x):
+        seen.append(x.shape)
+        return {"double": 2 * x, "row": x[:, 0]}
+
+    result = batching.map_batches(function, inputs, batch_size=batch_size)
+    np.testing.assert_array_equal(result["double"], 2 * inputs)
+    np.testing.assert_array_equal(result["row"], inputs[:, 0])
+    assert len(set(seen)) == 1  # one shape, one compilation

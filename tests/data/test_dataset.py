@@ -1,0 +1,170 @@
+"""The PU split: counts of the specification, priors, seeds, and the truth kept apart."""
+
+import numpy as np
+import pytest
+
+from pujax.data import dataset, labeling
+from pujax.data.raw import RawDataset
+
+
+def make_raw(per_class=(60, 60, 60, 60), unknown=0, size=4):
+    """A source whose pixels are the row number, so that rows can be traced."""
+    labels = np.concatenate(
+        [np.full(n, c, np.int32) for c, n in enumerate(per_class)]
+        + [np.full(unknown, -1, np.int32)]
+    )
+    labels = np.random.default_rng(1).permutation(labels)
+    inputs = np.zeros([len(labels), size, size, 1], np.uint8)
+    inputs[:, 0, 0, 0] = np.arange(len(labels)) % 256
+    inputs[:, 0, 1, 0] = np.arange(len(labels)) // 256
+    names = tuple(map(str, range(len(per_class))))
+    test_labels = np.arange(8, dtype=np.int32) % len(per_class)
+    test_inputs = np.zeros([8, size, size, 1], np.uint8)
+    return RawDataset("made", inputs, labels, test_inputs, test_labels, names, (0.5,), (0.5,))
+
+
+def row_numbers(inputs):
+    return inputs[:, 0, 0, 0].astype(int) + 256 * inputs[:, 0, 1, 0].astype(int)
+
+
+def build(raw=None, **changes):
+    settings = {
+        "positive_classes": (0, 1),
+        "num_labeled": 20,
+        "num_support": 16,
+        "setting": "one_sample",
+        "sampling": "stratified",
+        "seed": 0,
+    }
+    return dataset.build(raw or make_raw(), **(settings | changes))
+
+
+@pytest.mark.parametrize(
+    ("per_class", "positives", "unlabeled", "positives_in_u"),
+    [
+        # lagam.md 2.2 at full size: 1000 labelled, 500 support; CIFAR-10-1, CIFAR-100-1, -2.
+        ([5000] * 10, (0, 1, 8, 9), 48500, 0.3876),
+        ([2500] * 20, (18, 19), 48500, 0.0814),
+        ([2500] * 20, (0, 1, 7, 8, 11, 12, 13, 14, 15, 16), 48500, 0.4897),
+    ],
+)
+def test_published_splits_have_the_published_counts(
+    per_class, positives, unlabeled, positives_in_u
+):
+    raw = make_raw(tuple(per_class), size=2)
+    data = build(raw, positive_classes=positives, num_labeled=1000, num_support=500)
+    counts = data.counts()
+    assert counts["labeled"] == 1000
+    assert counts["unlabeled"] == unlabeled
+    assert counts["support_positives"] == 500 * len(positives) // len(per_class)
+    assert counts["hidden_positives"] / unlabeled == pytest.approx(positives_in_u, abs=5e-5)
+    assert data.info.prior_unlabeled == pytest.approx(positives_in_u, abs=5e-5)
+    per = np.bincount(raw.train_labels[data.source_ids[data.labeled]])[list(positives)]
+    assert set(per) == {1000 // len(positives)}
+
+
+def test_stratified_draw_tops_up_to_the_exact_number():
+    # CIFAR-10-2: six positive classes share 1000, which the reference rounds down to 996.
+    raw = make_raw((500,) * 10, size=2)
+    data = build(raw, positive_classes=(2, 3, 4, 5, 6, 7), num_labeled=1000, num_support=500)
+    assert data.counts()["labeled"] == 1000
+    per = np.bincount(raw.train_labels[data.source_ids[data.labeled]])[2:8]
+    assert per.sum() == 1000 and per.min() >= 166
+
+
+def test_every_row_lands_in_exactly_one_part():
+    raw = make_raw()
+    split = labeling.split(
+        raw.train_labels,
+        positive_classes=(0, 1),
+        num_labeled=20,
+        num_support=16,
+        sampling="uniform",
+        seed=3,
+    )
+    together = np.concatenate(split)
+    assert sorted(together) == list(range(240))
+    assert np.isin(raw.train_labels[split.labeled], (0, 1)).all()
+
+
+def test_arrays_labels_and_truth_belong_to_the_same_rows():
+    raw = make_raw((70,) * 5)
+    data = build(raw)
+    rows = row_numbers(data.inputs)
+    np.testing.assert_array_equal(rows, data.source_ids)
+    np.testing.assert_array_equal(data.truth, np.isin(raw.train_labels[rows], (0, 1)))
+    support = row_numbers(data.support_inputs)
+    np.testing.assert_array_equal(data.support_labels, np.isin(raw.train_labels[support], (0, 1)))
+    assert not set(support) & set(rows)
+
+
+@pytest.mark.parametrize("sampling", ["stratified", "uniform"])
+def test_another_seed_draws_other_positives_and_another_support_set(sampling):
+    first, same, other = (build(sampling=sampling, seed=seed) for seed in (0, 0, 1))
+    np.testing.assert_array_equal(first.source_ids, same.source_ids)
+    labeled = [set(d.source_ids[d.labeled]) for d in (first, other)]
+    # 20 of 104 left positives: two independent draws share 4 on average.
+    assert len(labeled[0] & labeled[1]) < 12
+    assert not np.array_equal(first.support_inputs, other.support_inputs)
+
+
+def test_two_sample_keeps_a_copy_of_each_labeled_positive_in_u():
+    data = build(setting="two_sample")
+    unlabeled = data.source_ids[~data.labeled]
+    assert set(data.source_ids[data.labeled]) <= set(unlabeled)
+    assert data.info.n_u == 240 - 16
+    assert data.info.prior == data.info.prior_unlabeled == pytest.approx(112 / 224)
+
+
+def test_one_sample_priors_follow_the_counts_and_the_given_prior():
+    data = build()
+    assert data.info.prior == pytest.approx(112 / 224)
+    assert data.info.prior_unlabeled == pytest.approx(92 / 204)
+    given = build(prior=0.4)
+    # pi_u = (pi (n_p + n_u) - n_p) / n_u, baselines.md section 13.
+    assert given.info.prior_unlabeled == pytest.approx((0.4 * 224 - 20) / 204)
+    assert given.info.prior_source == "given"
+
+
+def test_examples_of_unknown_class_are_unlabeled_and_outside_the_prior():
+    data = build(make_raw(unknown=300))
+    counts = data.counts()
+    assert counts["unlabeled_without_truth"] == 300
+    assert counts["unlabeled"] == 204 + 300
+    assert data.info.prior == pytest.approx(112 / 224)
+
+
+def test_reveal_gives_the_true_labels_and_drops_unknown_classes():
+    data = build(make_raw(unknown=300))
+    revealed = data.reveal()
+    assert len(revealed.inputs) == 224
+    np.testing.assert_array_equal(revealed.labeled, revealed.truth == 1)
+    assert (revealed.info.n_p, revealed.info.n_u) == (112, 112)
+
+
+def test_training_data_do_not_hold_the_truth():
+    data = build()
+    hidden = data._replace(truth=np.full_like(data.truth, 7))
+    for mine, theirs in zip(data.training_data(), hidden.training_data(), strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"positive_classes": ()}, "data.positive_classes"),
+        ({"positive_classes": (9,)}, "data.positive_classes"),
+        ({"positive_classes": (0, 1, 2, 3)}, "data.positive_classes"),
+        ({"num_labeled": 0}, "data.num_labeled"),
+        ({"num_labeled": 500}, "data.num_labeled"),
+        ({"num_support": 500}, "data.num_support"),
+        ({"setting": "three_sample"}, "data.setting"),
+        ({"sampling": "biased"}, "data.sampling"),
+        ({"prior": 1.0}, "data.prior"),
+        ({"prior": float("nan")}, "data.prior"),
+        ({"prior": 0.05}, "data.prior"),  # below n_p / n: more labels than positives
+    ],
+)
+def test_bad_settings_name_the_field(changes, field):
+    with pytest.raises(ValueError, match=f"{field} is .*accepted"):
+        build(**changes)

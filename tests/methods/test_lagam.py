@@ -1,0 +1,296 @@
+"""LaGAM's own mathematics: the label update, the views, the skip rule, schedules, every switch."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from pujax import augment
+from pujax.data.batching import Batch
+from pujax.methods import _network, _optimizer, lagam
+from pujax.training import engine, loop, sharding
+from tests import tiny
+
+
+@pytest.fixture(scope="module")
+def data():
+    return tiny.problem()
+
+
+def setup(data, **changes):
+    """Method, device arrays and a state at the start of the main stage."""
+    config = tiny.config("lagam", **changes)
+    mesh = tiny.mesh()
+    method, seen = loop.build(config, data, mesh)
+    arrays = sharding.replicate(seen.training_data(), mesh)
+    stage = method.stages[-1]
+    state = engine.init_state(stage, jax.random.key(0), None, arrays, mesh)
+    return method, arrays, stage, state
+
+
+def first_batch(stage, arrays, *, epoch=2) -> Batch:
+    plan = engine.epoch_plan(stage, jax.random.key(1), 0, arrays)
+    return engine.batching.gather(arrays, plan, 0, epoch=epoch, step=0)
+
+
+def test_label_update_equals_the_closed_form():
+    """lagam.md section 6, written out in NumPy float64 on an independent path."""
+    rng = np.random.default_rng(0)
+    n, m, d, rate = 12, 9, 5, 1e-3
+    h, h_sup = rng.normal(size=[n, d]), rng.normal(size=[m, d])
+    w, b = rng.normal(size=d), 0.3
+    y, y_sup = rng.uniform(size=n), (rng.uniform(size=m) < 0.5).astype(float)
+    y_sup[:2] = 0, 1
+
+    def sigmoid(z):
+        return 1 / (1 + np.exp(-z))
+
+    def u(z):
+        p = sigmoid(z)
+        live = (p >= 1e-4) & (p <= 1 - 1e-4)
+        return p * live, -(1 - p) * live
+
+    def class_gradients(z, h, y):
+        u0, u1 = u(z)
+        return ((1 - y) * u0) @ h / (1 - y).sum(), (y * u1) @ h / y.sum()
+
+    z = h @ w + b
+    g0, g1 = class_gradients(z, h, y)
+    moved = w - rate * (g0 + g1)
+    v = sum(class_gradients(h_sup @ moved + b, h_sup, y_sup))
+    u0, u1 = u(z)
+    d0 = -rate * (h * u0[:, None] - g0) @ v / (1 - y).sum()
+    d1 = -rate * (h * u1[:, None] - g1) @ v / y.sum()
+    wanted = 0.9 * y + 0.1 * (-d1 > -d0)
+    pinned = np.arange(n) < 2
+    wanted[pinned] = 1
+
+    got = jax.jit(lagam.update_labels, static_argnames=("learning_rate",))(
+        {"kernel": jnp.asarray(w[:, None], jnp.float32), "bias": jnp.asarray([b], jnp.float32)},
+        jnp.asarray(h, jnp.float32),
+        jnp.asarray(y, jnp.float32),
+        jnp.asarray(h_sup, jnp.float32),
+        jnp.asarray(y_sup, jnp.float32),
+        pinned=jnp.asarray(pinned),
+        rho=0.9,
+        learning_rate=rate,
+    )
+    assert 0 < np.sum(-d1 > -d0) < n  # the example has both outcomes
+    np.testing.assert_allclose(got, wanted, atol=1e-6)  # float32 EMA of equal signs
+
+
+@pytest.mark.parametrize("only", [0.0, 1.0])
+def test_a_support_batch_of_one_class_leaves_the_labels_alone(only):
+    rng = np.random.default_rng(0)
+    labels = jnp.asarray(rng.uniform(size=6), jnp.float32)
+    got = lagam.update_labels(
+        {"kernel": jnp.ones([3, 1]), "bias": jnp.zeros([1])},
+        jnp.asarray(rng.normal(size=[6, 3]), jnp.float32),
+        labels,
+        jnp.asarray(rng.normal(size=[4, 3]), jnp.float32),
+        jnp.full([4], only),
+        pinned=jnp.zeros([6], bool),
+        rho=0.5,
+        learning_rate=1e-3,
+    )
+    np.testing.assert_array_equal(got, labels)
+
+
+def test_normalized_update_is_linear_in_the_gradient_and_agrees_in_sign():
+    rng = np.random.default_rng(1)
+    arguments = (
+        {"kernel": jnp.asarray(rng.normal(size=[4, 1]), jnp.float32), "bias": jnp.zeros([1])},
+        jnp.asarray(rng.normal(size=[10, 4]), jnp.float32),
+        jnp.full([10], 0.5),
+        jnp.asarray(rng.normal(size=[6, 4]), jnp.float32),
+        jnp.asarray([0, 1, 0, 1, 1, 0], jnp.float32),
+    )
+    options = {"pinned": jnp.zeros([10], bool), "rho": 0.0, "learning_rate": 1e-3}
+    hard = lagam.update_labels(*arguments, **options)
+    soft = lagam.update_labels(*arguments, **options, rule="normalized")
+    assert set(np.unique(hard)) == {0.0, 1.0}
+    assert soft.min() >= 0 and soft.max() <= 1
+    np.testing.assert_array_equal(soft > 0.5, hard == 1)
+    assert np.isclose(np.abs(soft - 0.5).max(), 0.5, atol=1e-6)
+
+
+def test_mean_loss_is_plain_cross_entropy():
+    scores = jnp.asarray([0.3, -1.2, 2.0])
+    labels = jnp.asarray([1.0, 0.25, 0.0])
+    p = 1 / (1 + np.exp(-np.asarray(scores)))
+    wanted = -np.mean(labels * np.log(p) + (1 - labels) * np.log(1 - p))
+    np.testing.assert_allclose(lagam.label_loss(scores, labels, form="mean"), wanted, rtol=1e-6)
+
+
+def test_views_in_one_call_equal_separate_passes_with_running_statistics_in_order(data):
+    config = tiny.config("lagam")
+    network = _network.build(config, data.info, embedding_dim=8)
+    params, stats = network.init(jax.random.key(0), jnp.asarray(data.inputs[:2]))
+    views = network.normalize(jnp.asarray(data.inputs[:48])).reshape(3, 16, 8, 8, 1)
+    together, got = network.train_views(params, stats, views)
+    for i in range(3):
+        separate, updated = network.module.apply(
+            {"params": params, "batch_stats": stats}, views[i], True, mutable=["batch_stats"]
+        )
+        stats = updated["batch_stats"]
+        np.testing.assert_allclose(together.logits[i], separate.logits, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(together.embedding[i], separate.embedding, atol=1e-5)
+    for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(stats), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
+
+
+def test_a_batch_without_positive_mass_changes_nothing(data):
+    _, arrays, _, _ = setup(data)
+    method, arrays, _, state = setup(data)
+    warmup = method.stages[0]
+    batch = first_batch(warmup, arrays)
+    empty = batch._replace(ids=jnp.arange(100, 116), labeled=jnp.zeros([16]))
+    after, metrics = jax.jit(warmup.step)(state, empty, jax.random.key(0))
+    assert metrics["skipped"] == 1
+    for a, b in zip(jax.tree.leaves(state), jax.tree.leaves(after), strict=True):
+        np.testing.assert_array_equal(a, b)
+    _, metrics = jax.jit(warmup.step)(state, batch, jax.random.key(0))
+    assert metrics["skipped"] == 0
+
+
+def test_labels_move_only_in_the_main_stage_only_in_the_batch_and_never_when_pinned(data):
+    method, arrays, stage, state = setup(data)
+    batch = first_batch(stage, arrays)
+    after, _ = jax.jit(stage.step)(state, batch, jax.random.key(0))
+    ids = np.asarray(batch.ids)
+    outside = np.setdiff1d(np.arange(len(state.labels)), ids)
+    np.testing.assert_array_equal(after.labels[outside], state.labels[outside])
+    # rho = 0.95 - 0.15 * 2 / 4 = 0.875: a label is 0.875 y + 0.125 s.
+    moved = np.asarray(after.labels)[ids]
+    labeled = np.asarray(batch.labeled) > 0
+    assert labeled.any() and (moved[labeled] == 1).all()
+    assert np.isin(moved[~labeled].round(6), [0.0, 0.125]).all()
+    warmup = method.stages[0]
+    after, _ = jax.jit(warmup.step)(state, first_batch(warmup, arrays), jax.random.key(0))
+    np.testing.assert_array_equal(after.labels, state.labels)
+
+
+def test_unpinned_labels_can_fall(data):
+    _, arrays, stage, state = setup(data, pin_labeled=False)
+    state = state._replace(params=jax.tree.map(lambda x: -x, state.params))
+    fell = False
+    for i in range(5):
+        batch = first_batch(stage, arrays)
+        state, _ = jax.jit(stage.step)(state, batch, jax.random.key(i))
+        fell |= bool((state.labels[np.asarray(arrays.labeled)] < 1).any())
+    assert fell
+
+
+def test_the_label_update_sends_no_gradient_into_the_network(data, monkeypatch):
+    """With the new labels put in as constants, the step is the same step."""
+    _, arrays, stage, state = setup(data)
+    batch = first_batch(stage, arrays)
+    after, _ = stage.step(state, batch, jax.random.key(0))
+    constants = np.asarray(after.labels[batch.ids])
+    monkeypatch.setattr(lagam, "update_labels", lambda *_, **__: jnp.asarray(constants))
+    again, _ = stage.step(state, batch, jax.random.key(0))
+    for a, b in zip(jax.tree.leaves(after.params), jax.tree.leaves(again.params), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("changes", "zero", "not_zero"),
+    [
+        ({}, (), ("loss_instance", "loss_group", "loss_mixup")),
+        ({"use_contrast": False}, ("loss_instance", "loss_group"), ("loss_mixup",)),
+        ({"use_groups": False}, ("loss_group",), ("loss_instance",)),
+        ({"use_cutoff": False}, (), ("loss_group",)),
+        ({"use_neighbors": False}, (), ("loss_group",)),
+        ({"use_meta": False}, (), ("loss_group",)),
+        ({"use_meta": False, "use_contrast": False, "augment": False}, ("loss_group",), ()),
+        ({"use_meta": False, "classification_loss": "nnpu"}, ("loss_mixup",), ("loss_group",)),
+        ({"classification_loss": "mean"}, (), ("loss_mixup",)),
+        ({"label_update": "normalized"}, (), ("loss_group",)),
+        ({"rho_start": 0.0, "rho_end": 0.0}, (), ("loss_group",)),
+        ({"entropy_weight": 0.1}, (), ("loss_group",)),
+        ({"num_clusters": 7}, (), ("loss_group",)),
+        ({"skip_empty_batches": False}, (), ("loss_group",)),
+    ],
+    ids=str,
+)
+def test_every_switch_of_the_ablations_runs_and_does_what_it_says(data, changes, zero, not_zero):
+    method, arrays, stage, state = setup(data, **changes)
+    if stage.refresh is not None:
+        state = stage.refresh(state, arrays, jax.random.key(5))
+    after, metrics = jax.jit(stage.step)(state, first_batch(stage, arrays), jax.random.key(0))
+    for name in zero:
+        assert metrics[name] == 0
+    for name in not_zero:
+        assert metrics[name] != 0
+    assert all(np.isfinite(x).all() for x in jax.tree.leaves((after, metrics)))
+    meta_on = changes.get("use_meta", True)
+    assert meta_on == (not np.array_equal(after.labels, state.labels))
+
+
+def group_loss(data, epoch, **changes):
+    _, arrays, stage, state = setup(data, **changes)
+    state = stage.refresh(state, arrays, jax.random.key(5))
+    batch = first_batch(stage, arrays, epoch=epoch)
+    return float(jax.jit(stage.step)(state, batch, jax.random.key(0))[1]["loss_group"])
+
+
+def test_neighbors_join_only_after_their_epoch(data):
+    # tiny.config sets neighbors_after_epoch = 1, so epoch 1 is without and epoch 2 with them.
+    assert group_loss(data, 1) == group_loss(data, 1, use_neighbors=False)
+    assert group_loss(data, 2) != group_loss(data, 2, use_neighbors=False)
+
+
+def test_clusters_are_those_of_the_embeddings_in_inference_mode(data):
+    method, arrays, stage, state = setup(data)
+    clustered = stage.refresh(state, arrays, jax.random.key(5)).clusters
+    points = np.asarray(method.embed(state, arrays.inputs))
+    np.testing.assert_allclose(np.linalg.norm(points, axis=1), 1, atol=1e-5)
+    clusters = np.asarray(clustered)
+    assert set(clusters) == {0, 1, 2}
+    centers = np.stack([points[clusters == c].mean(0) for c in range(3)])
+    nearest = np.argmin(((points[:, None] - centers) ** 2).sum(-1), axis=1)
+    assert np.mean(nearest == clusters) > 0.97  # Lloyd's fixed point, up to its 20 iterations
+
+
+def test_ablations_keep_augmentation_and_contrast_apart(data, monkeypatch):
+    called = []
+    original = augment.weak_view
+    monkeypatch.setattr(
+        augment, "weak_view", lambda *a, **k: (called.append(1), original(*a, **k))[1]
+    )
+    for changes, calls in (
+        ({"use_contrast": False}, 1),
+        ({"augment": False}, 0),
+        ({}, 1),
+    ):
+        called.clear()
+        _, arrays, stage, state = setup(data, **changes)
+        stage.step(state, first_batch(stage, arrays), jax.random.key(0))
+        assert len(called) == calls
+
+
+def test_step_schedule_drops_after_the_named_epochs():
+    config = lagam.default_config()
+    rates = {e: float(_optimizer.learning_rate(config, jnp.asarray(e))) for e in (0, 250, 251, 301, 351)}
+    wanted = {0: 1e-3, 250: 1e-3, 251: 1e-4, 301: 1e-5, 351: 1e-6}
+    assert rates == pytest.approx(wanted, rel=1e-5)
+
+
+def test_cosine_schedule_runs_from_the_rate_to_a_thousandth():
+    config = lagam.default_config()
+    config.lr_schedule = "cosine"
+    rate = [float(_optimizer.learning_rate(config, jnp.asarray(e))) for e in (0, 200, 400)]
+    assert rate == pytest.approx([1e-3, (1e-3 + 1e-6) / 2, 1e-6], rel=1e-5)
+
+
+def test_optimizer_is_sgd_with_l2_before_momentum():
+    config = lagam.default_config()
+    rule = _optimizer.transformation(config)
+    params, gradients = jnp.asarray([1.0, -2.0]), [jnp.asarray([0.5, 0.1]), jnp.asarray([-1.0, 0.0])]
+    state, by_hand, velocity = rule.init(params), np.asarray(params), np.zeros(2)
+    for gradient in gradients:
+        direction, state = rule.update(gradient, state, params)
+        params = _optimizer.apply(params, direction, jnp.float32(0.1))
+        velocity = 0.9 * velocity + np.asarray(gradient) + 1e-4 * by_hand
+        by_hand = by_hand - 0.1 * velocity
+    np.testing.assert_allclose(params, by_hand, rtol=1e-6)

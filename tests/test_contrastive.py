@@ -1,0 +1,299 @@
+"""Contrastive losses: naive versions, closed forms, the set of positives, and awkward batches."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from pujax import contrastive
+from tests.x64 import x64
+
+
+def unit_views(seed=0, batch=5, dim=4):
+    views = np.random.default_rng(seed).normal(size=(2, batch, dim))
+    return views / np.linalg.norm(views, axis=-1, keepdims=True)
+
+
+def random_mask(seed, batch):
+    return np.random.default_rng(seed).random((batch, 2 * batch)) < 0.4
+
+
+LOSSES = {
+    "nt_xent": functools.partial(contrastive.nt_xent, temperature=0.5),
+    "debiased": functools.partial(contrastive.debiased, temperature=0.5, tau_plus=0.1),
+    "instance": functools.partial(contrastive.instance_discrimination, temperature=0.07),
+    "group": lambda q, k: contrastive.group_contrast(
+        q, k, jnp.asarray(random_mask(1, q.shape[0])), temperature=0.07
+    ),
+}
+
+
+def naive_log_p(queries, keys, temperature):
+    pool = np.concatenate([queries, keys])
+    table = np.full((len(queries), len(pool)), np.nan)
+    for i in range(len(queries)):
+        others = [m for m in range(len(pool)) if m != i]
+        total = sum(np.exp(queries[i] @ pool[m] / temperature) for m in others)
+        for j in others:
+            table[i, j] = np.log(np.exp(queries[i] @ pool[j] / temperature) / total)
+    return table
+
+
+def naive_group(queries, keys, positives, temperature):
+    table = naive_log_p(queries, keys, temperature)
+    losses = []
+    for i, row in enumerate(positives):
+        chosen = [j for j in np.flatnonzero(row) if j != i]
+        losses.append(-np.mean([table[i, j] for j in chosen]) if chosen else 0.0)
+    return np.mean(losses)
+
+
+def naive_debiased(first, second, temperature, tau_plus):
+    points = np.concatenate([first, second])
+    size, losses = len(points), []
+    for i in range(size):
+        partner = (i + size // 2) % size
+        similarity = {j: np.exp(points[i] @ points[j] / temperature) for j in range(size)}
+        others = [j for j in range(size) if j not in (i, partner)]
+        total = sum(similarity[j] for j in others)
+        corrected = (total - tau_plus * len(others) * similarity[partner]) / (1 - tau_plus)
+        negatives = max(corrected, len(others) * np.exp(-1 / temperature))
+        losses.append(np.log(similarity[partner] + negatives) - np.log(similarity[partner]))
+    return np.mean(losses)
+
+
+def test_log_probabilities_match_the_naive_version():
+    queries, keys = unit_views()
+    with x64():
+        table = np.asarray(contrastive.log_probabilities(queries, keys, temperature=0.3))
+    own = np.eye(5, 10, dtype=bool)
+    assert np.all(table[own] == -np.inf)
+    np.testing.assert_allclose(table[~own], naive_log_p(queries, keys, 0.3)[~own], rtol=1e-12)
+    np.testing.assert_allclose(np.exp(table).sum(axis=1), 1, rtol=1e-12)
+
+
+def test_losses_match_the_naive_versions():
+    queries, keys = unit_views()
+    mask = random_mask(1, 5)
+    mask[2] = False
+    with x64():
+        instance = contrastive.instance_discrimination(queries, keys, temperature=0.07)
+        group = contrastive.group_contrast(queries, keys, mask, temperature=0.07)
+    partners = np.eye(5, 10, k=5, dtype=bool)
+    np.testing.assert_allclose(instance, naive_group(queries, keys, partners, 0.07), rtol=1e-12)
+    np.testing.assert_allclose(group, naive_group(queries, keys, mask, 0.07), rtol=1e-12)
+
+
+@pytest.mark.parametrize("temperature", [0.5, 0.1])
+@pytest.mark.parametrize("tau_plus", [0.0, 0.1, 0.6])
+def test_debiased_matches_the_naive_version(temperature, tau_plus):
+    first, second = unit_views(seed=2)
+    with x64():
+        options = {"temperature": temperature, "tau_plus": tau_plus}
+        value = contrastive.debiased(first, second, **options)
+    np.testing.assert_allclose(
+        value, naive_debiased(first, second, temperature, tau_plus), rtol=1e-12
+    )
+
+
+def test_nt_xent_is_debiased_without_correction():
+    first, second = unit_views()
+    with x64():
+        np.testing.assert_allclose(
+            contrastive.nt_xent(first, second, temperature=0.5),
+            contrastive.debiased(first, second, temperature=0.5, tau_plus=0.0),
+            rtol=1e-13,
+        )
+
+
+def test_two_orthogonal_images_worked_by_hand():
+    # Both views of image 1 are e1, of image 2 e2: own view excluded, each anchor sees one partner
+    # with cosine 1 and two others with cosine 0, so log p = 1/t - log(exp(1/t) + 2).
+    views = np.eye(2)
+    temperature = 0.5
+    expected = np.log(np.exp(2.0) + 2) - 2
+    with x64():
+        for name in ("nt_xent", "instance_discrimination"):
+            value = getattr(contrastive, name)(views, views, temperature=temperature)
+            np.testing.assert_allclose(value, expected, rtol=1e-14)
+        # tau_plus 0.1: (2 - 0.1 * 2 * e^2) / 0.9 = 0.580..., above the floor 2 e^-2 = 0.27.
+        negatives = (2 - 0.2 * np.exp(2.0)) / 0.9
+        value = contrastive.debiased(views, views, temperature=temperature, tau_plus=0.1)
+        np.testing.assert_allclose(value, np.log(np.exp(2.0) + negatives) - 2, rtol=1e-14)
+
+
+def test_a_binding_floor_sends_gradient_through_the_partner_only():
+    # Opposite images: all other views have cosines near -1, so that the floor binds.
+    first = np.array([[1.0, 0], [-1, 0]])
+    angle = 0.3
+    second = np.array([[np.cos(angle), np.sin(angle)], [-np.cos(angle), -np.sin(angle)]])
+    temperature, floor = 0.5, 2 * np.exp(-2.0)
+    with x64():
+        options = {"temperature": temperature, "tau_plus": 0.1}
+        value, gradient = jax.value_and_grad(contrastive.debiased)(first, second, **options)
+        positive = np.exp(np.cos(angle) / temperature)
+        np.testing.assert_allclose(value, np.log(positive + floor) - np.log(positive), rtol=1e-13)
+        # d loss / d cosine = (pos / (pos + floor) - 1) / t for each of the 4 anchors; the cosine of
+        # image i belongs to two of them, and its derivative by first_i is second_i.
+        slope = (positive / (positive + floor) - 1) / temperature
+        np.testing.assert_allclose(gradient, 2 * slope * second / 4, rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", sorted(LOSSES))
+def test_gradients_match_finite_differences(name):
+    with x64():
+        views = unit_views(seed=4, batch=3, dim=3)
+
+        def loss(flat):
+            return LOSSES[name](*flat.reshape(views.shape))
+
+        steps = 1e-6 * np.eye(views.size)
+        upper = jax.jit(jax.vmap(loss))(views.ravel() + steps)
+        lower = jax.jit(jax.vmap(loss))(views.ravel() - steps)
+        gradient = jax.jit(jax.grad(loss))(views.ravel())
+        # Third derivatives grow like t^-3, at t = 0.07 an error of about 1e-9.
+        np.testing.assert_allclose(gradient, (upper - lower) / 2e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("name", sorted(LOSSES))
+def test_compiled_mapped_and_second_derivatives_agree_and_stay_finite(name):
+    queries, keys = unit_views(batch=3, dim=2).astype(np.float32)
+    loss = LOSSES[name]
+    np.testing.assert_allclose(jax.jit(loss)(queries, keys), loss(queries, keys), rtol=1e-5)
+    mapped = jax.jit(jax.vmap(loss))(np.stack([queries, keys]), np.stack([keys, queries]))
+    np.testing.assert_allclose(mapped, [loss(queries, keys), loss(keys, queries)], rtol=1e-5)
+    assert np.isfinite(jax.jit(jax.hessian(loss))(queries, keys)).all()
+
+
+@pytest.mark.parametrize("name", sorted(LOSSES))
+def test_bfloat16_embeddings_are_compared_in_float32(name):
+    queries, keys = (jnp.asarray(view, jnp.bfloat16) for view in unit_views())
+    value = LOSSES[name](queries, keys)
+    assert value.dtype == jnp.float32
+    exact = LOSSES[name](queries.astype(jnp.float32), keys.astype(jnp.float32))
+    np.testing.assert_array_equal(value, exact)
+
+
+@pytest.mark.parametrize("name", sorted(LOSSES))
+@pytest.mark.parametrize("temperature", [0.5, 0.005])
+def test_one_image_and_low_temperature_are_finite(name, temperature):
+    options = {"temperature": temperature}
+    loss = {
+        "nt_xent": functools.partial(contrastive.nt_xent, **options),
+        "debiased": functools.partial(contrastive.debiased, tau_plus=0.1, **options),
+        "instance": functools.partial(contrastive.instance_discrimination, **options),
+        "group": lambda q, k: contrastive.group_contrast(
+            q, k, jnp.eye(q.shape[0], 2 * q.shape[0], k=q.shape[0]), **options
+        ),
+    }[name]
+    compiled = jax.jit(jax.value_and_grad(loss))
+    for batch in (1, 4):
+        queries, keys = unit_views(batch=batch).astype(np.float32)
+        for view in (keys, queries, -queries):
+            value, gradient = compiled(queries, view)
+            assert np.isfinite(value) and np.isfinite(gradient).all()
+            if batch == 1:
+                # Nothing to be told apart from: a single image has no loss.
+                assert float(value) == pytest.approx(0, abs=1e-5)
+
+
+def test_anchors_without_positives_contribute_zero():
+    queries, keys = unit_views()
+    empty = np.zeros((5, 10), bool)
+    value, gradient = jax.value_and_grad(contrastive.group_contrast)(
+        queries, keys, empty, temperature=0.07
+    )
+    assert float(value) == 0
+    np.testing.assert_array_equal(gradient, 0)
+    only_own = np.eye(5, 10, dtype=bool)
+    assert float(contrastive.group_contrast(queries, keys, only_own, temperature=0.07)) == 0
+
+
+def test_instance_discrimination_is_group_contrast_with_the_keys_only():
+    queries, keys = unit_views()
+    mask = contrastive.latent_group_positives(queries, keys)
+    np.testing.assert_array_equal(mask, np.eye(5, 10, k=5, dtype=bool))
+    np.testing.assert_allclose(
+        contrastive.group_contrast(queries, keys, mask, temperature=0.07),
+        contrastive.instance_discrimination(queries, keys, temperature=0.07),
+        rtol=1e-6,
+    )
+
+
+@pytest.mark.parametrize("use_clusters", [True, False])
+@pytest.mark.parametrize("use_sides", [True, False])
+@pytest.mark.parametrize("num_neighbors", [0, 1, 3])
+def test_positives_match_the_naive_set(use_clusters, use_sides, num_neighbors):
+    queries, keys = unit_views(seed=7, batch=6)
+    clusters = np.array([0, 1, 0, 1, 0, 2]) if use_clusters else None
+    sides = np.array([1, 1, 1, 0, 0, 0], bool) if use_sides else None
+    pool = np.concatenate([queries, keys])
+    expected = np.zeros((6, 12), bool)
+    for i in range(6):
+        nearest = np.argsort(-(pool @ queries[i]))[:num_neighbors]
+        for j in range(12):
+            same_cluster = clusters is None or clusters[i] == clusters[j % 6]
+            same_side = sides is None or sides[i] == sides[j % 6]
+            grouped = same_cluster and same_side and (use_clusters or use_sides)
+            expected[i, j] = j != i and (grouped or j in nearest or j == 6 + i)
+    find = functools.partial(contrastive.latent_group_positives, num_neighbors=num_neighbors)
+    options = {"clusters": clusters, "sides": sides}
+    mask = find(queries, keys, **options)
+    assert mask.dtype == bool
+    np.testing.assert_array_equal(mask, expected)
+    np.testing.assert_array_equal(jax.jit(find)(queries, keys, **options), expected)
+
+
+def test_neighbors_are_clipped_to_the_pool_and_never_the_anchor_itself():
+    queries, keys = unit_views()
+    mask = contrastive.latent_group_positives(queries, keys, num_neighbors=99)
+    np.testing.assert_array_equal(mask, ~np.eye(5, 10, dtype=bool))
+
+
+def test_duplicates_do_not_displace_the_anchor_as_its_own_first_neighbor():
+    queries = np.tile(unit_views(batch=1)[0], (4, 1))
+    mask = np.asarray(contrastive.latent_group_positives(queries, queries, num_neighbors=2))
+    # One neighbour besides the anchor, and the own key.
+    assert mask.sum(axis=1).max() <= 2
+    assert not mask[np.arange(4), np.arange(4)].any()
+
+
+def test_neighbor_mask_can_be_found_inside_a_differentiated_loss():
+    queries, keys = unit_views()
+
+    def loss(queries, keys):
+        mask = contrastive.latent_group_positives(queries, keys, num_neighbors=3)
+        return contrastive.group_contrast(queries, keys, mask, temperature=0.1)
+
+    fixed = contrastive.latent_group_positives(queries, keys, num_neighbors=3)
+    expected = jax.grad(contrastive.group_contrast)(queries, keys, fixed, temperature=0.1)
+    np.testing.assert_allclose(jax.jit(jax.grad(loss))(queries, keys), expected, atol=1e-6)
+    mapped = jax.jit(jax.vmap(loss))(np.stack([queries, keys]), np.stack([keys, queries]))
+    np.testing.assert_allclose(mapped[0], loss(queries, keys), rtol=1e-5)
+
+
+def test_a_compiled_step_computes_the_similarities_once():
+    queries, keys = unit_views(batch=8, dim=16).astype(np.float32)
+
+    def step(queries, keys):
+        mask = contrastive.latent_group_positives(queries, keys, num_neighbors=3)
+        group = contrastive.group_contrast(queries, keys, mask, temperature=0.07)
+        return group + contrastive.instance_discrimination(queries, keys, temperature=0.07)
+
+    lowered = jax.jit(step).lower(queries, keys)
+    assert lowered.as_text().count("dot_general") == 3
+    assert lowered.compile().as_text().count(" dot(") == 1
+
+
+def test_wrong_arguments_are_named():
+    queries, keys = unit_views()
+    with pytest.raises(ValueError, match=r"\(5, 4\) and \(4, 4\)"):
+        contrastive.nt_xent(queries, keys[:4], temperature=0.5)
+    with pytest.raises(ValueError, match=r"positives has shape \(5, 5\)"):
+        contrastive.group_contrast(queries, keys, np.ones((5, 5)), temperature=0.5)
+    with pytest.raises(ValueError, match=r"sides has shape \(4,\)"):
+        contrastive.latent_group_positives(queries, keys, sides=np.zeros(4))
+    with pytest.raises(ValueError, match="num_neighbors is -1"):
+        contrastive.latent_group_positives(queries, keys, num_neighbors=-1)

@@ -1,0 +1,109 @@
+"""Metrics: hand-worked numbers, naive definitions, label codings, and undefined cases."""
+
+import math
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from pujax import metrics
+
+ALL = [metrics.accuracy, metrics.f1, metrics.auc, metrics.average_precision]
+# Predicted positive: the first three, of which two are; one positive of three is missed.
+SCORES = np.array([2.0, 1.0, 0.5, -0.5, -1.0])
+LABELS = np.array([1, 0, 1, 1, 0])
+
+
+def test_metrics_match_an_example_worked_by_hand():
+    assert metrics.accuracy(SCORES, LABELS) == pytest.approx(3 / 5, abs=1e-15)
+    # Precision 2/3 and recall 2/3.
+    assert metrics.f1(SCORES, LABELS) == pytest.approx(2 / 3, abs=1e-15)
+    # Pairs won: 2.0 beats both negatives, 0.5 and -0.5 beat one each: 4 of 6.
+    assert metrics.auc(SCORES, LABELS) == pytest.approx(4 / 6, abs=1e-15)
+    # Precision at the three positives: 1/1, 2/3, 3/4.
+    expected = (1 + 2 / 3 + 3 / 4) / 3
+    assert metrics.average_precision(SCORES, LABELS) == pytest.approx(expected, abs=1e-15)
+
+
+def test_metrics_match_their_definitions_with_ties():
+    rng = np.random.default_rng(0)
+    scores, labels = rng.integers(-3, 4, size=60) / 2, rng.integers(0, 2, size=60)
+    positive, negative = scores[labels == 1], scores[labels == 0]
+    wins = positive[:, None] - negative[None, :]
+    auc = np.mean((wins > 0) + 0.5 * (wins == 0))
+    assert metrics.auc(scores, labels) == pytest.approx(auc, abs=1e-12)
+
+    precision_recall = [(1.0, 0.0)]
+    for threshold in sorted(set(scores), reverse=True):
+        chosen = labels[scores >= threshold]
+        precision_recall.append((chosen.mean(), chosen.sum() / labels.sum()))
+    expected = sum(
+        precision * (recall - before)
+        for (_, before), (precision, recall) in zip(
+            precision_recall, precision_recall[1:], strict=False
+        )
+    )
+    assert metrics.average_precision(scores, labels) == pytest.approx(expected, abs=1e-12)
+
+    predicted = scores > 0
+    precision, recall = labels[predicted].mean(), predicted[labels == 1].mean()
+    f1 = 2 * precision * recall / (precision + recall)
+    assert metrics.f1(scores, labels) == pytest.approx(f1, abs=1e-12)
+    assert metrics.accuracy(scores, labels) == pytest.approx(np.mean(predicted == labels))
+
+
+def test_a_score_of_zero_predicts_negative():
+    assert metrics.accuracy([0.0, 0.0], [1, 0]) == 0.5
+    assert metrics.f1([0.0, 0.0], [1, 0]) == 0
+
+
+@pytest.mark.parametrize("metric", ALL)
+def test_label_codings_and_array_kinds_give_the_same_float(metric):
+    expected = metric(SCORES, LABELS)
+    assert type(expected) is float
+    for labels in (LABELS.astype(bool), 2 * LABELS - 1, LABELS.astype(float), LABELS.tolist()):
+        assert metric(SCORES, labels) == expected
+    for dtype in (jnp.float32, jnp.bfloat16):
+        assert metric(jnp.asarray(SCORES, dtype), jnp.asarray(LABELS)) == expected
+
+
+def test_ranking_metrics_ignore_monotone_maps_and_take_infinite_scores():
+    infinite = np.array([np.inf, 1.0, 0.5, -0.5, -np.inf])
+    for metric in (metrics.auc, metrics.average_precision):
+        assert metric(np.exp(SCORES), LABELS) == metric(SCORES, LABELS)
+        assert metric(infinite, LABELS) == metric(SCORES, LABELS)
+    assert metrics.auc(-SCORES, LABELS) == pytest.approx(1 - metrics.auc(SCORES, LABELS))
+
+
+def test_perfect_and_reversed_scores_reach_the_ends():
+    scores = 2.0 * LABELS - 1
+    assert [metric(scores, LABELS) for metric in ALL] == [1, 1, 1, 1]
+    assert [metric(-scores, LABELS) for metric in ALL[:3]] == [0, 0, 0]
+
+
+def test_undefined_cases_have_the_documented_answers():
+    assert math.isnan(metrics.auc([1.0, 2.0], [1, 1]))
+    assert math.isnan(metrics.auc([1.0, 2.0], [0, 0]))
+    assert math.isnan(metrics.average_precision([1.0, 2.0], [0, 0]))
+    assert metrics.average_precision([1.0, 2.0], [1, 1]) == 1
+    assert metrics.f1([-1.0, -2.0], [1, 1]) == 0
+    assert metrics.f1([1.0, 2.0], [0, 0]) == 0
+    assert metrics.f1([-1.0, -2.0], [0, 0]) == 0
+    assert metrics.f1([], []) == 0
+    assert all(math.isnan(metric([], [])) for metric in ALL if metric is not metrics.f1)
+
+
+@pytest.mark.parametrize("metric", ALL)
+def test_scores_that_are_not_numbers_are_not_hidden(metric):
+    assert math.isnan(metric([1.0, np.nan, -1.0], [1, 1, 0]))
+
+
+@pytest.mark.parametrize("metric", ALL)
+def test_wrong_arguments_are_named(metric):
+    with pytest.raises(ValueError, match=r"\(2,\) and \(3,\)"):
+        metric([1.0, 2.0], [1, 0, 1])
+    with pytest.raises(ValueError, match=r"\(2, 1\) and \(2,\)"):
+        metric([[1.0], [2.0]], [1, 0])
+    for labels in ([-1, 0, 1], [0, 2, 1], [0.5, 0, 1]):
+        with pytest.raises(ValueError, match="must be 0/1 or -1/1"):
+            metric([1.0, 2.0, 3.0], labels)

@@ -1,0 +1,92 @@
+"""Problems and configurations small enough to train within a second."""
+
+import jax
+import ml_collections
+import numpy as np
+from jax.sharding import Mesh
+
+from pujax.data import dataset
+from pujax.data.raw import RawDataset
+from pujax.training import config as config_lib
+from pujax.training import engine, loop, sharding
+
+# Set where a method has the field; a method of its own length or batch needs nothing else.
+_SMALL = {
+    "num_epochs": 4,
+    "warmup_epochs": 1,
+    "batch_size": 16,
+    "support_batch_size": 8,
+    "learning_rate": 0.05,
+    "num_clusters": 3,
+    "neighbors_after_epoch": 1,
+    "num_neighbors": 4,
+    "embedding_dim": 8,
+    "padding": 1,
+    "flip": False,
+}
+
+
+def problem(seed=0, *, num_labeled=40, num_support=8, size=8):
+    """Two well separated clouds of 8-pixel images: bright left half against bright right half."""
+    rng = np.random.default_rng(seed)
+    labels = np.tile(np.arange(4, dtype=np.int32), 50)
+    images = rng.normal(90, 25, [400, size, size, 1])
+    half = size // 2
+    both = np.concatenate([labels, labels])
+    images[both < 2, :, :half] += 110
+    images[both >= 2, :, half:] += 110
+    images = np.clip(images, 0, 255).astype(np.uint8)
+    raw = RawDataset(
+        "clouds", images[:200], labels, images[200:], labels, ("a", "b", "c", "d"), (0.6,), (0.3,)
+    )
+    return dataset.build(
+        raw,
+        positive_classes=(0, 1),
+        num_labeled=num_labeled,
+        num_support=num_support,
+        setting="one_sample",
+        sampling="stratified",
+        seed=seed,
+    )
+
+
+def config(method: str, *, model="small_cnn", options=None, dtype="float32", seed=0, **changes):
+    """A resolved configuration of a method with small numbers."""
+    tree = config_lib.default_config(method)
+    tree.seed = seed
+    tree.model.dtype = dtype
+    tree.model.name = model
+    tree.model.options = ml_collections.ConfigDict(options or {"channels": (4, 8, 8), "hidden": (16,)})
+    for key, value in (_SMALL | changes).items():
+        if key in tree.method:
+            tree.method[key] = value
+    return config_lib.resolve(tree)
+
+
+def mesh(num_devices=1) -> Mesh:
+    """A mesh over the first devices."""
+    return Mesh(np.asarray(jax.devices()[:num_devices]), ("data",))
+
+
+def train_steps(method_config, data, *, steps, num_devices=1, per_call=1):
+    """Runs some steps of every stage after one another; returns the method and the last carry."""
+    devices = mesh(num_devices)
+    method, seen = loop.build(method_config, data, devices)
+    arrays = sharding.replicate(seen.training_data(), devices)
+    key = engine.run_key(method_config.seed, devices)
+    state, first_epoch, done, carry = None, 0, 0, None
+    for index, stage in enumerate(method.stages):
+        state = engine.init_state(
+            stage, engine.stage_key(key, engine.INIT, index), state, arrays, devices
+        )
+        if stage.refresh is not None:
+            refresh_key = engine.stage_key(key, engine.REFRESH, first_epoch)
+            state = stage.refresh(state, arrays, refresh_key)
+        carry = engine.Carry(state, engine.zero_sums(stage, state, arrays, devices))
+        train = engine.make_train(stage, devices)
+        plan = engine.epoch_plan(stage, key, first_epoch, arrays)
+        for step in range(0, steps, per_call):
+            carry = train(carry, arrays, plan, key, first_epoch, step, done, count=per_call)
+            done += per_call
+        state, first_epoch = carry.state, first_epoch + stage.num_epochs
+    return method, carry

@@ -1,0 +1,241 @@
+"""Configuration: a wrong field is one clear error, before anything is compiled or written."""
+
+import os
+import pathlib
+
+import ml_collections
+import pytest
+
+from pujax import methods
+from pujax.training import config as config_lib
+from pujax.training import flags
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+CONFIGS = sorted(p for p in (REPOSITORY / "configs").glob("*.py") if p.stem != "common")
+
+
+def changed(**fields):
+    config = config_lib.default_config("lagam")
+    for path, value in fields.items():
+        section, _, field = path.partition("__")
+        with config.ignore_type():
+            config[section][field] = value
+    return config
+
+
+@pytest.mark.parametrize("name", methods.names())
+def test_defaults_of_every_method_resolve(name):
+    resolved = config_lib.resolve(config_lib.default_config(name))
+    assert resolved.method.name == name
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda p: p.stem)
+def test_every_configuration_file_resolves(path, monkeypatch):
+    monkeypatch.chdir(REPOSITORY)
+    config, workdir, name = flags.parse(["train.py", f"--config={path}"])
+    config_lib.resolve(config)
+    assert workdir == "" and name == path.stem
+
+
+@pytest.mark.parametrize(
+    "argument",
+    [
+        "task=cifar10-2,backbone=cnn7",
+        "task=cifar100-1,backbone=cnn13",
+        "task=cifar100-2",
+    ],
+)
+def test_config_arguments_choose_task_and_backbone(argument):
+    path = REPOSITORY / "configs" / "lagam_cifar.py"
+    config = config_lib.resolve(flags.parse(["", f"--config={path}:{argument}"])[0])
+    wanted = dict(part.split("=") for part in argument.split(","))
+    assert config.model.name == wanted.get("backbone", "resnet18")
+    assert config.data.source == wanted["task"].split("-")[0]
+    assert config.data.num_labeled == 1000 and config.data.num_support == 500
+    assert config.method.num_clusters == (5 if config.data.source == "cifar10" else 100)
+
+
+def test_headline_config_holds_the_published_settings():
+    path = REPOSITORY / "configs" / "lagam_cifar.py"
+    method = config_lib.resolve(flags.parse(["", f"--config={path}"])[0]).method
+    # lagam.md section 11.
+    published = {
+        "num_epochs": 400,
+        "warmup_epochs": 20,
+        "batch_size": 64,
+        "support_batch_size": 64,
+        "learning_rate": 1e-3,
+        "lr_drops": (250, 300, 350),
+        "lr_factor": 0.1,
+        "momentum": 0.9,
+        "weight_decay": 1e-4,
+        "temperature": 0.07,
+        "num_clusters": 5,
+        "kmeans_iterations": 20,
+        "kmeans_restarts": 5,
+        "num_neighbors": 10,
+        "neighbors_after_epoch": 50,
+        "cutoff": 0.5,
+        "rho_start": 0.95,
+        "rho_end": 0.80,
+        "meta_learning_rate": 1e-3,
+        "mixup_alpha": 4.0,
+        "classification_loss": "balanced",
+        "pin_labeled": True,
+        "skip_empty_batches": True,
+    }
+    assert {name: method[name] for name in published} == published
+
+
+@pytest.mark.parametrize(
+    ("argument", "names"),
+    [
+        ("tusk=cifar10-1", ["tusk", "task"]),
+        ("task=cifar11", ["task", "cifar11", "cifar10-1"]),
+        ("backbone=vgg", ["backbone", "vgg", "resnet18"]),
+    ],
+)
+def test_bad_config_argument_is_named(argument, names):
+    path = REPOSITORY / "configs" / "lagam_cifar.py"
+    with pytest.raises(ValueError) as error:
+        flags.parse(["", f"--config={path}:{argument}"])
+    assert all(name in str(error.value) for name in names)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("data__prior", 0.0),
+        ("data__prior", 1.0),
+        ("data__prior", 1.5),
+        ("data__prior", float("nan")),
+        ("data__prior", "much"),
+        ("data__prior", True),
+        ("data__source", "imagenet"),
+        ("data__setting", "both"),
+        ("data__sampling", "x"),
+        ("data__num_labeled", 0),
+        ("data__num_labeled", 10.5),
+        ("data__num_support", -1),
+        ("data__positive_classes", "0,1"),
+        ("data__positive_classes", (0.5,)),
+        ("model__name", "vgg"),
+        ("model__dtype", "float16"),
+        ("method__num_epochs", 0),
+        ("method__batch_size", 1),
+        ("method__batch_size", "64"),
+        ("method__learning_rate", float("nan")),
+        ("method__learning_rate", float("inf")),
+        ("method__use_meta", 1),
+        ("run__eval_every", 0),
+        ("run__nonfinite", "ignore"),
+        ("run__stop_after_epoch", -1),
+    ],
+)
+def test_bad_value_names_field_value_and_what_is_accepted(field, value):
+    with pytest.raises(ValueError) as error:
+        config_lib.resolve(changed(**{field: value}))
+    text = str(error.value)
+    assert field.replace("__", ".") in text
+    assert repr(value) in text
+    assert "accepted" in text
+
+
+def test_unknown_key_is_refused_with_a_suggestion():
+    config = config_lib.default_config("lagam")
+    with config.unlocked():
+        config.method.rho_strat = 0.9
+    with pytest.raises(ValueError, match=r"method.rho_strat .*rho_start"):
+        config_lib.resolve(config)
+
+
+def test_unknown_method_is_refused_with_the_known_ones():
+    config = config_lib.default_config("lagam")
+    config.method.name = "lagan"
+    with pytest.raises(ValueError, match=r"method.name is 'lagan'; accepted: .*'lagam'"):
+        config_lib.resolve(config)
+
+
+def test_unknown_compared_method_is_refused():
+    with pytest.raises(ValueError, match="naif"):
+        config_lib.resolve(changed(run__compare="naif"))
+
+
+def test_missing_section_is_refused():
+    config = config_lib.default_config("lagam")
+    with config.unlocked():
+        del config.run
+    with pytest.raises(ValueError, match="run"):
+        config_lib.resolve(config)
+
+
+def test_integer_may_stand_for_a_float_but_is_stored_as_one():
+    resolved = config_lib.resolve(changed(method__mixup_alpha=2))
+    assert isinstance(resolved.method.mixup_alpha, float)
+
+
+def parse(*arguments):
+    return flags.parse(["", f"--config={REPOSITORY / 'configs' / 'lagam_digits.py'}", *arguments])
+
+
+def test_any_field_can_be_overridden_on_the_command_line():
+    config, workdir, _ = parse(
+        "--config.method.rho_start=0.9",
+        "--config.data.prior=0.4",
+        "--config.data.positive_classes=(1,2)",
+        "--config.run.figures=false",
+        "--workdir=somewhere",
+    )
+    resolved = config_lib.resolve(config)
+    assert resolved.method.rho_start == 0.9
+    assert resolved.data.prior == 0.4
+    assert resolved.data.positive_classes == (1, 2)
+    assert resolved.run.figures is False
+    assert workdir == "somewhere"
+
+
+@pytest.mark.parametrize(
+    ("argument", "names"),
+    [
+        ("--config.method.rho_strat=0.9", ["rho_strat"]),
+        ("--config.methods.rho_start=0.9", ["methods"]),
+        ("--config.method.num_epochs=many", ["config.method.num_epochs", "many"]),
+        ("--config.method.num_epochs=1.5", ["config.method.num_epochs", "1.5"]),
+        ("--workdri=x", ["workdri"]),
+        ("stray", ["stray"]),
+    ],
+)
+def test_bad_command_line_is_one_value_error_naming_the_flag(argument, names):
+    with pytest.raises(ValueError) as error:
+        parse(argument)
+    assert all(name in str(error.value) for name in names)
+
+
+def test_missing_config_file_and_missing_flag_are_explained():
+    with pytest.raises(ValueError, match="nowhere.py"):
+        flags.parse(["", "--config=configs/nowhere.py"])
+    with pytest.raises(ValueError, match="usage"):
+        flags.parse([""])
+
+
+def test_comparison_keeps_the_shared_settings():
+    config = config_lib.resolve(changed(method__num_epochs=7, method__learning_rate=0.3))
+    other = config_lib.resolve(config_lib.to_compare(config, "naive"))
+    assert (other.method.name, other.method.num_epochs) == ("naive", 7)
+    assert other.method.learning_rate == 0.3
+    assert other.data == config.data and other.model == config.model
+    assert other.run.compare == ""
+
+
+def test_fingerprint_ignores_run_and_folder_only():
+    base = config_lib.fingerprint(config_lib.resolve(changed()))
+    same = config_lib.resolve(changed(run__stop_after_epoch=3, data__dir=os.sep))
+    assert config_lib.fingerprint(same) == base
+    other = config_lib.fingerprint(config_lib.resolve(changed(method__rho_end=0.5)))
+    assert config_lib.differences(base, other) == ["method.rho_end: 0.8 there, 0.5 here"]
+
+
+def test_differences_takes_lists_for_tuples():
+    assert config_lib.differences({"a": (1, 2)}, {"a": [1, 2]}) == []
+    tree = ml_collections.ConfigDict({"a": {"b": 1}})
+    assert config_lib.differences(tree.to_dict(), {"a": {}}) == ["a.b: 1 there, None here"]

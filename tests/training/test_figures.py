@@ -1,0 +1,236 @@
+import numpy as np
+import pytest
+from matplotlib import colors, pyplot
+from PIL import Image
+
+from pujax.training import drawing, figures
+
+TITLE = "lagam on digits, seed 3"
+
+
+def rows():
+    """Seven epochs, two of them warm-up, evaluated at every second one."""
+    result = []
+    for epoch in range(7):
+        row = {"epoch": epoch, "stage": "main" if epoch > 1 else "warmup", "loss": 2.0 - epoch / 9}
+        row |= {"loss_mixup": 0.5, "loss_group": None if epoch < 2 else 0.25, "seconds": 9e9}
+        if epoch % 2:
+            row |= {"test_accuracy": 0.8 + epoch / 99, "test_f1": 0.75, "test_auc": float("nan")}
+            row |= {"label_accuracy": 0.9, "label_mse": 0.1 / epoch}
+        result.append(row)
+    return result
+
+
+def curves(axes):
+    return {line.get_label(): line.get_xydata() for line in axes.lines if _is_named(line)}
+
+
+def borders(axes):
+    return [line.get_xdata()[0] for line in axes.lines if not _is_named(line)]
+
+
+def _is_named(line):
+    return not line.get_label().startswith("_")
+
+
+def texts(axes):
+    return [text.get_text() for text in axes.texts]
+
+
+def blobs(n=60, d=5):
+    """Two separate groups in `d` dimensions, every fifth positive labelled."""
+    random = np.random.default_rng(0)
+    classes = np.arange(n) % 2
+    points = random.normal(size=[n, d]) + 10.0 * classes[:, None]
+    return points.astype(np.float32), classes, (classes == 1) & (np.arange(n) % 5 == 0)
+
+
+def test_training_curves_show_losses_and_metrics_where_they_were_measured():
+    left, right = figures.training_curves_figure(rows(), title=TITLE).axes
+    assert list(curves(left)) == ["total", "mixup", "group"]
+    np.testing.assert_array_equal(curves(left)["total"][:, 0], np.arange(1, 8))
+    np.testing.assert_array_equal(curves(left)["group"], [[e, 0.25] for e in range(3, 8)])
+    # AUC was never a number; seconds are no metric.
+    assert list(curves(right)) == ["accuracy", "F1", "learned labels of U (accuracy)"]
+    expected = [[e + 1, 0.8 + e / 99] for e in (1, 3, 5)]
+    np.testing.assert_array_equal(curves(right)["accuracy"], expected)
+
+
+def test_training_curves_mark_where_stages_meet():
+    for axes in figures.training_curves_figure(rows()).axes:
+        # After 2 completed epochs and before the third.
+        assert borders(axes) == [2.5]
+        assert texts(axes) == ["main"]
+    one_stage = [{"epoch": e, "loss": 1.0} for e in range(3)]
+    assert borders(figures.training_curves_figure(one_stage).axes[0]) == []
+
+
+def test_panels_have_title_axis_labels_and_units():
+    for build in (figures.training_curves_figure, figures.label_error_figure):
+        figure = build(rows(), title=TITLE)
+        assert figure.get_suptitle() == TITLE
+        assert all(a.get_xlabel() == "epochs completed" and a.get_ylabel() for a in figure.axes)
+        assert "%" in figure.axes[1].get_ylabel()
+        # Shares are drawn as fractions and labelled as percent.
+        assert figure.axes[1].yaxis.get_major_formatter()(0.5).startswith("50")
+
+
+@pytest.mark.parametrize("build", [figures.training_curves_figure, figures.label_error_figure])
+@pytest.mark.parametrize("few", [[], [{"epoch": 0}], [{"epoch": 0, "loss": None}, {"epoch": 1}]])
+def test_panels_without_numbers_say_so(build, few, tmp_path):
+    figure = build(few)
+    assert all(texts(axes) == ["nothing was measured"] for axes in figure.axes)
+    figures.save(figure, tmp_path / "a.png")
+
+
+def test_a_single_evaluation_is_visible():
+    axes = figures.training_curves_figure([{"epoch": 0, "test_f1": np.float32(0.5)}]).axes[1]
+    assert axes.lines[0].get_marker() == "o"
+    long = [{"epoch": e, "test_f1": 0.5} for e in range(400)]
+    assert figures.training_curves_figure(long).axes[1].lines[0].get_marker() == "None"
+
+
+def test_many_losses_stay_distinct():
+    row = {"epoch": 0, "loss": 1.0} | {f"loss_{i}": float(i) for i in range(15)}
+    axes = figures.training_curves_figure([row]).axes[0]
+    looks = {(line.get_color(), line.get_linestyle()) for line in axes.lines}
+    assert len(looks) == len(axes.lines) == 16
+
+
+def test_label_error_draws_error_from_zero_and_accuracy():
+    left, right = figures.label_error_figure(rows(), title=TITLE).axes
+    (error,) = curves(left).values()
+    np.testing.assert_array_equal(error, [[e + 1, 0.1 / e] for e in (1, 3, 5)])
+    assert left.get_ylim()[0] == 0
+    (accuracy,) = curves(right).values()
+    np.testing.assert_array_equal(accuracy[:, 1], [0.9] * 3)
+
+
+def groups(axes):
+    """Number of points by the group's name in the legend, which repeats the number."""
+    found = {}
+    for scatter in axes.collections:
+        name, count = scatter.get_label().removesuffix(")").split(" (")
+        assert int(count) == len(scatter.get_offsets())
+        found[name] = len(scatter.get_offsets())
+    return found
+
+
+@pytest.mark.parametrize("method", ["pca", "tsne"])
+def test_embedding_colours_by_class_and_marks_labelled_positives(method):
+    points, classes, labeled = blobs()
+    classes = classes.copy()
+    classes[:3] = -1
+    (axes,) = figures.embedding_figure(points, classes, labeled, title=TITLE, method=method).axes
+    assert groups(axes) == {
+        "unknown class": 3,
+        "negative": 28,
+        "positive": 29,
+        "labelled positive": labeled.sum(),
+    }
+    by_name = {s.get_label().split(" (")[0]: s for s in axes.collections}
+    for name, color in (("negative", drawing.BLUE), ("positive", drawing.VERMILION)):
+        np.testing.assert_allclose(by_name[name].get_facecolor()[0, :3], colors.to_rgb(color))
+    # A labelled positive keeps its place and gets a ring.
+    rings, positives = (by_name[n].get_offsets() for n in ("labelled positive", "positive"))
+    assert {tuple(p) for p in rings} <= {tuple(p) for p in positives}
+    word = {"pca": "principal component", "tsne": "t-SNE"}[method]
+    assert word in axes.get_xlabel() and word in axes.get_ylabel()
+
+
+def test_embedding_leaves_out_points_that_are_not_finite():
+    points, classes, labeled = blobs()
+    points[classes == 0, 1] = np.nan
+    assert "negative" not in groups(figures.embedding_figure(points, classes, labeled).axes[0])
+    nothing = figures.embedding_figure(points * np.inf, classes, labeled).axes[0]
+    assert texts(nothing) == ["no finite points"]
+
+
+def test_embedding_refuses_what_it_cannot_draw():
+    points, classes, labeled = blobs()
+    with pytest.raises(ValueError, match="method is 'umap'; accepted: 'pca', 'tsne'"):
+        figures.embedding_figure(points, classes, labeled, method="umap")
+    with pytest.raises(ValueError, match="shapes"):
+        figures.embedding_figure(points, classes[1:], labeled)
+
+
+def stairs(axes):
+    return {patch.get_label().split(" (")[0]: patch.get_data() for patch in axes.patches}
+
+
+def test_score_histogram_shows_densities_of_the_groups_with_an_edge_at_the_threshold():
+    random = np.random.default_rng(1)
+    truth = np.arange(300) % 3 - 1
+    labeled = (truth == 1) & (np.arange(300) < 60)
+    scores = random.normal(size=300) * 3 + 5 * truth
+    (axes,) = figures.score_histogram_figure(scores, truth, labeled, title=TITLE).axes
+    drawn = stairs(axes)
+    masks = {
+        "labelled positives": labeled,
+        "U, positives": ~labeled & (truth == 1),
+        "U, negatives": truth == 0,
+        "U, class unknown": truth == -1,
+    }
+    assert list(drawn) == list(masks)
+    for name, mask in masks.items():
+        values, edges = drawn[name].values, drawn[name].edges
+        share = values * np.diff(edges)
+        assert 0.0 in edges
+        # Both sums are of at most 45 doubles.
+        np.testing.assert_allclose(share.sum(), 1.0, rtol=1e-12)
+        np.testing.assert_allclose(share[edges[:-1] >= 0].sum(), np.mean(scores[mask] >= 0))
+    assert 0.0 in borders(axes) and "decision threshold" in texts(axes)
+    assert axes.get_xlabel() == "score (logit)" and "density" in axes.get_ylabel()
+
+
+@pytest.mark.parametrize("scores", [[0.0, 0.0], [-7.0, -7.0], [1e-30, 2e-30], [3e38, -3e38]])
+def test_score_histogram_covers_any_range(scores, tmp_path):
+    figure = figures.score_histogram_figure(np.asarray(scores), np.ones(2), np.zeros(2, bool))
+    ((name, data),) = stairs(figure.axes[0]).items()
+    assert name == "U, positives"
+    np.testing.assert_allclose(np.sum(data.values * np.diff(data.edges)), 1.0, rtol=1e-9)
+    figures.save(figure, tmp_path / "a.png")
+
+
+def test_score_histogram_without_finite_scores_says_so():
+    broken = np.full(4, np.nan)
+    figure = figures.score_histogram_figure(broken, np.ones(4), np.zeros(4, bool))
+    assert "no finite scores" in texts(figure.axes[0])
+    with pytest.raises(ValueError, match="shapes"):
+        figures.score_histogram_figure(broken, np.ones(3), np.zeros(4, bool))
+
+
+def test_every_figure_becomes_a_png_of_its_size_with_something_on_it(tmp_path):
+    folder = tmp_path / "figures"
+    points, classes, labeled = blobs()
+    figures.training_curves(rows(), folder / "training.png", title=TITLE)
+    figures.label_error(rows(), folder / "label_error.png", title=TITLE)
+    figures.embedding(points, classes, labeled, folder / "pca.png", title=TITLE)
+    figures.embedding(points, classes, labeled, folder / "tsne.png", method="tsne", title=TITLE)
+    figures.score_histogram(points[:, 0], classes, labeled, folder / "scores.png", title=TITLE)
+    names = {path.name for path in folder.iterdir()}
+    assert names == {"training.png", "label_error.png", "pca.png", "tsne.png", "scores.png"}
+    for path in folder.iterdir():
+        assert path.read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
+        with Image.open(path) as image:
+            image.verify()
+        with Image.open(path) as image:
+            assert 700 <= image.width <= 1500 and 450 <= image.height <= 900
+            pixels = np.asarray(image.convert("RGB")).reshape(-1, 3)
+        assert len(np.unique(pixels, axis=0)) > 50
+    # No figure was left with pyplot's global state.
+    assert pyplot.get_fignums() == []
+
+
+def test_a_figure_that_cannot_be_drawn_leaves_the_old_file(tmp_path, monkeypatch):
+    path = tmp_path / "a.png"
+    figures.training_curves(rows(), path)
+    before = path.read_bytes()
+
+    def fail(*args, **kwargs):
+        raise MemoryError
+
+    monkeypatch.setattr(figures.FigureCanvasAgg, "print_figure", fail)
+    with pytest.raises(MemoryError):
+        figures.training_curves([], path)
+    assert path.read_bytes() == before and list(tmp_path.iterdir()) == [path]
