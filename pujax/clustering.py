@@ -143,11 +143,11 @@ def _refill_empty(
     offsets = points[jnp.argmax(member_distances, axis=0)] - centers
     shifts = offsets / jnp.maximum(sizes, 1)[:, None]
 
-    # The i-th empty cluster is paired with the i-th largest scatter. Empty clusters have none, and
-    # a cluster without scatter cannot be split.
+    # The i-th empty cluster is paired with the i-th largest scatter; where scatter has run out,
+    # both halves coincide and nothing changes.
     recipients = jnp.argsort(sizes > 0)
     donors = jnp.argsort(-scatter)
-    paired = (sizes[recipients] == 0) & (scatter[donors] > 0)
+    paired = sizes[recipients] == 0
     halves = jnp.where(paired[:, None], (centers - shifts)[donors], centers[recipients])
     moves = jnp.where(paired[:, None], shifts[donors], 0)
     return centers.at[recipients].set(halves).at[donors].add(moves)

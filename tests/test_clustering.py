@@ -113,12 +113,12 @@ def test_inertia_on_digits_is_that_of_scikit_learn():
 
 
 def test_points_far_from_the_origin_keep_float32_accuracy():
-    points, _ = blobs(offset=1000.0)
+    points, _ = blobs(offset=3e4)
     points = points.astype(np.float32)
     result = clustering.kmeans(jax.random.key(0), points, num_clusters=4)
     expected, _ = naive_inertia(points.astype(np.float64), np.asarray(result.centers, np.float64))
-    # Centres near 1000 are stored to 6e-5, against blobs of radius 1.
-    assert float(result.inertia) == pytest.approx(expected, rel=1e-3)
+    # Numbers near 3e4 are stored to 2e-3, against a spread of 0.5; their squares only to 64.
+    assert float(result.inertia) == pytest.approx(expected, rel=1e-2)
     assert float(result.inertia) < 60
     assignments, _ = clustering.assign_clusters(points, result.centers)
     np.testing.assert_array_equal(assignments, result.assignments)

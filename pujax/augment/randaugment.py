@@ -117,12 +117,8 @@ def apply_operations(images: jax.Array, operation: jax.Array, strength: jax.Arra
       ValueError: for images that are not accepted.
     """
     layout.check_images(images)
-
-    def one_round(images, drawn):
-        return _apply(images, *drawn), None
-
     # A loop also keeps XLA from fusing one round into the next, which would recompute it per pixel.
-    return jax.lax.scan(one_round, images, (operation.T, strength.T.astype(jnp.float32)))[0]
+    return jax.lax.scan(_round, images, (operation.T, strength.T.astype(jnp.float32)))[0]
 
 
 def identity(images: jax.Array) -> jax.Array:
@@ -138,12 +134,14 @@ def identity(images: jax.Array) -> jax.Array:
     return images
 
 
-def _apply(images, operation, strength):
-    """One operation per image, `operation` and `strength` being `[batch]`."""
+def _round(images, drawn):
+    """One operation per image; `drawn` is the operation and the strength, both `[batch]`."""
+    operation, strength = drawn
     drawn = {known.name: operation == i for i, known in enumerate(OPERATIONS)}
     plain, factor = _plain_images(images, drawn, strength)
     matrix, table = _matrix(images, drawn, strength), _table(images, drawn, strength)
-    return tones.lookup(geometry.sample(blends.blend(plain, images, factor), matrix), table)
+    images = geometry.sample(blends.blend(plain, images, factor), matrix)
+    return tones.lookup(images, table), None
 
 
 def _plain_images(images, drawn, strength):

@@ -61,7 +61,7 @@ def random_flip(key: jax.Array, images: jax.Array) -> jax.Array:
       uint8 images of the same shape.
     """
     layout.check_images(images)
-    flip = jax.random.bernoulli(key, shape=(images.shape[0],))
+    flip = _flips(key, images.shape[0])
     return jnp.where(flip[:, None, None, None], images[:, :, ::-1], images)
 
 
@@ -106,9 +106,7 @@ def weak_view(
     layout.check_images(images)
     batch = images.shape[0]
     flip_key, crop_key = jax.random.split(key)
-    mirrored = jnp.zeros(batch, bool)
-    if flip:
-        mirrored = jax.random.bernoulli(flip_key, shape=(batch,))
+    mirrored = _flips(flip_key, batch) if flip else jnp.zeros(batch, bool)
     return _window(images, mirrored, _crop_offsets(crop_key, batch, padding))
 
 
@@ -140,6 +138,10 @@ def strong_view(
     augment_key, view_key = jax.random.split(key)
     images = randaugment.rand_augment(augment_key, images, num_ops=num_ops, max_cutout=max_cutout)
     return weak_view(view_key, images, flip=flip, padding=padding)
+
+
+def _flips(key, batch):
+    return jax.random.uniform(key, (batch,), jnp.float32) < 0.5
 
 
 def _crop_offsets(key, batch, padding):

@@ -7,6 +7,9 @@ import numpy as np
 UNKNOWN = -1
 """Class id of an example whose class nobody knows, such as STL-10's unlabeled images."""
 
+_CHUNK = 1000
+"""Images counted at once, which bounds the memory that NumPy takes for it."""
+
 
 class RawDataset(NamedTuple):
     """Images and class ids of a training and a test set.
@@ -35,7 +38,8 @@ class RawDataset(NamedTuple):
 def channel_statistics(images: np.ndarray) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Mean and standard deviation per channel, of pixels in 0-1.
 
-    Both come from a histogram of the 256 grey levels, so they are exact and need no float copy.
+    Both come from a histogram of the 256 grey levels, so they are exact and need no float copy of
+    the images.
 
     Args:
       images: uint8 `[n, height, width, channels]`.
@@ -47,9 +51,13 @@ def channel_statistics(images: np.ndarray) -> tuple[tuple[float, ...], tuple[flo
       ValueError: a channel is constant, so nothing can be divided by its deviation.
     """
     levels = np.arange(256) / 255.0
+    counts = np.zeros((images.shape[-1], 256), np.int64)
+    for start in range(0, len(images), _CHUNK):
+        for channel in range(images.shape[-1]):
+            pixels = images[start : start + _CHUNK, ..., channel]
+            counts[channel] += np.bincount(pixels.ravel(), minlength=256)
     means, stds = [], []
-    for channel in range(images.shape[-1]):
-        share = np.bincount(images[..., channel].ravel(), minlength=256) / images[..., 0].size
+    for channel, share in enumerate(counts / counts.sum(1, keepdims=True)):
         mean = float(share @ levels)
         std = float(np.sqrt(share @ (levels - mean) ** 2))
         if not std > 0:

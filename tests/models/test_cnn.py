@@ -22,9 +22,8 @@ def shapes(module, side, channels=3):
         (cnn.CNN7(), 32, 10 * 14 * 14, 1000),
         (cnn.CNN7(), 96, 10 * 46 * 46, 1000),
         (cnn.CNN13(), 32, 10 * 8 * 8, 1000),
-        (cnn.SmallCNN(), 8, 64, 128),
-        (cnn.SmallCNN(), 28, 64, 128),
-        (cnn.SmallCNN(pool="flatten"), 28, 64 * 14 * 14, 128),
+        (cnn.SmallCNN(), 8, 64 * 2 * 2, 128),
+        (cnn.SmallCNN(), 28, 64 * 7 * 7, 128),
     ],
 )
 def test_first_dense_layer_is_sized_from_the_input(module, side, flat, features):
@@ -57,8 +56,8 @@ def test_batch_norm_is_where_it_was_published_and_can_be_left_out():
     assert "batch_stats" not in shapes(cnn.CNN13(batch_norm=False), 32)[1]
 
 
-def lax_net(inputs, params, plan, norm, pool):
-    """Convolutions of `plan` (stride, padding), norm, ReLU, pooling and dense layers."""
+def lax_net(inputs, params, plan, norm):
+    """Convolutions of `plan` (stride, padding), norm and ReLU, then dense layers."""
     out = inputs
     for index, (stride, pad) in enumerate(plan, start=1):
         layer = params[f"conv{index}"]
@@ -74,7 +73,7 @@ def lax_net(inputs, params, plan, norm, pool):
             out = (out - out.mean((0, 1, 2))) / jnp.sqrt(out.var((0, 1, 2)) + 1e-5)
             out = out * params[f"norm{index}"]["scale"] + params[f"norm{index}"]["bias"]
         out = jnp.maximum(out, 0)
-    out = out.mean((1, 2)) if pool == "average" else out.reshape(len(out), -1)
+    out = out.reshape(len(out), -1)
     for index in range(1, 3):
         if f"dense{index}" in params:
             layer = params[f"dense{index}"]
@@ -83,36 +82,33 @@ def lax_net(inputs, params, plan, norm, pool):
 
 
 @pytest.mark.parametrize(
-    ("module", "plan", "norm", "pool"),
+    ("module", "plan", "norm"),
     [
         (
             cnn.CNN7(channels=(4, 5, 6, 3), hidden=(7, 6)),
             [(1, 0), (2, 0), (1, 0), (1, 0)],
             False,
-            "flatten",
         ),
         (
             cnn.CNN13(channels=(4, 3, 5, 4, 3, 5, 4, 3, 2), hidden=(7, 6)),
             [(1, 1), (1, 1), (2, 1), (1, 1), (1, 1), (2, 1), (1, 1), (1, 0), (1, 0)],
             True,
-            "flatten",
         ),
         (
             cnn.SmallCNN(channels=(4, 5, 6), hidden=(7,)),
-            [(1, 1), (2, 1), (1, 1)],
+            [(1, 1), (2, 1), (2, 1)],
             True,
-            "average",
         ),
     ],
     ids=["cnn7", "cnn13", "small_cnn"],
 )
-def test_network_equals_its_definition(module, plan, norm, pool):
+def test_network_equals_its_definition(module, plan, norm):
     inputs = np.random.default_rng(1).normal(size=(4, 8, 8, 3)).astype(np.float32)
     variables = filled.variables(module, inputs, False)
     outputs, _ = jax.jit(
         lambda variables, inputs: module.apply(variables, inputs, True, mutable=["batch_stats"])
     )(variables, inputs)
-    expected = jax.jit(lambda params, inputs: lax_net(inputs, params, plan, norm, pool))(
+    expected = jax.jit(lambda params, inputs: lax_net(inputs, params, plan, norm))(
         variables["params"], inputs
     )
     assert np.count_nonzero(expected) > 0
@@ -130,7 +126,6 @@ def test_cnn7_needs_images_of_five_by_five():
     ("module", "inputs", "message"),
     [
         (cnn.CNN7(channels=(4, 4)), (2, 8, 8, 3), r"channels is \(4, 4\); accepted: 4 numbers"),
-        (cnn.SmallCNN(pool="max"), (2, 8, 8, 3), "pool is 'max'; accepted: flatten, average"),
         (cnn.SmallCNN(), (2, 64), r"\(2, 64\); accepted: \[batch, height, width, channels\]"),
     ],
 )

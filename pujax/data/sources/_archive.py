@@ -8,6 +8,8 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from typing import BinaryIO, TypeVar
 
+from absl import logging
+
 T = TypeVar("T")
 
 _DAMAGE = (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError)
@@ -27,8 +29,6 @@ def read_members(
     folder: str,
     names: Iterable[str],
     reader: Callable[[BinaryIO, str], T],
-    *,
-    optional: Iterable[str] = (),
 ) -> dict[str, T]:
     """Applies `reader` to some files of a folder or of a tar archive (in the archive's order).
 
@@ -38,20 +38,19 @@ def read_members(
     Args:
       location: a folder with the files in it, or an archive.
       folder: the folder that the files have inside an archive.
-      names: plain file names, all required.
+      names: plain file names.
       reader: called with an open binary stream and a text that names it for error messages.
-      optional: names that may be missing.
 
     Returns:
-      One result per name that was found.
+      One result per name.
 
     Raises:
       ValueError: a file is missing or damaged, or the archive is unsafe; the message names it.
     """
-    names, optional = list(names), list(optional)
+    names = list(names)
     results: dict[str, T] = {}
     if location.is_dir():
-        for name in names + optional:
+        for name in names:
             path = location / name
             if path.is_file():
                 with path.open("rb") as stream, naming(str(path)):
@@ -62,7 +61,7 @@ def read_members(
                 path = pathlib.PurePosixPath(member.name)
                 if path.is_absolute() or ".." in path.parts:
                     raise ValueError(f"{location} is unsafe: it holds the path {member.name!r}")
-                if path.parent.name != folder or path.name not in names + optional:
+                if path.parent.name != folder or path.name not in names:
                     continue
                 if not member.isfile():
                     raise ValueError(f"{location}: {member.name} is not an ordinary file")
@@ -80,6 +79,14 @@ def read_exactly(stream: BinaryIO, size: int, where: str) -> bytes:
     if len(content) != size:
         raise ValueError(f"{where} is truncated: {len(content)} of {size} bytes")
     return content
+
+
+def warn_if_partial(
+    where: pathlib.Path, *, found: tuple[int, ...], original: tuple[int, ...]
+) -> None:
+    """Warns where a set is smaller or larger than published; files do not say their length."""
+    if found != original:
+        logging.warning("%s holds %s images, the original has %s", where, found, original)
 
 
 def find(

@@ -11,6 +11,19 @@ from pujax.data.sources import _archive
 
 SIDE = 32
 PIXELS = 3 * SIDE * SIDE
+SIZES = (50000, 10000)
+
+_DAMAGE = (
+    pickle.UnpicklingError,
+    AttributeError,
+    EOFError,
+    IndexError,
+    MemoryError,
+    OverflowError,
+    TypeError,
+    ValueError,
+)
+"""What unpickling a damaged file may raise."""
 
 
 class CifarSource(NamedTuple):
@@ -98,12 +111,16 @@ def load(
     names = [f"{name}{suffix}" for name in (*source.train, source.test)]
     batches = _archive.read_members(location, folder, names, reader)
     train = [batches[name] for name in names[:-1]]
+    train_labels = np.concatenate([labels for _, labels in train])
+    test_inputs, test_labels = batches[names[-1]]
+    found = (len(train_labels), len(test_labels))
+    _archive.warn_if_partial(location, found=found, original=SIZES)
     return raw.RawDataset(
         name=source.name,
         train_inputs=np.concatenate([images for images, _ in train]),
-        train_labels=np.concatenate([labels for _, labels in train]),
-        test_inputs=batches[names[-1]][0],
-        test_labels=batches[names[-1]][1],
+        train_labels=train_labels,
+        test_inputs=test_inputs,
+        test_labels=test_labels,
         class_names=class_names,
         mean=source.mean,
         std=source.std,
@@ -160,7 +177,7 @@ def read_python(
         labels = {key: np.asarray(entries[key], np.int32) for key in label_keys}
     except KeyError as error:
         raise ValueError(f"{where} has no entry {error}, accepted: a CIFAR batch") from error
-    except (pickle.UnpicklingError, EOFError, ValueError, TypeError, AttributeError) as error:
+    except _DAMAGE as error:
         raise ValueError(f"{where} is damaged, truncated or no CIFAR batch: {error}") from error
     is_batch = data.dtype == np.uint8 and data.ndim == 2 and data.shape[1] == PIXELS and len(data)
     if not is_batch or any(values.shape != data.shape[:1] for values in labels.values()):

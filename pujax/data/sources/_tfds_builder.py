@@ -57,7 +57,7 @@ def prepared(name: str, directory: pathlib.Path) -> Any:
             f"tensorflow-datasets {tfds.__version__} knows or that is prepared in {directory}"
             + (f"; similar names: {', '.join(close)}" if close else "")
         )
-    _prepare(tfds, builder, home, originals_in=(directory / builder.name, directory))
+    _prepare(tfds, builder, name, home, originals_in=(directory / builder.name, directory))
     return builder
 
 
@@ -77,10 +77,14 @@ def _builder(tfds: Any, name: str, place: pathlib.Path | None) -> Any | None:
 
 
 def _prepare(
-    tfds: Any, builder: Any, home: pathlib.Path, *, originals_in: tuple[pathlib.Path, ...]
+    tfds: Any,
+    builder: Any,
+    name: str,
+    home: pathlib.Path,
+    *,
+    originals_in: tuple[pathlib.Path, ...],
 ) -> None:
     """Prepares a set in `home`, as array_record, or says what is missing to do so."""
-    name = builder.info.full_name
     downloads = home / "downloads"
     try:
         originals = [
@@ -99,7 +103,7 @@ def _prepare(
             f"{name} is not prepared in {home}, and unpacking its original files needs "
             f"TensorFlow: pip install tensorflow. Or prepare it elsewhere with "
             f"tfds.builder({name!r}).download_and_prepare(file_format='array_record') and copy "
-            f"the folder {name} to {home}" + _native_hint(builder.name),
+            f"the folder {builder.info.full_name} to {home}" + _native_hint(builder.name),
             reason="no package tensorflow",
         )
     if missing and (reason := _unreachable(missing[0].url)):

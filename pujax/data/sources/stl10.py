@@ -29,6 +29,8 @@ CLASS_NAMES = (
     "ship",
     "truck",
 )
+SIZES = (5000, 100000, 8000)
+
 _CHUNK = 500
 _ROOM = 5000
 """Rows left free in front of the unlabeled images, so that the labelled ones can be put there.
@@ -70,6 +72,8 @@ def load(directory: pathlib.Path) -> raw.RawDataset:
         raise ValueError(f"{location}: train_X.bin has {len(train)} images, accepted: {_ROOM}")
     unlabeled[start:_ROOM] = train
     unknown = np.full(len(unlabeled) - _ROOM, raw.UNKNOWN, np.int32)
+    found = (len(train), len(unknown), len(test))
+    _archive.warn_if_partial(location, found=found, original=SIZES)
     return raw.RawDataset(
         name="stl10",
         train_inputs=unlabeled[start:],

@@ -1,0 +1,157 @@
+"""Image folders, with Alzheimer MRI slices as the case in use."""
+
+import sys
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from pujax.data import sources
+from tests import conftest
+
+rng = np.random.default_rng(0)
+CLASSES = ("NonDemented", "MildDemented", "VeryMildDemented", "ModerateDemented")
+
+
+def write_image(path, pixels):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(pixels).save(path)
+
+
+def colour(side=6):
+    return rng.integers(0, 256, (side, side, 3)).astype(np.uint8)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Two training images and one test image per class, as PNG so that pixels are exact."""
+    for name in CLASSES:
+        for i in range(2):
+            write_image(tmp_path / "train" / name / f"{i}.png", colour())
+        write_image(tmp_path / "test" / name / "0.PNG", colour())
+    return tmp_path
+
+
+def pixels(path):
+    return np.asarray(Image.open(path).convert("RGB"))
+
+
+def test_classes_are_numbered_alphabetically_and_images_come_in_order(folder):
+    data = sources.load("alzheimer", directory=folder, color_order="rgb")
+    order = ("MildDemented", "ModerateDemented", "NonDemented", "VeryMildDemented")
+    assert data.class_names == order
+    np.testing.assert_array_equal(data.train_labels, [0, 0, 1, 1, 2, 2, 3, 3])
+    np.testing.assert_array_equal(data.test_labels, [0, 1, 2, 3])
+    for row, label in enumerate(data.train_labels):
+        path = folder / "train" / order[label] / f"{row % 2}.png"
+        np.testing.assert_array_equal(data.train_inputs[row], pixels(path))
+    assert data.mean == (0.5,) * 3 and data.std == (0.5,) * 3
+
+
+def test_colours_are_read_blue_first_by_default(folder):
+    rgb = sources.load("alzheimer", directory=folder, color_order="rgb")
+    bgr = sources.load("alzheimer", directory=folder)
+    np.testing.assert_array_equal(bgr.train_inputs, rgb.train_inputs[..., ::-1])
+    np.testing.assert_array_equal(bgr.test_inputs, rgb.test_inputs[..., ::-1])
+
+
+def test_one_channel_is_the_grey_value(folder):
+    data = sources.load("alzheimer", directory=folder, channels=1)
+    assert data.train_inputs.shape == (8, 6, 6, 1) and data.mean == (0.5,)
+    path = folder / "train" / "MildDemented" / "0.png"
+    grey = np.asarray(Image.open(path).convert("L"))
+    np.testing.assert_array_equal(data.train_inputs[0, ..., 0], grey)
+
+
+def test_a_grey_image_has_three_equal_channels(folder):
+    write_image(folder / "train" / "MildDemented" / "0.png", colour()[..., 0])
+    image = sources.load("alzheimer", directory=folder).train_inputs[0]
+    assert (image[..., 0] == image[..., 1]).all() and (image[..., 0] == image[..., 2]).all()
+
+
+def test_images_are_resized_bilinearly(folder):
+    data = sources.load("alzheimer", directory=folder, image_size=11, color_order="rgb")
+    image = Image.open(folder / "train" / "MildDemented" / "0.png")
+    expected = np.asarray(image.resize((11, 11), Image.Resampling.BILINEAR))
+    np.testing.assert_array_equal(data.train_inputs[0], expected)
+    assert data.test_inputs.shape == (4, 11, 11, 3)
+
+
+def test_images_of_several_sizes_need_a_common_one(folder):
+    odd = folder / "train" / "NonDemented" / "1.png"
+    write_image(odd, colour(7))
+    with pytest.raises(ValueError, match=f"{odd} has the shape .*set image_size"):
+        sources.load("alzheimer", directory=folder)
+    assert sources.load("alzheimer", directory=folder, image_size=5).train_inputs.shape[1] == 5
+
+
+@pytest.mark.parametrize("content", [b"", b"no image", "cut"])
+def test_a_damaged_image_is_named(folder, content):
+    path = folder / "test" / "NonDemented" / "0.PNG"
+    path.write_bytes(path.read_bytes()[:60] if content == "cut" else content)
+    with pytest.raises(ValueError, match=f"{path} cannot be read as an image"):
+        sources.load("alzheimer", directory=folder)
+
+
+def test_an_image_of_more_than_eight_bits_is_named(folder):
+    path = folder / "test" / "NonDemented" / "0.PNG"
+    Image.fromarray(np.full((6, 6), 40000, np.uint16)).save(path)
+    with pytest.raises(ValueError, match=f"{path} cannot be .* 8 bits"):
+        sources.load("alzheimer", directory=folder)
+
+
+@pytest.mark.parametrize("split", ["train", "test"])
+def test_a_missing_split_is_named(folder, split):
+    (folder / split).rename(folder / "elsewhere")
+    with pytest.raises(ValueError, match=f"{folder / split} is missing"):
+        sources.load("alzheimer", directory=folder)
+
+
+def test_a_split_without_images_is_named(folder):
+    for path in (folder / "test").rglob("*.PNG"):
+        path.unlink()
+    with pytest.raises(ValueError, match=f"{folder / 'test'} has no images"):
+        sources.load("alzheimer", directory=folder)
+
+
+def test_a_class_of_the_test_images_alone_is_named(folder):
+    write_image(folder / "test" / "Unheard" / "0.png", colour())
+    with pytest.raises(ValueError, match="classes that train has not: Unheard"):
+        sources.load("alzheimer", directory=folder)
+
+
+def test_other_files_are_passed_over(folder):
+    (folder / "train" / "MildDemented" / "Thumbs.db").write_bytes(b"x")
+    (folder / "train" / "MildDemented" / ".hidden.png").write_bytes(b"x")
+    (folder / "train" / ".cache").mkdir()
+    (folder / "notes.txt").write_bytes(b"x")
+    assert len(sources.load("alzheimer", directory=folder).train_inputs) == 8
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("image_size", -1), ("image_size", 2.5), ("channels", 2), ("color_order", "grb")],
+)
+def test_an_option_out_of_range_is_refused(folder, option, value):
+    with pytest.raises(ValueError, match=f"{option} is {value!r}"):
+        sources.load("alzheimer", directory=folder, **{option: value})
+
+
+def test_the_real_images_have_the_published_counts(tmp_path):
+    real = conftest.real_data_folder("alzheimer")
+    sys.path.insert(0, str(real))
+    try:
+        import load
+    finally:
+        sys.path.remove(str(real))
+        sys.modules.pop("load", None)
+    load.write_folder(tmp_path / "alzheimer")
+    data = sources.load("alzheimer", directory=tmp_path, channels=1)
+    assert data.train_inputs.shape == (5121, 128, 128, 1)
+    assert len(data.test_inputs) == 1279
+    counts = dict(zip(data.class_names, np.bincount(data.train_labels).tolist(), strict=True))
+    expected = {"Non_Demented": 2560, "Very_Mild_Demented": 1792, "Mild_Demented": 717}
+    assert counts == expected | {"Moderate_Demented": 52}
+    np.testing.assert_array_equal(np.bincount(data.test_labels), [179, 12, 640, 448])
+    first = min((tmp_path / "alzheimer" / "train" / "Mild_Demented").iterdir())
+    np.testing.assert_array_equal(data.train_inputs[0, ..., 0], np.asarray(Image.open(first)))

@@ -1,0 +1,121 @@
+"""Finding sources by name, their options, and the checks on what they return."""
+
+import numpy as np
+import pytest
+
+from pujax.data import download, raw, sources
+
+
+def small_set(**changes):
+    inputs = np.arange(2 * 4 * 4 * 3, dtype=np.uint8).reshape(2, 4, 4, 3)
+    labels = np.array([0, 1], np.int32)
+    fields = {
+        "name": "small",
+        "train_inputs": inputs,
+        "train_labels": labels,
+        "test_inputs": inputs,
+        "test_labels": labels,
+        "class_names": ("a", "b"),
+        "mean": (0.5,) * 3,
+        "std": (0.5,) * 3,
+    }
+    return raw.RawDataset(**(fields | changes))
+
+
+def test_the_names_are_the_files_of_the_package():
+    assert set(sources.NAMES) == {
+        "alzheimer",
+        "cifar10",
+        "cifar100",
+        "digits",
+        "fashion_mnist",
+        "mnist",
+        "stl10",
+        "tfds",
+    }
+
+
+@pytest.mark.parametrize("name", ["imagenet", "", "_idx", None, "Digits"])
+def test_an_unknown_name_is_refused_and_the_known_ones_are_listed(name):
+    with pytest.raises(ValueError, match="source is") as caught:
+        sources.load(name)
+    assert all(known in str(caught.value) for known in sources.NAMES)
+
+
+def test_an_option_that_a_source_has_not_is_refused_unless_it_is_empty():
+    plain = sources.load("digits")
+    same = sources.load("digits", tfds_name="", image_size=0, labels=None, directory="")
+    np.testing.assert_array_equal(plain.train_inputs, same.train_inputs)
+    with pytest.raises(ValueError, match="no option 'image_size' .got 32., accepted: test_frac"):
+        sources.load("digits", image_size=32)
+
+
+@pytest.mark.parametrize("name", ["mnist", "fashion_mnist", "cifar10", "cifar100", "stl10"])
+def test_without_files_and_network_the_error_names_file_address_and_folder(
+    name, tmp_path, monkeypatch
+):
+    def offline(*args, **kwargs):
+        raise OSError("no network")
+
+    monkeypatch.setattr("urllib.request.urlopen", offline)
+    monkeypatch.setattr("pujax.data._transfer.BACKOFF_SECONDS", 0.0)
+    with pytest.raises(download.MissingDataError) as caught:
+        sources.load(name, directory=tmp_path)
+    message = str(caught.value)
+    assert "http" in message and ".gz" in message and str(tmp_path / name) in message
+    assert "md5:" in message or "sha256:" in message
+
+
+def test_the_folder_alzheimer_is_named_when_it_is_missing(tmp_path):
+    with pytest.raises(download.MissingDataError, match="train/CLASS/") as caught:
+        sources.load("alzheimer", directory=tmp_path)
+    assert str(tmp_path / "alzheimer") in str(caught.value)
+
+
+def test_without_a_directory_the_default_one_is_used(monkeypatch, tmp_path):
+    monkeypatch.setenv("PUJAX_DATA", str(tmp_path / "kept"))
+    with pytest.raises(download.MissingDataError, match=str(tmp_path / "kept")):
+        sources.load("alzheimer")
+
+
+def test_a_consistent_set_passes_the_checks_unchanged():
+    data = small_set()
+    assert raw.check(data) is data
+    assert raw.check(small_set(train_labels=np.array([-1, 1], np.int32))).train_labels[0] == -1
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("train_inputs", np.zeros((2, 4, 4, 3), np.float32)),
+        ("train_inputs", np.zeros((2, 4, 4), np.uint8)),
+        ("test_inputs", np.zeros((0, 4, 4, 3), np.uint8)),
+        ("train_labels", np.array([0, 1], np.int64)),
+        ("train_labels", np.array([0, 1, 1], np.int32)),
+        ("train_labels", np.array([0, 2], np.int32)),
+        ("test_labels", np.array([0, -2], np.int32)),
+        ("mean", (0.5,)),
+        ("std", (0.5, 0.5)),
+    ],
+)
+def test_an_inconsistent_set_is_refused_by_field(field, value):
+    with pytest.raises(ValueError, match=f"'small': {field}"):
+        raw.check(small_set(**{field: value}))
+
+
+def test_images_of_two_sizes_are_refused():
+    with pytest.raises(ValueError, match="test image"):
+        raw.check(small_set(test_inputs=np.zeros((2, 5, 5, 3), np.uint8)))
+
+
+def test_channel_statistics_equal_those_of_floats():
+    images = np.random.default_rng(0).integers(0, 256, (5, 7, 6, 3)).astype(np.uint8)
+    mean, std = raw.channel_statistics(images)
+    pixels = images.astype(np.float64) / 255
+    np.testing.assert_allclose(mean, pixels.mean((0, 1, 2)), rtol=1e-12)  # float64 rounding
+    np.testing.assert_allclose(std, pixels.std((0, 1, 2)), rtol=1e-12)
+
+
+def test_a_constant_channel_is_refused():
+    with pytest.raises(ValueError, match="channel 1 .* constant"):
+        raw.channel_statistics(np.stack([np.arange(16), np.full(16, 3)], -1).reshape(1, 4, 4, 2))
