@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.sharding import NamedSharding, PartitionSpec
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from pujax import augment
 from tests import augment_images
@@ -191,7 +191,7 @@ def test_vmap_over_keys_equals_one_image_at_a_time(view):
 
 @every_view
 def test_eight_devices_equal_one_and_do_not_talk_to_each_other(view):
-    mesh = jax.make_mesh((8,), ("data",))
+    mesh = Mesh(np.array(jax.devices()[:8]), ("data",))
     rows, same = (NamedSharding(mesh, PartitionSpec(*axis)) for axis in (("data",), ()))
     spread = jax.jit(view, in_shardings=(same, rows), out_shardings=rows)
     np.testing.assert_array_equal(spread(KEY, IMAGES), view(KEY, IMAGES))

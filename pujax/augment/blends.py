@@ -125,11 +125,12 @@ def smooth(images: jax.Array) -> jax.Array:
       images: uint8 `[batch, height, width, channels]`.
 
     Returns:
-      int32 levels of the same shape.
+      uint8 images of the same shape.
     """
     batch, height, width, channels = images.shape
-    # Columns and channels in one axis, so that a row is a single run of numbers.
-    rows = images.reshape(batch, height, width * channels).astype(jnp.int32)
+    # Columns and channels in one axis, so that a row is a single run of numbers; 16 bits hold the
+    # sum of 13 levels and are twice as fast as 32.
+    rows = images.reshape(batch, height, width * channels).astype(jnp.uint16)
     padded = jnp.pad(rows, ((0, 0), (1, 1), (channels, channels)))
     triples = padded[:, :, : -2 * channels] + padded[:, :, channels:-channels]
     triples = triples + padded[:, :, 2 * channels :]
@@ -138,4 +139,5 @@ def smooth(images: jax.Array) -> jax.Array:
     y = np.arange(height)[:, None]
     border = (x == 0) | (x == width - 1) | (y == 0) | (y == height - 1)
     # Thirteenths never lie half-way, so adding 6 rounds to the nearest integer.
-    return jnp.where(border, rows, (total + 6) // 13).reshape(images.shape)
+    rounded = jnp.where(border, rows, (total + 6) // 13)
+    return rounded.astype(jnp.uint8).reshape(images.shape)

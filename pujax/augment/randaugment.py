@@ -2,7 +2,7 @@
 
 Fourteen operations are open to every image in every round. Instead of computing all fourteen and
 keeping one, a round has three passes, each of which leaves an image alone if its operation belongs
-to another pass: a blend, a gather through an affine matrix, and a table of grey levels.
+to another pass: a gather through an affine matrix, a table of grey levels, and a blend.
 """
 
 from typing import NamedTuple
@@ -140,8 +140,8 @@ def _round(images, drawn):
     drawn = {known.name: operation == i for i, known in enumerate(OPERATIONS)}
     plain, factor = _plain_images(images, drawn, strength)
     matrix, table = _matrix(images, drawn, strength), _table(images, drawn, strength)
-    images = geometry.sample(blends.blend(plain, images, factor), matrix)
-    return tones.lookup(images, table), None
+    images = tones.lookup(geometry.sample(images, matrix), table)
+    return blends.blend(plain, images, factor), None
 
 
 def _plain_images(images, drawn, strength):

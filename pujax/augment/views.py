@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpy.typing as npt
 
 from pujax.augment import geometry, layout, randaugment
 
@@ -14,7 +15,7 @@ def normalize(
     *,
     mean: Sequence[float],
     std: Sequence[float],
-    dtype: jax.typing.DTypeLike = jnp.float32,
+    dtype: npt.DTypeLike = jnp.float32,
 ) -> jax.Array:
     """Turns bytes into centred numbers: `(images / 255 - mean) / std`.
 

@@ -185,10 +185,10 @@ def test_the_label_update_sends_no_gradient_into_the_network(data, monkeypatch):
     """With the new labels put in as constants, the step is the same step."""
     _, arrays, stage, state = setup(data)
     batch = first_batch(stage, arrays)
-    after, _ = stage.step(state, batch, jax.random.key(0))
+    after, _ = jax.jit(stage.step)(state, batch, jax.random.key(0))
     constants = np.asarray(after.labels[batch.ids])
     monkeypatch.setattr(lagam, "update_labels", lambda *_, **__: jnp.asarray(constants))
-    again, _ = stage.step(state, batch, jax.random.key(0))
+    again, _ = jax.jit(lambda *a: stage.step(*a))(state, batch, jax.random.key(0))
     for a, b in zip(jax.tree.leaves(after.params), jax.tree.leaves(again.params), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-7)
 
@@ -265,7 +265,7 @@ def test_ablations_keep_augmentation_and_contrast_apart(data, monkeypatch):
     ):
         called.clear()
         _, arrays, stage, state = setup(data, **changes)
-        stage.step(state, first_batch(stage, arrays), jax.random.key(0))
+        jax.eval_shape(stage.step, state, first_batch(stage, arrays), jax.random.key(0))
         assert len(called) == calls
 
 
