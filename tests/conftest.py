@@ -25,5 +25,7 @@ def real_data_folder(name: str) -> pathlib.Path:
     default = pathlib.Path(__file__).resolve().parents[2] / "shared" / "data"
     folder = pathlib.Path(os.environ.get("PUJAX_TEST_DATA", default)) / name
     if not folder.is_dir():
-        pytest.skip(f"real data set {name!r} is not at {folder} (set PUJAX_TEST_DATA to its parent)")
+        pytest.skip(
+            f"real data set {name!r} is not at {folder} (set PUJAX_TEST_DATA to its parent)"
+        )
     return folder

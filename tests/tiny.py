@@ -56,7 +56,9 @@ def config(method: str, *, model="small_cnn", options=None, dtype="float32", see
     tree.seed = seed
     tree.model.dtype = dtype
     tree.model.name = model
-    tree.model.options = ml_collections.ConfigDict(options or {"channels": (4, 8, 8), "hidden": (16,)})
+    tree.model.options = ml_collections.ConfigDict(
+        options or {"channels": (4, 8, 8), "hidden": (16,)}
+    )
     for key, value in (_SMALL | changes).items():
         if key in tree.method:
             tree.method[key] = value

@@ -1,5 +1,5 @@
 """Running floor: the loop, sharding, checkpoints, configuration, reporting."""
 
-from pujax.training.run import run
+from pujax.training.experiment import run
 
 __all__ = ["run"]

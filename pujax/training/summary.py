@@ -44,7 +44,7 @@ def summarize(
     info = data.info
     by_prediction = evaluation.compare_labels((final.train_scores > 0).astype(np.float32), data)
     tested = [row for row in rows if row.get("test_accuracy") is not None]
-    best = max(tested, key=lambda row: row["test_accuracy"])
+    best = max(tested, key=lambda row: row["test_accuracy"], default={})
     speeds = [row["examples_per_second"] for row in rows if row["stage"] == rows[-1]["stage"]]
     return {
         "method": config.method.name,
@@ -60,7 +60,7 @@ def summarize(
         "selection": {"rule": "last", "epoch": len(rows) - 1},
         "test": final.test,
         # Chosen on test labels, so never the result: it says how much choosing could give.
-        "oracle_best_epoch": {"epoch": best["epoch"], "test_accuracy": best["test_accuracy"]},
+        "oracle_best_epoch": {key: best.get(key) for key in ("epoch", "test_accuracy")},
         "train": {
             "labels_from": "learned labels" if final.labels else "predictions",
             **(final.labels or by_prediction),
@@ -102,15 +102,15 @@ def device(mesh: Mesh) -> str:
 
 
 def table_row(summary: dict[str, Any]) -> dict[str, Any]:
-    """One line of the final table."""
+    """One line of the final table; a number that is undefined is left to the table's dash."""
     test, train = summary["test"], summary["train"]
     recovered, hidden = train["recovered_positives"], train["hidden_positives"]
     share = f" ({100 * recovered / hidden:.1f} %)" if hidden else ""
-    name = summary["method"] + (" (true labels)" if summary["oracle"] else "")
+    accuracy = test["accuracy"]
     return {
-        "method": name,
-        "test accuracy": f"{100 * test['accuracy']:.2f} %",
-        "F1": f"{test['f1']:.4f}",
-        "AUC": f"{test['auc']:.4f}",
+        "method": summary["method"] + (" (true labels)" if summary["oracle"] else ""),
+        "test accuracy": None if accuracy is None else f"{100 * accuracy:.2f} %",
+        "F1": test["f1"],
+        "AUC": test["auc"],
         "hidden positives recovered": f"{recovered:.0f} / {hidden:.0f}{share}",
     }

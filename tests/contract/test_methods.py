@@ -87,9 +87,7 @@ def test_jit_equals_eager(name, data):
 @pytest.mark.parametrize("name", METHODS)
 def test_eight_devices_equal_one(name, data):
     config = tiny.config(name)
-    (_, one), (_, eight) = (
-        tiny.train_steps(config, data, steps=3, num_devices=n) for n in (1, 8)
-    )
+    (_, one), (_, eight) = (tiny.train_steps(config, data, steps=3, num_devices=n) for n in (1, 8))
     for a, b in zip(leaves(one), leaves(eight), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4)  # float32 sums in another order
 
@@ -97,9 +95,7 @@ def test_eight_devices_equal_one(name, data):
 @pytest.mark.parametrize("name", METHODS)
 def test_many_steps_per_dispatch_equal_single_steps(name, data):
     config = tiny.config(name)
-    (_, single), (_, many) = (
-        tiny.train_steps(config, data, steps=4, per_call=n) for n in (1, 4)
-    )
+    (_, single), (_, many) = (tiny.train_steps(config, data, steps=4, per_call=n) for n in (1, 4))
     for a, b in zip(leaves(single), leaves(many), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4)
 
@@ -156,9 +152,7 @@ def test_the_seed_decides_everything(name, data):
         tiny.train_steps(tiny.config(name, seed=seed), data, steps=1)[1] for seed in (0, 0, 1)
     )
     assert_same(first, again)
-    assert not all(
-        np.array_equal(a, b) for a, b in zip(leaves(first), leaves(other), strict=True)
-    )
+    assert not all(np.array_equal(a, b) for a, b in zip(leaves(first), leaves(other), strict=True))
 
 
 @pytest.mark.parametrize("name", METHODS)

@@ -271,7 +271,9 @@ def test_ablations_keep_augmentation_and_contrast_apart(data, monkeypatch):
 
 def test_step_schedule_drops_after_the_named_epochs():
     config = lagam.default_config()
-    rates = {e: float(_optimizer.learning_rate(config, jnp.asarray(e))) for e in (0, 250, 251, 301, 351)}
+    rates = {
+        e: float(_optimizer.learning_rate(config, jnp.asarray(e))) for e in (0, 250, 251, 301, 351)
+    }
     wanted = {0: 1e-3, 250: 1e-3, 251: 1e-4, 301: 1e-5, 351: 1e-6}
     assert rates == pytest.approx(wanted, rel=1e-5)
 
@@ -286,7 +288,10 @@ def test_cosine_schedule_runs_from_the_rate_to_a_thousandth():
 def test_optimizer_is_sgd_with_l2_before_momentum():
     config = lagam.default_config()
     rule = _optimizer.transformation(config)
-    params, gradients = jnp.asarray([1.0, -2.0]), [jnp.asarray([0.5, 0.1]), jnp.asarray([-1.0, 0.0])]
+    params, gradients = (
+        jnp.asarray([1.0, -2.0]),
+        [jnp.asarray([0.5, 0.1]), jnp.asarray([-1.0, 0.0])],
+    )
     state, by_hand, velocity = rule.init(params), np.asarray(params), np.zeros(2)
     for gradient in gradients:
         direction, state = rule.update(gradient, state, params)

@@ -15,7 +15,7 @@ from pujax.training import config as config_lib
 from pujax.training import figures, loop, sharding, summary
 from pujax.training.evaluation import Final
 from pujax.training.progress import Progress, message, render_table
-from pujax.training.writers import MetricsWriter, write_json
+from pujax.training.writers import MetricsWriter, to_plain, write_json
 
 _TABLE = ("method", "test accuracy", "F1", "AUC", "hidden positives recovered")
 
@@ -136,7 +136,7 @@ def _run_one(
             return {}
         if config.run.figures:
             _draw(config, final, data, writer.rows, os.path.join(folder, "figures"))
-        result = summary.summarize(config, run.method, final, data, writer.rows, mesh)
+        result = to_plain(summary.summarize(config, run.method, final, data, writer.rows, mesh))
         write_json(finished, result)
         return result
     finally:
