@@ -75,13 +75,11 @@ def build(
         images = batch.inputs
         if c.augment:
             images = augment.weak_view(key, images, flip=c.flip, padding=c.padding)
-        images = network.normalize(images)[None]
+        images = network.normalize(images)
 
         def loss_of(params):
-            outputs, batch_stats = network.train_views(
-                params, state.batch_stats, images, with_embedding=False
-            )
-            return risk(outputs.logits[0], batch.labeled), batch_stats
+            outputs, batch_stats = network.train_pass(params, state.batch_stats, images)
+            return risk(outputs.logits, batch.labeled), batch_stats
 
         (loss, batch_stats), gradient = jax.value_and_grad(loss_of, has_aux=True)(state.params)
         direction, momentum = optimizer.update(gradient, state.momentum, state.params)

@@ -211,13 +211,15 @@ def update_labels(
     return jnp.where((mean > 0) & (mean < 1), updated, labels)
 
 
-def _contrastive_loss(config, outputs, clusters, epoch, *, in_warmup):
+def _contrastive_loss(config, weak_pass, strong, clusters, epoch, *, in_warmup):
     """Instance and group terms (paper Eq. 4-6); the compiler computes their similarities once."""
-    _, weak, strong = outputs.embedding
+    weak = weak_pass.embedding
     instance = contrastive.instance_discrimination(weak, strong, temperature=config.temperature)
     if in_warmup or not config.use_groups:
         return instance, jnp.zeros([])
-    sides = jax.lax.stop_gradient(outputs.logits[1]) > config.cutoff if config.use_cutoff else None
+    sides = None
+    if config.use_cutoff:
+        sides = jax.lax.stop_gradient(weak_pass.logits) > config.cutoff
     find = {"clusters": clusters, "sides": sides}
     positives = contrastive.latent_group_positives(weak, strong, **find)
     if config.use_neighbors:
@@ -230,21 +232,24 @@ def _contrastive_loss(config, outputs, clusters, epoch, *, in_warmup):
 
 
 def _views(config, network, batch, key):
-    """Mixed, weak and strong view of a batch (in the order of the reference), and the mixing."""
+    """Normalised mixed, weak and strong view of a batch, and how it was mixed.
+
+    Returns:
+      `(mixed, weak, strong, share, partner)`; `strong` is None without the contrastive part.
+    """
     weak_key, strong_key, mix_key, pair_key = jax.random.split(key, 4)
+    weak = strong = batch.inputs
     if config.augment:
         how = {"flip": config.flip, "padding": config.padding}
         weak = augment.weak_view(weak_key, batch.inputs, **how)
         strong = augment.strong_view(strong_key, batch.inputs, **how)
-    else:
-        weak = strong = batch.inputs
-    weak, strong = network.normalize(weak), network.normalize(strong)
+    weak = network.normalize(weak)
     share = jax.random.beta(mix_key, config.mixup_alpha, config.mixup_alpha)
     share = jnp.maximum(share, 1 - share)
     partner = jax.random.permutation(pair_key, weak.shape[0])
     mixed = share * weak + (1 - share) * weak[partner]
-    views = [mixed, weak, strong] if config.use_contrast else [mixed, weak]
-    return jnp.stack(views), share, partner
+    strong = network.normalize(strong) if config.use_contrast else None
+    return mixed, weak, strong, share, partner
 
 
 def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
@@ -283,17 +288,17 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
             weak_loss += c.entropy_weight * _mean_entropy(scores)
         return weak_loss, label_loss(mixed_scores, mixed_labels, form=c.classification_loss)
 
-    def new_labels(state, batch, outputs, epoch):
+    def new_labels(state, batch, weak_pass, epoch):
         """The label update of step 4a, on constants: nothing here feeds the real gradient."""
-        params, features = jax.lax.stop_gradient((state.params, outputs.features[1]))
-        images = network.normalize(batch.support_inputs)[None]
-        support, _ = network.train_views(params, state.batch_stats, images, with_embedding=False)
+        params, features = jax.lax.stop_gradient((state.params, weak_pass.features))
+        images = network.normalize(batch.support_inputs)
+        support, _ = network.train_pass(params, state.batch_stats, images)
         share = epoch / c.num_epochs
         return update_labels(
             params["classifier"],
             features,
             state.labels[batch.ids],
-            support.features[0],
+            support.features,
             batch.support_labels,
             pinned=(batch.labeled > 0) & c.pin_labeled,
             rho=c.rho_start + (c.rho_end - c.rho_start) * share,
@@ -304,24 +309,32 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
 
     def step(state: State, batch: Batch, key: jax.Array, *, in_warmup: bool):
         epoch = batch.epoch
-        views, share, partner = _views(c, network, batch, key)
+        mixed, weak, strong, share, partner = _views(c, network, batch, key)
         stored = state.labels[batch.ids]
 
         def loss_of(params):
-            outputs, batch_stats = network.train_views(
-                params, state.batch_stats, views, with_embedding=c.use_contrast
+            # Three passes in the order of the reference, each moving the running statistics.
+            mixed_pass, stats = network.train_pass(params, state.batch_stats, mixed)
+            weak_pass, stats = network.train_pass(
+                params, stats, weak, with_embedding=c.use_contrast
             )
             labels = stored
             if c.use_meta and not in_warmup:
-                labels = new_labels(state, batch, outputs, epoch)
+                labels = new_labels(state, batch, weak_pass, epoch)
             mixed_labels = share * labels + (1 - share) * labels[partner]
             weak_loss, mixed_loss = classification(
-                outputs.logits[1], outputs.logits[0], batch, labels, mixed_labels
+                weak_pass.logits, mixed_pass.logits, batch, labels, mixed_labels
             )
             instance = group = jnp.zeros([])
             if c.use_contrast:
+                strong_pass, stats = network.train_pass(params, stats, strong, with_embedding=True)
                 instance, group = _contrastive_loss(
-                    c, outputs, state.clusters[batch.ids], epoch, in_warmup=in_warmup
+                    c,
+                    weak_pass,
+                    strong_pass.embedding,
+                    state.clusters[batch.ids],
+                    epoch,
+                    in_warmup=in_warmup,
                 )
             loss = weak_loss + c.mixup_weight * mixed_loss + c.contrast_weight * (instance + group)
             metrics = {
@@ -331,13 +344,13 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
                 "loss_instance": instance,
                 "loss_group": group,
             }
-            return loss, (metrics, batch_stats, labels)
+            return loss, (metrics, stats, labels)
 
-        gradient, (metrics, batch_stats, labels) = jax.grad(loss_of, has_aux=True)(state.params)
+        gradient, (metrics, stats, labels) = jax.grad(loss_of, has_aux=True)(state.params)
         direction, momentum = optimizer.update(gradient, state.momentum, state.params)
         updated = state._replace(
             params=_optimizer.apply(state.params, direction, _optimizer.learning_rate(c, epoch)),
-            batch_stats=batch_stats,
+            batch_stats=stats,
             momentum=momentum,
             labels=state.labels.at[batch.ids].set(labels),
         )

@@ -122,21 +122,21 @@ def test_mean_loss_is_plain_cross_entropy():
     np.testing.assert_allclose(lagam.label_loss(scores, labels, form="mean"), wanted, rtol=1e-6)
 
 
-def test_views_in_one_call_equal_separate_passes_with_running_statistics_in_order(data):
+def test_running_statistics_see_mixed_then_weak_then_strong_view(data):
+    """A step's statistics equal those of three passes over its views in the reference's order."""
     config = tiny.config("lagam")
+    _, arrays, stage, state = setup(data)
+    batch = first_batch(stage, arrays)
     network = _network.build(config, data.info, embedding_dim=8)
-    params, stats = network.init(jax.random.key(0), jnp.asarray(data.inputs[:2]))
-    views = network.normalize(jnp.asarray(data.inputs[:48])).reshape(3, 16, 8, 8, 1)
-    together, got = network.train_views(params, stats, views)
-    for i in range(3):
-        separate, updated = network.module.apply(
-            {"params": params, "batch_stats": stats}, views[i], True, mutable=["batch_stats"]
-        )
-        stats = updated["batch_stats"]
-        np.testing.assert_allclose(together.logits[i], separate.logits, rtol=1e-4, atol=1e-5)
-        np.testing.assert_allclose(together.embedding[i], separate.embedding, atol=1e-5)
-    for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(stats), strict=True):
+    views = lagam._views(config.method, network, batch, jax.random.key(0))[:3]
+    stats = state.batch_stats
+    for images in views:
+        stats = network.train_pass(state.params, stats, images)[1]
+    after, _ = jax.jit(stage.step)(state, batch, jax.random.key(0))
+    for a, b in zip(jax.tree.leaves(after.batch_stats), jax.tree.leaves(stats), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
+    other = network.train_pass(state.params, state.batch_stats, views[1])[1]
+    assert not np.allclose(jax.tree.leaves(other)[0], jax.tree.leaves(stats)[0], rtol=1e-3)
 
 
 def test_a_batch_without_positive_mass_changes_nothing(data):

@@ -1,0 +1,94 @@
+"""Speed of training steps on random images of a task's shape; compilation is timed apart.
+
+    python benchmarks/train_step.py --config=configs/lagam_cifar.py --steps=3
+    python benchmarks/train_step.py --config=configs/lagam_digits.py --steps=100
+
+Prints, for each stage of the method, seconds to compile, milliseconds per step (median over calls),
+images per second and the peak memory of the device or process.
+"""
+
+import pathlib
+import statistics
+import sys
+import time
+
+import jax
+import numpy as np
+from absl import app, flags
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
+from pujax.data import dataset
+from pujax.data.raw import RawDataset
+from pujax.training import config as config_lib
+from pujax.training import engine, loop, sharding, summary
+from pujax.training import flags as run_flags
+
+# Height, width, channels and classes of the sources' training images.
+_SHAPES = {
+    "digits": (8, 8, 1, 10),
+    "mnist": (28, 28, 1, 10),
+    "fashion_mnist": (28, 28, 1, 10),
+    "cifar10": (32, 32, 3, 10),
+    "cifar100": (32, 32, 3, 20),
+    "stl10": (96, 96, 3, 10),
+}
+_STEPS = flags.DEFINE_integer("steps", 20, "Timed steps per stage.")
+_EXAMPLES = flags.DEFINE_integer("examples", 6000, "Training images to make up.")
+_CONFIG = flags.DEFINE_string("config", "configs/lagam_cifar.py", "As for train.py.")
+_SET = flags.DEFINE_multi_string("set", [], "Overrides, e.g. --set=model.dtype=bfloat16.")
+
+
+def main(argv):
+    """Times every stage."""
+    del argv
+    overrides = [f"--config.{text}" for text in _SET.value]
+    tree, _, name = run_flags.parse(["", f"--config={_CONFIG.value}", *overrides])
+    config = config_lib.resolve(tree)
+    *shape, classes = _SHAPES[config.data.source]
+    rng = np.random.default_rng(0)
+    images = rng.integers(0, 256, [_EXAMPLES.value, *shape], dtype=np.uint8)
+    labels = (np.arange(len(images)) % classes).astype(np.int32)
+    half = tuple([0.5] * shape[-1])
+    raw = RawDataset("random", images, labels, images[:9], labels[:9], ("",) * classes, half, half)
+    data = dataset.build(
+        raw,
+        positive_classes=config.data.positive_classes,
+        num_labeled=min(config.data.num_labeled, len(images) // 10),
+        num_support=config.data.num_support,
+        setting=config.data.setting,
+        sampling=config.data.sampling,
+        seed=0,
+    )
+    mesh = sharding.make_mesh()
+    method, seen = loop.build(config, data, mesh)
+    arrays = sharding.replicate(seen.training_data(), mesh)
+    key = engine.run_key(0, mesh)
+    count = engine.steps_per_dispatch(config.run.steps_per_dispatch)
+    lines, state, epoch = [f"{name}: {config.model.name} {config.model.dtype}"], None, 0
+    for index, stage in enumerate(method.stages):
+        state = engine.init_state(stage, engine.stage_key(key, 0, index), state, arrays, mesh)
+        carry = engine.Carry(state, engine.zero_sums(stage, state, arrays, mesh))
+        plan = engine.epoch_plan(stage, key, 0, arrays)
+        train = engine.make_train(stage, mesh)
+        times = []
+        for call in range(max(_STEPS.value // count, 1) + 1):
+            start = time.perf_counter()
+            first = (call * count) % (plan.ids.shape[0] - count)
+            carry = jax.block_until_ready(
+                train(carry, arrays, plan, key, epoch, first, call, count=count)
+            )
+            times.append((time.perf_counter() - start) / count)
+        state, epoch = carry.state, epoch + stage.num_epochs
+        step = statistics.median(times[1:])
+        lines.append(
+            f"  {stage.name:8s} compile {times[0] * count:6.1f} s   step {1e3 * step:9.2f} ms   "
+            f"{stage.batching.batch_size / step:9.0f} images/s"
+        )
+    memory = summary.peak_memory() / 2**20
+    lines.append(f"  peak memory {memory:.0f} MiB, {summary.device(mesh)}, jax {jax.__version__}")
+    sys.stdout.write("\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    app.run(main)
