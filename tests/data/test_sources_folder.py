@@ -155,3 +155,27 @@ def test_the_real_images_have_the_published_counts(tmp_path):
     np.testing.assert_array_equal(np.bincount(data.test_labels), [179, 12, 640, 448])
     first = min((tmp_path / "alzheimer" / "train" / "Mild_Demented").iterdir())
     np.testing.assert_array_equal(data.train_inputs[0, ..., 0], np.asarray(Image.open(first)))
+
+
+def test_a_folder_of_ones_own_may_hold_images_without_a_class(folder):
+    for i in range(3):
+        write_image(folder / "train" / "unlabeled" / f"{i}.png", colour())
+    data = sources.load("image_folder", directory=folder)
+    assert data.class_names == tuple(sorted(CLASSES))
+    np.testing.assert_array_equal(data.train_labels, [0, 0, 1, 1, 2, 2, 3, 3, -1, -1, -1])
+    path = folder / "train" / "unlabeled" / "2.png"
+    np.testing.assert_array_equal(data.train_inputs[-1], pixels(path))
+    scaled = data.train_inputs.reshape(-1, 3) / 255
+    np.testing.assert_allclose(data.mean, scaled.mean(0), rtol=1e-12)
+    np.testing.assert_allclose(data.std, scaled.std(0), rtol=1e-12)
+
+
+def test_a_test_image_must_have_a_class(folder):
+    write_image(folder / "test" / "unlabeled" / "0.png", colour())
+    with pytest.raises(ValueError, match="test has classes that train has not: unlabeled"):
+        sources.load("image_folder", directory=folder)
+
+
+def test_a_missing_folder_of_ones_own_is_explained(tmp_path):
+    with pytest.raises(ValueError, match="train/CLASS.*--config.data.dir"):
+        sources.load("image_folder", directory=tmp_path)

@@ -29,6 +29,7 @@ def test_the_names_are_the_files_of_the_package():
         "cifar100",
         "digits",
         "fashion_mnist",
+        "image_folder",
         "mnist",
         "stl10",
         "tfds",

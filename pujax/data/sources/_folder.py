@@ -1,4 +1,7 @@
-"""Image folders: `train/CLASS/IMAGE` and `test/CLASS/IMAGE`, class ids in alphabetical order."""
+"""Image folders: `train/CLASS/IMAGE` and `test/CLASS/IMAGE`, class ids in alphabetical order.
+
+The training folder `unlabeled` is no class: its images have the class id -1.
+"""
 
 import pathlib
 
@@ -8,6 +11,7 @@ from pujax.data import raw
 from pujax.data.sources import _images
 
 SPLITS = ("train", "test")
+UNLABELED = "unlabeled"
 SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".pgm", ".ppm")
 
 
@@ -54,7 +58,7 @@ def load(
     for split in SPLITS:
         if not (root / split).is_dir():
             raise ValueError(f"{root / split} is missing, accepted: a folder of class folders")
-    classes = _class_names(root / "train")
+    classes = tuple(name for name in _class_names(root / "train") if name != UNLABELED)
     unknown = sorted(set(_class_names(root / "test")) - set(classes))
     if unknown:
         raise ValueError(
@@ -62,13 +66,15 @@ def load(
             f"accepted: {', '.join(classes)}"
         )
     read = {"image_size": image_size, "channels": channels, "color_order": color_order}
-    arrays = [_read_split(root / split, classes, **read) for split in SPLITS]
+    ids = {name: i for i, name in enumerate(classes)}
+    train = _read_split(root / "train", ids | {UNLABELED: raw.UNKNOWN}, **read)
+    test = _read_split(root / "test", ids, **read)
     return raw.RawDataset(
         name=name,
-        train_inputs=arrays[0][0],
-        train_labels=arrays[0][1],
-        test_inputs=arrays[1][0],
-        test_labels=arrays[1][1],
+        train_inputs=train[0],
+        train_labels=train[1],
+        test_inputs=test[0],
+        test_labels=test[1],
         class_names=classes,
         mean=mean,
         std=std,
@@ -91,10 +97,10 @@ def _image_files(folder: pathlib.Path) -> list[pathlib.Path]:
 
 
 def _read_split(
-    folder: pathlib.Path, classes: tuple[str, ...], **options: object
+    folder: pathlib.Path, class_ids: dict[str, int], **options: object
 ) -> tuple[np.ndarray, np.ndarray]:
     """Images and class ids of one split, filled into one array as they are read."""
-    files = [(path, i) for i, c in enumerate(classes) for path in _image_files(folder / c)]
+    files = [(path, i) for name, i in class_ids.items() for path in _image_files(folder / name)]
     if not files:
         raise ValueError(f"{folder} has no images in class folders, accepted: {SUFFIXES}")
     images = None

@@ -1,0 +1,47 @@
+"""Your own images: `train/CLASS/IMAGE` and `test/CLASS/IMAGE`, with `train/unlabeled/` for U."""
+
+import pathlib
+
+from pujax.data import download, raw
+from pujax.data.sources import _folder
+
+
+def load(directory: pathlib.Path, *, image_size: int = 0, channels: int = 3) -> raw.RawDataset:
+    """Reads a folder of images in any format that Pillow reads.
+
+    Class ids follow the alphabetical order of the class folders of `train`. Images in
+    `train/unlabeled/` have no class: they go to U whatever the split. Mean and deviation are those
+    of the training images.
+
+    Args:
+      directory: folder with `train` and `test`, or with `image_folder/`.
+      image_size: side length to resize to (bilinear), or 0 for the stored size.
+      channels: 3, or 1 for grey.
+
+    Returns:
+      A `RawDataset`.
+
+    Raises:
+      MissingDataError: there is no such folder.
+      ValueError: a folder is missing or an image is damaged.
+    """
+    for root in (directory, directory / "image_folder"):
+        if root.is_dir() and _folder.is_image_folder(root):
+            break
+    else:
+        raise download.MissingDataError(
+            f"cannot find the image folders train/CLASS/ and test/CLASS/ in {directory}; put your "
+            "images there, or pass the folder that holds them as --config.data.dir",
+            reason="not found",
+        )
+    data = _folder.load(
+        root,
+        name="image_folder",
+        mean=(0.0,) * channels,
+        std=(1.0,) * channels,
+        image_size=image_size,
+        channels=channels,
+        color_order="rgb",
+    )
+    mean, std = raw.channel_statistics(data.train_inputs)
+    return data._replace(mean=mean, std=std)

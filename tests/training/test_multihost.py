@@ -1,0 +1,85 @@
+"""Two real processes with two devices each train the same thing as one process with four."""
+
+import json
+import os
+import pathlib
+import socket
+import subprocess
+import sys
+
+import pytest
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+COMMAND = [
+    sys.executable,
+    "train.py",
+    "--config=configs/lagam_digits.py",
+    "--config.method.num_epochs=2",
+    "--config.method.warmup_epochs=0",
+    "--config.method.batch_size=256",
+    "--config.method.num_clusters=3",
+    "--config.run.compare=",
+    "--config.run.figures=false",
+    "--config.run.checkpoint_every=1",
+]
+
+
+def start(folder, num_devices, *flags):
+    environment = os.environ | {"JAX_NUM_CPU_DEVICES": str(num_devices)}
+    return subprocess.Popen(
+        [*COMMAND, f"--workdir={folder}", *flags],
+        cwd=REPOSITORY,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def start_two(folder, *flags):
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        port = free.getsockname()[1]
+    return [
+        start(
+            folder,
+            2,
+            "--config.run.distributed=true",
+            f"--config.run.coordinator=localhost:{port}",
+            "--config.run.num_processes=2",
+            f"--config.run.process_id={i}",
+            *flags,
+        )
+        for i in range(2)
+    ]
+
+
+def finish(processes):
+    texts = [process.communicate(timeout=300)[0] for process in processes]
+    for process, text in zip(processes, texts, strict=True):
+        assert process.returncode == 0, text
+    return texts
+
+
+def metrics(folder):
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+def test_two_hosts_equal_one_and_go_on_after_a_stop(tmp_path):
+    alone, together = tmp_path / "alone", tmp_path / "together"
+    finish([start(alone, 4)])
+    finish(start_two(together, "--config.run.stop_after_epoch=1"))
+    assert len(metrics(together)) == 1
+    first, second = finish(start_two(together))
+    assert "Run directory" in first and "Run directory" not in second
+
+    rows = list(zip(metrics(alone), metrics(together), strict=True))
+    assert len(rows) == 2
+    for one, two in rows:
+        for name in ("loss", "loss_mixup", "loss_instance", "loss_group", "test_auc"):
+            assert one[name] == pytest.approx(two[name], rel=1e-3, abs=1e-5), name
+    summary = json.loads((together / "summary.json").read_text())
+    assert summary["device"].startswith("4 x")
+    assert summary["test"]["accuracy"] == pytest.approx(
+        metrics(alone)[-1]["test_accuracy"], abs=0.01
+    )
