@@ -3,15 +3,16 @@
 import sys
 
 from pujax import training
-from pujax.training import flags
+from pujax.training import flags, loop, progress
 
 
 def main(argv: list[str]) -> int:
     """Runs what the command line says; returns the process's exit status."""
+    progress.show_own_messages()
     try:
         config, workdir, name = flags.parse(argv)
         training.run(config, workdir, name=name)
-    except ValueError as error:
+    except (ValueError, OSError, loop.NonFiniteError) as error:
         sys.stderr.write(f"{error}\n")
         return 2
     return 0

@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import shutil
 import tempfile
 
 import pytest
@@ -12,9 +13,15 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 # Tests spend their time compiling programs that run for milliseconds: compile them faster, and the
 # same one once for all workers.
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
-_CACHE = pathlib.Path(tempfile.gettempdir()) / f"pujax-tests-{os.getppid()}"
-os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(_CACHE))
+_CACHE = pathlib.Path(tempfile.gettempdir()) / f"pujax-tests-{os.getpid()}"
+_CACHE = os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(_CACHE))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
+
+
+def pytest_sessionfinish(session):
+    """Removes the compiled programs, once all workers are done."""
+    if not hasattr(session.config, "workerinput"):
+        shutil.rmtree(_CACHE, ignore_errors=True)
 
 
 def real_data_folder(name: str) -> pathlib.Path:

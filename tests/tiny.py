@@ -8,7 +8,7 @@ from jax.sharding import Mesh
 from pujax.data import dataset
 from pujax.data.raw import RawDataset
 from pujax.training import config as config_lib
-from pujax.training import engine, loop, sharding
+from pujax.training import engine, loop, sharding, signals, writers
 
 # Set where a method has the field; a method of its own length or batch needs nothing else.
 _SMALL = {
@@ -59,6 +59,7 @@ def config(method: str, *, model="small_cnn", options=None, dtype="float32", see
     tree.model.options = ml_collections.ConfigDict(
         options or {"channels": (4, 8, 8), "hidden": (16,)}
     )
+    tree.run.stop_after_epoch = changes.pop("stop_after_epoch", 0)
     for key, value in (_SMALL | changes).items():
         if key in tree.method:
             tree.method[key] = value
@@ -73,8 +74,9 @@ def mesh(num_devices=1) -> Mesh:
 def train_steps(method_config, data, *, steps, num_devices=1, per_call=1):
     """Runs some steps of every stage after one another; returns the method and the last carry."""
     devices = mesh(num_devices)
-    method, seen = loop.build(method_config, data, devices)
-    arrays = sharding.replicate(seen.training_data(), devices)
+    built = loop.build(method_config, data, devices)
+    method = built.method
+    arrays = sharding.replicate(built.data.training_data(), devices)
     key = engine.run_key(method_config.seed, devices)
     state, first_epoch, done, carry = None, 0, 0, None
     for index, stage in enumerate(method.stages):
@@ -84,7 +86,7 @@ def train_steps(method_config, data, *, steps, num_devices=1, per_call=1):
         if stage.refresh is not None:
             refresh_key = engine.stage_key(key, engine.REFRESH, first_epoch)
             state = stage.refresh(state, arrays, refresh_key)
-        carry = engine.Carry(state, engine.zero_sums(stage, state, arrays, devices))
+        carry = engine.Carry(state, engine.zero_sums(built.metric_names[index], devices))
         train = engine.make_train(stage, devices)
         plan = engine.epoch_plan(stage, key, first_epoch, arrays)
         for step in range(0, steps, per_call):
@@ -92,3 +94,28 @@ def train_steps(method_config, data, *, steps, num_devices=1, per_call=1):
             done += per_call
         state, first_epoch = carry.state, first_epoch + stage.num_epochs
     return method, carry
+
+
+class NoProgress:
+    """Stands in for the progress bar."""
+
+    def start_at(self, steps):
+        """Nothing."""
+
+    def update(self, steps, **shown):
+        """Nothing."""
+
+
+def train_in(folder, method_config, data, *, num_devices=1):
+    """Trains or goes on in a folder as the loop does; returns where it stands and the rows."""
+    devices = mesh(num_devices)
+    built = loop.build(method_config, data, devices)
+    run = loop.prepare(built, folder=str(folder / "checkpoints"), mesh=devices, truth=data)
+    writer = writers.MetricsWriter(str(folder))
+    try:
+        now = loop.train(run, writer, NoProgress(), signals.StopRequest())
+    finally:
+        run.checkpoints.close()
+        writer.close()
+    timing = ("seconds", "examples_per_second")
+    return now, [{k: v for k, v in r.items() if k not in timing} for r in writer.rows]

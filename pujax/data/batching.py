@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.sharding import NamedSharding, PartitionSpec
 
 from pujax.data.dataset import TrainingData
 
@@ -132,6 +133,7 @@ def map_batches(function, inputs: jax.Array, *, batch_size: int):
     A Python loop on purpose: XLA's CPU backend runs a convolution many times slower inside a rolled
     loop (jax-ml/jax#12868), and on accelerators the calls queue up asynchronously anyway. The last
     batch is moved back to full size and its overlap cut off, so only one shape is ever compiled.
+    Where `inputs` is copied on several devices, each of them takes its share of every batch.
 
     Args:
       function: maps `[batch, ...]` to an array or pytree with the same first axis, row by row.
@@ -143,9 +145,20 @@ def map_batches(function, inputs: jax.Array, *, batch_size: int):
     """
     n = inputs.shape[0]
     size = min(batch_size, n)
+    split = _splitter(inputs, size)
     results = []
     for start in range(0, n, size):
         first = min(start, n - size)
-        result = function(jax.lax.dynamic_slice_in_dim(inputs, first, size))
+        result = function(split(jax.lax.dynamic_slice_in_dim(inputs, first, size)))
         results.append(jax.tree.map(lambda x, cut=start - first: x[cut:], result))
     return jax.tree.map(lambda *parts: jnp.concatenate(parts), *results)
+
+
+def _splitter(inputs: jax.Array, size: int):
+    """A function that splits a batch of `size` over the devices that hold `inputs`."""
+    traced = isinstance(inputs, jax.core.Tracer)
+    sharding = None if traced else getattr(inputs, "sharding", None)
+    if not isinstance(sharding, NamedSharding) or size % sharding.mesh.size:
+        return lambda batch: batch
+    spec = PartitionSpec(sharding.mesh.axis_names[0])
+    return jax.jit(lambda batch: batch, out_shardings=NamedSharding(sharding.mesh, spec))

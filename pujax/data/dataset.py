@@ -4,6 +4,7 @@
 sees `TrainingData` (arrays on the device) and `DataInfo` (numbers), which do not hold the truth.
 """
 
+import hashlib
 from typing import NamedTuple
 
 import jax
@@ -40,6 +41,7 @@ class DataInfo(NamedTuple):
       n_p: labelled positives.
       n_u: unlabeled examples.
       n_support: support examples.
+      support_positives: positives among them.
       prior: share of positives in the population the risk speaks of.
       prior_unlabeled: share of positives in U.
       prior_source: where `prior` came from.
@@ -53,6 +55,7 @@ class DataInfo(NamedTuple):
     n_p: int
     n_u: int
     n_support: int
+    support_positives: int
     prior: float
     prior_unlabeled: float
     prior_source: str
@@ -113,6 +116,14 @@ class PUDataset(NamedTuple):
             source_ids=self.source_ids[keep],
             truth=truth,
         )
+
+    def digest(self) -> str:
+        """A short hash of what training sees; two problems with the same one are the same."""
+        digest = hashlib.blake2b(digest_size=16)
+        for array in self.training_data():
+            digest.update(str((array.shape, array.dtype)).encode())
+            digest.update(np.ascontiguousarray(array))
+        return digest.hexdigest()
 
     def counts(self) -> dict[str, int]:
         """Counts that every run prints at its start and writes into its summary."""
@@ -188,6 +199,7 @@ def build(
         n_p=n_p,
         n_u=n_u,
         n_support=num_support,
+        support_positives=int(binary[split.support].sum()),
         prior=prior,
         prior_unlabeled=prior_unlabeled,
         prior_source=prior_source,
@@ -219,7 +231,8 @@ def _priors(binary, split, *, setting, n_u, given):
         in_u = binary[split.unlabeled]
         known = (in_u >= 0).sum()
         shifted = float((in_u == 1).sum() / known) if known else 0.0
-        return prior, (shifted if setting == "one_sample" else prior), "counted in the source"
+        where = "counted in the source" if (pool >= 0).all() else "counted among the known classes"
+        return prior, (shifted if setting == "one_sample" else prior), where
     if not 0.0 < given < 1.0:
         raise ValueError(f"data.prior is {given}; accepted: a number strictly between 0 and 1")
     if setting == "two_sample":

@@ -27,7 +27,8 @@ class Stage(NamedTuple):
       num_epochs: length.
       init: `(key, previous_state, data) -> state`; the first stage gets None as previous state.
       step: `(state, batch, key) -> (state, metrics)`; pure, traced once, compiled by the loop.
-        Metrics are scalars, `loss` among them; the loop averages them over an epoch.
+        Metrics are scalars, `loss` among them; the loop averages them over an epoch. A metric
+        `skipped` above 0 says that the method left the step out, which then is not averaged.
       batching: which examples a batch holds.
       refresh: `(state, data, key) -> state` before each epoch, or None. Pure, but called without
         an outer jit, so that it can loop over the data set in batches; it jits what is heavy.

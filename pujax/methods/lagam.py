@@ -6,7 +6,8 @@ Where the paper and the authors' code disagree this follows the code, except tha
 - the label store is always written back;
 - positive classes are passed directly instead of flipping labels;
 - a support batch of one class only leaves the labels alone instead of giving NaN;
-- support batches are always full (the code's eighth batch of an order has 52 of 500 images).
+- support batches are always full (the code's eighth batch of an order has 52 of 500 images);
+- k-means draws its subset and its starts anew each epoch (the code's seed is fixed).
 """
 
 from typing import Any, NamedTuple
@@ -116,10 +117,11 @@ def check(config: ml_collections.ConfigDict, info: DataInfo) -> None:
             "'balanced' or 'mean' while method.use_meta is True (nnPU has no labels to learn)",
         )
         _checks.require(
-            info.n_support > 0,
+            0 < info.support_positives < info.n_support,
             "data.num_support",
             info.n_support,
-            "at least 2 while method.use_meta is True",
+            "enough support examples to hold both classes while method.use_meta is True "
+            f"({info.support_positives} of these are positive)",
         )
         _checks.between("method.support_batch_size", c.support_batch_size, 1, info.n_support)
 
@@ -355,7 +357,8 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
             labels=state.labels.at[batch.ids].set(labels),
         )
         # A batch without positive mass leaves the balanced loss undefined; the code drops it whole.
-        skip = jnp.logical_and(c.skip_empty_batches, jnp.sum(stored) <= 0)
+        may_skip = c.skip_empty_batches and c.classification_loss == "balanced"
+        skip = jnp.logical_and(may_skip, jnp.sum(stored) <= 0)
         state = jax.tree.map(lambda old, new: jnp.where(skip, old, new), state, updated)
         return state, metrics | {"skipped": skip.astype(jnp.float32)}
 
@@ -365,7 +368,7 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
 
     def refresh(state: State, data: TrainingData, key: jax.Array) -> State:
         points = batching_lib.map_batches(
-            lambda inputs: embed(state, inputs), data.inputs, batch_size=512
+            lambda inputs: embed(state, inputs), data.inputs, batch_size=config.run.eval_batch_size
         )
         return state._replace(clusters=_cluster(c, key, points))
 
@@ -392,7 +395,7 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
         stages=tuple(stage for stage in (warmup, main) if stage.num_epochs),
         predict=predict,
         embed=embed,
-        soft_labels=lambda state: state.labels,
+        soft_labels=(lambda state: state.labels) if c.use_meta else None,
     )
 
 

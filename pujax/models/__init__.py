@@ -71,16 +71,19 @@ def _check_options(name: str, options: dict[str, Any]) -> dict[str, Any]:
     for option, value in options.items():
         if option not in defaults:
             raise ValueError(
-                f"option {option!r} of model {name!r} is unknown; accepted: "
+                f"model.options.{option} is no option of {name!r}; accepted: "
                 + ", ".join(sorted(defaults))
             )
         value = tuple(value) if isinstance(value, list) else value
         default = defaults[option]
         if type(value) is not type(default):
             raise ValueError(
-                f"option {option!r} of model {name!r} is {value!r}; accepted: a"
-                f" {type(default).__name__}, for instance {default!r}"
+                f"model.options.{option} is {value!r}; accepted: a {type(default).__name__},"
+                f" for instance {default!r}"
             )
+        sizes = value if isinstance(value, tuple) else (value,)
+        if any(isinstance(size, int) and size < 1 for size in sizes if size is not False):
+            raise ValueError(f"model.options.{option} is {value!r}; accepted: positive numbers")
         checked[option] = value
     return checked
 

@@ -6,12 +6,16 @@ renames, so a half-written checkpoint is never read.
 """
 
 import os
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import orbax.checkpoint as ocp
 from absl import logging
+
+from pujax.training import config as config_lib
+from pujax.training import sharding
 
 
 class Position(NamedTuple):
@@ -21,11 +25,13 @@ class Position(NamedTuple):
       epoch: epochs completed over all stages.
       step: steps taken in the epoch after those.
       global_step: steps taken over all stages.
+      seconds: time spent on the steps of the unfinished epoch.
     """
 
     epoch: int = 0
     step: int = 0
     global_step: int = 0
+    seconds: float = 0.0
 
 
 class Checkpoints:
@@ -38,9 +44,10 @@ class Checkpoints:
     """
 
     def __init__(self, folder: str, *, keep: int, fingerprint: dict[str, Any]):
+        self._folder = os.path.abspath(folder)
         self._fingerprint = fingerprint
         self._manager = ocp.CheckpointManager(
-            os.path.abspath(folder),
+            self._folder,
             # Written in the foreground: the training step donates its buffers, and a writer in the
             # background may still be reading them.
             options=ocp.CheckpointManagerOptions(
@@ -56,6 +63,9 @@ class Checkpoints:
         """Saves `tree` (device arrays) at `position`.
 
         A tree with non-finite numbers is never saved: a run must not resume into one.
+
+        Raises:
+          OSError: if it could not be saved.
         """
         if position.global_step in self._manager.all_steps():
             return
@@ -63,61 +73,100 @@ class Checkpoints:
             logging.warning("step %d is not finite and was not saved", position.global_step)
             return
         description = {"position": position._asdict(), "fingerprint": self._fingerprint}
-        self._manager.save(
+        saved = self._manager.save(
             position.global_step,
             args=ocp.args.Composite(
                 tree=ocp.args.StandardSave(tree), description=ocp.args.JsonSave(description)
             ),
+            force=True,
         )
+        if not saved:
+            raise OSError(f"step {position.global_step} could not be saved in {self._folder}")
 
-    def positions(self) -> list[Position]:
-        """Positions of all checkpoints, newest first; unreadable ones are left out with a warning.
+    def restore_newest(self, like: Callable[[Position], Any]) -> tuple[Position, Any] | None:
+        """Restores the newest checkpoint that can be read.
 
-        Raises:
-          ValueError: if the newest readable checkpoint belongs to another run.
-        """
-        found = []
-        for step in sorted(self._manager.all_steps(), reverse=True):
-            try:
-                restored = self._manager.restore(
-                    step, args=ocp.args.Composite(description=ocp.args.JsonRestore())
-                )
-                description = restored["description"]
-            except (OSError, ValueError, KeyError) as error:
-                logging.warning("checkpoint %d cannot be read and is passed over: %s", step, error)
-                continue
-            if description["fingerprint"] != self._fingerprint:
-                raise ValueError(
-                    f"checkpoint {step} in {self._manager.directory} belongs to another run; "
-                    "accepted: the workdir of a run with the same configuration and data"
-                )
-            found.append(Position(**description["position"]))
-        return found
-
-    def restore(self, position: Position, like: Any) -> Any:
-        """Restores the tree saved at `position`.
+        Damaged ones are passed over with a warning and moved beside the folder, so that the run can
+        save at their steps again.
 
         Args:
-          position: one of `positions()`.
-          like: tree of `jax.ShapeDtypeStruct` with shardings.
+          like: gives the tree of `jax.ShapeDtypeStruct` with shardings for a position.
 
         Returns:
-          A tree like `like`.
+          `(position, tree)`, or None if there is no checkpoint at all.
 
         Raises:
-          ValueError: if structure, a shape or a type differs; orbax alone would cast quietly.
+          ValueError: if a checkpoint belongs to another run, differs in structure, shape or type
+            (orbax alone would cast quietly), or if there are checkpoints but none can be read.
         """
-        step = position.global_step
-        saved = self._manager.item_metadata(step)["tree"]
-        _compare(jax.tree.leaves_with_path(like), saved)
+        steps = sorted(self._manager.all_steps(), reverse=True)
+        damaged = []
+        for step in steps:
+            # Orbax raises errors of many kinds on damaged files; what they have in common is that
+            # an older checkpoint may still be good.
+            try:
+                position = self._position(step)
+                saved = self._manager.item_metadata(step)["tree"]
+            except _OtherRunError:
+                raise
+            except Exception as error:
+                logging.warning("checkpoint %d cannot be read: %s", step, error)
+                damaged.append(step)
+                continue
+            wanted = like(position)
+            _compare(jax.tree.leaves_with_path(wanted), saved)
+            try:
+                tree = self._manager.restore(
+                    step, args=ocp.args.Composite(tree=ocp.args.StandardRestore(wanted))
+                )["tree"]
+            except Exception as error:
+                logging.warning("checkpoint %d cannot be read: %s", step, error)
+                damaged.append(step)
+                continue
+            self._set_aside(damaged)
+            return position, tree
+        if damaged:
+            raise ValueError(
+                f"none of the checkpoints {damaged} in {self._folder} can be read; accepted: a "
+                "folder with a readable one, or without any to start again"
+            )
+        return None
+
+    def _position(self, step: int) -> Position:
         restored = self._manager.restore(
-            step, args=ocp.args.Composite(tree=ocp.args.StandardRestore(like))
+            step, args=ocp.args.Composite(description=ocp.args.JsonRestore())
         )
-        return restored["tree"]
+        description = restored["description"]
+        found = config_lib.differences(description["fingerprint"], self._fingerprint)
+        if found:
+            raise _OtherRunError(
+                f"checkpoint {step} in {self._folder} belongs to another run "
+                f"({'; '.join(found)}); accepted: the same configuration and data"
+            )
+        return Position(**description["position"])
+
+    def _set_aside(self, steps: list[int]) -> None:
+        """Moves damaged checkpoints out of orbax's way without deleting anything."""
+        if not steps:
+            return
+        if sharding.is_writer():
+            aside = f"{self._folder}_damaged"
+            os.makedirs(aside, exist_ok=True)
+            for step in steps:
+                target, number = os.path.join(aside, str(step)), 1
+                while os.path.exists(target):
+                    target, number = os.path.join(aside, f"{step}-{number}"), number + 1
+                os.rename(os.path.join(self._folder, str(step)), target)
+        sharding.barrier("damaged checkpoints set aside")
+        self._manager.reload()
 
     def close(self) -> None:
         """Releases the folder."""
         self._manager.close()
+
+
+class _OtherRunError(ValueError):
+    """A checkpoint with another fingerprint."""
 
 
 @jax.jit

@@ -80,10 +80,10 @@ def resolve(config: ml_collections.ConfigDict) -> ml_collections.ConfigDict:
     name = config.method.get("name", None)
     checks.require(isinstance(name, str), "method.name", name, ", ".join(methods.names()))
     default = default_config(name)
-    resolved = _merge(default.to_dict(), config.to_dict(), path="")
-    resolved = ml_collections.ConfigDict(resolved)
-    if resolved.data.prior is not None:
-        resolved.data.prior = _number("data.prior", resolved.data.prior)
+    merged = _merge(default.to_dict(), config.to_dict(), path="")
+    if merged["data"]["prior"] is not None:
+        merged["data"]["prior"] = _number("data.prior", merged["data"]["prior"])
+    resolved = ml_collections.ConfigDict(merged)
     _check_data(resolved)
     _check_model(resolved.model)
     _check_lengths(resolved.method)
@@ -140,7 +140,7 @@ def _number(field: str, value: Any) -> float:
 
 def _check_data(config: ml_collections.ConfigDict) -> None:
     data = config.data
-    checks.at_least("seed", config.seed, 0)
+    checks.between("seed", config.seed, 0, 2**31 - 1)
     checks.one_of("data.source", data.source, sources.NAMES)
     checks.one_of("data.setting", data.setting, dataset.SETTINGS)
     checks.one_of("data.sampling", data.sampling, ("stratified", "uniform"))
@@ -155,7 +155,7 @@ def _check_data(config: ml_collections.ConfigDict) -> None:
 
 def _check_model(model: ml_collections.ConfigDict) -> None:
     checks.one_of("model.name", model.name, models.NAMES)
-    checks.one_of("model.dtype", model.dtype, ("float32", "bfloat16"))
+    checks.one_of("model.dtype", model.dtype, models.DTYPES)
 
 
 def _check_lengths(method: ml_collections.ConfigDict) -> None:
@@ -175,6 +175,11 @@ def _check_run(run: ml_collections.ConfigDict) -> None:
     )
     for name in positive:
         checks.at_least(f"run.{name}", run[name], 1)
+    if run.process_id != -1 or run.num_processes:
+        checks.between("run.process_id", run.process_id, 0, run.num_processes - 1)
+        checks.require(
+            ":" in run.coordinator, "run.coordinator", run.coordinator, "'HOST:PORT' of the first"
+        )
     checks.one_of("run.nonfinite", run.nonfinite, ("stop", "skip"))
     for name in compared_methods(run):
         methods.module(name)
@@ -205,8 +210,8 @@ def to_compare(config: ml_collections.ConfigDict, method: str) -> ml_collections
 def fingerprint(config: ml_collections.ConfigDict) -> dict[str, Any]:
     """What must be equal for a run to go on: everything but `run` and the data folder."""
     tree = config.to_dict()
-    tree.pop("run")
-    tree["data"].pop("dir")
+    tree.pop("run", None)
+    tree.get("data", {}).pop("dir", None)
     return tree
 
 

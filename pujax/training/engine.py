@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.sharding import Mesh
 
 from pujax.data import batching
@@ -28,8 +29,9 @@ class Carry(NamedTuple):
 
     Attributes:
       state: the method's state.
-      sums: metric sums over the finite steps of this epoch, float32 scalars, with `steps` (how
-        many) and `nonfinite` (how many steps were undone).
+      sums: metric sums over the counted steps of this epoch, float32 scalars, with `steps` (how
+        many), `nonfinite` (how many were undone) and, where the method reports it, `skipped` (how
+        many the method itself left out). Undone and skipped steps are not counted.
     """
 
     state: Any
@@ -52,25 +54,37 @@ def init_state(stage: Stage, key: jax.Array, previous: Any, data: TrainingData, 
     return init(key, previous, data)
 
 
-def zero_sums(stage: Stage, state: Any, data: TrainingData, mesh: Mesh) -> dict[str, jax.Array]:
-    """Metric sums at the start of an epoch; the names come from tracing the step abstractly."""
+def metric_names(stages: tuple[Stage, ...], data: TrainingData) -> list[list[str]]:
+    """Names of every stage's metrics, by tracing all of them without computing anything.
 
-    def metrics_of(state, data, plan):
-        batch = batching.gather(data, plan, 0, epoch=0, step=0)
-        return stage.step(state, batch, jax.random.key(0))[1]
-
-    plan = EpochPlan(
-        jax.ShapeDtypeStruct([1, stage.batching.batch_size], jnp.int32),
-        jax.ShapeDtypeStruct([1, stage.batching.support_batch_size], jnp.int32),
-    )
-    names = jax.eval_shape(metrics_of, state, data, plan)
-    if "steps" in names or "nonfinite" in names or "loss" not in names:
-        raise ValueError(
-            f"stage {stage.name!r} reports the metrics {sorted(names)}; accepted: names that "
-            "include 'loss' and neither 'steps' nor 'nonfinite', which belong to the loop"
+    Raises:
+      ValueError: if a stage does not report its loss or uses a name that belongs to the loop.
+    """
+    state, key, names = None, jax.eval_shape(lambda: jax.random.key(0)), []
+    for stage in stages:
+        state = jax.eval_shape(stage.init, key, state, data)
+        plan = EpochPlan(
+            jax.ShapeDtypeStruct([1, stage.batching.batch_size], jnp.int32),
+            jax.ShapeDtypeStruct([1, stage.batching.support_batch_size], jnp.int32),
         )
-    zeros = dict.fromkeys([*sorted(names), "steps", "nonfinite"], 0.0)
-    return sharding.replicate({k: jnp.float32(v) for k, v in zeros.items()}, mesh)
+
+        def step(state, data, plan, key, stage=stage):
+            return stage.step(state, batching.gather(data, plan, 0, epoch=0, step=0), key)[1]
+
+        found = sorted(jax.eval_shape(step, state, data, plan, key))
+        if "loss" not in found or {"steps", "nonfinite"} & set(found):
+            raise ValueError(
+                f"stage {stage.name!r} reports the metrics {found}; accepted: names that include "
+                "'loss' and neither 'steps' nor 'nonfinite', which belong to the loop"
+            )
+        names.append(found)
+    return names
+
+
+def zero_sums(names: list[str], mesh: Mesh) -> dict[str, jax.Array]:
+    """Metric sums at the start of an epoch."""
+    zeros = dict.fromkeys([*names, "steps", "nonfinite"], np.float32(0))
+    return sharding.replicate(zeros, mesh)
 
 
 def make_train(stage: Stage, mesh: Mesh) -> Callable[..., Carry]:
@@ -94,9 +108,12 @@ def make_train(stage: Stage, mesh: Mesh) -> Callable[..., Carry]:
         finite = _is_finite(state, metrics)
         # Restore everything, batch statistics and momentum too: half an undone step is a new bug.
         state = jax.tree.map(lambda old, new: jnp.where(finite, new, old), carry.state, state)
-        metrics = {k: jnp.where(finite, v.astype(jnp.float32), 0) for k, v in metrics.items()}
-        metrics["steps"] = finite.astype(jnp.float32)
-        metrics["nonfinite"] = 1 - metrics["steps"]
+        skipped = finite & (metrics.get("skipped", jnp.zeros([])) > 0)
+        counted = finite & ~skipped
+        metrics = {k: jnp.where(counted, v.astype(jnp.float32), 0) for k, v in metrics.items()}
+        metrics |= {"steps": counted, "nonfinite": ~finite}
+        if "skipped" in metrics:
+            metrics["skipped"] = skipped
         return Carry(state, {name: total + metrics[name] for name, total in carry.sums.items()})
 
     @functools.partial(
@@ -146,8 +163,14 @@ def steps_per_dispatch(setting: int) -> int:
 
 
 def means(sums: dict[str, jax.Array]) -> dict[str, float]:
-    """Means over the finite steps so far, fetched from the device; NaN before the first."""
+    """Means over the counted steps so far, fetched from the device; NaN before the first.
+
+    `skipped` is the share of steps that the method left out, `nonfinite` the number undone.
+    """
     values = {name: float(sharding.to_host(total)) for name, total in sums.items()}
     steps, nonfinite = values.pop("steps"), values.pop("nonfinite")
+    skipped = values.pop("skipped", None)
     result = {k: v / steps if steps else float("nan") for k, v in values.items()}
+    if skipped is not None:
+        result["skipped"] = skipped / max(steps + skipped, 1)
     return result | {"nonfinite": nonfinite}

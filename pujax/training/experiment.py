@@ -12,7 +12,7 @@ from jax.sharding import Mesh
 from pujax.data import dataset, sources
 from pujax.data.dataset import PUDataset
 from pujax.training import config as config_lib
-from pujax.training import figures, loop, sharding, summary
+from pujax.training import figures, loop, sharding, signals, summary
 from pujax.training.evaluation import Final
 from pujax.training.progress import Progress, message, render_table
 from pujax.training.writers import MetricsWriter, to_plain, write_json
@@ -64,30 +64,33 @@ def run(
         written.
     """
     config = config_lib.resolve(config)
+    if config.run.distributed and not workdir:
+        raise ValueError("--workdir is ''; accepted: one folder that all hosts share")
     sharding.join_hosts(config.run)
     folder = workdir or _new_folder(name or f"{config.method.name}_{config.data.source}")
     _refuse_other_run(folder, config)
     data = load_data(config)
     mesh = sharding.make_mesh()
+    # All methods are built before the first trains, so that a wrong setting costs no time.
+    main = loop.build(config, data, mesh)
     others = [
-        config_lib.resolve(config_lib.to_compare(config, other))
+        loop.build(config_lib.resolve(config_lib.to_compare(config, other)), data, mesh)
         for other in config_lib.compared_methods(config.run)
     ]
-    for other in (config, *others):
-        loop.build(other, data, mesh)
-
-    if sharding.is_writer():
-        message(_describe(config, data, mesh))
-    result = _run_one(config, data, mesh, folder)
-    if result is None:
+    _say(_describe(config, data, mesh))
+    with signals.StopRequest() as request:
+        result = _run_one(main, data, mesh, folder, request)
+        compared = []
+        for other in others:
+            if result is None or None in compared:
+                return None
+            inside = os.path.join(folder, other.config.method.name)
+            compared.append(_run_one(other, data, mesh, inside, request))
+    if result is None or None in compared:
         return None
-    compared = []
-    for other in others:
-        compared.append(_run_one(other, data, mesh, os.path.join(folder, other.method.name)))
-        if compared[-1] is None:
-            return None
     if sharding.is_writer():
-        result["comparison"] = {row["method"]: row["test"] | row["train"] for row in compared}
+        known = result.get("comparison", {})
+        result["comparison"] = known | {x["method"]: x["test"] | x["train"] for x in compared}
         write_json(os.path.join(folder, "summary.json"), result)
         rows = [summary.table_row(each) for each in (result, *compared)]
         message(f"{render_table(rows, _TABLE)}\nRun directory: {folder}")
@@ -95,21 +98,15 @@ def run(
 
 
 def _run_one(
-    config: ml_collections.FrozenConfigDict, data: PUDataset, mesh: Mesh, folder: str
+    built: loop.Built, data: PUDataset, mesh: Mesh, folder: str, request: signals.StopRequest
 ) -> dict[str, Any] | None:
     """Trains one method into one folder; None if it was stopped."""
+    config = built.config
     finished = os.path.join(folder, "summary.json")
     _refuse_other_run(folder, config)
     if os.path.exists(finished):
-        with open(finished) as file:
-            return json.load(file)
-    run = loop.prepare(
-        config,
-        data,
-        mesh=mesh,
-        folder=os.path.join(folder, "checkpoints"),
-        fingerprint=json.loads(json.dumps(config_lib.fingerprint(config))),
-    )
+        return _read_json(finished)
+    run = loop.prepare(built, folder=os.path.join(folder, "checkpoints"), mesh=mesh, truth=data)
     writer = None
     if sharding.is_writer():
         write_json(os.path.join(folder, "config.json"), config.to_dict())
@@ -121,17 +118,20 @@ def _run_one(
         with Progress(
             total, description=config.method.name, enabled=sharding.is_writer()
         ) as progress:
-            now = loop.train(run, writer, progress)
-        if not now.finished:
-            message(
-                f"Stopped after {now.position.epoch} of {run.first_epochs[-1]} epochs. The same "
-                f"command with --workdir={folder} goes on."
+            now = loop.train(run, writer, progress, request)
+        if now.stopped_by or not now.finished:
+            _say(
+                f"Stopped after {now.position.epoch} of {run.first_epochs[-1]} epochs of "
+                f"{config.method.name}. The same command with --workdir={folder} goes on."
             )
             if now.stopped_by:
                 raise SystemExit(128 + now.stopped_by)
             return None
         # All hosts take part in the evaluation, one of them writes.
-        final = run.evaluator.final(now.carry.state, run.on_mesh(data.inputs))
+        inputs = run.on_device.inputs
+        if run.method.needs_truth:
+            inputs = sharding.replicate(data.inputs, mesh)
+        final = run.evaluator.final(now.carry.state, inputs)
         if writer is None:
             return {}
         if config.run.figures:
@@ -143,6 +143,25 @@ def _run_one(
         run.checkpoints.close()
         if writer:
             writer.close()
+
+
+def _say(text: str) -> None:
+    """Prints once, however many hosts there are."""
+    if sharding.is_writer():
+        message(text)
+
+
+def _read_json(path: str) -> dict[str, Any]:
+    """Reads a file that an earlier call wrote.
+
+    Raises:
+      ValueError: naming the file, if it is not what was written.
+    """
+    try:
+        with open(path) as file:
+            return json.load(file)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{path} is damaged ({error}); accepted: the file as written") from error
 
 
 def _draw(config, final: Final, data: PUDataset, rows: list, folder: str) -> None:
@@ -180,9 +199,8 @@ def _refuse_other_run(folder: str, config: ml_collections.FrozenConfigDict) -> N
     path = os.path.join(folder, "config.json")
     if not os.path.exists(path):
         return
-    with open(path) as file:
-        there = ml_collections.ConfigDict(json.load(file))
-    found = config_lib.differences(config_lib.fingerprint(there), config_lib.fingerprint(config))
+    there = config_lib.fingerprint(ml_collections.ConfigDict(_read_json(path)))
+    found = config_lib.differences(there, config_lib.fingerprint(config))
     if found:
         raise ValueError(
             f"--workdir={folder} holds a run with another configuration ({'; '.join(found)}); "

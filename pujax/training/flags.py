@@ -1,6 +1,7 @@
 """The command line: `--config=FILE[:key=value,...] --workdir=DIR --config.section.field=value`."""
 
 import os
+import re
 
 import ml_collections
 from absl import flags
@@ -28,9 +29,11 @@ def parse(argv: list[str]) -> tuple[ml_collections.ConfigDict, str, str]:
         if config.value is not None:
             config.value.keys()  # a file that could not be read says so at its first use
     except flags.Error as error:
-        raise ValueError(f"command line: {error}") from error
-    except (AttributeError, KeyError) as error:
-        raise ValueError(_unknown_field(argv, error)) from error
+        # An error inside a config file arrives as a traceback in the message; its end says it.
+        text = str(error).strip().splitlines()[-1].removeprefix("ValueError: ")
+        raise ValueError(f"command line: {text}") from error
+    except (AttributeError, KeyError, TypeError) as error:
+        raise ValueError(_bad_override(argv, error)) from error
     except OSError as error:
         raise ValueError(f"--config: {error}; accepted: the path of a file in configs/") from error
     if values.help or values["config"].value is None:
@@ -44,12 +47,18 @@ def parse(argv: list[str]) -> tuple[ml_collections.ConfigDict, str, str]:
     return config.value, workdir.value, os.path.splitext(os.path.basename(file))[0]
 
 
-def _unknown_field(argv: list[str], error: Exception) -> str:
-    """Names the override that the config has no field for."""
-    missing = str(error).strip("\"'")
+def _bad_override(argv: list[str], error: Exception) -> str:
+    """Names the override that the config has no field for, or that has the wrong type."""
+    text = str(error)
+    unknown = re.search(r"'(\w+)", text)
     for argument in argv[1:]:
-        name = argument.lstrip("-").split("=")[0]
-        if name.startswith("config.") and missing in name.split("."):
-            field = name.removeprefix("config.")
-            return f"{field} is not a field of the config (from {argument!r})"
-    return f"command line: {error}"
+        name, _, value = argument.lstrip("-").partition("=")
+        field = name.removeprefix("config.")
+        if name.startswith("config.") and unknown and unknown[1] in field.split("."):
+            hint = re.search(r'Did you mean "(\w+)"', text)
+            also = f" (did you mean {hint[1]!r}?)" if hint else ""
+            return (
+                f"{field} is not a field of the config{also}, so it cannot be {value!r}; accepted: "
+                "the fields in pujax/training/config.py and the method's default_config()"
+            )
+    return f"command line: {text}"

@@ -6,13 +6,13 @@ from the newest usable checkpoint of the run's folder if there is one, else from
 
 import dataclasses
 import functools
+import json
 import signal
 import time
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import ml_collections
-import numpy as np
 from absl import logging
 from jax.sharding import Mesh
 
@@ -20,6 +20,7 @@ from pujax import methods
 from pujax.data.dataset import PUDataset, TrainingData
 from pujax.methods import Method
 from pujax.training import checkpoint, engine, sharding, signals
+from pujax.training import config as config_lib
 from pujax.training.checkpoint import Position
 from pujax.training.engine import Carry
 from pujax.training.evaluation import Evaluator
@@ -39,6 +40,7 @@ class Run:
       checkpoints: saves and restores.
       mesh: devices.
       key: the run's key.
+      metric_names: of each stage.
     """
 
     config: ml_collections.FrozenConfigDict
@@ -48,10 +50,7 @@ class Run:
     checkpoints: checkpoint.Checkpoints
     mesh: Mesh
     key: jax.Array
-
-    def on_mesh(self, array: np.ndarray) -> jax.Array:
-        """A host array on every device."""
-        return sharding.replicate(array, self.mesh)
+    metric_names: list[list[str]]
 
     @functools.cached_property
     def train_steps(self) -> list[Any]:
@@ -98,37 +97,24 @@ class NonFiniteError(FloatingPointError):
     """Training met a number that is not finite and `run.nonfinite` is 'stop'."""
 
 
-def prepare(
-    config: ml_collections.FrozenConfigDict,
-    data: PUDataset,
-    *,
-    folder: str,
-    mesh: Mesh,
-    fingerprint: dict[str, Any],
-) -> Run:
-    """Builds the method and puts the data on the devices.
+class Built(NamedTuple):
+    """A method and what it is to train on.
 
-    Raises:
-      ValueError: if configuration and data do not go together, before anything is written.
+    Attributes:
+      config: resolved configuration.
+      method: the method.
+      data: the PU problem as the method is to see it.
+      metric_names: of each stage.
     """
-    method, seen = build(config, data, mesh)
-    return Run(
-        config=config,
-        method=method,
-        on_device=sharding.replicate(seen.training_data(), mesh),
-        evaluator=Evaluator(method, data, mesh, batch_size=config.run.eval_batch_size),
-        checkpoints=checkpoint.Checkpoints(
-            folder, keep=config.run.keep_checkpoints, fingerprint=fingerprint
-        ),
-        mesh=mesh,
-        key=engine.run_key(config.seed, mesh),
-    )
+
+    config: ml_collections.FrozenConfigDict
+    method: Method
+    data: PUDataset
+    metric_names: list[list[str]]
 
 
-def build(
-    config: ml_collections.FrozenConfigDict, data: PUDataset, mesh: Mesh
-) -> tuple[Method, PUDataset]:
-    """The method a config names, and the data as that method is to see them.
+def build(config: ml_collections.FrozenConfigDict, data: PUDataset, mesh: Mesh) -> Built:
+    """Builds the method a config names and traces all of it, without computing or writing.
 
     Raises:
       ValueError: if configuration and data do not go together.
@@ -140,7 +126,36 @@ def build(
         method = module.build(config, data.info)
     for stage in method.stages:
         _check_batches(stage, data, mesh)
-    return method, data
+    return Built(config, method, data, engine.metric_names(method.stages, data.training_data()))
+
+
+def prepare(built: Built, *, folder: str, mesh: Mesh, truth: PUDataset) -> Run:
+    """Puts the data on the devices and opens the checkpoints.
+
+    Args:
+      built: what `build` returned.
+      folder: of the checkpoints.
+      mesh: devices.
+      truth: the PU problem that evaluation compares with.
+
+    Returns:
+      A `Run`.
+    """
+    config, run = built.config, built.config.run
+    fingerprint = config_lib.fingerprint(config) | {"data_digest": built.data.digest()}
+    return Run(
+        config=config,
+        method=built.method,
+        on_device=sharding.replicate(built.data.training_data(), mesh),
+        evaluator=Evaluator(built.method, truth, mesh, batch_size=run.eval_batch_size),
+        # As JSON gives it back.
+        checkpoints=checkpoint.Checkpoints(
+            folder, keep=run.keep_checkpoints, fingerprint=json.loads(json.dumps(fingerprint))
+        ),
+        mesh=mesh,
+        key=engine.run_key(config.seed, mesh),
+        metric_names=built.metric_names,
+    )
 
 
 def _check_batches(stage: methods.Stage, data: PUDataset, mesh: Mesh) -> None:
@@ -156,13 +171,16 @@ def _check_batches(stage: methods.Stage, data: PUDataset, mesh: Mesh) -> None:
         )
 
 
-def train(run: Run, writer: MetricsWriter | None, progress: Progress) -> Progressing:
+def train(
+    run: Run, writer: MetricsWriter | None, progress: Progress, request: signals.StopRequest
+) -> Progressing:
     """Trains until the end, a stop asked for, or a signal, saving and evaluating on the way.
 
     Args:
       run: what `prepare` returned.
       writer: metrics files; None on hosts that write nothing.
       progress: the bar.
+      request: tells whether a signal came.
 
     Returns:
       Where the run stands; `carry.state` is the last state.
@@ -174,29 +192,31 @@ def train(run: Run, writer: MetricsWriter | None, progress: Progress) -> Progres
     progress.start_at(now.position.global_step)
     last = run.first_epochs[-1]
     stop_after = min(run.config.run.stop_after_epoch or last, last)
-    with signals.StopRequest() as request:
-        while now.position.epoch < stop_after and not now.stopped_by:
-            _train_epoch(run, now, request, writer, progress)
+    while now.position.epoch < stop_after and not now.stopped_by:
+        _train_epoch(run, now, request, writer, progress)
     _save(run, now)
+    _heed(now, request)
     now.finished = now.position.epoch == last
     return now
 
 
+def _heed(now: Progressing, request: signals.StopRequest) -> None:
+    """Notes a signal that any host received."""
+    if sharding.any_host(bool(request.signal)):
+        now.stopped_by = request.signal or signal.SIGTERM
+
+
 def _start(run: Run, writer: MetricsWriter | None) -> Progressing:
     """Resumes from the newest usable checkpoint, else starts from scratch."""
-    for position in run.checkpoints.positions():
-        try:
-            carry = run.checkpoints.restore(position, _like(run, position))
-        except (OSError, ValueError) as error:
-            logging.warning("checkpoint %d passed over: %s", position.global_step, error)
-            continue
-        logging.info("going on after epoch %d, step %d", position.epoch, position.step)
-        if writer:
-            writer.truncate(position.epoch)
-        return Progressing(position, carry)
+    found = run.checkpoints.restore_newest(lambda position: _like(run, position))
+    if found is None:
+        now = Progressing(Position(), _first_carry(run, 0, None))
+    else:
+        now = Progressing(*found)
+        logging.info("going on after epoch %d, step %d", now.position.epoch, now.position.step)
     if writer:
-        writer.truncate(0)
-    return Progressing(Position(), _first_carry(run, 0, None))
+        writer.truncate(now.position.epoch)
+    return now
 
 
 def _first_carry(run: Run, index: int, previous: Any) -> Carry:
@@ -204,7 +224,7 @@ def _first_carry(run: Run, index: int, previous: Any) -> Carry:
     stage = run.method.stages[index]
     key = engine.stage_key(run.key, engine.INIT, index)
     state = engine.init_state(stage, key, previous, run.on_device, run.mesh)
-    return Carry(state, engine.zero_sums(stage, state, run.on_device, run.mesh))
+    return Carry(state, engine.zero_sums(run.metric_names[index], run.mesh))
 
 
 def _like(run: Run, position: Position) -> Carry:
@@ -217,8 +237,7 @@ def _like(run: Run, position: Position) -> Carry:
     at_border = position.step == 0 and position.epoch == run.first_epochs[index] and index > 0
     for stage in run.method.stages[: index + (0 if at_border else 1)]:
         state = jax.eval_shape(stage.init, key, state, run.on_device)
-    stage = run.method.stages[index - at_border]
-    sums = engine.zero_sums(stage, state, run.on_device, run.mesh)
+    sums = engine.zero_sums(run.metric_names[index - at_border], run.mesh)
     where = sharding.replicated(run.mesh)
     return jax.tree.map(
         lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=where), Carry(state, sums)
@@ -230,14 +249,15 @@ def _train_epoch(run: Run, now: Progressing, request, writer, progress) -> None:
     epoch = now.position.epoch
     index = run.stage_index(epoch)
     stage, num_steps = run.method.stages[index], run.steps_per_epoch(index)
-    started, first_step = time.monotonic(), now.position.step
+    started = time.monotonic() - now.position.seconds
     if now.position.step == 0:
         if epoch == run.first_epochs[index] and index > 0:
             now.carry = _first_carry(run, index, now.carry.state)
         if stage.refresh is not None:
             key = engine.stage_key(run.key, engine.REFRESH, epoch)
-            now.carry = now.carry._replace(state=stage.refresh(now.carry.state, run.on_device, key))
-        sums = engine.zero_sums(stage, now.carry.state, run.on_device, run.mesh)
+            state = stage.refresh(now.carry.state, run.on_device, key)
+            now.carry = now.carry._replace(state=sharding.gather(state, run.mesh))
+        sums = engine.zero_sums(run.metric_names[index], run.mesh)
         now.carry = now.carry._replace(sums=sums)
 
     plan = engine.epoch_plan(stage, run.key, epoch, run.on_device)
@@ -257,7 +277,8 @@ def _train_epoch(run: Run, now: Progressing, request, writer, progress) -> None:
             count=count,
         )
         step += count
-        now.position = Position(epoch, step, now.position.global_step + count)
+        global_step = now.position.global_step + count
+        now.position = Position(epoch, step, global_step, time.monotonic() - started)
         signalled = bool(request.signal) and jax.process_count() == 1
         if step - shown >= every or step == num_steps or signalled:
             values = _fetch(run, now)
@@ -269,13 +290,12 @@ def _train_epoch(run: Run, now: Progressing, request, writer, progress) -> None:
                 metrics=values,
             )
             shown = step
-            if sharding.any_host(bool(request.signal)):
-                now.stopped_by = request.signal or signal.SIGTERM
-                if step < num_steps:
-                    return
+            _heed(now, request)
+            if now.stopped_by and step < num_steps:
+                return
     now.position = Position(epoch + 1, 0, now.position.global_step)
     seconds = time.monotonic() - started
-    examples = (num_steps - first_step) * stage.batching.batch_size
+    examples = num_steps * stage.batching.batch_size
     _end_epoch(run, now, stage, seconds, examples, writer, progress)
 
 
@@ -284,10 +304,12 @@ def _fetch(run: Run, now: Progressing) -> dict[str, float]:
     values = engine.means(now.carry.sums)
     if values["nonfinite"] and run.config.run.nonfinite == "stop":
         _save(run, now)
+        undone = int(values["nonfinite"])
         raise NonFiniteError(
-            f"{int(values['nonfinite'])} step(s) before step {now.position.global_step} gave a "
-            "number that is not finite and were undone. The state before them is saved. Lower "
-            "method.learning_rate, or set run.nonfinite='skip' to undo such steps and go on"
+            f"{undone} of the steps up to {now.position.global_step} gave a "
+            "number that is not finite and were undone; the state without them is saved. Go on "
+            "from it with --config.run.nonfinite=skip, or start in another folder, for example "
+            "with a lower method.learning_rate"
         )
     return values
 
@@ -296,7 +318,7 @@ def _end_epoch(run, now, stage, seconds, examples, writer, progress) -> None:
     """Writes the epoch's row, evaluates and saves where it is time."""
     epochs, total = now.position.epoch, run.first_epochs[-1]
     row = {"epoch": epochs - 1, "stage": stage.name, "step": now.position.global_step}
-    row |= engine.means(now.carry.sums)
+    row |= _fetch(run, now)
     if epochs % run.config.run.eval_every == 0 or epochs == total:
         test = run.evaluator.test(now.carry.state)
         row |= {f"test_{name}": value for name, value in test.items()}

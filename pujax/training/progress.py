@@ -6,6 +6,7 @@ pipe receives the results only.
 
 import collections
 import datetime
+import logging
 import math
 import sys
 import time
@@ -13,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TextIO
 
 import rich.progress
+from absl import logging as absl_logging
 from rich.console import Console
 from rich.table import Column
 
@@ -177,6 +179,19 @@ class Progress:
         line = f"{self._heading()}: {', '.join(filter(None, [step, self._status()]))}"
         # soft_wrap: a log line is one line, however long.
         self._console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def show_own_messages() -> None:
+    """Shows this package's informative log lines; of other libraries only warnings."""
+
+    def is_wanted(record):
+        return record.levelno >= logging.WARNING or "pujax" in record.pathname
+
+    absl_logging.use_absl_handler()
+    absl_logging.set_verbosity(absl_logging.INFO)
+    handler = absl_logging.get_absl_handler()
+    handler.addFilter(is_wanted)
+    handler.setFormatter(logging.Formatter("%(message)s"))
 
 
 def message(text: str) -> None:

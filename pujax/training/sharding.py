@@ -46,6 +46,11 @@ def replicate(tree: Any, mesh: Mesh) -> Any:
     return jax.tree.map(put, tree)
 
 
+def gather(tree: Any, mesh: Mesh) -> Any:
+    """Brings device arrays, wherever their parts are, onto every device."""
+    return jax.jit(lambda x: x, out_shardings=replicated(mesh))(tree)
+
+
 def split_batch(tree: Any, mesh: Mesh) -> Any:
     """Inside a compiled function: splits the first axis of every array over the devices.
 

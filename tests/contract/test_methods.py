@@ -17,6 +17,12 @@ def data():
     return tiny.problem()
 
 
+def built(config, data):
+    """A method and its arrays on one device."""
+    made = loop.build(config, data, tiny.mesh())
+    return made.method, sharding.replicate(made.data.training_data(), tiny.mesh())
+
+
 def leaves(tree):
     return [np.asarray(x) for x in jax.tree.leaves(tree)]
 
@@ -34,7 +40,7 @@ def test_there_are_methods():
 def test_default_config_builds_and_names_itself(name, data):
     module = methods.module(name)
     assert module.default_config().name == name
-    method, _ = loop.build(tiny.config(name), data, tiny.mesh())
+    method = loop.build(tiny.config(name), data, tiny.mesh()).method
     assert method.stages and all(stage.num_epochs >= 1 for stage in method.stages)
     assert sum(stage.num_epochs for stage in method.stages) == 4
     assert len({stage.name for stage in method.stages}) == len(method.stages)
@@ -48,9 +54,7 @@ def test_a_step_gives_finite_numbers_and_keeps_the_state_structure(name, data):
     key = jax.random.key(0)
     previous = None
     for stage in method.stages:
-        previous = jax.eval_shape(
-            stage.init, key, previous, loop.build(config, data, tiny.mesh())[1].training_data()
-        )
+        previous = jax.eval_shape(stage.init, key, previous, built(config, data)[1])
     assert jax.tree.structure(previous) == jax.tree.structure(carry.state)
     for wanted, got in zip(jax.tree.leaves(previous), jax.tree.leaves(carry.state), strict=True):
         assert (wanted.shape, wanted.dtype) == (got.shape, got.dtype)
@@ -69,8 +73,7 @@ def test_it_learns_to_tell_two_separated_clouds_apart(name, data):
 @pytest.mark.parametrize("name", METHODS)
 def test_jit_equals_eager(name, data):
     config = tiny.config(name)
-    method, seen = loop.build(config, data, tiny.mesh())
-    arrays = sharding.replicate(seen.training_data(), tiny.mesh())
+    method, arrays = built(config, data)
     state, key = None, jax.random.key(0)
     for stage in method.stages:
         state = engine.init_state(stage, key, state, arrays, tiny.mesh())
@@ -112,24 +115,37 @@ def test_bfloat16_runs_and_parameters_stay_float32(name, data):
 
 @pytest.mark.parametrize("name", METHODS)
 def test_later_steps_do_not_trace_again(name, data):
-    config = tiny.config(name)
-    method, seen = loop.build(config, data, tiny.mesh())
-    arrays = sharding.replicate(seen.training_data(), tiny.mesh())
-    stage, traced = method.stages[0], []
+    made = loop.build(tiny.config(name), data, tiny.mesh())
+    arrays = sharding.replicate(made.data.training_data(), tiny.mesh())
+    key, state, traced = jax.random.key(0), None, []
+    for index, stage in enumerate(made.method.stages):
 
-    def counted(*arguments):
-        traced.append(1)
-        return stage.step(*arguments)
+        def counted(*arguments, stage=stage):
+            traced.append(stage.name)
+            return stage.step(*arguments)
 
-    counting = stage._replace(step=counted)
-    key = jax.random.key(0)
-    state = engine.init_state(stage, key, None, arrays, tiny.mesh())
-    carry = engine.Carry(state, engine.zero_sums(stage, state, arrays, tiny.mesh()))
-    train = engine.make_train(counting, tiny.mesh())
-    for epoch in range(3):
-        plan = engine.epoch_plan(stage, key, epoch, arrays)
-        carry = train(carry, arrays, plan, key, epoch, epoch, epoch, count=1)
-    assert len(traced) == 1
+        state = engine.init_state(stage, key, state, arrays, tiny.mesh())
+        carry = engine.Carry(state, engine.zero_sums(made.metric_names[index], tiny.mesh()))
+        train = engine.make_train(stage._replace(step=counted), tiny.mesh())
+        for epoch in range(3):
+            if stage.refresh is not None:
+                state = stage.refresh(carry.state, arrays, key)
+                carry = carry._replace(state=sharding.gather(state, tiny.mesh()))
+            plan = engine.epoch_plan(stage, key, epoch, arrays)
+            carry = train(carry, arrays, plan, key, epoch, epoch, epoch, count=1)
+        state = carry.state
+    assert traced == [stage.name for stage in made.method.stages]
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_stop_and_go_on_equals_a_straight_run_bit_for_bit(name, data, tmp_path):
+    straight, rows = tiny.train_in(tmp_path / "straight", tiny.config(name), data)
+    for epochs in (1, 3, 0):  # 0 goes on to the end
+        config = tiny.config(name, stop_after_epoch=epochs)
+        resumed, resumed_rows = tiny.train_in(tmp_path / "resumed", config, data)
+    assert straight.finished and resumed.finished and len(rows) == 4
+    assert resumed_rows == rows
+    assert_same(straight.carry, resumed.carry)
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -159,8 +175,7 @@ def test_the_seed_decides_everything(name, data):
 def test_seeds_are_a_batch_axis(name, data):
     """A step and a refresh under vmap over the whole state equal the same seed alone."""
     config = tiny.config(name)
-    method, seen = loop.build(config, data, tiny.mesh())
-    arrays = sharding.replicate(seen.training_data(), tiny.mesh())
+    method, arrays = built(config, data)
     keys = jax.random.split(jax.random.key(3), 2)
     stage = method.stages[-1]
 

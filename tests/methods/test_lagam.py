@@ -21,8 +21,9 @@ def setup(data, **changes):
     """Method, device arrays and a state at the start of the main stage."""
     config = tiny.config("lagam", **changes)
     mesh = tiny.mesh()
-    method, seen = loop.build(config, data, mesh)
-    arrays = sharding.replicate(seen.training_data(), mesh)
+    made = loop.build(config, data, mesh)
+    method = made.method
+    arrays = sharding.replicate(made.data.training_data(), mesh)
     stage = method.stages[-1]
     state = engine.init_state(stage, jax.random.key(0), None, arrays, mesh)
     return method, arrays, stage, state
@@ -140,7 +141,6 @@ def test_running_statistics_see_mixed_then_weak_then_strong_view(data):
 
 
 def test_a_batch_without_positive_mass_changes_nothing(data):
-    _, arrays, _, _ = setup(data)
     method, arrays, _, state = setup(data)
     warmup = method.stages[0]
     batch = first_batch(warmup, arrays)
@@ -193,38 +193,86 @@ def test_the_label_update_sends_no_gradient_into_the_network(data, monkeypatch):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-7)
 
 
+@pytest.fixture(scope="module")
+def published(data):
+    """One step with the default switches."""
+    return one_step(data)
+
+
+def one_step(data, **changes):
+    """State and metrics after the first step of the main stage, from the same parameters."""
+    _, arrays, stage, state = setup(data, **changes)
+    if stage.refresh is not None:
+        state = stage.refresh(state, arrays, jax.random.key(5))
+    batch = first_batch(stage, arrays)
+    after, metrics = jax.jit(stage.step)(state, batch, jax.random.key(0))
+    assert all(np.isfinite(x).all() for x in jax.tree.leaves((after, metrics)))
+    return after, {name: float(value) for name, value in metrics.items()}
+
+
+CLASSIFICATION = ("loss_classification", "loss_mixup")
+
+
 @pytest.mark.parametrize(
-    ("changes", "zero", "not_zero"),
+    ("changes", "zero", "other", "same"),
     [
-        ({}, (), ("loss_instance", "loss_group", "loss_mixup")),
-        ({"use_contrast": False}, ("loss_instance", "loss_group"), ("loss_mixup",)),
-        ({"use_groups": False}, ("loss_group",), ("loss_instance",)),
-        ({"use_cutoff": False}, (), ("loss_group",)),
-        ({"use_neighbors": False}, (), ("loss_group",)),
-        ({"use_meta": False}, (), ("loss_group",)),
-        ({"use_meta": False, "use_contrast": False, "augment": False}, ("loss_group",), ()),
-        ({"use_meta": False, "classification_loss": "nnpu"}, ("loss_mixup",), ("loss_group",)),
-        ({"classification_loss": "mean"}, (), ("loss_mixup",)),
-        ({"label_update": "normalized"}, (), ("loss_group",)),
-        ({"rho_start": 0.0, "rho_end": 0.0}, (), ("loss_group",)),
-        ({"entropy_weight": 0.1}, (), ("loss_group",)),
-        ({"num_clusters": 7}, (), ("loss_group",)),
-        ({"skip_empty_batches": False}, (), ("loss_group",)),
+        ({"use_contrast": False}, ("loss_instance", "loss_group"), (), CLASSIFICATION),
+        ({"use_groups": False}, ("loss_group",), (), (*CLASSIFICATION, "loss_instance")),
+        ({"use_cutoff": False}, (), ("loss_group",), (*CLASSIFICATION, "loss_instance")),
+        ({"cutoff": -0.2}, (), ("loss_group",), (*CLASSIFICATION, "loss_instance")),
+        ({"use_neighbors": False}, (), ("loss_group",), (*CLASSIFICATION, "loss_instance")),
+        ({"num_clusters": 7}, (), ("loss_group",), (*CLASSIFICATION, "loss_instance")),
+        ({"temperature": 0.2}, (), ("loss_group", "loss_instance"), CLASSIFICATION),
+        ({"use_meta": False}, (), CLASSIFICATION, ("loss_instance", "loss_group")),
+        ({"label_update": "normalized"}, (), CLASSIFICATION, ("loss_instance", "loss_group")),
+        ({"rho_start": 0.0, "rho_end": 0.0}, (), CLASSIFICATION, ("loss_instance",)),
+        ({"classification_loss": "mean"}, (), CLASSIFICATION, ("loss_instance", "loss_group")),
+        ({"entropy_weight": 0.1}, (), ("loss_classification",), ("loss_mixup", "loss_group")),
+        ({"mixup_weight": 0.5}, (), ("loss",), (*CLASSIFICATION, "loss_group")),
+        ({"contrast_weight": 0.5}, (), ("loss",), (*CLASSIFICATION, "loss_group")),
+        ({"augment": False}, (), ("loss_instance", "loss_classification"), ()),
+        (
+            {"use_meta": False, "classification_loss": "nnpu"},
+            ("loss_mixup",),
+            ("loss_classification",),
+            ("loss_instance", "loss_group"),
+        ),
+        ({"use_meta": False, "use_contrast": False, "augment": False}, ("loss_group",), (), ()),
     ],
     ids=str,
 )
-def test_every_switch_of_the_ablations_runs_and_does_what_it_says(data, changes, zero, not_zero):
-    method, arrays, stage, state = setup(data, **changes)
-    if stage.refresh is not None:
-        state = stage.refresh(state, arrays, jax.random.key(5))
-    after, metrics = jax.jit(stage.step)(state, first_batch(stage, arrays), jax.random.key(0))
+def test_every_switch_changes_what_it_names_and_nothing_else(
+    data, published, changes, zero, other, same
+):
+    after, metrics = one_step(data, **changes)
+    default, wanted = published
     for name in zero:
-        assert metrics[name] == 0
-    for name in not_zero:
-        assert metrics[name] != 0
-    assert all(np.isfinite(x).all() for x in jax.tree.leaves((after, metrics)))
-    meta_on = changes.get("use_meta", True)
-    assert meta_on == (not np.array_equal(after.labels, state.labels))
+        assert metrics[name] == 0 and wanted[name] != 0
+    for name in other:
+        assert metrics[name] != pytest.approx(wanted[name], rel=1e-4), name
+    for name in same:
+        assert metrics[name] == pytest.approx(wanted[name], rel=1e-4), name
+    moved = not np.array_equal(after.labels, setup(data)[3].labels)
+    assert moved == changes.get("use_meta", True)
+
+
+def test_empty_batches_are_kept_where_the_loss_is_defined_or_the_switch_is_off(data):
+    for changes, skipped in (
+        ({}, 1),
+        ({"skip_empty_batches": False}, 0),
+        ({"classification_loss": "mean"}, 0),
+        ({"use_meta": False, "classification_loss": "nnpu"}, 0),
+    ):
+        method, arrays, _, state = setup(data, **changes)
+        batch = first_batch(method.stages[0], arrays)
+        empty = batch._replace(ids=jnp.arange(100, 116), labeled=jnp.zeros([16]))
+        _, metrics = jax.jit(method.stages[0].step)(state, empty, jax.random.key(0))
+        assert metrics["skipped"] == skipped, changes
+
+
+def test_labels_are_reported_as_learned_only_where_they_are(data):
+    assert setup(data)[0].soft_labels is not None
+    assert setup(data, use_meta=False)[0].soft_labels is None
 
 
 def group_loss(data, epoch, **changes):

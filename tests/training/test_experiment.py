@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from pujax import training
-from pujax.methods import _optimizer
+from pujax.methods import _optimizer, naive
 from pujax.training import config as config_lib
 from pujax.training import experiment, loop
 from pujax.training.checkpoint import Position
@@ -144,24 +144,11 @@ def test_rows_of_epochs_after_the_checkpoint_are_written_again_not_twice(straigh
     assert rows(tmp_path) == rows(folder)
 
 
-def test_an_unreadable_newest_checkpoint_falls_back_to_the_one_before(straight, tmp_path):
-    folder, _ = straight
-    training.run(small(stop_after_epoch=3), str(tmp_path))
-    steps = sorted(int(p.name) for p in (tmp_path / "checkpoints").iterdir())
-    newest = tmp_path / "checkpoints" / str(steps[-1]) / "tree"
-    for path in newest.rglob("*"):
-        if path.is_file():
-            path.write_bytes(b"")
-    training.run(small(), str(tmp_path))
-    assert rows(tmp_path) == rows(folder)
-
-
 def test_a_signal_in_the_middle_of_an_epoch_loses_nothing(straight, tmp_path, monkeypatch):
     folder, _ = straight
-    original, seen = loop._fetch, []
+    original = loop._fetch
 
     def fetch(run, now):
-        seen.append(now.position)
         if now.position.epoch == 2 and now.position.step == 4:
             os.kill(os.getpid(), signal.SIGTERM)
         return original(run, now)
@@ -170,11 +157,30 @@ def test_a_signal_in_the_middle_of_an_epoch_loses_nothing(straight, tmp_path, mo
     with pytest.raises(SystemExit) as stop:
         training.run(small(progress_every=1), str(tmp_path))
     assert stop.value.code == 128 + signal.SIGTERM
-    assert Position(2, 5, 25) in seen or Position(2, 4, 24) in seen
-    assert len(rows(tmp_path)) == 2
+    assert len(rows(tmp_path)) == 2  # it did not finish the third epoch
     monkeypatch.setattr(loop, "_fetch", original)
     training.run(small(), str(tmp_path))
     assert rows(tmp_path) == rows(folder)
+    for a, b in zip(last_state(folder), last_state(tmp_path), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_a_signal_in_the_last_epoch_stops_before_the_compared_methods(tmp_path, monkeypatch):
+    original = loop._end_epoch
+
+    def end_epoch(run, now, *rest):
+        if run.config.method.name == "lagam" and now.position.epoch == 4:
+            os.kill(os.getpid(), signal.SIGINT)
+        return original(run, now, *rest)
+
+    monkeypatch.setattr(loop, "_end_epoch", end_epoch)
+    with pytest.raises(SystemExit):
+        training.run(small(compare="naive"), str(tmp_path))
+    assert not (tmp_path / "naive").exists()
+    monkeypatch.setattr(loop, "_end_epoch", original)
+    summary = training.run(small(compare="naive"), str(tmp_path))
+    assert set(summary["comparison"]) == {"naive"}
+    assert len(rows(tmp_path)) == 4
 
 
 def test_another_configuration_in_the_same_folder_is_refused(straight):
@@ -213,22 +219,33 @@ def test_bad_input_names_the_field_and_writes_nothing(tmp_path, section, field, 
     assert not folder.exists()
 
 
-def test_a_bad_compared_method_is_found_before_training(tmp_path):
-    config = small(compare="naive")
-    config.data.num_labeled = 200
-    config.method.batch_size = 1300
-    config.method.learning_rate = -1.0
-    with pytest.raises(ValueError, match="method.learning_rate"):
+def test_a_bad_compared_method_is_found_before_training(tmp_path, monkeypatch):
+    def refuse(config, info):
+        raise ValueError("method.weighting is bad; accepted: good")
+
+    monkeypatch.setattr(naive, "build", refuse)
+    with pytest.raises(ValueError, match="method.weighting"):
+        training.run(small(compare="naive"), str(tmp_path / "run"))
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_model_that_cannot_be_built_writes_nothing(tmp_path):
+    config = small()
+    config.model.options = {"hidden": (-3,)}
+    with pytest.raises(ValueError, match="model.options.hidden"):
         training.run(config, str(tmp_path / "run"))
+    assert not (tmp_path / "run").exists()
 
 
-def test_a_step_that_is_not_finite_is_undone_reported_and_stops_the_run(tmp_path):
+def test_a_step_that_is_not_finite_is_undone_reported_and_stops_the_run_every_time(tmp_path):
     config = small("naive")
     config.method.learning_rate = 1e30
-    with pytest.raises(loop.NonFiniteError, match="method.learning_rate"):
-        training.run(config, str(tmp_path))
+    for _ in range(2):  # going on does not get past it unless the policy is 'skip'
+        with pytest.raises(loop.NonFiniteError, match="run.nonfinite=skip"):
+            training.run(config, str(tmp_path))
     for leaf in last_state(tmp_path):
         assert np.isfinite(leaf).all()
+    assert not (tmp_path / "summary.json").exists()
 
 
 def test_the_policy_skip_undoes_such_steps_and_counts_them(tmp_path, monkeypatch):
@@ -242,18 +259,89 @@ def test_the_policy_skip_undoes_such_steps_and_counts_them(tmp_path, monkeypatch
     assert during["test_auc"] == before["test_auc"] and during["loss"] is None
 
 
+def damage(folder, *, newest):
+    """Empties the arrays of the newest or of all checkpoints."""
+    steps = sorted((p for p in (folder / "checkpoints").iterdir()), key=lambda p: int(p.name))
+    for step in steps[-1:] if newest else steps:
+        for path in (step / "tree").rglob("*"):
+            if path.is_file():
+                path.write_bytes(b"")
+
+
+def test_an_unreadable_newest_checkpoint_falls_back_and_is_saved_again(straight, tmp_path):
+    folder, _ = straight
+    training.run(small(stop_after_epoch=3), str(tmp_path))
+    damage(tmp_path, newest=True)
+    assert training.run(small(stop_after_epoch=3), str(tmp_path)) is None
+    assert [p.name for p in (tmp_path / "checkpoints_damaged").iterdir()] == ["30"]
+    damage_free = sorted(int(p.name) for p in (tmp_path / "checkpoints").iterdir())
+    assert damage_free == [20, 30]
+    training.run(small(), str(tmp_path))
+    assert rows(tmp_path) == rows(folder)
+
+
+def test_a_run_whose_checkpoints_are_all_unreadable_is_not_started_over(tmp_path):
+    training.run(small(stop_after_epoch=2), str(tmp_path))
+    damage(tmp_path, newest=False)
+    with pytest.raises(ValueError, match=r"none of the checkpoints .* can be read"):
+        training.run(small(), str(tmp_path))
+    assert len(rows(tmp_path)) == 2
+
+
+def test_other_data_under_the_same_configuration_are_refused(tmp_path, monkeypatch):
+    training.run(small(stop_after_epoch=1), str(tmp_path))
+    original = experiment.load_data
+
+    def other(config):
+        data = original(config)
+        return data._replace(inputs=255 - data.inputs)
+
+    monkeypatch.setattr(experiment, "load_data", other)
+    with pytest.raises(ValueError, match="belongs to another run .*data_digest"):
+        training.run(small(), str(tmp_path))
+
+
+def test_a_damaged_config_file_is_named(tmp_path):
+    (tmp_path / "config.json").write_text("{")
+    with pytest.raises(ValueError, match=r"config.json is damaged"):
+        training.run(small(), str(tmp_path))
+
+
 def test_a_checkpoint_of_another_shape_is_named(tmp_path):
-    config = config_lib.resolve(small("naive"))
-    data = experiment.load_data(config)
-    arguments = {"folder": str(tmp_path), "mesh": tiny.mesh(1), "fingerprint": {}}
-    first = loop.prepare(config, data, **arguments)
-    carry = loop._first_carry(first, 0, None)
-    first.checkpoints.save(Position(1, 0, 10), carry)
-    wider = small("naive")
-    wider.model.options = {"channels": (4, 8, 8), "hidden": (17,)}
-    second = loop.prepare(config_lib.resolve(wider), data, **arguments)
+    data = tiny.problem()
+    where = {"folder": str(tmp_path), "mesh": tiny.mesh(1), "truth": data}
+    first = loop.prepare(loop.build(tiny.config("naive"), data, tiny.mesh(1)), **where)
+    first.checkpoints._fingerprint = {}
+    first.checkpoints.save(Position(1, 0, 10), loop._first_carry(first, 0, None))
+    wider = tiny.config("naive", options={"channels": (4, 8, 8), "hidden": (17,)})
+    second = loop.prepare(loop.build(wider, data, tiny.mesh(1)), **where)
+    second.checkpoints._fingerprint = {}
     with pytest.raises(ValueError, match=r"params/.* is float32\[16\]; accepted: float32\[17\]"):
-        second.checkpoints.restore(Position(1, 0, 10), loop._like(second, Position(1, 0, 10)))
+        second.checkpoints.restore_newest(lambda position: loop._like(second, position))
+
+
+def test_eight_devices_train_evaluate_and_go_on_as_one_does(straight, tmp_path, monkeypatch):
+    folder, summary = straight
+    monkeypatch.setattr("pujax.training.sharding.make_mesh", lambda: tiny.mesh(8))
+    config = {"checkpoint_every": 1, "eval_batch_size": 100}  # 355 test images: nothing divides
+    training.run(small(stop_after_epoch=3, **config), str(tmp_path))
+    monkeypatch.setattr("pujax.training.sharding.make_mesh", lambda: tiny.mesh(1))
+    training.run(small(**config), str(tmp_path))  # the last epoch on one device again
+    for one, eight in zip(rows(folder), rows(tmp_path), strict=True):
+        assert one["loss"] == pytest.approx(eight["loss"], rel=1e-3)
+        assert one["test_auc"] == pytest.approx(eight["test_auc"], abs=5e-3)
+
+
+def test_counts_and_the_final_table_are_printed(straight, capsys):
+    folder, summary = straight
+    training.run(small(figures=True, compare="naive,supervised"), str(folder))
+    text = capsys.readouterr().out
+    assert "labeled positives 200, unlabeled 1182 (485 hidden positives), support 60" in text
+    heading, _, *table, last = text.splitlines()[-6:]
+    assert heading.split()[:3] == ["method", "test", "accuracy"]
+    assert [line.split()[0] for line in table] == ["lagam", "naive", "supervised"]
+    assert f"{100 * summary['test']['accuracy']:.2f} %" in table[0]
+    assert last == f"Run directory: {folder}"
 
 
 def test_the_command_line_reports_errors_in_one_line_and_stops_on_a_signal(tmp_path):

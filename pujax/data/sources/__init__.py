@@ -53,7 +53,7 @@ def load(
         value = given.pop(name)
         if value != 0:
             raise ValueError(
-                f"source {source!r} has no option {name!r} (got {value!r}), "
+                f"data.{name} is {value!r}, but source {source!r} has no such option, "
                 f"accepted: {', '.join(accepted) or 'none'}"
             )
     root = pathlib.Path(directory).expanduser() if directory else download.default_directory()
