@@ -7,7 +7,6 @@ Prints, for each stage of the method, seconds to compile, milliseconds per step 
 images per second and the peak memory of the device or process.
 """
 
-import pathlib
 import statistics
 import sys
 import time
@@ -15,8 +14,6 @@ import time
 import jax
 import numpy as np
 from absl import app, flags
-
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 from pujax.data import dataset
 from pujax.data.raw import RawDataset
@@ -61,14 +58,14 @@ def main(argv):
         seed=0,
     )
     mesh = sharding.make_mesh()
-    method, seen = loop.build(config, data, mesh)
-    arrays = sharding.replicate(seen.training_data(), mesh)
+    built = loop.build(config, data, mesh)
+    arrays = sharding.replicate(built.data.training_data(), mesh)
     key = engine.run_key(0, mesh)
     count = engine.steps_per_dispatch(config.run.steps_per_dispatch)
     lines, state, epoch = [f"{name}: {config.model.name} {config.model.dtype}"], None, 0
-    for index, stage in enumerate(method.stages):
+    for index, stage in enumerate(built.method.stages):
         state = engine.init_state(stage, engine.stage_key(key, 0, index), state, arrays, mesh)
-        carry = engine.Carry(state, engine.zero_sums(stage, state, arrays, mesh))
+        carry = engine.Carry(state, engine.zero_sums(built.metric_names[index], mesh))
         plan = engine.epoch_plan(stage, key, 0, arrays)
         train = engine.make_train(stage, mesh)
         times = []

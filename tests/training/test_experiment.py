@@ -355,6 +355,7 @@ def test_the_command_line_reports_errors_in_one_line_and_stops_on_a_signal(tmp_p
     process = subprocess.Popen(
         [*command, f"--workdir={tmp_path}", "--config.method.num_epochs=1000"],
         cwd=REPOSITORY,
+        env=os.environ | {"XLA_FLAGS": "", "JAX_NUM_CPU_DEVICES": "1"},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

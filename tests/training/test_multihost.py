@@ -25,7 +25,7 @@ COMMAND = [
 
 
 def start(folder, num_devices, *flags):
-    environment = os.environ | {"JAX_NUM_CPU_DEVICES": str(num_devices)}
+    environment = os.environ | {"XLA_FLAGS": "", "JAX_NUM_CPU_DEVICES": str(num_devices)}
     return subprocess.Popen(
         [*COMMAND, f"--workdir={folder}", *flags],
         cwd=REPOSITORY,
