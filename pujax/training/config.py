@@ -53,7 +53,7 @@ def default_config(method: str) -> ml_collections.ConfigDict:
                 "nonfinite": "stop",  # or 'skip': undo the step, count it, go on
                 "compare": "",  # methods to train on the same split afterwards: 'naive,supervised'
                 "figures": True,
-                "tensorboard": False,
+                "tensorboard": "auto",  # when tensorboardX is installed; or 'off'
                 "distributed": False,  # join the hosts of a cluster through jax.distributed
                 "coordinator": "",  # 'host:port' where the cluster is not detected by itself
                 "num_processes": 0,
@@ -180,6 +180,7 @@ def _check_run(run: ml_collections.ConfigDict) -> None:
         checks.require(
             ":" in run.coordinator, "run.coordinator", run.coordinator, "'HOST:PORT' of the first"
         )
+    checks.one_of("run.tensorboard", run.tensorboard, ("auto", "off"))
     checks.one_of("run.nonfinite", run.nonfinite, ("stop", "skip"))
     for name in compared_methods(run):
         methods.module(name)

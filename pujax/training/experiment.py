@@ -78,21 +78,19 @@ def run(
         for other in config_lib.compared_methods(config.run)
     ]
     _say(_describe(config, data, mesh))
+    results = []
     with signals.StopRequest() as request:
-        result = _run_one(main, data, mesh, folder, request)
-        compared = []
-        for other in others:
-            if result is None or None in compared:
+        for each in (main, *others):
+            inside = folder if each is main else os.path.join(folder, each.config.method.name)
+            results.append(_run_one(each, data, mesh, inside, request))
+            if results[-1] is None:
                 return None
-            inside = os.path.join(folder, other.config.method.name)
-            compared.append(_run_one(other, data, mesh, inside, request))
-    if result is None or None in compared:
-        return None
+    result, *compared = results
     if sharding.is_writer():
         known = result.get("comparison", {})
         result["comparison"] = known | {x["method"]: x["test"] | x["train"] for x in compared}
         write_json(os.path.join(folder, "summary.json"), result)
-        rows = [summary.table_row(each) for each in (result, *compared)]
+        rows = [summary.table_row(each) for each in results]
         message(f"{render_table(rows, _TABLE)}\nRun directory: {folder}")
     return result
 
@@ -110,7 +108,7 @@ def _run_one(
     writer = None
     if sharding.is_writer():
         write_json(os.path.join(folder, "config.json"), config.to_dict())
-        writer = MetricsWriter(folder, tensorboard=config.run.tensorboard)
+        writer = MetricsWriter(folder, tensorboard=config.run.tensorboard == "auto")
     total = sum(
         stage.num_epochs * run.steps_per_epoch(i) for i, stage in enumerate(run.method.stages)
     )

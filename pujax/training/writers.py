@@ -31,8 +31,7 @@ class MetricsWriter:
 
     Args:
       folder: where the files go; made if missing.
-      tensorboard: whether to write `folder/tensorboard` too; without tensorboardX a warning says
-        that it is skipped.
+      tensorboard: whether to write `folder/tensorboard` too, where tensorboardX is installed.
 
     Attributes:
       rows: all rows so far, as they read back from the file.
@@ -233,6 +232,6 @@ def _tensorboard_writer() -> Any:
     try:
         import tensorboardX
     except ImportError:
-        logging.warning("tensorboardX is not installed, so nothing is written for TensorBoard")
+        logging.debug("tensorboardX is not installed, so nothing is written for TensorBoard")
         return None
     return tensorboardX.SummaryWriter

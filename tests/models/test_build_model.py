@@ -172,10 +172,18 @@ def test_lists_from_a_config_are_accepted():
     ("name", "options", "message"),
     [
         ("resnet34", {}, "'resnet34'; accepted: resnet18, resnet50, .*mlp"),
-        ("mlp", {"width": 3}, "'width' of model 'mlp'.*accepted: batch_norm, hidden, initializer"),
-        ("resnet18", {"block": None}, "'block' of model 'resnet18'.*accepted: stage_sizes, width"),
-        ("mlp", {"hidden": 300}, r"'hidden' of model 'mlp' is 300; accepted: a tuple.*\(300, 300"),
-        ("resnet18", {"width": True}, "'width' of model 'resnet18' is True; accepted: a int"),
+        (
+            "mlp",
+            {"width": 3},
+            "model.options.width is no option of 'mlp'; accepted: batch_norm, hidden, initializer",
+        ),
+        (
+            "resnet18",
+            {"block": None},
+            "model.options.block is no option of 'resnet18'; accepted: stage_sizes, width",
+        ),
+        ("mlp", {"hidden": 300}, r"model.options.hidden is 300; accepted: a tuple.*\(300, 300"),
+        ("resnet18", {"width": True}, "model.options.width is True; accepted: a int"),
         ("mlp", {"dtype": "float16"}, "dtype is 'float16'; accepted: float32, bfloat16"),
         ("mlp", {"dtype": "half-precision"}, "'half-precision'; accepted: float32, bfloat16"),
         ("mlp", {"embedding_dim": -1}, "embedding_dim is -1; accepted: 0 or a positive number"),
