@@ -316,8 +316,8 @@ def test_ablations_keep_augmentation_and_contrast_apart(data, monkeypatch):
         ({"augment": False}, 0),
         ({}, 1),
     ):
-        called.clear()
         _, arrays, stage, state = setup(data, **changes)
+        called.clear()
         jax.eval_shape(stage.step, state, first_batch(stage, arrays), jax.random.key(0))
         assert len(called) == calls
 
