@@ -6,7 +6,6 @@ import os
 from typing import Any
 
 import ml_collections
-from absl import logging
 from jax.sharding import Mesh
 
 from pujax.data import dataset, sources
@@ -209,7 +208,6 @@ def _refuse_other_run(folder: str, config: ml_collections.FrozenConfigDict) -> N
 def _describe(config: ml_collections.FrozenConfigDict, data: PUDataset, mesh: Mesh) -> str:
     """The counts printed at the start."""
     info, counts = data.info, data.counts()
-    logging.info("config: %s", config)
     return (
         f"{config.method.name} on {info.name} ({info.setting}), {summary.device(mesh)}\n"
         f"  labeled positives {counts['labeled']}, unlabeled {counts['unlabeled']} "

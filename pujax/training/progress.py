@@ -8,6 +8,7 @@ import collections
 import datetime
 import logging
 import math
+import pathlib
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -17,6 +18,8 @@ import rich.progress
 from absl import logging as absl_logging
 from rich.console import Console
 from rich.table import Column
+
+import pujax
 
 # Time left follows the speed over this many seconds, so that compiling is soon forgotten.
 _SPEED_WINDOW = 30.0
@@ -184,8 +187,11 @@ class Progress:
 def show_own_messages() -> None:
     """Shows this package's informative log lines; of other libraries only warnings."""
 
+    package = pathlib.Path(pujax.__file__).resolve().parent
+
     def is_wanted(record):
-        return record.levelno >= logging.WARNING or "pujax" in record.pathname
+        own = pathlib.Path(record.pathname).resolve().is_relative_to(package)
+        return own or record.levelno >= logging.WARNING
 
     absl_logging.use_absl_handler()
     absl_logging.set_verbosity(absl_logging.INFO)

@@ -1,5 +1,7 @@
 import io
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -152,3 +154,21 @@ def test_table_is_aligned_and_shows_missing_cells():
 
 def test_table_without_rows_is_its_headings():
     assert progress.render_table([], ["a", "bc"]) == "a  bc\n-  --"
+
+
+def test_own_log_lines_are_shown_and_those_of_libraries_only_from_warnings_on(tmp_path):
+    """In a process of its own: the setting is for a whole program."""
+    library = tmp_path / "pujax" / "library.py"  # a folder of that name is not the package
+    library.parent.mkdir()
+    library.write_text("from absl import logging\nlogging.info('quiet')\nlogging.warning('loud')\n")
+    code = (
+        "import runpy\n"
+        "from pujax.training import progress, signals\n"
+        "progress.show_own_messages()\n"
+        "signals.StopRequest()._handle(15, None)\n"
+        f"runpy.run_path({str(library)!r})\n"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    lines = result.stderr.splitlines()
+    assert "SIGTERM: saving and stopping (again to stop now)" in lines
+    assert "loud" in lines and "quiet" not in lines
