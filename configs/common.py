@@ -45,7 +45,8 @@ def parse(argument: str, **accepted: tuple[str, ...]) -> dict[str, str]:
     for part in filter(None, argument.split(",")):
         key, _, value = part.partition("=")
         if key not in accepted:
-            raise ValueError(f"config argument {part!r}: accepted keys: {', '.join(accepted)}")
+            keys = ", ".join(accepted) or "none"
+            raise ValueError(f"config argument {part!r} is unknown; accepted keys: {keys}")
         if value not in accepted[key]:
             raise ValueError(
                 f"config argument {key} is {value!r}; accepted: {', '.join(accepted[key])}"

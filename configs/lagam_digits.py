@@ -12,8 +12,9 @@ from configs import common
 from pujax.training import config as config_lib
 
 
-def get_config() -> ml_collections.ConfigDict:
-    """The configuration; every field can be overridden on the command line."""
+def get_config(argument: str = "") -> ml_collections.ConfigDict:
+    """The configuration; it takes no argument, and every field can be overridden."""
+    common.parse(argument)
     config = config_lib.default_config("lagam")
     common.set_task(config, "digits")
     config.model.name = "small_cnn"

@@ -176,6 +176,7 @@ def _check_run(run: ml_collections.ConfigDict) -> None:
     for name in positive:
         checks.at_least(f"run.{name}", run[name], 1)
     if run.process_id != -1 or run.num_processes:
+        checks.at_least("run.num_processes", run.num_processes, 1)
         checks.between("run.process_id", run.process_id, 0, run.num_processes - 1)
         checks.require(
             ":" in run.coordinator, "run.coordinator", run.coordinator, "'HOST:PORT' of the first"

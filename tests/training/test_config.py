@@ -130,6 +130,7 @@ def test_bad_config_argument_is_named(argument, names):
         ("run__eval_every", 0),
         ("run__nonfinite", "ignore"),
         ("run__stop_after_epoch", -1),
+        ("run__tensorboard", "on"),
     ],
 )
 def test_bad_value_names_field_value_and_what_is_accepted(field, value):
@@ -209,6 +210,21 @@ def test_bad_command_line_is_one_value_error_naming_the_flag(argument, names):
     with pytest.raises(ValueError) as error:
         parse(argument)
     assert all(name in str(error.value) for name in names)
+
+
+def test_a_config_without_arguments_says_so():
+    path = REPOSITORY / "configs" / "lagam_digits.py"
+    with pytest.raises(ValueError, match="'foo=1' is unknown; accepted keys: none"):
+        flags.parse(["", f"--config={path}:foo=1"])
+
+
+def test_the_hosts_of_a_cluster_must_be_described_whole():
+    with pytest.raises(ValueError, match="run.num_processes is 0; accepted"):
+        config_lib.resolve(changed(run__process_id=-7))
+    with pytest.raises(ValueError, match="run.process_id is 2; accepted"):
+        config_lib.resolve(changed(run__process_id=2, run__num_processes=2))
+    with pytest.raises(ValueError, match="run.coordinator is ''; accepted"):
+        config_lib.resolve(changed(run__process_id=0, run__num_processes=2))
 
 
 def test_missing_config_file_and_missing_flag_are_explained():
