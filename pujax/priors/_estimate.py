@@ -1,0 +1,182 @@
+"""What every estimator shares: its result, the checks of its inputs, and the bootstrap."""
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import numpy as np
+import numpy.typing as npt
+from absl import logging
+
+
+class PriorEstimate(NamedTuple):
+    """An estimated share of positives in the unlabeled sample.
+
+    Attributes:
+      value: the estimate, in [0, 1].
+      low: lower end of its interval; NaN where none was asked for or the method has none.
+      high: upper end.
+    """
+
+    value: float
+    low: float = math.nan
+    high: float = math.nan
+
+
+ANYTHING = PriorEstimate(1.0, 0.0, 1.0)
+"""What data that say nothing allow: U may be all positive, and any smaller share as well."""
+
+
+def points(
+    positives: npt.ArrayLike, unlabeled: npt.ArrayLike
+) -> tuple[np.ndarray, np.ndarray, bool]:
+    """Both samples as float64 features, and whether they can tell anything.
+
+    Args:
+      positives: `[m]` or `[m, ...]`; trailing axes are flattened, `[m]` is one feature.
+      unlabeled: `[n]` or `[n, ...]`, with the same trailing axes.
+
+    Returns:
+      `(positives [m, d], unlabeled [n, d], is_blank)`. `is_blank` is True, and a warning given,
+      where the two samples are the same points, of which every prior is true.
+
+    Raises:
+      ValueError: naming the argument, for fewer than two examples, values that are not finite,
+        different numbers of features, or features that are constant over both samples.
+    """
+    samples = [_sample(positives, "positives"), _sample(unlabeled, "unlabeled")]
+    if samples[0].shape[1] != samples[1].shape[1]:
+        raise ValueError(
+            f"unlabeled has {samples[1].shape[1]} features; accepted: {samples[0].shape[1]}, as "
+            "positives has"
+        )
+    p, u = samples
+    low, high = np.minimum(p.min(0), u.min(0)), np.maximum(p.max(0), u.max(0))
+    if (low == high).all():
+        raise ValueError(
+            "positives and unlabeled are one and the same point; accepted: at least one feature "
+            "that is not constant"
+        )
+    is_blank = p.shape == u.shape and np.array_equal(_sorted(p), _sorted(u))
+    if is_blank:
+        logging.warning("positives and unlabeled are the same points: every prior is possible")
+    return p, u, is_blank
+
+
+def scores(
+    positive: npt.ArrayLike, unlabeled: npt.ArrayLike
+) -> tuple[np.ndarray, np.ndarray, bool]:
+    """Scores of both samples as float64 vectors, and whether they can tell anything.
+
+    Args:
+      positive: `[m]`.
+      unlabeled: `[n]`.
+
+    Returns:
+      `(positive [m], unlabeled [n], is_blank)` with `is_blank` as in `points`, also True where all
+      scores are one number.
+
+    Raises:
+      ValueError: naming the argument, for another rank, fewer than two scores, or values that are
+        not finite.
+    """
+    named = (("scores_positive", positive), ("scores_unlabeled", unlabeled))
+    for name, values in named:
+        if np.ndim(values) != 1:
+            raise ValueError(f"{name} has shape {np.shape(values)}; accepted: [n], one score each")
+    p, u = (_sample(values, name)[:, 0] for name, values in named)
+    is_blank = bool(min(p.min(), u.min()) == max(p.max(), u.max()))
+    is_blank |= p.shape == u.shape and np.array_equal(np.sort(p), np.sort(u))
+    if is_blank:
+        logging.warning("positive and unlabeled scores are the same: every prior is possible")
+    return p, u, is_blank
+
+
+def _sample(values: npt.ArrayLike, name: str) -> np.ndarray:
+    array = np.asarray(values)
+    if array.dtype.kind not in "fiub":
+        raise ValueError(f"{name} has dtype {array.dtype}; accepted: real numbers")
+    if array.ndim == 0 or len(array) < 2:
+        raise ValueError(f"{name} has shape {array.shape}; accepted: at least 2 examples")
+    array = array.astype(np.float64).reshape(len(array), -1)
+    if array.shape[1] == 0:
+        raise ValueError(f"{name} has shape {np.shape(values)}; accepted: at least one feature")
+    bad = ~np.isfinite(array).all(1)
+    if bad.any():
+        raise ValueError(
+            f"{name} has {bad.sum()} examples with values that are not finite, the first in row "
+            f"{bad.argmax()}; accepted: finite numbers"
+        )
+    return array
+
+
+def _sorted(array: np.ndarray) -> np.ndarray:
+    return array[np.lexsort(array.T[::-1])]
+
+
+def generator(key: jax.Array | int | None) -> np.random.Generator:
+    """NumPy's generator for a JAX key, a number, or None, which is the number 0."""
+    if key is None or isinstance(key, int):
+        return np.random.default_rng(key or 0)
+    data = key if not jax.dtypes.issubdtype(key.dtype, jax.dtypes.prng_key) else None
+    return np.random.default_rng(np.asarray(jax.random.key_data(key) if data is None else data))
+
+
+def check_level(num_resamples: int, level: float) -> None:
+    """Raises a ValueError for a number of resamples or a level that cannot be."""
+    if isinstance(num_resamples, bool) or not isinstance(num_resamples, int) or num_resamples < 0:
+        raise ValueError(f"num_resamples is {num_resamples!r}; accepted: a whole number from 0")
+    if not 0 < level < 1:
+        raise ValueError(f"level is {level!r}; accepted: a number between 0 and 1, exclusive")
+
+
+def with_interval(value: float, resampled: npt.ArrayLike, *, level: float) -> PriorEstimate:
+    """An estimate with the percentile interval of its bootstrap.
+
+    The interval speaks of the samples' chance alone: where classes overlap everywhere, all
+    estimators aim above the prior, and so does it.
+
+    Args:
+      value: the estimate.
+      resampled: `[b]`, estimates on resamples; empty for no interval.
+      level: share of the resamples between the ends, for example 0.9.
+
+    Returns:
+      A `PriorEstimate` in [0, 1] with `low <= value <= high`.
+    """
+    value = float(np.clip(value, 0, 1))
+    resampled = np.asarray(resampled, np.float64)
+    if not resampled.size:
+        return PriorEstimate(value)
+    low, high = np.clip(np.quantile(resampled, [(1 - level) / 2, (1 + level) / 2]), 0, 1)
+    return PriorEstimate(value, float(min(low, value)), float(max(high, value)))
+
+
+def bootstrap(
+    statistic: Callable[[np.ndarray, np.ndarray], float],
+    positives: np.ndarray,
+    unlabeled: np.ndarray,
+    *,
+    num_resamples: int,
+    rng: np.random.Generator,
+) -> np.ndarray:
+    """The statistic on resamples with replacement, P and U apart.
+
+    Args:
+      statistic: `(positives, unlabeled) -> number`.
+      positives: `[m, ...]`.
+      unlabeled: `[n, ...]`.
+      num_resamples: how many.
+      rng: source of chance.
+
+    Returns:
+      float64 `[num_resamples]`.
+    """
+    m, n = len(positives), len(unlabeled)
+    return np.array(
+        [
+            statistic(positives[rng.integers(m, size=m)], unlabeled[rng.integers(n, size=n)])
+            for _ in range(num_resamples)
+        ]
+    )
