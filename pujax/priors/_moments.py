@@ -1,0 +1,130 @@
+"""Means of Gaussian features over samples, over folds of them and over resamples, in little memory.
+
+Matching distributions needs nothing else of the data. Rows are put into groups at random and each
+group keeps its sums, so that folds and resamples are sums over groups: with as many groups as rows
+that is the ordinary bootstrap, with fewer its error bars are known to about `1 / sqrt(2 groups)`.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.spatial import distance
+
+CHUNK = 8192
+"""Rows whose features are held at a time."""
+NUM_FOR_MEDIAN = 1000
+"""Points that the median distance looks at."""
+
+
+class Moments(NamedTuple):
+    """Means of features.
+
+    Attributes:
+      mean: `[..., b]`.
+      gram: means of the features' products, `[..., b, b]`; None where not asked for.
+    """
+
+    mean: np.ndarray
+    gram: np.ndarray | None
+
+
+class Basis(NamedTuple):
+    """Gaussian features `exp(-|x - c|^2 / (2 sigma^2))`, and maybe a constant one.
+
+    Attributes:
+      centers: `[b, d]`.
+      sigma: width.
+      with_constant: whether a feature 1 stands at the end.
+    """
+
+    centers: np.ndarray
+    sigma: float
+    with_constant: bool
+
+    def features(self, points: np.ndarray) -> np.ndarray:
+        """Features of the points, `[n, b]` or `[n, b + 1]`."""
+        squares = distance.cdist(points, self.centers, "sqeuclidean")
+        phi = np.exp(-squares / (2 * self.sigma**2))
+        return np.pad(phi, ((0, 0), (0, 1)), constant_values=1) if self.with_constant else phi
+
+
+class Grouped(NamedTuple):
+    """Sums over groups of rows.
+
+    Attributes:
+      sums: of the features, `[g, b]`.
+      products: of the features' products, `[g, b, b]`; None where not asked for.
+      sizes: rows of each group, `[g]`.
+    """
+
+    sums: np.ndarray
+    products: np.ndarray | None
+    sizes: np.ndarray
+
+    def moments(self, weights: np.ndarray) -> Moments:
+        """Means with each group counted as often as `weights [..., g]` say."""
+        total = (weights @ self.sizes)[..., None]
+        gram = None
+        if self.products is not None:
+            gram = np.tensordot(weights, self.products, axes=1) / total[..., None]
+        return Moments(weights @ self.sums / total, gram)
+
+    def all_rows(self) -> Moments:
+        """Means over the whole sample."""
+        return self.moments(np.ones(len(self.sizes)))
+
+    def folds(self) -> list[tuple[Moments, Moments]]:
+        """Each group as a fold: means over all others, and over the fold."""
+        own = np.eye(len(self.sizes))
+        return [(self.moments(1 - fold), self.moments(fold)) for fold in own]
+
+    def resampled(self, rng: np.random.Generator, num_resamples: int) -> list[Moments]:
+        """Means over resamples with replacement."""
+        count = len(self.sizes)
+        weights = rng.multinomial(count, np.full(count, 1 / count), size=num_resamples)
+        # All at once: one matrix product that reads the sums once.
+        mean, gram = self.moments(weights.astype(np.float64))
+        grams = [None] * num_resamples if gram is None else gram
+        return [Moments(*moments) for moments in zip(mean, grams, strict=True)]
+
+
+def grouped(
+    points: np.ndarray,
+    basis: Basis,
+    *,
+    num_groups: int,
+    with_products: bool,
+    rng: np.random.Generator,
+) -> Grouped:
+    """Sums of features over random groups of rows, of sizes that differ by one at most.
+
+    Args:
+      points: `[n, d]`.
+      basis: the features.
+      num_groups: number of groups; no more than rows are made.
+      with_products: whether to sum the features' products as well.
+      rng: source of chance.
+
+    Returns:
+      A `Grouped`.
+    """
+    groups = np.array_split(rng.permutation(len(points)), min(num_groups, len(points)))
+    sums, products = [], []
+    for rows in groups:
+        chunks = np.array_split(rows, -(-len(rows) // CHUNK))
+        parts = [_sums(basis.features(points[chunk]), with_products) for chunk in chunks]
+        sums.append(np.sum([part[0] for part in parts], axis=0))
+        products.append(np.sum([part[1] for part in parts], axis=0))
+    sizes = np.array([len(rows) for rows in groups], np.float64)
+    return Grouped(np.array(sums), np.array(products) if with_products else None, sizes)
+
+
+def _sums(phi: np.ndarray, with_products: bool) -> tuple[np.ndarray, np.ndarray]:
+    return phi.sum(axis=0), phi.T @ phi if with_products else np.zeros(())
+
+
+def median_distance(points: np.ndarray, rng: np.random.Generator) -> float:
+    """Median distance between pairs of at most 1,000 points; the mean where most pairs coincide."""
+    distances = distance.pdist(points[rng.permutation(len(points))[:NUM_FOR_MEDIAN]])
+    # Where the chosen points are all one, any width does.
+    return float(np.median(distances)) or float(np.mean(distances)) or 1.0
