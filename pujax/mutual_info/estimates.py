@@ -17,10 +17,10 @@ class SmiEstimate(NamedTuple):
     """An estimated squared-loss mutual information.
 
     Attributes:
-        value: the estimate, not clipped to [0, 1/2].
-        mean_ratio: mean of the fitted ratio over p(x), near 1 for a good fit, see `diagnose`.
-        model: the fitted ratio.
-        selection: scores of all settings.
+      value: the estimate, not clipped to [0, 1/2].
+      mean_ratio: mean of the fitted ratio over p(x), near 1 for a good fit, see `diagnose`.
+      model: the fitted ratio.
+      selection: scores of all settings.
     """
 
     value: jax.Array
@@ -49,22 +49,22 @@ def pu_smi(
     Neural Computation 33(1), 2021.
 
     Args:
-        positives: labelled positives, `[n_p, dim]`.
-        unlabeled: unlabeled examples, a sample of the population, `[n_u, dim]`.
-        prior: share of positives in the population.
-        key: random key for the centres and the folds.
-        num_centers: number of features, at most `n_u` of which are used.
-        sigmas: widths to try; None means 0.3, 0.6, 1 and 2 times the median distance.
-        ridges: ridges to try; None means 0.001, 0.01, 0.1 and 1.
-        num_folds: folds of the cross-validation.
-        short_form: whether to report the shorter form, which is too small; see `objective`.
+      positives: labelled positives, `[n_p, dim]`.
+      unlabeled: unlabeled examples, a sample of the population, `[n_u, dim]`.
+      prior: share of positives in the population.
+      key: random key for the centres and the folds.
+      num_centers: number of features, at most `n_u` of which are used.
+      sigmas: widths to try; None means 0.3, 0.6, 1 and 2 times the median distance.
+      ridges: ridges to try; None means 0.001, 0.01, 0.1 and 1.
+      num_folds: folds of the cross-validation.
+      short_form: whether to report the shorter form, which is too small; see `objective`.
 
     Returns:
-        A `SmiEstimate`.
+      A `SmiEstimate`.
 
     Raises:
-        ValueError: if shapes do not fit, values are not finite, all unlabeled points coincide, or a
-            number is out of its range.
+      ValueError: if shapes do not fit, values are not finite, all unlabeled points coincide, or a
+        number is out of its range.
     """
     positives, unlabeled = _checks.matrices(positives=positives, unlabeled=unlabeled)
     _check(prior, num_centers, positives=positives, unlabeled=unlabeled)
@@ -95,23 +95,23 @@ def pn_smi(
     """Squared-loss mutual information from positives and negatives, the twin of `pu_smi`.
 
     Args:
-        positives: `[n_p, dim]`.
-        negatives: `[n_n, dim]`.
-        prior: share of positives in the population.
-        key: random key for the centres, drawn from both samples, and the folds.
-        num_centers: number of features, at most as many as there are points.
-        sigmas: widths to try; None means 0.3, 0.6, 1 and 2 times the median distance.
-        ridges: ridges to try; None means 0.001, 0.01, 0.1 and 1.
-        num_folds: folds of the cross-validation.
-        two_output: False fits the ratio of the positives, as PURL's twin does; True fits the ratios
-            of both classes, the least-squares mutual information of the literature.
+      positives: `[n_p, dim]`.
+      negatives: `[n_n, dim]`.
+      prior: share of positives in the population.
+      key: random key for the centres, drawn from both samples, and the folds.
+      num_centers: number of features, at most as many as there are points.
+      sigmas: widths to try; None means 0.3, 0.6, 1 and 2 times the median distance.
+      ridges: ridges to try; None means 0.001, 0.01, 0.1 and 1.
+      num_folds: folds of the cross-validation.
+      two_output: False fits the ratio of the positives, as PURL's twin does; True fits the ratios
+        of both classes, the least-squares mutual information of the literature.
 
     Returns:
-        A `SmiEstimate`; with two outputs, `mean_ratio` is that of the positives' ratio.
+      A `SmiEstimate`; with two outputs, `mean_ratio` is that of the positives' ratio.
 
     Raises:
-        ValueError: if shapes do not fit, values are not finite, all points coincide, or a number is
-            out of its range.
+      ValueError: if shapes do not fit, values are not finite, all points coincide, or a number is
+        out of its range.
     """
     positives, negatives = _checks.matrices(positives=positives, negatives=negatives)
     _check(prior, num_centers, positives=positives, negatives=negatives)

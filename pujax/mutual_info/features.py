@@ -19,15 +19,15 @@ def gaussian_features(
     """`exp(-|x - c|^2 / (2 sigma^2))` of each point and centre, without a constant feature.
 
     Args:
-        points: `[n, dim]`.
-        centers: `[b, dim]`.
-        sigma: width, above 0.
+      points: `[n, dim]`.
+      centers: `[b, dim]`.
+      sigma: width, above 0.
 
     Returns:
-        The features, `[n, b]`.
+      The features, `[n, b]`.
 
     Raises:
-        ValueError: if the arrays are not matrices with one second axis, or `sigma` is not above 0.
+      ValueError: if the arrays are not matrices with one second axis, or `sigma` is not above 0.
     """
     points, centers = _checks.matrices(points=points, centers=centers)
     _checks.check_positive("sigma", sigma)
@@ -40,14 +40,14 @@ def median_distance(key: jax.Array, points: jax.Array) -> jax.Array:
     Where most pairs coincide, the mean distance takes its place, so that it is 0 only if all do.
 
     Args:
-        key: random key that chooses the points.
-        points: `[n, dim]`, at least two.
+      key: random key that chooses the points.
+      points: `[n, dim]`, at least two.
 
     Returns:
-        The scalar distance.
+      The scalar distance.
 
     Raises:
-        ValueError: if `points` is not a matrix with two rows or more.
+      ValueError: if `points` is not a matrix with two rows or more.
     """
     (points,) = _checks.matrices(points=points)
     if points.shape[0] < 2:

@@ -12,13 +12,13 @@ class RatioModel(NamedTuple):
     """A ratio `w(x) = weights . phi(x)` and the moments that it was fitted to.
 
     Attributes:
-        weights: `[b]`, the solution of `(gram + ridge I) weights = mean`.
-        gram: mean of `phi phi'` over p(x), without the ridge, `[b, b]`.
-        mean: mean of `phi` over the positives, `[b]`.
-        centers: centres of the Gaussian features, `[b, dim]`; None where the points are the
-            features.
-        sigma: width of the Gaussian features; None where the points are the features.
-        ridge: the ridge.
+      weights: `[b]`, the solution of `(gram + ridge I) weights = mean`.
+      gram: mean of `phi phi'` over p(x), without the ridge, `[b, b]`.
+      mean: mean of `phi` over the positives, `[b]`.
+      centers: centres of the Gaussian features, `[b, dim]`; None where the points are the
+        features.
+      sigma: width of the Gaussian features; None where the points are the features.
+      ridge: the ridge.
     """
 
     weights: jax.Array
@@ -45,17 +45,17 @@ def fit_gaussian_ratio(
     its digits and ends in NaN. Source: Sakai, Niu, Sugiyama, Neural Computation 33(1), 2021.
 
     Args:
-        positives: labelled positives, `[n_p, dim]`.
-        unlabeled: unlabeled examples, `[n_u, dim]`.
-        centers: centres of the features, usually some of the unlabeled points, `[b, dim]`.
-        sigma: width of the features, above 0.
-        ridge: added to the diagonal of the Gram matrix, 0 or more.
+      positives: labelled positives, `[n_p, dim]`.
+      unlabeled: unlabeled examples, `[n_u, dim]`.
+      centers: centres of the features, usually some of the unlabeled points, `[b, dim]`.
+      sigma: width of the features, above 0.
+      ridge: added to the diagonal of the Gram matrix, 0 or more.
 
     Returns:
-        The `RatioModel`.
+      The `RatioModel`.
 
     Raises:
-        ValueError: if shapes do not fit or a number is out of its range.
+      ValueError: if shapes do not fit or a number is out of its range.
     """
     positives, unlabeled, centers = _checks.matrices(
         positives=positives, unlabeled=unlabeled, centers=centers
@@ -74,15 +74,15 @@ def fit_linear_ratio(
     Append a column of ones where a constant is wanted.
 
     Args:
-        positives: features of labelled positives, `[n_p, b]`.
-        unlabeled: features of unlabeled examples, `[n_u, b]`.
-        ridge: added to the diagonal of the Gram matrix, 0 or more.
+      positives: features of labelled positives, `[n_p, b]`.
+      unlabeled: features of unlabeled examples, `[n_u, b]`.
+      ridge: added to the diagonal of the Gram matrix, 0 or more.
 
     Returns:
-        The `RatioModel`, whose `centers` and `sigma` are None.
+      The `RatioModel`, whose `centers` and `sigma` are None.
 
     Raises:
-        ValueError: if shapes do not fit or `ridge` is negative.
+      ValueError: if shapes do not fit or `ridge` is negative.
     """
     positives, unlabeled = _checks.matrices(positives=positives, unlabeled=unlabeled)
     _checks.check_not_negative("ridge", ridge)
@@ -96,14 +96,14 @@ def ratio(model: RatioModel, points: jax.Array) -> jax.Array:
     """The model's density ratio, which may be negative where data are few.
 
     Args:
-        model: fitted ratio.
-        points: `[n, dim]`, or features `[n, b]` for a model of `fit_linear_ratio`.
+      model: fitted ratio.
+      points: `[n, dim]`, or features `[n, b]` for a model of `fit_linear_ratio`.
 
     Returns:
-        The ratio at each point, `[n]`.
+      The ratio at each point, `[n]`.
 
     Raises:
-        ValueError: if `points` is not a matrix of the model's width.
+      ValueError: if `points` is not a matrix of the model's width.
     """
     if model.centers is None:
         points, weights = _checks.matrices(points=points, weights=model.weights[None])
@@ -119,11 +119,11 @@ def objective(model: RatioModel, *, short_form: bool = False) -> jax.Array:
     without a ridge; otherwise it is larger, by `ridge / 2 |weights|^2`, and the SMI too small.
 
     Args:
-        model: fitted ratio.
-        short_form: whether to use that shorter form, for comparison with code that does.
+      model: fitted ratio.
+      short_form: whether to use that shorter form, for comparison with code that does.
 
     Returns:
-        The scalar objective, for `smi_from_objective`.
+      The scalar objective, for `smi_from_objective`.
     """
     linear = jnp.dot(model.weights, model.mean, precision=jax.lax.Precision.HIGHEST)
     return -linear / 2 if short_form else quadratic(model.weights, model.gram) / 2 - linear

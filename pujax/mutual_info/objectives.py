@@ -17,11 +17,11 @@ def pu_objective(ratio_positive: jax.Array, ratio_unlabeled: jax.Array) -> jax.A
     Neural Computation 33(1), 2021.
 
     Args:
-        ratio_positive: outputs `w` of the model for labelled positives, `[n_p]`.
-        ratio_unlabeled: its outputs for unlabeled examples, `[n_u]`.
+      ratio_positive: outputs `w` of the model for labelled positives, `[n_p]`.
+      ratio_unlabeled: its outputs for unlabeled examples, `[n_u]`.
 
     Returns:
-        The scalar objective.
+      The scalar objective.
     """
     ratio_positive = _checks.full_precision(ratio_positive)
     ratio_unlabeled = _checks.full_precision(ratio_unlabeled)
@@ -37,15 +37,15 @@ def pn_objective(
     `pu_objective`, and `smi_from_objective` turns it into SMI in the same way.
 
     Args:
-        ratio_positive: outputs `w` of the model for positives, `[n_p]`.
-        ratio_negative: its outputs for negatives, `[n_n]`.
-        prior: share of positives in the population.
+      ratio_positive: outputs `w` of the model for positives, `[n_p]`.
+      ratio_negative: its outputs for negatives, `[n_n]`.
+      prior: share of positives in the population.
 
     Returns:
-        The scalar objective.
+      The scalar objective.
 
     Raises:
-        ValueError: if `prior` is not between 0 and 1.
+      ValueError: if `prior` is not between 0 and 1.
     """
     _checks.check_share("prior", prior)
     ratio_positive = _checks.full_precision(ratio_positive)
@@ -63,14 +63,14 @@ def smi_from_objective(
     Not clipped: chance takes estimates below 0 and above 1/2.
 
     Args:
-        objective: value of `pu_objective` or `pn_objective`, a scalar or an array of them.
-        prior: share `t` of positives in the population that U is drawn from.
+      objective: value of `pu_objective` or `pn_objective`, a scalar or an array of them.
+      prior: share `t` of positives in the population that U is drawn from.
 
     Returns:
-        The SMI, like `objective`.
+      The SMI, like `objective`.
 
     Raises:
-        ValueError: if `prior` is not between 0 and 1.
+      ValueError: if `prior` is not between 0 and 1.
     """
     _checks.check_share("prior", prior)
     return -prior / (1 - prior) * (objective + 0.5)
@@ -89,13 +89,13 @@ def diagnose(
     of 50 held-out positives and 200 unlabeled examples.
 
     Args:
-        smi: estimated SMI.
-        mean_ratio: mean of the model's ratio over unlabeled examples, which is 1 for the truth.
-        smi_slack: how far chance may take the SMI below 0 or above 1/2.
-        ratio_tolerance: how far it may take the mean ratio from 1.
+      smi: estimated SMI.
+      mean_ratio: mean of the model's ratio over unlabeled examples, which is 1 for the truth.
+      smi_slack: how far chance may take the SMI below 0 or above 1/2.
+      ratio_tolerance: how far it may take the mean ratio from 1.
 
     Returns:
-        One sentence per finding; empty where nothing is wrong.
+      One sentence per finding; empty where nothing is wrong.
     """
     smi, mean_ratio = float(smi), float(mean_ratio)
     found = []

@@ -13,10 +13,10 @@ class CrossValidation(NamedTuple):
     """The settings of least held-out objective, and all scores.
 
     Attributes:
-        sigma: best width, a scalar.
-        ridge: best ridge, a scalar.
-        scores: held-out objective, the mean over the folds, `[num_sigmas, num_ridges]`; NaN where
-            a fit failed.
+      sigma: best width, a scalar.
+      ridge: best ridge, a scalar.
+      scores: held-out objective, the mean over the folds, `[num_sigmas, num_ridges]`; NaN where
+        a fit failed.
     """
 
     sigma: jax.Array
@@ -49,19 +49,19 @@ def cross_validate(
     computed once per width, in the memory of `fit_gaussian_ratio`.
 
     Args:
-        positives: labelled positives, `[n_p, dim]`.
-        unlabeled: unlabeled examples, `[n_u, dim]`.
-        centers: centres of the features, `[b, dim]`.
-        sigmas: widths to try, `[num_sigmas]`.
-        ridges: ridges to try, `[num_ridges]`.
-        key: random key of the folds.
-        num_folds: number of folds, from 2 to the size of the smaller sample.
+      positives: labelled positives, `[n_p, dim]`.
+      unlabeled: unlabeled examples, `[n_u, dim]`.
+      centers: centres of the features, `[b, dim]`.
+      sigmas: widths to try, `[num_sigmas]`.
+      ridges: ridges to try, `[num_ridges]`.
+      key: random key of the folds.
+      num_folds: number of folds, from 2 to the size of the smaller sample.
 
     Returns:
-        A `CrossValidation`; the first of equally good settings.
+      A `CrossValidation`; the first of equally good settings.
 
     Raises:
-        ValueError: if shapes do not fit or a number is out of its range.
+      ValueError: if shapes do not fit or a number is out of its range.
     """
     positives, unlabeled, centers = _checks.matrices(
         positives=positives, unlabeled=unlabeled, centers=centers
@@ -93,21 +93,21 @@ def cross_validate_pn(
     """Choose the settings of `fit_gaussian_pn` or `fit_gaussian_two_output` by cross-validation.
 
     Args:
-        positives: `[n_p, dim]`.
-        negatives: `[n_n, dim]`.
-        centers: centres of the features, `[b, dim]`.
-        prior: share of positives in the population.
-        sigmas: widths to try, `[num_sigmas]`.
-        ridges: ridges to try, `[num_ridges]`.
-        key: random key of the folds.
-        num_folds: number of folds, from 2 to the size of the smaller sample.
-        two_output: whether to score the two-output objective instead of the reduced one.
+      positives: `[n_p, dim]`.
+      negatives: `[n_n, dim]`.
+      centers: centres of the features, `[b, dim]`.
+      prior: share of positives in the population.
+      sigmas: widths to try, `[num_sigmas]`.
+      ridges: ridges to try, `[num_ridges]`.
+      key: random key of the folds.
+      num_folds: number of folds, from 2 to the size of the smaller sample.
+      two_output: whether to score the two-output objective instead of the reduced one.
 
     Returns:
-        A `CrossValidation`; the first of equally good settings.
+      A `CrossValidation`; the first of equally good settings.
 
     Raises:
-        ValueError: if shapes do not fit or a number is out of its range.
+      ValueError: if shapes do not fit or a number is out of its range.
     """
     positives, negatives, centers = _checks.matrices(
         positives=positives, negatives=negatives, centers=centers

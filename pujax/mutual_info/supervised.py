@@ -12,13 +12,13 @@ class TwoOutputModel(NamedTuple):
     """Ratios `p(x, y) / (p(x) p(y)) = weights_y . phi(x)` of both classes.
 
     Attributes:
-        weights: `[2, b]`, of positives and of negatives.
-        gram: mean of `phi phi'` over p(x), without the ridge, `[b, b]`.
-        means: mean of `phi` over either class, `[2, b]`.
-        shares: prior of either class, `[2]`.
-        centers: centres of the Gaussian features, `[b, dim]`.
-        sigma: their width.
-        ridge: the ridge.
+      weights: `[2, b]`, of positives and of negatives.
+      gram: mean of `phi phi'` over p(x), without the ridge, `[b, b]`.
+      means: mean of `phi` over either class, `[2, b]`.
+      shares: prior of either class, `[2]`.
+      centers: centres of the Gaussian features, `[b, dim]`.
+      sigma: their width.
+      ridge: the ridge.
     """
 
     weights: jax.Array
@@ -42,18 +42,18 @@ def fit_gaussian_pn(
     """Supervised twin of `fit_gaussian_ratio`, minimising `pn_objective` with the ridge.
 
     Args:
-        positives: `[n_p, dim]`.
-        negatives: `[n_n, dim]`.
-        centers: centres of the features, `[b, dim]`.
-        prior: share of positives in the population.
-        sigma: width of the features, above 0.
-        ridge: added to the diagonal of the Gram matrix, 0 or more.
+      positives: `[n_p, dim]`.
+      negatives: `[n_n, dim]`.
+      centers: centres of the features, `[b, dim]`.
+      prior: share of positives in the population.
+      sigma: width of the features, above 0.
+      ridge: added to the diagonal of the Gram matrix, 0 or more.
 
     Returns:
-        The `RatioModel`; its `objective` is a `pn_objective`.
+      The `RatioModel`; its `objective` is a `pn_objective`.
 
     Raises:
-        ValueError: if shapes do not fit or a number is out of its range.
+      ValueError: if shapes do not fit or a number is out of its range.
     """
     (mean, _), gram, centers = _class_moments(positives, negatives, centers, prior, sigma, ridge)
     return fits.RatioModel(fits.solve(gram, mean, ridge), gram, mean, centers, sigma, ridge)
@@ -74,18 +74,18 @@ def fit_gaussian_two_output(
     `fit_gaussian_pn`, whose one ratio fixes the other through `t r_+ + (1 - t) r_- = 1`.
 
     Args:
-        positives: `[n_p, dim]`.
-        negatives: `[n_n, dim]`.
-        centers: centres of the features, `[b, dim]`.
-        prior: share of positives in the population.
-        sigma: width of the features, above 0.
-        ridge: added to the diagonal, 0 or more.
+      positives: `[n_p, dim]`.
+      negatives: `[n_n, dim]`.
+      centers: centres of the features, `[b, dim]`.
+      prior: share of positives in the population.
+      sigma: width of the features, above 0.
+      ridge: added to the diagonal, 0 or more.
 
     Returns:
-        The `TwoOutputModel`, whose SMI is `-two_output_objective(model) - 1/2`.
+      The `TwoOutputModel`, whose SMI is `-two_output_objective(model) - 1/2`.
 
     Raises:
-        ValueError: if shapes do not fit or a number is out of its range.
+      ValueError: if shapes do not fit or a number is out of its range.
     """
     means, gram, centers = _class_moments(positives, negatives, centers, prior, sigma, ridge)
     shares = class_shares(prior, gram.dtype)
@@ -99,10 +99,10 @@ def two_output_objective(model: TwoOutputModel) -> jax.Array:
     `sum_y p(y) (weights_y' gram weights_y / 2 - weights_y . mean_y)`.
 
     Args:
-        model: fitted ratios.
+      model: fitted ratios.
 
     Returns:
-        The scalar objective.
+      The scalar objective.
     """
     linear = jnp.sum(model.weights * model.means, axis=1)
     return jnp.sum(model.shares * (fits.quadratic(model.weights, model.gram) / 2 - linear))

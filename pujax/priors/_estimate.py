@@ -153,6 +153,12 @@ def with_interval(value: float, resampled: npt.ArrayLike, *, level: float) -> Pr
     return PriorEstimate(value, float(min(low, value)), float(max(high, value)))
 
 
+def moved(estimate: PriorEstimate, value: float) -> PriorEstimate:
+    """Another value with the interval of an estimate around it, as far as it stays in [0, 1]."""
+    low, high = np.clip(np.array(estimate[1:]) + value - estimate.value, 0, 1)
+    return PriorEstimate(value, float(low), float(high))
+
+
 def bootstrap(
     statistic: Callable[[np.ndarray, np.ndarray], float],
     positives: np.ndarray,
