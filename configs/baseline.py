@@ -3,8 +3,9 @@
     python train.py --config=configs/baseline.py:method=nnpu,task=fashion_mnist,setting=two_sample
 
 Arguments: method = naive (default) or any name in pujax/methods; task = digits (default) or any
-name in configs/common.py; backbone = small_cnn (default) or any name in pujax/models; setting =
-one_sample (default), two_sample. Methods with experiments of their own have a file of their own.
+name in configs/common.py; backbone = auto (default: small_cnn for images, mlp for tables) or any
+name in pujax/models; setting = one_sample (default), two_sample. Methods with experiments of their
+own have a file of their own.
 """
 
 import ml_collections
@@ -20,14 +21,17 @@ def get_config(argument: str = "") -> ml_collections.ConfigDict:
         argument,
         method=_first("naive", methods.names()),
         task=tuple(common.TASKS),
-        backbone=_first("small_cnn", models.NAMES),
+        backbone=("auto", *models.NAMES),
         setting=("one_sample", "two_sample"),
     )
     config = config_lib.default_config(chosen["method"])
     common.set_task(config, chosen["task"])
     config.data.setting = chosen["setting"]
-    config.model.name = chosen["backbone"]
-    if chosen["method"] == "gradpu" and chosen["backbone"] in ("small_cnn", "cnn13"):
+    backbone = chosen["backbone"]
+    if backbone == "auto":
+        backbone = "mlp" if chosen["task"] in common.TABLES else "small_cnn"
+    config.model.name = backbone
+    if chosen["method"] == "gradpu" and backbone in ("small_cnn", "cnn13"):
         # An input gradient of one example is not defined under batch norm.
         config.model.options.batch_norm = False
     if chosen["method"] == "lagam":

@@ -20,6 +20,9 @@ class Priors(NamedTuple):
     source: str
 
 
+AUTO = "auto"
+"""Value of `data.prior` that leaves the prior to be estimated before training."""
+
 UNKNOWN = Priors(math.nan, math.nan, "unknown")
 
 
@@ -48,7 +51,32 @@ def counted(truth: np.ndarray, *, n_p: int, setting: str) -> Priors:
     return Priors(positives / known, shifted, source)
 
 
-def given(prior: float, *, n_p: int, n: int, setting: str, where: str = "training") -> Priors:
+def drawn(truth: np.ndarray, labeled: np.ndarray, *, setting: str) -> Priors:
+    """The priors of a U that was drawn with a share of positives chosen in advance.
+
+    Args:
+      truth: int `[n]`, true classes of P and U, which share no example, 1 or 0.
+      labeled: bool `[n]`, True in P.
+      setting: 'one_sample', where the population is P and U together, or 'two_sample', where it is
+        U alone.
+
+    Returns:
+      `Priors`.
+    """
+    in_u, in_all = float(np.mean(truth[~labeled])), float(np.mean(truth))
+    population = in_all if setting == "one_sample" else in_u
+    return Priors(population, in_u, "drawn with data.class_prior")
+
+
+def given(
+    prior: float,
+    *,
+    n_p: int,
+    n: int,
+    setting: str,
+    repeats_labeled: bool = True,
+    where: str = "training",
+) -> Priors:
     """Checks a given prior against the counts of a sample.
 
     Args:
@@ -56,6 +84,7 @@ def given(prior: float, *, n_p: int, n: int, setting: str, where: str = "trainin
       n_p: labelled positives of the sample.
       n: its distinct examples, P among them.
       setting: 'one_sample' or 'two_sample'.
+      repeats_labeled: whether U of two-sample data holds P too, and so at least its positives.
       where: name of the sample in the message.
 
     Returns:
@@ -67,6 +96,8 @@ def given(prior: float, *, n_p: int, n: int, setting: str, where: str = "trainin
     if not 0.0 < prior < 1.0:
         raise ValueError(f"data.prior is {prior}; accepted: a number strictly between 0 and 1")
     one_sample = setting == "one_sample"
+    if not one_sample and not repeats_labeled:
+        return Priors(prior, prior, "given")
     # U, which in two-sample data holds P too, may have no other positives there; rounding aside.
     enough = prior * n > n_p if one_sample else prior * n >= n_p * (1 - 1e-9)
     if not enough:

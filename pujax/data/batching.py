@@ -47,9 +47,9 @@ class Batch(NamedTuple):
       progress: float32 scalar, `epoch` plus the share of this epoch's steps that are done.
       ids: int32 `[batch]`, rows of the training set; no id occurs twice where P and U are shuffled
         jointly.
-      inputs: uint8 `[batch, height, width, channels]`.
+      inputs: uint8 images `[batch, height, width, channels]` or float32 rows `[batch, features]`.
       labeled: float32 `[batch]`, 1 for a labelled positive, 0 for unlabeled.
-      support_inputs: uint8 `[support_batch, height, width, channels]` or None.
+      support_inputs: `[support_batch, ...]` or None.
       support_labels: float32 `[support_batch]` or None.
     """
 

@@ -2,12 +2,13 @@
 
 import numpy as np
 
-from pujax.data import _priors, labeling, mechanisms
+from pujax.data import _drawn, _priors, labeling, mechanisms, problem
 from pujax.data import posterior as posterior_lib
 from pujax.data.problem import REVEALS, DataInfo, PUDataset, TrainingData
 from pujax.data.sources import RawDataset
 
 __all__ = [
+    "AUTO",
     "REVEALS",
     "SAMPLINGS",
     "SCALINGS",
@@ -18,6 +19,7 @@ __all__ = [
     "build",
 ]
 
+AUTO = _priors.AUTO
 SETTINGS = ("one_sample", "two_sample")
 SAMPLINGS = ("stratified", "uniform")
 SCALINGS = ("standard", "unit")
@@ -32,18 +34,26 @@ def build(
     setting: str,
     sampling: str,
     seed: int,
-    prior: float | None = None,
+    prior: float | str | None = None,
     mechanism: str = mechanisms.SCAR,
     power: float = 1.0,
     num_validation: int = 0,
     validation_labeled: int = 0,
     scaling: str = "standard",
+    num_unlabeled: int = 0,
+    class_prior: float | None = None,
 ) -> PUDataset:
     """Makes a PU problem out of a fully labelled source.
 
     In `one_sample` data the labelled positives are taken out of the pool, so U holds fewer
     positives than the population; in `two_sample` (case-control) data U is a sample of the
     population, made as the literature does by leaving a copy of every labelled positive in U.
+
+    With `num_unlabeled` or `class_prior`, U is drawn from what is left instead of being all of it,
+    and two-sample data are what their name says: P and U are two independent samples that share no
+    example, and so are P_val and U_val. `class_prior` is the share of positives in U, in U_val and
+    in the test set, of which the largest part with that share is kept. In one-sample data the
+    population is then P and U together, which has more positives than that.
 
     Args:
       raw: a loaded source.
@@ -55,13 +65,16 @@ def build(
         `labeling.split`.
       seed: seed of the split.
       prior: share of positives in the population; None counts it in the source's training labels
-        and leaves it NaN where they do not tell it, see `_priors.counted`.
+        and leaves it NaN where they do not tell it, see `_priors.counted`; `AUTO` leaves it NaN for
+        `pujax.training.prior` to estimate.
       mechanism: which positives get a label, one of `mechanisms.NAMES`; config `data.labeling`.
       power: its exponent, see `mechanisms.propensity`; config `data.labeling_power`.
       num_validation: examples held out of training to select an epoch with; 0 for none.
       validation_labeled: labelled positives among them; 0 is half of their positives.
-      scaling: 'standard' normalises by the source's mean and standard deviation, 'unit' leaves
-        pixels in [0, 1].
+      scaling: 'standard' normalises by the source's mean and standard deviation (of its training
+        images or rows), 'unit' leaves pixels in [0, 1] and tables as they are.
+      num_unlabeled: size of U; 0 for all that is left.
+      class_prior: share of positives to draw; None for that of the source.
 
     Returns:
       A `PUDataset`, P first, then U.
@@ -72,6 +85,7 @@ def build(
     _check_word("data.setting", setting, SETTINGS)
     _check_word("data.scaling", scaling, SCALINGS)
     _check_word("data.labeling", mechanism, mechanisms.NAMES)
+    request = _request(setting, num_unlabeled, class_prior)
     binary = labeling.binary_labels(raw.train_labels, positive_classes)
     posterior = None
     if mechanism != mechanisms.SCAR:
@@ -88,12 +102,17 @@ def build(
         posterior=posterior,
         num_validation=num_validation,
         validation_labeled=validation_labeled,
+        request=request,
     )
-    rows = _pu_rows(split.labeled, split.unlabeled, setting)
-    held = _pu_rows(split.validation_labeled, split.validation_unlabeled, setting)
+    rows = _pu_rows(split.labeled, split.unlabeled, request)
+    held = _pu_rows(split.validation_labeled, split.validation_unlabeled, request)
     n_p, n_u = len(split.labeled), len(rows) - len(split.labeled)
+    test_labels = labeling.binary_labels(raw.test_labels, positive_classes)
+    tested = slice(None)
+    if class_prior is not None:
+        tested = _drawn.test_rows(test_labels, class_prior=class_prior, seed=seed)
 
-    priors = _find_priors(binary, split, setting=setting, given=prior)
+    priors = _find_priors(binary, split, request=request, given=prior)
     channels, standard = len(raw.mean), scaling == "standard"
     info = DataInfo(
         name=raw.name,
@@ -116,8 +135,8 @@ def build(
         source_ids=rows,
         support_inputs=raw.train_inputs[split.support],
         support_labels=binary[split.support],
-        test_inputs=raw.test_inputs,
-        test_labels=labeling.binary_labels(raw.test_labels, positive_classes),
+        test_inputs=raw.test_inputs[tested],
+        test_labels=test_labels[tested],
         truth=binary[rows],
         validation_inputs=raw.train_inputs[held],
         validation_labeled=np.arange(len(held)) < len(split.validation_labeled),
@@ -131,7 +150,26 @@ def build(
             posterior=posterior,
             classes=raw.train_labels if sampling == "stratified" else None,
         ),
+        unlabeled_from=_unlabeled_from(request),
     )
+
+
+def _request(setting, num_unlabeled, class_prior):
+    """How U is to be drawn, checked."""
+    if num_unlabeled < 0:
+        raise ValueError(f"data.num_unlabeled is {num_unlabeled}; accepted: 0 or more")
+    if class_prior is not None and not 0 < class_prior < 1:
+        raise ValueError(
+            f"data.class_prior is {class_prior}; accepted: None, or a number strictly between 0 "
+            "and 1"
+        )
+    return _drawn.Request(setting, num_unlabeled, class_prior)
+
+
+def _unlabeled_from(request):
+    if request.class_prior is not None:
+        return problem.AT_PRIOR
+    return problem.SAMPLE if request.is_made else problem.REST
 
 
 def _check_word(field, value, accepted):
@@ -139,23 +177,32 @@ def _check_word(field, value, accepted):
         raise ValueError(f"{field} is {value!r}; accepted: {', '.join(map(repr, accepted))}")
 
 
-def _pu_rows(labeled, unlabeled, setting):
-    """P first, then U, which in two-sample data holds P's items too."""
-    if setting == "two_sample":
+def _pu_rows(labeled, unlabeled, request):
+    """P first, then U, which in two-sample data holds P's items too unless U was drawn."""
+    if request.repeats_labeled:
         unlabeled = np.sort(np.concatenate([labeled, unlabeled]))
     return np.concatenate([labeled, unlabeled])
 
 
-def _find_priors(binary, split, *, setting, given):
+def _find_priors(binary, split, *, request, given):
     """Priors of the training set, fit for the validation set too."""
+    setting, repeats = request.setting, request.repeats_labeled
     n_p, n = len(split.labeled), len(split.labeled) + len(split.unlabeled)
     v_p = len(split.validation_labeled)
     v = v_p + len(split.validation_unlabeled)
+    if given == AUTO:
+        return _priors.UNKNOWN
     if given is not None:
-        if v:
-            _priors.given(given, n_p=v_p, n=v, setting=setting, where="validation")
-        return _priors.given(given, n_p=n_p, n=n, setting=setting)
+        how = {"setting": setting, "repeats_labeled": repeats}
+        # At a class prior, validation has a population of its own: `PUDataset.validation_prior`.
+        if v and request.class_prior is None:
+            _priors.given(given, n_p=v_p, n=v, where="validation", **how)
+        return _priors.given(given, n_p=n_p, n=n, **how)
     truth = binary[np.concatenate([split.labeled, split.unlabeled])]
+    if request.class_prior is not None:
+        return _priors.drawn(truth, np.arange(n) < n_p, setting=setting)
+    if setting == "two_sample" and not repeats:
+        truth, n_p = truth[n_p:], 0  # U alone is a sample of the population
     priors = _priors.counted(truth, n_p=n_p, setting=setting)
     if v and priors is _priors.UNKNOWN:
         raise ValueError(

@@ -8,7 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pujax.data import mechanisms
+from pujax.data import _drawn, _pools, mechanisms
+
+_ALL_LEFT = _drawn.Request()
 
 
 class Split(NamedTuple):
@@ -17,7 +19,7 @@ class Split(NamedTuple):
     Attributes:
       support: rows with known binary labels, kept out of training.
       labeled: rows whose positive label is revealed.
-      unlabeled: all other rows of the training set.
+      unlabeled: all other rows of the training set, or those drawn from them.
       validation_labeled: held-out rows whose positive label is revealed.
       validation_unlabeled: all other held-out rows.
     """
@@ -43,18 +45,6 @@ def binary_labels(class_labels: np.ndarray, positive_classes: tuple[int, ...]) -
     return np.where(class_labels < 0, np.int8(-1), positive)
 
 
-def _take(
-    pools: dict[int, np.ndarray], count: int, *, per_class: list[int], rng: np.random.Generator
-) -> np.ndarray:
-    """Draws the given number of rows from every pool, then tops up at random to `count` in all."""
-    taken = [pool[:number] for pool, number in zip(pools.values(), per_class, strict=True)]
-    rest = np.concatenate(
-        [pool[number:] for pool, number in zip(pools.values(), per_class, strict=True)]
-    )
-    missing = count - sum(len(rows) for rows in taken)
-    return np.concatenate([*taken, rng.permutation(rest)[:missing]])
-
-
 def split(
     class_labels: np.ndarray,
     *,
@@ -68,6 +58,7 @@ def split(
     posterior: np.ndarray | None = None,
     num_validation: int = 0,
     validation_labeled: int = 0,
+    request: _drawn.Request = _ALL_LEFT,
 ) -> Split:
     """Draws support set, validation set, labelled positives and unlabeled rows.
 
@@ -77,6 +68,9 @@ def split(
     under both: `stratified` draws from every class in proportion to what the support set leaves of
     it, rounded down and topped up at random. The mechanism that labels positives labels those of
     the validation set too. Rows whose class is unknown are always unlabeled and never held out.
+
+    U is all that is left; a `request` for less, or for another share of positives, leaves the
+    other rows unused, see `_drawn`.
 
     Args:
       class_labels: int `[n]`, -1 where unknown.
@@ -90,10 +84,11 @@ def split(
       posterior: r of every row, `[n]`; needed by all mechanisms but 'scar'.
       num_validation: validation rows to draw.
       validation_labeled: positives among them to label; 0 is half of them, rounded down, or as many
-        as the mechanism 'pusb' keeps.
+        as the mechanism 'pusb' keeps; where U_val is drawn for itself, as many as it has positives.
+      request: how U is drawn; by default it is all that is left.
 
     Returns:
-      A `Split` of all `n` rows.
+      A `Split` of all `n` rows, or of those that were drawn.
 
     Raises:
       ValueError: where a class has too few rows, or an argument is out of its range.
@@ -101,7 +96,7 @@ def split(
     if sampling not in ("stratified", "uniform"):
         raise ValueError(f"data.sampling is {sampling!r}; accepted: 'stratified', 'uniform'")
     rng = np.random.default_rng([seed, 0x5057])
-    pools = _class_pools(class_labels, positive_classes, rng)
+    pools = _pools.by_class(class_labels, positive_classes, rng)
     evenly = sampling == "stratified"
 
     def equal_numbers(count, pools):
@@ -114,7 +109,7 @@ def split(
                 f"{field} is {count}; accepted: at most the {available} training examples whose "
                 "class is known and that are not held out otherwise"
             )
-        taken = _take(pools, count, per_class=numbers(count, pools), rng=rng)
+        taken = _pools.take(pools, count, per_class=numbers(count, pools), rng=rng)
         return taken, {c: pool[~np.isin(pool, taken)] for c, pool in pools.items()}
 
     def proportional_numbers(count, pools):
@@ -123,39 +118,72 @@ def split(
 
     def label(count, pools, rng):
         if mechanism == mechanisms.SCAR:
-            return _take(pools, count, per_class=equal_numbers(count, pools), rng=rng)
+            return _pools.take(pools, count, per_class=equal_numbers(count, pools), rng=rng)
         rows = np.sort(np.concatenate(list(pools.values())))
         e = mechanisms.propensity(posterior[rows], mechanism, power=power)
         return rows[mechanisms.draw(e, count, mechanism=mechanism, rng=rng)]
 
+    def label_among(field):
+        def label_rows(count, rows, rng):
+            rows = rng.permutation(rows)
+            pools = {c: rows[class_labels[rows] == c] for c in sorted(set(positive_classes))}
+            _pools.require_positives(field, count, sum(map(len, pools.values())))
+            labeled = label(count, pools, rng)
+            _pools.require_all(labeled, count, field, mechanism)
+            return labeled
+
+        return label_rows
+
     support, pools = hold_out("data.num_support", num_support, pools, rng)
+    _pools.require_both_sides(num_validation, pools, positive_classes)
     # A stream of its own: the training positives do not depend on how validation is labelled.
     held_rng = np.random.default_rng([seed, 0x5057, 1])
     held = revealed = np.zeros(0, np.int64)
-    if num_validation:
+    binary = binary_labels(class_labels, positive_classes)
+    # One sample of the source as it is holds its validation set like one that is not drawn.
+    in_parts = request.setting == "two_sample" or request.class_prior is not None
+    if num_validation and request.is_made and in_parts:
+        revealed, hidden = _drawn.validation(
+            np.sort(np.concatenate(list(pools.values()))),
+            binary,
+            label_among("data.validation_labeled"),
+            num_validation=num_validation,
+            num_labeled=validation_labeled,
+            request=request,
+            rng=held_rng,
+        )
+        held = np.concatenate([revealed, hidden])
+        pools = {c: pool[~np.isin(pool, held)] for c, pool in pools.items()}
+    elif num_validation:
         held, pools = hold_out(
             "data.num_validation", num_validation, pools, held_rng, proportional_numbers
         )
         positive = {c: held[class_labels[held] == c] for c in pools if c in positive_classes}
-        count = _validation_labeled(validation_labeled, positive, num_validation)
+        count = _pools.validation_labeled(validation_labeled, positive, num_validation)
         revealed = label(count, positive, held_rng)
         # Half of them is a wish that 'pusb' may not grant; a number is an order.
         least = validation_labeled or 1
-        _require_all(revealed, least, "data.validation_labeled", mechanism)
+        _pools.require_all(revealed, least, "data.validation_labeled", mechanism)
 
     pools = {c: pool for c, pool in pools.items() if c in positive_classes}
-    available = sum(map(len, pools.values()))
-    if not 1 <= num_labeled <= available:
-        raise ValueError(
-            f"data.num_labeled is {num_labeled}; accepted: 1 to {available}, the positives of the "
-            "training set that are not in the support or validation set"
-        )
-    labeled = label(num_labeled, pools, rng)
-    _require_all(labeled, num_labeled, "data.num_labeled", mechanism)
-
+    _pools.require_positives("data.num_labeled", num_labeled, sum(map(len, pools.values())))
     is_unlabeled = np.ones(len(class_labels), bool)
-    for rows in (support, held, labeled):
-        is_unlabeled[rows] = False
+    is_unlabeled[support] = is_unlabeled[held] = False
+    if request.is_made:
+        labeled, unlabeled = _drawn.training(
+            np.flatnonzero(is_unlabeled),
+            binary,
+            label_among("data.num_labeled"),
+            num_labeled=num_labeled,
+            request=request,
+            rng=rng,
+        )
+        is_unlabeled[:] = False
+        is_unlabeled[unlabeled] = True
+    else:
+        labeled = label(num_labeled, pools, rng)
+        _pools.require_all(labeled, num_labeled, "data.num_labeled", mechanism)
+        is_unlabeled[labeled] = False
     if not is_unlabeled.any():
         raise ValueError(
             f"data.num_labeled is {num_labeled}; accepted: fewer, since with {num_support} support "
@@ -168,45 +196,3 @@ def split(
         validation_labeled=np.sort(revealed),
         validation_unlabeled=np.setdiff1d(held, revealed),
     )
-
-
-def _class_pools(class_labels, positive_classes, rng):
-    """Shuffled rows of every known class."""
-    known = np.unique(class_labels[class_labels >= 0])
-    unknown_ids = set(positive_classes) - set(known.tolist())
-    if not positive_classes or unknown_ids:
-        raise ValueError(
-            f"data.positive_classes is {tuple(positive_classes)}; accepted: one or more of the "
-            f"class ids of the training set, {known.tolist()}"
-        )
-    if len(known) == len(set(positive_classes)):
-        raise ValueError(
-            f"data.positive_classes is {tuple(positive_classes)}, which is every class; accepted: "
-            "class ids that leave at least one class negative"
-        )
-    return {int(c): rng.permutation(np.flatnonzero(class_labels == c)) for c in known}
-
-
-def _validation_labeled(given, positive, num_validation):
-    """How many validation positives to label; at least one, and one item stays unlabeled."""
-    available = sum(map(len, positive.values()))
-    if available == 0 or num_validation < 2:
-        raise ValueError(
-            f"data.num_validation is {num_validation}, with {available} positives among them; "
-            "accepted: at least 2 with at least one positive"
-        )
-    most = min(available, num_validation - 1)
-    if not 0 <= given <= most:
-        raise ValueError(
-            f"data.validation_labeled is {given}; accepted: 0 (half of the validation positives) "
-            f"to {most}, of {available} positives in a validation set of {num_validation}"
-        )
-    return given or max(available // 2, 1)
-
-
-def _require_all(drawn, count, field, mechanism):
-    if len(drawn) < count:
-        raise ValueError(
-            f"{field} is {count}; accepted: at most {len(drawn)}, the positives that "
-            f"data.labeling={mechanism!r} keeps with this seed"
-        )

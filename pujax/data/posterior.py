@@ -12,6 +12,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold
 
+from pujax.data import raw
+
 # Inverse L2 strengths to choose from, for inputs of unit overall variance, and how they are chosen.
 # They are tried from the strongest penalty on until the loss rises.
 _STRENGTHS = (1e-3, 1e-2, 1e-1, 1.0, 10.0)
@@ -29,8 +31,9 @@ def fit(inputs: np.ndarray, binary: np.ndarray, *, seed: int) -> np.ndarray:
     """Estimates the positive-class posterior of every example with a linear classifier.
 
     A binary logistic regression with an L2 penalty on all examples of known class (GradPU's
-    selection-bias protocol, which takes it from PUSB; both leave the penalty open). Features are
-    centred and divided by one overall standard deviation. Of five penalties, tried from the
+    selection-bias protocol, which takes it from PUSB; both leave the penalty open). Pixels are
+    centred and divided by one overall standard deviation, the features of a table each by their
+    own, since their units differ. Of five penalties, tried from the
     strongest on, the last before the log loss rises is taken; the loss is that of 3-fold
     cross-validation on at most 10000 examples (fewer where images are large). The final fit uses
     all of them, in single precision with L-BFGS: some ten seconds of one core for 60000 images of
@@ -40,7 +43,7 @@ def fit(inputs: np.ndarray, binary: np.ndarray, *, seed: int) -> np.ndarray:
     only share a fit.
 
     Args:
-      inputs: `[n, ...]`, the whole training set.
+      inputs: uint8 `[n, ...]` images or a float32 table `[n, features]`, the whole training set.
       binary: int `[n]`, true classes 1 and 0, or -1 where unknown.
       seed: of the subsample and the folds.
 
@@ -89,12 +92,17 @@ def _fit(inputs, binary, seed):
 
 
 def _features(inputs, rows):
-    """Centred rows of unit overall variance, float32; the only large array that a fit makes."""
+    """Centred and scaled rows, float32; the only large array that a fit makes."""
     flat = inputs.reshape(len(inputs), -1)
     features = np.empty([len(rows), flat.shape[1]], np.float32)
     chunks = [slice(start, start + _CHUNK) for start in range(0, len(rows), _CHUNK)]
     for chunk in chunks:
         features[chunk] = flat[rows[chunk]]
+    if inputs.ndim == 2:
+        mean, std = raw.feature_statistics(features)
+        features -= np.asarray(mean, np.float32)
+        features /= np.asarray(std, np.float32)
+        return features
     features -= features.mean(0)
     squares = sum(float(np.square(features[chunk]).sum(dtype=np.float64)) for chunk in chunks)
     features /= max((squares / features.size) ** 0.5, 1e-12)

@@ -13,15 +13,18 @@ import numpy as np
 from pujax.data import mechanisms
 
 REVEALS = ("all", "negatives")
+# Where U comes from: all that is left of the source, a sample of it, or one at a class prior.
+REST, SAMPLE, AT_PRIOR = "rest", "sample", "at_prior"
 
 
 class TrainingData(NamedTuple):
     """What a method may look at, as device arrays.
 
     Attributes:
-      inputs: uint8 `[n, height, width, channels]`, P and U together; the row is the example id.
+      inputs: P and U together, uint8 images `[n, height, width, channels]` or a float32 table
+        `[n, features]`; the row is the example id.
       labeled: bool `[n]`, True for a labelled positive.
-      support_inputs: uint8 `[s, height, width, channels]`, clean examples held apart; `s` may be 0.
+      support_inputs: `[s, ...]`, clean examples held apart; `s` may be 0.
       support_labels: float32 `[s]`, their true binary labels.
     """
 
@@ -46,8 +49,8 @@ class DataInfo(NamedTuple):
       prior_unlabeled: share of positives in U; NaN likewise.
       prior_source: where `prior` came from.
       input_shape: shape of one example.
-      mean: per channel, what `normalize` subtracts from pixels in 0-1.
-      std: per channel, what it then divides by.
+      mean: per channel, what `normalize` subtracts from pixels in 0-1; per feature of a table.
+      std: per channel or feature, what it then divides by.
     """
 
     name: str
@@ -68,26 +71,40 @@ class DataInfo(NamedTuple):
         """Number of training examples, P and U."""
         return self.n_p + self.n_u
 
+    @property
+    def is_table(self) -> bool:
+        """True where an example is a row of numbers, False where it is an image."""
+        return len(self.input_shape) == 1
+
+    @property
+    def input_dtype(self) -> str:
+        """Type of the inputs: 'float32' for tables, 'uint8' for images."""
+        return "float32" if self.is_table else "uint8"
+
 
 class PUDataset(NamedTuple):
     """A PU problem on the host.
 
     Attributes:
       info: counts, priors and shapes.
-      inputs: uint8 `[n, ...]`, P and U.
+      inputs: uint8 or float32 `[n, ...]`, P and U.
       labeled: bool `[n]`.
       source_ids: int `[n]`, rows of the source's training set.
-      support_inputs: uint8 `[s, ...]`.
+      support_inputs: `[s, ...]`.
       support_labels: int8 `[s]`.
-      test_inputs: uint8 `[t, ...]`.
+      test_inputs: `[t, ...]`.
       test_labels: int8 `[t]`, 1 or 0.
       truth: int8 `[n]`, hidden true labels, 1, 0 or -1 where nobody knows. Evaluation only.
-      validation_inputs: uint8 `[v, ...]`, a held-out PU problem of the same setting, P_val first,
-        then U_val, which in two-sample data repeats P_val; `v` is 0 without a validation set.
+      validation_inputs: `[v, ...]`, a held-out PU problem of the same setting, P_val first,
+        then U_val, which in two-sample data repeats P_val where U repeats P; `v` is 0 without a
+        validation set.
       validation_labeled: bool `[v]`, True for P_val.
       validation_truth: int8 `[v]`, true labels, for the oracle's selection only.
       labeling: how the labelled positives were chosen; its numbers rest on the truth, so that
         training does not see them.
+      unlabeled_from: where U comes from, `REST`, `SAMPLE` or `AT_PRIOR`; two-sample data repeat P
+        in U only where it is `REST`.
+      prior_interval: of an estimated `info.prior`, else None.
     """
 
     info: DataInfo
@@ -103,6 +120,8 @@ class PUDataset(NamedTuple):
     validation_labeled: np.ndarray = np.zeros(0, bool)
     validation_truth: np.ndarray = np.zeros(0, np.int8)
     labeling: mechanisms.Report = mechanisms.Report()
+    unlabeled_from: str = REST
+    prior_interval: tuple[float, float] | None = None
 
     def training_data(self) -> TrainingData:
         """The arrays that training sees (still on the host); the truth is not among them."""
@@ -184,5 +203,17 @@ class PUDataset(NamedTuple):
 
     def _num_validation(self) -> int:
         """Distinct held-out items."""
-        copies = self.validation_labeled.sum() if self.info.setting == "two_sample" else 0
+        repeats = self.info.setting == "two_sample" and self.unlabeled_from == REST
+        copies = self.validation_labeled.sum() if repeats else 0
         return int(len(self.validation_labeled) - copies)
+
+    def validation_prior(self) -> float:
+        """Share of positives in the population that the validation set speaks of.
+
+        That of training, but in one-sample data with U drawn at a class prior: there U_val is like
+        U, and the population, P and U together, has the more positives the more are labelled.
+        """
+        if self.unlabeled_from != AT_PRIOR or self.info.setting != "one_sample":
+            return self.info.prior
+        share = float(np.mean(self.validation_labeled))
+        return share + (1 - share) * self.info.prior_unlabeled

@@ -8,21 +8,24 @@ UNKNOWN = -1
 """Class id of an example whose class nobody knows, such as STL-10's unlabeled images."""
 
 _CHUNK = 1000
-"""Images counted at once, which bounds the memory that NumPy takes for it."""
+"""Rows counted at once, which bounds the memory that NumPy takes for it."""
 
 
 class RawDataset(NamedTuple):
-    """Images and class ids of a training and a test set.
+    """Inputs and class ids of a training and a test set.
+
+    Inputs are images, uint8 `[n, height, width, channels]`, or a table of numbers, float32
+    `[n, features]`.
 
     Attributes:
       name: source name.
-      train_inputs: uint8 `[n, height, width, channels]`.
+      train_inputs: `[n, ...]`.
       train_labels: int32 `[n]`, class ids; -1 means unknown.
-      test_inputs: uint8 `[t, height, width, channels]`.
+      test_inputs: `[t, ...]`.
       test_labels: int32 `[t]`.
       class_names: one name per class id.
-      mean: per channel, of pixels in 0-1.
-      std: per channel, of pixels in 0-1.
+      mean: per channel, of pixels in 0-1; per feature of a table.
+      std: likewise, positive.
     """
 
     name: str
@@ -67,6 +70,28 @@ def channel_statistics(images: np.ndarray) -> tuple[tuple[float, ...], tuple[flo
     return tuple(means), tuple(stds)
 
 
+def feature_statistics(table: np.ndarray) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and standard deviation per column of a table, summed in float64.
+
+    A constant column gets the deviation 1, which makes it a column of zeros: one-hot encodings have
+    such columns often, and unlike a constant channel of an image they are no sign of a mistake.
+
+    Args:
+      table: float `[n, features]`, finite.
+
+    Returns:
+      `(mean, std)`, one number per feature.
+    """
+    mean = table.mean(0, dtype=np.float64)
+    squares = np.zeros(table.shape[1])
+    for start in range(0, len(table), _CHUNK):
+        squares += np.square(table[start : start + _CHUNK] - mean).sum(0)
+    std = np.sqrt(squares / len(table))
+    # Rounding of the mean may leave a constant column with a tiny deviation.
+    constant = (table.min(0) == table.max(0)) | (std < np.finfo(np.float32).tiny)
+    return tuple(mean.tolist()), tuple(np.where(constant, 1.0, std).tolist())
+
+
 def check(data: RawDataset) -> RawDataset:
     """Returns `data` unchanged if its parts fit one another.
 
@@ -86,12 +111,16 @@ def check(data: RawDataset) -> RawDataset:
 
     for split in ("train", "test"):
         inputs, labels = getattr(data, f"{split}_inputs"), getattr(data, f"{split}_labels")
+        kind = (np.dtype(inputs.dtype).name, inputs.ndim)
         require(
-            inputs.dtype == np.uint8 and inputs.ndim == 4 and inputs.size > 0,
+            kind in (("uint8", 4), ("float32", 2)) and inputs.size > 0,
             f"{split}_inputs",
             f"{inputs.dtype} {inputs.shape}",
-            "a non-empty uint8 array [n, height, width, channels]",
+            "a non-empty uint8 array [n, height, width, channels] or float32 [n, features]",
         )
+        if kind[1] == 2:
+            broken = int((~np.isfinite(inputs)).sum())
+            require(not broken, f"{split}_inputs", f"not finite in {broken} places", "numbers")
         require(
             labels.dtype == np.int32 and labels.shape == inputs.shape[:1],
             f"{split}_labels",
@@ -106,10 +135,11 @@ def check(data: RawDataset) -> RawDataset:
             f"{UNKNOWN}..{len(data.class_names) - 1}",
         )
     shape = data.train_inputs.shape[1:]
-    require(
-        data.test_inputs.shape[1:] == shape, "test image", data.test_inputs.shape[1:], f"{shape}"
-    )
+    what = "test image" if len(shape) == 3 else "test row"
+    require(data.test_inputs.shape[1:] == shape, what, data.test_inputs.shape[1:], f"{shape}")
     for field in ("mean", "std"):
         value = getattr(data, field)
-        require(len(value) == shape[-1], field, value, f"{shape[-1]} numbers")
+        right = len(value) == shape[-1] and bool(np.isfinite(value).all())
+        require(right, field, value, f"{shape[-1]} finite numbers")
+    require(min(data.std) > 0, "std", data.std, "positive numbers")
     return data

@@ -10,7 +10,7 @@ from pujax.training import progress, selection
 
 _USAGE = """usage: python -m pujax.sweep --workdir=DIR (--plan=FILE | --config=FILE[:key=value,...])
   --workdir=DIR        folder of the results; a dry run needs none
-  --plan=FILE          a Python file with get_plan() -> pujax.sweep.Plan
+  --plan=FILE[:ARG]    a Python file with get_plan([ARG]) -> pujax.sweep.Plan
   --config=FILE        a configuration file whose argument has `method` and `task`
   --methods=A,B        with --config: values of `method`
   --tasks=A,B          with --config: values of `task`

@@ -14,7 +14,7 @@ from jax.sharding import Mesh
 from pujax.data.dataset import PUDataset
 from pujax.sweep import begun
 from pujax.sweep.plan import Cell
-from pujax.training import experiment, group, loop, signals, together
+from pujax.training import experiment, group, loop, prior, signals, together
 from pujax.training.writers import replace_text
 
 ERROR = "error.txt"
@@ -28,12 +28,14 @@ class Place(NamedTuple):
       mesh: devices.
       load: gives the PU problem of a configuration.
       sequential: whether new seeds train one after another even where they could train together.
+      estimates: class priors estimated so far, which cells of the same data share.
     """
 
     workdir: str
     mesh: Mesh
     load: Callable[[ml_collections.FrozenConfigDict], PUDataset]
     sequential: bool
+    estimates: dict[str, list[float]]
 
     def folder(self, cell: Cell) -> str:
         """Folder of a cell."""
@@ -103,8 +105,11 @@ def train(
 
     def member(seed: int) -> group.Member:
         config = by_seed.get(seed) or with_seed(configs[0], seed)
-        data = place.load(config)
         folder = begun.seed_folder(place.folder(cell), seed)
+        data = place.load(config)
+        if prior.is_wanted(config):  # the method is checked first: an estimate takes its time
+            loop.build(config, prior.provisional(config, data), place.mesh)
+            data = prior.settle(config, data, folder, place.mesh, known=place.estimates)
         return group.Member(loop.build(config, data, place.mesh), data, folder)
 
     def keeping_errors(*seeds: int):

@@ -56,7 +56,7 @@ def run(
     resolved = [_resolve(cell, plan) for cell in plan.cells]
     chosen = {cell.folder for cell in plan_lib.only(plan, only).cells}
     load = cells.loader(len(plan.seeds) + 1)
-    place = cells.Place(workdir, sharding.make_mesh(), load, sequential)
+    place = cells.Place(workdir, sharding.make_mesh(), load, sequential, {})
     lines = []
     for cell, configs in zip(plan.cells, resolved, strict=True):
         for config in configs if workdir else ():
@@ -143,6 +143,7 @@ def _record(cell: Cell, config: ml_collections.FrozenConfigDict, summary: Any) -
         "prior",
         "selection",
         "train",
+        "estimates",
         "warnings",
         "undone_steps",
         "seconds",

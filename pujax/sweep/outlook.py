@@ -13,7 +13,7 @@ from pujax.data import download
 from pujax.sweep import begun
 from pujax.sweep.cells import Place
 from pujax.sweep.plan import Cell
-from pujax.training import group, loop
+from pujax.training import group, loop, prior
 
 
 def describe(
@@ -39,6 +39,7 @@ def describe(
     try:
         with _offline(configs[0].data) if dry_run else contextlib.nullcontext():
             data = place.load(configs[0])
+        data = prior.provisional(configs[0], data)
         built = loop.build(configs[0], data, place.mesh)
     except download.MissingDataError as error:
         if not dry_run:

@@ -2,6 +2,7 @@
 
 import ast
 import importlib.util
+import inspect
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -24,8 +25,8 @@ class Cell(NamedTuple):
       row: label of the row, usually a method.
       column: label of the column, usually a data set.
       config: configuration; its seed is replaced by the plan's.
-      published: mean and standard deviation that a paper states, in percent, or None. A deviation
-        that the paper does not state is None too.
+      published: mean and standard deviation that a paper states, in percent where the metric is, or
+        None. A deviation that the paper does not state is None too.
       note: a sentence for below the table.
     """
 
@@ -55,7 +56,8 @@ class Plan(NamedTuple):
       seeds: seeds that every cell is trained with.
       rules: which epochs to report, of `report.RULES`; differences from published figures are those
         of the first.
-      metric: 'accuracy', 'f1' or 'auc'.
+      metric: one of `report.METRICS`: 'accuracy', 'f1' or 'auc', in percent, or 'prior_error', the
+        absolute error of the class prior that a method estimates.
     """
 
     title: str
@@ -104,16 +106,23 @@ def check(plan: Plan) -> None:
             )
 
 
-def from_file(path: str) -> Plan:
+def from_file(text: str) -> Plan:
     """The plan of a Python file with `get_plan() -> Plan`.
 
+    Args:
+      text: `FILE`, or `FILE:ARGUMENT` for a file whose `get_plan` takes an argument.
+
     Raises:
-      ValueError: naming the file, if it has none.
+      ValueError: naming the file, if it has none, or one that does not take the argument.
     """
-    plan = _function("--plan", path, "get_plan")()
+    path, _, argument = text.partition(":")
+    get_plan = _function("--plan", path, "get_plan")
+    if argument and not inspect.signature(get_plan).parameters:
+        raise ValueError(f"--plan is {text!r}; accepted: {path!r}, which takes no argument")
+    plan = get_plan(argument) if argument else get_plan()
     if not isinstance(plan, Plan):
         raise ValueError(
-            f"--plan={path} gives a {type(plan).__name__}; accepted: a pujax.sweep.Plan"
+            f"--plan={text} gives a {type(plan).__name__}; accepted: a pujax.sweep.Plan"
         )
     return plan
 

@@ -11,7 +11,7 @@ from absl import logging
 from jax.sharding import Mesh
 
 from pujax import methods
-from pujax.data.dataset import PUDataset, TrainingData
+from pujax.data.dataset import AUTO, PUDataset, TrainingData
 from pujax.methods import Method
 from pujax.training import checkpoint, engine, selection, sharding
 from pujax.training import config as config_lib
@@ -89,6 +89,13 @@ class Built(NamedTuple):
     data: PUDataset
     metric_names: list[list[str]]
 
+    def fingerprint(self) -> dict[str, Any]:
+        """What must be equal for a checkpoint to be gone on with."""
+        result = config_lib.fingerprint(self.config) | {"data_digest": self.data.digest()}
+        if self.config.data.prior == AUTO:
+            result["estimated_prior"] = self.data.info.prior
+        return json.loads(json.dumps(result))  # as JSON gives it back
+
 
 def build(config: ml_collections.FrozenConfigDict, data: PUDataset, mesh: Mesh) -> Built:
     """Builds the method a config names and traces all of it, without computing or writing.
@@ -120,8 +127,7 @@ def prepare(built: Built, *, folder: str, mesh: Mesh, truth: PUDataset) -> Run:
       A `Run`.
     """
     config, run = built.config, built.config.run
-    fingerprint = config_lib.fingerprint(config) | {"data_digest": built.data.digest()}
-    fingerprint = json.loads(json.dumps(fingerprint))  # as JSON gives it back
+    fingerprint = built.fingerprint()
     on_device = sharding.replicate(built.data.training_data(), mesh)
     checkpoints = checkpoint.Checkpoints(folder, keep=run.keep_checkpoints, fingerprint=fingerprint)
     return Run(

@@ -14,6 +14,7 @@ from ml_collections import config_dict
 from pujax import methods, models
 from pujax.data import dataset, mechanisms, sources
 from pujax.methods import _checks as checks
+from pujax.priors._names import NAMES as PRIOR_METHODS
 from pujax.training import selection
 
 
@@ -34,8 +35,11 @@ def default_config(method: str) -> ml_collections.ConfigDict:
                 "dir": "",  # where the files are or go; '' is the user's cache
                 "tfds_name": "",  # for source 'tfds', for example 'cifar10'
                 "image_size": 0,  # for 'alzheimer' and 'tfds'; 0 keeps the stored size
+                "label_column": "",  # for 'table': its name in CSV files; '' is the last column
                 "positive_classes": (0, 2, 4, 6, 8),
                 "num_labeled": 100,
+                "num_unlabeled": 0,  # 0: all that is left; else P and U are samples of their own
+                "class_prior": config_dict.placeholder(object),  # draws U and the test set at it
                 "num_support": 0,
                 "setting": "one_sample",
                 "sampling": "stratified",
@@ -43,8 +47,11 @@ def default_config(method: str) -> ml_collections.ConfigDict:
                 "labeling_power": 1.0,  # exponent of 'power', 'gap' and 'gap_boundary'
                 "num_validation": 0,  # held out of training, for run.selection
                 "validation_labeled": 0,  # of its positives; 0 labels half of them
-                "scaling": "standard",  # by the source's mean and deviation; 'unit': 0 to 1
-                "prior": config_dict.placeholder(object),  # None counts it in the source's labels
+                "scaling": "standard",  # by mean and deviation; 'unit': 0 to 1, tables as they are
+                # None counts it in the source's labels, 'auto' estimates it before training.
+                "prior": config_dict.placeholder(object),
+                "prior_method": "best_bin",  # of 'auto', one of pujax.priors.NAMES
+                "prior_epochs": 5,  # of 'auto', for the network that scores P against U
             },
             "model": {"name": "small_cnn", "dtype": "float32", "options": {}},
             "method": methods.module(method).default_config().to_dict(),
@@ -88,8 +95,11 @@ def resolve(config: ml_collections.ConfigDict) -> ml_collections.ConfigDict:
     checks.require(isinstance(name, str), "method.name", name, ", ".join(methods.names()))
     default = default_config(name)
     merged = _merge(default.to_dict(), config.to_dict(), path="")
-    if merged["data"]["prior"] is not None:
-        merged["data"]["prior"] = _number("data.prior", merged["data"]["prior"])
+    if merged["data"]["prior"] not in (None, dataset.AUTO):
+        accepted = f"a finite number, or {dataset.AUTO!r}"
+        merged["data"]["prior"] = _number("data.prior", merged["data"]["prior"], accepted)
+    if merged["data"]["class_prior"] is not None:
+        merged["data"]["class_prior"] = _number("data.class_prior", merged["data"]["class_prior"])
     resolved = ml_collections.ConfigDict(merged)
     _check_data(resolved)
     _check_model(resolved.model)
@@ -144,10 +154,10 @@ def _typed(field: str, value: Any, default: Any) -> Any:
     return value
 
 
-def _number(field: str, value: Any) -> float:
+def _number(field: str, value: Any, accepted: str = "a finite number") -> float:
     """A finite float."""
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    checks.require(is_number and math.isfinite(value), field, value, "a finite number")
+    checks.require(is_number and math.isfinite(value), field, value, accepted)
     return float(value)
 
 
@@ -167,15 +177,20 @@ def _check_data(config: ml_collections.ConfigDict) -> None:
         f"1.0 with data.labeling={data.labeling!r}, which has no exponent to choose",
     )
     checks.at_least("data.num_labeled", data.num_labeled, 1)
-    for name in ("num_support", "num_validation", "validation_labeled", "image_size"):
+    counts = ("num_unlabeled", "num_support", "num_validation", "validation_labeled", "image_size")
+    for name in counts:
         checks.at_least(f"data.{name}", data[name], 0)
+    if data.class_prior is not None:
+        checks.between("data.class_prior", data.class_prior, 0, 1, include="neither")
     checks.require(
         data.validation_labeled <= data.num_validation,
         "data.validation_labeled",
         data.validation_labeled,
         f"at most {data.num_validation}, which is data.num_validation",
     )
-    if data.prior is not None:
+    checks.one_of("data.prior_method", data.prior_method, PRIOR_METHODS)
+    checks.at_least("data.prior_epochs", data.prior_epochs, 1)
+    if data.prior not in (None, dataset.AUTO):
         checks.between("data.prior", data.prior, 0, 1, include="neither")
     if data.source == "tfds":
         checks.require(bool(data.tfds_name), "data.tfds_name", "", "the name of a TFDS data set")

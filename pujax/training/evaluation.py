@@ -23,6 +23,7 @@ class Final(NamedTuple):
       train_scores: `[n]`, scores of the training examples.
       embeddings: `[n, dim]` of the training examples, or None where the method has none.
       labels: learned labels against the hidden truth, empty where the method learns none.
+      estimates: what the method found out itself, and its error where the truth is known.
     """
 
     test: dict[str, float]
@@ -30,6 +31,7 @@ class Final(NamedTuple):
     train_scores: np.ndarray
     embeddings: np.ndarray | None
     labels: dict[str, float]
+    estimates: dict[str, float]
 
 
 class Evaluator:
@@ -108,7 +110,7 @@ class Evaluator:
             scores = self._scores(state, inputs, self._population(self._data.validation_labeled))
             plain = self._map(self._predict, trained, inputs) if moves_scores else scores
             result |= validation_metrics(scores, self._data, plain_scores=plain)
-        return result | self._label_metrics(state)
+        return result | self._label_metrics(state) | self._estimates(state)
 
     def final(self, state: Any, inputs: jax.Array) -> Final:
         """What the end of a run reports; `inputs` are all training examples of the problem."""
@@ -120,6 +122,7 @@ class Evaluator:
             train_scores=self._scores(state, inputs, self._population(self._data.labeled)),
             embeddings=self._map(self._embed, state, inputs) if self._embed else None,
             labels=self._label_metrics(state),
+            estimates=self._estimates(state),
         )
 
     def _label_metrics(self, state: Any) -> dict[str, float]:
@@ -130,6 +133,15 @@ class Evaluator:
         return compare_labels(labels, self._data) | {
             "label_mse": _mean_square(labels, self._data),
         }
+
+    def _estimates(self, state: Any) -> dict[str, float]:
+        """What the method found out itself; empty where it estimates nothing."""
+        if self._method.estimates is None:
+            return {}
+        found = self._method.estimates(state)
+        return with_prior_error(
+            {k: float(sharding.to_host(v)) for k, v in found.items()}, self._data
+        )
 
 
 @functools.lru_cache(maxsize=16)
@@ -174,10 +186,27 @@ def validation_metrics(
         scores,
         data.validation_labeled,
         data.validation_truth,
-        prior=data.info.prior,
+        prior=data.validation_prior(),
         setting=data.info.setting,
         plain_scores=plain_scores,
     )
+
+
+def with_prior_error(estimates: dict[str, float], data: PUDataset) -> dict[str, float]:
+    """Adds how far an estimated share of positives in U is from the true one.
+
+    Args:
+      estimates: what a method found out; nothing is added without an `estimated_prior`.
+      data: the PU problem.
+
+    Returns:
+      The estimates, with `prior_error`, the absolute difference, where the truth of all of U is
+      known.
+    """
+    truth = data.truth[~data.labeled]
+    if "estimated_prior" not in estimates or not len(truth) or (truth < 0).any():
+        return estimates
+    return estimates | {"prior_error": abs(estimates["estimated_prior"] - float(truth.mean()))}
 
 
 def _hidden(data: PUDataset) -> np.ndarray:

@@ -12,7 +12,7 @@ from jax.sharding import Mesh
 from pujax.data import dataset, sources
 from pujax.data.dataset import PUDataset
 from pujax.training import config as config_lib
-from pujax.training import figures, loop, sharding, signals, summary
+from pujax.training import figures, loop, prior, sharding, signals, summary
 from pujax.training.evaluation import Final
 from pujax.training.progress import Progress, message, render_table
 from pujax.training.writers import MetricsWriter, to_plain, write_json
@@ -23,6 +23,8 @@ _TABLE = ("method", "test accuracy", "F1", "AUC", "hidden positives recovered")
 def load_data(config: ml_collections.ConfigDict) -> PUDataset:
     """Loads the source a config names and draws the PU split.
 
+    With `data.prior='auto'` its priors are NaN until `prior.settle` has estimated them.
+
     Raises:
       ValueError: naming the field, file or address that is wrong or missing.
     """
@@ -32,6 +34,7 @@ def load_data(config: ml_collections.ConfigDict) -> PUDataset:
         directory=fields.dir or None,
         tfds_name=fields.tfds_name,
         image_size=fields.image_size,
+        label_column=fields.label_column,
     )
     return dataset.build(
         raw,
@@ -47,6 +50,8 @@ def load_data(config: ml_collections.ConfigDict) -> PUDataset:
         num_validation=fields.num_validation,
         validation_labeled=fields.validation_labeled,
         scaling=fields.scaling,
+        num_unlabeled=fields.num_unlabeled,
+        class_prior=fields.class_prior,
     )
 
 
@@ -76,12 +81,15 @@ def run(
     refuse_other_run(folder, config)
     data = load_data(config)
     mesh = sharding.make_mesh()
-    # All methods are built before the first trains, so that a wrong setting costs no time.
-    main = loop.build(config, data, mesh)
-    others = [
-        loop.build(config_lib.resolve(config_lib.to_compare(config, other)), data, mesh)
-        for other in config_lib.compared_methods(config.run)
-    ]
+    compared = config_lib.compared_methods(config.run)
+    others = [config_lib.resolve(config_lib.to_compare(config, other)) for other in compared]
+    configs = [config, *others]
+    # All methods are built before the first trains, so that a wrong setting costs no time. An
+    # estimate of the prior trains too.
+    if prior.is_wanted(config):
+        _build_all(configs, prior.provisional(config, data), mesh)
+        data = prior.settle(config, data, folder, mesh)
+    main, *others = _build_all(configs, data, mesh)
     _say(_describe(config, data, mesh))
     results = []
     with signals.StopRequest() as request:
@@ -98,6 +106,12 @@ def run(
         rows = [summary.table_row(each) for each in results]
         message(f"{render_table(rows, _TABLE)}\nRun directory: {folder}")
     return result
+
+
+def _build_all(
+    configs: list[ml_collections.FrozenConfigDict], data: PUDataset, mesh: Mesh
+) -> list[loop.Built]:
+    return [loop.build(config, data, mesh) for config in configs]
 
 
 def run_one(
@@ -217,6 +231,9 @@ def refuse_other_run(folder: str, config: ml_collections.FrozenConfigDict) -> No
 def _describe(config: ml_collections.FrozenConfigDict, data: PUDataset, mesh: Mesh) -> str:
     """The counts printed at the start."""
     info, counts = data.info, data.counts()
+    interval = ""
+    if data.prior_interval:
+        interval = ", 90 % interval {:.4f} to {:.4f}".format(*data.prior_interval)
     lines = [f"  labeling {summary.describe_labeling(data.labeling)}"]
     if counts["validation"]:
         lines.append(
@@ -229,6 +246,6 @@ def _describe(config: ml_collections.FrozenConfigDict, data: PUDataset, mesh: Me
         f"({counts['hidden_positives']} hidden positives), support {counts['support']} "
         f"({counts['support_positives']} positive), test {counts['test']} "
         f"({counts['test_positives']} positive)\n"
-        f"  prior {info.prior:.4f} ({info.prior_source}), in U {info.prior_unlabeled:.4f}\n"
-        + "\n".join(lines)
+        f"  prior {info.prior:.4f} ({info.prior_source}{interval}), in U "
+        f"{info.prior_unlabeled:.4f}\n" + "\n".join(lines)
     )

@@ -4,7 +4,6 @@ import bisect
 import dataclasses
 import functools
 import itertools
-import json
 import os
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -15,7 +14,6 @@ from jax.sharding import Mesh
 from pujax.data.dataset import PUDataset, TrainingData
 from pujax.methods import Stage
 from pujax.training import checkpoint, engine, loop, programs, sharding, stacked
-from pujax.training import config as config_lib
 from pujax.training.engine import Carry
 from pujax.training.evaluation import Evaluator
 from pujax.training.writers import MetricsWriter, write_json
@@ -199,11 +197,7 @@ def prepare(members: Sequence[Member], folder: str, mesh: Mesh) -> Group:
         )
         for method, member, data in zip(methods, members, datas, strict=True)
     ]
-    fingerprint = [
-        config_lib.fingerprint(x.built.config) | {"data_digest": x.built.data.digest()}
-        for x in members
-    ]
-    fingerprint = {str(i): json.loads(json.dumps(x)) for i, x in enumerate(fingerprint)}
+    fingerprint = {str(i): member.built.fingerprint() for i, member in enumerate(members)}
     for member in members:
         os.makedirs(member.folder, exist_ok=True)
         write_json(os.path.join(member.folder, "config.json"), member.built.config.to_dict())

@@ -29,6 +29,7 @@ _LOWEST_WINS = ("nnpu_risk", "vpu_risk")
 _WITH_PRIOR = ("proxy_accuracy", "nnpu_risk")
 _ORACLES = ("oracle",)
 _TEST_METRICS = ("accuracy", "f1", "auc")
+PRIOR_ERROR = "prior_error"  # the column of methods that estimate the class prior
 
 Row = Mapping[str, Any]
 
@@ -47,7 +48,7 @@ def criteria(
     The nnPU risk has the sigmoid loss and is `positive + max(0, negative)` over the whole set in
     one piece; in one-sample data its negative part is calibrated with the counts of the validation
     set. The VPU risk is that of `Phi = sigmoid(score)` before any threshold is put in (Chen et al.,
-    NeurIPS 2020, select by it). The oracle's accuracy counts each held-out item once.
+    NeurIPS 2020, select by it). The oracle's accuracy is that on a sample of the population.
 
     Args:
       scores: `[v]`, raw scores of P_val and U_val.
@@ -55,7 +56,8 @@ def criteria(
       truth: `[v]`, true labels 1 or 0.
       prior: share of positives in the population; NaN, where nobody knows it, leaves the rules
         that need it without a value.
-      setting: 'one_sample' (P_val is not in U_val) or 'two_sample' (U_val repeats P_val).
+      setting: 'one_sample' (P_val and U_val together are a sample of the population) or
+        'two_sample' (U_val is, and may repeat P_val).
       plain_scores: `[v]`, scores before the method's own threshold; None if it has none.
 
     Returns:
@@ -152,7 +154,7 @@ def table(rows: Sequence[Row]) -> dict[str, dict[str, Any]]:
 
     Returns:
       By rule, for 'last' and every rule with a value: `epoch`, `value`, `is_oracle`, `accuracy`,
-      `f1`, `auc`.
+      `f1`, `auc`, and `prior_error` where the method estimates the class prior.
     """
     result = {}
     for rule in RULES:
@@ -161,5 +163,7 @@ def table(rows: Sequence[Row]) -> dict[str, dict[str, Any]]:
             about = describe(rows, rule)
             about.pop("rule")
             tested = {name: row.get(f"test_{name}") for name in _TEST_METRICS}
+            if PRIOR_ERROR in row:
+                tested[PRIOR_ERROR] = row[PRIOR_ERROR]
             result[rule] = about | tested
     return result

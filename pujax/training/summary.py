@@ -59,6 +59,7 @@ def summarize(
         "counts": data.counts(),
         "prior": info.prior,
         "prior_source": info.prior_source,
+        "prior_interval": data.prior_interval,
         "prior_unlabeled": info.prior_unlabeled,
         "labeling": data.labeling._asdict(),
         "selection": selection.describe(rows, rule),
@@ -71,7 +72,8 @@ def summarize(
             **(final.labels or by_prediction),
             "prediction_accuracy": by_prediction["label_accuracy"],
         },
-        "warnings": warnings(final, rows, rule),
+        "estimates": final.estimates,
+        "warnings": warnings(final, rows, rule) + diagnosis(method, final),
         "undone_steps": sum(row.get("nonfinite") or 0 for row in rows),
         "seconds": sum(row["seconds"] for row in rows),
         "examples_per_second": statistics.median(speeds),
@@ -97,6 +99,11 @@ def warnings(final: Final, rows: list[dict[str, Any]], rule: str) -> list[str]:
     if selection.choose(rows, rule) is None:
         found.append(f"run.selection={rule!r} had no value at any epoch; the last is reported")
     return found
+
+
+def diagnosis(method: Method, final: Final) -> list[str]:
+    """What the method itself says against its final estimates."""
+    return method.diagnose(final.estimates) if method.diagnose else []
 
 
 def describe_labeling(report: mechanisms.Report) -> str:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pujax import methods
-from pujax.data import dataset, labeling
+from pujax.data import _drawn, dataset, labeling
 from pujax.data.raw import RawDataset
 from pujax.training import evaluation
 from tests import tiny
@@ -353,3 +353,195 @@ def test_a_prior_of_exactly_the_labels_is_accepted_where_u_repeats_them():
 def test_a_split_that_leaves_nothing_unlabeled_is_refused():
     with pytest.raises(ValueError, match="data.num_labeled is 30; accepted: fewer"):
         build(make_raw((40, 10)), positive_classes=(0,), num_support=20, num_labeled=30)
+
+
+def case_control(raw=None, **changes):
+    """50 P and 100 U at a class prior of 0.3, with 10 P and 20 U for validation."""
+    settings = {
+        "num_labeled": 50,
+        "num_unlabeled": 100,
+        "class_prior": 0.3,
+        "num_support": 0,
+        "setting": "two_sample",
+        "sampling": "uniform",
+        "num_validation": 30,
+        "validation_labeled": 10,
+    }
+    return build(raw or make_raw((100, 100, 150, 150)), **(settings | changes))
+
+
+@pytest.mark.parametrize("sampling", ["stratified", "uniform"])
+@pytest.mark.parametrize("prior", [0.3, 0.5, 0.7])
+def test_case_control_samples_have_exactly_the_asked_share_of_positives(prior, sampling):
+    raw = make_raw((100, 100, 150, 150))
+    test_labels = np.repeat(np.arange(4, dtype=np.int32), [30, 30, 10, 10])
+    raw = raw._replace(test_inputs=np.zeros([80, 4, 4, 1], np.uint8), test_labels=test_labels)
+    data = case_control(raw, class_prior=prior, sampling=sampling)
+    assert (data.info.n_p, data.info.n_u) == (50, 100)
+    assert data.truth[data.labeled].all() and data.truth[~data.labeled].sum() == round(100 * prior)
+    assert data.info.prior == data.info.prior_unlabeled == round(100 * prior) / 100
+    assert data.info.prior_source == "drawn with data.class_prior"
+    held = data.validation_labeled
+    assert (held.sum(), (~held).sum()) == (10, 20) and data.validation_truth[held].all()
+    assert data.validation_truth[~held].sum() == round(20 * prior)
+    # The largest test set with that share out of 60 positives and 20 negatives.
+    largest = {0.3: (29, 9), 0.5: (40, 20), 0.7: (68, 48)}[prior]
+    assert (len(data.test_labels), data.test_labels.sum()) == largest
+    assert data.counts()["test"] == len(data.test_inputs) == largest[0]
+
+
+def test_case_control_samples_are_disjoint_and_nothing_is_repeated():
+    data = case_control()
+    held = row_numbers(data.validation_inputs)
+    used = [*data.source_ids, *held]
+    assert len(used) == len(set(used)) == 180
+    np.testing.assert_array_equal(row_numbers(data.inputs), data.source_ids)
+    # Every example of U hides its label, and every held-out one counts.
+    np.testing.assert_array_equal(data.hidden(), ~data.labeled)
+    counts = data.counts()
+    assert (counts["unlabeled"], counts["hidden_positives"]) == (100, 30)
+    assert (counts["validation"], counts["validation_labeled"]) == (30, 10)
+    revealed = data.reveal("all")
+    assert (revealed.info.n_p, revealed.info.n_u) == (80, 70)
+
+
+def test_another_seed_draws_other_samples_and_the_same_seed_the_same():
+    first, same, other = (case_control(seed=seed) for seed in (0, 0, 1))
+    assert first.digest() == same.digest() != other.digest()
+    np.testing.assert_array_equal(first.test_inputs, same.test_inputs)
+    # Two independent draws of 50 of 200 positives share 12.5 on average.
+    p = [set(d.source_ids[d.labeled]) for d in (first, other)]
+    assert len(p[0] & p[1]) < 25
+
+
+def test_u_is_a_fair_sample_of_both_classes():
+    """The shares of the two positive and the two negative classes in U, over many draws."""
+    raw = make_raw((50, 150, 100, 300))
+    drawn = np.zeros(4)
+    for seed in range(60):
+        data = case_control(raw, num_validation=0, validation_labeled=0, seed=seed)
+        drawn += np.bincount(raw.train_labels[data.source_ids[~data.labeled]], minlength=4)
+    # 1800 positives and 4200 negatives; a quarter of each in the smaller class, within 4 errors.
+    assert drawn[0] / 1800 == pytest.approx(0.25, abs=4 * (0.25 * 0.75 / 1800) ** 0.5)
+    assert drawn[2] / 4200 == pytest.approx(0.25, abs=4 * (0.25 * 0.75 / 4200) ** 0.5)
+
+
+def test_in_one_sample_data_the_population_is_p_and_u_together():
+    data = case_control(setting="one_sample")
+    assert (data.info.n_p, data.info.n_u) == (50, 100)
+    assert data.truth[~data.labeled].sum() == 30
+    assert data.info.prior_unlabeled == 0.3 and data.info.prior == (50 + 30) / 150
+    # U_val is like U; its population has 10 + 6 positives of 30.
+    assert data.validation_truth.sum() == 16
+    assert data.validation_prior() == pytest.approx(16 / 30)
+    assert case_control().validation_prior() == 0.3
+    perfect = np.where(data.validation_truth == 1, 20.0, -20.0)
+    best = evaluation.validation_metrics(perfect, data)
+    assert best["val_nnpu_risk"] == pytest.approx(0, abs=1e-6)  # both parts vanish
+
+
+@pytest.mark.parametrize("setting", dataset.SETTINGS)
+def test_a_size_alone_leaves_the_share_to_the_source(setting):
+    raw = make_raw((100, 100, 300, 300), unknown=0)
+    shares, sizes = [], set()
+    for seed in range(40):
+        data = case_control(
+            raw,
+            class_prior=None,
+            setting=setting,
+            num_labeled=10,
+            num_validation=0,
+            validation_labeled=0,
+            seed=seed,
+        )
+        sizes.add((data.info.n_p, data.info.n_u, len(set(data.source_ids))))
+        u = data.truth[~data.labeled]
+        assert data.info.prior_unlabeled == np.mean(u)
+        population = data.truth if setting == "one_sample" else u
+        assert data.info.prior == pytest.approx(np.mean(population))
+        shares.append(np.mean(population))
+        assert len(data.test_labels) == 8
+    assert sizes == {(10, 100, 110)}
+    # A quarter of the source is positive; within four errors of the mean of 40 samples of 100.
+    assert np.mean(shares) == pytest.approx(0.25, abs=4 * (0.25 * 0.75 / 4000) ** 0.5)
+
+
+def test_a_prior_alone_draws_the_largest_u_that_has_it():
+    raw = make_raw((100, 100, 150, 150))
+    data = case_control(raw, num_unlabeled=0, num_validation=0, validation_labeled=0)
+    # 150 positives are left for U, and 300 negatives: 128 and 300 are 0.3 to the nearest integer.
+    assert data.info.n_u == 429 and data.truth[~data.labeled].sum() == round(0.3 * 429) == 129
+    data = case_control(
+        raw, num_unlabeled=0, class_prior=0.7, num_validation=0, validation_labeled=0
+    )
+    assert data.truth[~data.labeled].sum() == 150 == round(0.7 * data.info.n_u)
+
+
+@pytest.mark.parametrize("share", [0.01, 0.3, 0.5, 0.77, 0.99])
+def test_the_largest_set_of_a_share_cannot_be_larger(share):
+    def fits(size, positives, negatives):
+        return round(share * size) <= positives and size - round(share * size) <= negatives
+
+    for positives, negatives in [(0, 5), (1, 1), (10, 300), (57, 13), (400, 400)]:
+        wanted = max(n for n in range(2000) if fits(n, positives, negatives))
+        assert _drawn.largest(share, positives=positives, negatives=negatives) == wanted
+
+
+def test_unknown_rows_may_be_drawn_only_where_no_share_is_asked():
+    raw = make_raw((100, 100, 150, 150), unknown=500)
+    sized = case_control(
+        raw, class_prior=None, num_validation=0, validation_labeled=0, num_unlabeled=400
+    )
+    assert 100 < sized.counts()["unlabeled_without_truth"] < 300  # half of 400 on average
+    assert case_control(raw).counts()["unlabeled_without_truth"] == 0
+
+
+def test_half_of_the_positives_is_the_default_where_validation_is_drawn():
+    data = case_control(validation_labeled=0)
+    # a + round(0.3 (30 - a)) positives, half of them labelled: 7 and 7.
+    assert data.validation_labeled.sum() == 7
+    assert data.validation_truth.sum() == 14 and len(data.validation_truth) == 30
+
+
+@pytest.mark.parametrize("mechanism", ["pusb", "boundary", "gap"])
+def test_biased_labels_and_drawn_samples_go_together(mechanism):
+    data = case_control(mechanism=mechanism, num_labeled=20, validation_labeled=5)
+    assert data.truth[data.labeled].all() and data.labeling.mechanism == mechanism
+    assert data.truth[~data.labeled].mean() == 0.3
+    assert data.validation_truth[data.validation_labeled].all()
+
+
+def test_a_given_prior_overrides_the_drawn_one():
+    data = case_control(prior=0.1)  # fewer than there are labels, which are not in U here
+    assert (data.info.prior, data.info.prior_unlabeled) == (0.1, 0.1)
+    assert data.info.prior_source == "given"
+
+
+@pytest.mark.parametrize("setting", dataset.SETTINGS)
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"num_unlabeled": -1}, "data.num_unlabeled is -1; accepted: 0"),
+        ({"class_prior": 1.0}, "data.class_prior is 1.0; accepted: None"),
+        ({"class_prior": float("nan")}, "data.class_prior is nan; accepted: None"),
+        ({"num_unlabeled": 900}, "data.num_unlabeled is 900; accepted: at most .* positives and"),
+        ({"class_prior": None, "num_unlabeled": 900}, "data.num_unlabeled is 900; accepted: at"),
+        ({"class_prior": 0.001}, "data.num_validation is 30, which is 0 positives among 20"),
+        (
+            {"class_prior": 0.001, "num_validation": 0, "validation_labeled": 0},
+            "data.class_prior is 0.001, which is 0 positives among 100",
+        ),
+        ({"num_validation": 490}, "data.num_validation is 490; accepted: fewer"),
+        ({"num_labeled": 300}, "data.num_labeled is 300; accepted: 1 to"),
+    ],
+)
+def test_samples_that_the_source_cannot_fill_name_the_field(changes, message, setting):
+    with pytest.raises(ValueError, match=message):
+        case_control(setting=setting, **changes)
+
+
+def test_a_test_set_without_one_of_the_classes_is_refused():
+    raw = make_raw((100, 100, 150, 150))
+    raw = raw._replace(test_labels=np.zeros(8, np.int32))
+    with pytest.raises(ValueError, match="data.class_prior is 0.3, which is 0 positives among"):
+        case_control(raw)

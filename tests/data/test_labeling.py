@@ -335,3 +335,15 @@ def test_sources_with_unknown_classes_can_be_labeled_with_a_bias():
     )
     assert data.counts()["unlabeled_without_truth"] == 100
     assert (data.truth[data.labeled] == 1).all()
+
+
+def test_the_posterior_of_a_table_does_not_depend_on_the_units_of_its_features():
+    rng = np.random.default_rng(0)
+    binary = np.repeat(np.int8([0, 1]), 200)
+    rows = rng.normal(size=[400, 3]) + binary[:, None]
+    plain = posterior.fit(rows.astype(np.float32), binary, seed=0)
+    units = posterior.fit((rows * [1e-3, 1, 1e4] + [0, 50, -3]).astype(np.float32), binary, seed=0)
+    np.testing.assert_allclose(plain, units, atol=0.01)  # float32 rounding and L-BFGS's stop
+    # The posterior of these clouds is sigmoid(x1 + x2 + x3 - 3/2).
+    true = 1 / (1 + np.exp(1.5 - rows.sum(1)))
+    assert np.corrcoef(plain, true)[0, 1] > 0.97

@@ -24,14 +24,20 @@ def small_set(**changes):
 
 def test_the_names_are_the_files_of_the_package():
     assert set(sources.NAMES) == {
+        "a9a",
         "alzheimer",
         "cifar10",
         "cifar100",
         "digits",
         "fashion_mnist",
+        "ijcnn1",
         "image_folder",
         "mnist",
+        "mushrooms",
+        "newsgroups",
+        "phishing",
         "stl10",
+        "table",
         "tfds",
     }
 
@@ -91,6 +97,9 @@ def test_a_consistent_set_passes_the_checks_unchanged():
     ("field", "value"),
     [
         ("train_inputs", np.zeros((2, 4, 4, 3), np.float32)),
+        ("train_inputs", np.zeros((2, 4), np.uint8)),
+        ("train_inputs", np.zeros((2, 4), np.float64)),
+        ("train_inputs", np.zeros((2, 0), np.float32)),
         ("train_inputs", np.zeros((2, 4, 4), np.uint8)),
         ("test_inputs", np.zeros((0, 4, 4, 3), np.uint8)),
         ("train_labels", np.array([0, 1], np.int64)),
@@ -99,6 +108,8 @@ def test_a_consistent_set_passes_the_checks_unchanged():
         ("test_labels", np.array([0, -2], np.int32)),
         ("mean", (0.5,)),
         ("std", (0.5, 0.5)),
+        ("mean", (0.5, 0.5, float("nan"))),
+        ("std", (0.5, 0.5, 0.0)),
     ],
 )
 def test_an_inconsistent_set_is_refused_by_field(field, value):
@@ -109,6 +120,35 @@ def test_an_inconsistent_set_is_refused_by_field(field, value):
 def test_images_of_two_sizes_are_refused():
     with pytest.raises(ValueError, match="test image"):
         raw.check(small_set(test_inputs=np.zeros((2, 5, 5, 3), np.uint8)))
+
+
+def small_table(**changes):
+    rows = np.arange(6, dtype=np.float32).reshape(2, 3)
+    numbers = {"mean": (0.0,) * 3, "std": (1.0,) * 3}
+    return small_set(**({"train_inputs": rows, "test_inputs": rows} | numbers | changes))
+
+
+def test_a_table_of_numbers_passes_and_an_infinite_one_does_not():
+    assert raw.check(small_table()).train_inputs.shape == (2, 3)
+    rows = np.array([[1, 2, np.inf], [np.nan, 5, 6]], np.float32)
+    with pytest.raises(ValueError, match="'small': test_inputs is not finite in 2 places"):
+        raw.check(small_table(test_inputs=rows))
+    with pytest.raises(ValueError, match="'small': test row is .4,., accepted: .3,"):
+        raw.check(small_table(test_inputs=np.zeros((2, 4), np.float32)))
+    with pytest.raises(ValueError, match="'small': mean is .*, accepted: 3 finite numbers"):
+        raw.check(small_table(mean=(0.0,) * 2))
+
+
+def test_feature_statistics_equal_those_of_float64_and_a_constant_column_has_deviation_1():
+    rng = np.random.default_rng(0)
+    rows = (rng.normal(size=(2500, 4)) * [1e-6, 1, 1e6, 0] + [1, 0, 1e7, 0.1]).astype(np.float32)
+    mean, std = raw.feature_statistics(rows)
+    wanted = rows.astype(np.float64)
+    np.testing.assert_allclose(mean, wanted.mean(0), rtol=1e-12)  # float64 rounding
+    np.testing.assert_allclose(std[:3], wanted.std(0)[:3], rtol=1e-9)
+    assert std[3] == 1.0
+    # Too small for a float32 to divide by: a column of zeros rather than of infinities.
+    assert raw.feature_statistics(np.float32([[0.0], [1e-44]]))[1] == (1.0,)
 
 
 def test_channel_statistics_equal_those_of_floats():

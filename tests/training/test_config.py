@@ -65,6 +65,28 @@ def test_every_method_is_built_for_the_digits_by_the_baseline_config(method):
     assert made.method.stages
 
 
+@pytest.mark.parametrize("method", methods.names())
+def test_every_method_is_built_for_a_table_by_the_baseline_config(method):
+    """Network and views are chosen for tables by the task alone."""
+    path = REPOSITORY / "configs" / "baseline.py"
+    arguments = f"method={method},task=a9a"
+    config = config_lib.resolve(flags.parse(["", f"--config={path}:{arguments}"])[0])
+    assert config.model.name == "mlp"
+    sizes = {"n_p": 1000, "n_u": 31_061, "n_support": 500, "support_positives": 250}
+    info = tiny.table_problem().info._replace(**sizes)
+    assert methods.module(method).build(config, info).stages
+
+
+def test_a_problem_is_drawn_as_the_data_section_says():
+    config = config_lib.default_config("nnpu")
+    config.data.update({"setting": "two_sample", "num_unlabeled": 200, "class_prior": 1 / 4})
+    config.data.update({"num_validation": 60, "validation_labeled": 20})
+    data = experiment.load_data(config_lib.resolve(config))
+    assert (data.info.n_p, data.info.n_u, data.info.prior) == (100, 200, 0.25)
+    assert data.validation_truth[~data.validation_labeled].sum() == 10
+    assert data.test_labels.mean() == pytest.approx(0.25, abs=0.5 / len(data.test_labels))
+
+
 @pytest.mark.parametrize("method", ["nnpu", "dist_pu", "imbalanced_nnpu", "vpu"])
 def test_a_comparison_takes_length_and_optimizer_and_leaves_the_loss(method):
     config = config_lib.resolve(config_lib.default_config(method))
@@ -147,6 +169,12 @@ def test_bad_config_argument_is_named(argument, names):
         ("data__num_labeled", 0),
         ("data__num_labeled", 10.5),
         ("data__num_support", -1),
+        ("data__num_unlabeled", -1),
+        ("data__num_unlabeled", 0.5),
+        ("data__class_prior", 0.0),
+        ("data__class_prior", 1),
+        ("data__class_prior", "half"),
+        ("data__label_column", 3),
         ("data__positive_classes", "0,1"),
         ("data__positive_classes", (0.5,)),
         ("model__name", "vgg"),

@@ -412,7 +412,7 @@ def test_the_command_line_reports_errors_in_one_line_and_stops_on_a_signal(tmp_p
         [*command, "--config.data.prior=nan"], cwd=REPOSITORY, capture_output=True, text=True
     )
     assert wrong.returncode == 2
-    assert wrong.stderr.strip() == "data.prior is 'nan'; accepted: a finite number"
+    assert wrong.stderr.strip() == "data.prior is 'nan'; accepted: a finite number, or 'auto'"
 
     process = subprocess.Popen(
         [*command, f"--workdir={tmp_path}", "--config.method.num_epochs=1000"],

@@ -322,7 +322,7 @@ def test_calibrate_is_called_for_evaluation_and_leaves_training_alone(tmp_path):
 
 
 def final(test_scores, train_scores):
-    return evaluation.Final({}, np.asarray(test_scores), np.asarray(train_scores), None, {})
+    return evaluation.Final({}, np.asarray(test_scores), np.asarray(train_scores), None, {}, {})
 
 
 @pytest.mark.parametrize(

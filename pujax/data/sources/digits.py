@@ -1,12 +1,12 @@
 """The UCI handwritten digits that ship inside scikit-learn: 1797 grey images of 8 x 8."""
 
-import hashlib
 import pathlib
 
 import numpy as np
 from sklearn import datasets
 
 from pujax.data import raw
+from pujax.data.sources import _holdout
 
 
 def load(
@@ -35,17 +35,7 @@ def load(
     images, labels = datasets.load_digits(return_X_y=True)
     levels = images.reshape(-1, 8, 8, 1).astype(np.int32)
     inputs = ((255 * levels + 8) // 16).astype(np.uint8)
-    order = [hashlib.sha256(f"{seed}/{i}".encode()).digest() for i in range(len(labels))]
-    is_test = np.zeros(len(labels), bool)
-    for label in range(10):
-        rows = sorted(np.flatnonzero(labels == label), key=order.__getitem__)
-        count = int(len(rows) * test_fraction)
-        if not 0 < count < len(rows):
-            raise ValueError(
-                f"test_fraction is {test_fraction}, accepted: a number between 0 and 1 that "
-                f"leaves an image of each class on both sides"
-            )
-        is_test[rows[:count]] = True
+    is_test = _holdout.is_test(labels, test_fraction=test_fraction, seed=seed)
     mean, std = raw.channel_statistics(inputs[~is_test])
     return raw.RawDataset(
         name="digits",

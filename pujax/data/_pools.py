@@ -1,0 +1,99 @@
+"""Rows of a source by class, and how many of them there must be; for `labeling.split`."""
+
+import numpy as np
+
+Pools = dict[int, np.ndarray]
+
+
+def by_class(
+    class_labels: np.ndarray, positive_classes: tuple[int, ...], rng: np.random.Generator
+) -> Pools:
+    """Shuffled rows of every known class.
+
+    Args:
+      class_labels: int `[n]`, -1 where unknown.
+      positive_classes: class ids that count as positive.
+      rng: random numbers.
+
+    Returns:
+      Rows by class id.
+
+    Raises:
+      ValueError: where a positive class has no rows, or every row is known to be positive.
+    """
+    known = np.unique(class_labels[class_labels >= 0])
+    unknown_ids = set(positive_classes) - set(known.tolist())
+    if not positive_classes or unknown_ids:
+        raise ValueError(
+            f"data.positive_classes is {tuple(positive_classes)}; accepted: one or more of the "
+            f"class ids of the training set, {known.tolist()}"
+        )
+    if len(known) == len(set(positive_classes)) and class_labels.min() >= 0:
+        raise ValueError(
+            f"data.positive_classes is {tuple(positive_classes)}, which is every class; accepted: "
+            "class ids that leave at least one class negative, or examples of unknown class"
+        )
+    return {int(c): rng.permutation(np.flatnonzero(class_labels == c)) for c in known}
+
+
+def take(pools: Pools, count: int, *, per_class: list[int], rng: np.random.Generator) -> np.ndarray:
+    """Draws the given number of rows from every pool, then tops up at random to `count` in all."""
+    taken = [pool[:number] for pool, number in zip(pools.values(), per_class, strict=True)]
+    rest = np.concatenate(
+        [pool[number:] for pool, number in zip(pools.values(), per_class, strict=True)]
+    )
+    missing = count - sum(len(rows) for rows in taken)
+    return np.concatenate([*taken, rng.permutation(rest)[:missing]])
+
+
+def validation_labeled(given: int, positive: Pools, num_validation: int) -> int:
+    """How many validation positives to label; at least one, and one item stays unlabeled.
+
+    Args:
+      given: `data.validation_labeled`; 0 is half of them.
+      positive: validation positives by class.
+      num_validation: validation rows in all.
+
+    Raises:
+      ValueError: naming the field that cannot be.
+    """
+    available = sum(map(len, positive.values()))
+    if available == 0 or num_validation < 2:
+        raise ValueError(
+            f"data.num_validation is {num_validation}, with {available} positives among them; "
+            "accepted: at least 2 with at least one positive"
+        )
+    most = min(available, num_validation - 1)
+    if not 0 <= given <= most:
+        raise ValueError(
+            f"data.validation_labeled is {given}; accepted: 0 (half of the validation positives) "
+            f"to {most}, of {available} positives in a validation set of {num_validation}"
+        )
+    return given or max(available // 2, 1)
+
+
+def require_both_sides(num_validation: int, pools: Pools, positive_classes: tuple[int, ...]):
+    """Raises a ValueError for a validation set that could hold no negative."""
+    if num_validation and not any(len(pools[c]) for c in pools if c not in positive_classes):
+        raise ValueError(
+            f"data.num_validation is {num_validation}; accepted: 0, since no example outside the "
+            "support set is known to be negative"
+        )
+
+
+def require_positives(field: str, count: int, available: int):
+    """Raises a ValueError unless so many positives can be labelled."""
+    if not 1 <= count <= available:
+        raise ValueError(
+            f"{field} is {count}; accepted: 1 to {available}, the positives of the training set "
+            "that everything drawn before leaves for it"
+        )
+
+
+def require_all(drawn: np.ndarray, count: int, field: str, mechanism: str):
+    """Raises a ValueError where a mechanism kept fewer rows than asked."""
+    if len(drawn) < count:
+        raise ValueError(
+            f"{field} is {count}; accepted: at most {len(drawn)}, the positives that "
+            f"data.labeling={mechanism!r} keeps with this seed"
+        )

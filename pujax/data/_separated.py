@@ -1,0 +1,131 @@
+"""Reads the text of CSV and TSV files: a header, numbers, and words as columns of 0 and 1."""
+
+import csv
+from typing import NamedTuple, TextIO
+
+import numpy as np
+
+_MAX_CATEGORIES = 50
+"""Distinct words of a column above which they are taken for names or dates, not for categories."""
+
+
+class Lines(NamedTuple):
+    """The text of one file.
+
+    Attributes:
+      path: for messages.
+      header: names of the columns.
+      rows: cells of every example.
+    """
+
+    path: str
+    header: list[str]
+    rows: list[list[str]]
+
+
+def lines(path: str, file: TextIO) -> Lines:
+    """Splits a file into cells; commas, semicolons or tabs, whichever the header has most of.
+
+    Args:
+      path: for messages.
+      file: opened with `newline=""`.
+
+    Raises:
+      ValueError: naming the file, without a header or examples, or where a line is too short.
+    """
+    first = file.readline()
+    delimiter = max(",;\t", key=first.count)
+    header = [name.strip() for name in next(csv.reader([first], delimiter=delimiter), [])]
+    try:
+        rows = [row for row in csv.reader(file, delimiter=delimiter) if row]
+    except csv.Error as error:
+        raise ValueError(f"{path} cannot be read ({error})") from error
+    if len(header) < 2 or all(_number(name) is not None for name in header):
+        raise ValueError(
+            f"{path} begins with {first.strip()[:60]!r}; accepted: a header with the names of at "
+            "least one feature and the label"
+        )
+    if len(set(header)) < len(header):
+        name = next(name for name in header if header.count(name) > 1)
+        raise ValueError(f"{path} has two columns {name!r}; accepted: names that differ")
+    for number, row in enumerate(rows):
+        if len(row) != len(header):
+            raise ValueError(
+                f"{path}: example {number + 1} has {len(row)} cells; accepted: {len(header)}, as "
+                "the header has"
+            )
+    if not rows:
+        raise ValueError(f"{path} has no examples; accepted: at least one line below the header")
+    return Lines(path, header, rows)
+
+
+def numbers(
+    files: list[Lines], label: str | None, unknown: int
+) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
+    """The cells of files with the same columns as numbers.
+
+    Args:
+      files: what `lines` returned, of one header.
+      label: name of the label's column; None is the last.
+      unknown: label of an empty cell.
+
+    Returns:
+      `(features [n, d], labels [n], names)` of the examples of all files, one after another.
+
+    Raises:
+      ValueError: naming the file and column that cannot be numbers.
+    """
+    path, header = ", ".join(file.path for file in files), files[0].header
+    if label is not None and label not in header:
+        raise ValueError(f"label is {label!r}; accepted: {', '.join(map(repr, header))}")
+    label = header[-1] if label is None else label
+    rows = [row for file in files for row in file.rows]
+    labels, features, names = np.zeros(0), [], []
+    for name, cells in zip(header, zip(*rows, strict=True), strict=True):
+        cells = [cell.strip() for cell in cells]
+        if name == label:
+            labels = _label_column(path, name, cells, unknown)
+        else:
+            values, added = _column(path, name, cells)
+            features.append(values)
+            names += added
+    return np.concatenate(features, axis=1), labels, tuple(names)
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _label_column(path: str, name: str, cells: list[str], unknown: int) -> np.ndarray:
+    values = [float(unknown) if cell == "" else _number(cell) for cell in cells]
+    if None in values:
+        raise ValueError(
+            f"{path}: column {name!r} is taken for the label and holds "
+            f"{cells[values.index(None)]!r}; accepted: 1, 0, -1 or nothing in its cells, or the "
+            "name of another column"
+        )
+    return np.array(values)
+
+
+def _column(path: str, name: str, cells: list[str]) -> tuple[np.ndarray, list[str]]:
+    """One column as numbers `[n, 1]`, or as 0 and 1 for each of its words."""
+    values = [_number(cell) for cell in cells]
+    words = sorted({cell for cell, value in zip(cells, values, strict=True) if value is None})
+    if not words:
+        return np.array(values)[:, None], [name]
+    if words == [""]:
+        raise ValueError(
+            f"{path}: {name!r} of example {cells.index('') + 1} is empty; accepted: numbers "
+            "throughout (fill in or drop what is missing)"
+        )
+    words, ids = np.unique(cells, return_inverse=True)
+    if len(words) > _MAX_CATEGORIES:
+        example = next(cell for cell, value in zip(cells, values, strict=True) if value is None)
+        raise ValueError(
+            f"{path}: column {name!r} holds {len(words)} different words, such as {example!r}; "
+            f"accepted: numbers, or at most {_MAX_CATEGORIES} words (drop names, dates and ids)"
+        )
+    return np.eye(len(words))[ids], [f"{name}={word}" for word in words]

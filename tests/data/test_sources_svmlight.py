@@ -1,0 +1,149 @@
+"""The LIBSVM tables: labels, packings and checks on made files, counts on the real ones."""
+
+import bz2
+import gzip
+import lzma
+
+import numpy as np
+import pytest
+
+from pujax.data import download, sources
+from pujax.data.sources import _svmlight
+from tests import conftest
+
+PACKERS = {"": bytes, ".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress}
+# Row i of the made table holds the value i + 1 in column i % 4, and nothing else.
+NEGATIVE, POSITIVE = 6, 4
+SOURCE = _svmlight.SvmlightSource(
+    name="made",
+    train_files=(("made",), ("made.tr", "made.val")),
+    test_file="made.t",
+    num_features=5,
+    train_counts=(NEGATIVE, POSITIVE),
+    test_counts=(NEGATIVE, POSITIVE),
+    class_names=("no", "yes"),
+)
+
+
+def lines(codes=("-1", "+1"), rows=range(NEGATIVE + POSITIVE)):
+    return [f"{codes[i >= NEGATIVE]} {i % 4 + 1}:{i + 1}\n" for i in rows]
+
+
+def write(path, text, ending=""):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.with_name(path.name + ending).write_bytes(PACKERS[ending]("".join(text).encode()))
+
+
+def dense():
+    table = np.zeros([NEGATIVE + POSITIVE, 5], np.float32)
+    for i in range(len(table)):
+        table[i, i % 4] = i + 1
+    return table
+
+
+@pytest.mark.parametrize("folder", ["", "made", "libsvm"])
+@pytest.mark.parametrize("ending", PACKERS)
+def test_every_packing_and_place_gives_the_same_table(ending, folder, tmp_path):
+    write(tmp_path / folder / "made", lines(), ending)
+    write(tmp_path / folder / "made.t", lines(), ending)
+    data = _svmlight.load(SOURCE, tmp_path)
+    assert data.train_inputs.dtype == np.float32
+    for inputs, labels in ((data.train_inputs, data.train_labels), data[3:5]):
+        np.testing.assert_array_equal(inputs, dense())
+        np.testing.assert_array_equal(labels, [0] * NEGATIVE + [1] * POSITIVE)
+    # The last column is in no row: a constant, which is left in place.
+    np.testing.assert_allclose(data.mean, dense().mean(0), rtol=1e-6)
+    np.testing.assert_allclose(data.std[:4], dense().std(0)[:4], rtol=1e-6)
+    assert data.std[4] == 1.0
+
+
+@pytest.mark.parametrize("codes", [("-1", "1"), ("-1.0", "+1"), ("0", "1"), ("1", "2")])
+def test_the_larger_of_two_labels_is_positive(codes, tmp_path):
+    write(tmp_path / "made", lines(codes))
+    write(tmp_path / "made.t", lines())
+    labels = _svmlight.load(SOURCE, tmp_path).train_labels
+    np.testing.assert_array_equal(labels, [0] * NEGATIVE + [1] * POSITIVE)
+
+
+def test_a_training_set_in_two_parts_is_joined(tmp_path):
+    write(tmp_path / "made.tr", lines(rows=range(7)))
+    write(tmp_path / "made.val", lines(rows=range(7, 10)), ".xz")
+    write(tmp_path / "made.t", lines())
+    (tmp_path / "made").mkdir()  # a folder of the source's name is no file of that name
+    np.testing.assert_array_equal(_svmlight.load(SOURCE, tmp_path).train_inputs, dense())
+
+
+def test_without_a_test_file_a_fixed_part_of_each_class_is_held_out(tmp_path):
+    source = SOURCE._replace(test_file="", test_counts=(0, 0))
+    write(tmp_path / "made", lines())
+    first, again, other = (
+        _svmlight.load(source, tmp_path, test_fraction=0.5, seed=seed) for seed in (0, 0, 1)
+    )
+    np.testing.assert_array_equal(np.bincount(first.test_labels), [3, 2])
+    values = np.concatenate([first.train_inputs, first.test_inputs]).max(1)
+    assert sorted(values) == list(range(1, 11))
+    np.testing.assert_array_equal(first.test_inputs, again.test_inputs)
+    assert not np.array_equal(first.test_inputs, other.test_inputs)
+    with pytest.raises(ValueError, match="test_fraction is 0.1, accepted"):
+        _svmlight.load(source, tmp_path, test_fraction=0.1)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (lines()[:-1], "made has 6 negatives and 3 positives; accepted: 6 and 4"),
+        (lines(("+1", "-1")), "made has 4 negatives and 6 positives; accepted: 6 and 4"),
+        (lines(("3", "4")), r"made has the labels \(3.0, 4.0\); accepted: \(-1.0, 1.0\)"),
+        (lines(("1", "1")), r"made has the labels \(1.0,\); accepted"),
+        ([*lines()[:-1], "+1 6:1\n"], "made is not svmlight text of 5 features"),
+        ([*lines()[:-1], "+1 0:1\n"], "made is not svmlight text of 5 features"),
+        (["\n"], "made"),
+        (["age,income\n", "3,4\n"], "made is not svmlight text"),
+    ],
+)
+def test_a_file_with_other_rows_is_refused_by_name(text, message, tmp_path):
+    write(tmp_path / "made", text)
+    write(tmp_path / "made.t", lines())
+    with pytest.raises(ValueError, match=message):
+        _svmlight.load(SOURCE, tmp_path)
+
+
+@pytest.mark.parametrize("ending", [".gz", ".bz2", ".xz"])
+def test_a_truncated_file_is_named(ending, tmp_path):
+    write(tmp_path / "made", lines(), ending)
+    write(tmp_path / "made.t", lines())
+    path = tmp_path / f"made{ending}"
+    path.write_bytes(path.read_bytes()[:-12])
+    with pytest.raises(ValueError, match=f"made{ending} is damaged or truncated"):
+        _svmlight.load(SOURCE, tmp_path)
+
+
+@pytest.mark.parametrize("name", ["a9a", "ijcnn1", "mushrooms", "phishing"])
+def test_missing_files_are_named_with_folder_and_page(name, tmp_path):
+    with pytest.raises(download.MissingDataError) as caught:
+        sources.load(name, directory=tmp_path)
+    message = str(caught.value)
+    assert _svmlight.PAGE in message and str(tmp_path / name) in message
+    for file in {"a9a": ("a9a", "a9a.t"), "ijcnn1": ("ijcnn1.tr", "ijcnn1.t")}.get(name, (name,)):
+        assert file in message
+
+
+@pytest.mark.parametrize(
+    ("name", "shapes", "positives"),
+    [
+        ("a9a", ((32561, 123), (16281, 123)), (7841, 3846)),
+        ("ijcnn1", ((49990, 22), (91701, 22)), (4853, 8712)),
+        # A fifth of each class, rounded down, is the test set.
+        ("mushrooms", ((6500, 112), (1624, 112)), (3133, 783)),
+        ("phishing", ((8845, 68), (2210, 68)), (4926, 1231)),
+    ],
+)
+def test_the_real_tables_have_their_published_shapes(name, shapes, positives):
+    data = sources.load(name, directory=conftest.real_data_folder("libsvm"))
+    assert (data.train_inputs.shape, data.test_inputs.shape) == shapes
+    assert (int(data.train_labels.sum()), int(data.test_labels.sum())) == positives
+    assert len(data.mean) == len(data.std) == shapes[0][1]
+    if name == "a9a":  # its first row, by its text
+        columns = np.flatnonzero(data.train_inputs[0]) + 1
+        assert columns.tolist() == [3, 11, 14, 19, 39, 42, 55, 64, 67, 73, 75, 76, 80, 83]
+        assert set(np.unique(data.train_inputs)) == {0.0, 1.0}

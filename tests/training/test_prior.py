@@ -1,0 +1,248 @@
+"""`data.prior='auto'` estimates the prior before training, once, and trains on nothing else."""
+
+import json
+
+import ml_collections
+import numpy as np
+import pytest
+
+from pujax import sweep, training
+from pujax.data import dataset
+from pujax.priors import PriorEstimate
+from pujax.sweep import cells
+from pujax.training import config as config_lib
+from pujax.training import experiment, loop, prior, scorer
+from tests import tiny
+
+MLP = {"model": "mlp", "options": {"hidden": (16,)}}
+
+
+def config(method="nnpu", *, seed=0, run=None, **data):
+    settings = {"prior": "auto"} | data
+    return tiny.config(method, **MLP, seed=seed, data=settings, run=run or {}, num_epochs=2)
+
+
+def problem(setting="one_sample", **changes):
+    return tiny.problem(setting=setting, prior=dataset.AUTO, **changes)
+
+
+@pytest.fixture(autouse=True)
+def one_device(monkeypatch):
+    monkeypatch.setattr("pujax.training.sharding.make_mesh", lambda: tiny.mesh(1))
+
+
+@pytest.fixture
+def found(monkeypatch):
+    """Stands in for the estimate, and counts how often it is asked for."""
+    calls = []
+
+    def fake(config, data, mesh):
+        calls.append(config.seed)
+        return fake.estimate
+
+    fake.estimate = PriorEstimate(0.4, 0.3, 0.6)
+    fake.calls = calls
+    monkeypatch.setattr(prior, "estimate_unlabeled", fake)
+    return fake
+
+
+@pytest.mark.parametrize("method", ["best_bin", "ratio", "elkan_noto_e1", "pen_l1", "tice"])
+def test_the_prior_of_separated_clouds_is_found(method):
+    data = problem(num_labeled=60, num_support=0)
+    result = prior.estimate_unlabeled(
+        config(prior_method=method, prior_epochs=20), data, tiny.mesh(1)
+    )
+    true = np.mean(data.truth[data.hidden()])
+    assert result.value == pytest.approx(true, abs=0.12)
+    assert result.low <= result.value <= result.high
+
+
+def test_the_estimate_is_the_same_for_a_seed_on_eight_devices_and_without_the_truth():
+    data = problem()
+    first = prior.estimate_unlabeled(config(), data, tiny.mesh(1))
+    blind = data._replace(
+        truth=np.zeros_like(data.truth), test_labels=np.zeros_like(data.test_labels)
+    )
+    assert prior.estimate_unlabeled(config(), blind, tiny.mesh(1)) == first
+    assert prior.estimate_unlabeled(config(), data, tiny.mesh(8)).value == pytest.approx(
+        first.value, abs=0.02
+    )
+
+
+def test_the_held_out_halves_are_scored_and_copies_of_p_are_not_in_u(monkeypatch):
+    data, seen = problem("two_sample", num_labeled=40), {}
+
+    def fake(config, data, rows, held, mesh):
+        seen.update(rows=rows, held=held)
+        return np.linspace(0, 1, len(held))
+
+    monkeypatch.setattr(scorer, "network_scores", fake)
+    prior.estimate_unlabeled(config(), data, tiny.mesh(1))
+    rows, held = seen["rows"], seen["held"]
+    assert data.labeled[rows].sum() == 20 and len(rows) + len(held) == 40 + data.hidden().sum()
+    both = np.concatenate([data.inputs[rows], held]).reshape(len(rows) + len(held), -1)
+    assert len(np.unique(both, axis=0)) == len(both)
+    copies = np.isin(data.source_ids, data.source_ids[data.labeled]) & ~data.labeled
+    assert copies.sum() == 40 and not np.isin(rows, np.flatnonzero(copies)).any()
+
+
+def test_u_share_becomes_the_priors_of_each_setting(tmp_path, found):
+    one = prior.settle(config(), problem(), str(tmp_path / "one"), tiny.mesh(1))
+    n_p, n_u = one.info.n_p, one.info.n_u
+    assert one.info.prior_unlabeled == pytest.approx(0.4)
+    assert one.info.prior == pytest.approx((n_p + 0.4 * n_u) / (n_p + n_u))
+    ends = [(n_p + end * n_u) / (n_p + n_u) for end in (0.3, 0.6)]
+    assert one.prior_interval == pytest.approx(ends)
+    assert one.info.prior_source == "estimated by best_bin"
+
+    data = problem("two_sample")
+    two = prior.settle(config(), data, str(tmp_path / "two"), tiny.mesh(1))
+    n_u = two.info.n_u
+    assert two.info.prior == two.info.prior_unlabeled
+    assert two.info.prior == pytest.approx((n_p + 0.4 * (n_u - n_p)) / n_u)
+
+    drawn = problem("two_sample", num_unlabeled=80)
+    apart = prior.settle(config(), drawn, str(tmp_path / "apart"), tiny.mesh(1))
+    assert apart.info.prior == apart.info.prior_unlabeled == 0.4
+
+
+def test_the_true_share_gives_the_counted_priors(tmp_path, found):
+    for setting in dataset.SETTINGS:
+        counted, data = tiny.problem(setting=setting), problem(setting)
+        found.estimate = PriorEstimate(float(np.mean(data.truth[data.hidden()])))
+        settled = prior.settle(config(), data, str(tmp_path / setting), tiny.mesh(1))
+        assert settled.info.prior == pytest.approx(counted.info.prior)
+        assert settled.info.prior_unlabeled == pytest.approx(counted.info.prior_unlabeled)
+        assert settled.prior_interval is None
+
+
+def test_it_is_kept_in_the_folder_and_read_again(tmp_path, found):
+    first = prior.settle(config(), problem(), str(tmp_path), tiny.mesh(1))
+    found.estimate = PriorEstimate(0.9)
+    second = prior.settle(config(), problem(), str(tmp_path), tiny.mesh(1))
+    assert second.info == first.info and second.prior_interval == first.prior_interval
+    assert len(found.calls) == 1
+    kept = json.loads((tmp_path / "prior.json").read_text())
+    assert kept["prior"] == first.info.prior and kept["estimate"]["value"] == 0.4
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"prior_method": "ratio"}, "prior_method: 'best_bin' there, 'ratio' here"),
+        ({"prior_epochs": 7}, "prior_epochs: 5 there, 7 here"),
+    ],
+)
+def test_the_estimate_of_another_run_is_refused(tmp_path, found, change, message):
+    prior.settle(config(), problem(), str(tmp_path), tiny.mesh(1))
+    with pytest.raises(ValueError, match=rf"prior.json belongs to another run .*{message}"):
+        prior.settle(config(**change), problem(), str(tmp_path), tiny.mesh(1))
+    with pytest.raises(ValueError, match="data_digest"):
+        prior.settle(config(), problem(seed=1), str(tmp_path), tiny.mesh(1))
+    (tmp_path / "prior.json").write_text("{")
+    with pytest.raises(ValueError, match="prior.json is damaged"):
+        prior.settle(config(), problem(), str(tmp_path), tiny.mesh(1))
+
+
+@pytest.mark.parametrize("values", [(0.0,), (1.0,), (1.0, 0.8, 1.0), (0.0, 0, 0.1), (0.5, 0, 1)])
+def test_an_estimate_that_says_nothing_ends_the_run(tmp_path, found, values):
+    found.estimate = PriorEstimate(*values)
+    with pytest.raises(ValueError, match="data.prior is 'auto', and best_bin finds .*accepted"):
+        prior.settle(config(), problem(), str(tmp_path / "run"), tiny.mesh(1))
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_validation_set_with_more_labels_than_positives_is_refused(tmp_path, found):
+    data = problem(num_validation=40, validation_labeled=19, num_labeled=20)
+    found.estimate = PriorEstimate(0.05)
+    with pytest.raises(ValueError, match="fewer data.validation_labeled"):
+        prior.settle(config(), data, str(tmp_path), tiny.mesh(1))
+
+
+def test_a_given_or_counted_prior_is_left_alone(tmp_path, found):
+    for value in (None, 0.5):
+        data = tiny.problem(prior=value)
+        assert prior.settle(config(prior=value), data, str(tmp_path), tiny.mesh(1)) is data
+    assert not found.calls and not list(tmp_path.iterdir())
+
+
+def small(method="nnpu", **changes):
+    """A short run on the digits."""
+    tree = config_lib.default_config(method)
+    tree.data.update({"prior": "auto", "num_labeled": 200})
+    tree.model.update({"name": "mlp", "options": {"hidden": (8,)}})
+    tree.method.update({"num_epochs": 2, "batch_size": 128})
+    tree.run.update({"figures": False} | changes)
+    return tree
+
+
+def test_a_run_says_keeps_and_resumes_with_its_estimate(tmp_path, capsys, found):
+    assert training.run(small(stop_after_epoch=1, compare="naive"), str(tmp_path)) is None
+    text = capsys.readouterr().out
+    assert "(estimated by best_bin, 90 % interval" in text
+    summary = training.run(small(compare="naive"), str(tmp_path))
+    assert len(found.calls) == 1
+    expected = (200 + 0.4 * summary["counts"]["unlabeled"]) / (200 + summary["counts"]["unlabeled"])
+    assert summary["prior"] == pytest.approx(expected)
+    assert summary["prior_source"] == "estimated by best_bin"
+    low, high = summary["prior_interval"]
+    assert low < summary["prior"] < high
+    assert set(summary["comparison"]) == {"naive"}
+    inside = json.loads((tmp_path / "naive" / "summary.json").read_text())
+    assert inside["prior"] == summary["prior"]
+
+
+def test_a_bad_setting_is_found_before_the_estimate_is_paid_for(tmp_path, found):
+    tree = small()
+    tree.method.learning_rate = -1.0
+    with pytest.raises(ValueError, match="method.learning_rate"):
+        training.run(tree, str(tmp_path / "run"))
+    assert not found.calls and not (tmp_path / "run").exists()
+
+
+def test_another_estimate_does_not_go_on_from_a_checkpoint(tmp_path, found):
+    training.run(small(stop_after_epoch=1), str(tmp_path))
+    (tmp_path / "prior.json").unlink()
+    found.estimate = PriorEstimate(0.5)
+    with pytest.raises(ValueError, match="belongs to another run .*estimated_prior"):
+        training.run(small(), str(tmp_path))
+
+
+def test_seeds_together_and_cells_of_a_sweep_share_what_was_estimated(tmp_path, found):
+    plan = sweep.Plan(
+        "t",
+        [sweep.Cell(method, "digits", small(method)) for method in ("nnpu", "naive")],
+        seeds=(0, 1),
+    )
+    assert sweep.execute.run(plan, str(tmp_path), dry_run=True) == 0
+    assert not found.calls
+    assert sweep.execute.run(plan, str(tmp_path)) == 0
+    assert sorted(found.calls) == [0, 1]
+    for path in tmp_path.rglob("summary.json"):
+        summary = json.loads(path.read_text())
+        assert summary["prior_source"] == "estimated by best_bin"
+        assert summary["trained_together"] == 2
+
+
+def test_a_problem_that_nobody_settled_has_no_prior_to_train_on():
+    data = experiment.load_data(config_lib.resolve(small()))
+    assert np.isnan(data.info.prior)
+    with pytest.raises(ValueError, match="data.prior"):
+        loop.build(config_lib.resolve(small()), data, tiny.mesh(1))
+    frozen = ml_collections.FrozenConfigDict(small())
+    assert np.isnan(cells.loader(1)(frozen).info.prior)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("prior", "Auto", "data.prior is 'Auto'; accepted: a finite number, or 'auto'"),
+        ("prior_method", "bbe", "data.prior_method is 'bbe'; accepted: 'km1'"),
+        ("prior_epochs", 0, "data.prior_epochs is 0"),
+    ],
+)
+def test_bad_fields_are_named(field, value, message):
+    tree = small()
+    tree.data[field] = value
+    with pytest.raises(ValueError, match=message):
+        config_lib.resolve(tree)
