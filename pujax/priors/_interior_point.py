@@ -15,9 +15,9 @@ class Model(NamedTuple):
     """What the method has to know of a kernel matrix.
 
     Attributes:
-        product: `[n] -> [n]`, the kernel matrix times a vector.
-        factor: `[n] -> ([n] -> [n])`, takes a positive diagonal and gives the function that solves
-            with the kernel matrix plus that diagonal; raises `LinAlgError` where it cannot.
+      product: `[n] -> [n]`, the kernel matrix times a vector.
+      factor: `[n] -> ([n] -> [n])`, takes a positive diagonal and gives the function that solves
+        with the kernel matrix plus that diagonal; raises `LinAlgError` where it cannot.
     """
 
     product: Callable[[np.ndarray], np.ndarray]
@@ -78,12 +78,12 @@ def pivoted_cholesky(
     digits, there is no hope that the others bring the rest, and it ends there.
 
     Args:
-        kernel: positive semidefinite, `[n, n]`.
-        tolerance: largest entry of the remainder at which it ends.
-        max_rank: the most rows.
+      kernel: positive semidefinite, `[n, n]`.
+      tolerance: largest entry of the remainder at which it ends.
+      max_rank: the most rows.
 
     Returns:
-        The rows, and whether they reach the tolerance.
+      The rows, and whether they reach the tolerance.
     """
     left = kernel.diagonal().copy()
     hopeless = tolerance ** (1 / 6)
@@ -111,14 +111,14 @@ def nearest(
     the best certified iterate is returned, never merely the last.
 
     Args:
-        model: the kernel over the `n` points.
-        start: `[n]`, non-negative with a positive sum; zeros are lifted off the boundary.
-        linear: `K u` for the target `u`, `[n]`.
-        squared: `u'Ku`, which only the certificate needs.
-        tolerance: error of the distance at which it stops.
+      model: the kernel over the `n` points.
+      start: `[n]`, non-negative with a positive sum; zeros are lifted off the boundary.
+      linear: `K u` for the target `u`, `[n]`.
+      squared: `u'Ku`, which only the certificate needs.
+      tolerance: error of the distance at which it stops.
 
     Returns:
-        `(weights [n], multipliers [n])`, the latter of `v >= 0`.
+      `(weights [n], multipliers [n])`, the latter of `v >= 0`.
     """
     size = len(linear)
     v = np.maximum(start / start.sum(), 0.1 / size)

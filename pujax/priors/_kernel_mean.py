@@ -17,11 +17,11 @@ def gaussian_kernel(unlabeled: np.ndarray, positives: np.ndarray) -> np.ndarray:
     included, as published; where more than half of all pairs coincide, over the others.
 
     Args:
-        unlabeled: float64 `[n, d]`.
-        positives: float64 `[m, d]`, not all the same as `unlabeled`.
+      unlabeled: float64 `[n, d]`.
+      positives: float64 `[m, d]`, not all the same as `unlabeled`.
 
     Returns:
-        float64 `[n + m, n + m]`, U first.
+      float64 `[n + m, n + m]`, U first.
     """
     size = len(unlabeled) + len(positives)
     weights = _means(len(unlabeled), len(positives))
@@ -71,16 +71,16 @@ class Curve:
     chords.
 
     Attributes:
-        gap: distance between the means of U and P.
+      gap: distance between the means of U and P.
     """
 
     def __init__(self, kernel: np.ndarray, positive: np.ndarray, unlabeled: np.ndarray):
         """Solves nothing yet.
 
         Args:
-            kernel: `[k, k]` over all points.
-            positive: `[k]`, coefficients of P's empirical mean, with sum 1.
-            unlabeled: `[k]`, the same of U's.
+          kernel: `[k, k]` over all points.
+          positive: `[k]`, coefficients of P's empirical mean, with sum 1.
+          unlabeled: `[k]`, the same of U's.
         """
         self._positive, self._towards = positive, unlabeled - positive
         self.gap = float(np.sqrt(max(self._towards @ (kernel @ self._towards), 0)))
@@ -93,11 +93,11 @@ class Curve:
         """The curve of two samples.
 
         Args:
-            kernel: `[n + m, n + m]`, U first.
-            num_unlabeled: `n`.
+          kernel: `[n + m, n + m]`, U first.
+          num_unlabeled: `n`.
 
         Returns:
-            The `Curve`.
+          The `Curve`.
         """
         return cls(kernel, *_means(num_unlabeled, len(kernel) - num_unlabeled))
 
@@ -108,12 +108,12 @@ class Curve:
         """The curve of both samples drawn anew with replacement; the kernel's entries stay.
 
         Args:
-            kernel: `[n + m, n + m]`, U first.
-            num_unlabeled: `n`.
-            rng: source of chance.
+          kernel: `[n + m, n + m]`, U first.
+          num_unlabeled: `n`.
+          rng: source of chance.
 
         Returns:
-            The `Curve`, whose hull is that of the points drawn.
+          The `Curve`, whose hull is that of the points drawn.
         """
         num_positives = len(kernel) - num_unlabeled
         counts = [
@@ -148,12 +148,12 @@ class Curve:
         """Whether the slope from a lambda over a width exceeds a threshold.
 
         Args:
-            value: the lambda.
-            width: over which the slope is taken.
-            than: the threshold.
+          value: the lambda.
+          width: over which the slope is taken.
+          than: the threshold.
 
         Returns:
-            `(d(value + width) - d(value)) / width > than`.
+          `(d(value + width) - d(value)) / width > than`.
         """
         ends = (value + width, value)
         for end in ends:

@@ -44,11 +44,11 @@ class Projection(NamedTuple):
     """A point of the hull and how near to the nearest it is known to be.
 
     Attributes:
-        weights: its coefficients, `[n]`, non-negative with sum 1.
-        distance: its distance to the target; the least distance is between `distance - error` and
-            this.
-        error: bound on the error of `distance`.
-        slope: `K (v - u)`, `[n]`.
+      weights: its coefficients, `[n]`, non-negative with sum 1.
+      distance: its distance to the target; the least distance is between `distance - error` and
+        this.
+      error: bound on the error of `distance`.
+      slope: `K (v - u)`, `[n]`.
     """
 
     weights: np.ndarray
@@ -64,12 +64,12 @@ def certify(kernel: np.ndarray, target: np.ndarray, weights: np.ndarray) -> Proj
     hull points lie beyond it bounds the excess, whatever the weights came from.
 
     Args:
-        kernel: `[n, n]`, positive semidefinite.
-        target: `[n]`, coefficients of any sign.
-        weights: `[n]`, non-negative, sum 1.
+      kernel: `[n, n]`, positive semidefinite.
+      target: `[n]`, coefficients of any sign.
+      weights: `[n]`, non-negative, sum 1.
 
     Returns:
-        The `Projection`.
+      The `Projection`.
     """
     residual = weights - target
     slope = kernel @ residual
@@ -87,15 +87,15 @@ class Projector:
         """Finds the numerical rank, or that it is large.
 
         Args:
-            kernel: float64 `[n, n]`, positive semidefinite; kept, not copied.
+          kernel: float64 `[n, n]`, positive semidefinite; kept, not copied.
         """
         self.kernel = kernel
-        max_rank = max(1, min(len(kernel) // 3, _MAX_RANK))
+        self._max_rank = max(1, min(len(kernel) // 3, _MAX_RANK))
         rows, self._is_low_rank = _interior_point.pivoted_cholesky(
-            kernel, tolerance=_RANK_TOLERANCE, max_rank=max_rank
+            kernel, tolerance=_RANK_TOLERANCE, max_rank=self._max_rank
         )
         # A factor of a third of the rank costs a ninth and is good enough to begin with.
-        begin = rows[: max(_SMALL_RANK, max_rank // 3)]
+        begin = rows[: max(_SMALL_RANK, self._max_rank // 3)]
         self._is_exact = self._is_low_rank and len(begin) == len(rows)
         self._begin = _interior_point.low_rank(begin)
         self._model = _interior_point.low_rank(rows) if self._is_low_rank else None
@@ -105,12 +105,12 @@ class Projector:
         """The nearest point of the hull of all points.
 
         Args:
-            target: `[n]`, coefficients of any sign.
-            tolerance: error of the distance at which an algorithm ends. Rounding leaves 1e-7 where
-                the distance itself is below that, and up to there no other one is tried.
+          target: `[n]`, coefficients of any sign.
+          tolerance: error of the distance at which an algorithm ends. Rounding leaves 1e-7 where
+            the distance itself is below that, and up to there no other one is tried.
 
         Returns:
-            The best `Projection` found; its `error` says how good it is.
+          The best `Projection` found; its `error` says how good it is.
         """
         linear = self.kernel @ target
         found = None
@@ -135,10 +135,10 @@ class Projector:
         pivoted = self._pivot(target, linear, support, tolerance)
         if pivoted.error <= max(tolerance, _ENOUGH):
             return pivoted
-        if self._is_low_rank:
-            found = self._interior(self._model, target, tolerance)[0]
-        else:
-            found = self._working_set(target, linear, found, support, tolerance)
+        found = self._working_set(target, linear, found, support, tolerance)
+        if self._is_low_rank and found.error > max(tolerance, _ENOUGH):
+            whole = self._interior(self._model, target, tolerance)[0]
+            found = min(found, whole, key=lambda each: each.error)
         return min(found, pivoted, key=lambda each: each.error)
 
     def _interior(
@@ -217,9 +217,15 @@ class Projector:
         support: np.ndarray,
         tolerance: float,
     ) -> Projection:
-        """The interior point on a growing set of points, from a guess of the support."""
+        """The interior point on a growing set of points, from a guess of the support.
+
+        Where a factor is exact, it is cheaper than a set of more points than its rank.
+        """
         chosen, slope = support.copy(), best.slope
+        most = self._max_rank if self._is_low_rank else len(target)
         for _ in range(_MAX_ROUNDS):
+            if np.count_nonzero(chosen) > most:
+                break
             more = max(200, np.count_nonzero(chosen) // 2)
             chosen[np.argsort(np.where(chosen, np.inf, slope))[:more]] = True
             index = np.flatnonzero(chosen)

@@ -53,21 +53,21 @@ def km1(
     reduce them first.
 
     Args:
-        positives: `[m]` or `[m, ...]`.
-        unlabeled: `[n]` or `[n, ...]`.
-        epsilon: width of the last bracket of lambda, and twice the width over which slopes are
-            taken.
-        lambda_max: upper end of the first bracket; the answer stays below `1 - 1 / lambda_max`.
-        num_resamples: bootstrap resamples for the interval; each costs about as much as the
-            estimate. 0 leaves it NaN.
-        level: share of the resamples that the interval holds.
-        key: JAX key or number for the resamples.
+      positives: `[m]` or `[m, ...]`.
+      unlabeled: `[n]` or `[n, ...]`.
+      epsilon: width of the last bracket of lambda, and twice the width over which slopes are
+        taken.
+      lambda_max: upper end of the first bracket; the answer stays below `1 - 1 / lambda_max`.
+      num_resamples: bootstrap resamples for the interval; each costs about as much as the
+        estimate. 0 leaves it NaN.
+      level: share of the resamples that the interval holds.
+      key: JAX key or number for the resamples.
 
     Returns:
-        The `PriorEstimate`. Resamples keep the kernel's width.
+      The `PriorEstimate`. Resamples keep the kernel's width.
 
     Raises:
-        ValueError: naming the argument that cannot be used.
+      ValueError: naming the argument that cannot be used.
     """
     options = (epsilon, lambda_max, num_resamples, level, key)
     return _estimates(positives, unlabeled, (True, False), *options)[0]
@@ -89,19 +89,19 @@ def km2(
     in `km1`.
 
     Args:
-        positives: `[m]` or `[m, ...]`.
-        unlabeled: `[n]` or `[n, ...]`.
-        epsilon: as in `km1`.
-        lambda_max: as in `km1`.
-        num_resamples: as in `km1`.
-        level: as in `km1`.
-        key: as in `km1`.
+      positives: `[m]` or `[m, ...]`.
+      unlabeled: `[n]` or `[n, ...]`.
+      epsilon: as in `km1`.
+      lambda_max: as in `km1`.
+      num_resamples: as in `km1`.
+      level: as in `km1`.
+      key: as in `km1`.
 
     Returns:
-        The `PriorEstimate`.
+      The `PriorEstimate`.
 
     Raises:
-        ValueError: naming the argument that cannot be used.
+      ValueError: naming the argument that cannot be used.
     """
     options = (epsilon, lambda_max, num_resamples, level, key)
     return _estimates(positives, unlabeled, (False, True), *options)[1]
@@ -120,19 +120,19 @@ def km(
     """Both estimates from one kernel and one curve, for little more than the price of one.
 
     Args:
-        positives: `[m]` or `[m, ...]`.
-        unlabeled: `[n]` or `[n, ...]`.
-        epsilon: as in `km1`.
-        lambda_max: as in `km1`.
-        num_resamples: as in `km1`.
-        level: as in `km1`.
-        key: as in `km1`.
+      positives: `[m]` or `[m, ...]`.
+      unlabeled: `[n]` or `[n, ...]`.
+      epsilon: as in `km1`.
+      lambda_max: as in `km1`.
+      num_resamples: as in `km1`.
+      level: as in `km1`.
+      key: as in `km1`.
 
     Returns:
-        `(km1, km2)`.
+      `(km1, km2)`.
 
     Raises:
-        ValueError: naming the argument that cannot be used.
+      ValueError: naming the argument that cannot be used.
     """
     options = (epsilon, lambda_max, num_resamples, level, key)
     return tuple(_estimates(positives, unlabeled, (True, True), *options))
@@ -144,15 +144,15 @@ def distance_curve(
     """The distance `d(lambda)` that KM1 and KM2 take slopes of.
 
     Args:
-        positives: `[m]` or `[m, ...]`.
-        unlabeled: `[n]` or `[n, ...]`.
-        lambdas: `[k]`, each from 1.
+      positives: `[m]` or `[m, ...]`.
+      unlabeled: `[n]` or `[n, ...]`.
+      lambdas: `[k]`, each from 1.
 
     Returns:
-        float64 `[k]`, exact to 1e-6 and mostly to 1e-9; 0 at `lambda = 1`.
+      float64 `[k]`, exact to 1e-6 and mostly to 1e-9; 0 at `lambda = 1`.
 
     Raises:
-        ValueError: naming the argument that cannot be used.
+      ValueError: naming the argument that cannot be used.
     """
     lambdas = np.asarray(lambdas, np.float64)
     if lambdas.ndim != 1 or not (np.isfinite(lambdas) & (lambdas >= 1)).all():
