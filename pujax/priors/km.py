@@ -29,8 +29,9 @@ from pujax.priors import _estimate, _kernel_mean
 _START = 1.05  # KM2 takes the slope of the curve between 1 and this
 _START_SHARE = 0.8  # weight of that slope in KM2's threshold; the rest is for the distance of P, U
 _LARGE = 0.9  # share of that distance beyond which KM1's threshold is given up for KM2's
-# Threads wait for one another at every small product, on a busy machine 10 times as long.
-_MIN_THREADED = 3000
+# Threads wait for one another at every small product: 3,000 points took 3.5 s with one of them and
+# 40 s with two on a busy machine.
+_MIN_THREADED = 6000
 _BLANK = 1e-7  # distance of P and U below which rounding is all that is left
 
 
