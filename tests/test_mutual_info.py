@@ -381,7 +381,12 @@ def test_types_half_becomes_float32_and_float64_stays():
         )
         ratio = mutual_info.ratio(model, unlabeled)
         value = mutual_info.pu_objective(positives[:, 0], unlabeled[:, 0])
-        return *model[:3], ratio, mutual_info.objective(model), value
+        twin = mutual_info.pn_objective(positives[:, 0], unlabeled[:, 0], prior=np.float64(0.3))
+        smi = [
+            mutual_info.smi_from_objective(positives[:, 0], prior=prior)
+            for prior in (0.3, np.float64(0.3), jnp.float32(0.3), jnp.bfloat16(0.25))
+        ]
+        return *model[:3], ratio, mutual_info.objective(model), value, twin, *smi
 
     def all_types(dtype):
         arguments = jnp.asarray(positives, dtype), jnp.asarray(unlabeled, dtype)
@@ -391,6 +396,25 @@ def test_types_half_becomes_float32_and_float64_stays():
     with x64():
         assert all_types(jnp.float64) == {"float64"}
         assert all_types(jnp.float32) == {"float32"}
+
+
+def test_mutual_information_of_half_precision_is_computed_in_float32():
+    objectives = jnp.array([-0.75, -0.5625, -0.5], jnp.bfloat16)
+    found = mutual_info.smi_from_objective(objectives, prior=0.3)
+    np.testing.assert_allclose(found, 3 / 7 * np.array([0.25, 0.0625, 0]), rtol=1e-6)
+    # Lists are arrays, and numbers stay numbers in double precision.
+    np.testing.assert_allclose(
+        mutual_info.smi_from_objective([-0.75, -0.5], prior=0.5), [0.25, 0], rtol=1e-6
+    )
+    number = mutual_info.smi_from_objective(-0.5 - 1e-12, prior=0.5)
+    assert isinstance(number, float) and number == pytest.approx(1e-12, rel=1e-3)
+    # 1 - 0.0390625 is no number of eight bits.
+    prior = jnp.bfloat16(0.0390625)
+    found = mutual_info.smi_from_objective(-1.5, prior=prior)
+    assert found.dtype == jnp.float32
+    assert float(found) == pytest.approx(0.0390625 / 0.9609375, rel=1e-6)
+    found = mutual_info.pn_objective(jnp.ones(2), jnp.full(2, 2.0), prior=prior)
+    assert float(found) == pytest.approx((0.0390625 + 4 * 0.9609375) / 2 - 1, rel=1e-6)
 
 
 def test_points_far_from_the_origin_keep_float32_accuracy():
@@ -411,8 +435,31 @@ def test_monitors_say_what_is_wrong_in_words():
     assert len(mutual_info.diagnose(0.9, 3.0)) == 2
     (diverged,) = mutual_info.diagnose(float("nan"), float("inf"))
     assert "diverged" in diverged
+    assert mutual_info.diagnose(0.65, 1.0) == mutual_info.diagnose(-0.15, 1.0) == []
     assert mutual_info.diagnose(0.55, 1.0, smi_slack=0.01)
     assert mutual_info.diagnose(0.3, 1.2, ratio_tolerance=0.1)
+
+
+@pytest.mark.parametrize("prior", [0.3, 0.5, 0.7])
+@pytest.mark.parametrize("shift", [3.0, 6.0])
+def test_the_slacks_are_about_two_standard_errors_of_a_small_held_out_sample(prior, shift):
+    rng = np.random.default_rng(0)
+    positives = rng.normal(shift, 1, (4000, 50))
+    unlabeled = rng.normal(0, 1, (4000, 200)) + shift * (rng.random((4000, 200)) < prior)
+
+    def ratio(x):
+        return 1 / (prior + (1 - prior) * np.exp(-shift * (x - shift / 2)))
+
+    objectives = (ratio(unlabeled) ** 2).mean(1) / 2 - ratio(positives).mean(1)
+    smi = mutual_info.smi_from_objective(objectives, prior=prior)
+    mean_ratio = ratio(unlabeled).mean(1)
+    assert 0.13 < 2 * np.std(smi) < 0.25
+    assert 0.07 < 2 * np.std(mean_ratio) < 0.25
+    # So a true ratio is rarely accused, which half the slack of the SMI would not keep to.
+    found = [mutual_info.diagnose(*pair) for pair in zip(smi, mean_ratio, strict=True)]
+    assert np.mean([bool(said) for said in found]) < 0.06
+    if shift == 6:
+        assert np.mean(np.asarray(smi) > 0.6) > 0.06 > 3 * np.mean(np.asarray(smi) > 0.7)
 
 
 def test_wrong_arguments_are_named():

@@ -154,14 +154,7 @@ def _check_size(path: str, rows: int, columns: int) -> None:
 def _archives(paths: list[str]) -> list[Table]:
     tables = []
     for path in paths:
-        if not zipfile.is_zipfile(path):
-            raise ValueError(f"{path} is no archive; accepted: what numpy.savez writes")
-        with np.load(path, allow_pickle=False) as archive:
-            found = next((pair for pair in _ARRAYS if set(pair) <= set(archive)), None)
-            if found is None:
-                accepted = " or ".join(f"{a!r} and {b!r}" for a, b in _ARRAYS)
-                raise ValueError(f"{path} holds {sorted(archive)}; accepted: {accepted}")
-            first, second = (archive[name] for name in found)
+        found, (first, second) = _arrays(path)
         if found == _ARRAYS[0]:
             if first.shape[1:] != second.shape[1:]:
                 raise ValueError(
@@ -177,14 +170,38 @@ def _archives(paths: list[str]) -> list[Table]:
                     "number per row of x"
                 )
             labels = _labels(path, second.astype(np.float64))
-        if first.dtype.kind not in "fiub" or not first.size:
-            raise ValueError(f"{path} holds {first.dtype} {first.shape}; accepted: real numbers")
+        if not first.size:
+            raise ValueError(f"{path} holds {first.shape}; accepted: at least one number")
         features = first.reshape(len(first), -1).astype(np.float64)
         names = tuple(str(i + 1) for i in range(features.shape[1]))
         tables.append(Table(features, labels, names))
     if len({table.names for table in tables}) > 1:
         raise ValueError(f"{', '.join(paths)} have different numbers of features; accepted: one")
     return tables
+
+
+def _arrays(path: str) -> tuple[tuple[str, str], list[np.ndarray]]:
+    """Names of the two arrays of an archive, and these, real numbers with at least one axis."""
+    if not zipfile.is_zipfile(path):
+        raise ValueError(f"{path} is no archive; accepted: what numpy.savez writes")
+    with np.load(path, allow_pickle=False) as archive:
+        found = next((pair for pair in _ARRAYS if set(pair) <= set(archive)), None)
+        if found is None:
+            accepted = " or ".join(f"{a!r} and {b!r}" for a, b in _ARRAYS)
+            raise ValueError(f"{path} holds {sorted(archive)}; accepted: {accepted}")
+        try:
+            arrays = [np.asarray(archive[name]) for name in found]
+        except ValueError as error:  # of Python objects, or cut short
+            raise ValueError(
+                f"{path}: {' or '.join(found)} cannot be read ({error}); accepted: real numbers"
+            ) from error
+    for name, array in zip(found, arrays, strict=True):
+        if array.dtype.kind not in "fiub" or not array.ndim:
+            raise ValueError(
+                f"{path}: {name} is {array.dtype} of shape {array.shape}; accepted: real numbers, "
+                "one entry per example"
+            )
+    return found, arrays
 
 
 def _separated_values(paths: list[str], label: str | None) -> list[Table]:

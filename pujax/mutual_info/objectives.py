@@ -50,6 +50,7 @@ def pn_objective(
     _checks.check_share("prior", prior)
     ratio_positive = _checks.full_precision(ratio_positive)
     ratio_negative = _checks.full_precision(ratio_negative)
+    prior = jnp.asarray(prior, jnp.result_type(ratio_positive, ratio_negative))
     square = prior * _mean(ratio_positive**2) + (1 - prior) * _mean(ratio_negative**2)
     return square / 2 - _mean(ratio_positive)
 
@@ -59,20 +60,24 @@ def smi_from_objective(
 ) -> float | jax.Array:
     """Squared-loss mutual information `-t / (1 - t) (J + 1/2)` of an objective `J`.
 
-    A lower bound of the SMI in expectation, for any model, and the SMI itself for the true ratio.
-    Not clipped: chance takes estimates below 0 and above 1/2.
+    The SMI itself in expectation for the true ratio, and a lower bound of it for every other model
+    that was not fitted to the same data; on the data that it was fitted to, a model's value is too
+    large. Not clipped: chance takes estimates below 0 and above 1/2.
 
     Args:
       objective: value of `pu_objective` or `pn_objective`, a scalar or an array of them.
       prior: share `t` of positives in the population that U is drawn from.
 
     Returns:
-      The SMI, like `objective`.
+      The SMI: a float where both are floats, else an array like `objective`.
 
     Raises:
       ValueError: if `prior` is not between 0 and 1.
     """
     _checks.check_share("prior", prior)
+    if not (isinstance(objective, float) and isinstance(prior, float)):
+        objective = _checks.full_precision(objective)
+        prior = jnp.asarray(prior, objective.dtype)
     return -prior / (1 - prior) * (objective + 0.5)
 
 
@@ -80,13 +85,14 @@ def diagnose(
     smi: float | jax.Array,
     mean_ratio: float | jax.Array,
     *,
-    smi_slack: float = 0.1,
+    smi_slack: float = 0.2,
     ratio_tolerance: float = 0.25,
 ) -> list[str]:
     """Says in plain words what cannot be right about an estimated SMI.
 
     To be called with numbers from held-out data. The default slacks are about two standard errors
-    of 50 held-out positives and 200 unlabeled examples.
+    of the true ratio on 50 held-out positives and 200 unlabeled examples, at priors from 0.3 to 0.7
+    and with classes that overlap little: 0.14 to 0.24 for the SMI, 0.07 to 0.22 for the mean ratio.
 
     Args:
       smi: estimated SMI.

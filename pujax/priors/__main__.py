@@ -29,7 +29,7 @@ from pujax.training.progress import message, render_table, show_own_messages
 
 _USAGE = """usage: python -m pujax.priors DATA [--label=COLUMN] [--methods=A,B] [--resamples=100]
   DATA                 .csv or .tsv with a header, .npz, or svmlight (also .gz, .bz2, .xz);
-                       label 1 is a labelled positive, all else (0, -1, nothing) is unlabeled
+                       label 1 is a labelled positive; 0, -1 and nothing are unlabeled
   --label=COLUMN       the label's column in .csv and .tsv; the last one
   --methods=A,B        estimators, of: {names}
   --resamples=100      bootstrap resamples of the 90 % intervals, a fifth of it where each is
@@ -66,6 +66,8 @@ def main(argv: list[str]) -> int:
             raise ValueError(
                 f"command line: DATA is {' '.join(rest)!r}; accepted: one file (--help says more)"
             )
+        if not values.methods:
+            raise ValueError(f"--methods is ''; accepted: {', '.join(map(repr, NAMES))}")
         for method in values.methods:
             check_name(method, "--methods")
         message(report(rest[0], values.label, values.methods, values.resamples, values.seed))

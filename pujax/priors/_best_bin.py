@@ -1,5 +1,6 @@
 """Best bin by counts: thresholds of two samples of scores, the best of them, and resamples."""
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -30,6 +31,11 @@ def thresholds(positive: np.ndarray, unlabeled: np.ndarray) -> Thresholds:
     first = np.flatnonzero(unlabeled[1:] > unlabeled[:-1])[::-1] + 1
     m, n = len(positive), len(unlabeled)
     return Thresholds(n - first, m - np.searchsorted(positive, unlabeled[first]), n, m)
+
+
+def slack(m: int, n: int, *, delta: float = 0.1, gamma: float = 0.01) -> float:
+    """What the bound of `best` adds, from the numbers of positive and of unlabeled scores."""
+    return (1 + gamma) * sum(math.sqrt(math.log(4 / delta) / (2 * size)) for size in (n, m))
 
 
 def best(counts: Thresholds, *, slack: float, allowed: np.ndarray | bool = True) -> np.ndarray:

@@ -1,8 +1,9 @@
 """What every estimator shares: its result, the checks of its inputs, and the bootstrap."""
 
 import math
+import operator
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -86,16 +87,24 @@ def scores(
         if np.ndim(values) != 1:
             raise ValueError(f"{name} has shape {np.shape(values)}; accepted: [n], one score each")
     p, u = (_sample(values, name)[:, 0] for name, values in named)
-    is_blank = bool(min(p.min(), u.min()) == max(p.max(), u.max()))
-    is_blank |= p.shape == u.shape and np.array_equal(np.sort(p), np.sort(u))
+    is_blank = are_blank(p, u)
     if is_blank:
         logging.warning("positive and unlabeled scores are the same: every prior is possible")
     return p, u, is_blank
 
 
+def are_blank(positive: np.ndarray, unlabeled: np.ndarray) -> bool:
+    """True where scores `[m]` and `[n]` are the same in both samples, or all one number."""
+    low = min(positive.min(), unlabeled.min())
+    is_constant = low == max(positive.max(), unlabeled.max())
+    return bool(is_constant) or np.array_equal(np.sort(positive), np.sort(unlabeled))
+
+
 def _sample(values: npt.ArrayLike, name: str) -> np.ndarray:
     array = np.asarray(values)
-    if array.dtype.kind not in "fiub":
+    # NumPy takes bfloat16 and its like for opaque bytes.
+    is_float = jax.dtypes.issubdtype(array.dtype, np.floating)
+    if array.dtype.kind not in "iub" and not is_float:
         raise ValueError(f"{name} has dtype {array.dtype}; accepted: real numbers")
     if array.ndim == 0 or len(array) < 2:
         raise ValueError(f"{name} has shape {array.shape}; accepted: at least 2 examples")
@@ -111,22 +120,59 @@ def _sample(values: npt.ArrayLike, name: str) -> np.ndarray:
     return array
 
 
+def magnitude(array: np.ndarray, axis: int | None = None) -> np.ndarray:
+    """A power of two near the largest magnitude: dividing by it is exact, and squares stay finite.
+
+    Args:
+      array: finite numbers.
+      axis: along which the largest is taken; None is over all.
+    """
+    return np.ldexp(1.0, np.frexp(np.abs(array).max(axis))[1] - 1)
+
+
 def _sorted(array: np.ndarray) -> np.ndarray:
     return array[np.lexsort(array.T[::-1])]
 
 
 def generator(key: jax.Array | int | None) -> np.random.Generator:
-    """NumPy's generator for a JAX key, a number, or None, which is the number 0."""
-    if key is None or isinstance(key, int):
-        return np.random.default_rng(key or 0)
-    data = key if not jax.dtypes.issubdtype(key.dtype, jax.dtypes.prng_key) else None
-    return np.random.default_rng(np.asarray(jax.random.key_data(key) if data is None else data))
+    """NumPy's generator for a JAX key, a number, or None, which is the number 0.
+
+    Raises:
+      ValueError: if `key` is none of these.
+    """
+    if isinstance(key, jax.Array | np.ndarray):
+        if key.ndim == 0 and jax.dtypes.issubdtype(key.dtype, jax.dtypes.prng_key):
+            return np.random.default_rng(np.asarray(jax.random.key_data(key)))
+        if key.ndim == 1 and key.dtype == np.uint32:  # a key as `jax.random.PRNGKey` makes it
+            return np.random.default_rng(np.asarray(key))
+    return np.random.default_rng(0 if key is None else whole("key", key, 0, "a JAX key or None"))
+
+
+def whole(name: str, value: Any, least: int, other: str | None = None) -> int:
+    """A whole number of any type, NumPy's among them, as an int.
+
+    Args:
+      name: of the argument.
+      value: of the argument.
+      least: smallest number that is accepted.
+      other: what else the argument accepts, in words.
+
+    Raises:
+      ValueError: for what is no whole number, or a smaller one.
+    """
+    try:
+        number = None if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        number = None
+    if number is None or number < least:
+        also = "" if other is None else f", {other}"
+        raise ValueError(f"{name} is {value!r}; accepted: a whole number from {least}{also}")
+    return number
 
 
 def check_level(num_resamples: int, level: float) -> None:
     """Raises a ValueError for a number of resamples or a level that cannot be."""
-    if isinstance(num_resamples, bool) or not isinstance(num_resamples, int) or num_resamples < 0:
-        raise ValueError(f"num_resamples is {num_resamples!r}; accepted: a whole number from 0")
+    whole("num_resamples", num_resamples, 0)
     if not 0 < level < 1:
         raise ValueError(f"level is {level!r}; accepted: a number between 0 and 1, exclusive")
 
@@ -139,7 +185,8 @@ def with_interval(value: float, resampled: npt.ArrayLike, *, level: float) -> Pr
 
     Args:
       value: the estimate.
-      resampled: `[b]`, estimates on resamples; empty for no interval.
+      resampled: `[b]`, estimates on resamples, NaN where one says nothing, which is taken for 1:
+        all that it allows; empty for no interval.
       level: share of the resamples between the ends, for example 0.9.
 
     Returns:
@@ -149,12 +196,19 @@ def with_interval(value: float, resampled: npt.ArrayLike, *, level: float) -> Pr
     resampled = np.asarray(resampled, np.float64)
     if not resampled.size:
         return PriorEstimate(value)
-    low, high = np.clip(np.quantile(resampled, [(1 - level) / 2, (1 + level) / 2]), 0, 1)
+    # Before the quantiles, which cannot interpolate between infinities.
+    resampled = np.clip(np.where(np.isnan(resampled), 1, resampled), 0, 1)
+    low, high = np.quantile(resampled, [(1 - level) / 2, (1 + level) / 2])
     return PriorEstimate(value, float(min(low, value)), float(max(high, value)))
 
 
 def moved(estimate: PriorEstimate, value: float) -> PriorEstimate:
-    """Another value with the interval of an estimate around it, as far as it stays in [0, 1]."""
+    """Another value with the interval of an estimate around it, as far as it stays in [0, 1].
+
+    An interval of everything stays one.
+    """
+    if estimate[1:] == ANYTHING[1:]:
+        return PriorEstimate(value, *ANYTHING[1:])
     low, high = np.clip(np.array(estimate[1:]) + value - estimate.value, 0, 1)
     return PriorEstimate(value, float(low), float(high))
 

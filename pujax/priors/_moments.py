@@ -3,6 +3,10 @@
 Matching distributions needs nothing else of the data. Rows are put into groups at random and each
 group keeps its sums, so that folds and resamples are sums over groups: with as many groups as rows
 that is the ordinary bootstrap, with fewer its error bars are known to about `1 / sqrt(2 groups)`.
+
+`pujax.mutual_info.features` has the same features a second time, and needs to: there they are
+differentiated by JAX, in the precision of the data, for a representation to be trained through
+them. Here they are weighed anew for every fold and resample, on the host, in float64.
 """
 
 from typing import NamedTuple
@@ -10,10 +14,10 @@ from typing import NamedTuple
 import numpy as np
 from scipy.spatial import distance
 
-CHUNK = 8192
-"""Rows whose features are held at a time."""
+from pujax.mutual_info.features import CHUNK
+
 NUM_FOR_MEDIAN = 1000
-"""Points that the median distance looks at."""
+"""Points that the median distance looks at; twice as many as where it has to run in JAX."""
 
 
 class Moments(NamedTuple):
@@ -44,7 +48,8 @@ class Basis(NamedTuple):
     def features(self, points: np.ndarray) -> np.ndarray:
         """Features of the points, `[n, b]` or `[n, b + 1]`."""
         squares = distance.cdist(points, self.centers, "sqeuclidean")
-        phi = np.exp(-squares / (2 * self.sigma**2))
+        with np.errstate(over="ignore"):  # exp(-inf) is the 0 that it should be
+            phi = np.exp(-squares / (2 * self.sigma**2))
         return np.pad(phi, ((0, 0), (0, 1)), constant_values=1) if self.with_constant else phi
 
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pujax.priors import _moments
+from pujax.priors import _estimate, _moments
 
 NUM_CENTERS = 200
 """Centres drawn from both samples where none are given."""
@@ -15,6 +15,8 @@ RELATIVE_SIGMAS = (0.25, 0.35, 0.5, 0.7, 1.0, 1.5)
 NUM_FOLDS = 5
 NUM_TO_SELECT = 10_000
 """Rows of each sample that settings are chosen on, at most."""
+_SIGMAS = (1e-150, 1e150)
+"""Widths, in units of the largest coordinate, beyond which features no longer change."""
 
 
 class Samples(NamedTuple):
@@ -77,3 +79,14 @@ def checked(
             )
         centers = array
     return centers, sigma, ridge
+
+
+def scaled(
+    p: np.ndarray, u: np.ndarray, centers: np.ndarray | None, sigma: float | None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray | None, float | None]:
+    """All lengths in a unit in which their squares are finite: the features stay the same."""
+    unit = _estimate.magnitude(np.concatenate([p, u]))
+    with np.errstate(over="ignore", under="ignore"):
+        centers = None if centers is None else centers / unit
+        sigma = None if sigma is None else float(np.clip(np.float64(sigma) / unit, *_SIGMAS))
+    return p / unit, u / unit, centers, sigma

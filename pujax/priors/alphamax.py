@@ -63,8 +63,8 @@ def alphamax(
     """
     p, u, is_blank = _estimate.scores(scores_positive, scores_unlabeled)
     _estimate.check_level(num_resamples, level)
-    if num_bins is not None and not (isinstance(num_bins, int) and num_bins >= 2):
-        raise ValueError(f"num_bins is {num_bins!r}; accepted: a whole number from 2, or None")
+    if num_bins is not None:
+        num_bins = _estimate.whole("num_bins", num_bins, 2, "or None")
     if is_blank:
         return ANYTHING
     counts_p, counts_u = _histograms(p, u, num_bins)

@@ -160,6 +160,7 @@ def reduced(
       `(positives, unlabeled)`, of the same features; constant ones are 0.
     """
     both = np.concatenate([positives, unlabeled])
+    both /= _estimate.magnitude(both, axis=0)  # or squares may overflow
     scale = both.std(0)
     both = (both - both.mean(0)) / np.where(scale > 0, scale, 1)
     if min(both.shape) > MAX_DIMENSIONS:
@@ -192,10 +193,10 @@ def _on_subsamples(
         return function(*samples, key=int(rng.integers(2**31)), **(options | changes))
 
     count = min(math.ceil(largest / MAX_KERNEL_POINTS), _MAX_SUBSAMPLES)
-    values = [
-        part(MAX_KERNEL_POINTS, MAX_KERNEL_POINTS, num_resamples=0).value for _ in range(count)
-    ]
-    value = float(np.mean(values))
+    parts = [part(MAX_KERNEL_POINTS, MAX_KERNEL_POINTS, num_resamples=0) for _ in range(count)]
+    if ANYTHING in parts:
+        return ANYTHING
+    value = float(np.mean([each.value for each in parts]))
     if not num_resamples:
         return PriorEstimate(value)
     # As many of P to one of U as there are, but two of each at least.

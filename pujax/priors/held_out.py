@@ -43,6 +43,17 @@ class HeldOut(NamedTuple):
     scorer: Any
 
 
+class _Units(base.TransformerMixin, base.BaseEstimator):
+    """Divides each feature by a power of two near its largest value, so that squares are finite."""
+
+    def fit(self, features: np.ndarray, labels: np.ndarray | None = None) -> "_Units":
+        self.units_ = _estimate.magnitude(features, axis=0)
+        return self
+
+    def transform(self, features: np.ndarray) -> np.ndarray:
+        return features / self.units_
+
+
 def default_scorer(num_examples: int, *, seed: int = 0) -> Any:
     """The classifier of `held_out_scores`: logistic regression on an approximate Gaussian kernel.
 
@@ -64,7 +75,7 @@ def default_scorer(num_examples: int, *, seed: int = 0) -> Any:
         n_components=min(_NUM_KERNEL_FEATURES, num_examples), random_state=seed
     )
     linear = linear_model.LogisticRegression(max_iter=500)
-    scale = preprocessing.StandardScaler()
+    scale = pipeline.make_pipeline(_Units(), preprocessing.StandardScaler())
     return pipeline.Pipeline([("scale", scale), ("kernel", kernel), ("linear", linear)])
 
 
@@ -79,11 +90,11 @@ def held_out_scores(
     """Train a classifier of P against U on one half of each, and score the other halves.
 
     On its own training examples a classifier tells P from U better than the densities allow, and
-    every estimate from such scores is off. With `balanced` P and U weigh the same, and the score
-    is `f = a / (a + b)` of the densities `a` of P and `b` of U, as the 'ratio' of `elkan_noto` asks
-    for; else it is `g = P(labelled | x)`, which the other forms of `elkan_noto` ask for. A
-    `best_bin` takes either. A scorer whose `fit` takes no `sample_weight` is trained without and
-    its `g` turned into `f`.
+    every estimate from such scores is off. With `balanced` P and U weigh the same, and the score is
+    `f = a / (a + b)` of the densities `a` of P and `b` of U, as the 'ratio' of `elkan_noto` asks
+    for; else it is `g = P(labelled | x)` where P and U are as many as are scored, which the other
+    forms of `elkan_noto` ask for. A `best_bin` takes either. A scorer whose `fit` takes no
+    `sample_weight` is trained without and its `g` turned into `f`.
 
     Args:
       positives: `[n_p, ...]`, at least 4; trailing axes, as of images, are flattened.
@@ -181,9 +192,9 @@ def _split_and_score(
     p_rows, u_rows = np.sort(p_rows[m:]), np.sort(u_rows[n:])
     with threadpoolctl.threadpool_limits(1 if m + n < _MIN_THREADED else None):
         scorer, odds = _fitted(scorer, p[p_trained], u[u_trained], balanced=balanced)
-        # P and U weigh the same in f, and what they count in g; where the fit saw another ratio,
-        # the odds of its probabilities are off by that factor.
-        factor = (1 if balanced else m / n) / odds
+        # P and U weigh the same in f, and in g as many as are scored; where the fit saw another
+        # ratio, the odds of its probabilities are off by that factor.
+        factor = (1 if balanced else len(p_rows) / len(u_rows)) / odds
         p_scores, u_scores = (_scores(scorer, part, factor) for part in (p[p_rows], u[u_rows]))
     return HeldOut(p_scores, u_scores, p_rows, u_rows, scorer)
 

@@ -72,6 +72,7 @@ def pen_l1(
     centers, sigma, ridge = _settings.checked(centers, sigma, ridge, p.shape[1])
     if is_blank:
         return ANYTHING
+    p, u, centers, sigma = _settings.scaled(p, u, centers, sigma)
     rng = _estimate.generator(key)
     centers = _settings.drawn(p, u, rng) if centers is None else centers
     ridge = min(len(p), len(u)) ** -0.5 if ridge is None else ridge
@@ -137,6 +138,7 @@ def pearson(
     centers, sigma, ridge = _settings.checked(centers, sigma, ridge, p.shape[1])
     if is_blank:
         return ANYTHING
+    p, u, centers, sigma = _settings.scaled(p, u, centers, sigma)
     rng = _estimate.generator(key)
     centers = _settings.drawn(p, u, rng) if centers is None else centers
     ridges = PEARSON_RIDGES if ridge is None else (ridge,)

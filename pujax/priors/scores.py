@@ -77,8 +77,7 @@ def best_bin(
     if is_blank:
         return ANYTHING
     m, n = len(positive), len(unlabeled)
-    slack = math.sqrt(math.log(4 / delta) / (2 * n)) + math.sqrt(math.log(4 / delta) / (2 * m))
-    slack *= 1 + gamma
+    slack = _best_bin.slack(m, n, delta=delta, gamma=gamma)
     counts = _best_bin.thresholds(positive, unlabeled)
     value = float(_best_bin.best(counts, slack=slack))
     if math.isnan(value):
@@ -176,8 +175,11 @@ def elkan_noto(
 def _elkan_noto(
     estimator: str, mean_p: np.ndarray, mean_u: np.ndarray, largest: np.ndarray, *, m: int, n: int
 ) -> np.ndarray:
-    """The prior in U, not clipped, from the means of both samples and the largest score."""
-    with np.errstate(divide="ignore"):
+    """The prior in U, not clipped, from the means of both samples and the largest score.
+
+    Infinite where no labelled score is left above 0, and NaN where no score at all is.
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
         if estimator == "ratio":
             return np.divide(mean_u, mean_p)
         if estimator == "e1":

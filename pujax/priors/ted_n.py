@@ -11,7 +11,7 @@ import numpy.typing as npt
 import optax
 from absl import logging
 
-from pujax.priors import _estimate
+from pujax.priors import _best_bin, _estimate
 from pujax.priors._estimate import ANYTHING, PriorEstimate
 from pujax.priors._scorer import Network, make_epoch, mlp
 from pujax.priors.scores import best_bin
@@ -25,7 +25,8 @@ class TedN(NamedTuple):
 
     Attributes:
       estimate: the prior.
-      history: float64 `[epochs]`, the best-bin estimate after every epoch, warm-up first.
+      history: float64 `[epochs]`, the best-bin estimate after every epoch, warm-up first; NaN where
+        the scores said nothing.
       num_warmup_epochs: how many of them are P against U.
       scores_positive: `[m']`, last scores of the held-out half of P.
       scores_unlabeled: `[n']`, of the held-out half of U.
@@ -70,8 +71,9 @@ def ted_n_fit(
     prior by `best_bin` on the held-out halves. Garg et al., "Mixture Proportion Estimation and PU
     Learning: A Modern Approach" (NeurIPS 2021).
 
-    The value is the median over the last 10 epochs. Its interval is the bootstrap of `best_bin` on
-    the last held-out scores, moved to that value: it does not cover the chance of training.
+    The value is the median over the last 10 epochs, without those whose scores say nothing; after
+    such an epoch nothing of U is dropped. Its interval is the bootstrap of `best_bin` on the last
+    held-out scores, moved to that value: it does not cover the chance of training.
 
     The paper's settings are 100 warm-up and as many further epochs at learning rate 0.1 with layers
     of 5000, 5000 and 50 units. The defaults train a table of a few thousand rows in seconds, where
@@ -113,11 +115,12 @@ def ted_n_fit(
     halves = [np.array_split(rng.permutation(len(sample)), 2)[::-1] for sample in (p, u)]
     (held_p, train_p), (held_u, train_u) = halves
     train = np.concatenate([p[train_p], u[train_u]])
-    mean, std = train.mean(0), train.std(0)
+    unit = _estimate.magnitude(train, axis=0)  # or squares may overflow
+    mean, std = (train / unit).mean(0), (train / unit).std(0)
     std[std == 0] = 1
 
     def standardise(features: np.ndarray) -> jax.Array:
-        return jnp.asarray((features - mean) / std, jnp.float32)
+        return jnp.asarray((features / unit - mean) / std, jnp.float32)
 
     net = network or mlp(hidden)
     optimizer = optax.chain(
@@ -132,10 +135,11 @@ def ted_n_fit(
     state, history, n = optimizer.init(params), [], len(train_u)
     for index in range(num_warmup_epochs + num_epochs):
         kept = np.ones(n, np.float32)
-        if index >= num_warmup_epochs:
+        share = history[-1] if index >= num_warmup_epochs else math.nan
+        if not math.isnan(share):
             order = np.argsort(-np.asarray(score(params, arrays[1])), kind="stable")
             # Not all of U: without any negative there is nothing left to learn.
-            kept[order[: min(math.floor(history[-1] * n), n - 1)]] = 0
+            kept[order[: min(math.floor(share * n), n - 1)]] = 0
         params, state = epoch(params, state, *arrays, kept, jax.random.fold_in(root, index + 1))
         scores = [np.asarray(score(params, each), np.float64) for each in held]
         if not all(np.isfinite(each).all() for each in scores):
@@ -143,17 +147,24 @@ def ted_n_fit(
                 f"learning_rate is {learning_rate}, at which the scores are no longer finite after "
                 f"epoch {index + 1}; accepted: a smaller one"
             )
-        history.append(_quiet_best_bin(*scores))
-    value = float(np.median(history[num_warmup_epochs:][-_LAST:] or history[-_LAST:]))
+        history.append(_epoch_estimate(*scores))
+    last = np.array(history[num_warmup_epochs:][-_LAST:] or history[-_LAST:])
+    found = last[~np.isnan(last)]
+    value = float(np.median(found)) if len(found) else ANYTHING.value
     warmup = history[num_warmup_epochs - 1]
-    if value > warmup + 0.1:
+    if len(found) and value > warmup + 0.1:
         logging.warning(
             "TED^n rose from %.3f after the warm-up to %.3f: it feeds on itself, and best_bin may "
             "be nearer",
             *(warmup, value),
         )
+    if not len(found):
+        logging.warning("no scores of TED^n tell P from U: every prior is possible")
+        estimate = ANYTHING
+    else:
+        estimate = _with_interval(value, scores, num_resamples, level, rng)
     return TedN(
-        _with_interval(value, scores, num_resamples, level, rng),
+        estimate,
         np.array(history),
         num_warmup_epochs,
         *scores,
@@ -164,16 +175,15 @@ def ted_n_fit(
 def _check(num_warmup_epochs, num_epochs, batch_size, learning_rate, momentum, decay, hidden):
     counts = {"num_warmup_epochs": (num_warmup_epochs, 1), "num_epochs": (num_epochs, 0)}
     for name, (value, least) in (counts | {"batch_size": (batch_size, 1)}).items():
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise ValueError(f"{name} is {value!r}; accepted: a whole number from {least}")
+        _estimate.whole(name, value, least)
     if not 0 < learning_rate < math.inf:
         raise ValueError(f"learning_rate is {learning_rate!r}; accepted: a number above 0")
     if not 0 <= momentum < 1:
         raise ValueError(f"momentum is {momentum!r}; accepted: a number from 0 and below 1")
     if not 0 <= decay < math.inf:
         raise ValueError(f"weight_decay is {decay!r}; accepted: a number from 0")
-    if not all(isinstance(units, int) and units > 0 for units in hidden):
-        raise ValueError(f"hidden is {hidden!r}; accepted: whole numbers from 1")
+    for units in hidden:
+        _estimate.whole("hidden", units, 1)
 
 
 def _rows(features: npt.ArrayLike) -> np.ndarray:
@@ -181,9 +191,12 @@ def _rows(features: npt.ArrayLike) -> np.ndarray:
     return features.reshape(len(features), -1)
 
 
-def _quiet_best_bin(positive: np.ndarray, unlabeled: np.ndarray) -> float:
-    """The estimate of one epoch; 1 where all scores are one number and nothing is known yet."""
-    return best_bin(positive, unlabeled, num_resamples=0).value
+def _epoch_estimate(positive: np.ndarray, unlabeled: np.ndarray) -> float:
+    """The value of `best_bin`, NaN in place of its warning that every prior is possible."""
+    if _estimate.are_blank(positive, unlabeled):
+        return math.nan
+    slack = _best_bin.slack(len(positive), len(unlabeled))
+    return float(_best_bin.best(_best_bin.thresholds(positive, unlabeled), slack=slack))
 
 
 def _with_interval(value, scores, num_resamples, level, rng) -> PriorEstimate:

@@ -40,8 +40,10 @@ def tice(
 
     `tice_label_frequency` as a prior, `n_p (1 - c) / (c n_u)`. Every cell is a box, so where the
     boundary of the classes is oblique to the axes no cell is pure and the prior is overestimated;
-    the same happens with few points per cell and with a single feature. For more than some hundred
-    features use the most telling ones, or a classifier's score as the only one.
+    the same happens with few points per cell and with a single feature. Features are scaled to
+    [0, 1] by their least and greatest values, as published, so that one outlier pushes all other
+    points into one cell, and the prior up to 1: clip such features, or take their ranks. For more
+    than some hundred features use the most telling ones, or a classifier's score as the only one.
 
     Args:
       positives: `[n_p, ...]`; trailing axes are flattened.
@@ -189,9 +191,8 @@ def _check(delta: float | None, max_splits: int, cuts: Sequence[float], num_fold
         raise ValueError(
             f"delta is {delta}; accepted: None, or a number between 0 and 1, exclusive"
         )
-    for name, value, least in (("max_splits", max_splits, 1), ("num_folds", num_folds, 2)):
-        if not isinstance(value, int) or value < least:
-            raise ValueError(f"{name} is {value!r}; accepted: a whole number from {least}")
+    _estimate.whole("max_splits", max_splits, 1)
+    _estimate.whole("num_folds", num_folds, 2)
     inside = all(0 < cut < 1 for cut in cuts)
     if not 1 <= len(cuts) <= 255 or not inside or list(cuts) != sorted(set(cuts)):
         raise ValueError(f"cuts is {cuts!r}; accepted: 1 to 255 rising numbers between 0 and 1")

@@ -214,9 +214,15 @@ def _read(path: str, identity: dict[str, Any]) -> PriorEstimate:
     try:
         with open(path, encoding="utf-8") as file:
             kept = json.load(file)
-        there, numbers = kept["of"], kept["estimate"]
-        found = PriorEstimate(*(np.nan if x is None else float(x) for x in numbers.values()))
-    except (json.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
+        there, numbers = dict(kept["of"]), dict(kept["estimate"])
+        if set(numbers) != set(PriorEstimate._fields):
+            raise ValueError(f"'estimate' has {sorted(numbers)}")
+        # A string is no number, and JSON's null stands for an end that there is none of.
+        numbers = {name: np.nan if x is None else x + 0.0 for name, x in numbers.items()}
+        found = PriorEstimate(**numbers)
+        if np.isnan(found.value):
+            raise ValueError("'value' is no number")
+    except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{path} is damaged ({error}); accepted: the file as written") from error
     other = config_lib.differences(there, identity)
     if other:

@@ -43,7 +43,7 @@ def network_scores(
     training = TrainingData(
         data.inputs[rows], labeled, data.support_inputs[:0], np.zeros(0, np.float32)
     )
-    size = min(_BATCH_SIZE, len(rows))
+    size = min(_BATCH_SIZE, len(rows) // 2 * 2)  # even, or U would count more than P
     tree = config_lib.default_config("naive")
     tree.update({"seed": config.seed, "model": config.model.to_dict()})
     tree.method.update(

@@ -3,6 +3,7 @@
 import bz2
 import gzip
 import lzma
+import zipfile
 
 import numpy as np
 import pytest
@@ -135,6 +136,23 @@ def test_wrong_files_labels_and_arrays_are_named(tmp_path):
         tables.read(tmp_path / "a.npz")
     np.savez(tmp_path / "a.npz", positives=np.ones([2, 3]), unlabeled=np.ones([2, 4]))
     with pytest.raises(ValueError, match=r"unlabeled has shape \(2, 4\)"):
+        tables.read(tmp_path / "a.npz")
+    points = np.ones([2, 3])
+    for arrays, message in (
+        ({"positives": np.float64(1), "unlabeled": points}, r"positives is float64 of shape \(\)"),
+        ({"positives": points, "unlabeled": np.array(2)}, r"unlabeled is int64 of shape \(\)"),
+        ({"x": points, "labeled": np.int32(1)}, r"labeled is int32 of shape \(\); accepted: real"),
+        ({"x": points, "labeled": ["yes", "no"]}, "labeled is <U3 of shape .2,.; accepted: real"),
+        ({"x": points, "labeled": np.array([1, None])}, "x or labeled cannot be read .*Object"),
+        ({"x": points + 1j, "labeled": [1, 0]}, "x is complex128"),
+    ):
+        np.savez(tmp_path / "a.npz", **arrays)
+        with pytest.raises(ValueError, match=rf"a\.npz: {message}"):
+            tables.read(tmp_path / "a.npz")
+    with zipfile.ZipFile(tmp_path / "a.npz", "w") as file:
+        for name in ("positives", "unlabeled.npy"):
+            file.writestr(name, b"no array")
+    with pytest.raises(ValueError, match=r"a\.npz: positives"):
         tables.read(tmp_path / "a.npz")
     with pytest.raises(ValueError, match="is npz; accepted: separated"):
         tables.read_together([path, tmp_path / "a.npz"])

@@ -87,6 +87,7 @@ def test_everything_not_labelled_1_is_unlabeled(tmp_path, capsys):
         ((), "DATA is ''; accepted: one file"),
         (("a.csv", "b.csv"), "DATA is 'a.csv b.csv'"),
         (("a.csv", "--methods=bbe"), "--methods is 'bbe'; accepted: 'km1'"),
+        (("a.csv", "--methods="), "--methods is ''; accepted: 'km1'"),
         (("a.csv", "--resamples=-1"), "resamples"),
         (("a.csv", "--rows=3"), "Unknown command line flag 'rows'"),
     ],

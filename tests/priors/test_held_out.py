@@ -49,8 +49,13 @@ def test_one_half_is_trained_on_and_the_other_is_scored(m, n):
     p, u = uniform(m, n)
     held = held_out_scores(p, u, scorer=Recorder(), balanced=False)
     assert len(held.positive_rows) == -(-m // 2) and len(held.unlabeled_rows) == -(-n // 2)
-    np.testing.assert_allclose(held.scores_positive, p[held.positive_rows, 0], rtol=1e-15)
-    np.testing.assert_allclose(held.scores_unlabeled, u[held.unlabeled_rows, 0], rtol=1e-15)
+    # The odds that the fit saw become those of what is scored: of odd sizes the larger halves.
+    factor = (-(-m // 2) / -(-n // 2)) / ((m // 2) / (n // 2))
+    for scores, x in (
+        (held.scores_positive, p[held.positive_rows, 0]),
+        (held.scores_unlabeled, u[held.unlabeled_rows, 0]),
+    ):
+        np.testing.assert_allclose(scores / (1 - scores), factor * x / (1 - x), rtol=1e-13)
     rest = np.setdiff1d(np.arange(m), held.positive_rows)
     others = np.setdiff1d(np.arange(n), held.unlabeled_rows)
     trained, labels = held.scorer.features, held.scorer.labels
@@ -76,6 +81,34 @@ def test_a_scorer_with_weights_is_given_those_under_which_p_and_u_weigh_the_same
     assert weights.mean() == pytest.approx(1) and np.unique(weights).size == 2
     np.testing.assert_array_equal(held.scores_positive, p[held.positive_rows, 0])
     assert held_out_scores(p, u, scorer=Weighted(), balanced=False).scorer.weights is None
+
+
+def test_exact_scores_of_odd_halves_give_the_exact_prior():
+    class Exact(Recorder):
+        """P(labelled | x) where the fit saw 2 of P and 3 of U, and positives are of one value."""
+
+        def predict_proba(self, features):
+            is_positive = features[:, 0] > 0
+            odds = np.where(is_positive, 2 / (0.5 * 3), 0.0)
+            return np.stack([1 / (1 + odds), odds / (1 + odds)], 1)
+
+    # Scored are 3 of P and 4 of U, of which 2 are positive whatever the halves.
+    p, u = np.full((5, 1), 1.0), np.array([[1.0]] * 4 + [[-1.0]] * 3)
+    for seed in range(40):
+        held = held_out_scores(p, u, scorer=Exact(), balanced=False, key=seed)
+        if (u[held.unlabeled_rows, 0] > 0).sum() == 2:
+            found = elkan_noto(*held[:2], num_resamples=0).value
+            assert found == pytest.approx(0.5, rel=1e-12)
+            return
+    raise AssertionError("no seed scores two positives of four")
+
+
+def test_the_scale_of_the_features_does_not_matter():
+    p, u = gaussians(9)
+    value = held_out(p, u, num_resamples=0).value
+    assert 0.2 < value < 0.6
+    for scale in (2.0**1000, 2.0**-1000):
+        assert held_out(p * scale, u * scale, num_resamples=0).value == value
 
 
 def test_weights_reach_the_last_step_of_nested_pipelines_or_are_made_up_for():

@@ -124,37 +124,116 @@ def test_the_defaults_are_near_the_prior_where_classes_hardly_overlap():
             assert estimate(p, u, num_resamples=0).value == pytest.approx(prior, abs=0.1)
 
 
-def test_pearson_chooses_the_settings_of_a_naive_cross_validation():
-    p, u = samples(2, num_p=30, num_u=41)
-    centers, rng = u[:10], np.random.default_rng(0)
-    calls = []
+def rest_and_fold(points, num_folds=5):
+    """Every block of rows as a fold, for a generator that does not shuffle."""
+    blocks = np.array_split(np.arange(len(points)), num_folds)
+    return [(np.delete(points, rows, axis=0), points[rows]) for rows in blocks]
 
-    def scores(fold_p, fold_u):
-        calls.append((fold_p, fold_u))
-        return [1.0, 0.5 if len(calls) == 8 else 2.0]
 
-    sigma, ridge = _settings.selected(
-        _settings.Samples(p, u, centers, True), 1.5, (0.1, 1.0), scores, rng
+def naive_pen_l1_score(p, u, centers, sigma, ridge):
+    """Held-out dual objective, negated, at the share that a fine grid finds on the rest."""
+    scores = []
+    for (rest_p, own_p), (rest_u, own_u) in zip(rest_and_fold(p), rest_and_fold(u), strict=True):
+        grid = np.linspace(0, 1, 20001)
+        values = pen_l1_objective(grid, rest_p, rest_u, centers, sigma, ridge)
+        theta = grid[values.argmin()]
+        means = [naive_features(x, centers, sigma).mean(0) for x in (rest_p, rest_u, own_p, own_u)]
+        weights = np.maximum(theta * means[0] - means[1], 0) / ridge
+        scores.append(-(weights @ (theta * means[2] - means[3]) - theta + 1))
+    return np.mean(scores)
+
+
+def naive_pearson_score(p, u, centers, sigma, ridge):
+    """Held-out least squares of the ratio of P to U, fitted to the rest."""
+    scores = []
+    for pairs in zip(rest_and_fold(p), rest_and_fold(u), strict=True):
+        (rest_p, own_p), (rest_u, own_u) = (
+            [np.column_stack([naive_features(x, centers, sigma), np.ones(len(x))]) for x in pair]
+            for pair in pairs
+        )
+        gram = rest_u.T @ rest_u / len(rest_u)
+        weights = np.linalg.solve(gram + ridge * np.eye(len(gram)), rest_p.mean(0))
+        scores.append(np.mean((own_u @ weights) ** 2) / 2 - np.mean(own_p @ weights))
+    return np.mean(scores)
+
+
+class Unshuffled(np.random.Generator):
+    """Keeps all rows in order, so that folds are blocks."""
+
+    def permutation(self, n):
+        return np.arange(n)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("name", ["pen_l1", "pearson"])
+def test_the_settings_are_those_of_a_naive_cross_validation(name, seed, monkeypatch):
+    p, u = samples(seed, num_p=32, num_u=43, shift=[0.5, 2.0, 4.0, 1.0][seed])
+    p, u = p / 16, u / 16
+    centers, seen, selected = u[:10], [], _settings.selected
+
+    def watched(*arguments):
+        seen.append(selected(*arguments))
+        return seen[-1]
+
+    monkeypatch.setattr(_settings, "selected", watched)
+    monkeypatch.setattr(
+        matching._estimate, "generator", lambda key: Unshuffled(np.random.PCG64(key))
     )
-    assert (sigma, ridge) == (1.5, 0.1) and len(calls) == 5
-    basis = _moments.Basis(centers, 1.5, True)
-    phi = basis.features(u)
-    np.testing.assert_allclose(
-        phi, np.column_stack([naive_features(u, centers, 1.5), np.ones(41)]), rtol=1e-12
-    )
-    # Each fold and its rest make up the whole sample.
-    for index, points in ((0, p), (1, u)):
-        sizes = [len(rows) for rows in np.array_split(np.arange(len(points)), 5)]
-        whole = basis.features(points)
-        for call, size in zip(calls, sizes, strict=True):
-            rest, own = call[index]
-            share = size / len(points)
-            np.testing.assert_allclose(
-                share * own.mean + (1 - share) * rest.mean, whole.mean(0), rtol=1e-9
-            )
-            np.testing.assert_allclose(
-                share * own.gram + (1 - share) * rest.gram, whole.T @ whole / len(whole), rtol=1e-9
-            )
+    estimate = getattr(matching, name)
+    found = estimate(p, u, centers=centers, num_resamples=0, key=0).value
+
+    median = np.median(distance.pdist(np.concatenate([p, u])))
+    sigmas = [relative * median for relative in _settings.RELATIVE_SIGMAS]
+    ridges = matching.PEARSON_RIDGES if name == "pearson" else [32**-0.5]
+    score = {"pen_l1": naive_pen_l1_score, "pearson": naive_pearson_score}[name]
+    table = [[score(p, u, centers, sigma, ridge) for ridge in ridges] for sigma in sigmas]
+    i, j = np.unravel_index(np.argmin(table), np.shape(table))
+    ((sigma, ridge),) = seen
+    unit = sigma / sigmas[i]  # lengths inside are in a power of two
+    assert np.frexp(unit)[0] == pytest.approx(0.5, rel=1e-9) and ridge == ridges[j]
+    # And the estimate is the one with these settings, which others do not give.
+    options = {"centers": centers, "num_resamples": 0}
+    assert found == estimate(p, u, sigma=sigmas[i], ridge=ridges[j], **options).value
+    assert found != estimate(p, u, sigma=sigmas[i - 1], ridge=ridges[j], **options).value
+
+
+def test_folds_and_their_rests_make_up_the_sample():
+    points = samples(2, num_u=41)[1]
+    basis = _moments.Basis(points[:10], 1.5, True)
+    phi = basis.features(points)
+    expected = np.column_stack([naive_features(points, points[:10], 1.5), np.ones(41)])
+    np.testing.assert_allclose(phi, expected, rtol=1e-12)
+    rng = np.random.default_rng(0)
+    folds = _moments.grouped(points, basis, num_groups=5, with_products=True, rng=rng).folds()
+    for (rest, own), size in zip(folds, [9, 8, 8, 8, 8], strict=True):
+        mean = (size * own.mean + (41 - size) * rest.mean) / 41
+        gram = (size * own.gram + (41 - size) * rest.gram) / 41
+        np.testing.assert_allclose(mean, phi.mean(0), rtol=1e-9)
+        np.testing.assert_allclose(gram, phi.T @ phi / 41, rtol=1e-9)
+
+
+@pytest.mark.parametrize("estimate", [matching.pen_l1, matching.pearson])
+@pytest.mark.filterwarnings("error")
+def test_the_unit_of_length_does_not_matter_however_extreme(estimate):
+    p, u = samples(8, num_p=30, num_u=40)
+    settings = {"centers": u[:12], "sigma": 1.5, "ridge": 0.1}
+    for options in ({}, settings):
+        expected = estimate(p, u, num_resamples=5, **options)
+        assert 0 < expected.value < 1
+        for unit in (2.0**1000, 2.0**-1000, 2.0**-7):
+            lengths = {name: options[name] * unit for name in options if name != "ridge"}
+            found = estimate(p * unit, u * unit, num_resamples=5, **options | lengths)
+            assert found == expected
+    # 1e200 and 1e-308 are no powers of two, and the latter leaves fewer digits.
+    for unit in (1e200, 1e-308):
+        found = estimate(p * unit, u * unit, num_resamples=0)
+        assert found.value == pytest.approx(estimate(p, u, num_resamples=0).value, rel=1e-6)
+    # Features that are narrower than every distance, or the same everywhere.
+    for sigma in (1e-300, 1e300):
+        found = estimate(p, u, sigma=sigma, num_resamples=0)
+        assert 0 <= found.value <= 1
+    found = estimate(p, u, centers=np.full((3, 2), 1e300), sigma=1.0, num_resamples=0)
+    assert 0 <= found.value <= 1
 
 
 def test_groups_are_the_ordinary_bootstrap_and_chunks_change_nothing(monkeypatch):

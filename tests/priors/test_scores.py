@@ -220,6 +220,23 @@ def test_a_saturated_classifier_is_an_interval_of_everything(estimator, warnings
     assert len(warnings) == 2 and all("saturated" in text for text in warnings)
 
 
+@pytest.mark.parametrize(
+    "positive, unlabeled, estimator",
+    [
+        ([0, 0, 0, 1.0], [0, 0, 0, 0.5], "e1"),
+        ([0, 0, 0, 1.0], [0, 0, 0, 0.5], "e2"),
+        ([0, 0, 0, 1.0], [0, 0, 0, 0.5], "ratio"),
+        ([0, 0.0], [0, 0.5], "e3"),
+    ],
+)
+@pytest.mark.filterwarnings("error")
+def test_resamples_of_zeros_alone_leave_the_upper_end_open(positive, unlabeled, estimator):
+    # A third of the resamples of P have no score above 0, many of U as well: 0 / 0 says nothing.
+    for seed in range(5):
+        found = scores.elkan_noto(positive, unlabeled, estimator=estimator, key=seed)
+        assert 0 <= found.low <= found.value <= found.high == 1
+
+
 def test_the_same_key_repeats_and_another_one_does_not():
     data = gaussians(8)
     for run in (scores.best_bin, lambda p, u, **k: scores.elkan_noto(*map(sigmoid, (p, u)), **k)):

@@ -9,7 +9,6 @@ import optax
 import pytest
 
 from pujax.priors import _scorer, best_bin, ted_n, ted_n_fit
-from pujax.priors._estimate import PriorEstimate
 from pujax.priors._scorer import Network
 
 FEW = {"num_warmup_epochs": 3, "num_epochs": 3, "hidden": (16,)}
@@ -123,13 +122,37 @@ def test_images_and_a_network_of_ones_own_are_accepted():
 @pytest.mark.parametrize("last", [0.5, 0.39])
 def test_rising_above_the_warm_up_is_warned_about(caplog, monkeypatch, last):
     values = iter([0.7, 0.3, *[last] * 4])
-    monkeypatch.setitem(
-        ted_n_fit.__globals__, "best_bin", lambda *scores, **options: PriorEstimate(next(values))
-    )
+    monkeypatch.setitem(ted_n_fit.__globals__, "_epoch_estimate", lambda *scores: next(values))
     with caplog.at_level("WARNING"):
         fit = ted_n_fit(*samples(0.3), num_warmup_epochs=2, num_epochs=4, hidden=())
     assert fit.estimate.value == last
     assert (last == 0.5) == ("feeds on itself" in caplog.text)
+
+
+def test_epochs_that_say_nothing_drop_nothing_and_do_not_count(monkeypatch, caplog):
+    seen, values = [], iter([0.5, math.nan, math.nan, 0.4, math.nan, 0.3])
+
+    def watched(net, optimizer, batch_size):
+        def epoch(params, state, p, u, kept, key):
+            seen.append(int((np.asarray(kept) == 0).sum()))
+            return params, state
+
+        return epoch
+
+    monkeypatch.setitem(ted_n_fit.__globals__, "make_epoch", watched)
+    monkeypatch.setitem(ted_n_fit.__globals__, "_epoch_estimate", lambda *scores: next(values))
+    fit = ted_n_fit(*samples(0.4), num_warmup_epochs=2, num_epochs=4, hidden=(4,))
+    assert seen == [0, 0, 0, 0, math.floor(0.4 * 300), 0]
+    assert fit.estimate.value == pytest.approx(0.35)
+    np.testing.assert_array_equal(np.isnan(fit.history), [0, 1, 1, 0, 1, 0])
+
+
+def test_a_scorer_that_knows_nothing_is_one_warning_and_anything(caplog):
+    net = Network(lambda key, x: jnp.zeros(2), lambda params, x: 0 * (x @ params))
+    with caplog.at_level("WARNING"):
+        fit = ted_n_fit(*samples(0.4), network=net, num_resamples=5, **FEW)
+    assert fit.estimate == (1, 0, 1) and np.isnan(fit.history).all()
+    assert len(caplog.records) == 1 and "every prior is possible" in caplog.text
 
 
 def test_samples_that_are_the_same_allow_anything():
@@ -146,7 +169,7 @@ def test_samples_that_are_the_same_allow_anything():
         ({"learning_rate": 0.0}, "learning_rate is 0.0"),
         ({"momentum": 1.0}, "momentum is 1.0"),
         ({"weight_decay": -1.0}, "weight_decay is -1.0"),
-        ({"hidden": (0,)}, "hidden is"),
+        ({"hidden": (0,)}, "hidden is 0; accepted: a whole number from 1"),
         ({"num_resamples": -1}, "num_resamples is -1"),
         ({"learning_rate": 1e30}, "no longer finite"),
     ],

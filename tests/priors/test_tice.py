@@ -146,7 +146,9 @@ def test_the_bound_tightens_towards_the_truth_with_data():
         ({}, 0.423, 0.041),
         ({"shift": 2.0, "prior": 0.5}, 0.567, 0.056),
         ({"shift": 2.5, "prior": 0.15}, 0.169, 0.037),
+        ({"shift": 2.5, "prior": 0.8}, 0.775, 0.126),
         ({"shift": 2.5, "prior": 0.3, "dims": 10}, 0.313, 0.028),
+        ({"dims": 1, "prior": 0.5}, 0.624, 0.037),
     ],
 )
 def test_gaussian_cases_come_out_as_specified(settings, published, spread):
@@ -177,6 +179,15 @@ def test_units_do_not_matter_and_images_are_flattened():
     # A power of two scales without rounding.
     assert tice(64 * p, 64 * u).value == first
     assert tice(p.reshape(-1, 2, 2), u.reshape(-1, 2, 2)).value == first
+
+
+def test_one_outlier_puts_all_others_into_one_cell_as_documented():
+    p, u = gaussians(0)
+    first = tice(p, u).value
+    far = np.insert(u, 0, 1e3, axis=0)
+    assert first < 0.5 < tice(p, far).value
+    # Clipped to the range of the others it is one point more.
+    assert tice(p, np.clip(far, u.min(0), u.max(0))).value == pytest.approx(first, abs=0.1)
 
 
 def test_folds_may_have_any_numbers_and_random_ones_follow_the_key():

@@ -144,6 +144,50 @@ def test_the_estimate_of_another_run_is_refused(tmp_path, found, change, message
         prior.settle(config(), problem(), str(tmp_path), tiny.mesh(1))
 
 
+def test_what_is_kept_is_read_by_name_and_refused_where_it_is_no_estimate(tmp_path, found):
+    first = prior.settle(config(), problem(), str(tmp_path), tiny.mesh(1))
+    path = tmp_path / "prior.json"
+    kept = json.loads(path.read_text())
+    reordered = dict(reversed(kept["estimate"].items()))
+    path.write_text(json.dumps(kept | {"estimate": reordered}))
+    again = prior.settle(config(), problem(), str(tmp_path), tiny.mesh(1))
+    assert again.info == first.info and again.prior_interval == first.prior_interval
+    for change in (
+        {"value": "abc"},
+        {"value": "0.4"},
+        {"value": None},
+        {"low": [0.1]},
+        {"lowest": 0.1},
+    ):
+        path.write_text(json.dumps(kept | {"estimate": kept["estimate"] | change}))
+        with pytest.raises(ValueError, match="prior.json is damaged"):
+            prior.settle(config(), problem(), str(tmp_path), tiny.mesh(1))
+    for text in (json.dumps(kept | {"estimate": {"value": 0.4}}), "[]", '{"of": 3}'):
+        path.write_text(text)
+        with pytest.raises(ValueError, match="prior.json is damaged"):
+            prior.settle(config(), problem(), str(tmp_path), tiny.mesh(1))
+    path.write_bytes(b"\xff\xfe")
+    with pytest.raises(ValueError, match="prior.json is damaged"):
+        prior.settle(config(), problem(), str(tmp_path), tiny.mesh(1))
+
+
+@pytest.mark.parametrize("num_rows", [37, 90, 127, 180])
+def test_batches_of_the_scorer_hold_as_many_of_p_as_of_u(monkeypatch, num_rows):
+    class Built(Exception):
+        pass
+
+    def stop(tree, info):
+        raise Built(tree.method.batch_size, tree.method.positives_per_batch)
+
+    monkeypatch.setattr(scorer.naive, "build", stop)
+    data = problem()
+    rows = np.arange(num_rows)
+    with pytest.raises(Built) as seen:
+        scorer.network_scores(config(), data, rows, data.inputs[:2], tiny.mesh(1))
+    size, positives = seen.value.args
+    assert size == 2 * positives and size == min(128, num_rows - num_rows % 2)
+
+
 @pytest.mark.parametrize("values", [(0.0,), (1.0,), (1.0, 0.8, 1.0), (0.0, 0, 0.1), (0.5, 0, 1)])
 def test_an_estimate_that_says_nothing_ends_the_run(tmp_path, found, values):
     found.estimate = PriorEstimate(*values)

@@ -1,0 +1,125 @@
+"""What every estimator shares: number types, keys, whole numbers, and honest intervals."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+import pytest
+
+from pujax import priors
+from pujax.priors import PriorEstimate, _estimate
+
+ON_FEATURES = ("km2", "tice", "pen_l1", "pearson", "held_out", "ted_n")
+ON_SCORES = ("best_bin", "elkan_noto", "alphamax")
+FEW_EPOCHS = {"num_warmup_epochs": np.int64(2), "num_epochs": np.int32(2), "hidden": (np.int64(8),)}
+
+
+def samples(dim=2):
+    """Multiples of 1/8 in the unit box, which bfloat16 holds exactly."""
+    rng = np.random.default_rng(0)
+    p, u = rng.integers(4, 8, (24, dim)), rng.integers(0, 8, (36, dim))
+    return p / 8, u / 8
+
+
+def estimator(name):
+    function = getattr(priors, name)
+    return functools.partial(function, **FEW_EPOCHS) if name == "ted_n" else function
+
+
+@pytest.mark.parametrize("dtype", [jnp.bfloat16, np.float16, np.float32])
+@pytest.mark.parametrize("name", [*ON_FEATURES, *ON_SCORES])
+def test_half_precision_is_taken_for_the_numbers_that_it_holds(name, dtype):
+    p, u = samples()
+    if name in ON_SCORES:
+        p, u = p[:, 0], u[:, 0]
+    run = functools.partial(estimator(name), num_resamples=2)
+    assert run(jnp.asarray(p, dtype), u.astype(dtype)) == run(p, u)
+
+
+def test_what_is_no_number_is_still_refused():
+    _, u = samples()
+    for values, dtype in (
+        (np.array([["a"], ["b"]]), "<U1"),
+        (np.ones((2, 2)) + 1j, "complex128"),
+        (np.zeros(3, "V2"), r"\|V2"),
+        (np.zeros(3, "m8[s]"), "timedelta64"),
+        (np.array([None, 1.0]), "object"),
+    ):
+        with pytest.raises(ValueError, match=f"positives has dtype {dtype}.*accepted: real num"):
+            priors.pen_l1(values, u)
+    assert np.dtype(ml_dtypes.bfloat16).kind == "V"
+
+
+@pytest.mark.parametrize("name", ON_FEATURES)
+def test_whole_numbers_of_numpy_are_whole_numbers(name):
+    p, u = samples()
+    run = estimator(name)
+    expected = run(p, u, num_resamples=2, key=3)
+    assert run(p, u, num_resamples=np.int64(2), key=np.int64(3)) == expected
+    assert run(p, u, num_resamples=np.uint8(2), key=jnp.int32(3)) == expected
+
+
+def test_counts_of_numpy_are_counts():
+    p, u = samples()
+    options = {"num_folds": np.int64(4), "max_splits": np.int16(9)}
+    assert priors.tice(p, u, **options) == priors.tice(p, u, num_folds=4, max_splits=9)
+    scores = p[:, 0], u[:, 0]
+    assert priors.alphamax(*scores, num_bins=np.int64(5)) == priors.alphamax(*scores, num_bins=5)
+    for number in (True, np.True_, 2.0, np.float64(2), "2", None, np.array([2])):
+        with pytest.raises(ValueError, match="num_folds is .*; accepted: a whole number from 2"):
+            priors.tice(p, u, num_folds=number)
+
+
+def test_keys_of_every_kind_and_nothing_else():
+    draw = lambda key: _estimate.generator(key).integers(2**31)  # noqa: E731
+    assert draw(None) == draw(0) == draw(np.int64(0)) == draw(np.uint32(0)) == draw(np.array(0))
+    assert draw(1) == draw(np.int64(1)) == draw(jnp.int32(1)) != draw(0)
+    assert draw(jax.random.key(5)) == draw(jax.random.PRNGKey(5)) != draw(jax.random.key(6))
+    assert draw(np.asarray(jax.random.PRNGKey(5))) == draw(jax.random.key(5))
+    for key in (1.5, -1, np.int64(-3), "a", True, np.array([1, 2]), np.float64(1)):
+        with pytest.raises(ValueError, match="key is .*; accepted: a whole number from 0, a JAX"):
+            _estimate.generator(key)
+    with pytest.raises(ValueError, match="key is "):
+        _estimate.generator(jax.random.split(jax.random.key(0), 2))
+    with pytest.raises(ValueError, match="key is -1"):
+        priors.estimate(*samples(), key=-1)
+
+
+def test_intervals_are_quantiles_of_what_can_be():
+    found = _estimate.with_interval(0.4, np.linspace(0.2, 0.6, 101), level=0.9)
+    assert found == pytest.approx((0.4, 0.22, 0.58))
+    # Nothing rules out 1 where a resample says nothing, and more than 1 is 1.
+    for strange in (np.nan, np.inf, 7.0):
+        found = _estimate.with_interval(0.4, [0.3] * 8 + [strange] * 2, level=0.9)
+        assert found == pytest.approx((0.4, 0.3, 1.0))
+    found = _estimate.with_interval(0.4, [-np.inf, 0.3, 0.5], level=0.99)
+    assert found.low == pytest.approx(0, abs=0.01) and found.high < 0.5
+
+
+def test_an_interval_moves_with_its_value_unless_it_is_everything():
+    found = _estimate.moved(PriorEstimate(0.4, 0.3, 0.6), 0.5)
+    assert found == pytest.approx((0.5, 0.4, 0.7))
+    found = _estimate.moved(PriorEstimate(0.4, 0.3, 0.6), 0.9)
+    assert found == pytest.approx((0.9, 0.8, 1.0))
+    assert _estimate.moved(_estimate.ANYTHING, 0.4) == (0.4, 0, 1)
+    assert _estimate.moved(PriorEstimate(0.5, 0.0, 1.0), 0.2) == (0.2, 0, 1)
+
+
+def test_a_magnitude_is_a_power_of_two_beside_the_largest_number():
+    for number in (1.0, 3.0, 0.7, 1e308, 1.7e308, 5e-324, 1e-310):
+        found = _estimate.magnitude(np.array([number / 4, -number]))
+        assert np.frexp(found)[0] == 0.5 and 1 <= number / found < 2
+    found = _estimate.magnitude(np.array([[1.0, 0.0, 6.0], [-5.0, 0.0, 2.0]]), axis=0)
+    np.testing.assert_array_equal(found, [4, 0.5, 4])
+
+
+@pytest.mark.parametrize("method", ["km2", "pen_l1", "pearson", "ted_n", "best_bin"])
+def test_the_unit_of_features_does_not_matter_to_what_standardises_them(method):
+    p, u = samples()
+    p, u = p * [1, 1e6], u * [1, 1e6]
+    run = functools.partial(priors.estimate, method=method, num_resamples=0)
+    value = run(p, u).value
+    assert run(p * 2.0**900, u * 2.0**900).value == value
+    assert run(p * 2.0**-900, u * 2.0**-900).value == value
