@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 from pujax.training import selection
 
-METRICS = ("accuracy", "f1", "auc")
+PERCENT = ("accuracy", "f1", "auc")
+METRICS = (*PERCENT, selection.PRIOR_ERROR)
 BEST_EPOCH = "oracle_best_epoch"
 RULES = (*selection.RULES, BEST_EPOCH)
 # Rules that look at true labels say so wherever they are shown.
@@ -44,8 +45,9 @@ def by_rule(summary: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
       summary: what `summary.json` holds.
 
     Returns:
-      By rule: `epoch`, `is_oracle`, `accuracy`, `f1`, `auc` (fractions). `oracle_best_epoch` is
-      chosen by the test accuracy and has no other metric.
+      By rule: `epoch`, `is_oracle`, `accuracy`, `f1`, `auc` (fractions), and `prior_error` of
+      methods that estimate the class prior. `oracle_best_epoch` is chosen by the test accuracy and
+      has no other metric.
     """
     best = summary["oracle_best_epoch"]
     chosen = {"epoch": best["epoch"], "is_oracle": True, "accuracy": best["test_accuracy"]}
@@ -64,8 +66,9 @@ def render(
 
     Args:
       title: heading.
-      cells: dicts with `row`, `column`, `published` (mean and standard deviation in percent, or
-        None), `note`, `summaries` (of the seeds that are finished) and `error` ('' if none).
+      cells: dicts with `row`, `column`, `published` (mean and standard deviation, in percent but
+        for `prior_error`, or None), `note`, `summaries` (of the seeds that are finished) and
+        `error` ('' if none).
       rules: which epochs to report, of `RULES`.
       metric: one of `METRICS`.
       num_seeds: seeds that a finished cell has.
@@ -73,6 +76,7 @@ def render(
     Returns:
       The text of a file.
     """
+    digits = 2 if metric in PERCENT else 3
     names = [f"{rule} ({_ORACLES[rule]})" if rule in _ORACLES else rule for rule in rules]
     header = ["data", "method", *names, "published", "difference", "seeds"]
     lines = [_line(header), _line(["---"] * len(header))]
@@ -83,9 +87,9 @@ def render(
                 [
                     cell["column"],
                     cell["row"] + _remark(cell),
-                    *(_figure(each) for each in found),
+                    *(_figure(each, digits) for each in found),
                     _published(cell["published"]),
-                    _difference(found[0], cell["published"]),
+                    _difference(found[0], cell["published"], digits),
                     f"{len(cell['summaries'])} of {num_seeds}",
                 ]
             )
@@ -93,7 +97,7 @@ def render(
     text = [
         f"# {title}",
         "",
-        f"Test {metric} in percent, mean ± standard deviation (n - 1) over seeds, at the epoch "
+        f"{_describe(metric)}, mean ± standard deviation (n - 1) over seeds, at the epoch "
         f"that each rule reports. The difference is that of '{rules[0]}' from the published mean.",
         "",
         *lines,
@@ -107,10 +111,17 @@ def render(
     return "\n".join(text)
 
 
+def _describe(metric: str) -> str:
+    if metric in PERCENT:
+        return f"Test {metric} in percent"
+    return "Absolute error of the estimated share of positives in U (0 is best)"
+
+
 def _spread_of(cell: Mapping[str, Any], rule: str, metric: str) -> Spread | None:
-    """Over the seeds of a cell, in percent."""
+    """Over the seeds of a cell, in percent where the metric is."""
+    scale = 100 if metric in PERCENT else 1
     values = [by_rule(summary).get(rule, {}).get(metric) for summary in cell["summaries"]]
-    return spread([None if x is None else 100 * x for x in values])
+    return spread([None if x is None else scale * x for x in values])
 
 
 def _remark(cell: Mapping[str, Any]) -> str:
@@ -135,10 +146,11 @@ def _predicts_one_class(summary: Mapping[str, Any]) -> bool:
     return any(text.startswith("every test example") for text in summary.get("warnings", ()))
 
 
-def _figure(found: Spread | None) -> str:
+def _figure(found: Spread | None, digits: int) -> str:
     if found is None:
         return "-"
-    return f"{found.mean:.2f}" + (f" ± {found.std:.2f}" if found.std is not None else "")
+    std = f" ± {found.std:.{digits}f}" if found.std is not None else ""
+    return f"{found.mean:.{digits}f}{std}"
 
 
 def _published(published: Sequence[float | None] | None) -> str:
@@ -148,10 +160,10 @@ def _published(published: Sequence[float | None] | None) -> str:
     return f"{mean:g}" + (f" ± {std:g}" if std is not None else "")
 
 
-def _difference(found: Spread | None, published: Sequence[float | None] | None) -> str:
+def _difference(found: Spread | None, published: Sequence[float | None] | None, digits: int) -> str:
     if found is None or published is None:
         return "-"
-    return f"{found.mean - published[0]:+.2f}"
+    return f"{found.mean - published[0]:+.{digits}f}"
 
 
 def _line(cells: Sequence[str]) -> str:

@@ -306,6 +306,17 @@ def test_a_file_without_a_plan_is_named(tmp_path, capsys, text, said):
     assert str(path) in message and said in message
 
 
+def test_a_plan_may_take_an_argument(tmp_path):
+    path = tmp_path / "plan.py"
+    head = "from pujax import sweep\n"
+    path.write_text(head + "def get_plan(text='none'): return sweep.Plan(text, ())")
+    assert plan_lib.from_file(f"{path}:some=1").title == "some=1"
+    assert plan_lib.from_file(str(path)).title == "none"
+    path.write_text(head + "def get_plan(): return sweep.Plan('t', ())")
+    with pytest.raises(ValueError, match="accepted: .*plan.py', which takes no argument"):
+        plan_lib.from_file(f"{path}:some=1")
+
+
 def test_settings_take_the_type_of_their_field(config_file):
     plan = plan_lib.from_config(config_file, tasks=["even"])
     settings = [

@@ -6,6 +6,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 from pujax.data import dataset
+from pujax.data import raw as raw_lib
 from pujax.data.raw import RawDataset
 from pujax.training import config as config_lib
 from pujax.training import engine, loop, sharding, signals, writers
@@ -14,6 +15,9 @@ from pujax.training import engine, loop, sharding, signals, writers
 _SMALL = {
     "num_epochs": 4,
     "warmup_epochs": 1,
+    "representation_epochs": 2,
+    "representation_learning_rate": 0.01,
+    "classifier_hidden": (16, 16),
     "batch_size": 16,
     "support_batch_size": 8,
     "learning_rate": 0.05,
@@ -61,6 +65,26 @@ def problem(seed=0, *, num_labeled=40, num_support=8, size=8, **changes):
         "positive_classes": (0, 1),
         "num_labeled": num_labeled,
         "num_support": num_support,
+        "setting": "one_sample",
+        "sampling": "stratified",
+        "seed": seed,
+    }
+    return dataset.build(raw, **(settings | changes))
+
+
+def table_problem(seed=0, *, num_features=6, **changes):
+    """Two clouds of rows of numbers, two deviations apart, in units of their own per feature."""
+    rng = np.random.default_rng(seed)
+    labels = np.tile(np.arange(2, dtype=np.int32), 100)
+    rows = rng.normal(0, 1, [400, num_features])
+    rows[np.tile(labels, 2) == 1] += 2
+    rows = (rows * 10.0 ** np.arange(-2, num_features - 2) + 5).astype(np.float32)
+    mean, std = raw_lib.feature_statistics(rows[:200])
+    raw = RawDataset("rows", rows[:200], labels, rows[200:], labels, ("n", "p"), mean, std)
+    settings = {
+        "positive_classes": (1,),
+        "num_labeled": 40,
+        "num_support": 8,
         "setting": "one_sample",
         "sampling": "stratified",
         "seed": seed,

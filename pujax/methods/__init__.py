@@ -56,6 +56,11 @@ class Method(NamedTuple):
       adjust: `(scores [m], population [m]) -> scores [m]` of a whole set of examples on the host,
         applied after `predict`, or None; `population` masks a sample of the population. Only for
         transductive rules, whose score of one example depends on the others.
+      estimates: `state -> {name: scalar}`, numbers that the method found out itself, or None. They
+        are reported at every evaluation. `estimated_prior` is the share of positives in U and is
+        compared with the truth.
+      diagnose: `{name: number} -> sentences` on the host, what to distrust about the final
+        estimates, or None; the summary's warnings say it.
       reveals: hidden labels that an oracle baseline trains on, see `PUDataset.reveal`: '' for none,
         'all', or 'negatives'. Oracles are reported as such.
     """
@@ -66,6 +71,8 @@ class Method(NamedTuple):
     soft_labels: Callable[[chex.ArrayTree], jax.Array] | None = None
     calibrate: Callable[[Any, TrainingData], Any] | None = None
     adjust: Callable[[jax.Array, Any], jax.Array] | None = None
+    estimates: Callable[[Any], dict[str, jax.Array]] | None = None
+    diagnose: Callable[[dict[str, float]], list[str]] | None = None
     reveals: str = ""
 
 

@@ -78,6 +78,11 @@ def check(config: ml_collections.ConfigDict) -> None:
     """Raises a ValueError for settings that cannot be."""
     _optimizer.check(config)
     _checks.at_least("method.padding", config.padding, 0)
+    check_batches(config)
+
+
+def check_batches(config: ml_collections.ConfigDict) -> None:
+    """Raises a ValueError for batches that cannot be."""
     _checks.one_of("method.batching", config.batching, ("joint", "separate"))
     _checks.between("method.positives_per_batch", config.positives_per_batch, 0, config.batch_size)
     _checks.require(

@@ -4,10 +4,12 @@ from typing import Any, NamedTuple
 
 import flax.linen as nn
 import jax
+import jax.numpy as jnp
 import ml_collections
 
 from pujax import augment, models
 from pujax.data.dataset import DataInfo
+from pujax.methods import _checks
 
 
 class Network(NamedTuple):
@@ -15,17 +17,20 @@ class Network(NamedTuple):
 
     Attributes:
       module: a `models.heads.PUNet`.
-      mean: per channel, of pixels in 0-1.
-      std: per channel, of pixels in 0-1.
+      mean: per channel, of pixels in 0-1; per feature of a table.
+      std: likewise.
     """
 
     module: nn.Module
     mean: tuple[float, ...]
     std: tuple[float, ...]
 
-    def normalize(self, images: jax.Array) -> jax.Array:
-        """uint8 images to normalised float32."""
-        return augment.normalize(images, mean=self.mean, std=self.std)
+    def normalize(self, inputs: jax.Array) -> jax.Array:
+        """Raw inputs to normalised float32: bytes to pixels in 0-1, then less mean, over std."""
+        if inputs.dtype == jnp.uint8:
+            return augment.normalize(inputs, mean=self.mean, std=self.std)
+        mean, std = (jnp.asarray(number, jnp.float32) for number in (self.mean, self.std))
+        return (inputs - mean) / std
 
     def init(self, key: jax.Array, inputs: jax.Array) -> tuple[Any, Any]:
         """Fresh parameters and batch statistics for raw inputs `[batch, ...]`."""
@@ -34,7 +39,7 @@ class Network(NamedTuple):
 
     def has_batch_stats(self, info: DataInfo) -> bool:
         """True where the network normalises by batch statistics; nothing is computed."""
-        inputs = jax.ShapeDtypeStruct((2, *info.input_shape), "uint8")
+        inputs = jax.ShapeDtypeStruct((2, *info.input_shape), info.input_dtype)
         return bool(jax.eval_shape(self.init, jax.eval_shape(jax.random.key, 0), inputs)[1])
 
     def infer(self, params: Any, batch_stats: Any, inputs: jax.Array, *, with_embedding=False):
@@ -54,7 +59,7 @@ class Network(NamedTuple):
         Args:
           params: parameters.
           batch_stats: running statistics.
-          images: normalised images `[batch, height, width, channels]`.
+          images: normalised images `[batch, height, width, channels]` or rows `[batch, features]`.
           with_embedding: whether the projection head is needed.
 
         Returns:
@@ -71,7 +76,28 @@ class Network(NamedTuple):
 
 
 def build(config: ml_collections.ConfigDict, info: DataInfo, *, embedding_dim: int) -> Network:
-    """Builds the network that `config.model` names for the data set `info` describes."""
+    """Builds the network that `config.model` names for the data set `info` describes.
+
+    Every method builds its network here, before anything is compiled, so this is where a table of
+    numbers is told from images.
+
+    Raises:
+      ValueError: if the network, or the method's random views, do not go with such data.
+    """
+    if info.is_table:
+        table = f"the data ({info.name}) are a table of {info.input_shape[0]} numbers a row"
+        _checks.require(
+            config.model.name in models.FOR_TABLES,
+            "model.name",
+            config.model.name,
+            f"{', '.join(map(repr, models.FOR_TABLES))}, since {table}",
+        )
+        _checks.require(
+            not config.method.get("augment", False),
+            "method.augment",
+            True,
+            f"False, since {table}; there is nothing to flip or shift",
+        )
     module = models.build(
         config.model.name,
         embedding_dim=embedding_dim,

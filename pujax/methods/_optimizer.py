@@ -1,4 +1,4 @@
-"""SGD and Adam with the schedules of the PU papers, shared by all methods.
+"""SGD, Adam and AdaGrad with the schedules of the PU papers, shared by all methods.
 
 The learning rate follows the epoch that a batch belongs to and not a count of updates: a step that
 is skipped or undone must not delay the schedule.
@@ -55,7 +55,7 @@ def default_config(**changes: Any) -> ml_collections.ConfigDict:
         {
             "optimizer": "sgd",
             "learning_rate": 1e-3,
-            "weight_decay": 1e-4,  # L2, added to the gradient before momentum or Adam's moments
+            "weight_decay": 1e-4,  # L2, added to the gradient before momentum or moments
             "momentum": 0.9,
             "beta1": 0.9,
             "beta2": 0.999,
@@ -78,7 +78,7 @@ def adam_config(**changes: Any) -> ml_collections.ConfigDict:
 
 def check(config: ml_collections.ConfigDict) -> None:
     """Raises a ValueError for a setting that cannot be."""
-    _checks.one_of("method.optimizer", config.optimizer, ("sgd", "adam"))
+    _checks.one_of("method.optimizer", config.optimizer, ("sgd", "adam", "adagrad"))
     _checks.positive("method.learning_rate", config.learning_rate)
     _checks.at_least("method.weight_decay", config.weight_decay, 0)
     for name in ("momentum", "beta1", "beta2"):
@@ -134,6 +134,8 @@ def build(config: ml_collections.ConfigDict, *, num_epochs: int) -> Optimizer:
     check(config)
     if config.optimizer == "adam":
         rule = optax.scale_by_adam(b1=config.beta1, b2=config.beta2)
+    elif config.optimizer == "adagrad":
+        rule = optax.scale_by_rss(initial_accumulator_value=0.0, eps=1e-10)
     else:
         rule = optax.trace(decay=config.momentum)  # without Nesterov
     rule = optax.chain(optax.add_decayed_weights(config.weight_decay), rule)

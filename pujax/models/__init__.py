@@ -19,6 +19,8 @@ _BACKBONES = {
     "mlp": mlp.MLP,
 }
 NAMES = tuple(_BACKBONES)
+FOR_TABLES = ("mlp",)
+"""Networks that take rows of numbers `[batch, features]`; the others convolve images."""
 DTYPES = ("float32", "bfloat16")
 
 # Fields of a backbone that no option sets: flax's own, `dtype`, and what makes the named net.

@@ -61,6 +61,18 @@ def test_adam_adds_l2_to_the_gradient():
     np.testing.assert_allclose(run(config), wanted, rtol=1e-5)
 
 
+def test_adagrad_divides_by_the_root_of_all_squares_so_far():
+    config = _optimizer.default_config(
+        optimizer="adagrad", learning_rate=0.1, weight_decay=0.05, lr_schedule="constant"
+    )
+    wanted, squares = np.array([1.0, -2.0]), np.zeros(2)
+    for gradient in GRADIENTS:
+        gradient = gradient + 0.05 * wanted
+        squares += gradient**2
+        wanted = wanted - 0.1 * gradient / np.sqrt(squares)
+    np.testing.assert_allclose(run(config), wanted, rtol=1e-5)
+
+
 @pytest.mark.parametrize("resets", [False, True])
 def test_a_drop_resets_the_moments_where_asked(resets):
     config = _optimizer.adam_config(

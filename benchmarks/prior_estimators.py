@@ -1,0 +1,101 @@
+"""Error and time of every class-prior estimator on real sets whose prior is known.
+
+    python benchmarks/prior_estimators.py --data_dir=a9a=FOLDER,mnist=FOLDER --trials=3 --out=FILE
+
+Draws 1,000 positives and, apart from them, 2,000 unlabeled examples at each class prior, as PURL's
+experiments do (Sakai, Niu, Sugiyama 2021, section 5.2), and calls `priors.estimate` without
+intervals. MNIST and Fashion-MNIST: even classes are positive. FILE gets one JSON line per estimate,
+and those that are there are not made again; the tables are printed from it.
+"""
+
+import argparse
+import json
+import pathlib
+import time
+
+import numpy as np
+
+from pujax import priors
+from pujax.data import sources
+
+SETS = ("a9a", "mushrooms", "phishing", "ijcnn1", "mnist", "fashion_mnist", "newsgroups")
+PRIORS = (0.3, 0.5, 0.7)
+NUM_POSITIVES, NUM_UNLABELED = 1000, 2000
+
+
+def by_class(source: str, folder: str) -> tuple[np.ndarray, np.ndarray]:
+    """Training rows of the positive and of the negative class, float32 `[n, d]`."""
+    data = sources.load(source, directory=folder)
+    rows = data.train_inputs.reshape(len(data.train_inputs), -1).astype(np.float32)
+    rows = rows / 255 if data.train_inputs.dtype == np.uint8 else rows
+    positive = data.train_labels == 1 if len(data.class_names) == 2 else data.train_labels % 2 == 0
+    return rows[positive], rows[~positive]
+
+
+def draw(classes, prior: float, trial: int) -> tuple[np.ndarray, np.ndarray]:
+    """P and U, which share no row."""
+    rng, hidden = np.random.default_rng([trial, round(100 * prior)]), round(prior * NUM_UNLABELED)
+    positive = classes[0][rng.permutation(len(classes[0]))[: NUM_POSITIVES + hidden]]
+    negative = classes[1][rng.permutation(len(classes[1]))[: NUM_UNLABELED - hidden]]
+    return positive[:NUM_POSITIVES], np.concatenate([positive[NUM_POSITIVES:], negative])
+
+
+def read(path: pathlib.Path) -> dict:
+    """What a file holds: `(set, prior, method, trial) -> (value, seconds)`."""
+    lines = path.read_text().splitlines() if path.exists() else []
+    found = (json.loads(line) for line in lines)
+    return {tuple(x[k] for k in ("set", "prior", "method", "trial")): x for x in found}
+
+
+def show(found: dict, names: list[str]) -> None:
+    """Mean absolute error, mean error and seconds, of every method over sets and priors."""
+    trials = len({key[3] for key in found})
+    print(f"\nmean absolute error (mean error) over up to {trials} trials")
+    columns = [(s, p) for s in SETS for p in PRIORS if any(k[:2] == (s, p) for k in found)]
+    print("| method | " + " | ".join(f"{s} {p}" for s, p in columns) + " | all | seconds |")
+    print("|" + "---|" * (len(columns) + 3))
+    for name in names:
+        mine = {key: x for key, x in found.items() if key[2] == name}
+        errors = {key: x["value"] - key[1] for key, x in mine.items()}
+        cells = []
+        for column in columns:
+            of = [error for key, error in errors.items() if key[:2] == column]
+            cells.append(f"{np.mean(np.abs(of)):.3f} ({np.mean(of):+.3f})" if of else "-")
+        everywhere = np.array(list(errors.values()))
+        cells.append(f"{np.abs(everywhere).mean():.3f} ({everywhere.mean():+.3f})" if mine else "-")
+        cells.append(f"{np.median([x['seconds'] for x in mine.values()]):.1f}" if mine else "-")
+        print(f"| {name} | " + " | ".join(cells) + " |")
+
+
+def main() -> None:
+    """Reads the flags, makes the estimates that are missing and prints the tables."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data_dir", default="", help="SOURCE=FOLDER,... of the sets to run")
+    parser.add_argument("--methods", default=",".join(priors.NAMES))
+    parser.add_argument("--trials", type=int, default=3)
+    parser.add_argument("--out", type=pathlib.Path, required=True)
+    flags = parser.parse_args()
+
+    folders = dict(part.split("=", 1) for part in flags.data_dir.split(",") if part)
+    names, found = flags.methods.split(","), read(flags.out)
+    for trial in range(flags.trials):
+        for source, folder in folders.items():
+            classes = by_class(source, folder)
+            for prior in PRIORS:
+                samples = draw(classes, prior, trial)
+                for name in names:
+                    key = (source, prior, name, trial)
+                    if key in found:
+                        continue
+                    start = time.perf_counter()
+                    value = priors.estimate(*samples, method=name, num_resamples=0, key=trial).value
+                    seconds = time.perf_counter() - start
+                    line = dict(zip(("set", "prior", "method", "trial"), key, strict=True))
+                    found[key] = line | {"value": value, "seconds": seconds}
+                    with flags.out.open("a") as file:
+                        file.write(json.dumps(found[key]) + "\n")
+    show(found, names)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,439 @@
+"""PURL's own mathematics: its objective, who moves when, what is held out, the prior it finds."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from sklearn import decomposition, discriminant_analysis
+
+from pujax import mutual_info, priors
+from pujax.methods import (
+    _density_ratio,
+    _held_out,
+    _representation,
+    _unlabeled_prior,
+)
+from pujax.training import engine, evaluation, loop, sharding
+from tests import tiny
+
+OPTIONS = {"model": "mlp", "options": {"hidden": (12, 6), "batch_norm": True}}
+QUIET = {"gradient_noise": 0.0, "representation_learning_rate": 0.01}
+LABELED = np.arange(30) < 10
+
+
+@pytest.fixture(scope="module")
+def data():
+    return tiny.problem()
+
+
+@functools.cache
+def setup(**changes):
+    """Configuration, method, arrays, and the state at the start of the first stage."""
+    config, data = tiny.config("purl", **(OPTIONS | QUIET | changes)), tiny.problem()
+    method = loop.build(config, data, tiny.mesh()).method
+    arrays = sharding.replicate(data.training_data(), tiny.mesh())
+    key = jax.random.key(0)
+    return (
+        config,
+        method,
+        arrays,
+        engine.init_state(method.stages[0], key, None, arrays, tiny.mesh()),
+    )
+
+
+def batch_of(stage, arrays, *, step=0):
+    plan = engine.epoch_plan(stage, jax.random.key(1), 0, arrays)
+    return engine.batching.gather(arrays, plan, 0, epoch=0, step=step)
+
+
+def points(seed=0, *, dim=3):
+    return np.random.default_rng(seed).normal(size=(30, dim)).astype(np.float32)
+
+
+# The objective and its closed form.
+
+
+def test_the_objectives_are_those_of_mutual_information():
+    ratios = points()[:, 0]
+    p, u = ratios[LABELED], ratios[~LABELED]
+    got = _density_ratio.ratio_objective(ratios, LABELED)
+    assert got == pytest.approx(float(mutual_info.pu_objective(p, u)), rel=1e-5)
+    got = _density_ratio.ratio_objective(ratios, LABELED, positive_share=0.3)
+    assert got == pytest.approx(float(mutual_info.pn_objective(p, u, prior=0.3)), rel=1e-5)
+    mean = _density_ratio.mean_ratio(ratios, LABELED, positive_share=0.3)
+    assert mean == pytest.approx(0.3 * p.mean() + 0.7 * u.mean(), rel=1e-5)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3])
+def test_the_closed_form_is_where_the_gradient_vanishes(share):
+    features, ridge = points(), 0.1
+
+    def regularised(head):
+        kernel, bias = head
+        ratios = (features @ kernel + bias)[:, 0]
+        loss = _density_ratio.ratio_objective(ratios, LABELED, positive_share=share)
+        return loss + ridge / 2 * (jnp.sum(kernel**2) + jnp.sum(bias**2))
+
+    head = _density_ratio.fit_head(features, LABELED, positive_share=share, ridge=ridge)
+    assert head[0].shape == (3, 1) and head[1].shape == (1,)
+    for gradient in jax.grad(regularised)(head):
+        np.testing.assert_allclose(gradient, 0, atol=2e-6)
+
+
+def test_the_closed_form_is_that_of_mutual_information_and_looks_at_what_counts():
+    features = np.concatenate([points(), np.full([5, 3], 1e3, np.float32)])
+    labeled = np.concatenate([LABELED, np.ones(5, bool)])
+    basis = np.concatenate([points(), np.ones([30, 1], np.float32)], axis=1)
+    wanted = mutual_info.fit_linear_ratio(basis[LABELED], basis[~LABELED], ridge=0.1).weights
+    kernel, bias = _density_ratio.fit_head(
+        features, labeled, positive_share=0.0, ridge=0.1, counted=np.arange(35) < 30
+    )
+    np.testing.assert_allclose(np.append(kernel[:, 0], bias), wanted, rtol=1e-4)
+
+
+@pytest.mark.parametrize("updates", [0, 99])
+def test_gradient_noise_has_the_variance_of_the_schedule(updates):
+    zeros = {"a": jnp.zeros(40_000), "b": jnp.zeros([200, 200])}
+    noise = _density_ratio.add_noise(jax.random.key(0), zeros, eta=0.01, updates=updates)
+    variance = 0.01 / (1 + updates) ** 0.55
+    for leaf in jax.tree.leaves(noise):
+        # The variance of 40,000 numbers is known to 0.7 percent.
+        assert np.var(leaf) == pytest.approx(variance, rel=0.03)
+        assert abs(np.mean(leaf)) < 0.03 * np.sqrt(variance)
+    assert not np.array_equal(noise["a"], noise["b"].reshape(-1))
+
+
+# What is held out.
+
+
+def test_as_many_of_each_group_are_held_out_as_asked():
+    held = _held_out.choose(
+        jax.random.key(0), jnp.asarray(LABELED), num_positives=3, num_unlabeled=5
+    )
+    assert np.sum(held[LABELED]) == 3 and np.sum(held[~LABELED]) == 5
+
+
+def test_rows_held_out_give_way_to_others_of_their_group_in_turn():
+    labeled = np.array([1, 1, 1, 0, 0, 0, 0, 0])
+    held = np.array([0, 1, 0, 1, 0, 1, 1, 0], bool)
+    got = _held_out.replacements(jnp.asarray(held), jnp.asarray(labeled))
+    np.testing.assert_array_equal(got, [0, 0, 2, 4, 4, 7, 4, 7])
+
+
+def test_where_a_whole_group_is_held_out_it_stays():
+    held, labeled = jnp.asarray([True, True, False]), jnp.asarray([1, 1, 0])
+    np.testing.assert_array_equal(_held_out.replacements(held, labeled), [0, 1, 2])
+    np.testing.assert_array_equal(_held_out.replacements(~held, 1 - labeled), [0, 1, 2])
+
+
+def test_examples_held_out_do_not_touch_training(data):
+    _, method, arrays, state = setup()
+    held = np.asarray(state.held)
+    assert 0 < held[data.labeled].sum() <= 8 and held[~data.labeled].sum() == 30
+    other = arrays._replace(inputs=jnp.where(held[:, None, None, None], 255, arrays.inputs))
+    step = jax.jit(method.stages[0].step)
+    first, second = (
+        step(state, batch_of(method.stages[0], x), jax.random.key(0)) for x in (arrays, other)
+    )
+    jax.tree.map(np.testing.assert_array_equal, first, second)
+
+
+# Who moves when.
+
+
+def moved(first, second):
+    """Names of the parameters that differ."""
+    pairs = jax.tree.leaves_with_path(
+        jax.tree.map(lambda a, b: bool(jnp.any(a != b)), first, second)
+    )
+    return {"/".join(entry.key for entry in path) for path, is_moved in pairs if is_moved}
+
+
+HEAD = {"classifier/kernel", "classifier/bias"}
+LAST_NORM = {"backbone/norm2/scale", "backbone/norm2/bias"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "in_head"),
+    [({}, HEAD), ({"pre_activation": True}, HEAD | LAST_NORM), ({"inner": "all"}, HEAD)],
+)
+def test_four_updates_move_the_head_and_the_fifth_moves_the_features(data, changes, in_head):
+    _, method, arrays, state = setup(**changes)
+    everything = moved(state.now.params, jax.tree.map(lambda x: x + 1, state.now.params))
+    step = jax.jit(method.stages[0].step)
+    for index in range(6):
+        batch = batch_of(method.stages[0], arrays, step=index)
+        new, _ = step(state, batch, jax.random.key(index))
+        inner = everything if "inner" in changes else in_head
+        assert moved(state.now.params, new.now.params) == (
+            everything - in_head if index == 4 else inner
+        )
+        state = new
+
+
+def test_an_update_is_plain_descent_with_weight_decay(data):
+    config, method, arrays, state = setup()
+    stage, batch = method.stages[0], batch_of(method.stages[0], arrays)
+    new, metrics = jax.jit(stage.step)(state, batch, jax.random.key(0))
+    rows = _held_out.replacements(state.held[batch.ids], batch.labeled)
+    inputs = (np.asarray(batch.inputs)[rows] / 255 - data.info.mean[0]) / data.info.std[0]
+    features = naive_features(state.now.params, inputs.reshape(len(inputs), -1))
+    kernel = np.asarray(state.now.params["classifier"]["kernel"])[:, 0]
+    bias = float(state.now.params["classifier"]["bias"][0])
+    p = np.asarray(batch.labeled) > 0
+    w = features @ kernel + bias
+    assert metrics["loss"] == pytest.approx(np.mean(w[~p] ** 2) / 2 - np.mean(w[p]), rel=1e-4)
+    gradient = (w[~p, None] * features[~p]).mean(0) - features[p].mean(0)
+    rate, decay = config.method.representation_learning_rate, 5e-4
+    np.testing.assert_allclose(
+        new.now.params["classifier"]["kernel"][:, 0],
+        kernel - rate * (gradient + decay * kernel),
+        rtol=1e-4,
+        atol=1e-6,
+    )
+    wanted = bias - rate * (np.mean(w[~p]) - 1 + decay * bias)
+    assert new.now.params["classifier"]["bias"][0] == pytest.approx(wanted, rel=1e-4, abs=1e-6)
+
+
+def naive_features(params, out):
+    """Two dense layers, each with batch norm over the batch and ReLU."""
+    for index in (1, 2):
+        out = out @ np.asarray(params["backbone"][f"dense{index}"]["kernel"], np.float64)
+        out = (out - out.mean(0)) / np.sqrt(out.var(0) + 1e-5)
+        norm = params["backbone"][f"norm{index}"]
+        out = np.maximum(out * np.asarray(norm["scale"]) + np.asarray(norm["bias"]), 0)
+    return out
+
+
+def test_the_closed_form_head_moves_the_features_at_every_update(data):
+    _, method, arrays, state = setup(head="closed_form")
+    new, _ = jax.jit(method.stages[0].step)(
+        state, batch_of(method.stages[0], arrays), jax.random.key(0)
+    )
+    assert {x for x in moved(state.now.params, new.now.params) if "backbone" in x}
+    refreshed = method.stages[0].refresh(new, arrays, jax.random.key(1))
+    # Refitted on all examples that count, at the running statistics.
+    features = np.asarray(method.embed(refreshed, arrays.inputs))
+    kernel, bias = _density_ratio.fit_head(
+        features, data.labeled, positive_share=0.0, ridge=1e-2, counted=~np.asarray(state.held)
+    )
+    # To a hundredth: a system of such features magnifies what float32 rounds in another order.
+    np.testing.assert_allclose(refreshed.now.params["classifier"]["kernel"], kernel, atol=1e-2)
+    np.testing.assert_allclose(refreshed.now.params["classifier"]["bias"], bias, atol=1e-2)
+
+
+def test_features_before_the_activation_are_what_the_activation_takes(data):
+    _, method, arrays, state = setup(pre_activation=True)
+    before = np.asarray(method.embed(state, arrays.inputs))
+    _, plain, _, same_state = setup()
+    stats = state.now.batch_stats["backbone"]["norm2"]
+    normalised = (before - stats["mean"]) / np.sqrt(stats["var"] + 1e-5)
+    after = np.asarray(plain.embed(same_state, arrays.inputs))
+    np.testing.assert_allclose(np.maximum(normalised, 0), after, rtol=1e-4, atol=1e-5)
+
+
+def test_softplus_keeps_the_ratio_above_zero(data):
+    _, method, arrays, state = setup(output="softplus")
+    _, plain, _, _ = setup()
+    raw = np.asarray(plain.predict(state, arrays.inputs)) + 1
+    assert (raw < 0).any()
+    np.testing.assert_allclose(
+        method.predict(state, arrays.inputs) + 1, np.log1p(np.exp(raw)), rtol=1e-5
+    )
+
+
+# The best network is kept.
+
+
+def test_the_network_that_fits_the_examples_held_out_best_is_kept(data):
+    _, method, arrays, state = setup(representation_learning_rate=0.2)
+    stage, held = method.stages[0], np.asarray(state.held)
+    step, predict, objectives = jax.jit(stage.step), jax.jit(method.predict), []
+    for index in range(24):
+        state = stage.refresh(state, arrays, jax.random.key(index))
+        ratios = np.asarray(predict(state, arrays.inputs)) + 1
+        p, u = ratios[held & data.labeled], ratios[held & ~data.labeled]
+        objectives.append(np.mean(u**2) / 2 - np.mean(p))
+        assert state.now.objective == pytest.approx(objectives[-1], rel=1e-4, abs=1e-5)
+        assert state.now.mean_ratio == pytest.approx(np.mean(u), rel=1e-4, abs=1e-5)
+        assert state.best.objective == pytest.approx(min(objectives), rel=1e-4, abs=1e-5)
+        state, _ = step(state, batch_of(stage, arrays, step=index), jax.random.key(index))
+    assert objectives[-1] > min(objectives)  # it has overfitted, or this shows nothing
+    last = method.stages[1].init(jax.random.key(0), state, arrays)
+    assert last.features.objective == pytest.approx(min(objectives), rel=1e-4)
+
+
+# Linear representations.
+
+
+def test_principal_components_span_what_scikit_learn_finds():
+    values, weights = points(dim=5), np.arange(30) % 3 != 0
+    got = _representation.principal_components(values, weights * 1.0, share=0.5)
+    wanted = decomposition.PCA(2).fit(values[weights])
+    assert got.matrix.shape == (5, 2)
+    cosines = np.abs(np.sum(np.asarray(got.matrix).T * wanted.components_, axis=1))
+    np.testing.assert_allclose(cosines, 1, atol=1e-4)
+    np.testing.assert_allclose(np.abs(got(values)), np.abs(wanted.transform(values)), atol=1e-3)
+
+
+def test_fisher_direction_is_that_of_scikit_learn():
+    values, weights = points(dim=5), np.arange(30) % 3 != 0
+    values[LABELED] += 1
+    got = _representation.fisher_direction(values, jnp.asarray(LABELED), weights * 1.0, ridge=1e-6)
+    model = discriminant_analysis.LinearDiscriminantAnalysis(solver="lsqr")
+    direction = model.fit(values[weights], LABELED[weights]).coef_[0]
+    np.testing.assert_allclose(got.matrix[:, 0], direction / np.linalg.norm(direction), atol=1e-3)
+
+
+@pytest.mark.parametrize(("name", "width"), [("pca", 32), ("fda", 1), ("none", 64)])
+def test_a_linear_representation_needs_no_stage_of_its_own(data, name, width):
+    config, method, arrays, state = setup(representation=name)
+    assert [stage.name for stage in method.stages] == ["classify"]
+    learned = setup()[1]
+    assert method.stages[0].num_epochs == learned.stages[1].num_epochs
+    assert method.embed(state, arrays.inputs).shape == (data.info.n, width)
+    assert set(method.estimates(state)) == {"estimated_prior"} and method.diagnose is None
+
+
+def test_pnrl_takes_unlabeled_for_negative(data):
+    _, method, arrays, state = setup(representation="pnrl")
+    state = method.stages[0].refresh(state, arrays, jax.random.key(0))
+    held, ratios = np.asarray(state.held), np.asarray(method.predict(state, arrays.inputs)) + 1
+    p, u = ratios[held & data.labeled], ratios[held & ~data.labeled]
+    wanted = mutual_info.pn_objective(p, u, prior=data.info.n_p / data.info.n)
+    assert state.now.objective == pytest.approx(float(wanted), rel=1e-4)
+
+
+# The prior.
+
+
+def test_a_prior_in_one_sample_data_is_that_of_the_population_too(data):
+    numbers = _unlabeled_prior.believed(data.info, 0.25)
+    assert numbers.prior_unlabeled == 0.25
+    assert numbers.prior == pytest.approx((40 + 0.25 * 152) / 192)
+    cases = tiny.problem(setting="two_sample").info
+    numbers = _unlabeled_prior.believed(cases, 0.25)
+    assert numbers.prior == numbers.prior_unlabeled == 0.25
+
+
+def test_the_prior_is_found_once_on_the_features_that_are_not_held_out(data, monkeypatch):
+    _, method, arrays, state = setup()
+    stage, seen = method.stages[1], []
+
+    def fake(positives, unlabeled):
+        seen.append((positives, unlabeled))
+        return priors.PriorEstimate(0.3)
+
+    monkeypatch.setattr(priors, "km2", fake)
+    state = stage.init(jax.random.key(0), state, arrays)
+    state = stage.refresh(state, arrays, jax.random.key(1))
+    assert state.prior == np.float32(0.3) and state.is_found
+    assert stage.refresh(state, arrays, jax.random.key(2)) is state and len(seen) == 1
+    features, held = np.asarray(method.embed(state, arrays.inputs)), np.asarray(state.held)
+    np.testing.assert_allclose(seen[0][0], features[data.labeled & ~held], rtol=1e-5)
+    np.testing.assert_allclose(seen[0][1], features[~data.labeled & ~held], rtol=1e-5)
+    found = {name: float(value) for name, value in method.estimates(state).items()}
+    smi = -0.3 / 0.7 * (found["validation_objective"] + 0.5)
+    assert found["smi"] == pytest.approx(smi, rel=1e-5)
+    assert method.diagnose(found) == mutual_info.diagnose(found["smi"], found["mean_ratio"])
+
+
+def test_the_prior_can_be_found_on_what_is_held_out(data, monkeypatch):
+    _, method, arrays, state = setup(prior_points="held_out")
+    sizes = []
+
+    def fake(positives, unlabeled):
+        sizes.append((len(positives), len(unlabeled)))
+        return priors.PriorEstimate(0.3)
+
+    monkeypatch.setattr(priors, "km2", fake)
+    state = method.stages[1].init(jax.random.key(0), state, arrays)
+    method.stages[1].refresh(state, arrays, jax.random.key(1))
+    assert sizes == [(8, 30)]
+
+
+def estimate(data, monkeypatch, value, **changes):
+    config = tiny.config("purl", **changes).method
+    sizes = []
+
+    def fake(positives, unlabeled):
+        sizes.append((len(positives), len(unlabeled)))
+        return priors.PriorEstimate(value)
+
+    monkeypatch.setattr(priors, "km1", fake)
+    monkeypatch.setattr(priors, "km2", fake)
+    p, u = points()[LABELED], points()[~LABELED]
+    key = jax.random.key(0)
+    return _unlabeled_prior.estimate(p, u, config=config, info=data.info, key=key), sizes
+
+
+def test_at_most_so_many_points_are_looked_at(data, monkeypatch):
+    assert estimate(data, monkeypatch, 0.4, prior_max_points=12) == (0.4, [(10, 12)])
+
+
+def test_a_given_prior_is_not_estimated(data, monkeypatch):
+    got = estimate(data, monkeypatch, 0.4, prior_method="given")
+    assert got == (data.info.prior_unlabeled, [])
+
+
+@pytest.mark.parametrize("value", [0.0, 1.0, np.nan])
+def test_an_estimate_that_cannot_be_trained_with_is_named(data, monkeypatch, value):
+    with pytest.raises(ValueError, match="method.prior_method is 'km1', which estimates"):
+        estimate(data, monkeypatch, value, prior_method="km1")
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("representation", "autoencoder"),
+        ("representation_epochs", 4),
+        ("inner", "tail"),
+        ("inner_steps", 0),
+        ("head", "newton"),
+        ("output", "tanh"),
+        ("pca_share", 1.5),
+        ("validation_positives", 0),
+        ("prior_method", "oracle"),
+        ("prior_points", "test"),
+        ("prior_max_points", 1),
+        ("classifier_hidden", (0,)),
+    ],
+)
+def test_a_wrong_setting_is_named(data, field, value):
+    with pytest.raises(ValueError, match=f"method.{field} is .*accepted"):
+        loop.build(tiny.config("purl", **OPTIONS, **{field: value}), data, tiny.mesh())
+
+
+def test_settings_that_exclude_each_other_are_named(data):
+    both = tiny.config("purl", head="closed_form", output="softplus", **OPTIONS)
+    with pytest.raises(ValueError, match="method.output is 'softplus'; accepted: 'linear'"):
+        loop.build(both, data, tiny.mesh())
+    with pytest.raises(ValueError, match="model.name is 'small_cnn'; accepted: 'mlp'"):
+        loop.build(tiny.config("purl", pre_activation=True), data, tiny.mesh())
+
+
+# What a run reports.
+
+
+def test_rows_hold_what_was_found_and_how_far_off_it_is(data, tmp_path):
+    _, rows = tiny.train_in(tmp_path, tiny.config("purl", **OPTIONS), data)
+    truth = data.truth[~data.labeled].mean()
+    for row in rows:
+        assert np.isfinite(row["validation_objective"]) and np.isfinite(row["mean_ratio"])
+        assert ("estimated_prior" in row) == (row["stage"] == "classify")
+    last = rows[-1]
+    assert last["prior_error"] == pytest.approx(abs(last["estimated_prior"] - truth))
+    assert last["prior_error"] < 0.2  # the clouds do not overlap
+
+
+def test_an_error_is_reported_where_the_truth_of_all_of_u_is_known(data):
+    found = {"estimated_prior": 0.4, "smi": 0.1}
+    truth = data.truth.copy()
+    truth[~data.labeled] = np.arange(152) % 4 == 0
+    got = evaluation.with_prior_error(found, data._replace(truth=truth))
+    assert got == found | {"prior_error": pytest.approx(0.15)}
+    truth[-1] = -1
+    assert evaluation.with_prior_error(found, data._replace(truth=truth)) == found
+    assert evaluation.with_prior_error({"smi": 0.1}, data) == {"smi": 0.1}

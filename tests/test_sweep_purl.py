@@ -1,0 +1,65 @@
+"""A sweep over a method that estimates the class prior, and the plan of PURL's tables."""
+
+import json
+import statistics
+
+import ml_collections
+import pytest
+
+from configs.sweeps import purl_tables
+from pujax import sweep
+from pujax.sweep import plan as plan_lib
+from pujax.training import config as config_lib
+
+
+@pytest.mark.parametrize(
+    ("table", "figures"),
+    [("1", [(0.1, 0.02), (0.04, 0.01)]), ("2", [(69.65, 1.55), (76.3, 0.67)])],
+)
+def test_the_plan_holds_the_published_figures(table, figures):
+    plan = purl_tables.get_plan(f"table={table}")
+    plan_lib.check(plan)
+    assert len(plan.cells) == 7 * 3 * 8 and len(plan.seeds) == 10
+    cells = {cell.name: cell for cell in plan.cells}
+    assert [cells[f"{row} on a9a 0.5"].published for row in ("none", "PURL")] == figures
+    config = cells["PCA 3d/4 on newsgroups 0.7"].config
+    assert config.method.representation == "pca" and config.method.pca_share == 0.75
+    assert config.data.class_prior == 0.7 and config.method.optimizer == "adagrad"
+    for cell in plan.cells[:8]:
+        config_lib.resolve(cell.config)
+
+
+def small(representation):
+    config = config_lib.default_config("purl")
+    config.data.num_labeled = 100
+    config.model.name = "mlp"
+    config.model.options = ml_collections.ConfigDict({"hidden": (16, 8), "batch_norm": True})
+    config.method.update({"representation": representation, "classifier_hidden": (16,)})
+    config.method.update({"num_epochs": 4, "representation_epochs": 2, "prior_max_points": 60})
+    config.run.eval_every = 2
+    return config
+
+
+def test_a_table_of_prior_errors_and_seeds_that_train_together(tmp_path):
+    cells = [
+        sweep.Cell("PURL", "digits", small("purl"), (0.04, 0.01)),
+        sweep.Cell("PCA", "digits", small("pca")),
+    ]
+    plan = sweep.Plan("Errors", cells, seeds=(0, 1), metric="prior_error")
+    assert sweep.run(plan, str(tmp_path)) == 0
+    results = json.loads((tmp_path / "results.json").read_text())
+    assert [x["trained_together"] for x in results["records"]] == [2] * 4
+    errors = [x["metrics"]["last"]["prior_error"] for x in results["records"]]
+    for record, error in zip(results["records"], errors, strict=True):
+        found = record["estimates"]
+        assert found["prior_error"] == error
+        counts = record["counts"]
+        truth = counts["hidden_positives"] / counts["unlabeled"]
+        assert error == pytest.approx(abs(found["estimated_prior"] - truth), abs=1e-6)
+        assert ("smi" in found) == (record["row"] == "PURL")
+    mean, std = statistics.fmean(errors[:2]), statistics.stdev(errors[:2])
+    lines = (tmp_path / "table.md").read_text().splitlines()
+    row = next(line for line in lines if "| PURL |" in line)
+    wanted = f"| {mean:.3f} ± {std:.3f} | 0.04 ± 0.01 | {mean - 0.04:+.3f} | 2 of 2 |"
+    assert row.endswith(wanted)
+    assert "Absolute error of the estimated share of positives in U" in "\n".join(lines)
