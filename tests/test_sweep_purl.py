@@ -7,7 +7,7 @@ import ml_collections
 import pytest
 
 from configs.sweeps import purl_tables
-from pujax import sweep
+from pujax import mutual_info, sweep
 from pujax.sweep import plan as plan_lib
 from pujax.training import config as config_lib
 
@@ -57,6 +57,9 @@ def test_a_table_of_prior_errors_and_seeds_that_train_together(tmp_path):
         truth = counts["hidden_positives"] / counts["unlabeled"]
         assert error == pytest.approx(abs(found["estimated_prior"] - truth), abs=1e-6)
         assert ("smi" in found) == (record["row"] == "PURL")
+        if "smi" in found:
+            said = mutual_info.diagnose(found["smi"], found["mean_ratio"])
+            assert said and set(said) <= set(record["warnings"])  # two epochs are too few
     mean, std = statistics.fmean(errors[:2]), statistics.stdev(errors[:2])
     lines = (tmp_path / "table.md").read_text().splitlines()
     row = next(line for line in lines if "| PURL |" in line)

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import ml_collections
 
+from pujax import mutual_info
 from pujax.data import batching as batching_lib
 from pujax.data.batching import Batch
 from pujax.data.dataset import DataInfo, TrainingData
@@ -50,6 +51,16 @@ class State(NamedTuple):
     now: Fit
     best: Fit
     held: jax.Array
+
+
+def measured(fit: Fit) -> dict[str, jax.Array]:
+    """How well a density ratio fits the examples held out."""
+    return {"validation_objective": fit.objective, "mean_ratio": fit.mean_ratio}
+
+
+def diagnose(estimates: dict[str, float]) -> list[str]:
+    """What the examples held out say against the features."""
+    return mutual_info.diagnose(estimates["smi"], estimates["mean_ratio"])
 
 
 class RatioStage:
@@ -110,6 +121,13 @@ class RatioStage:
     def best(self, state: State, data: TrainingData) -> Fit:
         """The best network when all epochs are done."""
         return self._offer(state, data).best
+
+    def estimates(self, fit: Fit, prior: jax.Array) -> dict[str, jax.Array]:
+        """`measured`, and the SMI that it stands for at a share of positives in U."""
+        # With P in the mixture, the classes are P and U, and the prior is known.
+        prior = self._share or prior
+        smi = mutual_info.smi_from_objective(fit.objective, prior=prior)
+        return measured(fit) | {"smi": smi}
 
     def _link(self, logits: jax.Array) -> jax.Array:
         return jax.nn.softplus(logits) if self._config.output == "softplus" else logits

@@ -4,6 +4,8 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+from sklearn import decomposition
 
 LEARNED = ("purl", "pnrl")
 FIXED = ("pca", "fda", "none")
@@ -27,50 +29,61 @@ class Linear(NamedTuple):
         return points if self.matrix is None else (points - self.mean) @ self.matrix
 
 
-def principal_components(points: jax.Array, weights: jax.Array, *, share: float) -> Linear:
-    """Projection on the first `floor(share * d)` principal components, at least one.
+def blank(name: str, dim: int, *, pca_share: float) -> Linear:
+    """A map of the right shapes, before it is fitted.
 
     Args:
-      points: `[n, d]`.
-      weights: `[n]`, how much each counts.
-      share: of the dimensions to keep, in (0, 1].
+      name: one of `FIXED`.
+      dim: of the inputs.
+      pca_share: of the dimensions that PCA keeps, rounded down; at least one is kept.
     """
-    mean, covariance = _moments(points, weights)
-    count = max(int(share * points.shape[1]), 1)
-    _, vectors = jnp.linalg.eigh(covariance)  # ascending
-    return Linear(mean, vectors[:, ::-1][:, :count])
+    width = {"pca": max(int(pca_share * dim), 1), "fda": 1, "none": None}[name]
+    return Linear(jnp.zeros(dim), None if width is None else jnp.zeros([dim, width]))
 
 
-def fisher_direction(
-    points: jax.Array, labeled: jax.Array, weights: jax.Array, *, ridge: float
-) -> Linear:
-    """Fisher's linear discriminant between P and U, one dimension of unit length.
+def fit(like: Linear, name: str, points: np.ndarray, labeled: np.ndarray, *, ridge: float):
+    """Fits a map on the host: linear algebra of one program would run once on every device.
 
     Args:
-      points: `[n, d]`.
+      like: a map of the same shapes.
+      name: one of `FIXED`. PCA looks at P and U together; 'fda' is Fisher's linear discriminant
+        between them.
+      points: `[n, d]`, P and U.
       labeled: bool `[n]`, P.
-      weights: `[n]`, how much each counts.
-      ridge: added to the within-class covariance, times its mean diagonal.
+      ridge: of Fisher's discriminant: added to the within-class covariance, times its mean
+        diagonal.
+
+    Returns:
+      A `Linear`.
     """
-    _, (mean_p, cov_p), (mean_u, cov_u) = (
-        _moments(points, weights * group) for group in (1.0, labeled, ~labeled)
-    )
-    share = jnp.sum(weights * labeled) / jnp.sum(weights)
-    within = share * cov_p + (1 - share) * cov_u
-    size = jnp.maximum(jnp.trace(within) / points.shape[1], jnp.finfo(points.dtype).tiny)
-    direction = jnp.linalg.solve(within + ridge * size * jnp.eye(points.shape[1]), mean_p - mean_u)
-    direction /= jnp.maximum(jnp.linalg.norm(direction), jnp.finfo(points.dtype).tiny)
-    return Linear((mean_p + mean_u) / 2, direction[:, None])
+    if name == "none":
+        return like
+    points = points.astype(np.float64)
+    mean = points.mean(0)
+    if name == "pca":
+        width = like.matrix.shape[1]
+        solver = "full" if width > len(points) else "covariance_eigh"
+        matrix = decomposition.PCA(width, svd_solver=solver).fit(points).components_.T
+    else:
+        matrix = fisher_direction(points, labeled, ridge=ridge)[:, None]
+    return Linear(jnp.asarray(mean, jnp.float32), jnp.asarray(matrix, jnp.float32))
 
 
-def _moments(points: jax.Array, weights: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Weighted mean and covariance."""
-    weights = weights / jnp.sum(weights)
-    mean = weights @ points
-    centered = points - mean
-    return mean, centered.T @ (centered * weights[:, None])
+def fisher_direction(points: np.ndarray, labeled: np.ndarray, *, ridge: float) -> np.ndarray:
+    """Fisher's linear discriminant between P and U, of unit length; see `fit`.
 
+    Args:
+      points: float64 `[n, d]`.
+      labeled: bool `[n]`, P.
+      ridge: added to the within-class covariance, times its mean diagonal.
 
-def identity(points: jax.Array) -> Linear:
-    """The input itself, flattened."""
-    return Linear(jnp.zeros(points.shape[1]), None)
+    Returns:
+      float64 `[d]`.
+    """
+    dim = points.shape[1]
+    means = [points[group].mean(0) for group in (labeled, ~labeled)]
+    centered = points - np.where(labeled[:, None], *means)
+    within = centered.T @ centered / len(points)
+    scale = max(np.trace(within) / dim, np.finfo(float).tiny)
+    direction = np.linalg.solve(within + ridge * scale * np.eye(dim), means[0] - means[1])
+    return direction / max(np.linalg.norm(direction), np.finfo(float).tiny)

@@ -15,6 +15,7 @@ The paper leaves open how long the first stage takes (as long as the held-out ob
 size of batches, and the learning rate of the classifier.
 """
 
+import math
 from typing import Any, NamedTuple
 
 import jax
@@ -22,7 +23,7 @@ import jax.numpy as jnp
 import ml_collections
 import numpy as np
 
-from pujax import models, mutual_info
+from pujax import models
 from pujax.data import batching as batching_lib
 from pujax.data.batching import Batch
 from pujax.data.dataset import DataInfo, TrainingData
@@ -148,24 +149,14 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
             return ratio.features(representation, inputs)
         return representation(network.normalize(inputs))
 
-    def fixed(data: TrainingData, held: jax.Array) -> _representation.Linear:
-        points = network.normalize(data.inputs).reshape(info.n, -1)
-        counted = jnp.where(held, 0.0, 1.0)
-        if c.representation == "pca":
-            return _representation.principal_components(points, counted, share=c.pca_share)
-        if c.representation == "fda":
-            return _representation.fisher_direction(
-                points, data.labeled, counted, ridge=c.fda_ridge
-            )
-        return _representation.identity(points)
-
     def init(key: jax.Array, previous: Any, data: TrainingData) -> State:
         net_key, held_key = jax.random.split(key)
         if is_learned:
             representation, held = ratio.best(previous, data), previous.held
         else:
             held = _ratio_settings.hold_out(held_key, data.labeled, c, info)
-            representation = fixed(data, held)
+            dim = math.prod(info.input_shape)
+            representation = _representation.blank(c.representation, dim, pca_share=c.pca_share)
         params, batch_stats = classifier.init(net_key, features(representation, data.inputs[:2]))
         return State(
             features=representation,
@@ -179,23 +170,33 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
 
     compiled_features = jax.jit(features)
 
-    def find_prior(state: State, data: TrainingData, key: jax.Array) -> State:
-        """Estimates the prior before the first epoch; later there is nothing to do."""
-        if bool(state.is_found):
-            return state
+    def all_features(representation: Any, data: TrainingData) -> np.ndarray:
         found = batching_lib.map_batches(
-            lambda inputs: compiled_features(state.features, inputs),
+            lambda inputs: compiled_features(representation, inputs),
             data.inputs,
             batch_size=config.run.eval_batch_size,
         )
-        found = _unlabeled_prior.on_host(found, like=data.labeled)
-        labeled, looked_at = np.asarray(data.labeled), np.asarray(state.held)
-        if c.prior_points == "training":
-            looked_at = ~looked_at
+        return _unlabeled_prior.on_host(found, like=data.labeled)
+
+    def prepare(state: State, data: TrainingData, key: jax.Array) -> State:
+        """Finds the prior before the first epoch, and a linear map; later nothing is to be done."""
+        if bool(state.is_found):
+            return state
+        labeled, held = np.asarray(data.labeled), np.asarray(state.held)
+        representation = state.features
+        if not is_learned:
+            points = all_features(representation._replace(matrix=None), data)[~held]
+            representation = _representation.fit(
+                representation, c.representation, points, labeled[~held], ridge=c.fda_ridge
+            )
+        found = all_features(representation, data)
+        looked_at = held if c.prior_points == "held_out" else ~held
         prior = _unlabeled_prior.estimate(
             found[labeled & looked_at], found[~labeled & looked_at], config=c, info=info, key=key
         )
-        return state._replace(prior=jnp.float32(prior), is_found=jnp.ones([], bool))
+        return state._replace(
+            features=representation, prior=jnp.float32(prior), is_found=jnp.ones([], bool)
+        )
 
     def step(state: State, batch: Batch, key: jax.Array):
         del key
@@ -227,24 +228,18 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
 
     def estimates(state: Any) -> dict[str, jax.Array]:
         if isinstance(state, _ratio_stage.State):
-            return _measured(state.now)
-        result = {"estimated_prior": state.prior}
-        if is_learned:
-            measured = _measured(state.features)
-            prior = share if c.representation == "pnrl" else state.prior
-            objective = measured["validation_objective"]
-            smi = mutual_info.smi_from_objective(objective, prior=prior)
-            result |= measured | {"smi": smi}
-        return result
+            return _ratio_stage.measured(state.now)
+        found = ratio.estimates(state.features, state.prior) if is_learned else {}
+        return found | {"estimated_prior": state.prior}
 
     batches = _classifier.batches(_with_batch_size(c), info)
-    classify = Stage("classify", length, init, step, batches, find_prior)
+    classify = Stage("classify", length, init, step, batches, prepare)
     return Method(
         stages=(ratio.stage, classify) if is_learned else (classify,),
         predict=predict,
         embed=embed,
         estimates=estimates,
-        diagnose=_diagnose if is_learned else None,
+        diagnose=_ratio_stage.diagnose if is_learned else None,
     )
 
 
@@ -255,13 +250,3 @@ def _with_batch_size(config: ml_collections.ConfigDict) -> ml_collections.Config
     changed = ml_collections.ConfigDict(config.to_dict())
     changed.batch_size, changed.positives_per_batch = config.classifier_batch_size, 0
     return changed
-
-
-def _measured(fit: Fit) -> dict[str, jax.Array]:
-    """How well a density ratio fits the examples held out."""
-    return {"validation_objective": fit.objective, "mean_ratio": fit.mean_ratio}
-
-
-def _diagnose(estimates: dict[str, float]) -> list[str]:
-    """What the held-out examples say against the features."""
-    return mutual_info.diagnose(estimates["smi"], estimates["mean_ratio"])

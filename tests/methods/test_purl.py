@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from sklearn import decomposition, discriminant_analysis
+from sklearn import discriminant_analysis
 
 from pujax import mutual_info, priors
 from pujax.methods import (
@@ -268,32 +268,48 @@ def test_the_network_that_fits_the_examples_held_out_best_is_kept(data):
 # Linear representations.
 
 
-def test_principal_components_span_what_scikit_learn_finds():
-    values, weights = points(dim=5), np.arange(30) % 3 != 0
-    got = _representation.principal_components(values, weights * 1.0, share=0.5)
-    wanted = decomposition.PCA(2).fit(values[weights])
-    assert got.matrix.shape == (5, 2)
-    cosines = np.abs(np.sum(np.asarray(got.matrix).T * wanted.components_, axis=1))
-    np.testing.assert_allclose(cosines, 1, atol=1e-4)
-    np.testing.assert_allclose(np.abs(got(values)), np.abs(wanted.transform(values)), atol=1e-3)
+def test_principal_components_are_those_of_the_covariance():
+    values = points(dim=5) * np.arange(1, 6)
+    like = _representation.blank("pca", 5, pca_share=0.5)
+    got = _representation.fit(like, "pca", values, LABELED, ridge=0.1)
+    assert jax.tree.map(jnp.shape, got) == jax.tree.map(jnp.shape, like)
+    _, vectors = np.linalg.eigh(np.cov(values.T))
+    cosines = np.sum(np.asarray(got.matrix) * vectors[:, ::-1][:, :2], axis=0)
+    np.testing.assert_allclose(np.abs(cosines), 1, atol=1e-5)
+    np.testing.assert_allclose(got(values), (values - values.mean(0)) @ got.matrix, atol=1e-5)
 
 
 def test_fisher_direction_is_that_of_scikit_learn():
-    values, weights = points(dim=5), np.arange(30) % 3 != 0
+    values = points(dim=5).astype(np.float64)
     values[LABELED] += 1
-    got = _representation.fisher_direction(values, jnp.asarray(LABELED), weights * 1.0, ridge=1e-6)
+    got = _representation.fisher_direction(values, LABELED, ridge=1e-9)
     model = discriminant_analysis.LinearDiscriminantAnalysis(solver="lsqr")
-    direction = model.fit(values[weights], LABELED[weights]).coef_[0]
-    np.testing.assert_allclose(got.matrix[:, 0], direction / np.linalg.norm(direction), atol=1e-3)
+    direction = model.fit(values, LABELED).coef_[0]
+    np.testing.assert_allclose(got, direction / np.linalg.norm(direction), atol=1e-6)
+
+
+def test_the_ridge_is_in_units_of_the_data():
+    values = points(dim=5).astype(np.float64)
+    first = _representation.fisher_direction(values, LABELED, ridge=0.5)
+    second = _representation.fisher_direction(1000 * values, LABELED, ridge=0.5)
+    np.testing.assert_allclose(first, second, rtol=1e-9)
+    assert not np.allclose(first, _representation.fisher_direction(values, LABELED, ridge=5.0))
 
 
 @pytest.mark.parametrize(("name", "width"), [("pca", 32), ("fda", 1), ("none", 64)])
 def test_a_linear_representation_needs_no_stage_of_its_own(data, name, width):
     config, method, arrays, state = setup(representation=name)
     assert [stage.name for stage in method.stages] == ["classify"]
-    learned = setup()[1]
-    assert method.stages[0].num_epochs == learned.stages[1].num_epochs
-    assert method.embed(state, arrays.inputs).shape == (data.info.n, width)
+    assert method.stages[0].num_epochs == setup()[1].stages[1].num_epochs
+    state = method.stages[0].refresh(state, arrays, jax.random.key(0))
+    held, scale = np.asarray(state.held), (255 * data.info.std[0])
+    values = data.inputs.reshape(data.info.n, -1) / scale - data.info.mean[0] / data.info.std[0]
+    like = _representation.blank(name, 64, pca_share=0.5)
+    ridge = config.method.fda_ridge
+    fitted = _representation.fit(like, name, values[~held], data.labeled[~held], ridge=ridge)
+    got = np.asarray(method.embed(state, arrays.inputs))
+    assert got.shape == (data.info.n, width)
+    np.testing.assert_allclose(np.abs(got), np.abs(fitted(values)), rtol=1e-2, atol=1e-2)
     assert set(method.estimates(state)) == {"estimated_prior"} and method.diagnose is None
 
 
