@@ -389,6 +389,14 @@ def test_at_most_so_many_points_are_looked_at(data, monkeypatch):
     assert estimate(data, monkeypatch, 0.4, prior_max_points=12) == (0.4, [(10, 12)])
 
 
+def test_the_classifier_may_have_batches_of_its_own():
+    config, data = tiny.config("purl", classifier_batch_size=100, **OPTIONS), tiny.problem()
+    ratio, classify = loop.build(config, data, tiny.mesh()).method.stages
+    assert ratio.batching.batch_size == config.method.batch_size != 100
+    # P has its share in the data, 40 of 192, however many the features are learned on.
+    assert (classify.batching.batch_size, classify.batching.num_positives) == (100, 21)
+
+
 def test_a_given_prior_is_not_estimated(data, monkeypatch):
     got = estimate(data, monkeypatch, 0.4, prior_method="given")
     assert got == (data.info.prior_unlabeled, [])
@@ -413,6 +421,7 @@ def test_an_estimate_that_cannot_be_trained_with_is_named(data, monkeypatch, val
         ("validation_positives", 0),
         ("prior_method", "oracle"),
         ("prior_points", "test"),
+        ("classifier_batch_size", 1),
         ("prior_max_points", 1),
         ("classifier_hidden", (0,)),
     ],
