@@ -1,4 +1,4 @@
-"""SGD, Adam and AdaGrad with the schedules of the PU papers, shared by all methods.
+"""SGD, Adam, AdaGrad and LARS with the schedules of the PU papers, shared by all methods.
 
 The learning rate follows the epoch that a batch belongs to and not a count of updates: a step that
 is skipped or undone must not delay the schedule.
@@ -14,6 +14,7 @@ import optax
 
 from pujax.methods import _checks
 
+OPTIMIZERS = ("sgd", "adam", "adagrad", "lars")
 SCHEDULES = ("step", "cosine", "exponential", "halve", "constant")
 
 
@@ -59,12 +60,14 @@ def default_config(**changes: Any) -> ml_collections.ConfigDict:
             "momentum": 0.9,
             "beta1": 0.9,
             "beta2": 0.999,
+            "trust_coefficient": 1e-3,  # of LARS
             "lr_schedule": "step",
             "lr_drops": (250, 300, 350),
             "lr_factor": 0.1,
             "lr_every": 20,
             "lr_floor": 1e-3,
             "lr_resets": False,
+            "lr_warmup": 0.0,  # epochs of linear warm-up
         }
     )
     config.update(changes)
@@ -78,15 +81,17 @@ def adam_config(**changes: Any) -> ml_collections.ConfigDict:
 
 def check(config: ml_collections.ConfigDict) -> None:
     """Raises a ValueError for a setting that cannot be."""
-    _checks.one_of("method.optimizer", config.optimizer, ("sgd", "adam", "adagrad"))
+    _checks.one_of("method.optimizer", config.optimizer, OPTIMIZERS)
     _checks.positive("method.learning_rate", config.learning_rate)
     _checks.at_least("method.weight_decay", config.weight_decay, 0)
     for name in ("momentum", "beta1", "beta2"):
         _checks.between(f"method.{name}", config[name], 0, 1, include="low")
+    _checks.positive("method.trust_coefficient", config.trust_coefficient)
     _checks.one_of("method.lr_schedule", config.lr_schedule, SCHEDULES)
     _checks.between("method.lr_factor", config.lr_factor, 0, 1)
     _checks.at_least("method.lr_every", config.lr_every, 1)
     _checks.between("method.lr_floor", config.lr_floor, 0, 1)
+    _checks.at_least("method.lr_warmup", config.lr_warmup, 0)
     if config.lr_schedule == "exponential":
         _checks.positive("method.lr_floor", config.lr_floor)
 
@@ -94,7 +99,9 @@ def check(config: ml_collections.ConfigDict) -> None:
 def learning_rate(
     config: ml_collections.ConfigDict, epoch: jax.Array, *, num_epochs: int
 ) -> jax.Array:
-    """Learning rate of an epoch counted from 0; only `exponential` changes within an epoch.
+    """Learning rate of an epoch counted from 0.
+
+    Within an epoch only `exponential` and the warm-up change it.
 
     - `step` multiplies by `lr_factor` after each epoch of `lr_drops` (so 251 is the first epoch of
       the drop at 250);
@@ -102,7 +109,28 @@ def learning_rate(
       first drop at 20);
     - `cosine` and `exponential` fall from the start to `lr_floor` times it over `num_epochs`;
     - `constant` stays.
+
+    In the first `lr_warmup` epochs the rate of every schedule is multiplied by `epoch / lr_warmup`,
+    so that the first step has rate 0, as in SimCLR; the schedule itself is not shifted.
+
+    Args:
+      config: a section with the fields of `default_config`.
+      epoch: from the start of the stage, a fraction within an epoch.
+      num_epochs: length that `cosine` and `exponential` stretch over.
+
+    Returns:
+      A scalar in float32.
     """
+    rate = _scheduled(config, epoch, num_epochs=num_epochs)
+    if config.lr_warmup:
+        rate = rate * jnp.minimum(1, epoch / jnp.float32(config.lr_warmup))
+    return rate
+
+
+def _scheduled(
+    config: ml_collections.ConfigDict, epoch: jax.Array, *, num_epochs: int
+) -> jax.Array:
+    """Learning rate without the warm-up."""
     start = jnp.float32(config.learning_rate)
     if config.lr_schedule == "exponential":
         return start * jnp.float32(config.lr_floor) ** (epoch / num_epochs)
@@ -138,7 +166,11 @@ def build(config: ml_collections.ConfigDict, *, num_epochs: int) -> Optimizer:
         rule = optax.scale_by_rss(initial_accumulator_value=0.0, eps=1e-10)
     else:
         rule = optax.trace(decay=config.momentum)  # without Nesterov
-    rule = optax.chain(optax.add_decayed_weights(config.weight_decay), rule)
+    is_lars = config.optimizer == "lars"
+    if is_lars:
+        rule = _lars(config)
+    else:
+        rule = optax.chain(optax.add_decayed_weights(config.weight_decay), rule)
     resets = config.lr_schedule == "halve" and config.lr_resets
 
     def init(params: Any) -> State:
@@ -151,12 +183,49 @@ def build(config: ml_collections.ConfigDict, *, num_epochs: int) -> Optimizer:
             is_new = drops != state.drops
             fresh = rule.init(params)
             moments = jax.tree.map(lambda new, old: jnp.where(is_new, new, old), fresh, moments)
-        direction, moments = rule.update(gradient, moments, params)
         rate = learning_rate(config, epoch, num_epochs=num_epochs)
-        params = jax.tree.map(lambda p, d: p - rate * d, params, direction)
+        if is_lars:
+            change, moments = rule.update(gradient, moments, params, rate=rate)
+            params = jax.tree.map(lambda p, d: p - d, params, change)
+        else:
+            direction, moments = rule.update(gradient, moments, params)
+            params = jax.tree.map(lambda p, d: p - rate * d, params, direction)
         return params, State(moments, drops)
 
     return Optimizer(init, update)
+
+
+def _lars(config: ml_collections.ConfigDict) -> optax.GradientTransformationExtraArgs:
+    """LARS: each tensor's step is proportional to the tensor's own length.
+
+    With `d = gradient + weight_decay * w` and `trust = trust_coefficient * |w| / |d|` (1 where a
+    length is 0), `velocity = momentum * velocity + rate * trust * d` is what `w` loses. The rate is
+    inside the velocity: a change of it reaches old gradients only as they fade. `|d|` is SimCLR's
+    denominator; the paper's `|gradient| + weight_decay * |w|` bounds it from above.
+
+    Biases and the parameters of batch norm (all tensors with fewer than two axes) are neither
+    decayed nor rescaled, as in SimCLR.
+
+    You et al., 2017, https://arxiv.org/abs/1708.03888, algorithm 1; Chen et al., 2020,
+    https://arxiv.org/abs/2002.05709.
+    """
+
+    def is_adapted(params: Any) -> Any:
+        return jax.tree.map(lambda leaf: leaf.ndim > 1, params)
+
+    def scale_by_rate(updates, state, params=None, *, rate, **extra_args):
+        del params, extra_args
+        return jax.tree.map(lambda update: rate * update, updates), state
+
+    # Not `optax.lars`, which takes its rate from a count of updates.
+    return optax.chain(
+        optax.add_decayed_weights(config.weight_decay, mask=is_adapted),
+        optax.masked(
+            optax.scale_by_trust_ratio(trust_coefficient=config.trust_coefficient), is_adapted
+        ),
+        optax.GradientTransformationExtraArgs(optax.init_empty_state, scale_by_rate),
+        optax.trace(decay=config.momentum),
+    )
 
 
 def _drops(config: ml_collections.ConfigDict, epoch: jax.Array) -> jax.Array:

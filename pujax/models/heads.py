@@ -13,6 +13,9 @@ from pujax.models import layers
 # vector is finite.
 MIN_LENGTH = 1e-6
 
+PROJECTIONS = ("lagam", "impulses", "dcl")
+DCL_WIDTH = 512
+
 
 class Outputs(NamedTuple):
     """What a `PUNet` puts out, all in float32.
@@ -26,6 +29,9 @@ class Outputs(NamedTuple):
     logits: jax.Array
     features: jax.Array
     embedding: jax.Array | None
+
+
+_dense = functools.partial(layers.dense, precision=jax.lax.Precision.HIGHEST)
 
 
 def unit_vectors(vectors: jax.Array) -> jax.Array:
@@ -42,20 +48,34 @@ def unit_vectors(vectors: jax.Array) -> jax.Array:
     return vectors * jax.lax.rsqrt(jnp.maximum(square, MIN_LENGTH**2))
 
 
+def check_projection(name: str) -> None:
+    """Raises a ValueError unless `name` is one of `PROJECTIONS`."""
+    if name not in PROJECTIONS:
+        raise ValueError(f"projection is {name!r}; accepted: {', '.join(PROJECTIONS)}")
+
+
 class PUNet(nn.Module):
     """A backbone with a linear classifier and, for contrastive losses, a projection head.
 
-    The projection is dense, ReLU, dense and L2 normalisation, as in LaGAM (Long et al., CVPR 2024).
+    The projection is dense, ReLU, dense and L2 normalisation, in one of three published forms:
+
+    - "lagam": d -> d -> embedding_dim, both with bias (Long et al., CVPR 2024);
+    - "impulses": d -> d -> embedding_dim, both without bias (ImPULSeS, Schweisthal et al., 2022);
+    - "dcl": d -> 512 without bias, batch norm before ReLU, -> embedding_dim with bias (Chuang et
+      al., 2020, https://arxiv.org/abs/2007.00224).
+
     The heads multiply in full float32 whatever the backbone computes in, since their outputs decide
     labels. Classifier parameters are at `params['classifier']`: `kernel` [d, 1] and `bias` [1].
 
     Attributes:
       backbone: module called as `(inputs, train)` that gives features [batch, d].
       embedding_dim: width of the embedding; 0 leaves the projection out.
+      projection: layers of the projection, "lagam", "impulses" or "dcl".
     """
 
     backbone: nn.Module
     embedding_dim: int = 128
+    projection: str = "lagam"
 
     @nn.compact
     def __call__(self, inputs: jax.Array, train: bool, with_embedding: bool = True) -> Outputs:
@@ -64,16 +84,29 @@ class PUNet(nn.Module):
         Args:
           inputs: what the backbone accepts, usually images [batch, height, width, channels].
           train: True normalises by the batch and moves `batch_stats`, which must be mutable then.
-          with_embedding: False skips the projection; its parameters exist all the same.
+          with_embedding: False skips the projection; its parameters exist all the same, and its
+            running statistics stay.
 
         Returns:
           `Outputs`, whose `embedding` is None when skipped or `embedding_dim` is 0.
+
+        Raises:
+          ValueError: if `projection` is unknown.
         """
-        dense = functools.partial(layers.dense, precision=jax.lax.Precision.HIGHEST)
+        check_projection(self.projection)
         features = self.backbone(inputs, train).astype(jnp.float32)
-        logits = dense(features, 1, name="classifier")[:, 0]
+        logits = _dense(features, 1, name="classifier")[:, 0]
         embedding = None
         if self.embedding_dim and (with_embedding or self.is_initializing()):
-            hidden = nn.relu(dense(features, features.shape[-1], name="projection_hidden"))
-            embedding = unit_vectors(dense(hidden, self.embedding_dim, name="projection_out"))
+            embedding = unit_vectors(self._project(features, train))
         return Outputs(logits, features, embedding if with_embedding else None)
+
+    def _project(self, features: jax.Array, train: bool) -> jax.Array:
+        """The projection before normalisation, [batch, embedding_dim]."""
+        is_lagam, is_dcl = self.projection == "lagam", self.projection == "dcl"
+        width = DCL_WIDTH if is_dcl else features.shape[-1]
+        hidden = _dense(features, width, use_bias=is_lagam, name="projection_hidden")
+        if is_dcl:
+            hidden = layers.BatchNorm(name="projection_norm")(hidden, train)
+        use_bias = is_lagam or is_dcl
+        return _dense(nn.relu(hidden), self.embedding_dim, use_bias=use_bias, name="projection_out")

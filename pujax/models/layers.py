@@ -26,8 +26,20 @@ def _he_normal_init(fan_in: int) -> tuple[nn.initializers.Initializer, nn.initia
     return nn.initializers.normal(math.sqrt(2 / fan_in)), nn.initializers.zeros
 
 
+def _he_normal_fan_out_init(
+    fan_in: int,
+) -> tuple[nn.initializers.Initializer, nn.initializers.Initializer]:
+    del fan_in  # the fan-out is read from the kernel's shape
+    kernel_init = nn.initializers.variance_scaling(2.0, "fan_out", "normal")
+    return kernel_init, nn.initializers.zeros
+
+
 # Each takes the fan-in and gives the initialisers of kernel and bias.
-INITIALIZERS = {"torch": _torch_init, "he_normal": _he_normal_init}
+INITIALIZERS = {
+    "torch": _torch_init,
+    "he_normal": _he_normal_init,
+    "he_normal_fan_out": _he_normal_fan_out_init,
+}
 
 
 def _initializers(name: str, fan_in: int) -> dict[str, nn.initializers.Initializer]:
@@ -64,7 +76,9 @@ def conv(
       padding: zeros added on each of the four sides.
       use_bias: whether a bias is added.
       initializer: "torch", U(-1/sqrt(fan_in), 1/sqrt(fan_in)) for kernel and bias (PyTorch's
-        default), or "he_normal", N(0, 2/fan_in) and zero bias (He et al., 2015).
+        default); "he_normal", N(0, 2/fan_in) and zero bias (He et al., 2015); or
+        "he_normal_fan_out", N(0, 2/fan_out) and zero bias, with fan_out = features * kernel_size^2
+        (torchvision's residual networks).
       dtype: compute type; parameters are float32.
       name: name of the layer in the parameter tree.
 

@@ -1,5 +1,6 @@
 """Optimizers and schedules against arithmetic done apart."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -29,6 +30,20 @@ def test_cosine_ends_at_the_floor():
 
 def test_constant_stays():
     assert rates((0, 39), lr_schedule="constant") == pytest.approx([0.1, 0.1])
+
+
+def test_cosine_may_end_at_zero():
+    got = rates((0, 10, 40), lr_schedule="cosine", lr_floor=0.0)
+    assert got == pytest.approx([0.1, 0.05 * (1 + np.sqrt(0.5)), 0.0], rel=1e-5, abs=1e-9)
+
+
+@pytest.mark.parametrize("schedule", _optimizer.SCHEDULES)
+def test_warm_up_rises_within_epochs_and_leaves_the_schedule_where_it_is(schedule):
+    epochs = (0.0, 0.5, 3.0, 4.0, 25.0)
+    fields = {"lr_schedule": schedule, "lr_drops": (2, 20), "lr_every": 2}
+    plain = np.array(rates(epochs, **fields))
+    got = rates(epochs, lr_warmup=4.0, **fields)
+    np.testing.assert_allclose(got, plain * [0, 0.125, 0.75, 1, 1], rtol=1e-6)
 
 
 def adam_by_hand(gradients, start, *, rate, decay, resets_before=()):
@@ -95,9 +110,115 @@ def test_a_drop_resets_the_moments_where_asked(resets):
     np.testing.assert_allclose(run(config), wanted, rtol=1e-5)
 
 
+LARS_SHAPES = {"conv": (3, 3, 2, 4), "bias": (4,), "scale": (4,), "dense": (5, 2), "zero": (2, 2)}
+
+
+def lars_config(**fields):
+    settings = {"optimizer": "lars", "learning_rate": 0.8, "lr_schedule": "constant"}
+    return _optimizer.default_config(**(settings | fields))
+
+
+def draws(seed, num_seeds=None):
+    rng = np.random.default_rng(seed)
+    lead = () if num_seeds is None else (num_seeds,)
+    tree = {name: rng.normal(size=(*lead, *shape)) for name, shape in LARS_SHAPES.items()}
+    return jax.tree.map(np.float32, tree)
+
+
+def starting_point():
+    return draws(0) | {"zero": np.zeros((2, 2), np.float32)}
+
+
+def lars_by_hand(params, gradients, rates, *, momentum, decay, coefficient):
+    """LARS of one tensor at a time in double precision."""
+    params = {name: np.asarray(value, np.float64) for name, value in params.items()}
+    for name, w in params.items():
+        velocity = np.zeros_like(w)
+        for gradient, rate in zip(gradients, rates, strict=True):
+            direction, trust = gradient[name].astype(np.float64), 1.0
+            if w.ndim > 1:
+                direction = direction + decay * w
+                length, step = np.sqrt((w**2).sum()), np.sqrt((direction**2).sum())
+                trust = coefficient * length / step if length > 0 and step > 0 else 1.0
+            velocity = momentum * velocity + rate * trust * direction
+            w = w - velocity
+        params[name] = w
+    return params
+
+
+@pytest.mark.parametrize("momentum", [0.9, 0.0])
+def test_lars_equals_its_definition_while_the_rate_changes(momentum):
+    config = lars_config(
+        momentum=momentum,
+        weight_decay=0.3,
+        trust_coefficient=0.02,
+        lr_schedule="halve",
+        lr_factor=0.1,
+        lr_every=2,
+        lr_warmup=1.5,
+    )
+    rule = _optimizer.build(config, num_epochs=4)
+    gradients = [draws(seed) for seed in range(1, 6)]
+    gradients[3]["zero"] *= 0
+    epochs = [0.5, 1.0, 1.5, 2.0, 3.0]
+    params = starting_point()
+    state, update = rule.init(params), jax.jit(rule.update)
+    for gradient, epoch in zip(gradients, epochs, strict=True):
+        params, state = update(gradient, state, params, epoch)
+    wanted = lars_by_hand(
+        starting_point(),
+        gradients,
+        [0.8 / 3, 0.8 * 2 / 3, 0.8, 0.08, 0.08],
+        momentum=momentum,
+        decay=0.3,
+        coefficient=0.02,
+    )
+    for name in LARS_SHAPES:
+        np.testing.assert_allclose(params[name], wanted[name], rtol=1e-5, atol=1e-6, err_msg=name)
+
+
+def test_a_step_of_lars_is_a_share_of_the_weights_whatever_the_size_of_the_gradient():
+    rule = _optimizer.build(lars_config(weight_decay=0.0), num_epochs=1)
+    params = starting_point()
+    for size in (1e-3, 1e3):
+        gradient = jax.tree.map(lambda leaf, size=size: size * leaf, draws(1))
+        moved, _ = rule.update(gradient, rule.init(params), params, 0.0)
+        for name in ("conv", "dense"):
+            step = np.linalg.norm(moved[name] - params[name])
+            # The step is a small difference of float32 numbers.
+            assert step == pytest.approx(0.8 * 1e-3 * np.linalg.norm(params[name]), rel=1e-3)
+        for name in ("bias", "scale"):
+            np.testing.assert_allclose(moved[name], params[name] - 0.8 * gradient[name], rtol=1e-6)
+
+
+def test_seeds_stacked_on_an_axis_do_not_turn_biases_into_matrices():
+    rule = _optimizer.build(lars_config(weight_decay=0.1), num_epochs=1)
+    params, gradient = draws(0, num_seeds=2), draws(1, num_seeds=2)
+    state = jax.vmap(rule.init)(params)
+    together, _ = jax.vmap(rule.update, in_axes=(0, 0, 0, None))(gradient, state, params, 0.0)
+    for seed in range(2):
+        alone, slope = (
+            jax.tree.map(lambda leaf, seed=seed: leaf[seed], tree) for tree in (params, gradient)
+        )
+        wanted, _ = rule.update(slope, rule.init(alone), alone, 0.0)
+        jax.tree.map(
+            lambda many, one, seed=seed: np.testing.assert_allclose(many[seed], one, rtol=1e-6),
+            together,
+            wanted,
+        )
+
+
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("optimizer", "lion"), ("lr_schedule", "linear"), ("beta2", 1.0), ("learning_rate", 0.0)],
+    [
+        ("optimizer", "lion"),
+        ("lr_schedule", "linear"),
+        ("beta2", 1.0),
+        ("learning_rate", 0.0),
+        ("trust_coefficient", 0.0),
+        ("lr_warmup", -1.0),
+        ("lr_warmup", float("nan")),
+    ],
 )
 def test_a_wrong_setting_is_named(field, value):
     config = _optimizer.default_config(**{field: value})

@@ -15,6 +15,8 @@ TINY = {
     "resnet18": {"stage_sizes": (1, 1), "width": 4},
     "resnet50": {"stage_sizes": (1, 1), "width": 2},
     "resnet_small": {"stage_sizes": (1, 1), "width": 4},
+    "resnet18_v1": {"stage_sizes": (1, 1), "width": 4, "stem": "cifar"},
+    "resnet50_v1": {"stage_sizes": (1, 1), "width": 2},
     "cnn7": {"channels": (4, 4, 4, 2), "hidden": (8, 8)},
     "cnn13": {"channels": (4, 4, 4, 4, 4, 4, 4, 4, 2), "hidden": (8, 8)},
     "small_cnn": {"channels": (4, 4, 4), "hidden": (8,)},
@@ -58,6 +60,23 @@ def test_parameter_counts_are_the_published_ones(name, side, count):
         lambda key: module.init(key, jnp.zeros((1, side, side, 3)), False), jax.random.key(0)
     )
     assert models.count_parameters(variables["params"]) == count
+
+
+@pytest.mark.parametrize(
+    ("projection", "count"),
+    [
+        ("lagam", 2048 * 2048 + 2048 + 2048 * 128 + 128),
+        ("impulses", 2048 * 2048 + 2048 * 128),
+        ("dcl", 2048 * 512 + 2 * 512 + 512 * 128 + 128),
+    ],
+)
+def test_projections_have_the_published_sizes(projection, count):
+    module = models.build("mlp", hidden=(2048,), projection=projection)
+    variables = jax.eval_shape(
+        lambda key: module.init(key, jnp.zeros((1, 2)), False), jax.random.key(0)
+    )
+    heads = {k: v for k, v in variables["params"].items() if k.startswith("projection")}
+    assert models.count_parameters(heads) == count
 
 
 def test_count_parameters_adds_up_all_leaves():
@@ -186,6 +205,16 @@ def test_lists_from_a_config_are_accepted():
         ("resnet18", {"width": True}, "model.options.width is True; accepted: a int"),
         ("mlp", {"dtype": "float16"}, "dtype is 'float16'; accepted: float32, bfloat16"),
         ("mlp", {"dtype": "half-precision"}, "'half-precision'; accepted: float32, bfloat16"),
+        (
+            "mlp",
+            {"initializer": "glorot"},
+            "model.options.initializer is 'glorot'; accepted: torch, he_normal",
+        ),
+        (
+            "mlp",
+            {"projection": "simclr"},
+            "projection is 'simclr'; accepted: lagam, impulses, dcl",
+        ),
         ("mlp", {"embedding_dim": -1}, "embedding_dim is -1; accepted: 0 or a positive number"),
     ],
 )

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from pujax.models import heads, mlp
+from tests.models import filled
 
 
-def net(embedding_dim=5):
-    return heads.PUNet(mlp.MLP(hidden=(6,)), embedding_dim)
+def net(embedding_dim=5, projection="lagam"):
+    return heads.PUNet(mlp.MLP(hidden=(6,)), embedding_dim, projection)
 
 
 INPUTS = jax.random.normal(jax.random.key(1), (4, 3))
@@ -39,8 +40,65 @@ def test_outputs_are_what_the_parameters_say():
     np.testing.assert_allclose(jnp.linalg.norm(outputs.embedding, axis=1), 1, atol=1e-6)
 
 
-def test_projection_can_be_skipped_but_always_has_parameters():
-    module = net()
+def unit(vectors):
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+def test_projection_of_impulses_has_two_layers_without_bias_or_batch_norm():
+    module = net(projection="impulses")
+    variables = filled.variables(module, INPUTS, False)
+    params = variables["params"]
+    assert set(variables) == {"params"}
+    shapes = jax.tree.map(np.shape, params)
+    assert shapes["projection_hidden"] == {"kernel": (6, 6)}
+    assert shapes["projection_out"] == {"kernel": (6, 5)}
+    outputs = module.apply(variables, INPUTS, True)
+    hidden = np.maximum(outputs.features @ params["projection_hidden"]["kernel"], 0)
+    expected = unit(hidden @ params["projection_out"]["kernel"])
+    np.testing.assert_allclose(outputs.embedding, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("train", [True, False])
+def test_projection_of_dcl_has_batch_norm_before_relu(train):
+    module = net(projection="dcl")
+    variables = filled.variables(module, INPUTS, False)
+    params, stats = variables["params"], variables["batch_stats"]["projection_norm"]
+    shapes = jax.tree.map(np.shape, params)
+    assert shapes["projection_hidden"] == {"kernel": (6, 512)}
+    assert shapes["projection_norm"] == {"scale": (512,), "bias": (512,)}
+    assert shapes["projection_out"] == {"kernel": (512, 5), "bias": (5,)}
+
+    outputs, moved = module.apply(variables, INPUTS, train, mutable=["batch_stats"])
+    hidden = np.asarray(outputs.features, np.float64) @ params["projection_hidden"]["kernel"]
+    mean = hidden.mean(0) if train else stats["mean"]
+    var = hidden.var(0) if train else stats["var"]
+    scale, bias = params["projection_norm"]["scale"], params["projection_norm"]["bias"]
+    hidden = np.maximum(scale * (hidden - mean) / np.sqrt(var + 1e-5) + bias, 0)
+    out = params["projection_out"]
+    np.testing.assert_allclose(
+        outputs.embedding, unit(hidden @ out["kernel"] + out["bias"]), atol=1e-5
+    )
+    expected = 0.9 * stats["mean"] + 0.1 * mean if train else stats["mean"]
+    np.testing.assert_allclose(moved["batch_stats"]["projection_norm"]["mean"], expected, atol=1e-5)
+
+
+def test_statistics_of_a_skipped_projection_stay():
+    module = net(projection="dcl")
+    variables = filled.variables(module, INPUTS, False)
+    _, moved = module.apply(variables, INPUTS, True, with_embedding=False, mutable=["batch_stats"])
+    before = {"batch_stats": variables["batch_stats"]}
+    assert jax.tree.structure(moved) == jax.tree.structure(before)
+    jax.tree.map(np.testing.assert_array_equal, moved, before)
+
+
+def test_an_unknown_projection_is_named():
+    with pytest.raises(ValueError, match="projection is 'simclr'; accepted: lagam, impulses, dcl"):
+        net(projection="simclr").init(jax.random.key(0), INPUTS, False)
+
+
+@pytest.mark.parametrize("projection", heads.PROJECTIONS)
+def test_projection_can_be_skipped_but_always_has_parameters(projection):
+    module = net(projection=projection)
     with_projection = module.init(jax.random.key(0), INPUTS, False)
     without = module.init(jax.random.key(0), INPUTS, False, with_embedding=False)
     assert jax.tree.structure(with_projection) == jax.tree.structure(without)

@@ -1,0 +1,111 @@
+"""An encoder apart from its heads: what one run leaves and another starts from."""
+
+import json
+import os
+import zipfile
+import zlib
+from typing import Any, NamedTuple
+
+import numpy as np
+from flax import traverse_util
+
+_DESCRIPTION = "description"
+_SEPARATOR = "/"
+
+
+class Encoder(NamedTuple):
+    """A backbone's numbers.
+
+    Attributes:
+      params: its parameters, `params['backbone']` of a `heads.PUNet`.
+      batch_stats: its running batch-norm statistics; an empty dict where it has none.
+    """
+
+    params: Any
+    batch_stats: Any
+
+
+def of(params: Any, batch_stats: Any) -> Encoder:
+    """The encoder of a `heads.PUNet`.
+
+    Args:
+      params: parameters of the whole network.
+      batch_stats: its running statistics, or an empty dict.
+    """
+    return Encoder(params["backbone"], batch_stats.get("backbone", {}))
+
+
+def put(encoder: Encoder, params: Any, batch_stats: Any) -> tuple[Any, Any]:
+    """The numbers of a `heads.PUNet` with another encoder in it.
+
+    Args:
+      encoder: of the same architecture.
+      params: parameters of the whole network; the heads' are kept.
+      batch_stats: its running statistics, or an empty dict.
+
+    Returns:
+      `(params, batch_stats)`.
+
+    Raises:
+      ValueError: naming the first array that differs in name or shape.
+    """
+    here, there = (_flat(x) for x in (of(params, batch_stats), encoder))
+    for name in [*here, *there]:
+        shapes = [list(x[name].shape) if name in x else None for x in (there, here)]
+        if shapes[0] != shapes[1]:
+            there_is, here_is = ("missing" if shape is None else shape for shape in shapes)
+            raise ValueError(
+                f"init_from: {name} of the saved encoder is {there_is}, in this run's network it "
+                f"is {here_is}; accepted: an encoder of the same architecture, channels and, where "
+                "the network depends on it, image size (see model.image_size)"
+            )
+    params = {**params, "backbone": encoder.params}
+    if encoder.batch_stats:
+        batch_stats = {**batch_stats, "backbone": encoder.batch_stats}
+    return params, batch_stats
+
+
+def save(path: str, encoder: Encoder, description: dict[str, Any]) -> None:
+    """Writes an encoder as one `.npz` file: it appears whole or not at all.
+
+    Args:
+      path: of the file.
+      encoder: arrays on the host or on a device of this host.
+      description: what JSON can hold.
+    """
+    arrays = {name: np.asarray(array) for name, array in _flat(encoder).items()}
+    arrays[_DESCRIPTION] = np.asarray(json.dumps(description))
+    beside = f"{path}.partial"
+    with open(beside, "wb") as file:
+        np.savez(file, **arrays)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(beside, path)
+
+
+def load(path: str) -> tuple[Encoder, dict[str, Any]]:
+    """Reads what `save` wrote.
+
+    Args:
+      path: of the file.
+
+    Returns:
+      The encoder, on the host, and its description.
+
+    Raises:
+      ValueError: if the file is not what `save` writes.
+      OSError: if it cannot be read.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = dict(file)
+        description = json.loads(str(arrays.pop(_DESCRIPTION)))
+        trees = traverse_util.unflatten_dict(arrays, sep=_SEPARATOR)
+        return Encoder(trees["params"], trees.get("batch_stats", {})), description
+    except (KeyError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        raise ValueError(f"{path} is damaged ({error}); accepted: the file as written") from error
+
+
+def _flat(encoder: Encoder) -> dict[str, Any]:
+    """Arrays by name, `params/stem/kernel` and so on."""
+    return traverse_util.flatten_dict(encoder._asdict(), sep=_SEPARATOR)

@@ -1,0 +1,151 @@
+"""Residual networks of the ImageNet kind ("v1.5"), the encoders of contrastive pretraining."""
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+from pujax.models import layers
+from pujax.models.resnet import BOTTLENECK_EXPANSION
+
+STEMS = ("imagenet", "cifar")
+
+
+def _conv(dtype: Any):
+    """`layers.conv` without bias, with torchvision's initial values."""
+    return functools.partial(
+        layers.conv, use_bias=False, initializer="he_normal_fan_out", dtype=dtype
+    )
+
+
+class PostActBlock(nn.Module):
+    """Two 3x3 convolutions, each before batch norm, added to a shortcut, then ReLU.
+
+    He et al., 2015, https://arxiv.org/abs/1512.03385, Fig. 2. Where the shape changes, the shortcut
+    is a 1x1 convolution with batch norm; else it is the input.
+
+    Attributes:
+      width: number of output channels.
+      stride: of the first convolution and the shortcut.
+      dtype: compute type.
+    """
+
+    width: int
+    stride: int = 1
+    dtype: Any = jnp.float32
+
+    @nn.compact
+    def __call__(self, inputs: jax.Array, train: bool) -> jax.Array:
+        """Maps [batch, height, width, channels] to [batch, height', width', self.width]."""
+        conv = _conv(self.dtype)
+        norm = functools.partial(layers.BatchNorm, dtype=self.dtype)
+
+        out = conv(inputs, self.width, 3, stride=self.stride, padding=1, name="conv1")
+        out = nn.relu(norm(name="norm1")(out, train))
+        out = conv(out, self.width, 3, padding=1, name="conv2")
+        out = norm(name="norm2")(out, train)
+        shortcut = inputs
+        if self.stride != 1 or inputs.shape[-1] != self.width:
+            shortcut = conv(inputs, self.width, 1, stride=self.stride, name="shortcut")
+            shortcut = norm(name="shortcut_norm")(shortcut, train)
+        return nn.relu(out + shortcut)
+
+
+class PostActBottleneck(nn.Module):
+    """Convolutions 1x1, 3x3, 1x1, each before batch norm, added to a shortcut, then ReLU.
+
+    The last convolution widens to four times `width`. The 3x3 convolution has the stride ("v1.5"),
+    and not the first 1x1 convolution as in the paper, which would drop three quarters of the
+    pixels unseen. The shortcut is that of `PostActBlock`.
+
+    Attributes:
+      width: channels inside the block; it puts out 4 * width.
+      stride: of the 3x3 convolution and the shortcut.
+      dtype: compute type.
+    """
+
+    width: int
+    stride: int = 1
+    dtype: Any = jnp.float32
+
+    @nn.compact
+    def __call__(self, inputs: jax.Array, train: bool) -> jax.Array:
+        """Maps [batch, height, width, channels] to [batch, height', width', 4 * self.width]."""
+        conv = _conv(self.dtype)
+        norm = functools.partial(layers.BatchNorm, dtype=self.dtype)
+        out_width = BOTTLENECK_EXPANSION * self.width
+
+        out = nn.relu(norm(name="norm1")(conv(inputs, self.width, 1, name="conv1"), train))
+        out = conv(out, self.width, 3, stride=self.stride, padding=1, name="conv2")
+        out = nn.relu(norm(name="norm2")(out, train))
+        out = norm(name="norm3")(conv(out, out_width, 1, name="conv3"), train)
+        shortcut = inputs
+        if self.stride != 1 or inputs.shape[-1] != out_width:
+            shortcut = conv(inputs, out_width, 1, stride=self.stride, name="shortcut")
+            shortcut = norm(name="shortcut_norm")(shortcut, train)
+        return nn.relu(out + shortcut)
+
+
+class PostActResNet(nn.Module):
+    """Residual network that pools the mean of the last block, as torchvision's.
+
+    The width doubles and the side halves from each stage to the next. Kernels start at He's normal
+    values with the fan-out, batch norm scales at 1, those of the last batch norm in a block too
+    (torchvision's `zero_init_residual=False`).
+
+    Attributes:
+      stage_sizes: number of blocks in each stage.
+      block: `PostActBlock` or `PostActBottleneck`.
+      width: channels of the stem and, inside the blocks, of the first stage.
+      stem: "imagenet", a 7x7 convolution of stride 2 and a 3x3 max pool of stride 2, for images of
+        about 224 pixels; or "cifar", a 3x3 convolution of stride 1, for about 32 (Chen et al.,
+        2020, https://arxiv.org/abs/2002.05709, appendix B.9). Both have batch norm and ReLU after
+        the convolution.
+      dtype: compute type, float32 or bfloat16.
+    """
+
+    stage_sizes: Sequence[int]
+    block: type[nn.Module] = PostActBlock
+    width: int = 64
+    stem: str = "imagenet"
+    dtype: Any = jnp.float32
+
+    @nn.compact
+    def __call__(self, inputs: jax.Array, train: bool) -> jax.Array:
+        """Features [batch, d] in float32 of images [batch, height, width, channels]."""
+        layers.check_images(inputs)
+        if self.stem not in STEMS:
+            raise ValueError(f"stem is {self.stem!r}; accepted: {', '.join(STEMS)}")
+        is_large = self.stem == "imagenet"
+        kernel, stride = (7, 2) if is_large else (3, 1)
+        out = _conv(self.dtype)(
+            inputs, self.width, kernel, stride=stride, padding=kernel // 2, name="stem"
+        )
+        out = nn.relu(layers.BatchNorm(dtype=self.dtype, name="stem_norm")(out, train))
+        if is_large:
+            out = nn.max_pool(out, (3, 3), strides=(2, 2), padding=((1, 1), (1, 1)))
+        for stage, num_blocks in enumerate(self.stage_sizes):
+            for index in range(num_blocks):
+                out = self.block(
+                    self.width * 2**stage,
+                    stride=2 if stage > 0 and index == 0 else 1,
+                    dtype=self.dtype,
+                    name=f"stage{stage + 1}_block{index + 1}",
+                )(out, train)
+        return jnp.mean(out.astype(jnp.float32), axis=(1, 2))
+
+
+class ResNet18V1(PostActResNet):
+    """ResNet-18: basic blocks 2-2-2-2, 512 features, 11,176,512 parameters."""
+
+    stage_sizes: Sequence[int] = (2, 2, 2, 2)
+
+
+class ResNet50V1(PostActResNet):
+    """ResNet-50 v1.5, the encoder of ImPULSeS: 3-4-6-3, 2048 features, 23,508,032 parameters."""
+
+    stage_sizes: Sequence[int] = (3, 4, 6, 3)
+    block: type[nn.Module] = PostActBottleneck
