@@ -2,6 +2,8 @@
 
 import ml_collections
 
+_VEHICLES = {"source": "cifar10", "positive_classes": (0, 1, 8, 9)}
+_BY_ORDER = {"sampling": "file_order", "num_support": 0}
 # Data settings of the LaGAM paper's tasks (section 4.1); class ids are those of the sources.
 TASKS = {
     "digits": {
@@ -12,7 +14,7 @@ TASKS = {
     },
     "mnist": {"source": "mnist", "positive_classes": (0, 2, 4, 6, 8)},
     "fashion_mnist": {"source": "fashion_mnist", "positive_classes": (0, 2, 4, 6, 8)},
-    "cifar10-1": {"source": "cifar10", "positive_classes": (0, 1, 8, 9)},
+    "cifar10-1": _VEHICLES,
     "cifar10-2": {"source": "cifar10", "positive_classes": (2, 3, 4, 5, 6, 7)},
     "cifar100-1": {"source": "cifar100", "positive_classes": (18, 19)},
     "cifar100-2": {
@@ -24,6 +26,31 @@ TASKS = {
     # Class ids follow the sorted folder names; all but Non_Demented are positive. The paper does
     # not state its positive classes.
     "alzheimer": {"source": "alzheimer", "image_size": 224, "positive_classes": (0, 1, 3)},
+    # ImPULSeS, Table II and the rows of its code. Balanced: c = 0.2, as the code has it.
+    "cifar10-imbalanced": {**_VEHICLES, **_BY_ORDER, "num_positives": 3000, "num_labeled": 600},
+    "cifar10-balanced": {**_VEHICLES, **_BY_ORDER, "num_labeled": 4000},
+    "cifar100-imbalanced": {
+        **_BY_ORDER,
+        "source": "cifar100",
+        "label_set": "fine",
+        "positive_classes": (8, 13, 41, 48, 58, 69, 81, 85, 89, 90),
+        "num_labeled": 1000,
+    },
+    # The same for small machines, not the paper's.
+    "fashion_mnist-imbalanced": {
+        **_BY_ORDER,
+        "source": "fashion_mnist",
+        "positive_classes": (0, 2, 4, 6, 8),
+        "num_positives": 3000,
+        "num_labeled": 600,
+    },
+    "digits-imbalanced": {
+        **_BY_ORDER,
+        "source": "digits",
+        "positive_classes": (0, 2, 4, 6, 8),
+        "num_positives": 200,
+        "num_labeled": 40,
+    },
     # Tables of numbers (Sakai et al. 2021, section 5.2); class 1 is positive.
     "a9a": {"source": "a9a", "positive_classes": (1,)},
     "ijcnn1": {"source": "ijcnn1", "positive_classes": (1,)},

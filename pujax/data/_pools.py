@@ -6,17 +6,17 @@ Pools = dict[int, np.ndarray]
 
 
 def by_class(
-    class_labels: np.ndarray, positive_classes: tuple[int, ...], rng: np.random.Generator
+    class_labels: np.ndarray, positive_classes: tuple[int, ...], rng: np.random.Generator | None
 ) -> Pools:
-    """Shuffled rows of every known class.
+    """Rows of every known class, shuffled or in the order of the source.
 
     Args:
       class_labels: int `[n]`, -1 where unknown.
       positive_classes: class ids that count as positive.
-      rng: random numbers.
+      rng: random numbers; None leaves the rows in order.
 
     Returns:
-      Rows by class id.
+      Rows by class id, in order of the ids.
 
     Raises:
       ValueError: where a positive class has no rows, or every row is known to be positive.
@@ -33,7 +33,8 @@ def by_class(
             f"data.positive_classes is {tuple(positive_classes)}, which is every class; accepted: "
             "class ids that leave at least one class negative, or examples of unknown class"
         )
-    return {int(c): rng.permutation(np.flatnonzero(class_labels == c)) for c in known}
+    pools = {int(c): np.flatnonzero(class_labels == c) for c in known}
+    return pools if rng is None else {c: rng.permutation(pool) for c, pool in pools.items()}
 
 
 def take(pools: Pools, count: int, *, per_class: list[int], rng: np.random.Generator) -> np.ndarray:
@@ -44,6 +45,24 @@ def take(pools: Pools, count: int, *, per_class: list[int], rng: np.random.Gener
     )
     missing = count - sum(len(rows) for rows in taken)
     return np.concatenate([*taken, rng.permutation(rest)[:missing]])
+
+
+def equal_shares(field: str, count: int, pools: Pools) -> list[int]:
+    """How many of `count` rows each pool gives: all the same, the first ones one more to fill up.
+
+    Raises:
+      ValueError: where a pool has fewer than its share.
+    """
+    share, more = divmod(count, len(pools))
+    shares = [share + (i < more) for i in range(len(pools))]
+    for (class_id, pool), wanted in zip(pools.items(), shares, strict=True):
+        if len(pool) < wanted:
+            raise ValueError(
+                f"{field} is {count}, which is {wanted} of class {class_id}; accepted with "
+                f"data.sampling='file_order': a number of which {len(pools)} classes give equal "
+                f"parts, and that class has {len(pool)} training examples"
+            )
+    return shares
 
 
 def validation_labeled(given: int, positive: Pools, num_validation: int) -> int:

@@ -25,6 +25,7 @@ class Batching(NamedTuple):
       pool: 'unlabeled' draws the other rows from U, 'all' from P and U, which in one-sample data is
         the sample of the population. Rows drawn from the pool count as unlabeled in this batch.
       steps: steps per epoch; 0 for as many as there are full batches in P and U.
+      reshuffle: False repeats the batches of one shuffle every epoch.
     """
 
     batch_size: int
@@ -32,6 +33,7 @@ class Batching(NamedTuple):
     num_positives: int = 0
     pool: str = "unlabeled"
     steps: int = 0
+    reshuffle: bool = True
 
     def steps_per_epoch(self, num_examples: int) -> int:
         """Steps of an epoch over `num_examples` of P and U."""

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from pujax.data import _drawn, _priors, labeling, mechanisms, problem
+from pujax.data import _drawn, _priors, _subset, labeling, mechanisms, problem
 from pujax.data import posterior as posterior_lib
 from pujax.data.problem import REVEALS, DataInfo, PUDataset, TrainingData
 from pujax.data.sources import RawDataset
@@ -21,7 +21,7 @@ __all__ = [
 
 AUTO = _priors.AUTO
 SETTINGS = ("one_sample", "two_sample")
-SAMPLINGS = ("stratified", "uniform")
+SAMPLINGS = labeling.SAMPLINGS
 SCALINGS = ("standard", "unit")
 
 
@@ -42,6 +42,8 @@ def build(
     scaling: str = "standard",
     num_unlabeled: int = 0,
     class_prior: float | None = None,
+    num_positives: int = 0,
+    num_negatives: int = 0,
 ) -> PUDataset:
     """Makes a PU problem out of a fully labelled source.
 
@@ -55,14 +57,17 @@ def build(
     in the test set, of which the largest part with that share is kept. In one-sample data the
     population is then P and U together, which has more positives than that.
 
+    With `num_positives` or `num_negatives`, only so many positives and negatives of the source stay
+    in its training set before anything else is drawn; the others are nowhere, and the test set is
+    what it was. The population is what stays.
+
     Args:
       raw: a loaded source.
       positive_classes: class ids that count as positive.
       num_labeled: labelled positives.
       num_support: clean support examples, taken out of training.
       setting: 'one_sample' or 'two_sample'.
-      sampling: of labelled positives and support set, 'stratified' or 'uniform', see
-        `labeling.split`.
+      sampling: of labelled positives and support set, one of `SAMPLINGS`, see `labeling.split`.
       seed: seed of the split.
       prior: share of positives in the population; None counts it in the source's training labels
         and leaves it NaN where they do not tell it, see `_priors.counted`; `AUTO` leaves it NaN for
@@ -75,6 +80,9 @@ def build(
         images or rows), 'unit' leaves pixels in [0, 1] and tables as they are.
       num_unlabeled: size of U; 0 for all that is left.
       class_prior: share of positives to draw; None for that of the source.
+      num_positives: positives of the training set that stay, P among them, as many of every
+        positive class; 0 for all. See `_subset.rows`.
+      num_negatives: negatives that stay, as many of every negative class; 0 for all.
 
     Returns:
       A `PUDataset`, P first, then U.
@@ -86,6 +94,14 @@ def build(
     _check_word("data.scaling", scaling, SCALINGS)
     _check_word("data.labeling", mechanism, mechanisms.NAMES)
     request = _request(setting, num_unlabeled, class_prior)
+    raw, kept = _reduced(
+        raw,
+        positive_classes=positive_classes,
+        num_positives=num_positives,
+        num_negatives=num_negatives,
+        sampling=sampling,
+        seed=seed,
+    )
     binary = labeling.binary_labels(raw.train_labels, positive_classes)
     posterior = None
     if mechanism != mechanisms.SCAR:
@@ -132,7 +148,7 @@ def build(
         info=info,
         inputs=raw.train_inputs[rows],
         labeled=np.arange(len(rows)) < n_p,
-        source_ids=rows,
+        source_ids=kept[rows],
         support_inputs=raw.train_inputs[split.support],
         support_labels=binary[split.support],
         test_inputs=raw.test_inputs[tested],
@@ -148,10 +164,25 @@ def build(
             mechanism=mechanism,
             power=power,
             posterior=posterior,
-            classes=raw.train_labels if sampling == "stratified" else None,
+            classes=None if sampling == "uniform" else raw.train_labels,
         ),
         unlabeled_from=_unlabeled_from(request),
     )
+
+
+def _reduced(raw, *, num_positives, num_negatives, **how):
+    """The source with the training rows that stay, and which rows of its own those are."""
+    for name, count in (("num_positives", num_positives), ("num_negatives", num_negatives)):
+        if count < 0:
+            raise ValueError(f"data.{name} is {count}; accepted: 0 (all) or more")
+    labeling.check_sampling(how["sampling"])
+    kept = _subset.rows(
+        raw.train_labels, num_positives=num_positives, num_negatives=num_negatives, **how
+    )
+    if kept is None:
+        return raw, np.arange(len(raw.train_labels))
+    inputs, labels = raw.train_inputs[kept], raw.train_labels[kept]
+    return raw._replace(train_inputs=inputs, train_labels=labels), kept
 
 
 def _request(setting, num_unlabeled, class_prior):

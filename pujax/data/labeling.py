@@ -8,9 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pujax.data import _drawn, _pools, mechanisms
+from pujax.data import _drawn, _pools, _subset, mechanisms
 
 _ALL_LEFT = _drawn.Request()
+SAMPLINGS = ("stratified", "uniform", _subset.FILE_ORDER)
 
 
 class Split(NamedTuple):
@@ -45,6 +46,27 @@ def binary_labels(class_labels: np.ndarray, positive_classes: tuple[int, ...]) -
     return np.where(class_labels < 0, np.int8(-1), positive)
 
 
+def check_sampling(sampling: str, **draws: object) -> None:
+    """Checks `data.sampling` against the fields that ask for a draw at random.
+
+    Args:
+      sampling: one of `SAMPLINGS`.
+      **draws: values of such fields of `data`, by name; 0, '' and None ask for nothing.
+
+    Raises:
+      ValueError: for another word, or a draw under 'file_order'.
+    """
+    if sampling not in SAMPLINGS:
+        accepted = ", ".join(map(repr, SAMPLINGS))
+        raise ValueError(f"data.sampling is {sampling!r}; accepted: {accepted}")
+    for name, value in draws.items():
+        if sampling == _subset.FILE_ORDER and value:
+            raise ValueError(
+                f"data.sampling is {sampling!r}; accepted: 'stratified' or 'uniform' with "
+                f"data.{name}={value!r}, which is a draw at random"
+            )
+
+
 def split(
     class_labels: np.ndarray,
     *,
@@ -69,6 +91,10 @@ def split(
     it, rounded down and topped up at random. The mechanism that labels positives labels those of
     the validation set too. Rows whose class is unknown are always unlabeled and never held out.
 
+    `file_order` draws nothing and depends on no seed: of every positive class the last rows are
+    labelled, and where the number does not divide, classes of lower id give one more. It knows no
+    support set, no validation set, no mechanism but 'scar' and no `request`.
+
     U is all that is left; a `request` for less, or for another share of positives, leaves the
     other rows unused, see `_drawn`.
 
@@ -77,7 +103,7 @@ def split(
       positive_classes: class ids that count as positive.
       num_labeled: labelled positives to draw.
       num_support: support rows to draw.
-      sampling: 'stratified' or 'uniform'; for labelled positives under 'scar' only.
+      sampling: one of `SAMPLINGS`; for labelled positives under 'scar' only.
       seed: seed of the draw; another seed gives another support set and other positives.
       mechanism: one of `mechanisms.NAMES`.
       power: exponent of the mechanism, see `mechanisms.propensity`.
@@ -93,8 +119,16 @@ def split(
     Raises:
       ValueError: where a class has too few rows, or an argument is out of its range.
     """
-    if sampling not in ("stratified", "uniform"):
-        raise ValueError(f"data.sampling is {sampling!r}; accepted: 'stratified', 'uniform'")
+    check_sampling(
+        sampling,
+        num_support=num_support,
+        num_validation=num_validation,
+        num_unlabeled=request.num_unlabeled,
+        class_prior=request.class_prior,
+        labeling="" if mechanism == mechanisms.SCAR else mechanism,
+    )
+    if sampling == _subset.FILE_ORDER:
+        return _in_file_order(class_labels, positive_classes, num_labeled)
     rng = np.random.default_rng([seed, 0x5057])
     pools = _pools.by_class(class_labels, positive_classes, rng)
     evenly = sampling == "stratified"
@@ -196,3 +230,16 @@ def split(
         validation_labeled=np.sort(revealed),
         validation_unlabeled=np.setdiff1d(held, revealed),
     )
+
+
+def _in_file_order(class_labels, positive_classes, num_labeled):
+    """The split whose labelled positives are the last of each positive class."""
+    pools = _pools.by_class(class_labels, positive_classes, None)
+    pools = {c: pool for c, pool in pools.items() if c in positive_classes}
+    _pools.require_positives("data.num_labeled", num_labeled, sum(map(len, pools.values())))
+    shares = _pools.equal_shares("data.num_labeled", num_labeled, pools)
+    parts = zip(pools.values(), shares, strict=True)
+    labeled = np.sort(np.concatenate([pool[len(pool) - share :] for pool, share in parts]))
+    none = np.zeros(0, np.int64)
+    unlabeled = np.setdiff1d(np.arange(len(class_labels)), labeled)
+    return Split(none, labeled, unlabeled, none, none)

@@ -11,6 +11,7 @@ import jax
 import numpy as np
 
 from pujax.data import mechanisms
+from pujax.models.encoder import Encoder
 
 REVEALS = ("all", "negatives")
 # Where U comes from: all that is left of the source, a sample of it, or one at a class prior.
@@ -26,12 +27,14 @@ class TrainingData(NamedTuple):
       labeled: bool `[n]`, True for a labelled positive.
       support_inputs: `[s, ...]`, clean examples held apart; `s` may be 0.
       support_labels: float32 `[s]`, their true binary labels.
+      encoder: a `models.encoder.Encoder` that networks start from, or None.
     """
 
     inputs: jax.Array
     labeled: jax.Array
     support_inputs: jax.Array
     support_labels: jax.Array
+    encoder: Encoder | None = None
 
 
 class DataInfo(NamedTuple):
@@ -105,6 +108,7 @@ class PUDataset(NamedTuple):
       unlabeled_from: where U comes from, `REST`, `SAMPLE` or `AT_PRIOR`; two-sample data repeat P
         in U only where it is `REST`.
       prior_interval: of an estimated `info.prior`, else None.
+      encoder: what networks start from, or None, see `pujax.training.pretrained`.
     """
 
     info: DataInfo
@@ -122,11 +126,16 @@ class PUDataset(NamedTuple):
     labeling: mechanisms.Report = mechanisms.Report()
     unlabeled_from: str = REST
     prior_interval: tuple[float, float] | None = None
+    encoder: Encoder | None = None
 
     def training_data(self) -> TrainingData:
         """The arrays that training sees (still on the host); the truth is not among them."""
         return TrainingData(
-            self.inputs, self.labeled, self.support_inputs, self.support_labels.astype(np.float32)
+            self.inputs,
+            self.labeled,
+            self.support_inputs,
+            self.support_labels.astype(np.float32),
+            self.encoder,
         )
 
     def hidden(self) -> np.ndarray:
@@ -177,7 +186,7 @@ class PUDataset(NamedTuple):
     def digest(self) -> str:
         """A short hash of what training and selection see; problems with the same are the same."""
         digest = hashlib.blake2b(digest_size=16)
-        arrays = [*self.training_data()]
+        arrays = jax.tree.leaves(self.training_data())
         if len(self.validation_inputs):
             arrays += [self.validation_inputs, self.validation_labeled]
         for array in arrays:

@@ -317,8 +317,8 @@ def test_a_problem_says_whether_its_draw_looked_at_the_class(sampling):
         sampling=sampling,
         seed=0,
     )
-    assert data.labeling.within_class == (sampling == "stratified")
-    assert (data.labeling.e_min < 1) == (sampling == "stratified")
+    assert data.labeling.within_class == (sampling != "uniform")
+    assert (data.labeling.e_min < 1) == (sampling != "uniform")
 
 
 def test_sources_with_unknown_classes_can_be_labeled_with_a_bias():

@@ -2,7 +2,8 @@
 
 A source module has `load(directory, **options) -> RawDataset`, where `directory` is a
 `pathlib.Path` to look in and to download to, and the options are keyword-only arguments with
-defaults. Nothing else has to be edited to add one.
+defaults. Nothing else has to be edited to add one. A module whose files hold several sorts of
+labels names them in `LABEL_SETS` and takes one as its option `labels`.
 """
 
 import importlib
@@ -19,6 +20,14 @@ RawDataset = raw.RawDataset
 NAMES: tuple[str, ...] = tuple(
     sorted(found.name for found in pkgutil.iter_modules(__path__) if found.name[0] != "_")
 )
+
+_FIELDS = {"labels": "label_set"}
+"""Fields of a config's `data` section that are not called like the option that they set."""
+
+
+def label_sets(source: str) -> tuple[str, ...]:
+    """The sorts of labels to choose from in a source of `NAMES`; none where it has but one."""
+    return getattr(importlib.import_module(f"{__name__}.{source}"), "LABEL_SETS", ())
 
 
 def load(
@@ -53,8 +62,8 @@ def load(
         value = given.pop(name)
         if value != 0:
             raise ValueError(
-                f"data.{name} is {value!r}, but source {source!r} has no such option, "
-                f"accepted: {', '.join(accepted) or 'none'}"
+                f"data.{_FIELDS.get(name, name)} is {value!r}, but source {source!r} has no such "
+                f"option, accepted: {', '.join(accepted) or 'none'}"
             )
     root = pathlib.Path(directory).expanduser() if directory else download.default_directory()
     return raw.check(module.load(root, **given))

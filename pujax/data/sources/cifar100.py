@@ -44,6 +44,8 @@ wardrobe whale willow_tree wolf woman worm
 CLASS_NAMES = {"coarse": tuple(_COARSE.split()), "fine": tuple(_FINE.split())}
 """Class names per sort of labels; both are numbered alphabetically, as in the files."""
 
+LABEL_SETS = tuple(CLASS_NAMES)
+
 
 def load(directory: pathlib.Path, *, labels: str = "coarse") -> raw.RawDataset:
     """Reads CIFAR-100 from the original python or binary files, packed or unpacked.
