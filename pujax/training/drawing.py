@@ -9,7 +9,7 @@ import numbers
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from matplotlib import ticker
+from matplotlib import colormaps, colors, ticker
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -46,6 +46,12 @@ def panels(
         panel.set_axisbelow(True)
         panel.spines[["top", "right"]].set_visible(False)
     return figure, axes
+
+
+def shades(count: int) -> list[str]:
+    """Colours of curves whose order means something, from dark to light."""
+    scale = colormaps["viridis"]
+    return [colors.to_hex(scale(0.92 * i / max(count - 1, 1))) for i in range(count)]
 
 
 def legend_or_note(axes: Axes, note: str) -> None:

@@ -1,0 +1,116 @@
+"""A linear PU classifier on fixed features: trained as one program, for many priors at once.
+
+This is the second half of ImPULSeS as a function of arrays, for features from anywhere; `pujax.
+methods.impulses` trains the same step by step, within a run.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from pujax import risks
+
+Risk = Callable[[jax.Array, jax.Array], jax.Array]
+
+
+class LinearHead(NamedTuple):
+    """A linear classifier.
+
+    Attributes:
+      weights: `[d]`.
+      bias: scalar.
+    """
+
+    weights: jax.Array
+    bias: jax.Array
+
+    def __call__(self, features: jax.Array) -> jax.Array:
+        """Scores `[batch]` of features `[batch, d]`; positive iff above 0."""
+        product = jnp.matmul(features, self.weights, precision=jax.lax.Precision.HIGHEST)
+        return product + self.bias
+
+
+def fit(
+    key: jax.Array,
+    features: jax.Array,
+    labeled: jax.Array,
+    *,
+    prior: float | jax.Array,
+    risk: Callable[..., jax.Array] = risks.imbalanced_nnpu,
+    num_epochs: int = 100,
+    batch_size: int = 256,
+    learning_rate: float = 3e-4,
+    watched: jax.Array | None = None,
+) -> tuple[LinearHead, jax.Array | None]:
+    """Trains a linear classifier with Adam on a PU risk.
+
+    A pure function: under `jax.vmap` over `prior` or `key` it trains many heads as one program. The
+    defaults are those of ImPULSeS (Schweisthal and others, 2022; imbalanced nnPU of Su, Chen and
+    Xu, IJCAI 2021); batches are shuffled anew every epoch, a last partial batch is left out.
+
+    Args:
+      key: random key of the start and of the order.
+      features: `[n, d]`, P and U.
+      labeled: `[n]`, 1 for a labelled positive and 0 for unlabeled.
+      prior: share of positives in U that the risk believes in, in (0, 1).
+      risk: called as `risk(scores, labeled, prior=prior)`.
+      num_epochs: passes over the features.
+      batch_size: rows per step, at most n.
+      learning_rate: of Adam, constant.
+      watched: `[t, d]`, features to score after every epoch, or None.
+
+    Returns:
+      The head, and the scores of `watched` after every epoch, `[num_epochs, t]`, or None.
+
+    Raises:
+      ValueError: naming the argument, if shapes or numbers cannot be.
+    """
+    features, labeled = jnp.asarray(features), jnp.asarray(labeled)
+    _check(features, labeled, prior, num_epochs, batch_size, learning_rate, watched)
+    features = features.astype(jnp.promote_types(features.dtype, jnp.float32))
+    labeled = labeled.astype(features.dtype)
+    (n, d), steps = features.shape, features.shape[0] // batch_size
+    start_key, order_key = jax.random.split(key)
+    bound = 1 / d**0.5
+    # PyTorch's start of a linear layer, for the weights and the bias alike.
+    start = jax.random.uniform(start_key, [d + 1], features.dtype, -bound, bound)
+    head = LinearHead(start[:d], start[d])
+    optimizer = optax.adam(learning_rate)
+
+    def loss_of(head, rows):
+        return risk(head(features[rows]), labeled[rows], prior=prior)
+
+    def step(carry, rows):
+        head, moments = carry
+        updates, moments = optimizer.update(jax.grad(loss_of)(head, rows), moments)
+        return (optax.apply_updates(head, updates), moments), None
+
+    def epoch(carry, key):
+        order = jax.random.permutation(key, n)[: steps * batch_size]
+        carry, _ = jax.lax.scan(step, carry, order.reshape(steps, batch_size))
+        return carry, None if watched is None else carry[0](watched)
+
+    keys = jax.random.split(order_key, num_epochs)
+    (head, _), scores = jax.lax.scan(epoch, (head, optimizer.init(head)), keys)
+    return head, scores
+
+
+def _check(features, labeled, prior, num_epochs, batch_size, learning_rate, watched) -> None:
+    if features.ndim != 2:
+        raise ValueError(f"features has shape {features.shape}; accepted: [n, d]")
+    n, d = features.shape
+    if labeled.shape != (n,):
+        raise ValueError(f"labeled has shape {labeled.shape}; accepted: [n] = {(n,)}")
+    if watched is not None and (watched.ndim != 2 or watched.shape[1] != d):
+        raise ValueError(f"watched has shape {watched.shape}; accepted: [t, d] with d = {d}")
+    if not 1 <= batch_size <= n:
+        raise ValueError(f"batch_size is {batch_size}; accepted: 1 to {n}, the number of rows")
+    if num_epochs < 1:
+        raise ValueError(f"num_epochs is {num_epochs}; accepted: at least 1")
+    if not learning_rate > 0:
+        raise ValueError(f"learning_rate is {learning_rate}; accepted: a positive number")
+    if not isinstance(prior, jax.core.Tracer) and not 0 < float(prior) < 1:
+        raise ValueError(f"prior is {prior}; accepted: a number strictly between 0 and 1")

@@ -1,0 +1,158 @@
+"""The heads: of arrays, or of a run's encoder and split."""
+
+import functools
+import os
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import ml_collections
+import numpy as np
+
+from pujax import linear_head, metrics, risks
+from pujax.data import batching
+from pujax.data.dataset import PUDataset
+from pujax.methods import _network
+from pujax.training import config as config_lib
+from pujax.training import experiment, pretrained, sharding
+from pujax.training import prior as prior_lib
+
+FACTORS = (0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 7.5, 10.0)
+LOSSES = {"imbalanced_nnpu": risks.imbalanced_nnpu, "nnpu": risks.nnpu}
+
+
+class Study(NamedTuple):
+    """Heads of several priors.
+
+    Attributes:
+      factors: `[k]`.
+      priors: `[k]`, what the risk believed in.
+      auc: `[k, seeds, epochs]` on the test set, fractions.
+      f1: `[k, seeds]` after the last epoch.
+      accuracy: `[k, seeds]` after the last epoch.
+    """
+
+    factors: np.ndarray
+    priors: np.ndarray
+    auc: np.ndarray
+    f1: np.ndarray
+    accuracy: np.ndarray
+
+
+def study(
+    features: jax.Array,
+    labeled: jax.Array,
+    test_features: jax.Array,
+    test_labels: np.ndarray,
+    *,
+    prior: float,
+    factors: Sequence[float] = (),
+    num_seeds: int = 3,
+    num_epochs: int = 100,
+    loss: str = "imbalanced_nnpu",
+    batch_size: int = 256,
+) -> Study:
+    """Trains one linear head per factor and seed, all in one program.
+
+    Args:
+      features: `[n, d]`, P and U.
+      labeled: `[n]`, 1 for a labelled positive.
+      test_features: `[t, d]`.
+      test_labels: `[t]`, 1 or 0; for evaluation only.
+      prior: share of positives in U.
+      factors: what it is multiplied by; none stands for those of `FACTORS` that keep it below 1.
+      num_seeds: heads per factor.
+      num_epochs: of every head.
+      loss: one of `LOSSES`.
+      batch_size: rows per step, at most all.
+
+    Returns:
+      A `Study`.
+
+    Raises:
+      ValueError: naming the argument, for a number that cannot be.
+    """
+    if loss not in LOSSES:
+        raise ValueError(f"loss is {loss!r}; accepted: {', '.join(map(repr, LOSSES))}")
+    if not 0 < prior < 1:
+        raise ValueError(f"prior is {prior}; accepted: a number strictly between 0 and 1")
+    if num_seeds < 1:
+        raise ValueError(f"seeds is {num_seeds}; accepted: at least 1")
+    factors = tuple(factors) or tuple(x for x in FACTORS if x * prior < 1)
+    for factor in factors:
+        if not 0 < factor * prior < 1:
+            raise ValueError(
+                f"factors holds {factor:g}; accepted: positive numbers below {1 / prior:.4g}, "
+                f"where the prior {prior:.4g} reaches 1"
+            )
+    priors = np.asarray(factors) * prior
+    fit = functools.partial(
+        linear_head.fit,
+        risk=LOSSES[loss],
+        num_epochs=num_epochs,
+        batch_size=min(batch_size, len(features)),
+    )
+
+    @jax.jit
+    def scores_of(keys, priors, features, labeled, watched):
+        def one(prior, key):
+            return fit(key, features, labeled, prior=prior, watched=watched)[1]
+
+        over_seeds = jax.vmap(one, in_axes=(None, 0))
+        return jax.vmap(over_seeds, in_axes=(0, None))(priors, keys)
+
+    keys = jax.vmap(jax.random.key)(np.arange(num_seeds))
+    scores = np.asarray(
+        scores_of(keys, jnp.asarray(priors, jnp.float32), features, labeled, test_features)
+    )
+
+    def each(function, scores):
+        found = [function(row, test_labels) for row in scores.reshape(-1, scores.shape[-1])]
+        return np.asarray(found).reshape(scores.shape[:-1])
+
+    return Study(
+        factors=np.asarray(factors),
+        priors=priors,
+        auc=each(metrics.auc, scores),
+        f1=each(metrics.f1, scores[:, :, -1]),
+        accuracy=each(metrics.accuracy, scores[:, :, -1]),
+    )
+
+
+def of_run(folder: str, *, data_dir: str = "", **options: Any) -> Study:
+    """The study on the features of a run's encoder, on the run's own split.
+
+    Args:
+      folder: of the run.
+      data_dir: where the data are; '' is where the run found them.
+      **options: of `study`.
+
+    Raises:
+      ValueError: if the folder holds no encoder, or for an option that cannot be.
+    """
+    path = os.path.join(folder, "config.json")
+    if not os.path.exists(path):
+        raise ValueError(f"RUNDIR is {folder!r}, which holds no config.json; accepted: a run")
+    config = ml_collections.ConfigDict(experiment.read_json(path))
+    config.init_from = folder
+    if data_dir:
+        config.data.dir = data_dir
+    config = config_lib.resolve(config)
+    data = pretrained.attach(config, experiment.load_data(config))
+    if prior_lib.is_wanted(config):  # the run has written its estimate down
+        data = prior_lib.settle(config, data, folder, sharding.make_mesh())
+    features, tested = (_features(config, data, x) for x in (data.inputs, data.test_inputs))
+    labeled = jnp.asarray(data.labeled, jnp.float32)
+    prior = data.info.prior_unlabeled
+    return study(features, labeled, tested, data.test_labels, prior=prior, **options)
+
+
+def _features(
+    config: ml_collections.FrozenConfigDict, data: PUDataset, inputs: np.ndarray
+) -> jax.Array:
+    """Features of raw inputs under the attached encoder."""
+    network = _network.build(config, data.info, embedding_dim=0)
+    params, batch_stats = network.init(jax.random.key(0), data.inputs[:2], data.encoder)
+    infer = jax.jit(lambda x: network.infer(params, batch_stats, x).features)
+    return batching.map_batches(infer, jnp.asarray(inputs), batch_size=config.run.eval_batch_size)

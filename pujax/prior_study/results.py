@@ -1,0 +1,84 @@
+"""What a prior study leaves: numbers, curves, a figure and a table."""
+
+import csv
+import io
+import os
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from pujax.prior_study.heads import Study
+from pujax.training import drawing, figures
+from pujax.training.progress import render_table
+from pujax.training.writers import replace_text, to_plain, write_json
+
+_COLUMNS = ("factor", "prior", "test AUC", "change", "F1", "accuracy")
+
+
+def write(
+    found: Study, folder: str, *, title: str, beside: dict[str, list[dict[str, Any]]]
+) -> None:
+    """Writes `study.json`, `curves.csv` and `curves.png`.
+
+    Args:
+      found: the study.
+      folder: made if missing.
+      title: of the figure.
+      beside: rows of other runs by name, whose `test_auc` is drawn too.
+    """
+    os.makedirs(folder, exist_ok=True)
+    write_json(os.path.join(folder, "study.json"), to_plain(found._asdict()))
+    text = io.StringIO()
+    lines = csv.writer(text)
+    lines.writerow(["epoch", *(f"factor {x:g}" for x in found.factors)])
+    for epoch, row in enumerate(found.auc.mean(1).T, 1):
+        lines.writerow([epoch, *map(repr, map(float, row))])
+    replace_text(os.path.join(folder, "curves.csv"), text.getvalue())
+    figures.save(figure(found, title=title, beside=beside), os.path.join(folder, "curves.png"))
+
+
+def figure(
+    found: Study, *, title: str = "", beside: dict[str, list[dict[str, Any]]] | None = None
+) -> Figure:
+    """Test AUC over the epochs of the head, one curve per factor: Fig. 3 of ImPULSeS."""
+    drawn, (axes,) = drawing.panels(title, 1, (7.5, 4.5))
+    epochs = np.arange(1, found.auc.shape[-1] + 1)
+    colours = drawing.shades(len(found.factors))
+    for factor, auc, colour in zip(found.factors, 100 * found.auc, colours, strict=True):
+        axes.plot(epochs, auc.mean(0), color=colour, label=f"prior x {factor:g}")
+        if auc.shape[0] > 1:
+            axes.fill_between(epochs, auc.min(0), auc.max(0), color=colour, alpha=0.15, lw=0)
+    for name, rows in (beside or {}).items():
+        rows = [row for row in rows if row.get("test_auc") is not None]
+        points = [row["epoch"] + 1 for row in rows], [100 * row["test_auc"] for row in rows]
+        axes.plot(*points, color=drawing.BLACK, linestyle="--", label=name)
+    axes.set_xlabel("epochs completed")
+    axes.set_ylabel("test AUC in %")
+    axes.legend(fontsize=8, framealpha=0.85, ncols=2)
+    return drawn
+
+
+def table(found: Study) -> str:
+    """Means over the seeds after the last epoch; `change` is against the factor nearest to 1."""
+    last = 100 * found.auc[:, :, -1].mean(1)
+    reference = last[np.argmin(np.abs(np.log(found.factors)))]
+    rows = [
+        {
+            "factor": f"{factor:g}",
+            "prior": f"{prior:.4f}",
+            "test AUC": f"{auc:.2f} %",
+            "change": f"{auc - reference:+.2f}",
+            "F1": f"{f1:.4f}",
+            "accuracy": f"{100 * accuracy:.2f} %",
+        }
+        for factor, prior, auc, f1, accuracy in zip(
+            found.factors,
+            found.priors,
+            last,
+            found.f1.mean(1),
+            found.accuracy.mean(1),
+            strict=True,
+        )
+    ]
+    return render_table(rows, _COLUMNS)

@@ -1,0 +1,118 @@
+"""The study of a wrong prior: its heads, its files, and the command."""
+
+import csv
+import json
+import os
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from pujax import linear_head, metrics, prior_study
+from pujax.prior_study import __main__ as command
+
+
+def problem(seed=0, *, d=6):
+    """Features of U's and P's two clouds, and of a test set."""
+    rng = np.random.default_rng(seed)
+    truth = np.repeat([1, 0], [80, 320])
+    labeled = (np.arange(400) < 30).astype(np.float32)
+    test_truth = np.tile([1, 0], 100)
+    train, test = (rng.normal(size=[len(t), d]) + 0.8 * t[:, None] for t in (truth, test_truth))
+    return jnp.float32(train), labeled, jnp.float32(test), test_truth
+
+
+def test_every_factor_and_seed_is_the_head_that_would_be_trained_alone():
+    features, labeled, tested, truth = problem()
+    found = prior_study.study(
+        features,
+        labeled,
+        tested,
+        truth,
+        prior=0.135,
+        factors=(0.5, 1, 3),
+        num_seeds=2,
+        num_epochs=4,
+    )
+    assert found.auc.shape == (3, 2, 4) and found.f1.shape == found.accuracy.shape == (3, 2)
+    np.testing.assert_allclose(found.priors, [0.0675, 0.135, 0.405])
+    for i, prior in enumerate(found.priors):
+        for seed in range(2):
+            _, scores = linear_head.fit(
+                jax.random.key(seed), features, labeled, prior=prior, num_epochs=4, watched=tested
+            )
+            aucs = [metrics.auc(np.asarray(row), truth) for row in scores]
+            np.testing.assert_allclose(found.auc[i, seed], aucs, atol=1e-3)
+            np.testing.assert_allclose(found.f1[i, seed], metrics.f1(scores[-1], truth), atol=0.02)
+
+
+def test_a_larger_prior_calls_more_positive():
+    features, labeled, tested, truth = problem()
+    options = {"factors": (0.2, 5), "num_seeds": 1, "num_epochs": 800, "loss": "nnpu"}
+    found = prior_study.study(features, labeled, tested, truth, prior=0.135, **options)
+    # Half of the test set is positive, so that F1 lacks what recall lacks.
+    assert found.f1[0, 0] + 0.2 < found.f1[1, 0], found.f1
+
+
+def test_the_usual_factors_stop_where_the_prior_would_reach_one():
+    features, labeled, tested, truth = problem()
+    found = prior_study.study(
+        features, labeled, tested, truth, prior=0.3, num_seeds=1, num_epochs=1
+    )
+    assert max(found.factors) == 3 and found.factors[0] == 0.1
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"factors": (1, 8)}, "factors holds 8; accepted: positive numbers below 7.407"),
+        ({"factors": (0,)}, "factors holds 0; accepted"),
+        ({"factors": (float("nan"),)}, "factors holds nan; accepted"),
+        ({"prior": 1.0}, "prior is 1.0; accepted"),
+        ({"num_seeds": 0}, "seeds is 0; accepted"),
+        ({"loss": "bce"}, "loss is 'bce'; accepted: 'imbalanced_nnpu', 'nnpu'"),
+    ],
+)
+def test_what_cannot_be_is_refused(changes, message):
+    with pytest.raises(ValueError, match=message):
+        prior_study.study(*problem(), **({"prior": 0.135, "num_epochs": 1} | changes))
+
+
+def test_the_files_hold_what_the_study_found(tmp_path):
+    found = prior_study.study(*problem(), prior=0.135, factors=(0.5, 2), num_seeds=2, num_epochs=3)
+    beside = {"scratch": [{"epoch": 0, "test_auc": 0.7}, {"epoch": 1}]}
+    prior_study.write(found, str(tmp_path), title="a title", beside=beside)
+    assert sorted(os.listdir(tmp_path)) == ["curves.csv", "curves.png", "study.json"]
+    with open(tmp_path / "curves.csv", newline="") as file:
+        rows = list(csv.reader(file))
+    assert rows[0] == ["epoch", "factor 0.5", "factor 2"]
+    np.testing.assert_allclose(np.asarray(rows[1:], float)[:, 1:], found.auc.mean(1).T)
+    with open(tmp_path / "study.json") as file:
+        np.testing.assert_allclose(json.load(file)["auc"], found.auc)
+    lines = prior_study.table(found).splitlines()
+    assert len(lines) == 4 and "+0.00" in lines[2] + lines[3]
+
+
+def test_the_figure_has_a_curve_per_factor_and_per_run_beside():
+    found = prior_study.study(*problem(), prior=0.135, factors=(0.5, 2), num_seeds=2, num_epochs=3)
+    drawn = prior_study.figure(found, beside={"scratch": [{"epoch": 0, "test_auc": 0.7}]})
+    axes = drawn.axes[0]
+    labels = [line.get_label() for line in axes.lines]
+    assert labels == ["prior x 0.5", "prior x 2", "scratch"]
+    np.testing.assert_allclose(axes.lines[0].get_ydata(), 100 * found.auc[0].mean(0))
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ([], "RUNDIR is ''; accepted: one folder"),
+        (["nowhere"], "RUNDIR is 'nowhere', which holds no config.json"),
+        (["nowhere", "--factors=a"], "--factors is 'a'; accepted"),
+        (["nowhere", "--beside=none"], "--beside: none holds no metrics.jsonl"),
+    ],
+)
+def test_the_command_says_what_is_wrong_in_one_line(arguments, message, capsys):
+    assert command.main(["prior_study", *arguments]) == 2
+    error = capsys.readouterr().err
+    assert message in error and error.count("\n") == 1
