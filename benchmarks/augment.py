@@ -47,6 +47,13 @@ def main() -> None:
         "strong_view, 0 operations": functools.partial(augment.strong_view, num_ops=0),
         "strong_view, 1 operation": functools.partial(augment.strong_view, num_ops=1),
         "strong_view, 3 operations": augment.strong_view,
+        "random_resized_crop": augment.random_resized_crop,
+        "color_jitter": augment.color_jitter,
+        "random_blur": augment.random_blur,
+        "contrastive_view": augment.contrastive_view,
+        "contrastive_view, all steps": functools.partial(
+            augment.contrastive_view, blur_probability=0.5, solarize_probability=0.2
+        ),
     }
     device = jax.devices()[0]
     print(f"{device.platform} ({device.device_kind}), jax {jax.__version__}, images {shape}")

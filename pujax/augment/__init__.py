@@ -4,12 +4,17 @@ Images are uint8 `[batch, height, width, channels]` with 1 or 3 channels and sta
 `normalize`, the one place where they become floating point. Every function works on a whole batch,
 gives each image its own draw, and treats each image without looking at the others; random functions
 take `key` first. Operations equal Pillow's, in integers wherever a rounding could tell two devices,
-or compiled and uncompiled code, apart.
+or compiled and uncompiled code, apart; the Gaussian blur alone is in floats, as torchvision's is.
 """
 
 from pujax.augment.blends import brightness, color, contrast, sharpness
+from pujax.augment.blur import gaussian_blur, random_blur
+from pujax.augment.colors import grayscale, hue, random_grayscale
+from pujax.augment.contrastive_views import contrastive_view, random_solarize
+from pujax.augment.crops import random_resized_crop
 from pujax.augment.erase import cutout, random_cutout
 from pujax.augment.geometry import rotate, shear_x, shear_y, translate_x, translate_y
+from pujax.augment.jitter import Jitter, apply_jitter, color_jitter, random_jitter
 from pujax.augment.randaugment import (
     OPERATIONS,
     apply_operations,
@@ -17,26 +22,41 @@ from pujax.augment.randaugment import (
     rand_augment,
     random_operations,
 )
+from pujax.augment.resampling import resize, resized_crop
 from pujax.augment.tones import autocontrast, equalize, posterize, solarize
 from pujax.augment.views import normalize, random_crop, random_flip, strong_view, weak_view
 
 __all__ = [
     "OPERATIONS",
+    "Jitter",
+    "apply_jitter",
     "apply_operations",
     "autocontrast",
     "brightness",
     "color",
+    "color_jitter",
     "contrast",
+    "contrastive_view",
     "cutout",
     "equalize",
+    "gaussian_blur",
+    "grayscale",
+    "hue",
     "identity",
     "normalize",
     "posterize",
     "rand_augment",
+    "random_blur",
     "random_crop",
     "random_cutout",
     "random_flip",
+    "random_grayscale",
+    "random_jitter",
     "random_operations",
+    "random_resized_crop",
+    "random_solarize",
+    "resize",
+    "resized_crop",
     "rotate",
     "sharpness",
     "shear_x",
