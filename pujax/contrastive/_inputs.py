@@ -1,0 +1,77 @@
+"""Checked inputs of the contrastive losses, in full precision.
+
+Numbers are looked at only where they are known, that is outside `jit`, `grad` and `vmap`, or as
+constants inside them.
+"""
+
+import operator
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+
+def pair(first: jax.Array, second: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Two matrices of one shape and one dtype, at least float32."""
+    first, second = jnp.asarray(first), jnp.asarray(second)
+    if first.ndim != 2 or first.shape != second.shape:
+        raise ValueError(
+            "both views must be [batch, dim] and of one shape, "
+            f"got {first.shape} and {second.shape}"
+        )
+    dtype = jnp.promote_types(jnp.promote_types(first.dtype, second.dtype), jnp.float32)
+    return first.astype(dtype), second.astype(dtype)
+
+
+def several(views: jax.Array) -> jax.Array:
+    """Views `[M, batch, dim]` with M >= 2 in at least float32."""
+    views = jnp.asarray(views)
+    if views.ndim != 3 or views.shape[0] < 2:
+        raise ValueError(
+            f"views has shape {views.shape}, but must be [M, batch, dim] with at least 2 views M"
+        )
+    return views.astype(jnp.promote_types(views.dtype, jnp.float32))
+
+
+def check_batch(batch: int) -> None:
+    """Requires other images to tell an anchor from."""
+    if batch < 2:
+        raise ValueError(
+            f"batch is {batch}, but must be at least 2: the negatives are the other images"
+        )
+
+
+def check_temperature(temperature: float | jax.Array) -> None:
+    """Requires a known `temperature` to be positive and finite."""
+    number = _known_number("temperature", temperature)
+    if number is not None and not 0 < number < np.inf:
+        raise ValueError(f"temperature is {number}, but must be above 0 and finite")
+
+
+def check_tau_plus(tau_plus: float | jax.Array) -> None:
+    """Requires a known `tau_plus` to lie in [0, 1)."""
+    number = _known_number("tau_plus", tau_plus)
+    if number is not None and not 0 <= number < 1:
+        raise ValueError(f"tau_plus is {number}, but must lie in [0, 1), 1 excluded")
+
+
+def checked_block_size(block_size: int) -> int:
+    """`block_size` as an integer that is 0 or more."""
+    try:
+        size = operator.index(block_size)
+    except TypeError:
+        size = -1
+    if size < 0:
+        raise ValueError(f"block_size is {block_size}, but must be an integer, 0 or more")
+    return size
+
+
+def _known_number(name: str, value: float | jax.Array) -> float | None:
+    """The number in `value`, or None where it is traced or lies on other hosts."""
+    if jnp.shape(value) != ():
+        raise ValueError(f"{name} has shape {jnp.shape(value)}, but must be a single number")
+    if isinstance(value, jax.core.Tracer):
+        return None
+    if isinstance(value, jax.Array) and not value.is_fully_addressable:
+        return None
+    return float(value)
