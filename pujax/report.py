@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from pujax.training import selection
 
-PERCENT = ("accuracy", "f1", "auc")
+PERCENT = ("accuracy", "f1", "auc", "average_precision")
 METRICS = (*PERCENT, selection.PRIOR_ERROR)
 BEST_EPOCH = "oracle_best_epoch"
 RULES = (*selection.RULES, BEST_EPOCH)
@@ -45,9 +45,9 @@ def by_rule(summary: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
       summary: what `summary.json` holds.
 
     Returns:
-      By rule: `epoch`, `is_oracle`, `accuracy`, `f1`, `auc` (fractions), and `prior_error` of
-      methods that estimate the class prior. `oracle_best_epoch` is chosen by the test accuracy and
-      has no other metric.
+      By rule: `epoch`, `is_oracle`, `accuracy`, `f1`, `auc`, `average_precision` (fractions), and
+      `prior_error` of methods that estimate the class prior. `oracle_best_epoch` is chosen by the
+      test accuracy and has no other metric.
     """
     best = summary["oracle_best_epoch"]
     chosen = {"epoch": best["epoch"], "is_oracle": True, "accuracy": best["test_accuracy"]}

@@ -15,6 +15,9 @@ from pujax.training import engine, loop, sharding, signals, writers
 _SMALL = {
     "num_epochs": 4,
     "warmup_epochs": 1,
+    "pretrain_epochs": 2,
+    "head_batch_size": 16,
+    "head_learning_rate": 0.1,
     "representation_epochs": 2,
     "representation_learning_rate": 0.01,
     "classifier_hidden": (16, 16),
@@ -135,8 +138,9 @@ def train_steps(method_config, data, *, steps, num_devices=1, per_call=1):
         carry = engine.Carry(state, engine.zero_sums(built.metric_names[index], devices))
         train = engine.make_train(stage, devices)
         plan = engine.epoch_plan(stage, key, first_epoch, arrays)
+        inputs = engine.stage_data(stage, state, arrays, devices, batch_size=64)
         for step in range(0, steps, per_call):
-            carry = train(carry, arrays, plan, key, first_epoch, step, done, count=per_call)
+            carry = train(carry, inputs, plan, key, first_epoch, step, done, count=per_call)
             done += per_call
         state, first_epoch = carry.state, first_epoch + stage.num_epochs
     return method, carry

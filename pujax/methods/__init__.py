@@ -15,6 +15,7 @@ import jax
 
 from pujax.data.batching import Batch, Batching
 from pujax.data.dataset import TrainingData
+from pujax.models.encoder import Encoder
 
 Metrics = dict[str, jax.Array]
 
@@ -32,6 +33,10 @@ class Stage(NamedTuple):
       batching: which examples a batch holds.
       refresh: `(state, data, key) -> state` before each epoch, or None. Pure, but called without
         an outer jit, so that it can loop over the data set in batches; it jits what is heavy.
+      encode: `(state, inputs [batch, ...]) -> [batch, ...]`, or None: what the stage sees in place
+        of raw inputs. All examples are encoded once when the stage begins (and again when a run
+        goes on within it), so that it may only look at what the stage leaves as it is: a frozen
+        encoder. `init` sees raw inputs.
     """
 
     name: str
@@ -40,6 +45,7 @@ class Stage(NamedTuple):
     step: Callable[[Any, Batch, jax.Array], tuple[Any, Metrics]]
     batching: Batching
     refresh: Callable[[Any, TrainingData, jax.Array], Any] | None = None
+    encode: Callable[[Any, jax.Array], jax.Array] | None = None
 
 
 class Method(NamedTuple):
@@ -61,6 +67,8 @@ class Method(NamedTuple):
         compared with the truth.
       diagnose: `{name: number} -> sentences` on the host, what to distrust about the final
         estimates, or None; the summary's warnings say it.
+      encoder: `state -> models.encoder.Encoder`, what other runs may start from (`init_from`), or
+        None. It is saved at the end of a run.
       reveals: hidden labels that an oracle baseline trains on, see `PUDataset.reveal`: '' for none,
         'all', or 'negatives'. Oracles are reported as such.
     """
@@ -73,6 +81,7 @@ class Method(NamedTuple):
     adjust: Callable[[jax.Array, Any], jax.Array] | None = None
     estimates: Callable[[Any], dict[str, jax.Array]] | None = None
     diagnose: Callable[[dict[str, float]], list[str]] | None = None
+    encoder: Callable[[Any], Encoder] | None = None
     reveals: str = ""
 
 

@@ -168,7 +168,7 @@ def stage(
 
     def init(key: jax.Array, previous: State | None, data: TrainingData) -> State:
         if previous is None:
-            params, batch_stats = network.init(key, data.inputs[:2])
+            params, batch_stats = network.init(key, data.inputs[:2], data.encoder)
         else:
             params, batch_stats = previous.params, previous.batch_stats
         return State(params, batch_stats, optimizer.init(params), jnp.zeros([]))

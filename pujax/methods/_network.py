@@ -10,6 +10,8 @@ import ml_collections
 from pujax import augment, models
 from pujax.data.dataset import DataInfo
 from pujax.methods import _checks
+from pujax.models import encoder as encoder_lib
+from pujax.models.encoder import Encoder
 
 
 class Network(NamedTuple):
@@ -19,23 +21,46 @@ class Network(NamedTuple):
       module: a `models.heads.PUNet`.
       mean: per channel, of pixels in 0-1; per feature of a table.
       std: likewise.
+      image_size: side in pixels that images are resized to; 0 keeps theirs.
     """
 
     module: nn.Module
     mean: tuple[float, ...]
     std: tuple[float, ...]
+    image_size: int = 0
 
     def normalize(self, inputs: jax.Array) -> jax.Array:
-        """Raw inputs to normalised float32: bytes to pixels in 0-1, then less mean, over std."""
+        """Raw inputs to normalised float32.
+
+        Bytes are images: resized, brought to 0-1, less mean, over std. The rest is a table's rows.
+        """
         if inputs.dtype == jnp.uint8:
+            side = self.image_size
+            if side and inputs.shape[1:3] != (side, side):
+                inputs = augment.resize(inputs, side, side)
             return augment.normalize(inputs, mean=self.mean, std=self.std)
         mean, std = (jnp.asarray(number, jnp.float32) for number in (self.mean, self.std))
         return (inputs - mean) / std
 
-    def init(self, key: jax.Array, inputs: jax.Array) -> tuple[Any, Any]:
-        """Fresh parameters and batch statistics for raw inputs `[batch, ...]`."""
+    def init(
+        self, key: jax.Array, inputs: jax.Array, encoder: Encoder | None = None
+    ) -> tuple[Any, Any]:
+        """Parameters and batch statistics to start from.
+
+        Args:
+          key: random key.
+          inputs: raw inputs `[batch, ...]`.
+          encoder: backbone to start from, usually `TrainingData.encoder`; None makes a fresh one.
+
+        Returns:
+          `(params, batch_stats)`; heads are always fresh.
+
+        Raises:
+          ValueError: if the encoder is of another architecture.
+        """
         variables = self.module.init(key, self.normalize(inputs), False)
-        return variables["params"], variables.get("batch_stats", {})
+        fresh = variables["params"], variables.get("batch_stats", {})
+        return fresh if encoder is None else encoder_lib.put(encoder, *fresh)
 
     def has_batch_stats(self, info: DataInfo) -> bool:
         """True where the network normalises by batch statistics; nothing is computed."""
@@ -75,11 +100,26 @@ class Network(NamedTuple):
         return outputs, updated.get("batch_stats", {})
 
 
-def build(config: ml_collections.ConfigDict, info: DataInfo, *, embedding_dim: int) -> Network:
+def build(
+    config: ml_collections.ConfigDict,
+    info: DataInfo,
+    *,
+    embedding_dim: int,
+    projection: str = "lagam",
+) -> Network:
     """Builds the network that `config.model` names for the data set `info` describes.
 
     Every method builds its network here, before anything is compiled, so this is where a table of
     numbers is told from images.
+
+    Args:
+      config: the resolved configuration, with the sections `model` and `method`.
+      info: what the data set is.
+      embedding_dim: width of the projection head's embedding; 0 leaves that head out.
+      projection: layers of that head, one of `models.heads.PROJECTIONS`.
+
+    Returns:
+      A `Network`.
 
     Raises:
       ValueError: if the network, or the method's random views, do not go with such data.
@@ -101,7 +141,8 @@ def build(config: ml_collections.ConfigDict, info: DataInfo, *, embedding_dim: i
     module = models.build(
         config.model.name,
         embedding_dim=embedding_dim,
+        projection=projection,
         dtype=config.model.dtype,
         **config.model.options.to_dict(),
     )
-    return Network(module, info.mean, info.std)
+    return Network(module, info.mean, info.std, config.model.image_size)

@@ -117,7 +117,7 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
 
     def init(key: jax.Array, previous: State | None, data: TrainingData) -> State:
         del previous  # there is one stage only
-        params, batch_stats = network.init(key, data.inputs[:2])
+        params, batch_stats = network.init(key, data.inputs[:2], data.encoder)
         ids = _positives(data, pool_size)
         return State(
             params=params,

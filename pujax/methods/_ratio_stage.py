@@ -135,7 +135,7 @@ class RatioStage:
     def _init(self, key: jax.Array, previous: None, data: TrainingData) -> State:
         del previous
         net_key, held_key = jax.random.split(key)
-        params, batch_stats = self._network.init(net_key, data.inputs[:2])
+        params, batch_stats = self._network.init(net_key, data.inputs[:2], data.encoder)
         fit = Fit(params, batch_stats, jnp.float32(_LARGEST), jnp.float32(0))
         return State(
             fit, fit, _ratio_settings.hold_out(held_key, data.labeled, self._config, self._info)

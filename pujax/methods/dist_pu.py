@@ -218,7 +218,7 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
 
         def init(key: jax.Array, previous: State | None, data: TrainingData) -> State:
             if previous is None:
-                params, batch_stats = network.init(key, data.inputs[:2])
+                params, batch_stats = network.init(key, data.inputs[:2], data.encoder)
             else:
                 params, batch_stats = previous.params, previous.batch_stats
             labels = data.labeled.astype(jnp.float32)

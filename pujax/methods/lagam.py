@@ -265,7 +265,7 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
     def init(key: jax.Array, previous: State | None, data: TrainingData) -> State:
         if previous is not None:
             return previous
-        params, batch_stats = network.init(key, data.inputs[:2])
+        params, batch_stats = network.init(key, data.inputs[:2], data.encoder)
         return State(
             params=params,
             batch_stats=batch_stats,

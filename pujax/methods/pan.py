@@ -120,7 +120,7 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
         del previous  # there is one stage only
 
         def player(key: jax.Array) -> Player:
-            params, batch_stats = network.init(key, data.inputs[:2])
+            params, batch_stats = network.init(key, data.inputs[:2], data.encoder)
             return Player(params, batch_stats, optimizer.init(params))
 
         return State(*map(player, jax.random.split(key)))

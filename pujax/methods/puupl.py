@@ -129,14 +129,17 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
         slices = [jax.tree.map(lambda x, k=k: x[k], trees) for k in range(c.num_nets)]
         return jax.tree.map(lambda *parts: jnp.stack(parts), *(function(*s) for s in slices))
 
-    def start(seeds, inputs):
-        return per_net(lambda s: network.init(jax.random.wrap_key_data(s), inputs), seeds)
+    def start(seeds, inputs, encoder):
+        def init(seed):
+            return network.init(jax.random.wrap_key_data(seed), inputs, encoder)
+
+        return per_net(init, seeds)
 
     def init(key: jax.Array, previous: State | None, data: TrainingData) -> State:
         if previous is not None:
             return previous
         seeds = jax.random.key_data(jax.random.split(key, c.num_nets))
-        params, batch_stats = start(seeds, data.inputs[:2])
+        params, batch_stats = start(seeds, data.inputs[:2], data.encoder)
         return State(
             params=params,
             batch_stats=batch_stats,
@@ -185,7 +188,7 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
         )
 
     @jax.jit
-    def next_epoch(state: State, scores, inputs, labeled, key) -> State:
+    def next_epoch(state: State, scores, inputs, encoder, labeled, key) -> State:
         def next_round():
             score = _ensemble.mean_score(scores)
             is_pseudo, is_new = _ensemble.select(
@@ -199,7 +202,7 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
                 max_new=c.max_new,
             )
             old = is_pseudo & ~is_new
-            params, batch_stats = start(state.seeds, inputs)
+            params, batch_stats = start(state.seeds, inputs, encoder)
             return state._replace(
                 params=params,
                 batch_stats=batch_stats,
@@ -217,7 +220,7 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
             data.inputs,
             batch_size=config.run.eval_batch_size,
         )
-        return next_epoch(state, scores.T, data.inputs[:2], data.labeled, key)
+        return next_epoch(state, scores.T, data.inputs[:2], data.encoder, data.labeled, key)
 
     def embed(state: State, inputs: jax.Array) -> jax.Array:
         features = outputs_of(state, inputs).features

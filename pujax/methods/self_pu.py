@@ -139,7 +139,7 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
     optimizer = _optimizer.build(c, num_epochs=c.num_epochs)
 
     def new_student(key: jax.Array, data: TrainingData) -> Student:
-        params, batch_stats = network.init(key, data.inputs[:2])
+        params, batch_stats = network.init(key, data.inputs[:2], data.encoder)
         pool = jnp.full(data.labeled.shape, _self_paced.NOISY, jnp.int8)
         numbers = _noisy_numbers(c, info, picked=0, picked_labeled=0)
         return Student(params, batch_stats, optimizer.init(params), pool, numbers)

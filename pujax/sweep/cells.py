@@ -14,7 +14,7 @@ from jax.sharding import Mesh
 from pujax.data.dataset import PUDataset
 from pujax.sweep import begun
 from pujax.sweep.plan import Cell
-from pujax.training import experiment, group, loop, prior, signals, together
+from pujax.training import experiment, group, loop, pretrained, prior, signals, together
 from pujax.training.writers import replace_text
 
 ERROR = "error.txt"
@@ -73,7 +73,11 @@ def loader(size: int) -> Callable[[ml_collections.FrozenConfigDict], PUDataset]:
         fields["data"]["positive_classes"] = tuple(fields["data"]["positive_classes"])
         return experiment.load_data(ml_collections.FrozenConfigDict(fields))
 
-    return lambda config: load(json.dumps(config.data.to_dict()), config.seed)
+    def load_for(config: ml_collections.FrozenConfigDict) -> PUDataset:
+        data = load(json.dumps(config.data.to_dict()), config.seed)
+        return pretrained.attach(config, data)
+
+    return load_for
 
 
 def train(

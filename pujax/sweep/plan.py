@@ -56,8 +56,8 @@ class Plan(NamedTuple):
       seeds: seeds that every cell is trained with.
       rules: which epochs to report, of `report.RULES`; differences from published figures are those
         of the first.
-      metric: one of `report.METRICS`: 'accuracy', 'f1' or 'auc', in percent, or 'prior_error', the
-        absolute error of the class prior that a method estimates.
+      metric: one of `report.METRICS`: 'accuracy', 'f1', 'auc' or 'average_precision', in percent,
+        or 'prior_error', the absolute error of the class prior that a method estimates.
     """
 
     title: str

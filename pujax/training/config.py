@@ -9,13 +9,12 @@ import math
 from typing import Any
 
 import ml_collections
-from ml_collections import config_dict
 
 from pujax import methods, models
-from pujax.data import dataset, mechanisms, sources
+from pujax.augment.layout import MAX_SIDE
+from pujax.data import dataset
 from pujax.methods import _checks as checks
-from pujax.priors._names import NAMES as PRIOR_METHODS
-from pujax.training import selection
+from pujax.training import data_fields, selection
 
 
 def default_config(method: str) -> ml_collections.ConfigDict:
@@ -30,30 +29,14 @@ def default_config(method: str) -> ml_collections.ConfigDict:
     return ml_collections.ConfigDict(
         {
             "seed": 0,
-            "data": {
-                "source": "digits",
-                "dir": "",  # where the files are or go; '' is the user's cache
-                "tfds_name": "",  # for source 'tfds', for example 'cifar10'
-                "image_size": 0,  # for 'alzheimer' and 'tfds'; 0 keeps the stored size
-                "label_column": "",  # for 'table': its name in CSV files; '' is the last column
-                "positive_classes": (0, 2, 4, 6, 8),
-                "num_labeled": 100,
-                "num_unlabeled": 0,  # 0: all that is left; else P and U are samples of their own
-                "class_prior": config_dict.placeholder(object),  # draws U and the test set at it
-                "num_support": 0,
-                "setting": "one_sample",
-                "sampling": "stratified",
-                "labeling": "scar",  # or a biased choice: see pujax/data/mechanisms.py
-                "labeling_power": 1.0,  # exponent of 'power', 'gap' and 'gap_boundary'
-                "num_validation": 0,  # held out of training, for run.selection
-                "validation_labeled": 0,  # of its positives; 0 labels half of them
-                "scaling": "standard",  # by mean and deviation; 'unit': 0 to 1, tables as they are
-                # None counts it in the source's labels, 'auto' estimates it before training.
-                "prior": config_dict.placeholder(object),
-                "prior_method": "best_bin",  # of 'auto', one of pujax.priors.NAMES
-                "prior_epochs": 5,  # of 'auto', for the network that scores P against U
+            "init_from": "",  # finished run whose encoder networks start from; {seed} is the seed
+            "data": data_fields.defaults(),
+            "model": {
+                "name": "small_cnn",
+                "dtype": "float32",
+                "image_size": 0,  # side that images are resized to on the device; 0 keeps theirs
+                "options": {},
             },
-            "model": {"name": "small_cnn", "dtype": "float32", "options": {}},
             "method": methods.module(method).default_config().to_dict(),
             "run": {
                 "stop_after_epoch": 0,  # end cleanly after so many epochs in all; 0 is never
@@ -101,7 +84,8 @@ def resolve(config: ml_collections.ConfigDict) -> ml_collections.ConfigDict:
     if merged["data"]["class_prior"] is not None:
         merged["data"]["class_prior"] = _number("data.class_prior", merged["data"]["class_prior"])
     resolved = ml_collections.ConfigDict(merged)
-    _check_data(resolved)
+    checks.between("seed", resolved.seed, 0, 2**31 - 1)
+    data_fields.check(resolved.data)
     _check_model(resolved.model)
     _check_lengths(resolved.method)
     _check_run(resolved.run)
@@ -161,44 +145,10 @@ def _number(field: str, value: Any, accepted: str = "a finite number") -> float:
     return float(value)
 
 
-def _check_data(config: ml_collections.ConfigDict) -> None:
-    data = config.data
-    checks.between("seed", config.seed, 0, 2**31 - 1)
-    checks.one_of("data.source", data.source, sources.NAMES)
-    checks.one_of("data.setting", data.setting, dataset.SETTINGS)
-    checks.one_of("data.sampling", data.sampling, dataset.SAMPLINGS)
-    checks.one_of("data.scaling", data.scaling, dataset.SCALINGS)
-    checks.one_of("data.labeling", data.labeling, mechanisms.NAMES)
-    checks.at_least("data.labeling_power", data.labeling_power, 0)
-    checks.require(
-        data.labeling_power == 1.0 or data.labeling in mechanisms.WITH_POWER,
-        "data.labeling_power",
-        data.labeling_power,
-        f"1.0 with data.labeling={data.labeling!r}, which has no exponent to choose",
-    )
-    checks.at_least("data.num_labeled", data.num_labeled, 1)
-    counts = ("num_unlabeled", "num_support", "num_validation", "validation_labeled", "image_size")
-    for name in counts:
-        checks.at_least(f"data.{name}", data[name], 0)
-    if data.class_prior is not None:
-        checks.between("data.class_prior", data.class_prior, 0, 1, include="neither")
-    checks.require(
-        data.validation_labeled <= data.num_validation,
-        "data.validation_labeled",
-        data.validation_labeled,
-        f"at most {data.num_validation}, which is data.num_validation",
-    )
-    checks.one_of("data.prior_method", data.prior_method, PRIOR_METHODS)
-    checks.at_least("data.prior_epochs", data.prior_epochs, 1)
-    if data.prior not in (None, dataset.AUTO):
-        checks.between("data.prior", data.prior, 0, 1, include="neither")
-    if data.source == "tfds":
-        checks.require(bool(data.tfds_name), "data.tfds_name", "", "the name of a TFDS data set")
-
-
 def _check_model(model: ml_collections.ConfigDict) -> None:
     checks.one_of("model.name", model.name, models.NAMES)
     checks.one_of("model.dtype", model.dtype, models.DTYPES)
+    checks.between("model.image_size", model.image_size, 0, MAX_SIDE)
 
 
 def _check_lengths(method: ml_collections.ConfigDict) -> None:
@@ -241,6 +191,7 @@ _SHARED = (
     *("num_epochs", "batch_size", "augment", "flip", "padding"),
     *("optimizer", "learning_rate", "weight_decay", "momentum", "beta1", "beta2"),
     *("lr_schedule", "lr_drops", "lr_factor", "lr_every", "lr_floor", "lr_resets"),
+    *("lr_warmup", "trust_coefficient"),
 )
 
 

@@ -65,7 +65,7 @@ def metric_names(stages: tuple[Stage, ...], data: TrainingData) -> list[list[str
     state, key, names = None, jax.eval_shape(lambda: jax.random.key(0)), []
     for stage in stages:
         state = jax.eval_shape(stage.init, key, state, data)
-        batch = batch_shapes(stage, data)
+        batch = batch_shapes(stage, state, data)
         found = sorted(jax.eval_shape(stage.step, state, batch, key)[1])
         if "loss" not in found or {"steps", "nonfinite"} & set(found):
             raise ValueError(
@@ -76,13 +76,20 @@ def metric_names(stages: tuple[Stage, ...], data: TrainingData) -> list[list[str
     return names
 
 
-def batch_shapes(stage: Stage, data: TrainingData) -> batching.Batch:
+def batch_shapes(stage: Stage, state: Any, data: TrainingData) -> batching.Batch:
     """Shapes and types of a batch of a stage.
 
     Args:
       stage: the stage.
+      state: its state, or its shapes.
       data: training arrays, or their shapes.
     """
+    if stage.encode is not None:
+        inputs = jax.eval_shape(stage.encode, state, data.inputs)
+        support = jax.ShapeDtypeStruct(
+            [data.support_labels.shape[0], *inputs.shape[1:]], inputs.dtype
+        )
+        data = data._replace(inputs=inputs, support_inputs=support)
     size = stage.batching.batch_size
     plan = EpochPlan(
         jax.ShapeDtypeStruct([1, size], jnp.int32),
@@ -92,6 +99,42 @@ def batch_shapes(stage: Stage, data: TrainingData) -> batching.Batch:
     return jax.eval_shape(
         lambda data, plan: batching.gather(data, plan, 0, epoch=0, step=0), data, plan
     )
+
+
+def stage_data(
+    stage: Stage, state: Any, data: TrainingData, mesh: Mesh, *, batch_size: int
+) -> TrainingData:
+    """What a stage trains on: the data, encoded where the stage wants them so.
+
+    Args:
+      stage: the stage.
+      state: any of its states; encoding looks at nothing that training changes.
+      data: training arrays on the devices.
+      mesh: devices.
+      batch_size: examples per call.
+    """
+    if stage.encode is None:
+        return data
+    encode = _compiled_encode(stage.encode, mesh)
+
+    def all_of(inputs):
+        if not len(inputs):
+            shape = jax.eval_shape(stage.encode, state, data.inputs).shape[1:]
+            return sharding.replicate(np.zeros([0, *shape], np.float32), mesh)
+        found = batching.map_batches(lambda x: encode(state, x), inputs, batch_size=batch_size)
+        return sharding.gather(found, mesh)
+
+    return data._replace(inputs=all_of(data.inputs), support_inputs=all_of(data.support_inputs))
+
+
+@functools.lru_cache(maxsize=16)
+def _compiled_encode(encode: Callable[..., jax.Array], mesh: Mesh) -> Callable[..., jax.Array]:
+    """The function over the mesh; the seeds of a group share it, so that it compiles once."""
+
+    def on_mesh(state, inputs):
+        return encode(state, sharding.split_batch(inputs, mesh))
+
+    return jax.jit(on_mesh, out_shardings=sharding.replicated(mesh))
 
 
 def zero_sums(names: list[str], mesh: Mesh, *, num_seeds: int = 0) -> dict[str, jax.Array]:
@@ -169,7 +212,8 @@ def _is_finite(state: Any, metrics: dict[str, jax.Array]) -> jax.Array:
 def epoch_plan(stage: Stage, key: jax.Array, epoch: int, data: TrainingData) -> EpochPlan:
     """Order of one epoch; a pure function of the run's key and the epoch."""
     sizes = plan_sizes(stage, data.labeled, data.support_inputs.shape[0])
-    return batching.epoch_plan(stage_key(key, ORDER, epoch), data.labeled, **sizes)
+    order = stage_key(key, ORDER, epoch if stage.batching.reshuffle else 0)
+    return batching.epoch_plan(order, data.labeled, **sizes)
 
 
 def plan_sizes(stage: Stage, labeled: jax.Array, num_support: int) -> dict[str, Any]:

@@ -12,12 +12,12 @@ from jax.sharding import Mesh
 from pujax.data import dataset, sources
 from pujax.data.dataset import PUDataset
 from pujax.training import config as config_lib
-from pujax.training import figures, loop, prior, sharding, signals, summary
+from pujax.training import figures, loop, pretrained, prior, sharding, signals, summary
 from pujax.training.evaluation import Final
 from pujax.training.progress import Progress, message, render_table
 from pujax.training.writers import MetricsWriter, to_plain, write_json
 
-_TABLE = ("method", "test accuracy", "F1", "AUC", "hidden positives recovered")
+_TABLE = ("method", "test accuracy", "F1", "AUC", "AP", "hidden positives recovered")
 
 
 def load_data(config: ml_collections.ConfigDict) -> PUDataset:
@@ -35,6 +35,7 @@ def load_data(config: ml_collections.ConfigDict) -> PUDataset:
         tfds_name=fields.tfds_name,
         image_size=fields.image_size,
         label_column=fields.label_column,
+        labels=fields.label_set,
     )
     return dataset.build(
         raw,
@@ -52,6 +53,8 @@ def load_data(config: ml_collections.ConfigDict) -> PUDataset:
         scaling=fields.scaling,
         num_unlabeled=fields.num_unlabeled,
         class_prior=fields.class_prior,
+        num_positives=fields.num_positives,
+        num_negatives=fields.num_negatives,
     )
 
 
@@ -79,7 +82,7 @@ def run(
     sharding.join_hosts(config.run)
     folder = workdir or _new_folder(name or f"{config.method.name}_{config.data.source}")
     refuse_other_run(folder, config)
-    data = load_data(config)
+    data = pretrained.attach(config, load_data(config))
     mesh = sharding.make_mesh()
     compared = config_lib.compared_methods(config.run)
     others = [config_lib.resolve(config_lib.to_compare(config, other)) for other in compared]
@@ -148,9 +151,11 @@ def run_one(
         inputs = run.on_device.inputs
         if run.method.reveals:
             inputs = sharding.replicate(data.inputs, mesh)
-        final = run.evaluator.final(loop.reported_state(run, now), inputs)
+        state = loop.reported_state(run, now)
+        final = run.evaluator.final(state, inputs)
         if writer is None:
             return {}
+        pretrained.save(folder, config, run.method, state, data.info)
         if config.run.figures:
             _draw(config, final, data, writer.rows, os.path.join(folder, "figures"))
         result = to_plain(summary.summarize(config, run.method, final, data, writer.rows, mesh))

@@ -150,7 +150,7 @@ def _bytes(member: Member) -> int:
     step makes), what is evaluated once.
     """
     truth = member.truth
-    trained = sum(x.nbytes for x in member.built.data.training_data())
+    trained = sum(x.nbytes for x in jax.tree.leaves(member.built.data.training_data()))
     state = sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(_one_state(member)))
     return 3 * (trained + state) + truth.test_inputs.nbytes + truth.validation_inputs.nbytes
 

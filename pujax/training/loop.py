@@ -12,6 +12,7 @@ from typing import Any
 import jax
 from absl import logging
 
+from pujax.data.dataset import TrainingData
 from pujax.training import engine, sharding, signals
 from pujax.training.building import Built, Run, build, prepare
 from pujax.training.checkpoint import Position
@@ -38,12 +39,14 @@ class Progressing:
     Attributes:
       position: where it stands.
       carry: state and metric sums.
+      data: of the current stage, see `Stage.encode`; None until its first epoch here.
       stopped_by: 0, or the number of the signal that ended it early.
       finished: whether all epochs are done.
     """
 
     position: Position
     carry: Carry
+    data: TrainingData | None = None
     stopped_by: int = 0
     finished: bool = False
 
@@ -158,7 +161,7 @@ def _train_epoch(run: Run, now: Progressing, request, writer, progress) -> None:
     started = time.monotonic() - now.position.seconds
     if now.position.step == 0:
         if epoch == run.first_epochs[index] and index > 0:
-            now.carry = _first_carry(run, index, now.carry.state)
+            now.carry, now.data = _first_carry(run, index, now.carry.state), None
         if stage.refresh is not None:
             key = engine.stage_key(run.key, engine.REFRESH, epoch)
             state = stage.refresh(now.carry.state, run.on_device, key)
@@ -166,6 +169,11 @@ def _train_epoch(run: Run, now: Progressing, request, writer, progress) -> None:
         sums = engine.zero_sums(run.metric_names[index], run.mesh)
         now.carry = now.carry._replace(sums=sums)
 
+    if now.data is None:
+        size = run.config.run.eval_batch_size
+        now.data = engine.stage_data(
+            stage, now.carry.state, run.on_device, run.mesh, batch_size=size
+        )
     plan = engine.epoch_plan(stage, run.key, epoch, run.on_device)
     train_steps = run.train_steps[index]
     per_call = engine.steps_per_dispatch(run.config.run.steps_per_dispatch, now.carry.state)
@@ -174,7 +182,7 @@ def _train_epoch(run: Run, now: Progressing, request, writer, progress) -> None:
         count = min(per_call, num_steps - step)
         now.carry = train_steps(
             now.carry,
-            run.on_device,
+            now.data,
             plan,
             run.key,
             epoch,

@@ -35,10 +35,13 @@ def share_methods(methods: Sequence[Method], data: TrainingData) -> list[Method]
     for each in zip(*(method.stages for method in methods), strict=True):
         inits = share([stage.init for stage in each], key, state, data)
         state = jax.eval_shape(inits[0], key, state, data)
-        batch = engine.batch_shapes(each[0], data)
+        batch = engine.batch_shapes(each[0], state, data)
         steps = share([stage.step for stage in each], state, batch, key)
-        parts = zip(each, inits, steps, strict=True)
-        stages.append([stage._replace(init=init, step=step) for stage, init, step in parts])
+        encodes = [stage.encode for stage in each]
+        if encodes[0] is not None:
+            encodes = share(encodes, state, data.inputs)
+        parts = zip(each, inits, steps, encodes, strict=True)
+        stages.append([s._replace(init=i, step=t, encode=e) for s, i, t, e in parts])
     inputs = jax.ShapeDtypeStruct([2, *data.inputs.shape[1:]], data.inputs.dtype)
     predicts = share([method.predict for method in methods], state, inputs)
     parts = zip(methods, zip(*stages, strict=True), predicts, strict=True)

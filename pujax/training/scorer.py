@@ -41,7 +41,7 @@ def network_scores(
     """
     labeled = data.labeled[rows]
     training = TrainingData(
-        data.inputs[rows], labeled, data.support_inputs[:0], np.zeros(0, np.float32)
+        data.inputs[rows], labeled, data.support_inputs[:0], np.zeros(0, np.float32), data.encoder
     )
     size = min(_BATCH_SIZE, len(rows) // 2 * 2)  # even, or U would count more than P
     tree = config_lib.default_config("naive")

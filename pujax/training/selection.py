@@ -28,7 +28,7 @@ RULES = (LAST, *COLUMNS)
 _LOWEST_WINS = ("nnpu_risk", "vpu_risk")
 _WITH_PRIOR = ("proxy_accuracy", "nnpu_risk")
 _ORACLES = ("oracle",)
-_TEST_METRICS = ("accuracy", "f1", "auc")
+_TEST_METRICS = ("accuracy", "f1", "auc", "average_precision")
 PRIOR_ERROR = "prior_error"  # the column of methods that estimate the class prior
 
 Row = Mapping[str, Any]
@@ -154,7 +154,8 @@ def table(rows: Sequence[Row]) -> dict[str, dict[str, Any]]:
 
     Returns:
       By rule, for 'last' and every rule with a value: `epoch`, `value`, `is_oracle`, `accuracy`,
-      `f1`, `auc`, and `prior_error` where the method estimates the class prior.
+      `f1`, `auc`, `average_precision`, and `prior_error` where the method estimates the class
+      prior.
     """
     result = {}
     for rule in RULES:

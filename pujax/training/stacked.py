@@ -67,10 +67,24 @@ def make_train(stages: Sequence[Stage], mesh: Mesh) -> Callable[..., Carry]:
     return engine.compile_steps(one_step, mesh)
 
 
+def stage_data(
+    stages: Sequence[Stage], state: Any, data: TrainingData, mesh: Mesh, *, batch_size: int
+) -> TrainingData:
+    """`engine.stage_data` of every seed, one after another."""
+    if stages[0].encode is None:
+        return data
+    found = [
+        engine.stage_data(stage, *pick((state, data), seed), mesh, batch_size=batch_size)
+        for seed, stage in enumerate(stages)
+    ]
+    return sharding.gather(stack(found), mesh)
+
+
 def epoch_plan(stage: Stage, keys: jax.Array, epoch: int, data: TrainingData) -> EpochPlan:
     """Order of one epoch for every seed; all have equally many labelled positives."""
     sizes = engine.plan_sizes(stage, data.labeled[0], data.support_inputs.shape[1])
-    return _plans(stage_keys(keys, engine.ORDER, epoch), data.labeled, **sizes)
+    order = stage_keys(keys, engine.ORDER, epoch if stage.batching.reshuffle else 0)
+    return _plans(order, data.labeled, **sizes)
 
 
 @functools.partial(jax.jit, static_argnames=("num_labeled", "num_support", "batching"))

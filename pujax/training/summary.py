@@ -159,6 +159,7 @@ def table_row(summary: dict[str, Any]) -> dict[str, Any]:
         "test accuracy": None if accuracy is None else f"{100 * accuracy:.2f} %",
         "F1": test["f1"],
         "AUC": test["auc"],
+        "AP": test["average_precision"],
         "hidden positives recovered": f"{recovered:.0f} / {hidden:.0f}{share}",
     }
 

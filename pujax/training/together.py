@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from absl import logging
 from jax.sharding import Mesh
 
-from pujax.training import engine, loop, selection, sharding, signals, stacked, summary
+from pujax.training import engine, loop, pretrained, selection, sharding, signals, stacked, summary
 from pujax.training import group as group_lib
 from pujax.training.checkpoint import Position
 from pujax.training.engine import Carry
@@ -34,6 +34,7 @@ class Progressing:
     Attributes:
       position: where it stands.
       carry: state and metric sums, stacked.
+      data: of the current stage, stacked, see `Stage.encode`; None until its first epoch here.
       kept: states of the epochs that `run.selection` prefers so far, stacked; None under 'last'.
         Before the last stage they mean nothing.
     """
@@ -41,6 +42,7 @@ class Progressing:
     position: Position
     carry: Carry
     kept: Any
+    data: Any = None
 
     def tree(self) -> dict[str, Any]:
         """What a checkpoint holds."""
@@ -121,6 +123,7 @@ def _enter_stage(group: Group, now: Progressing, index: int, previous: Any) -> N
     keys = stacked.stage_keys(group.keys, engine.INIT, index)
     stages = group.stages[index]
     state = stacked.init_state(stages, keys, previous, group.on_device, group.mesh)
+    now.data = None
     now.carry = Carry(state, _zero_sums(group, index))
     if group.run.selection != selection.LAST:
         now.kept = jax.tree.map(jnp.copy, state)
@@ -152,6 +155,14 @@ def _train_epoch(group: Group, now: Progressing, request, progress) -> None:
     started = time.monotonic() - now.position.seconds
     if now.position.step == 0:
         now.carry = Carry(_refreshed(group, now, index), _zero_sums(group, index))
+    if now.data is None:
+        now.data = stacked.stage_data(
+            stages,
+            now.carry.state,
+            group.on_device,
+            group.mesh,
+            batch_size=group.run.eval_batch_size,
+        )
     plan = stacked.epoch_plan(stages[0], group.keys, epoch, group.on_device)
     per_call = engine.steps_per_dispatch(
         group.run.steps_per_dispatch, jax.eval_shape(lambda x: stacked.pick(x, 0), now.carry.state)
@@ -160,7 +171,7 @@ def _train_epoch(group: Group, now: Progressing, request, progress) -> None:
     while step < num_steps:
         count, at = min(per_call, num_steps - step), now.position.global_step
         now.carry = group.train_steps[index](
-            now.carry, group.on_device, plan, group.keys, epoch, step, at, count=count
+            now.carry, now.data, plan, group.keys, epoch, step, at, count=count
         )
         step += count
         now.position = now.position._replace(
@@ -282,10 +293,10 @@ def _finish(group: Group, now: Progressing) -> list[dict[str, Any]]:
         config, rows = member.built.config, group.writers[seed].rows
         is_kept = rule != selection.LAST and selection.choose(rows, rule) is not None
         state = stacked.pick(now.kept if is_kept else now.carry.state, seed)
+        method = member.built.method
+        pretrained.save(member.folder, config, method, state, member.truth.info)
         final = evaluator.final(state, sharding.replicate(member.truth.inputs, group.mesh))
-        result = summary.summarize(
-            config, member.built.method, final, member.truth, rows, group.mesh
-        )
+        result = summary.summarize(config, method, final, member.truth, rows, group.mesh)
         result = to_plain(result | {"trained_together": len(group.members)})
         for text in result["warnings"]:
             logging.warning("%s, seed %d: %s", config.method.name, config.seed, text)

@@ -33,6 +33,11 @@ def built(config, data):
     return made.method, sharding.replicate(made.data.training_data(), tiny.mesh())
 
 
+def seen(stage, state, arrays):
+    """What a stage trains on."""
+    return engine.stage_data(stage, state, arrays, tiny.mesh(), batch_size=64)
+
+
 def leaves(tree):
     return [np.asarray(x) for x in jax.tree.leaves(tree)]
 
@@ -136,7 +141,7 @@ def test_jit_equals_eager_and_a_batch_of_one_group_stays_finite(name, data):
     for stage in method.stages:
         state = engine.init_state(stage, key, state, arrays, tiny.mesh())
         plan = engine.epoch_plan(stage, key, 0, arrays)
-        batch = engine.batching.gather(arrays, plan, 0, epoch=2, step=0)
+        batch = engine.batching.gather(seen(stage, state, arrays), plan, 0, epoch=2, step=0)
         step = jax.jit(stage.step)
         compiled, metrics = step(state, batch, key)
         for group in (jnp.zeros, jnp.ones):
@@ -196,12 +201,13 @@ def test_later_steps_do_not_trace_again(name, data):
         state = engine.init_state(stage, key, state, arrays, tiny.mesh())
         carry = engine.Carry(state, engine.zero_sums(made.metric_names[index], tiny.mesh()))
         train = engine.make_train(stage._replace(step=counted), tiny.mesh())
+        inputs = seen(stage, state, arrays)
         for epoch in range(3):
             if stage.refresh is not None:
                 state = stage.refresh(carry.state, arrays, key)
                 carry = carry._replace(state=sharding.gather(state, tiny.mesh()))
             plan = engine.epoch_plan(stage, key, epoch, arrays)
-            carry = train(carry, arrays, plan, key, epoch, epoch, epoch, count=1)
+            carry = train(carry, inputs, plan, key, epoch, epoch, epoch, count=1)
         state = carry.state
     assert traced == [stage.name for stage in made.method.stages]
 
@@ -250,7 +256,7 @@ def test_seeds_are_a_batch_axis(name, data):
         for stage in method.stages:
             state = engine.init_state(stage, key, state, arrays, tiny.mesh())
         plan = engine.epoch_plan(stage, key, 0, arrays)
-        batch = engine.batching.gather(arrays, plan, 0, epoch=2, step=0)
+        batch = engine.batching.gather(seen(stage, state, arrays), plan, 0, epoch=2, step=0)
         alone.append((state, batch, key))
     stacked = jax.tree.map(lambda *x: jnp.stack(x), *alone)
     together = jax.jit(jax.vmap(stage.step))(*stacked)

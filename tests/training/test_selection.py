@@ -139,6 +139,7 @@ def test_the_table_holds_every_rule_with_a_value():
         "accuracy": 0.0,
         "f1": 0.5,
         "auc": None,
+        "average_precision": None,
     }
 
 

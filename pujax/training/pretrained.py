@@ -1,0 +1,96 @@
+"""`init_from`: the encoder that one run leaves and another starts from."""
+
+import os
+from typing import Any
+
+import jax
+import ml_collections
+
+from pujax.data.dataset import DataInfo, PUDataset
+from pujax.methods import Method
+from pujax.models import encoder as encoder_lib
+from pujax.training import sharding
+
+FILE = "encoder.npz"
+
+
+def save(
+    folder: str,
+    config: ml_collections.FrozenConfigDict,
+    method: Method,
+    state: Any,
+    info: DataInfo,
+) -> None:
+    """Writes the encoder of a method's final state into the run's folder, if it has one.
+
+    Args:
+      folder: of the run.
+      config: resolved configuration.
+      method: the method.
+      state: the state that the run reports.
+      info: numbers of the data set.
+    """
+    if method.encoder is None:
+        return
+    description = {
+        "model": config.model.name,
+        "options": config.model.options.to_dict(),
+        "image_size": config.model.image_size,
+        "input_shape": info.input_shape,
+        "mean": info.mean,
+        "std": info.std,
+        "method": config.method.name,
+        "dataset": info.name,
+        "seed": config.seed,
+    }
+    encoder = jax.tree.map(sharding.to_host, method.encoder(state))
+    encoder_lib.save(os.path.join(folder, FILE), encoder, description)
+
+
+def attach(config: ml_collections.ConfigDict, data: PUDataset) -> PUDataset:
+    """The problem with the encoder of `config.init_from`, if that names a run.
+
+    `{seed}` in `init_from` stands for the run's seed, so that every seed of a sweep can start from
+    an encoder of its own. Inputs are then normalised as they were in that run: the encoder knows no
+    others. Whether its arrays fit this run's network is checked when a method is built.
+
+    Args:
+      config: the configuration.
+      data: the PU problem.
+
+    Raises:
+      ValueError: naming what differs, if there is no encoder or it is of another architecture.
+    """
+    if not config.init_from:
+        return data
+    folder = config.init_from.replace("{seed}", str(config.seed))
+    path = os.path.join(folder, FILE)
+    if not os.path.exists(path):
+        raise ValueError(
+            f"init_from is {folder!r}, which holds no {FILE}; accepted: the folder of a "
+            "finished run of a method that leaves an encoder, for example 'impulses'"
+        )
+    encoder, there = encoder_lib.load(path)
+    here = {"model": config.model.name, "options": dict(config.model.options)}
+    for name, field in (("model", "model.name"), ("options", "model.options")):
+        saved, wanted = (_plain(x[name]) for x in (there, here))
+        if saved != wanted:
+            raise ValueError(
+                f"init_from: the encoder in {folder} is of {field} {saved!r}, this run's "
+                f"is {wanted!r}; accepted: the same {field}"
+            )
+    shapes = there["input_shape"], list(data.info.input_shape)
+    if shapes[0][-1] != shapes[1][-1]:
+        raise ValueError(
+            f"init_from: the encoder in {folder} takes inputs {shapes[0]}, those of "
+            f"{data.info.name} are {shapes[1]}; accepted: as many channels or features"
+        )
+    info = data.info._replace(mean=tuple(there["mean"]), std=tuple(there["std"]))
+    return data._replace(info=info, encoder=encoder)
+
+
+def _plain(value: Any) -> Any:
+    """As JSON gives it back."""
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in sorted(value.items())}
+    return list(value) if isinstance(value, tuple) else value

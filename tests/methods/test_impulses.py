@@ -1,0 +1,239 @@
+"""ImPULSeS: what each of its two stages learns from, and what it leaves alone."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from configs import impulses as impulses_config
+from pujax import augment, contrastive, risks
+from pujax.methods import _contrastive_stage, impulses
+from pujax.training import config as config_lib
+from pujax.training import engine, loop, sharding
+from tests import tiny
+
+
+def built(problem, **changes):
+    """Configuration, method and arrays of a small problem."""
+    options = {"hidden": (16, 16), "batch_norm": True}  # dense layers compile fastest
+    config = tiny.config("impulses", model="mlp", options=options, **changes)
+    made = loop.build(config, problem, tiny.mesh())
+    return config, made.method, sharding.replicate(made.data.training_data(), tiny.mesh())
+
+
+def batch_of(stage, state, arrays, epoch=0):
+    seen = engine.stage_data(stage, state, arrays, tiny.mesh(), batch_size=50)
+    plan = engine.epoch_plan(stage, jax.random.key(1), epoch, arrays)
+    return engine.batching.gather(seen, plan, 0, epoch=epoch, step=0)
+
+
+def start(stage, arrays, previous=None, seed=0):
+    return engine.init_state(stage, jax.random.key(seed), previous, arrays, tiny.mesh())
+
+
+def without_classifier(params):
+    return {name: value for name, value in params.items() if name != "classifier"}
+
+
+def assert_same(first, second):
+    for a, b in zip(jax.tree.leaves(first), jax.tree.leaves(second), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def differ(first, second):
+    pairs = zip(jax.tree.leaves(first), jax.tree.leaves(second), strict=True)
+    return any(not np.array_equal(a, b) for a, b in pairs)
+
+
+@pytest.fixture(scope="module")
+def data():
+    return tiny.problem()
+
+
+@pytest.fixture(scope="module")
+def small(data):
+    return built(data)
+
+
+def test_pretraining_minimises_the_debiased_loss_of_two_random_views(small):
+    config, method, arrays = small
+    c, stage = config.method, method.stages[0]
+    state = start(stage, arrays)
+    batch, key = batch_of(stage, state, arrays), jax.random.key(5)
+    network = impulses._network.build(
+        config, tiny.problem().info, embedding_dim=c.embedding_dim, projection=c.projection
+    )
+
+    @jax.jit
+    def by_hand():
+        embeddings, batch_stats = [], state.batch_stats
+        for view_key in jax.random.split(key, 2):
+            view = augment.contrastive_view(view_key, batch.inputs, flip=c.flip)
+            outputs, batch_stats = network.train_pass(
+                state.params, batch_stats, network.normalize(view), with_embedding=True
+            )
+            embeddings.append(outputs.embedding)
+        return contrastive.debiased(*embeddings, temperature=0.5, tau_plus=0.1), batch_stats
+
+    expected, batch_stats = by_hand()
+    after, metrics = jax.jit(stage.step)(state, batch, key)
+    np.testing.assert_allclose(metrics["loss"], expected, rtol=1e-5)
+    for a, b in zip(jax.tree.leaves(after.batch_stats), jax.tree.leaves(batch_stats), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+
+
+def test_pretraining_does_not_look_at_labels_though_its_probe_does(small):
+    _, method, arrays = small
+    stage = method.stages[0]
+    state = start(stage, arrays)
+    batch, key = batch_of(stage, state, arrays), jax.random.key(5)
+    step = jax.jit(stage.step)
+    first, _ = step(state, batch, key)
+    second, _ = step(state, batch._replace(labeled=1 - batch.labeled), key)
+    assert_same(without_classifier(first.params), without_classifier(second.params))
+    assert differ(first.params["classifier"], second.params["classifier"])
+    assert differ(first.params["backbone"], state.params["backbone"])
+
+
+def test_the_head_trains_a_fresh_classifier_on_features_computed_once(small):
+    _, method, arrays = small
+    pretraining, head = method.stages
+    pretrained = start(pretraining, arrays)
+    state = start(head, arrays, pretrained, seed=2)
+    assert_same(without_classifier(state.params), without_classifier(pretrained.params))
+    assert differ(state.params["classifier"], pretrained.params["classifier"])
+    batch = batch_of(head, state, arrays)
+    np.testing.assert_allclose(
+        batch.inputs, method.embed(state, arrays.inputs[batch.ids]), rtol=1e-4, atol=1e-6
+    )
+    after, _ = head.step(state, batch, jax.random.key(0))
+    assert_same(without_classifier(after.params), without_classifier(state.params))
+    assert_same(after.batch_stats, state.batch_stats)
+    classifier = after.params["classifier"]
+    by_hand = batch.inputs @ classifier["kernel"][:, 0] + classifier["bias"]
+    np.testing.assert_allclose(
+        method.predict(after, arrays.inputs[batch.ids]), by_hand, rtol=1e-4, atol=1e-5
+    )
+
+
+def test_the_head_minimises_the_imbalanced_risk_with_the_prior_of_u(data, small):
+    _, method, arrays = small
+    head = method.stages[1]
+    state = start(head, arrays, start(method.stages[0], arrays))
+    batch = batch_of(head, state, arrays)
+    _, metrics = head.step(state, batch, jax.random.key(0))
+    scores = method.predict(state, arrays.inputs[batch.ids])
+    expected = risks.imbalanced_nnpu(scores, batch.labeled, prior=data.info.prior_unlabeled)
+    np.testing.assert_allclose(metrics["loss"], expected, rtol=1e-4)
+
+
+def test_only_faithful_batches_come_again(data):
+    for faithful in (False, True):
+        _, method, arrays = built(data, faithful=faithful)
+        head = method.stages[1]
+        plans = [engine.epoch_plan(head, jax.random.key(0), epoch, arrays) for epoch in (3, 4)]
+        assert np.array_equal(plans[0].ids, plans[1].ids) == faithful
+
+
+def test_fine_tuning_moves_the_encoder_and_sees_images(data):
+    _, method, arrays = built(data, head="finetune")
+    stage = method.stages[1]
+    assert stage.name == "finetune" and stage.encode is None
+    state = start(stage, arrays, start(method.stages[0], arrays))
+    after, _ = jax.jit(stage.step)(state, batch_of(stage, state, arrays), jax.random.key(0))
+    assert differ(after.params["backbone"], state.params["backbone"])
+    assert differ(after.batch_stats, state.batch_stats)
+
+
+def test_more_views_than_two(data):
+    _, method, arrays = built(data, num_views=3, block_size=7)
+    stage = method.stages[0]
+    state = start(stage, arrays)
+    after, metrics = jax.jit(stage.step)(state, batch_of(stage, state, arrays), jax.random.key(0))
+    assert np.isfinite(metrics["loss"]) and differ(
+        after.params["backbone"], state.params["backbone"]
+    )
+
+
+def test_stages_come_apart(data):
+    assert [s.name for s in built(data, pretrain_epochs=4)[1].stages] == ["pretrain"]
+    alone = built(data, pretrain_epochs=0, head="finetune")[1].stages
+    assert [(s.name, s.num_epochs) for s in alone] == [("finetune", 4)]
+
+
+# CIFAR-10 imbalanced, Table II.
+CIFAR = tiny.problem().info._replace(
+    n_p=600, n_u=32400, prior=3000 / 33000, prior_unlabeled=2400 / 32400
+)
+
+
+@pytest.mark.parametrize(
+    "changes, expected",
+    [
+        ({}, lambda s, y: risks.imbalanced_nnpu(s, y, prior=0.0740740740740740)),
+        ({"prior_factor": 10.0}, lambda s, y: risks.imbalanced_nnpu(s, y, prior=0.740740740740740)),
+        ({"head_loss": "nnpu"}, lambda s, y: risks.nnpu(s, y, prior=0.0740740740740740)),
+        ({"head_loss": "bce"}, lambda s, y: risks.weighted_bce(s, y, positive_weight=1.0)),
+        ({"head_loss": "weighted_bce"}, lambda s, y: risks.weighted_bce(s, y, positive_weight=54)),
+    ],
+)
+def test_head_losses_are_those_of_the_published_numbers(changes, expected):
+    rng = np.random.default_rng(0)
+    scores = jnp.asarray(rng.normal(size=50), jnp.float32)
+    labeled = jnp.asarray(rng.random(50) < 0.2, jnp.float32)
+    config = impulses.default_config()
+    config.update(changes)
+    found = impulses.head_risk(config, CIFAR)(scores, labeled)
+    np.testing.assert_allclose(found, expected(scores, labeled), rtol=1e-6)
+
+
+def test_the_upper_bound_sees_the_truth_and_says_so(data):
+    _, method, arrays = built(data, labels="true", head_loss="weighted_bce")
+    assert method.reveals == "all"
+    assert arrays.labeled.sum() == (data.truth == 1).sum() > data.labeled.sum()
+
+
+def test_corrupted_rows_take_the_asked_share_of_features_from_other_rows():
+    rows = jnp.arange(6000.0).reshape(2000, 3)
+    found = np.asarray(_contrastive_stage.corrupted(jax.random.key(0), rows, share=0.6))
+    assert np.all(found % 3 == np.arange(3))  # a feature stays a value of its own column
+    np.testing.assert_allclose(np.mean(found != rows), 0.6, atol=0.02)
+    assert len(np.unique(found[:, 0])) > 1000
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"tau_plus": 1.0}, r"method.tau_plus is 1.0; accepted: a number in \[0, 1\)"),
+        ({"tau_plus": -0.1}, "method.tau_plus is -0.1"),
+        ({"temperature": 0.0}, "method.temperature is 0.0"),
+        ({"batch_size": 1}, "method.batch_size is 1"),
+        ({"num_views": 1}, "method.num_views is 1"),
+        ({"block_size": -1}, "method.block_size is -1"),
+        ({"head_batch_size": 1}, "method.head_batch_size is 1"),
+        ({"head": "deep"}, "method.head is 'deep'; accepted: 'linear', 'finetune'"),
+        ({"head_loss": "hinge"}, "method.head_loss is 'hinge'"),
+        ({"projection": "none"}, "projection is 'none'"),
+        ({"pretrain_epochs": 0}, "method.pretrain_epochs is 0; accepted: at least 1, unless"),
+        ({"pretrain_epochs": 5}, "method.pretrain_epochs is 5"),
+        ({"augment": False}, "method.augment is False; accepted: True"),
+        ({"crop_area": 0.0}, "method.crop_area is 0.0"),
+        ({"hue": 0.6}, "method.hue is 0.6"),
+        ({"prior_factor": 50.0}, "method.prior_factor is 50.0; accepted: below"),
+        ({"data": {"prior": 1.0}}, "data.prior is 1.0"),
+        ({"data": {"prior": 0.0}}, "data.prior is 0.0"),
+    ],
+)
+def test_what_cannot_be_is_refused(data, changes, message):
+    with pytest.raises(ValueError, match=message):
+        built(data, **changes)
+
+
+@pytest.mark.parametrize("row", impulses_config._ROWS)
+@pytest.mark.parametrize("size", ["224", "32", "small"])
+def test_every_row_of_its_tables_has_a_configuration(row, size):
+    config = config_lib.resolve(impulses_config.get_config(f"row={row},size={size}"))
+    info = CIFAR._replace(input_shape=(32, 32, 3), mean=(0.0,) * 3, std=(1.0,) * 3)
+    method = impulses.build(config, info)
+    assert sum(stage.num_epochs for stage in method.stages) == config.method.num_epochs
+    assert bool(method.reveals) == row.endswith("_wbce")

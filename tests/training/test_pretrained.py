@@ -1,0 +1,156 @@
+"""`init_from`: an encoder that one run leaves starts another, of any method."""
+
+import json
+
+import jax
+import numpy as np
+import pytest
+
+from pujax import methods
+from pujax.models import encoder as encoder_lib
+from pujax.prior_study import __main__ as prior_study_command
+from pujax.training import config as config_lib
+from pujax.training import engine, experiment, loop, pretrained, sharding
+from tests import tiny
+
+IMAGE_METHODS = tuple(name for name in methods.names() if name != "purl")
+
+
+def digits_config(method="impulses", *, model="small_cnn", **changes):
+    """A run of seconds on real images."""
+    config = config_lib.default_config(method)
+    config.data.update({"source": "digits", "num_labeled": 60})
+    config.model.name = model
+    small_cnn = {"channels": (4, 8, 8), "hidden": (16,)}
+    config.model.options.update(small_cnn if model == "small_cnn" else {"width": 4})
+    small = {"num_epochs": 2, "pretrain_epochs": 1, "batch_size": 256, "head_batch_size": 256}
+    config.method.update({k: v for k, v in small.items() if k in config.method})
+    config.method.update(changes)
+    config.run.update({"figures": False, "eval_every": 2})
+    return config
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """The folder of a finished run."""
+    folder = str(tmp_path_factory.mktemp("runs") / "pretrained")
+    experiment.run(digits_config(), folder)
+    return folder
+
+
+def saved(folder):
+    return encoder_lib.load(f"{folder}/{pretrained.FILE}")
+
+
+def assert_same(first, second):
+    for a, b in zip(jax.tree.leaves(first), jax.tree.leaves(second), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_a_run_leaves_its_encoder_and_says_of_what(finished):
+    encoder, description = saved(finished)
+    assert description["model"] == "small_cnn"
+    assert description["options"] == {"channels": [4, 8, 8], "hidden": [16]}
+    assert description["input_shape"] == [8, 8, 1] and description["dataset"] == "digits"
+    assert encoder.params["conv1"]["kernel"].shape == (3, 3, 1, 4)
+
+
+def test_a_head_on_a_saved_encoder_leaves_it_as_it_was_and_needs_no_pretraining(finished, tmp_path):
+    config = digits_config(pretrain_epochs=0, num_epochs=3)
+    config.init_from = finished
+    summary = experiment.run(config, str(tmp_path / "head"))
+    assert summary["num_epochs"] == 3
+    assert_same(saved(tmp_path / "head")[0], saved(finished)[0])
+
+
+@pytest.mark.parametrize("name", IMAGE_METHODS)
+def test_every_method_starts_from_it(name, finished):
+    encoder, description = saved(finished)
+    data = tiny.problem(size=8)._replace(encoder=encoder)
+    batch_norm = {"batch_norm": False} if name == "gradpu" else {}
+    changes = {"calibration_meta": False} if name == "self_pu" else {}
+    if name == "gradpu":  # which takes no batch norm: an encoder without it
+        data = data._replace(encoder=encoder_lib.Encoder(without_norms(encoder.params), {}))
+    options = {"channels": (4, 8, 8), "hidden": (16,)} | batch_norm
+    config = tiny.config(name, options=options, **changes)
+    built = loop.build(config, data, tiny.mesh())
+    stage = built.method.stages[0]
+    arrays = sharding.replicate(built.data.training_data(), tiny.mesh())
+    state = engine.init_state(stage, jax.random.key(0), None, arrays, tiny.mesh())
+    kernel = encoder.params["conv2"]["kernel"]
+    found = [
+        leaf
+        for leaf in jax.tree.leaves(state)
+        if leaf.shape[-4:] == kernel.shape
+        and np.array_equal(leaf.reshape(-1, *kernel.shape)[0], kernel)
+    ]
+    assert found, "no network of the state starts from the encoder"
+
+
+def without_norms(params):
+    return {name: value for name, value in params.items() if not name.startswith("norm")}
+
+
+def test_inputs_are_normalised_as_in_the_run_that_left_the_encoder(finished):
+    config = digits_config("nnpu")
+    config.init_from, config.data.scaling = finished, "unit"
+    config = config_lib.resolve(config)
+    data = pretrained.attach(config, experiment.load_data(config))
+    there = saved(finished)[1]
+    assert data.info.std == tuple(there["std"]) != (1.0,)
+    assert data.info.mean == tuple(there["mean"])
+
+
+def test_the_seed_may_stand_in_the_name_of_the_folder(finished, tmp_path):
+    (tmp_path / "seed3").symlink_to(finished)
+    config = digits_config("nnpu")
+    config.seed, config.init_from = 3, str(tmp_path / "seed{seed}")
+    data = pretrained.attach(config, experiment.load_data(config_lib.resolve(config)))
+    assert_same(data.encoder, saved(finished)[0])
+
+
+def test_another_architecture_is_named_before_anything_is_written(finished, tmp_path):
+    def refused(config, message):
+        config.init_from = finished
+        with pytest.raises(ValueError, match=message):
+            experiment.run(config, str(tmp_path / "never"))
+        assert not (tmp_path / "never").exists()
+
+    refused(digits_config(model="resnet_small"), "model.name 'small_cnn', .* 'resnet_small'")
+    wider = digits_config()
+    wider.model.options.channels = (4, 8, 16)
+    refused(wider, r"model.options .*\[4, 8, 8\].* \[4, 8, 16\]")
+    larger = digits_config()
+    larger.model.image_size = 16  # this network's dense layer depends on the size
+    refused(larger, r"params/dense1/kernel of the saved encoder is \[32, 16\], .* \[128, 16\]")
+
+
+def test_a_folder_without_an_encoder_is_named(tmp_path):
+    config = digits_config()
+    config.init_from = str(tmp_path)
+    with pytest.raises(ValueError, match=f"init_from is '{tmp_path}', which holds no encoder.npz"):
+        experiment.run(config, str(tmp_path / "never"))
+
+
+def test_transfer_between_image_sizes(finished, tmp_path):
+    """Another size of the same images, resized on the device, and a network that takes any size."""
+    config = digits_config(model="resnet_small", num_epochs=1)
+    first = str(tmp_path / "first")
+    experiment.run(config, first)
+    config = digits_config(model="resnet_small", pretrain_epochs=0, num_epochs=1)
+    config.init_from, config.model.image_size = first, 12
+    summary = experiment.run(config, str(tmp_path / "second"))
+    assert np.isfinite(summary["test"]["auc"])
+    assert_same(saved(tmp_path / "second")[0], saved(first)[0])
+
+
+def test_the_prior_study_runs_on_it(finished, capsys):
+    arguments = ["prior_study", finished, "--factors=0.5,1", "--seeds=2", "--epochs=2"]
+    assert prior_study_command.main([*arguments, f"--beside={finished}"]) == 0
+    with open(f"{finished}/prior_study/study.json") as file:
+        found = json.load(file)
+    assert np.shape(found["auc"]) == (2, 2, 2)
+    with open(f"{finished}/config.json") as file:
+        config = config_lib.resolve(config_lib.ml_collections.ConfigDict(json.load(file)))
+    prior = experiment.load_data(config).info.prior_unlabeled
+    np.testing.assert_allclose(found["priors"], [prior / 2, prior])
