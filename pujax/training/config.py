@@ -14,7 +14,7 @@ from pujax import methods, models
 from pujax.augment.layout import MAX_SIDE
 from pujax.data import dataset
 from pujax.methods import _checks as checks
-from pujax.training import data_fields, selection
+from pujax.training import data_fields, pretrained, selection
 
 
 def default_config(method: str) -> ml_collections.ConfigDict:
@@ -32,7 +32,7 @@ def default_config(method: str) -> ml_collections.ConfigDict:
             "init_from": "",  # finished run whose encoder networks start from; {seed} is the seed
             "data": data_fields.defaults(),
             "model": {
-                "name": "small_cnn",
+                "name": "small_cnn",  # or 'saved', the network of the encoder in init_from
                 "dtype": "float32",
                 "image_size": 0,  # side that images are resized to on the device; 0 keeps theirs
                 "options": {},
@@ -83,6 +83,8 @@ def resolve(config: ml_collections.ConfigDict) -> ml_collections.ConfigDict:
         merged["data"]["prior"] = _number("data.prior", merged["data"]["prior"], accepted)
     if merged["data"]["class_prior"] is not None:
         merged["data"]["class_prior"] = _number("data.class_prior", merged["data"]["class_prior"])
+    if merged["model"]["name"] == pretrained.SAVED:
+        merged["model"] |= pretrained.saved_model(merged["init_from"], merged["seed"])
     resolved = ml_collections.ConfigDict(merged)
     checks.between("seed", resolved.seed, 0, 2**31 - 1)
     data_fields.check(resolved.data)

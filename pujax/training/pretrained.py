@@ -12,6 +12,8 @@ from pujax.models import encoder as encoder_lib
 from pujax.training import sharding
 
 FILE = "encoder.npz"
+SAVED = "saved"
+"""`model.name` that stands for the network of the encoder in `init_from`."""
 
 
 def save(
@@ -47,6 +49,22 @@ def save(
     encoder_lib.save(os.path.join(folder, FILE), encoder, description)
 
 
+def saved_model(init_from: str, seed: int) -> dict[str, Any]:
+    """`name`, `options` and `image_size` of the network that an encoder belongs to.
+
+    Args:
+      init_from: of a config.
+      seed: of the run.
+
+    Raises:
+      ValueError: if there is no encoder.
+    """
+    if not init_from:
+        raise ValueError(f"model.name is {SAVED!r}; accepted: only with init_from, a run's folder")
+    _, there = _load(_folder(init_from, seed))
+    return {"name": there["model"], **{key: there[key] for key in ("options", "image_size")}}
+
+
 def attach(config: ml_collections.ConfigDict, data: PUDataset) -> PUDataset:
     """The problem with the encoder of `config.init_from`, if that names a run.
 
@@ -63,14 +81,8 @@ def attach(config: ml_collections.ConfigDict, data: PUDataset) -> PUDataset:
     """
     if not config.init_from:
         return data
-    folder = config.init_from.replace("{seed}", str(config.seed))
-    path = os.path.join(folder, FILE)
-    if not os.path.exists(path):
-        raise ValueError(
-            f"init_from is {folder!r}, which holds no {FILE}; accepted: the folder of a "
-            "finished run of a method that leaves an encoder, for example 'impulses'"
-        )
-    encoder, there = encoder_lib.load(path)
+    folder = _folder(config.init_from, config.seed)
+    encoder, there = _load(folder)
     here = {"model": config.model.name, "options": dict(config.model.options)}
     for name, field in (("model", "model.name"), ("options", "model.options")):
         saved, wanted = (_plain(x[name]) for x in (there, here))
@@ -87,6 +99,20 @@ def attach(config: ml_collections.ConfigDict, data: PUDataset) -> PUDataset:
         )
     info = data.info._replace(mean=tuple(there["mean"]), std=tuple(there["std"]))
     return data._replace(info=info, encoder=encoder)
+
+
+def _folder(init_from: str, seed: int) -> str:
+    return init_from.replace("{seed}", str(seed))
+
+
+def _load(folder: str) -> tuple[encoder_lib.Encoder, dict[str, Any]]:
+    path = os.path.join(folder, FILE)
+    if not os.path.exists(path):
+        raise ValueError(
+            f"init_from is {folder!r}, which holds no {FILE}; accepted: the folder of a finished "
+            "run of a method that leaves an encoder, for example 'impulses'"
+        )
+    return encoder_lib.load(path)
 
 
 def _plain(value: Any) -> Any:

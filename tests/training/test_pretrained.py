@@ -125,6 +125,19 @@ def test_another_architecture_is_named_before_anything_is_written(finished, tmp_
     refused(larger, r"params/dense1/kernel of the saved encoder is \[32, 16\], .* \[128, 16\]")
 
 
+def test_the_saved_network_may_be_asked_for_by_name(finished):
+    config = config_lib.default_config("lagam")
+    config.init_from, config.model.name = finished, pretrained.SAVED
+    model = config_lib.resolve(config).model
+    assert (model.name, model.options.to_dict()) == (
+        "small_cnn",
+        {"channels": (4, 8, 8), "hidden": (16,)},
+    )
+    config.init_from = ""
+    with pytest.raises(ValueError, match="model.name is 'saved'; accepted: only with init_from"):
+        config_lib.resolve(config)
+
+
 def test_a_folder_without_an_encoder_is_named(tmp_path):
     config = digits_config()
     config.init_from = str(tmp_path)
