@@ -8,7 +8,8 @@ Arguments:
   45,000 negatives), fashion_mnist-imbalanced (600 of 3,000, 30,000 negatives; not the paper's),
   digits-imbalanced (a stand-in without a download);
 - size = 224 (default: the paper's ResNet-50, images resized), 32 (images as they are, ResNet-50
-  with a 3x3 stem), small (a residual net of 78,000 parameters, for CPUs);
+  with a 3x3 stem), small (a residual net of 78,000 parameters, for CPUs), plain (GradPU's 13-layer
+  net without batch norm, which GradPU can start from);
 - row = impulses (default), or of a table: simclr and debiased (III: U taken for negatives),
   contrastive_nnpu, contrastive_imbnnpu and debiased_nnpu (V), debiased_wbce, supervised_wbce (VI:
   upper bounds that see the true labels), imbnnpu (from scratch).
@@ -48,7 +49,9 @@ _ROWS = {
 
 def get_config(argument: str = "") -> ml_collections.ConfigDict:
     """The configuration of one task, size and row."""
-    chosen = common.parse(argument, task=TASKS, size=("224", "32", "small"), row=tuple(_ROWS))
+    chosen = common.parse(
+        argument, task=TASKS, size=("224", "32", "small", "plain"), row=tuple(_ROWS)
+    )
     config = config_lib.default_config("impulses")
     common.set_task(config, chosen["task"])
     config.data.scaling = "unit"
@@ -57,6 +60,10 @@ def get_config(argument: str = "") -> ml_collections.ConfigDict:
         config.method.num_epochs = 100
     if chosen["size"] == "small":
         config.model.name = "resnet_small"
+    elif chosen["size"] == "plain":
+        config.model.name = "cnn13"
+        plain = {"batch_norm": False, "initializer": "he_normal"}
+        config.model.options = ml_collections.ConfigDict(plain)
     else:
         stem = "imagenet" if chosen["size"] == "224" else "cifar"
         config.model.name = "resnet50_v1"

@@ -54,7 +54,7 @@ _METRICS = ("accuracy", "f1", "auc")
 
 
 def get_plan(argument: str = "") -> sweep.Plan:
-    """One cell per published figure of the metric."""
+    """One cell per row of the tables; where the paper has no such figure, without one."""
     chosen = common.parse(
         argument, metric=_METRICS, size=("224", "32", "small"), data=("all", *_PUBLISHED)
     )

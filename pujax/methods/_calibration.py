@@ -29,6 +29,7 @@ def risk_numbers(info: DataInfo, mode: str = "auto") -> dict[str, float]:
     _checks.one_of("method.calibration", mode, MODES)
     require_prior(info)
     if mode == "unlabeled":
+        _require_both_classes(info.prior_unlabeled)
         priors = info.prior_unlabeled, info.prior_unlabeled
     elif mode == "none":
         priors = info.prior, info.prior
@@ -55,8 +56,17 @@ def unlabeled_prior(info: DataInfo, mode: str = "auto") -> float:
     """Share of positives in U for the methods that need only that; `none` takes the population's.
 
     Raises:
-      ValueError: for a mode that is not one of `MODES`.
+      ValueError: for a mode that is not one of `MODES`, or where U holds one class only.
     """
     _checks.one_of("method.calibration", mode, MODES)
     require_prior(info)
-    return info.prior if mode == "none" else info.prior_unlabeled
+    prior = info.prior if mode == "none" else info.prior_unlabeled
+    _require_both_classes(prior)
+    return prior
+
+
+def _require_both_classes(prior: float) -> None:
+    """Raises a ValueError where a prior that a risk divides by is 0 or 1, unless it is traced."""
+    if isinstance(prior, float):
+        accepted = "a number strictly between 0 and 1 (data.prior; label fewer: data.num_labeled)"
+        _checks.require(0 < prior < 1, "the share of positives in U", prior, accepted)

@@ -18,6 +18,7 @@ from pujax.data.batching import Batch, Batching
 from pujax.data.dataset import DataInfo, TrainingData
 from pujax.methods import Method, Stage, _checks, _network, _optimizer
 from pujax.methods._network import Network
+from pujax.models import encoder as encoder_lib
 
 # (params, batch_stats, images, batch, key) -> (loss, (batch_stats, metrics))
 Objective = Callable[..., tuple[jax.Array, tuple[Any, dict[str, jax.Array]]]]
@@ -245,6 +246,7 @@ def method(
         predict=predict,
         embed=embed,
         calibrate=None if offset is None else calibrate,
+        encoder=lambda state: encoder_lib.of(state.params, state.batch_stats),
         reveals=reveals,
     )
 

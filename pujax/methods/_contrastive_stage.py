@@ -67,7 +67,7 @@ def check(config: ml_collections.ConfigDict, info: DataInfo) -> None:
     _checks.between("method.crop_area", c.crop_area, 0, 1)
     _checks.positive("method.crop_area", c.crop_area)
     for name in ("brightness", "contrast", "saturation"):
-        _checks.at_least(f"method.{name}", c[name], 0)
+        _checks.between(f"method.{name}", c[name], 0, 1)
     _checks.between("method.hue", c.hue, 0, 0.5)
     for name in _PROBABILITIES:
         _checks.between(f"method.{name}", c[name], 0, 1)

@@ -33,6 +33,7 @@ from pujax.data.dataset import DataInfo, TrainingData
 from pujax.methods import (
     Method,
     Stage,
+    _calibration,
     _checks,
     _classifier,
     _contrastive_stage,
@@ -44,7 +45,8 @@ from pujax.methods import (
 from pujax.methods._contrastive_stage import State
 from pujax.models import encoder as encoder_lib
 
-HEAD_LOSSES = ("imbalanced_nnpu", "nnpu", "bce", "weighted_bce")
+_PN_LOSSES = ("bce", "weighted_bce")
+HEAD_LOSSES = ("imbalanced_nnpu", "nnpu", *_PN_LOSSES)
 
 
 def default_config() -> ml_collections.ConfigDict:
@@ -91,6 +93,18 @@ def check(config: ml_collections.ConfigDict, info: DataInfo) -> None:
     _checks.one_of("method.head", c.head, ("linear", "finetune"))
     _checks.one_of("method.head_loss", c.head_loss, HEAD_LOSSES)
     _checks.one_of("method.labels", c.labels, ("pu", "true"))
+    _checks.require(
+        c.labels == "pu" or c.head_loss in _PN_LOSSES,
+        "method.head_loss",
+        c.head_loss,
+        f"{' or '.join(map(repr, _PN_LOSSES))} while method.labels is 'true'",
+    )
+    _checks.require(
+        c.prior_factor == 1 or c.head_loss not in _PN_LOSSES,
+        "method.prior_factor",
+        c.prior_factor,
+        f"1.0 while method.head_loss is {c.head_loss!r}, which knows no prior",
+    )
     _checks.at_least("method.head_batch_size", c.head_batch_size, 2)
     _checks.positive("method.head_learning_rate", c.head_learning_rate)
     _checks.at_least("method.padding", c.padding, 0)
@@ -114,16 +128,23 @@ def head_risk(config: ml_collections.ConfigDict, info: DataInfo) -> Callable[...
       ValueError: for a setting that cannot be, or a prior that is none after `prior_factor`.
     """
     c = config
-    if c.head_loss in ("bce", "weighted_bce"):
+    if c.head_loss in _PN_LOSSES:
         weight = info.n_u / info.n_p if c.head_loss == "weighted_bce" else 1.0
         return lambda scores, labels: risks.weighted_bce(scores, labels, positive_weight=weight)
-    believed = {name: c.prior_factor * getattr(info, name) for name in ("prior", "prior_unlabeled")}
-    if c.prior_factor != 1:
-        most = 1 / max(info.prior, info.prior_unlabeled)
+    _calibration.require_prior(info)
+    is_nnpu = c.head_loss == "nnpu"
+    # What the risk reads: all but nnPU's 'auto' read one of the two.
+    read = {
+        "unlabeled": ("prior_unlabeled",),
+        "none": ("prior",),
+        "auto": ("prior", "prior_unlabeled") if is_nnpu else ("prior_unlabeled",),
+    }.get(c.calibration, ())
+    believed = {name: c.prior_factor * getattr(info, name) for name in read}
+    if c.prior_factor != 1 and believed:
+        most = c.prior_factor / max(believed.values())
         accepted = f"below {most:.4g}, where the prior reaches 1"
         _checks.require(c.prior_factor < most, "method.prior_factor", c.prior_factor, accepted)
-    method = nnpu if c.head_loss == "nnpu" else imbalanced_nnpu
-    return method.risk(c, info._replace(**believed))
+    return (nnpu if is_nnpu else imbalanced_nnpu).risk(c, info._replace(**believed))
 
 
 def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
@@ -136,7 +157,14 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
     settings.learning_rate = c.head_learning_rate
     is_linear = c.head == "linear"
     if is_linear:
-        settings.update({"optimizer": "adam", "lr_schedule": "constant", "weight_decay": 0.0})
+        settings.update(
+            {
+                "optimizer": "adam",
+                "lr_schedule": "constant",
+                "lr_warmup": 0.0,
+                "weight_decay": 0.0,
+            }
+        )
     head_epochs = c.num_epochs - c.pretrain_epochs
     optimizer = _optimizer.build(settings, num_epochs=max(head_epochs, 1))
 

@@ -135,13 +135,16 @@ def of_run(folder: str, *, data_dir: str = "", **options: Any) -> Study:
     if not os.path.exists(path):
         raise ValueError(f"RUNDIR is {folder!r}, which holds no config.json; accepted: a run")
     config = ml_collections.ConfigDict(experiment.read_json(path))
-    config.init_from = folder
     if data_dir:
         config.data.dir = data_dir
-    config = config_lib.resolve(config)
-    data = pretrained.attach(config, experiment.load_data(config))
+    data = experiment.load_data(config_lib.resolve(config))
     if prior_lib.is_wanted(config):  # the run has written its estimate down
-        data = prior_lib.settle(config, data, folder, sharding.make_mesh())
+        seen = pretrained.attach(config_lib.resolve(config), data)
+        settled = prior_lib.settle(config, seen, folder, sharding.make_mesh())
+        data = data._replace(info=settled.info._replace(mean=data.info.mean, std=data.info.std))
+    config.init_from = folder
+    config = config_lib.resolve(config)
+    data = pretrained.attach(config, data)
     features, tested = (_features(config, data, x) for x in (data.inputs, data.test_inputs))
     labeled = jnp.asarray(data.labeled, jnp.float32)
     prior = data.info.prior_unlabeled

@@ -110,7 +110,7 @@ def build(config: ml_collections.FrozenConfigDict, data: PUDataset, mesh: Mesh) 
         data = data.reveal(method.reveals)
         method = module.build(config, data.info)
     for stage in method.stages:
-        _check_batches(stage, data, mesh)
+        _check_batches(stage, config, data, mesh)
     return Built(config, method, data, engine.metric_names(method.stages, data.training_data()))
 
 
@@ -148,15 +148,25 @@ def prepare(built: Built, *, folder: str, mesh: Mesh, truth: PUDataset) -> Run:
     )
 
 
-def _check_batches(stage: methods.Stage, data: PUDataset, mesh: Mesh) -> None:
+def _check_batches(
+    stage: methods.Stage, config: ml_collections.FrozenConfigDict, data: PUDataset, mesh: Mesh
+) -> None:
     n, size = data.inputs.shape[0], stage.batching.batch_size
     if size > n:
         raise ValueError(
-            f"method.batch_size is {size}; accepted: at most {n}, the number of training examples"
+            f"{_batch_field(config, size)} is {size}; accepted: at most {n}, the number of "
+            "training examples"
         )
     if size % mesh.size:
         logging.warning(
-            "method.batch_size is %d, which %d devices cannot share evenly: each computes all of "
+            "%s is %d, which %d devices cannot share evenly: each computes all of "
             "every batch. The numbers are the same; a multiple of %d is faster.",
-            *(size, mesh.size, mesh.size),
+            *(_batch_field(config, size), size, mesh.size, mesh.size),
         )
+
+
+def _batch_field(config: ml_collections.FrozenConfigDict, size: int) -> str:
+    """The field that set a batch size: stages may have fields of their own."""
+    fields = (name for name, value in config.method.items() if value == size)
+    own = [name for name in fields if name.endswith("batch_size")]
+    return f"method.{own[0] if len(own) == 1 else 'batch_size'}"

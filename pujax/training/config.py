@@ -84,7 +84,9 @@ def resolve(config: ml_collections.ConfigDict) -> ml_collections.ConfigDict:
     if merged["data"]["class_prior"] is not None:
         merged["data"]["class_prior"] = _number("data.class_prior", merged["data"]["class_prior"])
     if merged["model"]["name"] == pretrained.SAVED:
-        merged["model"] |= pretrained.saved_model(merged["init_from"], merged["seed"])
+        merged["model"] = pretrained.saved_model(
+            merged["model"], init_from=merged["init_from"], seed=merged["seed"]
+        )
     resolved = ml_collections.ConfigDict(merged)
     checks.between("seed", resolved.seed, 0, 2**31 - 1)
     data_fields.check(resolved.data)

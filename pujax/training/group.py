@@ -119,7 +119,7 @@ def obstacle(members: Sequence[Member], mesh: Mesh) -> str:
             "their numbers of labeled, unlabeled and support examples differ "
             f"({counts[0]} and {other})"
         )
-    if jax.default_backend() == "cpu" and engine.has_convolutions(_one_state(members[0])):
+    if jax.default_backend() == "cpu" and engine.has_convolutions(_last_shapes(members[0])[0]):
         return "XLA runs the convolutions of several networks at once slowly on a CPU"
     needed = sum(map(_bytes, members))
     room = _memory() // 2  # the other half is for what a step computes
@@ -134,13 +134,14 @@ def _counts(member: Member) -> tuple[int, int, int]:
     return num_labeled, len(data.labeled) - num_labeled, len(data.support_labels)
 
 
-def _one_state(member: Member) -> Any:
-    """Shapes of one seed's last state."""
+def _last_shapes(member: Member) -> tuple[Any, Any]:
+    """Shapes of one seed's last state, and of its training inputs where that encodes them."""
     state, key = None, jax.eval_shape(lambda: jax.random.key(0))
     data = member.built.data.training_data()
     for stage in member.built.method.stages:
         state = jax.eval_shape(stage.init, key, state, data)
-    return state
+    encoded = jax.eval_shape(stage.encode, state, data.inputs) if stage.encode else None
+    return state, encoded
 
 
 def _bytes(member: Member) -> int:
@@ -151,8 +152,9 @@ def _bytes(member: Member) -> int:
     """
     truth = member.truth
     trained = sum(x.nbytes for x in jax.tree.leaves(member.built.data.training_data()))
-    state = sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(_one_state(member)))
-    return 3 * (trained + state) + truth.test_inputs.nbytes + truth.validation_inputs.nbytes
+    state, encoded = _last_shapes(member)
+    trained += sum(x.size * x.dtype.itemsize for x in jax.tree.leaves((state, encoded)))
+    return 3 * trained + truth.test_inputs.nbytes + truth.validation_inputs.nbytes
 
 
 def _memory() -> int:

@@ -49,20 +49,32 @@ def save(
     encoder_lib.save(os.path.join(folder, FILE), encoder, description)
 
 
-def saved_model(init_from: str, seed: int) -> dict[str, Any]:
-    """`name`, `options` and `image_size` of the network that an encoder belongs to.
+def saved_model(model: dict[str, Any], *, init_from: str, seed: int) -> dict[str, Any]:
+    """A model section with the network of an encoder in place of `SAVED`.
 
     Args:
-      init_from: of a config.
+      model: the section as given; an `image_size` there counts more than the saved one.
+      init_from: of the config.
       seed: of the run.
 
     Raises:
-      ValueError: if there is no encoder.
+      ValueError: if there is no encoder, or the section has other options.
     """
     if not init_from:
         raise ValueError(f"model.name is {SAVED!r}; accepted: only with init_from, a run's folder")
-    _, there = _load(_folder(init_from, seed))
-    return {"name": there["model"], **{key: there[key] for key in ("options", "image_size")}}
+    folder = _folder(init_from, seed)
+    _, there = _load(folder)
+    options = model["options"]
+    if options and _plain(options) != _plain(there["options"]):
+        raise ValueError(
+            f"model.options is {options}; accepted: none with model.name={SAVED!r}, or those of "
+            f"the encoder in {folder}, {there['options']}"
+        )
+    return model | {
+        "name": there["model"],
+        "options": there["options"],
+        "image_size": model["image_size"] or there["image_size"],
+    }
 
 
 def attach(config: ml_collections.ConfigDict, data: PUDataset) -> PUDataset:

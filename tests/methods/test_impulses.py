@@ -187,6 +187,26 @@ def test_head_losses_are_those_of_the_published_numbers(changes, expected):
     np.testing.assert_allclose(found, expected(scores, labeled), rtol=1e-6)
 
 
+def test_the_factor_reaches_as_far_as_the_prior_that_the_loss_reads():
+    config = impulses.default_config()
+    config.prior_factor = 2.6
+    balanced = CIFAR._replace(n_p=4000, n_u=46000, prior=0.4, prior_unlabeled=16000 / 46000)
+    impulses.head_risk(config, balanced)  # 2.6 times the prior in U is below 1, times 0.4 it is not
+    config.update({"head_loss": "nnpu", "calibration": "auto"})
+    with pytest.raises(ValueError, match="method.prior_factor is 2.6; accepted: below 2.5,"):
+        impulses.head_risk(config, balanced)
+
+
+def test_a_linear_head_keeps_its_rate_whatever_pretraining_warms_up(data):
+    changes = {"optimizer": "lars", "lr_warmup": 100.0, "lr_schedule": "cosine"}
+    _, method, arrays = built(data, **changes)
+    pretraining, head = method.stages
+    state = start(head, arrays, start(pretraining, arrays))
+    after, _ = jax.jit(head.step)(state, batch_of(head, state, arrays, epoch=2), jax.random.key(0))
+    moved = after.params["classifier"]["kernel"] - state.params["classifier"]["kernel"]
+    np.testing.assert_allclose(np.max(np.abs(moved)), 0.1, rtol=1e-3)  # Adam's first step
+
+
 def test_the_upper_bound_sees_the_truth_and_says_so(data):
     _, method, arrays = built(data, labels="true", head_loss="weighted_bce")
     assert method.reveals == "all"
@@ -220,6 +240,10 @@ def test_corrupted_rows_take_the_asked_share_of_features_from_other_rows():
         ({"crop_area": 0.0}, "method.crop_area is 0.0"),
         ({"hue": 0.6}, "method.hue is 0.6"),
         ({"prior_factor": 50.0}, "method.prior_factor is 50.0; accepted: below"),
+        ({"prior_factor": 2.0, "head_loss": "bce"}, "prior_factor is 2.0; accepted: 1.0 while"),
+        ({"labels": "true"}, "head_loss is 'imbalanced_nnpu'; accepted: 'bce' or 'weighted_bce'"),
+        ({"head_batch_size": 500}, "method.head_batch_size is 500; accepted: at most 192"),
+        ({"brightness": 1.5}, "method.brightness is 1.5"),
         ({"data": {"prior": 1.0}}, "data.prior is 1.0"),
         ({"data": {"prior": 0.0}}, "data.prior is 0.0"),
     ],
@@ -229,8 +253,16 @@ def test_what_cannot_be_is_refused(data, changes, message):
         built(data, **changes)
 
 
+@pytest.mark.parametrize("head_loss", ["imbalanced_nnpu", "nnpu"])
+def test_u_without_positives_is_refused_before_anything_is_compiled(head_loss):
+    all_labeled = tiny.problem(num_labeled=100, num_support=0)
+    assert all_labeled.info.prior_unlabeled == 0
+    with pytest.raises(ValueError, match="share of positives in U is 0.0; accepted"):
+        built(all_labeled, head_loss=head_loss)
+
+
 @pytest.mark.parametrize("row", impulses_config._ROWS)
-@pytest.mark.parametrize("size", ["224", "32", "small"])
+@pytest.mark.parametrize("size", ["224", "32", "small", "plain"])
 def test_every_row_of_its_tables_has_a_configuration(row, size):
     config = config_lib.resolve(impulses_config.get_config(f"row={row},size={size}"))
     info = CIFAR._replace(input_shape=(32, 32, 3), mean=(0.0,) * 3, std=(1.0,) * 3)

@@ -65,13 +65,14 @@ def test_a_head_on_a_saved_encoder_leaves_it_as_it_was_and_needs_no_pretraining(
 
 @pytest.mark.parametrize("name", IMAGE_METHODS)
 def test_every_method_starts_from_it(name, finished):
-    encoder, description = saved(finished)
+    encoder, _ = saved(finished)
     data = tiny.problem(size=8)._replace(encoder=encoder)
-    batch_norm = {"batch_norm": False} if name == "gradpu" else {}
+    options = {"channels": (4, 8, 8), "hidden": (16,)}
     changes = {"calibration_meta": False} if name == "self_pu" else {}
-    if name == "gradpu":  # which takes no batch norm: an encoder without it
-        data = data._replace(encoder=encoder_lib.Encoder(without_norms(encoder.params), {}))
-    options = {"channels": (4, 8, 8), "hidden": (16,)} | batch_norm
+    if name == "gradpu":  # which takes no batch norm
+        options["batch_norm"] = False
+        encoder = plain_encoder(data._replace(encoder=None), options)
+        data = data._replace(encoder=encoder)
     config = tiny.config(name, options=options, **changes)
     built = loop.build(config, data, tiny.mesh())
     stage = built.method.stages[0]
@@ -87,8 +88,11 @@ def test_every_method_starts_from_it(name, finished):
     assert found, "no network of the state starts from the encoder"
 
 
-def without_norms(params):
-    return {name: value for name, value in params.items() if not name.startswith("norm")}
+def plain_encoder(data, options):
+    """One that pretraining leaves without batch norm."""
+    config = tiny.config("impulses", options=options)
+    method, carry = tiny.train_steps(config, data, steps=1)
+    return method.encoder(carry.state)
 
 
 def test_inputs_are_normalised_as_in_the_run_that_left_the_encoder(finished):
@@ -133,6 +137,14 @@ def test_the_saved_network_may_be_asked_for_by_name(finished):
         "small_cnn",
         {"channels": (4, 8, 8), "hidden": (16,)},
     )
+    config.model.image_size = 12
+    assert config_lib.resolve(config).model.image_size == 12
+    config.model.options.hidden = (32,)
+    with pytest.raises(
+        ValueError, match="model.options is .* accepted: none with model.name='saved'"
+    ):
+        config_lib.resolve(config)
+    config.model.options = {}
     config.init_from = ""
     with pytest.raises(ValueError, match="model.name is 'saved'; accepted: only with init_from"):
         config_lib.resolve(config)
@@ -167,3 +179,16 @@ def test_the_prior_study_runs_on_it(finished, capsys):
         config = config_lib.resolve(config_lib.ml_collections.ConfigDict(json.load(file)))
     prior = experiment.load_data(config).info.prior_unlabeled
     np.testing.assert_allclose(found["priors"], [prior / 2, prior])
+
+
+def test_the_prior_study_of_a_run_that_estimated_its_prior(tmp_path):
+    config = digits_config("naive")
+    config.data.prior, config.data.prior_epochs = "auto", 1
+    folder = str(tmp_path / "auto")
+    experiment.run(config, folder)
+    arguments = ["prior_study", folder, "--factors=0.5", "--seeds=1", "--epochs=1"]
+    assert prior_study_command.main(arguments) == 0
+    with open(f"{folder}/prior_study/study.json") as file:
+        believed = json.load(file)["priors"]
+    with open(f"{folder}/summary.json") as file:
+        np.testing.assert_allclose(believed, [json.load(file)["prior_unlabeled"] / 2])

@@ -81,6 +81,8 @@ def assert_rows_close(first, second):
         ("gradpu", "mlp", {}),  # P and U drawn apart
         ("dist_pu", "mlp", {}),  # two stages, refreshed
         ("pusb", "mlp", {}),  # calibrated
+        # The second stage sees encoded inputs. Adam at higher rates makes much of small roundings.
+        ("impulses", "mlp", {"run": {"eval_every": 4}, "head_learning_rate": 1e-3}),
         ("naive", "small_cnn", {}),
     ],
 )
