@@ -15,6 +15,7 @@ from tests import augment_images
 
 KEY = jax.random.key(0)
 BILINEAR = Image.Resampling.BILINEAR
+RANGES = ("area", "aspect")
 # Height and width of images and result. Sides of 3 and 7 have weights that are no binary fractions;
 # 2047 rows to 13 need more than the 64 pixels that float32 adds up exactly.
 SIZES = [
@@ -35,6 +36,8 @@ every_size = pytest.mark.parametrize(
 )
 jit_crop = jax.jit(augment.resized_crop, static_argnames=("height", "width"))
 jit_resize = jax.jit(augment.resize, static_argnums=(1, 2))
+jit_boxes = jax.jit(crops.random_boxes, static_argnums=(1, 2, 3), static_argnames=RANGES)
+jit_weights = jax.jit(resampling.triangle_weights, static_argnums=(2, 3))
 
 
 def _images(height, width, channels):
@@ -98,7 +101,7 @@ def test_resize_by_hand():
 
 def test_weights_are_the_exact_ones_rounded_and_never_leave_the_box():
     start, length = jnp.array([3, 0, 11]), jnp.array([5, 17, 1])
-    weights = np.asarray(resampling.triangle_weights(start, length, 17, 7))
+    weights = np.asarray(jit_weights(start, length, 17, 7))
     for i in range(3):
         box = np.arange(17 if i == 1 else int(length[i]))
         scale = int(length[i]) / 7
@@ -146,7 +149,7 @@ def _torchvision_box(height, width, area, aspect, rng):
 )
 def test_boxes_are_distributed_as_by_torchvisions_rule(height, width, area, aspect):
     count = 8000
-    drawn = crops.random_boxes(KEY, count, height, width, area=area, aspect=aspect)
+    drawn = jit_boxes(KEY, count, height, width, area=area, aspect=aspect)
     ours = np.stack([np.asarray(side) for side in drawn], axis=1)
     rng = np.random.default_rng(0)
     theirs = np.array([_torchvision_box(height, width, area, aspect, rng) for _ in range(count)])
@@ -172,7 +175,7 @@ def test_boxes_follow_the_rule_for_their_own_draws():
     pixels = np.asarray(draws.uniform(keys[0], (500, 10), 0.3 * 360, 360.0), np.float64)
     log_ratio = draws.uniform(keys[1], (500, 10), math.log(3 / 4), math.log(4 / 3))
     ratio = np.exp(np.asarray(log_ratio, np.float64))
-    boxes = crops.random_boxes(KEY, 500, 30, 12, area=(0.3, 1.0))
+    boxes = np.asarray(jit_boxes(KEY, 500, 30, 12, area=(0.3, 1.0)))
     fallbacks = 0
     for i in range(500):
         expected = 16, 12  # 12 / (3 / 4) rows in the middle
@@ -189,7 +192,7 @@ def test_boxes_follow_the_rule_for_their_own_draws():
 
 def test_random_resized_crop_shows_its_boxes():
     images = augment_images.smooth(16, 20, 24, 3)
-    boxes = crops.random_boxes(KEY, 16, 20, 24, area=(0.1, 0.5), aspect=(0.5, 2.0))
+    boxes = jit_boxes(KEY, 16, 20, 24, area=(0.1, 0.5), aspect=(0.5, 2.0))
     options = {"area": (0.1, 0.5), "aspect": (0.5, 2.0)}
     expected = jit_crop(images, *boxes, height=11, width=24)
     crop = jax.jit(partial(augment.random_resized_crop, height=11, **options))
@@ -213,11 +216,17 @@ IMAGES = augment_images.noise(4, 8, 8, 3)
         (lambda: augment.resize(IMAGES, 0, 4), "height is 0; accepted: 1 to 2047"),
         (lambda: augment.resize(IMAGES, 4, 2048), "width is 2048"),
         (lambda: augment.resize(IMAGES, 4, 4.5), "width is 4.5"),
+        (lambda: augment.resize(IMAGES, 8.0, 8), "height is 8.0; accepted: 1 to 2047 whole"),
+        (lambda: augment.resize(IMAGES, 8, "3"), "width is '3'"),
+        (lambda: augment.random_resized_crop(KEY, IMAGES, width=8.0), "width is 8.0"),
         (lambda: augment.random_resized_crop(KEY, IMAGES, height=-3), "height is -3"),
         (lambda: augment.random_resized_crop(KEY, IMAGES, area=(0.0, 1.0)), r"area is \(0.0, 1.0"),
         (lambda: augment.random_resized_crop(KEY, IMAGES, area=(0.5, 1.1)), "area is"),
         (lambda: augment.random_resized_crop(KEY, IMAGES, area=(0.5, 0.2)), "area is"),
         (lambda: augment.random_resized_crop(KEY, IMAGES, area=(0.5,)), "area is"),
+        (lambda: augment.random_resized_crop(KEY, IMAGES, area=0.5), "area is 0.5; accepted: .low"),
+        (lambda: augment.random_resized_crop(KEY, IMAGES, area=("a", 1.0)), "area is .'a', 1.0.;"),
+        (lambda: augment.random_resized_crop(KEY, IMAGES, aspect=None), "aspect is None; accepted"),
         (lambda: augment.random_resized_crop(KEY, IMAGES, aspect=(-1.0, 2.0)), "aspect is"),
         (lambda: augment.random_resized_crop(KEY, IMAGES, aspect=(1.0, math.inf)), "aspect is"),
         (lambda: augment.random_resized_crop(KEY, IMAGES, aspect=(math.nan, 2.0)), "aspect is"),

@@ -40,12 +40,13 @@ def gaussian_blur(
     if kernel_size is None:
         kernel_size = default_kernel_size(height, width)
     limit = 2 * min(height, width) - 1
-    if kernel_size % 2 != 1 or not 1 <= kernel_size <= limit:
+    pixels = layout.whole_number(kernel_size)
+    if pixels is None or pixels % 2 != 1 or not 1 <= pixels <= limit:
         raise ValueError(
-            f"kernel_size is {kernel_size}; accepted: an odd number from 1 to {limit}, which "
+            f"kernel_size is {kernel_size!r}; accepted: an odd number from 1 to {limit}, which "
             f"reaches no farther than images of {height} x {width} pixels"
         )
-    radius = kernel_size // 2
+    radius = pixels // 2
     distance = jnp.arange(-radius, radius + 1, dtype=jnp.float32)
     distance = distance / jnp.maximum(sigma, _SMALLEST_SIGMA)[:, None]
     weights = jnp.exp(-0.5 * distance * distance)

@@ -51,10 +51,11 @@ def contrastive_view(
       ValueError: for images, a number or a range that is not accepted.
     """
     layout.check_images(images)
-    if not 0 <= size <= layout.MAX_SIDE or size != int(size):
+    side = layout.whole_number(size)
+    if side is None or not 0 <= side <= layout.MAX_SIDE:
         raise ValueError(
-            f"size is {size}; accepted: 1 to {layout.MAX_SIDE} whole pixels, or 0 for the size of "
-            "the images"
+            f"size is {size!r}; accepted: 1 to {layout.MAX_SIDE} whole pixels, or 0 for the size "
+            "of the images"
         )
     jitter.check_sizes(brightness, contrast, saturation, hue)
     for name, probability in (
@@ -65,7 +66,7 @@ def contrastive_view(
     ):
         draws.check_probability(name, probability)
     keys = jax.random.split(key, 6)
-    side = size or None
+    side = side or None
     images = crops.random_resized_crop(keys[0], images, height=side, width=side, area=area)
     if flip:
         images = views.random_flip(keys[1], images)

@@ -37,9 +37,8 @@ def random_resized_crop(
     """
     layout.check_images(images)
     batch, rows, columns, _ = images.shape
-    height, width = rows if height is None else height, columns if width is None else width
-    resampling.check_size("height", height)
-    resampling.check_size("width", width)
+    height = rows if height is None else resampling.checked_size("height", height)
+    width = columns if width is None else resampling.checked_size("width", width)
     boxes = random_boxes(key, batch, rows, columns, area=area, aspect=aspect)
     return resampling.resized_crop(images, *boxes, height=height, width=width)
 

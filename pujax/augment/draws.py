@@ -79,9 +79,13 @@ def check_range(name: str, value: tuple[float, float], *, largest: float = math.
     Raises:
       ValueError: naming what it got.
     """
-    value = tuple(value)
-    if len(value) != 2 or not 0 < value[0] <= value[1] <= largest or math.isinf(value[1]):
+    try:
+        low, high = value
+        accepted = 0 < low <= high <= largest and not math.isinf(high)
+    except (TypeError, ValueError):  # not two of something, or not numbers
+        accepted = False
+    if not accepted:
         bound = "" if math.isinf(largest) else f", at most {largest:g}"
         raise ValueError(
-            f"{name} is {value}; accepted: (low, high), positive numbers{bound}, low first"
+            f"{name} is {value!r}; accepted: (low, high), positive numbers{bound}, low first"
         )

@@ -1,5 +1,8 @@
 """What every augmentation asks of its arguments."""
 
+import operator
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 
@@ -30,6 +33,21 @@ def check_images(images: jax.Array) -> None:
             f"images is {images.dtype} {list(shape)}; accepted: uint8 [batch, height, width, "
             f"channels] with 1 or 3 channels and sides of 1 to {MAX_SIDE}"
         )
+
+
+def whole_number(value: Any) -> int | None:
+    """`value` as an int where it is a whole number by its type, which 8.0 and "3" are not.
+
+    Args:
+      value: anything.
+
+    Returns:
+      The number, or None.
+    """
+    try:
+        return operator.index(value)
+    except TypeError:
+        return None
 
 
 def per_image(name: str, value: jax.Array | float, images: jax.Array) -> jax.Array:

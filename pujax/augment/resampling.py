@@ -77,8 +77,7 @@ def resized_crop(
       ValueError: for images, a shape or a size that is not accepted.
     """
     layout.check_images(images)
-    check_size("height", height)
-    check_size("width", width)
+    height, width = checked_size("height", height), checked_size("width", width)
     batch, rows, columns, channels = images.shape
     spans = []
     for start_name, start, length_name, length, side in (
@@ -128,21 +127,23 @@ def triangle_weights(start: jax.Array, length: jax.Array, size: int, result_size
     return quotient + (rest >= total) - (rest < -total)
 
 
-def check_size(name: str, value: int) -> None:
-    """Raises unless `value` is a side that images may have.
+def checked_size(name: str, value: int) -> int:
+    """`value` as a side that images may have.
 
     Args:
       name: of the argument, for the error message.
       value: the side, in pixels.
 
     Returns:
-      None.
+      The side as an int.
 
     Raises:
       ValueError: naming what it got.
     """
-    if not 1 <= value <= layout.MAX_SIDE or value != int(value):
-        raise ValueError(f"{name} is {value}; accepted: 1 to {layout.MAX_SIDE} whole pixels")
+    size = layout.whole_number(value)
+    if size is None or not 1 <= size <= layout.MAX_SIDE:
+        raise ValueError(f"{name} is {value!r}; accepted: 1 to {layout.MAX_SIDE} whole pixels")
+    return size
 
 
 def _weighted(lines, weights):

@@ -10,6 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+_NUMBERS = (jnp.bool_, jnp.integer, jnp.floating)
+
 
 def pair(first: jax.Array, second: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Two matrices of one shape and one dtype, at least float32."""
@@ -68,8 +70,11 @@ def checked_block_size(block_size: int) -> int:
 
 def _known_number(name: str, value: float | jax.Array) -> float | None:
     """The number in `value`, or None where it is traced or lies on other hosts."""
-    if jnp.shape(value) != ():
-        raise ValueError(f"{name} has shape {jnp.shape(value)}, but must be a single number")
+    array = value if isinstance(value, jax.Array) else np.asarray(value)
+    if not any(jnp.issubdtype(array.dtype, kind) for kind in _NUMBERS):
+        raise ValueError(f"{name} is {value!r}, but must be a single number")
+    if array.shape != ():
+        raise ValueError(f"{name} has shape {array.shape}, but must be a single number")
     if isinstance(value, jax.core.Tracer):
         return None
     if isinstance(value, jax.Array) and not value.is_fully_addressable:

@@ -99,7 +99,7 @@ def build_step(
         moved = []
         for student, gradient, batch_stats in zip(students, gradients, stats, strict=True):
             params, momentum = optimizer.update(
-                gradient, student.momentum, student.params, batch.epoch
+                gradient, student.momentum, student.params, batch.progress
             )
             moved.append(
                 student._replace(params=params, batch_stats=batch_stats, momentum=momentum)

@@ -342,7 +342,7 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
             return loss, (metrics, stats, labels)
 
         gradient, (metrics, stats, labels) = jax.grad(loss_of, has_aux=True)(state.params)
-        params, momentum = optimizer.update(gradient, state.momentum, state.params, epoch)
+        params, momentum = optimizer.update(gradient, state.momentum, state.params, batch.progress)
         updated = state._replace(
             params=params,
             batch_stats=stats,

@@ -179,10 +179,10 @@ def test_lars_equals_its_definition_while_the_rate_changes(momentum):
 
 def test_a_step_of_lars_is_a_share_of_the_weights_whatever_the_size_of_the_gradient():
     rule = _optimizer.build(lars_config(weight_decay=0.0), num_epochs=1)
-    params = starting_point()
+    params, update = starting_point(), jax.jit(rule.update)
     for size in (1e-3, 1e3):
         gradient = jax.tree.map(lambda leaf, size=size: size * leaf, draws(1))
-        moved, _ = rule.update(gradient, rule.init(params), params, 0.0)
+        moved, _ = update(gradient, rule.init(params), params, 0.0)
         for name in ("conv", "dense"):
             step = np.linalg.norm(moved[name] - params[name])
             # The step is a small difference of float32 numbers.
@@ -195,12 +195,14 @@ def test_seeds_stacked_on_an_axis_do_not_turn_biases_into_matrices():
     rule = _optimizer.build(lars_config(weight_decay=0.1), num_epochs=1)
     params, gradient = draws(0, num_seeds=2), draws(1, num_seeds=2)
     state = jax.vmap(rule.init)(params)
-    together, _ = jax.vmap(rule.update, in_axes=(0, 0, 0, None))(gradient, state, params, 0.0)
+    update_all = jax.jit(jax.vmap(rule.update, in_axes=(0, 0, 0, None)))
+    together, _ = update_all(gradient, state, params, 0.0)
+    update = jax.jit(rule.update)
     for seed in range(2):
         alone, slope = (
             jax.tree.map(lambda leaf, seed=seed: leaf[seed], tree) for tree in (params, gradient)
         )
-        wanted, _ = rule.update(slope, rule.init(alone), alone, 0.0)
+        wanted, _ = update(slope, rule.init(alone), alone, 0.0)
         jax.tree.map(
             lambda many, one, seed=seed: np.testing.assert_allclose(many[seed], one, rtol=1e-6),
             together,
