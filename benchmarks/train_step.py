@@ -1,7 +1,7 @@
 """Speed of training steps on random images of a task's shape; compilation is timed apart.
 
-    python benchmarks/train_step.py --config=configs/lagam_cifar.py --steps=3
-    python benchmarks/train_step.py --config=configs/lagam_digits.py --steps=100
+    python -m benchmarks.train_step --config=configs/lagam_cifar.py --steps=3
+    python -m benchmarks.train_step --config=configs/lagam_digits.py --steps=100
 
 Prints, for each stage of the method, seconds to compile, milliseconds per step (median over calls),
 images per second and the peak memory of the device or process.
@@ -43,6 +43,7 @@ def main(argv):
     tree, _, name = run_flags.parse(["", f"--config={_CONFIG.value}", *overrides])
     config = config_lib.resolve(tree)
     *shape, classes = _SHAPES[config.data.source]
+    classes = 100 if config.data.label_set == "fine" else classes
     rng = np.random.default_rng(0)
     images = rng.integers(0, 256, [_EXAMPLES.value, *shape], dtype=np.uint8)
     labels = (np.arange(len(images)) % classes).astype(np.int32)
@@ -68,12 +69,16 @@ def main(argv):
         carry = engine.Carry(state, engine.zero_sums(built.metric_names[index], mesh))
         plan = engine.epoch_plan(stage, key, 0, arrays)
         train = engine.make_train(stage, mesh)
+        start = time.perf_counter()
+        size = config.run.eval_batch_size
+        seen = jax.block_until_ready(engine.stage_data(stage, state, arrays, mesh, batch_size=size))
+        encoding = time.perf_counter() - start
         times = []
         for call in range(max(_STEPS.value // count, 1) + 1):
             start = time.perf_counter()
             first = (call * count) % (plan.ids.shape[0] - count)
             carry = jax.block_until_ready(
-                train(carry, arrays, plan, key, epoch, first, call, count=count)
+                train(carry, seen, plan, key, epoch, first, call, count=count)
             )
             times.append((time.perf_counter() - start) / count)
         state, epoch = carry.state, epoch + stage.num_epochs
@@ -82,6 +87,8 @@ def main(argv):
             f"  {stage.name:8s} compile {times[0] * count:6.1f} s   step {1e3 * step:9.2f} ms   "
             f"{stage.batching.batch_size / step:9.0f} images/s"
         )
+        if stage.encode is not None:
+            lines[-1] += f"   encoding {len(images) / encoding:.0f} images/s, compilation included"
     memory = summary.peak_memory() / 2**20
     lines.append(f"  peak memory {memory:.0f} MiB, {summary.device(mesh)}, jax {jax.__version__}")
     sys.stdout.write("\n".join(lines) + "\n")
