@@ -28,7 +28,7 @@ import jax
 import ml_collections
 
 from pujax import risks
-from pujax.data.batching import Batch, Batching
+from pujax.data.batching import Batch
 from pujax.data.dataset import DataInfo, TrainingData
 from pujax.methods import (
     Method,
@@ -60,6 +60,8 @@ def default_config() -> ml_collections.ConfigDict:
     'bce' and 'weighted_bce' (positives weigh n_u / n_p). `labels='true'` reveals the true classes,
     for the upper bounds of Table VI. `prior_factor` multiplies the share of positives in U that the
     loss believes in. `calibration` is that of the PU losses; 'unlabeled' is the paper's.
+    `batching='separate'` gives every batch of the head labelled positives, of which joint ones hold
+    none where labels are few.
     """
     config = _optimizer.adam_config(learning_rate=3e-4, weight_decay=0.0)
     config.update(
@@ -72,6 +74,8 @@ def default_config() -> ml_collections.ConfigDict:
             "padding": 4,  # of the shifts in fine-tuning
             "head": "linear",
             "head_batch_size": 256,
+            "batching": "joint",  # of the head; 'separate': so many P in every batch, the rest U
+            "positives_per_batch": 0,  # 0 is the share of P in the data, at least one
             "head_learning_rate": 3e-4,
             "head_loss": "imbalanced_nnpu",
             "labels": "pu",
@@ -154,7 +158,10 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
     network = _network.build(config, info, embedding_dim=c.embedding_dim, projection=c.projection)
     risk = head_risk(c, info)
     settings = ml_collections.ConfigDict(c.to_dict())
-    settings.learning_rate = c.head_learning_rate
+    settings.update({"learning_rate": c.head_learning_rate, "batch_size": c.head_batch_size})
+    _classifier.check_batches(settings)
+    if c.head_loss in _PN_LOSSES:
+        _classifier.require_joint(c)
     is_linear = c.head == "linear"
     if is_linear:
         settings.update(
@@ -220,7 +227,7 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
             num_epochs=head_epochs,
             init=start,
             step=linear_step if is_linear else finetune_step,
-            batching=Batching(c.head_batch_size, reshuffle=not c.faithful),
+            batching=_classifier.batches(settings, info, reshuffle=not c.faithful),
             encode=features if is_linear else None,
         )
         stages.append(head)

@@ -135,6 +135,17 @@ def test_only_faithful_batches_come_again(data):
         assert np.array_equal(plans[0].ids, plans[1].ids) == faithful
 
 
+def test_separate_batches_of_the_head_hold_as_many_positives_as_asked(data):
+    _, method, arrays = built(data, batching="separate", positives_per_batch=5)
+    head = method.stages[1]
+    state = start(head, arrays, start(method.stages[0], arrays))
+    for epoch in range(3):
+        batch = batch_of(head, state, arrays, epoch)
+        assert np.sum(batch.labeled) == np.sum(arrays.labeled[batch.ids]) == 5
+    with pytest.raises(ValueError, match="method.batching is 'separate'; accepted: 'joint'"):
+        built(data, batching="separate", head_loss="bce")
+
+
 def test_fine_tuning_moves_the_encoder_and_sees_images(data):
     _, method, arrays = built(data, head="finetune")
     stage = method.stages[1]
