@@ -47,7 +47,7 @@ def main(argv: list[str]) -> int:
         if len(rest) != 1:
             raise ValueError(f"command line: RUNDIR is {' '.join(rest)!r}; accepted: one folder")
         folder = rest[0]
-        beside = {os.path.normpath(x): _rows(x) for x in values.beside}
+        beside = {os.path.basename(os.path.normpath(x)): _rows(x) for x in values.beside}
         found = prior_study.of_run(
             folder,
             data_dir=values.data_dir,

@@ -52,6 +52,7 @@ def study(
     num_epochs: int = 100,
     loss: str = "imbalanced_nnpu",
     batch_size: int = 256,
+    learning_rate: float = 3e-4,
 ) -> Study:
     """Trains one linear head per factor and seed, all in one program.
 
@@ -66,6 +67,7 @@ def study(
       num_epochs: of every head.
       loss: one of `LOSSES`.
       batch_size: rows per step, at most all.
+      learning_rate: of Adam.
 
     Returns:
       A `Study`.
@@ -92,6 +94,7 @@ def study(
         risk=LOSSES[loss],
         num_epochs=num_epochs,
         batch_size=min(batch_size, len(features)),
+        learning_rate=learning_rate,
     )
 
     @jax.jit
@@ -121,7 +124,7 @@ def study(
 
 
 def of_run(folder: str, *, data_dir: str = "", **options: Any) -> Study:
-    """The study on the features of a run's encoder, on the run's own split.
+    """The study on a run's encoder: its split, and its head's batches and rate where it has one.
 
     Args:
       folder: of the run.
@@ -148,6 +151,9 @@ def of_run(folder: str, *, data_dir: str = "", **options: Any) -> Study:
     features, tested = (_features(config, data, x) for x in (data.inputs, data.test_inputs))
     labeled = jnp.asarray(data.labeled, jnp.float32)
     prior = data.info.prior_unlabeled
+    for name in ("batch_size", "learning_rate"):
+        if f"head_{name}" in config.method:
+            options.setdefault(name, config.method[f"head_{name}"])
     return study(features, labeled, tested, data.test_labels, prior=prior, **options)
 
 
