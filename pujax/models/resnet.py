@@ -1,7 +1,7 @@
 """Pre-activation residual networks for small images (LaGAM's backbones)."""
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jax
@@ -13,21 +13,44 @@ from pujax.models import layers
 BOTTLENECK_EXPANSION = 4
 
 
-class PreActBlock(nn.Module):
-    """Two 3x3 convolutions, each after batch norm and ReLU, added to a shortcut.
-
-    He et al., 2016, https://arxiv.org/abs/1603.05027, Fig. 1b. Where the shape changes, the
-    shortcut is a bare 1x1 convolution of the *activated* input; else it is the raw input.
+class Block(nn.Module):
+    """What all residual blocks have in common.
 
     Attributes:
-      width: number of output channels.
-      stride: of the first convolution and the shortcut.
+      width: channels inside the block: a bottleneck puts out four times as many, a basic block
+        these.
+      stride: of the block's first 3x3 convolution and of the shortcut.
       dtype: compute type.
     """
 
     width: int
     stride: int = 1
     dtype: Any = jnp.float32
+
+
+def blocks(
+    block: type[Block], stage_sizes: Sequence[int], *, width: int, dtype: Any
+) -> Iterator[Block]:
+    """The blocks of all stages in order; call it inside a compact method.
+
+    The width doubles from each stage to the next, whose first block has the stride 2.
+    """
+    for stage, num_blocks in enumerate(stage_sizes):
+        for index in range(num_blocks):
+            yield block(
+                width * 2**stage,
+                stride=2 if stage > 0 and index == 0 else 1,
+                dtype=dtype,
+                name=f"stage{stage + 1}_block{index + 1}",
+            )
+
+
+class PreActBlock(Block):
+    """Two 3x3 convolutions, each after batch norm and ReLU, added to a shortcut.
+
+    He et al., 2016, https://arxiv.org/abs/1603.05027, Fig. 1b. Where the shape changes, the
+    shortcut is a bare 1x1 convolution of the *activated* input; else it is the raw input.
+    """
 
     @nn.compact
     def __call__(self, inputs: jax.Array, train: bool) -> jax.Array:
@@ -44,21 +67,12 @@ class PreActBlock(nn.Module):
         return conv(out, self.width, 3, padding=1, name="conv2") + shortcut
 
 
-class PreActBottleneck(nn.Module):
+class PreActBottleneck(Block):
     """Convolutions 1x1, 3x3, 1x1, each after batch norm and ReLU, added to a shortcut.
 
     The last convolution widens to four times `width`; the 3x3 convolution has the stride. The
     shortcut is that of `PreActBlock`.
-
-    Attributes:
-      width: channels inside the block; it puts out 4 * width.
-      stride: of the 3x3 convolution and the shortcut.
-      dtype: compute type.
     """
-
-    width: int
-    stride: int = 1
-    dtype: Any = jnp.float32
 
     @nn.compact
     def __call__(self, inputs: jax.Array, train: bool) -> jax.Array:
@@ -104,14 +118,8 @@ class PreActResNet(nn.Module):
         out = layers.conv(
             inputs, self.width, 3, padding=1, use_bias=False, dtype=self.dtype, name="stem"
         )
-        for stage, num_blocks in enumerate(self.stage_sizes):
-            for index in range(num_blocks):
-                out = self.block(
-                    self.width * 2**stage,
-                    stride=2 if stage > 0 and index == 0 else 1,
-                    dtype=self.dtype,
-                    name=f"stage{stage + 1}_block{index + 1}",
-                )(out, train)
+        for block in blocks(self.block, self.stage_sizes, width=self.width, dtype=self.dtype):
+            out = block(out, train)
         return jnp.max(out, axis=(1, 2)).astype(jnp.float32)
 
 

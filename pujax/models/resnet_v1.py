@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from pujax.models import layers
-from pujax.models.resnet import BOTTLENECK_EXPANSION
+from pujax.models.resnet import BOTTLENECK_EXPANSION, Block, blocks
 
 STEMS = ("imagenet", "cifar")
 
@@ -21,21 +21,20 @@ def _conv(dtype: Any):
     )
 
 
-class PostActBlock(nn.Module):
+def _shortcut(block: Block, inputs: jax.Array, width: int, train: bool) -> jax.Array:
+    """A block's input, brought to the shape of its output where that differs."""
+    if block.stride == 1 and inputs.shape[-1] == width:
+        return inputs
+    out = _conv(block.dtype)(inputs, width, 1, stride=block.stride, name="shortcut")
+    return layers.BatchNorm(dtype=block.dtype, name="shortcut_norm")(out, train)
+
+
+class PostActBlock(Block):
     """Two 3x3 convolutions, each before batch norm, added to a shortcut, then ReLU.
 
     He et al., 2015, https://arxiv.org/abs/1512.03385, Fig. 2. Where the shape changes, the shortcut
     is a 1x1 convolution with batch norm; else it is the input.
-
-    Attributes:
-      width: number of output channels.
-      stride: of the first convolution and the shortcut.
-      dtype: compute type.
     """
-
-    width: int
-    stride: int = 1
-    dtype: Any = jnp.float32
 
     @nn.compact
     def __call__(self, inputs: jax.Array, train: bool) -> jax.Array:
@@ -47,29 +46,16 @@ class PostActBlock(nn.Module):
         out = nn.relu(norm(name="norm1")(out, train))
         out = conv(out, self.width, 3, padding=1, name="conv2")
         out = norm(name="norm2")(out, train)
-        shortcut = inputs
-        if self.stride != 1 or inputs.shape[-1] != self.width:
-            shortcut = conv(inputs, self.width, 1, stride=self.stride, name="shortcut")
-            shortcut = norm(name="shortcut_norm")(shortcut, train)
-        return nn.relu(out + shortcut)
+        return nn.relu(out + _shortcut(self, inputs, out.shape[-1], train))
 
 
-class PostActBottleneck(nn.Module):
+class PostActBottleneck(Block):
     """Convolutions 1x1, 3x3, 1x1, each before batch norm, added to a shortcut, then ReLU.
 
     The last convolution widens to four times `width`. The 3x3 convolution has the stride ("v1.5"),
     and not the first 1x1 convolution as in the paper, which would drop three quarters of the
     pixels unseen. The shortcut is that of `PostActBlock`.
-
-    Attributes:
-      width: channels inside the block; it puts out 4 * width.
-      stride: of the 3x3 convolution and the shortcut.
-      dtype: compute type.
     """
-
-    width: int
-    stride: int = 1
-    dtype: Any = jnp.float32
 
     @nn.compact
     def __call__(self, inputs: jax.Array, train: bool) -> jax.Array:
@@ -82,11 +68,7 @@ class PostActBottleneck(nn.Module):
         out = conv(out, self.width, 3, stride=self.stride, padding=1, name="conv2")
         out = nn.relu(norm(name="norm2")(out, train))
         out = norm(name="norm3")(conv(out, out_width, 1, name="conv3"), train)
-        shortcut = inputs
-        if self.stride != 1 or inputs.shape[-1] != out_width:
-            shortcut = conv(inputs, out_width, 1, stride=self.stride, name="shortcut")
-            shortcut = norm(name="shortcut_norm")(shortcut, train)
-        return nn.relu(out + shortcut)
+        return nn.relu(out + _shortcut(self, inputs, out.shape[-1], train))
 
 
 class PostActResNet(nn.Module):
@@ -127,14 +109,8 @@ class PostActResNet(nn.Module):
         out = nn.relu(layers.BatchNorm(dtype=self.dtype, name="stem_norm")(out, train))
         if is_large:
             out = nn.max_pool(out, (3, 3), strides=(2, 2), padding=((1, 1), (1, 1)))
-        for stage, num_blocks in enumerate(self.stage_sizes):
-            for index in range(num_blocks):
-                out = self.block(
-                    self.width * 2**stage,
-                    stride=2 if stage > 0 and index == 0 else 1,
-                    dtype=self.dtype,
-                    name=f"stage{stage + 1}_block{index + 1}",
-                )(out, train)
+        for block in blocks(self.block, self.stage_sizes, width=self.width, dtype=self.dtype):
+            out = block(out, train)
         return jnp.mean(out.astype(jnp.float32), axis=(1, 2))
 
 
