@@ -7,6 +7,7 @@ take `key` first. Operations equal Pillow's, in integers wherever a rounding cou
 or compiled and uncompiled code, apart; the Gaussian blur alone is in floats, as torchvision's is.
 """
 
+from pujax.augment.bicubic import resize_bicubic
 from pujax.augment.blends import brightness, color, contrast, sharpness
 from pujax.augment.blur import gaussian_blur, random_blur
 from pujax.augment.colors import grayscale, hue, random_grayscale
@@ -15,6 +16,7 @@ from pujax.augment.crops import random_resized_crop
 from pujax.augment.erase import cutout, random_cutout
 from pujax.augment.geometry import rotate, shear_x, shear_y, translate_x, translate_y
 from pujax.augment.jitter import Jitter, apply_jitter, color_jitter, random_jitter
+from pujax.augment.multiscale import multiscale_crop
 from pujax.augment.randaugment import (
     OPERATIONS,
     apply_operations,
@@ -43,6 +45,7 @@ __all__ = [
     "grayscale",
     "hue",
     "identity",
+    "multiscale_crop",
     "normalize",
     "posterize",
     "rand_augment",
@@ -56,6 +59,7 @@ __all__ = [
     "random_resized_crop",
     "random_solarize",
     "resize",
+    "resize_bicubic",
     "resized_crop",
     "rotate",
     "sharpness",

@@ -12,10 +12,10 @@ import jax.numpy as jnp
 import ml_collections
 import optax
 
-from pujax.methods import _checks
+from pujax.methods import _checks, _lars, _one_cycle
 
 OPTIMIZERS = ("sgd", "adam", "adagrad", "lars")
-SCHEDULES = ("step", "cosine", "exponential", "halve", "constant")
+SCHEDULES = ("step", "cosine", "exponential", "halve", "constant", "one_cycle")
 
 
 class Optimizer(NamedTuple):
@@ -68,6 +68,10 @@ def default_config(**changes: Any) -> ml_collections.ConfigDict:
             "lr_floor": 1e-3,
             "lr_resets": False,
             "lr_warmup": 0.0,  # epochs of linear warm-up
+            "lr_warm_share": 0.2,  # of the steps of `one_cycle`, before its peak
+            "lr_cycle_epochs": 0,  # length of `one_cycle`; 0 is that of the training
+            "beta1_low": 0.85,  # Adam's beta1 at the peak of `one_cycle`
+            "beta1_high": 0.95,  # and at both of its ends
         }
     )
     config.update(changes)
@@ -94,20 +98,26 @@ def check(config: ml_collections.ConfigDict) -> None:
     _checks.at_least("method.lr_warmup", config.lr_warmup, 0)
     if config.lr_schedule == "exponential":
         _checks.positive("method.lr_floor", config.lr_floor)
+    _one_cycle.check(config)
 
 
 def learning_rate(
-    config: ml_collections.ConfigDict, epoch: jax.Array, *, num_epochs: int
+    config: ml_collections.ConfigDict,
+    epoch: jax.Array,
+    *,
+    num_epochs: int,
+    steps_per_epoch: int | None = None,
 ) -> jax.Array:
     """Learning rate of an epoch counted from 0.
 
-    Within an epoch only `exponential` and the warm-up change it.
+    Within an epoch only `exponential`, `one_cycle` and the warm-up change it.
 
     - `step` multiplies by `lr_factor` after each epoch of `lr_drops` (so 251 is the first epoch of
       the drop at 250);
     - `halve` multiplies by `lr_factor` after every `lr_every` epochs (20 is the first epoch of the
       first drop at 20);
     - `cosine` and `exponential` fall from the start to `lr_floor` times it over `num_epochs`;
+    - `one_cycle` rises to `learning_rate` and falls again over `lr_cycle_epochs`, see `_one_cycle`;
     - `constant` stays.
 
     In the first `lr_warmup` epochs the rate of every schedule is multiplied by `epoch / lr_warmup`,
@@ -117,11 +127,17 @@ def learning_rate(
       config: a section with the fields of `default_config`.
       epoch: from the start of the stage, a fraction within an epoch.
       num_epochs: length that `cosine` and `exponential` stretch over.
+      steps_per_epoch: updates in an epoch, which makes `one_cycle` exact to the step.
 
     Returns:
       A scalar in float32.
     """
-    rate = _scheduled(config, epoch, num_epochs=num_epochs)
+    if config.lr_schedule == "one_cycle":
+        rate = _one_cycle.learning_rate(
+            config, epoch, num_epochs=num_epochs, steps_per_epoch=steps_per_epoch
+        )
+    else:
+        rate = _scheduled(config, epoch, num_epochs=num_epochs)
     if config.lr_warmup:
         rate = rate * jnp.minimum(1, epoch / jnp.float32(config.lr_warmup))
     return rate
@@ -130,7 +146,7 @@ def learning_rate(
 def _scheduled(
     config: ml_collections.ConfigDict, epoch: jax.Array, *, num_epochs: int
 ) -> jax.Array:
-    """Learning rate without the warm-up."""
+    """Learning rate of the schedules that need no count of steps, without the warm-up."""
     start = jnp.float32(config.learning_rate)
     if config.lr_schedule == "exponential":
         return start * jnp.float32(config.lr_floor) ** (epoch / num_epochs)
@@ -146,12 +162,19 @@ def _scheduled(
     return start
 
 
-def build(config: ml_collections.ConfigDict, *, num_epochs: int) -> Optimizer:
+def build(
+    config: ml_collections.ConfigDict, *, num_epochs: int, steps_per_epoch: int | None = None
+) -> Optimizer:
     """Binds an optimizer and a schedule to the length of a stage.
+
+    With `one_cycle`, Adam's `beta1` runs between `beta1_high` and `beta1_low` instead, and its bias
+    correction takes the value of the step, `1 - beta1**t` in the t-th update, as PyTorch's does.
+    The other optimizers keep their momentum.
 
     Args:
       config: a section with the fields of `default_config`.
       num_epochs: length that `cosine` and `exponential` stretch over.
+      steps_per_epoch: updates in an epoch, which makes `one_cycle` exact to the step.
 
     Returns:
       An `Optimizer`.
@@ -160,17 +183,12 @@ def build(config: ml_collections.ConfigDict, *, num_epochs: int) -> Optimizer:
       ValueError: for a setting that cannot be.
     """
     check(config)
-    if config.optimizer == "adam":
-        rule = optax.scale_by_adam(b1=config.beta1, b2=config.beta2)
-    elif config.optimizer == "adagrad":
-        rule = optax.scale_by_rss(initial_accumulator_value=0.0, eps=1e-10)
-    else:
-        rule = optax.trace(decay=config.momentum)  # without Nesterov
+    is_cycle = config.lr_schedule == "one_cycle"
+    if is_cycle:
+        _one_cycle.check_length(config, num_epochs, steps_per_epoch)
+    length = {"num_epochs": num_epochs, "steps_per_epoch": steps_per_epoch}
     is_lars = config.optimizer == "lars"
-    if is_lars:
-        rule = _lars(config)
-    else:
-        rule = optax.chain(optax.add_decayed_weights(config.weight_decay), rule)
+    rule = _lars.build(config) if is_lars else _rule(config, config.beta1)
     resets = config.lr_schedule == "halve" and config.lr_resets
 
     def init(params: Any) -> State:
@@ -183,49 +201,30 @@ def build(config: ml_collections.ConfigDict, *, num_epochs: int) -> Optimizer:
             is_new = drops != state.drops
             fresh = rule.init(params)
             moments = jax.tree.map(lambda new, old: jnp.where(is_new, new, old), fresh, moments)
-        rate = learning_rate(config, epoch, num_epochs=num_epochs)
+        rate = learning_rate(config, epoch, **length)
         if is_lars:
             change, moments = rule.update(gradient, moments, params, rate=rate)
             params = jax.tree.map(lambda p, d: p - d, params, change)
         else:
-            direction, moments = rule.update(gradient, moments, params)
+            now = _rule(config, _one_cycle.beta1(config, epoch, **length)) if is_cycle else rule
+            direction, moments = now.update(gradient, moments, params)
             params = jax.tree.map(lambda p, d: p - rate * d, params, direction)
         return params, State(moments, drops)
 
     return Optimizer(init, update)
 
 
-def _lars(config: ml_collections.ConfigDict) -> optax.GradientTransformationExtraArgs:
-    """LARS: each tensor's step is proportional to the tensor's own length.
-
-    With `d = gradient + weight_decay * w` and `trust = trust_coefficient * |w| / |d|` (1 where a
-    length is 0), `velocity = momentum * velocity + rate * trust * d` is what `w` loses. The rate is
-    inside the velocity: a change of it reaches old gradients only as they fade. `|d|` is SimCLR's
-    denominator; the paper's `|gradient| + weight_decay * |w|` bounds it from above.
-
-    Biases and the parameters of batch norm (all tensors with fewer than two axes) are neither
-    decayed nor rescaled, as in SimCLR.
-
-    You et al., 2017, https://arxiv.org/abs/1708.03888, algorithm 1; Chen et al., 2020,
-    https://arxiv.org/abs/2002.05709.
-    """
-
-    def is_adapted(params: Any) -> Any:
-        return jax.tree.map(lambda leaf: leaf.ndim > 1, params)
-
-    def scale_by_rate(updates, state, params=None, *, rate, **extra_args):
-        del params, extra_args
-        return jax.tree.map(lambda update: rate * update, updates), state
-
-    # Not `optax.lars`, which takes its rate from a count of updates.
-    return optax.chain(
-        optax.add_decayed_weights(config.weight_decay, mask=is_adapted),
-        optax.masked(
-            optax.scale_by_trust_ratio(trust_coefficient=config.trust_coefficient), is_adapted
-        ),
-        optax.GradientTransformationExtraArgs(optax.init_empty_state, scale_by_rate),
-        optax.trace(decay=config.momentum),
-    )
+def _rule(
+    config: ml_collections.ConfigDict, beta1: float | jax.Array
+) -> optax.GradientTransformation:
+    """Directions of SGD, Adam or AdaGrad, with L2 in the gradient; `beta1` is Adam's."""
+    if config.optimizer == "adam":
+        rule = optax.scale_by_adam(b1=beta1, b2=config.beta2)
+    elif config.optimizer == "adagrad":
+        rule = optax.scale_by_rss(initial_accumulator_value=0.0, eps=1e-10)
+    else:
+        rule = optax.trace(decay=config.momentum)  # without Nesterov
+    return optax.chain(optax.add_decayed_weights(config.weight_decay), rule)
 
 
 def _drops(config: ml_collections.ConfigDict, epoch: jax.Array) -> jax.Array:
