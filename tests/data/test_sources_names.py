@@ -28,18 +28,26 @@ def test_the_names_are_the_files_of_the_package():
         "alzheimer",
         "cifar10",
         "cifar100",
+        "coco2014",
         "digits",
         "fashion_mnist",
         "ijcnn1",
         "image_folder",
         "mnist",
+        "multilabel",
         "mushrooms",
         "newsgroups",
         "phishing",
         "stl10",
         "table",
         "tfds",
+        "voc2007",
     }
+
+
+def test_sources_of_several_labels_say_so():
+    found = {name for name in sources.NAMES if sources.is_multilabel(name)}
+    assert found == {"coco2014", "multilabel", "voc2007"}
 
 
 @pytest.mark.parametrize("name", ["imagenet", "", "_idx", None, "Digits"])

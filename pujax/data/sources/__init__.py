@@ -1,9 +1,10 @@
 """Named data sets: every file here whose name does not start with an underscore is one source.
 
-A source module has `load(directory, **options) -> RawDataset`, where `directory` is a
-`pathlib.Path` to look in and to download to, and the options are keyword-only arguments with
-defaults. Nothing else has to be edited to add one. A module whose files hold several sorts of
-labels names them in `LABEL_SETS` and takes one as its option `labels`.
+A source module has `load(directory, **options) -> RawDataset`, or `RawMultilabel` where an example
+may have several labels, which it says by `MULTILABEL = True`. There `directory` is a `pathlib.Path`
+to look in and to download to, and the options are keyword-only arguments with defaults. Nothing
+else has to be edited to add one. A module whose files hold several sorts of labels names them in
+`LABEL_SETS` and takes one as its option `labels`.
 """
 
 import importlib
@@ -13,9 +14,10 @@ import pathlib
 import pkgutil
 from typing import Any
 
-from pujax.data import download, raw
+from pujax.data import download, multilabel_raw, raw
 
 RawDataset = raw.RawDataset
+RawMultilabel = multilabel_raw.RawMultilabel
 
 NAMES: tuple[str, ...] = tuple(
     sorted(found.name for found in pkgutil.iter_modules(__path__) if found.name[0] != "_")
@@ -30,9 +32,14 @@ def label_sets(source: str) -> tuple[str, ...]:
     return getattr(importlib.import_module(f"{__name__}.{source}"), "LABEL_SETS", ())
 
 
+def is_multilabel(source: str) -> bool:
+    """Whether the examples of a source of `NAMES` have several labels, as its module says."""
+    return getattr(importlib.import_module(f"{__name__}.{source}"), "MULTILABEL", False)
+
+
 def load(
     source: str, *, directory: str | os.PathLike[str] | None = None, **options: Any
-) -> raw.RawDataset:
+) -> raw.RawDataset | multilabel_raw.RawMultilabel:
     """Reads a named data set, downloading the original files where that is possible.
 
     Files are looked for in `directory` first and in `directory/<source>` second; downloads go to
@@ -46,7 +53,8 @@ def load(
         that the source does not have may be 0, so that one set of options serves every source.
 
     Returns:
-      A `RawDataset` whose parts were checked against one another.
+      A `RawDataset` whose parts were checked against one another; a `RawMultilabel` if the source
+        has several labels per example.
 
     Raises:
       MissingDataError: a `ValueError` that says which file to put where, or what to install.
@@ -66,4 +74,7 @@ def load(
                 f"option, accepted: {', '.join(accepted) or 'none'}"
             )
     root = pathlib.Path(directory).expanduser() if directory else download.default_directory()
-    return raw.check(module.load(root, **given))
+    data = module.load(root, **given)
+    if isinstance(data, multilabel_raw.RawMultilabel):
+        return multilabel_raw.check(data)
+    return raw.check(data)

@@ -58,8 +58,8 @@ def load(
     for split in SPLITS:
         if not (root / split).is_dir():
             raise ValueError(f"{root / split} is missing, accepted: a folder of class folders")
-    classes = tuple(name for name in _class_names(root / "train") if name != UNLABELED)
-    unknown = sorted(set(_class_names(root / "test")) - set(classes))
+    classes = tuple(name for name in class_names(root / "train") if name != UNLABELED)
+    unknown = sorted(set(class_names(root / "test")) - set(classes))
     if unknown:
         raise ValueError(
             f"{root / 'test'} has classes that train has not: {', '.join(unknown)}, "
@@ -81,12 +81,14 @@ def load(
     )
 
 
-def _class_names(folder: pathlib.Path) -> tuple[str, ...]:
+def class_names(folder: pathlib.Path) -> tuple[str, ...]:
+    """Names of the folders in a folder that are not hidden, in alphabetical order."""
     entries = (entry for entry in folder.iterdir() if entry.is_dir())
     return tuple(sorted(entry.name for entry in entries if not entry.name.startswith(".")))
 
 
-def _image_files(folder: pathlib.Path) -> list[pathlib.Path]:
+def image_files(folder: pathlib.Path) -> list[pathlib.Path]:
+    """The images in a folder, in alphabetical order; none if there is no such folder."""
     if not folder.is_dir():
         return []
     return sorted(
@@ -100,7 +102,7 @@ def _read_split(
     folder: pathlib.Path, class_ids: dict[str, int], **options: object
 ) -> tuple[np.ndarray, np.ndarray]:
     """Images and class ids of one split, filled into one array as they are read."""
-    files = [(path, i) for name, i in class_ids.items() for path in _image_files(folder / name)]
+    files = [(path, i) for name, i in class_ids.items() for path in image_files(folder / name)]
     if not files:
         raise ValueError(f"{folder} has no images in class folders, accepted: {SUFFIXES}")
     images = None

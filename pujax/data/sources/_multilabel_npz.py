@@ -1,0 +1,136 @@
+"""Several labels per example from a NumPy archive: X_train, Y_train, X_test, Y_test."""
+
+import pathlib
+import zipfile
+import zlib
+
+import numpy as np
+from PIL import Image
+
+from pujax.data import raw
+from pujax.data.multilabel_raw import UNKNOWN, RawMultilabel
+
+_ARRAYS = ("X_train", "Y_train", "X_test", "Y_test")
+_NAMES = "label_names"
+
+
+def load(path: pathlib.Path, *, image_size: int, load_size: int, missing: str) -> RawMultilabel:
+    """Reads an archive.
+
+    `X_*` are numbers `[n, features]` or uint8 images `[n, height, width, 3]` or `[n, height,
+    width]`, which are grey. `Y_*` are `[n, classes]`: 1, 0, and in `Y_train` -1 for unknown.
+    `label_names` (optional) holds one name per class. Mean and deviation are those of the training
+    examples.
+
+    Args:
+      path: what `numpy.savez` has written, without Python objects.
+      image_size: side length to resize images to (bicubic); 0 is the stored size.
+      load_size: 0, since the images of an archive have one size.
+      missing: of no meaning here, where no file can be missing.
+
+    Returns:
+      A `RawMultilabel` of arrays.
+
+    Raises:
+      ValueError: the archive or an array of it is not as above, naming which.
+    """
+    del missing
+    if load_size:
+        raise ValueError(f"load_size is {load_size}, accepted: 0 with the archive {path}")
+    arrays = _read(path)
+    x_train, x_test = (_inputs(path, name, arrays[name]) for name in ("X_train", "X_test"))
+    y_train = _labels(path, "Y_train", arrays["Y_train"], (UNKNOWN, 0, 1))
+    y_test = _labels(path, "Y_test", arrays["Y_test"], (0, 1))
+    for name, inputs, labels in (("Y_train", x_train, y_train), ("Y_test", x_test, y_test)):
+        accepted = (len(inputs), y_train.shape[1])
+        if labels.shape != accepted:
+            raise ValueError(f"{path}: {name} has shape {labels.shape}, accepted: {accepted}")
+    names = np.asarray(arrays.get(_NAMES, np.arange(y_train.shape[1])))
+    if names.shape != y_train.shape[1:]:
+        raise ValueError(
+            f"{path}: {_NAMES} has shape {names.shape}, accepted: {y_train.shape[1:]}, one name "
+            "per column of Y_train"
+        )
+    if image_size:
+        if x_train.ndim == 2:
+            raise ValueError(f"image_size is {image_size}, accepted: 0 with the table in {path}")
+        x_train, x_test = (_resized(images, image_size) for images in (x_train, x_test))
+    statistics = raw.feature_statistics if x_train.ndim == 2 else raw.channel_statistics
+    # An overflow in the statistics comes of numbers which `check` refuses by name.
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean, std = statistics(x_train)
+    return RawMultilabel(
+        name="multilabel",
+        train_inputs=x_train,
+        train_labels=y_train,
+        test_inputs=x_test,
+        test_labels=y_test,
+        class_names=tuple(names.astype(str).tolist()),
+        mean=mean,
+        std=std,
+    )
+
+
+def _read(path: pathlib.Path) -> dict[str, np.ndarray]:
+    try:
+        if not zipfile.is_zipfile(path):
+            raise ValueError("it is none; accepted: what numpy.savez writes")
+        with np.load(path, allow_pickle=False) as archive:
+            missing = [name for name in _ARRAYS if name not in archive.files]
+            strips = [name for name in archive.files if "_webp_" in name]
+            if missing and strips:
+                raise ValueError(
+                    f"it holds compressed strips of images ({strips[0]}, ...) in place of "
+                    f"{', '.join(missing)}; unpack it with the load.py that comes with it, "
+                    f"`python load.py {path.stem} OUT.npz`, and pass OUT.npz"
+                )
+            if missing:
+                raise ValueError(
+                    f"it lacks {', '.join(missing)} and holds {', '.join(archive.files) or 'none'}"
+                    f"; accepted: {', '.join(_ARRAYS)} and, if you like, {_NAMES}"
+                )
+            wanted = [*_ARRAYS, *(name for name in (_NAMES,) if name in archive.files)]
+            return {name: archive[name] for name in wanted}
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        raise ValueError(f"{path} cannot be read as an archive: {error}") from error
+
+
+def _inputs(path: pathlib.Path, name: str, array: np.ndarray) -> np.ndarray:
+    """Images `[n, height, width, channels]` as they are, or a table as float32."""
+    is_number = array.dtype.kind in "fiub"
+    is_image = array.dtype == np.uint8 and (array.ndim == 3 or array.ndim == 4)
+    if array.ndim == 4 and array.shape[-1] not in (1, 3):
+        is_image = False
+    if not array.size or not (is_image or (is_number and array.ndim == 2)):
+        raise ValueError(
+            f"{path}: {name} is {array.dtype} {array.shape}, accepted: numbers [n, features], or "
+            "uint8 images [n, height, width], [n, height, width, 1] or [n, height, width, 3]"
+        )
+    if is_image:
+        return array[..., None] if array.ndim == 3 else array
+    with np.errstate(over="ignore"):
+        return array.astype(np.float32)
+
+
+def _labels(path: pathlib.Path, name: str, array: np.ndarray, codes: tuple[int, ...]) -> np.ndarray:
+    """Labels as int8, after a look at their values."""
+    if array.dtype.kind not in "fiub" or array.ndim != 2 or not array.size:
+        raise ValueError(
+            f"{path}: {name} is {array.dtype} {array.shape}, accepted: numbers [n, classes]"
+        )
+    others = np.setdiff1d(array, codes)
+    if len(others):
+        accepted = ", ".join(map(str, codes))
+        raise ValueError(f"{path}: {name} holds {others[0]:g}, accepted: {accepted}")
+    return array.astype(np.int8)
+
+
+def _resized(images: np.ndarray, side: int) -> np.ndarray:
+    if images.shape[1:3] == (side, side):
+        return images
+    resized = np.empty((len(images), side, side, images.shape[-1]), np.uint8)
+    for row, image in enumerate(images):
+        picture = Image.fromarray(image[..., 0] if image.shape[-1] == 1 else image)
+        pixels = np.asarray(picture.resize((side, side), Image.Resampling.BICUBIC))
+        resized[row] = pixels.reshape(resized.shape[1:])
+    return resized

@@ -1,0 +1,79 @@
+"""Your own examples with several labels each: an NPZ archive, a CSV of image names, or folders."""
+
+import pathlib
+
+from pujax.data import download
+from pujax.data.multilabel_raw import RawMultilabel
+from pujax.data.sources import (
+    _listed_images,
+    _multilabel_csv,
+    _multilabel_folder,
+    _multilabel_npz,
+)
+
+MULTILABEL = True
+_READERS = {
+    ".npz": _multilabel_npz.load,
+    ".csv": _multilabel_csv.load,
+    ".tsv": _multilabel_csv.load,
+    ".tab": _multilabel_csv.load,
+}
+_ACCEPTED = (
+    "an archive NAME.npz with X_train, Y_train, X_test and Y_test; a table NAME.csv (or .tsv) "
+    "beside the images, whose first column is an image's file name and whose others are labels; "
+    "or image folders CLASS/IMAGE, within train/ and test/ or without"
+)
+
+
+def load(
+    directory: pathlib.Path, *, image_size: int = 0, load_size: int = 0, missing: str = "fail"
+) -> RawMultilabel:
+    """Reads an archive, a table of file names and labels, or image folders.
+
+    A label is 1, 0, or -1 where nobody knows; the test set has no -1. `_multilabel_npz`,
+    `_multilabel_csv` and `_multilabel_folder` say how each of the three is written down.
+
+    Args:
+      directory: an `.npz`, `.csv` or `.tsv` file, or a folder with exactly one of them, or a folder
+        of image folders; `multilabel/` in it will do too.
+      image_size: side length that a network sees; 0 is 224, or the stored size of an archive.
+      load_size: side length before the random crop; 0 is 8/7 of `image_size`.
+      missing: 'fail', or 'skip' to leave out images of a table whose file is missing.
+
+    Returns:
+      A `RawMultilabel`: arrays from an archive, else image files.
+
+    Raises:
+      MissingDataError: there is no such file or folder, or images are missing.
+      ValueError: a file cannot be read, or something in it is not accepted.
+    """
+    _listed_images.check_options(image_size=image_size, load_size=load_size, missing=missing)
+    options = {"image_size": image_size, "load_size": load_size, "missing": missing}
+    if directory.is_file():
+        if directory.suffix.lower() not in _READERS:
+            raise ValueError(f"{directory} is a file, accepted: {_ACCEPTED}")
+        return _READERS[directory.suffix.lower()](directory, **options)
+    roots = (directory, directory / "multilabel")
+    # Tables before folders: images beside `multilabel/labels.csv` are of no class `multilabel`.
+    for root in roots:
+        files = sorted(
+            root / name
+            for name in _listed_images.names_in(root)
+            if pathlib.PurePath(name).suffix.lower() in _READERS and not name.startswith(".")
+        )
+        if len(files) > 1:
+            raise ValueError(
+                f"{root} holds {_listed_images.first_few([path.name for path in files])}, "
+                "accepted: one archive or table, or the path of one as --config.data.dir"
+            )
+        if files:
+            return _READERS[files[0].suffix.lower()](files[0], **options)
+    for root in roots:
+        if _multilabel_folder.is_one(root):
+            return _multilabel_folder.load(root, **options)
+    raise download.MissingDataError(
+        f"cannot find data with several labels per example in "
+        f"{' or '.join(map(str, roots))}, accepted: {_ACCEPTED}; pass the file or folder as "
+        "--config.data.dir",
+        reason="not found",
+    )

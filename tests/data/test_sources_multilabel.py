@@ -1,0 +1,189 @@
+"""A user's own data with several labels per image: a table of file names, or image folders."""
+
+import os
+import shutil
+
+import numpy as np
+import pytest
+
+from pujax.data import download, sources
+from tests.data.listed_images import both, write_image
+
+
+def load(path, **options):
+    return sources.load("multilabel", directory=path, **options)
+
+
+def write_table(folder, text, *, name="labels.csv", newline="\n"):
+    """A table, and the images of its first column that end with `.jpg`."""
+    (folder / name).write_bytes(text.replace("\n", newline).encode())
+    for line in text.splitlines()[1:]:
+        image = line.replace(";", ",").split(",")[0]
+        if image.endswith(".jpg"):
+            write_image(folder / image)
+
+
+WIDE = "file,split,dog,cat\na.jpg,train,1,0\nsub/b.jpg,train,,1\nc.jpg,train,-1,0\nd.jpg,test,0,1"
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+def test_a_column_per_label(newline, tmp_path):
+    write_table(tmp_path, WIDE, newline=newline)
+    data = load(tmp_path)
+    assert data.class_names == ("dog", "cat")  # as the columns stand
+    np.testing.assert_array_equal(data.train_labels, [[1, 0], [-1, 1], [-1, 0]])
+    np.testing.assert_array_equal(data.test_labels, [[0, 1]])
+    assert data.train_inputs.paths[1] == str(tmp_path / "sub" / "b.jpg")
+    assert data.train_inputs.shape == (3, 224, 224, 3) and data.train_inputs.load_side == 256
+    assert data.mean == (0.485, 0.456, 0.406)
+
+
+def test_a_column_of_all_labels(tmp_path):
+    text = "image;split;labels\na.jpg;train;dog | cat\nb.jpg;train;\nc.jpg;test;ant|\n"
+    write_table(tmp_path, text)
+    data, train, test = both("multilabel", tmp_path)
+    assert data.class_names == ("ant", "cat", "dog")
+    assert train == {"a.jpg": {"dog", "cat"}, "b.jpg": set()} and test == {"c.jpg": {"ant"}}
+    write_table(tmp_path, "file,labels,split\na.jpg,dog;cat,train\nc.jpg,cat,test")
+    assert both("multilabel", tmp_path)[1] == {"a.jpg": {"dog", "cat"}}
+
+
+def test_without_a_split_a_fifth_of_the_known_rows_is_held_out_always_the_same(tmp_path):
+    rows = [f"{i}.jpg,{i % 2},{'' if i < 10 else 1}" for i in range(30)]
+    write_table(tmp_path, "\n".join(["file,odd,all", *rows]))
+    data = load(tmp_path / "labels.csv")
+    assert (len(data.train_inputs), len(data.test_inputs)) == (26, 4)  # a fifth of 20
+    again = load(tmp_path)
+    assert again.test_inputs == data.test_inputs
+    names = [path.rpartition("/")[2] for path in data.test_inputs.paths]
+    assert all(int(name[:-4]) >= 10 for name in names)  # the others have an unknown label
+    labels = [[int(name[:-4]) % 2, 1] for name in names]
+    np.testing.assert_array_equal(data.test_labels, labels)
+    assert not set(data.train_inputs.paths) & set(data.test_inputs.paths)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a.jpg,1,0\nb.jpg,0,1", "begins with the image 'a.jpg', accepted: a header"),
+        ("file,split\na.jpg,train\nb.jpg,test", "has no labels, accepted"),
+        ("file,dog\na.jpg,yes", "'dog' of 'a.jpg' is 'yes', accepted: 1, 0, -1 or nothing"),
+        ("file,split,dog\na.jpg,val,1", "split of 'a.jpg' is 'val', accepted: train or test"),
+        ("file,split,dog\na.jpg,train,1", "has no 'test' in column 'split', accepted: both"),
+        ("file,split,dog\na.jpg,train,1\nb.jpg,test,", "1 test images have .* 'b.jpg'; accepted"),
+        ("file,dog\na.jpg,1\na.jpg,0", "1 images in several lines, such as 'a.jpg'"),
+        ("file,dog\n,1", "example 1 has no file name"),
+        ("file,dog\na.jpg,1,0", "example 1 has 3 cells; accepted: 2"),
+        ("file,dog\na.jpg,1\nb.jpg,0", "2 images whose labels are all known, accepted: at least 5"),
+        ("file,labels\na.jpg,\nb.jpg,", "has no labels"),
+        ("file,split,dog\na.jpg,train,0\nb.jpg,test,1", "train_labels is without a 1"),
+    ],
+)
+def test_a_table_that_cannot_be_is_refused(text, message, tmp_path):
+    write_table(tmp_path, text)
+    with pytest.raises(ValueError, match=message):
+        load(tmp_path)
+
+
+def test_a_table_that_is_no_text_is_named(tmp_path):
+    (tmp_path / "labels.csv").write_bytes("file,Hündin\n".encode("latin-1"))
+    with pytest.raises(ValueError, match="labels.csv cannot be read as UTF-8"):
+        load(tmp_path)
+
+
+def test_missing_images_of_a_table_are_named_or_left_out(tmp_path):
+    write_table(tmp_path, WIDE)
+    shutil.rmtree(tmp_path / "sub")
+    with pytest.raises(ValueError, match="1 of 3 training images .*: sub/b.jpg; accepted"):
+        load(tmp_path)
+    data = load(tmp_path, missing="skip")
+    np.testing.assert_array_equal(data.train_labels, [[1, 0], [-1, 0]])
+
+
+def write_folders(root, places):
+    for seed, (image, classes) in enumerate(places.items()):
+        for name in classes:
+            write_image(root / name / image, seed=seed)
+
+
+def test_an_image_in_several_class_folders_has_several_labels(tmp_path):
+    write_folders(
+        tmp_path / "train",
+        {"b.png": ["dog"], "a.png": ["dog", "cat"], "n.png": ["_none"], "u.png": ["unlabeled"]},
+    )
+    write_folders(tmp_path / "train", {"half.png": ["unlabeled", "cat"]})
+    write_folders(tmp_path / "test", {"a.png": ["_none"], "c.png": ["dog"]})
+    data = load(tmp_path)
+    assert data.class_names == ("cat", "dog")
+    names = [path.removeprefix(f"{tmp_path}/") for path in data.train_inputs.paths]
+    assert names == [
+        "train/cat/a.png",
+        "train/dog/b.png",
+        "train/cat/half.png",
+        "train/_none/n.png",
+        "train/unlabeled/u.png",
+    ]
+    np.testing.assert_array_equal(data.train_labels, [[1, 1], [0, 1], [1, -1], [0, 0], [-1, -1]])
+    np.testing.assert_array_equal(data.test_labels, [[0, 0], [0, 1]])
+    assert data.train_inputs.shape[1:] == (224, 224, 3)
+
+
+def test_links_stand_for_copies(tmp_path):
+    write_folders(tmp_path, {"train/dog/a.png": [""], "test/dog/b.png": [""]})
+    (tmp_path / "train" / "cat").mkdir()
+    (tmp_path / "train" / "cat" / "a.png").symlink_to(tmp_path / "train" / "dog" / "a.png")
+    np.testing.assert_array_equal(load(tmp_path).train_labels, [[1, 1]])
+
+
+def test_without_split_folders_a_fifth_of_the_known_images_is_held_out(tmp_path):
+    write_folders(tmp_path, {f"{i}.png": ["dog", "cat"][: 1 + i % 2] for i in range(10)})
+    write_folders(tmp_path, {f"u{i}.png": ["unlabeled"] for i in range(10)})
+    data = load(tmp_path)
+    assert (len(data.train_inputs), len(data.test_inputs)) == (18, 2)
+    assert load(tmp_path).test_inputs == data.test_inputs
+    for path, row in zip(data.test_inputs.paths, data.test_labels, strict=True):
+        assert row.tolist() == [int(path[-5]) % 2, 1]
+
+
+def test_different_images_of_one_name_are_refused(tmp_path):
+    """Folders that number their images 001, 002, ... each would else become wrong labels."""
+    write_image(tmp_path / "train" / "dog" / "001.bmp", seed=1)
+    write_image(tmp_path / "train" / "cat" / "001.bmp", seed=2)
+    for name in ("dog", "cat"):  # of one size and age
+        os.utime(tmp_path / "train" / name / "001.bmp", (0, 0))
+    write_image(tmp_path / "test" / "dog" / "a.bmp")
+    with pytest.raises(ValueError, match="dog/001.bmp is another image than .*cat/001.bmp"):
+        load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("train", "test", "message"),
+    [
+        ({"a.png": ["dog"]}, {}, "test is missing"),
+        ({"a.png": ["dog"]}, {"b.png": ["ant"]}, "classes that train has not: ant, accepted: dog"),
+        ({"a.png": ["dog"]}, {"b.png": ["unlabeled"]}, "unlabeled has images, accepted: none"),
+        ({"a.png": ["dog", "_none"]}, {"b.png": ["dog"]}, "a.png lies in _none too"),
+        ({"a.png": ["_none"]}, {"b.png": ["_none"]}, "class_names is .., accepted: at least one"),
+        ({"a.txt.gif": ["dog"]}, {"x/y.png": ["dog"]}, "test has no images in class folders"),
+    ],
+)
+def test_folders_that_cannot_be_are_refused(train, test, message, tmp_path):
+    write_folders(tmp_path / "train", train)
+    write_folders(tmp_path / "test", test)
+    with pytest.raises(ValueError, match=message):
+        load(tmp_path)
+
+
+def test_what_is_missing_or_ambiguous_is_said(tmp_path):
+    with pytest.raises(download.MissingDataError, match="NAME.npz with X_train, Y_train") as caught:
+        load(tmp_path)
+    assert str(tmp_path / "multilabel") in str(caught.value)
+    (tmp_path / "notes.txt").write_text("x")
+    with pytest.raises(ValueError, match="notes.txt is a file, accepted: an archive"):
+        load(tmp_path / "notes.txt")
+    (tmp_path / "multilabel").mkdir()
+    write_table(tmp_path / "multilabel", WIDE)
+    assert len(load(tmp_path).train_inputs) == 3
+    np.savez(tmp_path / "multilabel" / "own.npz", X_train=np.zeros((2, 2)))
+    with pytest.raises(ValueError, match="holds labels.csv, own.npz, accepted: one"):
+        load(tmp_path)
