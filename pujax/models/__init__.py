@@ -2,12 +2,13 @@
 
 import dataclasses
 import math
+import numbers
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from pujax.models import cnn, heads, layers, mlp, resnet, resnet_v1
+from pujax.models import cnn, heads, layers, mlp, multilabel, resnet, resnet_v1
 
 _BACKBONES = {
     "resnet18": resnet.ResNet18,
@@ -15,6 +16,7 @@ _BACKBONES = {
     "resnet_small": resnet.ResNetSmall,
     "resnet18_v1": resnet_v1.ResNet18V1,
     "resnet50_v1": resnet_v1.ResNet50V1,
+    "resnet101_v1": resnet_v1.ResNet101V1,
     "cnn7": cnn.CNN7,
     "cnn13": cnn.CNN13,
     "small_cnn": cnn.SmallCNN,
@@ -23,10 +25,12 @@ _BACKBONES = {
 NAMES = tuple(_BACKBONES)
 FOR_TABLES = ("mlp",)
 """Networks that take rows of numbers `[batch, features]`; the others convolve images."""
+WITH_MAPS = tuple(name for name, backbone in _BACKBONES.items() if hasattr(backbone, "pool"))
+"""Networks that can put out their last feature map instead of a vector."""
 DTYPES = ("float32", "bfloat16")
 
 # Fields of a backbone that no option sets: flax's own, `dtype`, and what makes the named net.
-_RESERVED = {"parent", "name", "dtype", "block", "layout", "pad"}
+_RESERVED = {"parent", "name", "dtype", "block", "layout", "pad", "pool"}
 # Options that are one of some words.
 _WORDS = {"initializer": tuple(layers.INITIALIZERS), "stem": resnet_v1.STEMS}
 
@@ -55,9 +59,7 @@ def build(
     Raises:
       ValueError: if the name, an option, the type, the width or the projection is not accepted.
     """
-    if name not in _BACKBONES:
-        raise ValueError(f"model name is {name!r}; accepted: {', '.join(NAMES)}")
-    backbone = _BACKBONES[name]
+    backbone = _backbone_class(name)
     if embedding_dim < 0:
         raise ValueError(f"embedding_dim is {embedding_dim!r}; accepted: 0 or a positive number")
     heads.check_projection(projection)
@@ -65,9 +67,71 @@ def build(
     return heads.PUNet(backbone(dtype=_compute_type(dtype), **options), embedding_dim, projection)
 
 
+def build_multilabel(
+    name: str,
+    *,
+    num_classes: int,
+    head: str = "gap",
+    reduced_width: int = 1024,
+    attention_width: int = 512,
+    graph_steps: int = 3,
+    dtype: Any = "float32",
+    **options: Any,
+) -> multilabel.MultilabelNet:
+    """A network with one logit per category by name, as a config gives it.
+
+    Args:
+      name: one of `NAMES`; one of `WITH_MAPS` for the head "semantic_graph".
+      num_classes: number of categories.
+      head: one of `multilabel.HEADS`.
+      reduced_width: channels of the category vectors; this and the next two are of the head
+        "semantic_graph", their defaults those of PU-MLC.
+      attention_width: of the space in which that head compares positions and words.
+      graph_steps: rounds of messages between categories.
+      dtype: compute type of the backbone and of that head's large products, "float32" or
+        "bfloat16"; parameters are float32.
+      **options: fields of the backbone, as for `build`.
+
+    Returns:
+      A `multilabel.MultilabelNet`, called as `(inputs, train, constants=...)`.
+
+    Raises:
+      ValueError: if the name, the head, a number, an option or the type is not accepted, or the
+        head takes feature maps and the network has none.
+    """
+    backbone = _backbone_class(name)
+    multilabel.check_head(head)
+    if head == "semantic_graph" and name not in WITH_MAPS:
+        raise ValueError(
+            f"head is {head!r}, and {name!r} has no feature map; accepted: head='gap', or one of "
+            + ", ".join(WITH_MAPS)
+        )
+    widths = {
+        "num_classes": num_classes,
+        "reduced_width": reduced_width,
+        "attention_width": attention_width,
+        "graph_steps": graph_steps,
+    }
+    for field, value in widths.items():
+        if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 1:
+            raise ValueError(f"{field} is {value!r}; accepted: a positive whole number")
+    fixed = {"pool": False} if head == "semantic_graph" else {}
+    options = _check_options(name, options)
+    dtype = _compute_type(dtype)
+    return multilabel.MultilabelNet(
+        backbone(dtype=dtype, **options, **fixed), head=head, dtype=dtype, **widths
+    )
+
+
 def count_parameters(params: Any) -> int:
     """Number of trainable numbers in a parameter tree of arrays or `jax.ShapeDtypeStruct`s."""
     return sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(params))
+
+
+def _backbone_class(name: str) -> Any:
+    if name not in _BACKBONES:
+        raise ValueError(f"model name is {name!r}; accepted: {', '.join(NAMES)}")
+    return _BACKBONES[name]
 
 
 def _check_options(name: str, options: dict[str, Any]) -> dict[str, Any]:

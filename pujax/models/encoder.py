@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from flax import traverse_util
 
+from pujax.models.lgconv import GLOBAL_BRANCH
+
 _DESCRIPTION = "description"
 _SEPARATOR = "/"
 
@@ -39,7 +41,8 @@ def put(encoder: Encoder, params: Any, batch_stats: Any) -> tuple[Any, Any]:
     """The numbers of a `heads.PUNet` with another encoder in it.
 
     Args:
-      encoder: of the same architecture.
+      encoder: of the same architecture. Where it holds no global branch of any `lgconv.LgConv`, as
+        one read from outside weights, those of `params` and `batch_stats` are kept.
       params: parameters of the whole network; the heads' are kept.
       batch_stats: its running statistics, or an empty dict.
 
@@ -50,6 +53,8 @@ def put(encoder: Encoder, params: Any, batch_stats: Any) -> tuple[Any, Any]:
       ValueError: naming the first array that differs in name or shape.
     """
     here, there = (_flat(x) for x in (of(params, batch_stats), encoder))
+    if not any(_is_global(name) for name in there):
+        there = {**there, **{name: leaf for name, leaf in here.items() if _is_global(name)}}
     for name in [*here, *there]:
         shapes = [list(x[name].shape) if name in x else None for x in (there, here)]
         if shapes[0] != shapes[1]:
@@ -59,6 +64,7 @@ def put(encoder: Encoder, params: Any, batch_stats: Any) -> tuple[Any, Any]:
                 f"is {here_is}; accepted: an encoder of the same architecture, channels and, where "
                 "the network depends on it, image size (see model.image_size)"
             )
+    encoder = _unflat(there)
     params = {**params, "backbone": encoder.params}
     if encoder.batch_stats:
         batch_stats = {**batch_stats, "backbone": encoder.batch_stats}
@@ -100,8 +106,7 @@ def load(path: str) -> tuple[Encoder, dict[str, Any]]:
         with np.load(path, allow_pickle=False) as file:
             arrays = dict(file)
         description = json.loads(str(arrays.pop(_DESCRIPTION)))
-        trees = traverse_util.unflatten_dict(arrays, sep=_SEPARATOR)
-        return Encoder(trees["params"], trees.get("batch_stats", {})), description
+        return _unflat(arrays), description
     except (KeyError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise ValueError(f"{path} is damaged ({error}); accepted: the file as written") from error
 
@@ -109,3 +114,12 @@ def load(path: str) -> tuple[Encoder, dict[str, Any]]:
 def _flat(encoder: Encoder) -> dict[str, Any]:
     """Arrays by name, `params/stem/kernel` and so on."""
     return traverse_util.flatten_dict(encoder._asdict(), sep=_SEPARATOR)
+
+
+def _unflat(arrays: dict[str, Any]) -> Encoder:
+    trees = traverse_util.unflatten_dict(arrays, sep=_SEPARATOR)
+    return Encoder(trees["params"], trees.get("batch_stats", {}))
+
+
+def _is_global(name: str) -> bool:
+    return GLOBAL_BRANCH in name.split(_SEPARATOR)

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from pujax.models import layers
+from pujax.models import layers, lgconv
 
 BOTTLENECK_EXPANSION = 4
 
@@ -21,15 +21,17 @@ class Block(nn.Module):
         these.
       stride: of the block's first 3x3 convolution and of the shortcut.
       dtype: compute type.
+      lgconv: whether the 3x3 convolutions are local-global ones.
     """
 
     width: int
     stride: int = 1
     dtype: Any = jnp.float32
+    lgconv: bool = False
 
 
 def blocks(
-    block: type[Block], stage_sizes: Sequence[int], *, width: int, dtype: Any
+    block: type[Block], stage_sizes: Sequence[int], *, width: int, dtype: Any, lgconv: bool
 ) -> Iterator[Block]:
     """The blocks of all stages in order; call it inside a compact method.
 
@@ -41,8 +43,19 @@ def blocks(
                 width * 2**stage,
                 stride=2 if stage > 0 and index == 0 else 1,
                 dtype=dtype,
+                lgconv=lgconv,
                 name=f"stage{stage + 1}_block{index + 1}",
             )
+
+
+def conv3x3(
+    block: Block, inputs: jax.Array, *, stride: int = 1, initializer: str = "torch", name: str
+) -> jax.Array:
+    """A 3x3 convolution inside of `block`, or the `LgConv` of the same name in its place."""
+    options = {"initializer": initializer, "dtype": block.dtype, "name": name}
+    if block.lgconv:
+        return lgconv.LgConv(block.width, stride, **options)(inputs)
+    return layers.conv(inputs, block.width, 3, stride=stride, padding=1, use_bias=False, **options)
 
 
 class PreActBlock(Block):
@@ -62,9 +75,9 @@ class PreActBlock(Block):
         shortcut = inputs
         if self.stride != 1 or inputs.shape[-1] != self.width:
             shortcut = conv(active, self.width, 1, stride=self.stride, name="shortcut")
-        out = conv(active, self.width, 3, stride=self.stride, padding=1, name="conv1")
+        out = conv3x3(self, active, stride=self.stride, name="conv1")
         out = nn.relu(norm(name="norm2")(out, train))
-        return conv(out, self.width, 3, padding=1, name="conv2") + shortcut
+        return conv3x3(self, out, name="conv2") + shortcut
 
 
 class PreActBottleneck(Block):
@@ -87,7 +100,7 @@ class PreActBottleneck(Block):
             shortcut = conv(active, out_width, 1, stride=self.stride, name="shortcut")
         out = conv(active, self.width, 1, name="conv1")
         out = nn.relu(norm(name="norm2")(out, train))
-        out = conv(out, self.width, 3, stride=self.stride, padding=1, name="conv2")
+        out = conv3x3(self, out, stride=self.stride, name="conv2")
         out = nn.relu(norm(name="norm3")(out, train))
         return conv(out, out_width, 1, name="conv3") + shortcut
 
@@ -104,23 +117,34 @@ class PreActResNet(nn.Module):
       block: `PreActBlock` or `PreActBottleneck`.
       width: channels of the stem and of the blocks in the first stage.
       dtype: compute type, float32 or bfloat16.
+      lgconv: whether all 3x3 convolutions but the stem are local-global ones (`lgconv.LgConv`,
+        PU-MLC); the width must be a multiple of 8 then.
+      pool: whether the last block's output is pooled.
     """
 
     stage_sizes: Sequence[int]
     block: type[nn.Module] = PreActBlock
     width: int = 64
     dtype: Any = jnp.float32
+    lgconv: bool = False
+    pool: bool = True
 
     @nn.compact
     def __call__(self, inputs: jax.Array, train: bool) -> jax.Array:
-        """Features [batch, d] in float32 of images [batch, height, width, channels]."""
+        """Features [batch, d] in float32 of images [batch, height, width, channels].
+
+        Without `pool`, the last block's output [batch, height', width', d] in float32.
+        """
         layers.check_images(inputs)
         out = layers.conv(
             inputs, self.width, 3, padding=1, use_bias=False, dtype=self.dtype, name="stem"
         )
-        for block in blocks(self.block, self.stage_sizes, width=self.width, dtype=self.dtype):
+        for block in blocks(
+            self.block, self.stage_sizes, width=self.width, dtype=self.dtype, lgconv=self.lgconv
+        ):
             out = block(out, train)
-        return jnp.max(out, axis=(1, 2)).astype(jnp.float32)
+        out = out.astype(jnp.float32)
+        return jnp.max(out, axis=(1, 2)) if self.pool else out
 
 
 class ResNet18(PreActResNet):

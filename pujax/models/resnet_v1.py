@@ -9,16 +9,16 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from pujax.models import layers
-from pujax.models.resnet import BOTTLENECK_EXPANSION, Block, blocks
+from pujax.models.resnet import BOTTLENECK_EXPANSION, Block, blocks, conv3x3
 
 STEMS = ("imagenet", "cifar")
+_INITIALIZER = "he_normal_fan_out"
+_conv3x3 = functools.partial(conv3x3, initializer=_INITIALIZER)
 
 
 def _conv(dtype: Any):
     """`layers.conv` without bias, with torchvision's initial values."""
-    return functools.partial(
-        layers.conv, use_bias=False, initializer="he_normal_fan_out", dtype=dtype
-    )
+    return functools.partial(layers.conv, use_bias=False, initializer=_INITIALIZER, dtype=dtype)
 
 
 def _shortcut(block: Block, inputs: jax.Array, width: int, train: bool) -> jax.Array:
@@ -39,13 +39,11 @@ class PostActBlock(Block):
     @nn.compact
     def __call__(self, inputs: jax.Array, train: bool) -> jax.Array:
         """Maps [batch, height, width, channels] to [batch, height', width', self.width]."""
-        conv = _conv(self.dtype)
         norm = functools.partial(layers.BatchNorm, dtype=self.dtype)
 
-        out = conv(inputs, self.width, 3, stride=self.stride, padding=1, name="conv1")
+        out = _conv3x3(self, inputs, stride=self.stride, name="conv1")
         out = nn.relu(norm(name="norm1")(out, train))
-        out = conv(out, self.width, 3, padding=1, name="conv2")
-        out = norm(name="norm2")(out, train)
+        out = norm(name="norm2")(_conv3x3(self, out, name="conv2"), train)
         return nn.relu(out + _shortcut(self, inputs, out.shape[-1], train))
 
 
@@ -65,7 +63,7 @@ class PostActBottleneck(Block):
         out_width = BOTTLENECK_EXPANSION * self.width
 
         out = nn.relu(norm(name="norm1")(conv(inputs, self.width, 1, name="conv1"), train))
-        out = conv(out, self.width, 3, stride=self.stride, padding=1, name="conv2")
+        out = _conv3x3(self, out, stride=self.stride, name="conv2")
         out = nn.relu(norm(name="norm2")(out, train))
         out = norm(name="norm3")(conv(out, out_width, 1, name="conv3"), train)
         return nn.relu(out + _shortcut(self, inputs, out.shape[-1], train))
@@ -87,6 +85,9 @@ class PostActResNet(nn.Module):
         2020, https://arxiv.org/abs/2002.05709, appendix B.9). Both have batch norm and ReLU after
         the convolution.
       dtype: compute type, float32 or bfloat16.
+      lgconv: whether all 3x3 convolutions in the blocks are local-global ones (`lgconv.LgConv`,
+        PU-MLC); the width must be a multiple of 8 then.
+      pool: whether the last block's output is pooled.
     """
 
     stage_sizes: Sequence[int]
@@ -94,10 +95,15 @@ class PostActResNet(nn.Module):
     width: int = 64
     stem: str = "imagenet"
     dtype: Any = jnp.float32
+    lgconv: bool = False
+    pool: bool = True
 
     @nn.compact
     def __call__(self, inputs: jax.Array, train: bool) -> jax.Array:
-        """Features [batch, d] in float32 of images [batch, height, width, channels]."""
+        """Features [batch, d] in float32 of images [batch, height, width, channels].
+
+        Without `pool`, the last block's output [batch, height', width', d] in float32.
+        """
         layers.check_images(inputs)
         if self.stem not in STEMS:
             raise ValueError(f"stem is {self.stem!r}; accepted: {', '.join(STEMS)}")
@@ -109,9 +115,12 @@ class PostActResNet(nn.Module):
         out = nn.relu(layers.BatchNorm(dtype=self.dtype, name="stem_norm")(out, train))
         if is_large:
             out = nn.max_pool(out, (3, 3), strides=(2, 2), padding=((1, 1), (1, 1)))
-        for block in blocks(self.block, self.stage_sizes, width=self.width, dtype=self.dtype):
+        for block in blocks(
+            self.block, self.stage_sizes, width=self.width, dtype=self.dtype, lgconv=self.lgconv
+        ):
             out = block(out, train)
-        return jnp.mean(out.astype(jnp.float32), axis=(1, 2))
+        out = out.astype(jnp.float32)
+        return jnp.mean(out, axis=(1, 2)) if self.pool else out
 
 
 class ResNet18V1(PostActResNet):
@@ -124,4 +133,11 @@ class ResNet50V1(PostActResNet):
     """ResNet-50 v1.5, the encoder of ImPULSeS: 3-4-6-3, 2048 features, 23,508,032 parameters."""
 
     stage_sizes: Sequence[int] = (3, 4, 6, 3)
+    block: type[nn.Module] = PostActBottleneck
+
+
+class ResNet101V1(PostActResNet):
+    """ResNet-101 v1.5, the backbone of PU-MLC: 3-4-23-3, 2048 features, 42,500,160 parameters."""
+
+    stage_sizes: Sequence[int] = (3, 4, 23, 3)
     block: type[nn.Module] = PostActBottleneck

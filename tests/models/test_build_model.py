@@ -17,6 +17,7 @@ TINY = {
     "resnet_small": {"stage_sizes": (1, 1), "width": 4},
     "resnet18_v1": {"stage_sizes": (1, 1), "width": 4, "stem": "cifar"},
     "resnet50_v1": {"stage_sizes": (1, 1), "width": 2},
+    "resnet101_v1": {"stage_sizes": (1, 1), "width": 8, "lgconv": True},
     "cnn7": {"channels": (4, 4, 4, 2), "hidden": (8, 8)},
     "cnn13": {"channels": (4, 4, 4, 4, 4, 4, 4, 4, 2), "hidden": (8, 8)},
     "small_cnn": {"channels": (4, 4, 4), "hidden": (8,)},
@@ -199,7 +200,7 @@ def test_lists_from_a_config_are_accepted():
         (
             "resnet18",
             {"block": None},
-            "model.options.block is no option of 'resnet18'; accepted: stage_sizes, width",
+            "model.options.block is no option of 'resnet18'; accepted: lgconv, stage_sizes, width",
         ),
         ("mlp", {"hidden": 300}, r"model.options.hidden is 300; accepted: a tuple.*\(300, 300"),
         ("resnet18", {"width": True}, "model.options.width is True; accepted: a int"),
