@@ -7,7 +7,11 @@ from typing import Any, NamedTuple
 
 from pujax.training import selection
 
-PERCENT = ("accuracy", "f1", "auc", "average_precision")
+# Metrics of problems with one label per example, and of those with several.
+_BINARY = ("accuracy", "f1", "auc", "average_precision")
+_MULTILABEL = ("mean_average_precision", "overall_f1", "class_f1")
+PERCENT = (*_BINARY, *_MULTILABEL)
+WITH_BEST_EPOCH = ("accuracy", *_MULTILABEL)
 METRICS = (*PERCENT, selection.PRIOR_ERROR)
 BEST_EPOCH = "oracle_best_epoch"
 RULES = (*selection.RULES, BEST_EPOCH)
@@ -47,10 +51,13 @@ def by_rule(summary: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     Returns:
       By rule: `epoch`, `is_oracle`, `accuracy`, `f1`, `auc`, `average_precision` (fractions), and
       `prior_error` of methods that estimate the class prior. `oracle_best_epoch` is chosen by the
-      test accuracy and has no other metric.
+      test accuracy and has no other metric; of multi-label problems every metric is the largest
+      of any epoch, thresholds and weights included, each chosen for itself on the test set.
     """
     best = summary["oracle_best_epoch"]
-    chosen = {"epoch": best["epoch"], "is_oracle": True, "accuracy": best["test_accuracy"]}
+    chosen = {"epoch": best["epoch"], "is_oracle": True}
+    tested = {name.removeprefix("test_"): value for name, value in best.items()}
+    chosen |= {name: tested.get(f"oracle_{name}", tested.get(name)) for name in tested}
     return {**summary["selections"], BEST_EPOCH: chosen}
 
 

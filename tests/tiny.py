@@ -5,8 +5,9 @@ import ml_collections
 import numpy as np
 from jax.sharding import Mesh
 
-from pujax.data import dataset
+from pujax.data import dataset, multilabel
 from pujax.data import raw as raw_lib
+from pujax.data.multilabel_raw import RawMultilabel
 from pujax.data.raw import RawDataset
 from pujax.training import config as config_lib
 from pujax.training import engine, loop, sharding, signals, writers
@@ -35,6 +36,7 @@ _SMALL = {
     "teacher_start": 3,
     "num_neighbors": 4,
     "embedding_dim": 8,
+    "average_decay": 0.5,
     "padding": 1,
     "flip": False,
 }
@@ -93,6 +95,25 @@ def table_problem(seed=0, *, num_features=6, **changes):
         "seed": seed,
     }
     return dataset.build(raw, **(settings | changes))
+
+
+def multilabel_problem(seed=0, *, known_ratio=0.8, rows=False, size=8):
+    """Images of 8 pixels with up to three bright thirds, one label each; or rows of numbers."""
+    rng = np.random.default_rng(0)
+    labels = (rng.random([400, 3]) < 0.4).astype(np.int8)
+    if rows:
+        inputs = (rng.normal(0, 0.5, [400, 6]) + np.repeat(labels, 2, axis=1) * 2).astype(np.float32)
+        mean, std = raw_lib.feature_statistics(inputs[:200])
+    else:
+        images = rng.normal(60, 20, [400, size, size, 3])
+        for third in range(3):  # a bright band of columns, the same in all channels
+            images[labels[:, third] == 1, :, third::3] += 120
+        inputs, mean, std = np.clip(images, 0, 255).astype(np.uint8), (0.4,) * 3, (0.3,) * 3
+    raw = RawMultilabel(
+        *("bands", inputs[:200], labels[:200], inputs[200:], labels[200:]),
+        *(("a", "b", "c"), mean, std),
+    )
+    return multilabel.build(raw, known_ratio=known_ratio, seed=seed)
 
 
 def config(method: str, *, model="small_cnn", options=None, dtype="float32", seed=0, **changes):

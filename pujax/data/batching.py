@@ -26,6 +26,8 @@ class Batching(NamedTuple):
         the sample of the population. Rows drawn from the pool count as unlabeled in this batch.
       steps: steps per epoch; 0 for as many as there are full batches in P and U.
       reshuffle: False repeats the batches of one shuffle every epoch.
+      crop_sizes: of streamed images, the sides in pixels of random crops, see `streaming`; () for
+        no crop.
     """
 
     batch_size: int
@@ -34,6 +36,7 @@ class Batching(NamedTuple):
     pool: str = "unlabeled"
     steps: int = 0
     reshuffle: bool = True
+    crop_sizes: tuple[int, ...] = ()
 
     def steps_per_epoch(self, num_examples: int) -> int:
         """Steps of an epoch over `num_examples` of P and U."""
@@ -50,7 +53,8 @@ class Batch(NamedTuple):
       ids: int32 `[batch]`, rows of the training set; no id occurs twice where P and U are shuffled
         jointly.
       inputs: uint8 images `[batch, height, width, channels]` or float32 rows `[batch, features]`.
-      labeled: float32 `[batch]`, 1 for a labelled positive, 0 for unlabeled.
+      labeled: float32 `[batch]`, 1 for a labelled positive, 0 for unlabeled; in multi-label
+        problems `[batch, classes]`, with -1 for a known negative.
       support_inputs: `[support_batch, ...]` or None.
       support_labels: float32 `[support_batch]` or None.
     """
@@ -149,7 +153,13 @@ def _consecutive_shuffles(key: jax.Array, size: int, wanted: int) -> jax.Array:
 
 
 def gather(
-    data: TrainingData, plan: EpochPlan, index: jax.Array, *, epoch: jax.Array, step: jax.Array
+    data: TrainingData,
+    plan: EpochPlan,
+    index: jax.Array,
+    *,
+    epoch: jax.Array,
+    step: jax.Array,
+    streamed: bool = False,
 ) -> Batch:
     """Looks up one batch.
 
@@ -159,6 +169,7 @@ def gather(
       index: which step of the epoch.
       epoch: epochs completed over all stages.
       step: steps taken over all stages.
+      streamed: whether `data.inputs` holds the inputs of this batch and no others.
 
     Returns:
       A `Batch`.
@@ -170,7 +181,7 @@ def gather(
         step=jnp.asarray(step, jnp.int32),
         progress=jnp.asarray(epoch, jnp.float32) + index / plan.ids.shape[0],
         ids=ids,
-        inputs=data.inputs[ids],
+        inputs=data.inputs if streamed else data.inputs[ids],
         labeled=data.labeled[ids].astype(jnp.float32) if plan.labeled is None else plan.labeled,
         support_inputs=data.support_inputs[support_ids] if has_support else None,
         support_labels=data.support_labels[support_ids] if has_support else None,

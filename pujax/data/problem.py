@@ -24,7 +24,8 @@ class TrainingData(NamedTuple):
     Attributes:
       inputs: P and U together, uint8 images `[n, height, width, channels]` or a float32 table
         `[n, features]`; the row is the example id.
-      labeled: bool `[n]`, True for a labelled positive.
+      labeled: bool `[n]`, True for a labelled positive; in multi-label problems int8
+        `[n, classes]`, 1 for a known positive, -1 for a known negative, 0 for an unknown label.
       support_inputs: `[s, ...]`, clean examples held apart; `s` may be 0.
       support_labels: float32 `[s]`, their true binary labels.
       encoder: a `models.encoder.Encoder` that networks start from, or None.

@@ -7,7 +7,7 @@ is adding a file here and a config: `config.method.name` is imported by name.
 
 import importlib
 import pkgutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import chex
@@ -53,7 +53,8 @@ class Method(NamedTuple):
 
     Attributes:
       stages: run one after the other.
-      predict: `(state, inputs) -> scores [batch]` on raw inputs; positive iff score > 0.
+      predict: `(state, inputs) -> scores [batch]` on raw inputs, or `[batch, classes]` in
+        multi-label problems; positive iff score > 0.
       embed: `(state, inputs) -> [batch, dim]`, what the embedding figures show, or None.
       soft_labels: `state -> [n]`, learned positive mass of every training example, or None.
       calibrate: `(state, data) -> state` before every evaluation, or None: sets numbers that
@@ -69,6 +70,9 @@ class Method(NamedTuple):
         estimates, or None; the summary's warnings say it.
       encoder: `state -> models.encoder.Encoder`, what other runs may start from (`init_from`), or
         None. It is saved at the end of a run.
+      alternatives: other functions like `predict` by name, or None: states that can be read in
+        several ways, with averaged and with raw weights say. They are evaluated beside it in
+        multi-label problems.
       reveals: hidden labels that an oracle baseline trains on, see `PUDataset.reveal`: '' for none,
         'all', or 'negatives'. Oracles are reported as such.
     """
@@ -82,6 +86,7 @@ class Method(NamedTuple):
     estimates: Callable[[Any], dict[str, jax.Array]] | None = None
     diagnose: Callable[[dict[str, float]], list[str]] | None = None
     encoder: Callable[[Any], Encoder] | None = None
+    alternatives: Mapping[str, Callable[[Any, jax.Array], jax.Array]] | None = None
     reveals: str = ""
 
 
@@ -89,6 +94,11 @@ def names() -> tuple[str, ...]:
     """Names of all methods, in alphabetical order; files that start with `_` are shared pieces."""
     modules = (module.name for module in pkgutil.iter_modules(__path__))
     return tuple(sorted(name for name in modules if not name.startswith("_")))
+
+
+def is_multilabel(name: str) -> bool:
+    """Whether a method is for several labels per example, which its module says."""
+    return getattr(module(name), "MULTILABEL", False)
 
 
 def module(name: str):

@@ -16,11 +16,12 @@ def one_of(field: str, value: object, choices: Iterable[object]) -> None:
 
 
 def between(field: str, value: float, low: float, high: float, *, include: str = "both") -> None:
-    """Requires a number in an interval; `include` is 'both', 'low' or 'neither' end. NaN fails."""
+    """Requires a number in an interval; `include` says which ends: 'both', 'low', 'high', 'neither'. NaN
+    fails."""
     above = value >= low if include in ("both", "low") else value > low
-    below = value <= high if include == "both" else value < high
+    below = value <= high if include in ("both", "high") else value < high
     left = "[" if include in ("both", "low") else "("
-    right = "]" if include == "both" else ")"
+    right = "]" if include in ("both", "high") else ")"
     require(bool(above and below), field, value, f"a number in {left}{low}, {high}{right}")
 
 

@@ -9,6 +9,7 @@ import ml_collections
 
 from pujax import augment, models
 from pujax.data.dataset import DataInfo
+from pujax.data.multilabel import MultilabelInfo
 from pujax.methods import _checks
 from pujax.models import encoder as encoder_lib
 from pujax.models.encoder import Encoder
@@ -124,6 +125,19 @@ def build(
     Raises:
       ValueError: if the network, or the method's random views, do not go with such data.
     """
+    check(config, info)
+    module = models.build(
+        config.model.name,
+        embedding_dim=embedding_dim,
+        projection=projection,
+        dtype=config.model.dtype,
+        **config.model.options.to_dict(),
+    )
+    return Network(module, info.mean, info.std, config.model.image_size)
+
+
+def check(config: ml_collections.ConfigDict, info: DataInfo | MultilabelInfo) -> None:
+    """Raises a ValueError if the network, or the method's random views, do not go with the data."""
     if info.is_table:
         table = f"the data ({info.name}) are a table of {info.input_shape[0]} numbers a row"
         _checks.require(
@@ -138,11 +152,3 @@ def build(
             True,
             f"False, since {table}; there is nothing to flip or shift",
         )
-    module = models.build(
-        config.model.name,
-        embedding_dim=embedding_dim,
-        projection=projection,
-        dtype=config.model.dtype,
-        **config.model.options.to_dict(),
-    )
-    return Network(module, info.mean, info.std, config.model.image_size)

@@ -11,11 +11,15 @@ With `one_sample` data the labelled positives were taken out of the pool, so U h
 positives than the population: pass `unlabeled_prior`, the share of positives in U, and
 `unlabeled_weight = n_u / (n_p + n_u)`, counted on the data set and not on the batch. Risks without
 these arguments say in their documentation what one-sample data needs.
+
+The losses of many labels take `[batch, classes]`. Beside PU-MLC's own there are those it is
+compared with, which learn from known negatives as well or take everything unknown for negative.
 """
 
 from pujax.risks.biased import naive, weighted_bce
 from pujax.risks.distribution import ENTROPY_CLIP, dist_pu, prediction_entropy
 from pujax.risks.multilabel import multilabel_mixup_consistency, multilabel_vpu
+from pujax.risks.multilabel_supervised import assume_negative_bce, asymmetric, partial_bce
 from pujax.risks.penalized import gradient_penalty, gradpu
 from pujax.risks.surrogates import Loss, logistic_loss, sigmoid_loss
 from pujax.risks.unbiased import PUParts, imbalanced_nnpu, nnpu, pu_parts, upu
@@ -25,6 +29,8 @@ __all__ = [
     "ENTROPY_CLIP",
     "Loss",
     "PUParts",
+    "assume_negative_bce",
+    "asymmetric",
     "dist_pu",
     "gradient_penalty",
     "gradpu",
@@ -34,6 +40,7 @@ __all__ = [
     "multilabel_vpu",
     "naive",
     "nnpu",
+    "partial_bce",
     "prediction_entropy",
     "pu_parts",
     "sigmoid_loss",

@@ -4,7 +4,7 @@ Arguments are looked at only where their numbers are at hand, that is outside `j
 `vmap`, or as constants inside them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -51,6 +51,15 @@ def check_share(name: str, value: float | jax.Array) -> None:
     number = _on_host(value)
     if number is not None and not np.all((number > 0) & (number < 1)):
         raise ValueError(f"{name} is {value}, but must lie strictly between 0 and 1")
+
+
+def check_number(
+    name: str, value: float | jax.Array, is_accepted: Callable[[np.ndarray], bool], accepted: str
+) -> None:
+    """Requires a concrete `value` to be finite and `is_accepted`, described as `accepted`."""
+    number = _on_host(value)
+    if number is not None and not np.all(np.isfinite(number) & is_accepted(number)):
+        raise ValueError(f"{name} is {value}, but must be {accepted}")
 
 
 def mean_where(values: jax.Array, mask: jax.Array, axis: int | None = None) -> jax.Array:

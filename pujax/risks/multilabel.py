@@ -65,6 +65,8 @@ def multilabel_mixup_consistency(
     mixed_scores: jax.Array,
     permutation: jax.Array,
     mix: float | jax.Array,
+    *,
+    detach_targets: bool = False,
 ) -> jax.Array:
     """Mixup consistency of PU-MLC between the two halves of a batch, summed over the classes.
 
@@ -72,8 +74,8 @@ def multilabel_mixup_consistency(
     `x_last` being the last `half` rows (of an odd batch the middle row is unused). Its target is
     mixed the same way from 1 for known positives and `sigmoid(score) + 1e-10` for the rest, without
     temperature, and the loss is the mean over rows of `(log(target + 1e-10) - log(q + 1e-10))^2`.
-    Targets are not detached, as in the authors' code: gradients reach `scores` as well. Source:
-    PU-MLC (Yuan et al., ICME 2024) names the term, its code defines it.
+    By default the targets are not detached, as in the authors' code: gradients reach `scores` as
+    well. Source: PU-MLC (Yuan et al., ICME 2024) names the term, its code defines it.
 
     Args:
         scores: raw scores of the batch, `[batch, classes]`.
@@ -81,6 +83,7 @@ def multilabel_mixup_consistency(
         mixed_scores: raw scores of the mixed inputs, `[batch // 2, classes]`.
         permutation: rows of the first half that were mixed in, `[batch // 2]` integers.
         mix: share of the first half in [0, 1], a scalar.
+        detach_targets: treat the targets as constants, so that gradients reach `mixed_scores` only.
 
     Returns:
         The scalar sum over the classes.
@@ -98,6 +101,8 @@ def multilabel_mixup_consistency(
     _arrays.check_shape("mixed_scores", mixed_scores, (half, classes), "[batch // 2, classes]")
     _arrays.check_shape("permutation", permutation, (half,), "[batch // 2]")
 
+    if detach_targets:
+        scores = jax.lax.stop_gradient(scores)
     soft = jnp.where(is_positive, 1, _arrays.sigmoid(scores) + EPSILON)
     targets = mix * soft[:half][permutation] + (1 - mix) * soft[batch - half :]
     gap = jnp.log(targets + EPSILON) - _log_plus(jax.nn.log_sigmoid(mixed_scores), EPSILON)

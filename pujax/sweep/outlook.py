@@ -47,7 +47,7 @@ def describe(
         return f"  {cell.name}: data not found at {_root(configs[0].data)}"
     except ValueError as error:
         raise ValueError(f"{cell.name}: {error}") from error
-    n = built.data.inputs.shape[0]
+    n = len(built.data.labeled)
     epochs = sum(stage.num_epochs for stage in built.method.stages)
     steps = sum(x.num_epochs * x.batching.steps_per_epoch(n) for x in built.method.stages)
     left = place.unfinished(cell, seeds)

@@ -56,7 +56,8 @@ class Plan(NamedTuple):
       seeds: seeds that every cell is trained with.
       rules: which epochs to report, of `report.RULES`; differences from published figures are those
         of the first.
-      metric: one of `report.METRICS`: 'accuracy', 'f1', 'auc' or 'average_precision', in percent,
+      metric: one of `report.METRICS`: 'accuracy', 'f1', 'auc' or 'average_precision', of multi-label
+        cells 'mean_average_precision', 'overall_f1' or 'class_f1', all in percent;
         or 'prior_error', the absolute error of the class prior that a method estimates.
     """
 
@@ -93,9 +94,9 @@ def check(plan: Plan) -> None:
                 "'last' and 'oracle_best_epoch' while data.num_validation is 0 in every cell",
             )
     if report.BEST_EPOCH in plan.rules:
-        checks.require(
-            plan.metric == "accuracy", "metric", plan.metric, f"'accuracy' with {report.BEST_EPOCH}"
-        )
+        accepted = f"{', '.join(map(repr, report.WITH_BEST_EPOCH))} with {report.BEST_EPOCH}"
+        has_best = plan.metric in report.WITH_BEST_EPOCH
+        checks.require(has_best, "metric", plan.metric, accepted)
     taken: dict[str, Cell] = {}
     for cell in plan.cells:
         other = taken.setdefault(cell.folder, cell)

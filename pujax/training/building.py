@@ -12,8 +12,9 @@ from jax.sharding import Mesh
 
 from pujax import methods
 from pujax.data.dataset import AUTO, PUDataset, TrainingData
+from pujax.data.image_files import ImageFiles
 from pujax.methods import Method
-from pujax.training import checkpoint, engine, selection, sharding
+from pujax.training import checkpoint, engine, kinds, selection, sharding
 from pujax.training import config as config_lib
 from pujax.training.evaluation import Evaluator
 from pujax.training.keeper import Keeper
@@ -33,6 +34,8 @@ class Run:
       mesh: devices.
       key: the run's key.
       metric_names: of each stage.
+      streamed: training images that come from files, batch by batch; None where they are on the
+        devices.
     """
 
     config: ml_collections.FrozenConfigDict
@@ -44,11 +47,15 @@ class Run:
     mesh: Mesh
     key: jax.Array
     metric_names: list[list[str]]
+    streamed: ImageFiles | None = None
 
     @functools.cached_property
     def train_steps(self) -> list[Any]:
         """The compiled step of each stage."""
-        return [engine.make_train(stage, self.mesh) for stage in self.method.stages]
+        streamed = self.streamed is not None
+        return [
+            engine.make_train(stage, self.mesh, streamed=streamed) for stage in self.method.stages
+        ]
 
     @functools.cached_property
     def first_epochs(self) -> list[int]:
@@ -71,7 +78,7 @@ class Run:
     def steps_per_epoch(self, stage_index: int) -> int:
         """Steps of an epoch of a stage."""
         batching = self.method.stages[stage_index].batching
-        return batching.steps_per_epoch(self.on_device.inputs.shape[0])
+        return batching.steps_per_epoch(self.on_device.labeled.shape[0])
 
 
 class Built(NamedTuple):
@@ -103,6 +110,7 @@ def build(config: ml_collections.FrozenConfigDict, data: PUDataset, mesh: Mesh) 
     Raises:
       ValueError: if configuration and data do not go together.
     """
+    kinds.check(config, data)
     selection.check(config.run.selection, data.info.prior)
     module = methods.module(config.method.name)
     method = module.build(config, data.info)
@@ -111,6 +119,7 @@ def build(config: ml_collections.FrozenConfigDict, data: PUDataset, mesh: Mesh) 
         method = module.build(config, data.info)
     for stage in method.stages:
         _check_batches(stage, config, data, mesh)
+        _check_stream(stage, config, data)
     return Built(config, method, data, engine.metric_names(method.stages, data.training_data()))
 
 
@@ -134,7 +143,7 @@ def prepare(built: Built, *, folder: str, mesh: Mesh, truth: PUDataset) -> Run:
         config=config,
         method=built.method,
         on_device=on_device,
-        evaluator=Evaluator(built.method, truth, on_device, mesh, batch_size=run.eval_batch_size),
+        evaluator=kinds.evaluator(built.method, truth, on_device, mesh, run),
         checkpoints=checkpoints,
         keeper=Keeper(
             run.selection,
@@ -145,13 +154,14 @@ def prepare(built: Built, *, folder: str, mesh: Mesh, truth: PUDataset) -> Run:
         mesh=mesh,
         key=engine.run_key(config.seed, mesh),
         metric_names=built.metric_names,
+        streamed=built.data.inputs if isinstance(built.data.inputs, ImageFiles) else None,
     )
 
 
 def _check_batches(
     stage: methods.Stage, config: ml_collections.FrozenConfigDict, data: PUDataset, mesh: Mesh
 ) -> None:
-    n, size = data.inputs.shape[0], stage.batching.batch_size
+    n, size = len(data.labeled), stage.batching.batch_size
     if size > n:
         raise ValueError(
             f"{_batch_field(config, size)} is {size}; accepted: at most {n}, the number of "
@@ -162,6 +172,16 @@ def _check_batches(
             "%s is %d, which %d devices cannot share evenly: each computes all of "
             "every batch. The numbers are the same; a multiple of %d is faster.",
             *(_batch_field(config, size), size, mesh.size, mesh.size),
+        )
+
+
+def _check_stream(stage: methods.Stage, config: ml_collections.FrozenConfigDict, data) -> None:
+    """Streamed images are seen batch by batch only."""
+    if isinstance(data.inputs, ImageFiles) and (stage.refresh or stage.encode):
+        raise ValueError(
+            f"method.name is {config.method.name!r}, whose stage {stage.name!r} looks at all "
+            f"examples at once; accepted: other methods, since the images of {data.info.name} are "
+            "streamed"
         )
 
 

@@ -34,6 +34,7 @@ def default_config(method: str) -> ml_collections.ConfigDict:
             "model": {
                 "name": "small_cnn",  # or 'saved', the network of the encoder in init_from
                 "dtype": "float32",
+                "init": "random",  # or a file of ImageNet weights for a resnet*_v1
                 "image_size": 0,  # side that images are resized to on the device; 0 keeps theirs
                 "options": {},
             },
@@ -42,6 +43,7 @@ def default_config(method: str) -> ml_collections.ConfigDict:
                 "stop_after_epoch": 0,  # end cleanly after so many epochs in all; 0 is never
                 "eval_every": 1,  # epochs between evaluations; the last is always evaluated
                 "eval_batch_size": 512,
+                "threshold": 0.5,  # probability that predicts a label, in multi-label problems
                 "selection": "last",  # which epoch is reported: see pujax/training/selection.py
                 "checkpoint_every": 10,  # epochs; every stop and the end are always saved
                 "keep_checkpoints": 2,
@@ -178,6 +180,7 @@ def _check_run(run: ml_collections.ConfigDict) -> None:
         checks.require(
             ":" in run.coordinator, "run.coordinator", run.coordinator, "'HOST:PORT' of the first"
         )
+    checks.between("run.threshold", run.threshold, 0, 1, include="neither")
     checks.one_of("run.tensorboard", run.tensorboard, ("auto", "off"))
     checks.one_of("run.selection", run.selection, selection.RULES)
     checks.one_of("run.nonfinite", run.nonfinite, ("stop", "skip"))
@@ -196,6 +199,9 @@ _SHARED = (
     *("optimizer", "learning_rate", "weight_decay", "momentum", "beta1", "beta2"),
     *("lr_schedule", "lr_drops", "lr_factor", "lr_every", "lr_floor", "lr_resets"),
     *("lr_warmup", "trust_coefficient"),
+    *("lr_warm_share", "lr_cycle_epochs", "beta1_low", "beta1_high"),
+    *("average_decay", "head", "word_vectors", "reduced_width", "attention_width", "graph_steps"),
+    *("frozen_stages", "freeze_norm", "crop_sizes"),
 )
 
 

@@ -10,13 +10,27 @@ from pujax.methods import _checks as checks
 from pujax.priors._names import NAMES as PRIOR_METHODS
 
 
+_MULTILABEL_ONLY = ("load_size", "missing", "known_ratio", "known_seed")
+_BINARY_ONLY = (
+    *("positive_classes", "num_positives", "num_negatives", "num_labeled", "num_unlabeled"),
+    *("class_prior", "num_support", "setting", "sampling", "labeling", "labeling_power"),
+    *("num_validation", "validation_labeled", "prior"),
+)
+
+
 def defaults() -> dict[str, Any]:
     """Every field of the section; see `pujax.data.dataset.build`."""
     return {
         "source": "digits",
         "dir": "",  # where the files are or go; '' is the user's cache
         "tfds_name": "",  # for source 'tfds', for example 'cifar10'
-        "image_size": 0,  # for 'alzheimer' and 'tfds'; 0 keeps the stored size
+        # For 'alzheimer' and 'tfds', where 0 keeps the stored size, and for streamed images, where
+        # 0 is the source's own.
+        "image_size": 0,
+        "load_size": 0,  # of streamed images: side before the crop; 0 is the source's own
+        "missing": "fail",  # or 'skip': what to do about image files that are not there
+        "known_ratio": 1.0,  # of multi-label sources: share of the labels that are known
+        "known_seed": -1,  # which are; -1 is the run's seed, 0 the choice of PU-MLC's authors
         "label_column": "",  # for 'table': its name in CSV files; '' is the last column
         "label_set": "",  # for 'cifar100': 'fine', or 'coarse', which is also what '' means
         "positive_classes": (0, 2, 4, 6, 8),
@@ -47,6 +61,7 @@ def check(data: ml_collections.ConfigDict) -> None:
       ValueError: naming the field, its value and what is accepted.
     """
     _check_source(data)
+    _check_multilabel(data)
     checks.one_of("data.setting", data.setting, dataset.SETTINGS)
     checks.one_of("data.scaling", data.scaling, dataset.SCALINGS)
     _check_counts(data)
@@ -87,6 +102,26 @@ def _check_source(data):
         data.label_set,
         f"''{named} with data.source={data.source!r}",
     )
+
+
+def _check_multilabel(data):
+    """What only multi-label sources have, and what they have not."""
+    checks.between("data.known_ratio", data.known_ratio, 0, 1, include="high")
+    checks.at_least("data.known_seed", data.known_seed, -1)
+    checks.at_least("data.load_size", data.load_size, 0)
+    checks.one_of("data.missing", data.missing, ("fail", "skip"))
+    is_multilabel, default = sources.is_multilabel(data.source), defaults()
+    fields = _BINARY_ONLY if is_multilabel else _MULTILABEL_ONLY
+    kind = "several labels" if is_multilabel else "one label"
+    for name in fields:
+        given, accepted = data[name], default[name]
+        accepted = accepted.get() if hasattr(accepted, "get") else accepted
+        checks.require(
+            given == accepted,
+            f"data.{name}",
+            given,
+            f"{accepted!r} with data.source={data.source!r}, whose examples have {kind} each",
+        )
 
 
 def _check_counts(data):

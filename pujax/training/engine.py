@@ -143,12 +143,13 @@ def zero_sums(names: list[str], mesh: Mesh, *, num_seeds: int = 0) -> dict[str, 
     return sharding.replicate(dict.fromkeys([*names, "steps", "nonfinite"], zero), mesh)
 
 
-def make_train(stage: Stage, mesh: Mesh) -> Callable[..., Carry]:
+def make_train(stage: Stage, mesh: Mesh, *, streamed: bool = False) -> Callable[..., Carry]:
     """Compiles a stage's step.
 
     Args:
       stage: the stage.
       mesh: devices to run on.
+      streamed: whether `data.inputs` holds one batch, so that `count` is 1.
 
     Returns:
       `train(carry, data, plan, key, epoch, first, global_step, *, count) -> carry`, which runs the
@@ -157,7 +158,8 @@ def make_train(stage: Stage, mesh: Mesh) -> Callable[..., Carry]:
     """
 
     def one_step(carry, data, plan, key, epoch, index, global_step):
-        batch = batching.gather(data, plan, index, epoch=epoch, step=global_step)
+        at = {"epoch": epoch, "step": global_step, "streamed": streamed}
+        batch = batching.gather(data, plan, index, **at)
         batch = sharding.split_batch(batch, mesh)
         step_key = stage_key(key, STEP, global_step)
         return keep_finite(carry, *stage.step(carry.state, batch, step_key))

@@ -64,8 +64,8 @@ class Evaluator:
         self._has_validation = len(data.validation_inputs) > 0
         if self._has_validation:
             self._validation_inputs = sharding.replicate(data.validation_inputs, mesh)
-        self._predict = _compiled(method.predict, mesh)
-        self._embed = _compiled(method.embed, mesh) if method.embed else None
+        self._predict = compiled(method.predict, mesh)
+        self._embed = compiled(method.embed, mesh) if method.embed else None
 
     def _map(self, function, state: Any, inputs: jax.Array) -> np.ndarray:
         result = batching.map_batches(
@@ -145,8 +145,8 @@ class Evaluator:
 
 
 @functools.lru_cache(maxsize=16)
-def _compiled(function, mesh: Mesh):
-    """The function over the mesh; the seeds of a group share it, so that it compiles once."""
+def compiled(function, mesh: Mesh):
+    """A function of state and inputs over the mesh; the seeds of a group share it, so that it compiles once."""
 
     def on_mesh(state, inputs):
         return function(state, sharding.split_batch(inputs, mesh))

@@ -9,19 +9,19 @@ import ml_collections
 from absl import logging
 from jax.sharding import Mesh
 
-from pujax.data import dataset, sources
+from pujax.data import dataset, multilabel, sources
 from pujax.data.dataset import PUDataset
+from pujax.data.multilabel import MultilabelDataset
+from pujax.data.multilabel_raw import RawMultilabel
 from pujax.training import config as config_lib
-from pujax.training import figures, loop, pretrained, prior, sharding, signals, summary
+from pujax.training import figures, kinds, loop, pretrained, prior, sharding, signals, summary
 from pujax.training.evaluation import Final
 from pujax.training.progress import Progress, message, render_table
 from pujax.training.writers import MetricsWriter, to_plain, write_json
 
-_TABLE = ("method", "test accuracy", "F1", "AUC", "AP", "hidden positives recovered")
 
-
-def load_data(config: ml_collections.ConfigDict) -> PUDataset:
-    """Loads the source a config names and draws the PU split.
+def load_data(config: ml_collections.ConfigDict) -> PUDataset | MultilabelDataset:
+    """Loads the source a config names and draws the PU split, or hides labels.
 
     With `data.prior='auto'` its priors are NaN until `prior.settle` has estimated them.
 
@@ -36,7 +36,14 @@ def load_data(config: ml_collections.ConfigDict) -> PUDataset:
         image_size=fields.image_size,
         label_column=fields.label_column,
         labels=fields.label_set,
+        load_size=fields.load_size,
+        missing=fields.missing if sources.is_multilabel(fields.source) else None,
     )
+    if isinstance(raw, RawMultilabel):
+        seed = config.seed if fields.known_seed < 0 else fields.known_seed
+        return multilabel.build(
+            raw, known_ratio=fields.known_ratio, seed=seed, scaling=fields.scaling
+        )
     return dataset.build(
         raw,
         positive_classes=fields.positive_classes,
@@ -93,7 +100,8 @@ def run(
         _build_all(configs, prior.provisional(config, data), mesh)
         data = prior.settle(config, data, folder, mesh)
     main, *others = _build_all(configs, data, mesh)
-    _say(_describe(config, data, mesh))
+    kind = kinds.of(data)
+    _say(kind.describe(config, data, summary.device(mesh)))
     results = []
     with signals.StopRequest() as request:
         for each in (main, *others):
@@ -106,8 +114,8 @@ def run(
         known = result.get("comparison", {})
         result["comparison"] = known | {x["method"]: x["test"] | x["train"] for x in compared}
         write_json(os.path.join(folder, "summary.json"), result)
-        rows = [summary.table_row(each) for each in results]
-        message(f"{render_table(rows, _TABLE)}\nRun directory: {folder}")
+        rows = [kind.table_row(each) for each in results]
+        message(f"{render_table(rows, kind.columns)}\nRun directory: {folder}")
     return result
 
 
@@ -148,8 +156,8 @@ def run_one(
                 raise SystemExit(128 + now.stopped_by)
             return None
         # All hosts take part in the evaluation, one of them writes.
-        inputs = run.on_device.inputs
-        if run.method.reveals:
+        inputs = run.on_device.inputs if run.streamed is None else run.streamed
+        if run.method.reveals and run.streamed is None:
             inputs = sharding.replicate(data.inputs, mesh)
         state = loop.reported_state(run, now)
         final = run.evaluator.final(state, inputs)
@@ -158,7 +166,9 @@ def run_one(
         pretrained.save(folder, config, run.method, state, data.info)
         if config.run.figures:
             _draw(config, final, data, writer.rows, os.path.join(folder, "figures"))
-        result = to_plain(summary.summarize(config, run.method, final, data, writer.rows, mesh))
+        result = to_plain(
+            kinds.of(data).summarize(config, run.method, final, data, writer.rows, mesh)
+        )
         for text in result["warnings"]:
             logging.warning("%s: %s", config.method.name, text)
         write_json(finished, result)
@@ -192,6 +202,10 @@ def _draw(config, final: Final, data: PUDataset, rows: list, folder: str) -> Non
     """Writes all figures of a run."""
     os.makedirs(folder, exist_ok=True)
     title = f"{config.method.name} on {data.info.name}, seed {config.seed}"
+    truth, labeled = data.truth, data.labeled
+    if isinstance(data, MultilabelDataset):  # one point per label
+        truth, labeled = truth.ravel(), labeled.ravel() == 1
+        final = final._replace(train_scores=final.train_scores.ravel())
 
     def path(name):
         return os.path.join(folder, name)
@@ -199,11 +213,9 @@ def _draw(config, final: Final, data: PUDataset, rows: list, folder: str) -> Non
     figures.training_curves(rows, path("training.png"), title=title)
     if final.labels:
         figures.label_error(rows, path("label_error.png"), title=title)
-    figures.score_histogram(
-        final.train_scores, data.truth, data.labeled, path("scores.png"), title=title
-    )
+    figures.score_histogram(final.train_scores, truth, labeled, path("scores.png"), title=title)
     if final.embeddings is not None:
-        about = (final.embeddings, data.truth, data.labeled)
+        about = (final.embeddings, truth, labeled)
         for method in ("pca", "tsne"):
             file = path(f"embedding_{method}.png")
             figures.embedding(*about, file, method=method, title=title)
@@ -231,26 +243,3 @@ def refuse_other_run(folder: str, config: ml_collections.FrozenConfigDict) -> No
             "accepted: the same configuration (of `run`, all but `selection` may change), or "
             "another folder"
         )
-
-
-def _describe(config: ml_collections.FrozenConfigDict, data: PUDataset, mesh: Mesh) -> str:
-    """The counts printed at the start."""
-    info, counts = data.info, data.counts()
-    interval = ""
-    if data.prior_interval:
-        interval = ", 90 % interval {:.4f} to {:.4f}".format(*data.prior_interval)
-    lines = [f"  labeling {summary.describe_labeling(data.labeling)}"]
-    if counts["validation"]:
-        lines.append(
-            f"  validation {counts['validation']} ({counts['validation_labeled']} labeled), "
-            f"selection by {config.run.selection}"
-        )
-    return (
-        f"{config.method.name} on {info.name} ({info.setting}), {summary.device(mesh)}\n"
-        f"  labeled positives {counts['labeled']}, unlabeled {counts['unlabeled']} "
-        f"({counts['hidden_positives']} hidden positives), support {counts['support']} "
-        f"({counts['support_positives']} positive), test {counts['test']} "
-        f"({counts['test_positives']} positive)\n"
-        f"  prior {info.prior:.4f} ({info.prior_source}{interval}), in U "
-        f"{info.prior_unlabeled:.4f}\n" + "\n".join(lines)
-    )

@@ -12,8 +12,9 @@ import jax
 from jax.sharding import Mesh
 
 from pujax.data.dataset import PUDataset, TrainingData
+from pujax.data.image_files import ImageFiles
 from pujax.methods import Stage
-from pujax.training import checkpoint, engine, loop, programs, sharding, stacked
+from pujax.training import checkpoint, engine, kinds, loop, programs, sharding, stacked
 from pujax.training.engine import Carry
 from pujax.training.evaluation import Evaluator
 from pujax.training.writers import MetricsWriter, write_json
@@ -112,6 +113,8 @@ def obstacle(members: Sequence[Member], mesh: Mesh) -> str:
         return "there is only one seed"
     if jax.process_count() > 1:
         return "several hosts take part"
+    if isinstance(members[0].built.data.inputs, ImageFiles):
+        return "their images are streamed"
     counts = [_counts(member) for member in members]
     other = next((each for each in counts if each != counts[0]), None)
     if other:
@@ -130,6 +133,8 @@ def obstacle(members: Sequence[Member], mesh: Mesh) -> str:
 
 def _counts(member: Member) -> tuple[int, int, int]:
     data = member.built.data
+    if data.labeled.ndim > 1:  # several labels per example are never drawn apart
+        return 0, len(data.labeled), 0
     num_labeled = int(data.labeled.sum())
     return num_labeled, len(data.labeled) - num_labeled, len(data.support_labels)
 
@@ -190,12 +195,12 @@ def prepare(members: Sequence[Member], folder: str, mesh: Mesh) -> Group:
     datas = [sharding.replicate(x.built.data.training_data(), mesh) for x in members]
     on_device = sharding.gather(stacked.stack(datas), mesh)
     evaluators = [
-        Evaluator(
+        kinds.evaluator(
             method._replace(embed=None),
             member.truth,
             data if method.calibrate else None,
             mesh,
-            batch_size=run.eval_batch_size,
+            run,
         )
         for method, member, data in zip(methods, members, datas, strict=True)
     ]

@@ -4,14 +4,17 @@ Start, in this order: check the configuration, load and split the data, build th
 from the newest usable checkpoint of the run's folder if there is one, else from scratch.
 """
 
+import contextlib
 import dataclasses
 import signal
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import jax
 from absl import logging
 
+from pujax.data import streaming
 from pujax.data.dataset import TrainingData
 from pujax.training import engine, sharding, signals
 from pujax.training.building import Built, Run, build, prepare
@@ -175,14 +178,51 @@ def _train_epoch(run: Run, now: Progressing, request, writer, progress) -> None:
             stage, now.carry.state, run.on_device, run.mesh, batch_size=size
         )
     plan = engine.epoch_plan(stage, run.key, epoch, run.on_device)
-    train_steps = run.train_steps[index]
+    with contextlib.closing(_inputs(run, now, stage, plan)) as inputs:
+        _train_steps(run, now, inputs, plan, num_steps, started, request, progress)
+    if now.position.step < num_steps:
+        return
+    now.position = now.position._replace(epoch=epoch + 1, step=0, seconds=0.0)
+    seconds = time.monotonic() - started
+    examples = num_steps * stage.batching.batch_size
+    _end_epoch(run, now, stage, seconds, examples, writer, progress)
+
+
+def _inputs(run: Run, now: Progressing, stage, plan) -> Iterator[TrainingData]:
+    """What the calls of an epoch, or of what is left of it, look their batches up in.
+
+    All the data every time; where images are streamed, those of one batch.
+    """
+    if run.streamed is None:
+        while True:
+            yield now.data
+    batches = streaming.train_batches(
+        run.streamed,
+        sharding.to_host(plan.ids),
+        seed=run.config.seed,
+        epoch=now.position.epoch,
+        first_step=now.position.step,
+        crop_sizes=stage.batching.crop_sizes,
+        sharding=sharding.of_batch(stage.batching.batch_size, run.mesh),
+    )
+    with contextlib.closing(batches):
+        for images in batches:
+            yield now.data._replace(inputs=images)
+
+
+def _train_steps(run: Run, now: Progressing, inputs, plan, num_steps, started, request, progress):
+    """The steps of an epoch; leaves `now` at a step border if a signal came."""
+    epoch = now.position.epoch
+    index = run.stage_index(epoch)
+    stage, train_steps = run.method.stages[index], run.train_steps[index]
     per_call = engine.steps_per_dispatch(run.config.run.steps_per_dispatch, now.carry.state)
+    per_call = per_call if run.streamed is None else 1
     step, every, shown = now.position.step, run.config.run.progress_every, now.position.step
     while step < num_steps:
         count = min(per_call, num_steps - step)
         now.carry = train_steps(
             now.carry,
-            now.data,
+            next(inputs),
             plan,
             run.key,
             epoch,
@@ -209,10 +249,6 @@ def _train_epoch(run: Run, now: Progressing, request, writer, progress) -> None:
             _heed(now, request)
             if now.stopped_by and step < num_steps:
                 return
-    now.position = now.position._replace(epoch=epoch + 1, step=0, seconds=0.0)
-    seconds = time.monotonic() - started
-    examples = num_steps * stage.batching.batch_size
-    _end_epoch(run, now, stage, seconds, examples, writer, progress)
 
 
 def _fetch(run: Run, now: Progressing) -> dict[str, float]:

@@ -1,4 +1,6 @@
-"""`init_from`: the encoder that one run leaves and another starts from."""
+"""`init_from`, the encoder that one run leaves and another starts from, and `model.init`, a file of
+outside weights.
+"""
 
 import os
 from typing import Any
@@ -6,12 +8,16 @@ from typing import Any
 import jax
 import ml_collections
 
+from pujax import models
 from pujax.data.dataset import DataInfo, PUDataset
 from pujax.methods import Method
 from pujax.models import encoder as encoder_lib
+from pujax.models import torch_weights
 from pujax.training import sharding
 
 FILE = "encoder.npz"
+RANDOM = "random"
+"""`model.init` that loads nothing."""
 SAVED = "saved"
 """`model.name` that stands for the network of the encoder in `init_from`."""
 
@@ -78,11 +84,11 @@ def saved_model(model: dict[str, Any], *, init_from: str, seed: int) -> dict[str
 
 
 def attach(config: ml_collections.ConfigDict, data: PUDataset) -> PUDataset:
-    """The problem with the encoder of `config.init_from`, if that names a run.
+    """The problem with the encoder of `config.init_from` or `config.model.init`, if one is named.
 
     `{seed}` in `init_from` stands for the run's seed, so that every seed of a sweep can start from
     an encoder of its own. Inputs are then normalised as they were in that run: the encoder knows no
-    others. Whether its arrays fit this run's network is checked when a method is built.
+    others (outside weights leave that to the data set). Whether its arrays fit this run's network is checked when a method is built.
 
     Args:
       config: the configuration.
@@ -91,8 +97,19 @@ def attach(config: ml_collections.ConfigDict, data: PUDataset) -> PUDataset:
     Raises:
       ValueError: naming what differs, if there is no encoder or it is of another architecture.
     """
-    if not config.init_from:
+    is_random = config.model.init == RANDOM
+    if not config.init_from and is_random:
         return data
+    if not is_random:
+        if config.init_from:
+            raise ValueError(
+                f"model.init is {config.model.init!r} and init_from {config.init_from!r}; "
+                f"accepted: one of them, with model.init={RANDOM!r} or init_from=''"
+            )
+        backbone = models.build(
+            config.model.name, embedding_dim=0, **config.model.options.to_dict()
+        ).backbone
+        return data._replace(encoder=torch_weights.load(config.model.init, backbone))
     folder = _folder(config.init_from, config.seed)
     encoder, there = _load(folder)
     here = {"model": config.model.name, "options": dict(config.model.options)}

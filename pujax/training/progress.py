@@ -28,6 +28,7 @@ _SHOWN: dict[str, Callable[[float], str]] = {
     "loss": lambda value: f"loss {value:.4f}",
     "label_accuracy": lambda value: f"labels {100 * value:.1f} %",
     "test_accuracy": lambda value: f"test {100 * value:.1f} %",
+    "test_mean_average_precision": lambda value: f"test mAP {100 * value:.1f} %",
     "examples_per_second": lambda value: f"{value:,.0f} examples/s",
 }
 

@@ -28,7 +28,12 @@ RULES = (LAST, *COLUMNS)
 _LOWEST_WINS = ("nnpu_risk", "vpu_risk")
 _WITH_PRIOR = ("proxy_accuracy", "nnpu_risk")
 _ORACLES = ("oracle",)
+# Of problems with one label per example, and of those with several.
 _TEST_METRICS = ("accuracy", "f1", "auc", "average_precision")
+_MULTILABEL_METRICS = (
+    *("mean_average_precision", "overall_f1", "class_f1"),
+    *("oracle_overall_f1", "oracle_class_f1"),
+)
 PRIOR_ERROR = "prior_error"  # the column of methods that estimate the class prior
 
 Row = Mapping[str, Any]
@@ -154,8 +159,8 @@ def table(rows: Sequence[Row]) -> dict[str, dict[str, Any]]:
 
     Returns:
       By rule, for 'last' and every rule with a value: `epoch`, `value`, `is_oracle`, `accuracy`,
-      `f1`, `auc`, `average_precision`, and `prior_error` where the method estimates the class
-      prior.
+      `f1`, `auc`, `average_precision` (of multi-label problems their own metrics), and
+      `prior_error` where the method estimates the class prior.
     """
     result = {}
     for rule in RULES:
@@ -163,7 +168,8 @@ def table(rows: Sequence[Row]) -> dict[str, dict[str, Any]]:
         if row is not None:
             about = describe(rows, rule)
             about.pop("rule")
-            tested = {name: row.get(f"test_{name}") for name in _TEST_METRICS}
+            names = _TEST_METRICS if "test_accuracy" in row else _MULTILABEL_METRICS
+            tested = {name: row.get(f"test_{name}") for name in names}
             if PRIOR_ERROR in row:
                 tested[PRIOR_ERROR] = row[PRIOR_ERROR]
             result[rule] = about | tested

@@ -35,6 +35,11 @@ def replicated(mesh: Mesh) -> NamedSharding:
     return NamedSharding(mesh, PartitionSpec())
 
 
+def of_batch(size: int, mesh: Mesh) -> NamedSharding:
+    """How a batch lies on the devices: split where they divide it evenly, else copied."""
+    return NamedSharding(mesh, PartitionSpec("data") if size % mesh.size == 0 else PartitionSpec())
+
+
 def replicate(tree: Any, mesh: Mesh) -> Any:
     """Puts host arrays on every device; every host must hold the same values."""
     sharding = replicated(mesh)

@@ -21,6 +21,9 @@ from pujax.methods import Method
 from pujax.training import evaluation, selection
 from pujax.training.evaluation import Final
 
+RECOVERED = "hidden positives recovered"
+COLUMNS = ("method", "test accuracy", "F1", "AUC", "AP", RECOVERED)
+
 
 def summarize(
     config: ml_collections.FrozenConfigDict,
@@ -43,18 +46,12 @@ def summarize(
     Returns:
       A dict that JSON can hold.
     """
-    info, rule = data.info, config.run.selection
+    info = data.info
     by_prediction = evaluation.compare_labels((final.train_scores > 0).astype(np.float32), data)
     tested = [row for row in rows if row.get("test_accuracy") is not None]
     best = max(tested, key=lambda row: row["test_accuracy"], default={})
-    speeds = [row["examples_per_second"] for row in rows if row["stage"] == rows[-1]["stage"]]
     return {
-        "method": config.method.name,
-        "oracle": bool(method.reveals),
-        "reveals": method.reveals,
-        "dataset": info.name,
-        "seed": config.seed,
-        "num_epochs": len(rows),
+        **identity(config, method, info.name, rows),
         "setting": info.setting,
         "counts": data.counts(),
         "prior": info.prior,
@@ -62,8 +59,6 @@ def summarize(
         "prior_interval": data.prior_interval,
         "prior_unlabeled": info.prior_unlabeled,
         "labeling": data.labeling._asdict(),
-        "selection": selection.describe(rows, rule),
-        "selections": selection.table(rows),
         "test": final.test,
         # Chosen on test labels, so never the result: it says how much choosing could give.
         "oracle_best_epoch": {key: best.get(key) for key in ("epoch", "test_accuracy")},
@@ -73,7 +68,34 @@ def summarize(
             "prediction_accuracy": by_prediction["label_accuracy"],
         },
         "estimates": final.estimates,
-        "warnings": warnings(final, rows, rule) + diagnosis(method, final),
+        "warnings": warnings(final, rows, config.run.selection) + diagnosis(method, final),
+        **costs(rows, mesh),
+    }
+
+
+def identity(
+    config: ml_collections.FrozenConfigDict,
+    method: Method,
+    dataset: str,
+    rows: list[dict[str, Any]],
+) -> dict[str, Any]:
+    """What was trained on what, and which epoch is reported; of every kind of problem."""
+    return {
+        "method": config.method.name,
+        "oracle": bool(method.reveals),
+        "reveals": method.reveals,
+        "dataset": dataset,
+        "seed": config.seed,
+        "num_epochs": len(rows),
+        "selection": selection.describe(rows, config.run.selection),
+        "selections": selection.table(rows),
+    }
+
+
+def costs(rows: list[dict[str, Any]], mesh: Mesh) -> dict[str, Any]:
+    """Time, memory, versions and device of a run."""
+    speeds = [row["examples_per_second"] for row in rows if row["stage"] == rows[-1]["stage"]]
+    return {
         "undone_steps": sum(row.get("nonfinite") or 0 for row in rows),
         "seconds": sum(row["seconds"] for row in rows),
         "examples_per_second": statistics.median(speeds),
@@ -81,6 +103,29 @@ def summarize(
         "versions": versions(),
         "device": device(mesh),
     }
+
+
+def describe(config: ml_collections.FrozenConfigDict, data: PUDataset, device: str) -> str:
+    """The counts printed at the start; `device` is what they are computed on."""
+    info, counts = data.info, data.counts()
+    interval = ""
+    if data.prior_interval:
+        interval = ", 90 % interval {:.4f} to {:.4f}".format(*data.prior_interval)
+    lines = [f"  labeling {describe_labeling(data.labeling)}"]
+    if counts["validation"]:
+        lines.append(
+            f"  validation {counts['validation']} ({counts['validation_labeled']} labeled), "
+            f"selection by {config.run.selection}"
+        )
+    return (
+        f"{config.method.name} on {info.name} ({info.setting}), {device}\n"
+        f"  labeled positives {counts['labeled']}, unlabeled {counts['unlabeled']} "
+        f"({counts['hidden_positives']} hidden positives), support {counts['support']} "
+        f"({counts['support_positives']} positive), test {counts['test']} "
+        f"({counts['test_positives']} positive)\n"
+        f"  prior {info.prior:.4f} ({info.prior_source}{interval}), in U "
+        f"{info.prior_unlabeled:.4f}\n" + "\n".join(lines)
+    )
 
 
 def warnings(final: Final, rows: list[dict[str, Any]], rule: str) -> list[str]:
@@ -150,21 +195,27 @@ def device(mesh: Mesh) -> str:
 
 def table_row(summary: dict[str, Any]) -> dict[str, Any]:
     """One line of the final table; a number that is undefined is left to the table's dash."""
-    test, train = summary["test"], summary["train"]
-    recovered, hidden = train["recovered_positives"], train["hidden_positives"]
-    share = f" ({100 * recovered / hidden:.1f} %)" if hidden else ""
+    test = summary["test"]
     accuracy = test["accuracy"]
     return {
-        "method": summary["method"] + _remark(summary),
+        "method": summary["method"] + remark(summary),
         "test accuracy": None if accuracy is None else f"{100 * accuracy:.2f} %",
         "F1": test["f1"],
         "AUC": test["auc"],
         "AP": test["average_precision"],
-        "hidden positives recovered": f"{recovered:.0f} / {hidden:.0f}{share}",
+        RECOVERED: recovered(summary),
     }
 
 
-def _remark(summary: dict[str, Any]) -> str:
+def recovered(summary: dict[str, Any]) -> str:
+    """How many hidden positives a result calls positive."""
+    train = summary["train"]
+    found, hidden = train["recovered_positives"], train["hidden_positives"]
+    share = f" ({100 * found / hidden:.1f} %)" if hidden else ""
+    return f"{found:.0f} / {hidden:.0f}{share}"
+
+
+def remark(summary: dict[str, Any]) -> str:
     """Marks results that used true labels."""
     if summary["oracle"]:
         return " (true labels)"

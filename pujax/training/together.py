@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from absl import logging
 from jax.sharding import Mesh
 
-from pujax.training import engine, loop, pretrained, selection, sharding, signals, stacked, summary
+from pujax.training import engine, kinds, loop, pretrained, selection, sharding, signals, stacked
 from pujax.training import group as group_lib
 from pujax.training.checkpoint import Position
 from pujax.training.engine import Carry
@@ -296,7 +296,7 @@ def _finish(group: Group, now: Progressing) -> list[dict[str, Any]]:
         method = member.built.method
         pretrained.save(member.folder, config, method, state, member.truth.info)
         final = evaluator.final(state, sharding.replicate(member.truth.inputs, group.mesh))
-        result = summary.summarize(config, method, final, member.truth, rows, group.mesh)
+        result = kinds.of(member.truth).summarize(config, method, final, member.truth, rows, group.mesh)
         result = to_plain(result | {"trained_together": len(group.members)})
         for text in result["warnings"]:
             logging.warning("%s, seed %d: %s", config.method.name, config.seed, text)

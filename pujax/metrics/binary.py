@@ -1,8 +1,6 @@
-"""Metrics of a binary classifier, computed on the host.
+"""Metrics of a binary classifier.
 
-All are called as `(scores, labels)`: raw scores, which predict positive iff above 0, and labels
-0/1, False/True or -1/1. Results are fractions. Scores that are not a number make every metric NaN;
-infinite scores are ordinary.
+Scores are raw: they predict positive iff above 0.
 
 The proxy metrics need no true labels, only which held-out examples are labelled positives: they
 choose between models when no negatives are known.
@@ -11,6 +9,8 @@ choose between models when no negatives are known.
 import numpy as np
 from numpy import typing as npt
 from sklearn import metrics as sklearn_metrics
+
+from pujax.metrics import _arguments
 
 
 def accuracy(scores: npt.ArrayLike, labels: npt.ArrayLike) -> float:
@@ -170,10 +170,7 @@ def _checked(scores: npt.ArrayLike, labels: npt.ArrayLike) -> tuple[np.ndarray, 
         raise ValueError(
             f"scores and labels must be [n] and of one shape, got {scores.shape} and {labels.shape}"
         )
-    values = set(np.unique(labels).tolist())
-    if not (values <= {0, 1} or values <= {-1, 1}):
-        raise ValueError(f"labels hold the values {sorted(values)}, but must be 0/1 or -1/1")
-    return scores, labels > 0
+    return scores, _arguments.is_positive(labels)
 
 
 def _ranks(scores: np.ndarray) -> np.ndarray:

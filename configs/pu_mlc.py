@@ -1,0 +1,42 @@
+"""PU-MLC and what it is compared with on small multi-label data.
+
+    python train.py --config=configs/pu_mlc.py:data=emotions --config.data.dir=FILE.npz
+
+Arguments: data = scene (default), yeast, emotions (tables; an .npz file with X_train, Y_train,
+X_test, Y_test), voc5 (64 pixels), coco128 (96 pixels), own (see docs/your_own_data.md; streamed
+images or an .npz file); method = pu_mlc (default), assume_negative, partial_bce, asymmetric,
+multilabel_supervised; lgconv = on (default), off, of the residual network for images.
+
+The settings are not a paper's. For tables they are one network of one hidden layer, trained long
+enough for the cross-entropy on all labels.
+"""
+
+import ml_collections
+
+from configs import common
+from pujax.training import config as config_lib
+
+METHODS = ("pu_mlc", "assume_negative", "partial_bce", "asymmetric", "multilabel_supervised")
+TABLES = ("scene", "yeast", "emotions")
+_CROPS = {"voc5": (64, 56, 48, 40), "coco128": (96, 84, 72, 60), "own": ()}
+
+
+def get_config(argument: str = "") -> ml_collections.ConfigDict:
+    """The configuration of one data set and method."""
+    chosen = common.parse(
+        argument, data=(*TABLES, *_CROPS), method=METHODS, lgconv=("on", "off")
+    )
+    data = chosen["data"]
+    config = config_lib.default_config(chosen["method"])
+    config.data.source = "multilabel"
+    if data in TABLES:
+        config.model.name = "mlp"
+        config.model.options = ml_collections.ConfigDict({"hidden": (256,)})
+        config.method.update({"augment": False, "num_epochs": 100, "batch_size": 64})
+        config.run.update({"eval_every": 5, "checkpoint_every": 50})
+        return config
+    config.model.name = "resnet_small" if data != "own" else "resnet18_v1"
+    config.model.options = ml_collections.ConfigDict({"lgconv": chosen["lgconv"] == "on"})
+    config.method.update({"crop_sizes": _CROPS[data], "num_epochs": 40, "batch_size": 32})
+    config.method.learning_rate = 1e-3
+    return config

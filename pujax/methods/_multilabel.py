@@ -1,0 +1,278 @@
+"""A classifier of several labels per example, trained on an objective of its scores.
+
+A method that is a risk of scores and labels is `build(config, info, from_risk(risk))`; one that
+needs further passes through the network, such as mixup, gives its own objective.
+"""
+
+import os
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import ml_collections
+import numpy as np
+
+from pujax import augment, models
+from pujax.data.batching import Batch, Batching
+from pujax.data.dataset import TrainingData
+from pujax.data.multilabel import MultilabelInfo
+from pujax.methods import Method, Stage, _checks, _frozen, _network, _optimizer
+from pujax.methods._ema import ema
+from pujax.methods._network import Network
+from pujax.models import encoder as encoder_lib
+from pujax.models import multilabel as nets
+
+RANDOM = "random"
+"""`method.word_vectors` that are drawn and mean nothing."""
+_WORD_WIDTH = 300
+_GRAPH = "semantic_graph"
+_PUBLISHED_FROZEN = 3
+
+# (batch_stats, images) -> (scores [batch, classes], batch_stats)
+Forward = Callable[[Any, jax.Array], tuple[jax.Array, Any]]
+# (forward, batch_stats, images, batch, key) -> (loss, (batch_stats, metrics))
+Objective = Callable[..., tuple[jax.Array, tuple[Any, dict[str, jax.Array]]]]
+
+
+class State(NamedTuple):
+    """Everything that training changes, and what it holds fixed.
+
+    Attributes:
+      params: parameters that train.
+      frozen: the others.
+      batch_stats: running batch-norm statistics.
+      momentum: optimizer state.
+      average: moving average of `params`.
+      average_stats: moving average of `batch_stats`.
+      constants: of the semantic-graph head, or None.
+    """
+
+    params: Any
+    frozen: Any
+    batch_stats: Any
+    momentum: Any
+    average: Any
+    average_stats: Any
+    constants: nets.GraphConstants | None
+
+
+def default_config(name: str, **changes: Any) -> ml_collections.ConfigDict:
+    """Settings that every multi-label method has.
+
+    Args:
+      name: of the method.
+      **changes: fields to set or add.
+
+    Returns:
+      A new `ConfigDict`.
+    """
+    config = _optimizer.adam_config()
+    config.update(
+        {
+            "name": name,
+            "num_epochs": 100,
+            "batch_size": 64,
+            "average_decay": 0.99,  # of the weights that are reported; 0 reports the raw ones
+            "head": "gap",  # or 'semantic_graph', that of PU-MLC's code
+            "word_vectors": "",  # of that head: an .npy file [classes, width], or 'random'
+            "reduced_width": 1024,  # of that head, as the next two
+            "attention_width": 512,
+            "graph_steps": 3,
+            # Stages of a residual network that do not train, from the stem on; -1 is 3 for a network
+            # that starts from other weights, 0 for a fresh one.
+            "frozen_stages": 0,
+            "freeze_norm": "off",  # or 'on', running statistics in training too; 'auto' as above
+            "augment": True,  # crops, where there are sizes, and flips
+            "flip": True,
+            "crop_sizes": (),  # sides of random crops in pixels of the loaded image
+        }
+    )
+    config.update(changes)
+    return config
+
+
+def check(config: ml_collections.ConfigDict, info: MultilabelInfo) -> None:
+    """Raises a ValueError for settings that cannot be."""
+    _optimizer.check(config)
+    _checks.between("method.average_decay", config.average_decay, 0, 1, include="low")
+    _checks.one_of("method.head", config.head, nets.HEADS)
+    _checks.at_least("method.frozen_stages", config.frozen_stages, -1)
+    _checks.one_of("method.freeze_norm", config.freeze_norm, ("off", "on", "auto"))
+    if config.crop_sizes and config.augment:
+        side = info.load_side or min(info.input_shape[:2])
+        for size in config.crop_sizes:
+            accepted = f"whole numbers from 1 to {side}, the side of the loaded images"
+            _checks.require(1 <= size <= side, "method.crop_sizes", config.crop_sizes, accepted)
+
+
+def from_risk(risk: Callable[[jax.Array, jax.Array], jax.Array]) -> Objective:
+    """The objective of a risk of `[batch, classes]` scores and labels in {1, 0, -1}."""
+
+    def objective(forward, batch_stats, images, batch, key):
+        del key
+        scores, batch_stats = forward(batch_stats, images)
+        return risk(scores, batch.labeled), (batch_stats, {})
+
+    return objective
+
+
+def build(
+    config: ml_collections.ConfigDict,
+    info: MultilabelInfo,
+    objective: Objective,
+    *,
+    reveals: str = "",
+) -> Method:
+    """A one-stage method that minimises an objective and reports averaged weights.
+
+    Args:
+      config: the whole configuration.
+      info: numbers of the data set.
+      objective: see `Objective`; its metrics are reported beside `loss`.
+      reveals: as in `Method`.
+
+    Returns:
+      A `Method` on `State`.
+
+    Raises:
+      ValueError: for a setting that cannot be.
+    """
+    c = config.method
+    check(c, info)
+    network = _build_network(config, info)
+    words = _word_vectors(c, info.num_classes)
+    optimizer = _optimizer.build(
+        c, num_epochs=c.num_epochs, steps_per_epoch=max(info.n // c.batch_size, 1)
+    )
+    is_fresh = config.model.init == "random" and not config.init_from
+    frozen_stages = c.frozen_stages
+    if frozen_stages < 0:
+        frozen_stages = 0 if is_fresh else _PUBLISHED_FROZEN
+    freezes_norm = c.freeze_norm == "on" or (c.freeze_norm == "auto" and not is_fresh)
+    trains = _frozen.trainable_path(frozen_stages)
+
+    def init(key: jax.Array, previous: None, data: TrainingData) -> State:
+        del previous
+        constants = None
+        if words is not None:
+            constants = nets.GraphConstants(jnp.asarray(words), nets.adjacency(data.labeled == 1))
+        inputs = network.normalize(data.inputs[:2])
+        variables = network.module.init(key, inputs, False, constants=constants)
+        params, batch_stats = variables["params"], variables.get("batch_stats", {})
+        if data.encoder is not None:
+            params, batch_stats = encoder_lib.put(data.encoder, params, batch_stats)
+        _frozen.check_stages(params, frozen_stages)
+        params, frozen = _frozen.split(params, trains)
+        momentum = optimizer.init(params)
+        return State(params, frozen, batch_stats, momentum, params, batch_stats, constants)
+
+    def forward_of(params: Any, state: State) -> Forward:
+        variables = {"params": _frozen.merge(params, state.frozen)}
+
+        def forward(batch_stats, images):
+            outputs, updated = network.module.apply(
+                variables | {"batch_stats": batch_stats},
+                images,
+                not freezes_norm,
+                constants=state.constants,
+                mutable=["batch_stats"],
+            )
+            return outputs.logits, updated.get("batch_stats", {})
+
+        return forward
+
+    def step(state: State, batch: Batch, key: jax.Array):
+        view_key, objective_key = jax.random.split(key)
+        images = _view(c, info, network, batch.inputs, view_key)
+
+        def loss_of(params):
+            forward = forward_of(params, state)
+            return objective(forward, state.batch_stats, images, batch, objective_key)
+
+        (loss, (batch_stats, metrics)), gradient = jax.value_and_grad(loss_of, has_aux=True)(
+            state.params
+        )
+        params, momentum = optimizer.update(gradient, state.momentum, state.params, batch.progress)
+        state = state._replace(
+            params=params,
+            batch_stats=batch_stats,
+            momentum=momentum,
+            average=ema(state.average, params, c.average_decay),
+            average_stats=ema(state.average_stats, batch_stats, c.average_decay),
+        )
+        return state, metrics | {"loss": loss}
+
+    def infer(params: Any, batch_stats: Any, state: State, inputs: jax.Array) -> jax.Array:
+        variables = {"params": _frozen.merge(params, state.frozen), "batch_stats": batch_stats}
+        images = network.normalize(inputs)
+        return network.module.apply(variables, images, False, constants=state.constants).logits
+
+    def predict(state: State, inputs: jax.Array) -> jax.Array:
+        return infer(state.average, state.average_stats, state, inputs)
+
+    def predict_raw(state: State, inputs: jax.Array) -> jax.Array:
+        return infer(state.params, state.batch_stats, state, inputs)
+
+    batching = Batching(c.batch_size, crop_sizes=c.crop_sizes if c.augment else ())
+    return Method(
+        stages=(Stage("train", c.num_epochs, init, step, batching),),
+        predict=predict,
+        alternatives={"raw": predict_raw} if c.average_decay else None,
+        encoder=lambda state: encoder_lib.of(
+            _frozen.merge(state.average, state.frozen), state.average_stats
+        ),
+        reveals=reveals,
+    )
+
+
+def _build_network(config: ml_collections.ConfigDict, info: MultilabelInfo) -> Network:
+    _network.check(config, info)
+    c = config.method
+    module = models.build_multilabel(
+        config.model.name,
+        num_classes=info.num_classes,
+        head=c.head,
+        reduced_width=c.reduced_width,
+        attention_width=c.attention_width,
+        graph_steps=c.graph_steps,
+        dtype=config.model.dtype,
+        **config.model.options.to_dict(),
+    )
+    return Network(module, info.mean, info.std, config.model.image_size)
+
+
+def _word_vectors(config: ml_collections.ConfigDict, num_classes: int) -> np.ndarray | None:
+    """One vector per class for the semantic-graph head, else None."""
+    path = config.word_vectors
+    if config.head != _GRAPH:
+        _checks.require(not path, "method.word_vectors", path, f"'' without method.head={_GRAPH!r}")
+        return None
+    accepted = f"the path of an .npy file with {num_classes} vectors, or {RANDOM!r}"
+    if path == RANDOM:
+        return np.random.default_rng(0).normal(size=[num_classes, _WORD_WIDTH]).astype(np.float32)
+    _checks.require(os.path.isfile(path), "method.word_vectors", path, accepted)
+    words = np.load(path, allow_pickle=False)
+    right = words.ndim == 2 and len(words) == num_classes and np.isfinite(words).all()
+    _checks.require(
+        bool(right), "method.word_vectors", f"{path} of shape {words.shape}", accepted
+    )
+    return words.astype(np.float32)
+
+
+def _view(
+    config: ml_collections.ConfigDict,
+    info: MultilabelInfo,
+    network: Network,
+    inputs: jax.Array,
+    key: jax.Array,
+) -> jax.Array:
+    """Normalised images of a training batch; streamed ones are cropped already."""
+    if config.augment:
+        crop_key, flip_key = jax.random.split(key)
+        if config.crop_sizes and not info.load_side:
+            side = network.image_size or min(info.input_shape[:2])
+            inputs = augment.multiscale_crop(crop_key, inputs, sizes=config.crop_sizes, side=side)
+        if config.flip:
+            inputs = augment.random_flip(flip_key, inputs)
+    return network.normalize(inputs)

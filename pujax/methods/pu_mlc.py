@@ -1,0 +1,108 @@
+"""PU-MLC: several labels per example, learned from known positives alone (Yuan et al., ICME 2024).
+
+Every known negative is thrown away; what is not known to be positive is unlabeled. Per class, the
+re-balanced variational risk (`risks.multilabel_vpu`) trains on the scores divided by a temperature
+that follows their spread, and a second pass through the network makes it consistent between mixed
+examples (`risks.multilabel_mixup_consistency`). The network's part is LgConv, an option of the
+residual networks (`model.options.lgconv`).
+
+Where paper and code disagree the code is followed: tempered, detached factors, raw scores and
+attached targets in the mixup term, sums over classes, and the average of the weights is reported.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import ml_collections
+
+from pujax import risks
+from pujax.data.batching import Batch
+from pujax.data.multilabel import MultilabelInfo
+from pujax.methods import Method, _checks, _mixup, _multilabel
+
+MULTILABEL = True
+
+
+def default_config() -> ml_collections.ConfigDict:
+    """Settings of every multi-label method, and those of the risk."""
+    return _multilabel.default_config(
+        "pu_mlc",
+        gamma=0.5,  # exponent of the re-balance factor: larger where fewer labels are known
+        alpha=1.0,  # factor of the scores' spread in the temperature; 0 for the temperature 1
+        mixup_weight=1.0,
+        mixup_alpha=0.3,  # both parameters of the Beta distribution
+        detach_targets=False,  # of the mixup term
+        num_groups=1,  # parts of a batch with statistics of their own; the authors' 2 GPUs: 2
+    )
+
+
+def build(config: ml_collections.ConfigDict, info: MultilabelInfo) -> Method:
+    """Builds PU-MLC for one data set."""
+    c = config.method
+    _checks.at_least("method.gamma", c.gamma, 0)
+    _checks.at_least("method.alpha", c.alpha, 0)
+    _checks.at_least("method.mixup_weight", c.mixup_weight, 0)
+    _checks.positive("method.mixup_alpha", c.mixup_alpha)
+    _checks.at_least("method.num_groups", c.num_groups, 1)
+    even = c.batch_size % c.num_groups == 0 and c.batch_size >= 2 * c.num_groups
+    accepted = f"a divisor of method.batch_size={c.batch_size} that leaves 2 rows or more"
+    _checks.require(even, "method.num_groups", c.num_groups, accepted)
+
+    def objective(forward, batch_stats: Any, images: jax.Array, batch: Batch, key: jax.Array):
+        scores, batch_stats = forward(batch_stats, images)
+        scores, labels = _grouped(scores, c.num_groups), _grouped(batch.labeled, c.num_groups)
+        loss = variational = jnp.mean(jax.vmap(variational_of)(scores, labels))
+        metrics = {"loss_variational": variational}
+        if c.mixup_weight:
+            mixed, permutations, shares = mix_halves(
+                key, _grouped(images, c.num_groups), alpha=c.mixup_alpha
+            )
+            flat = mixed.reshape(-1, *mixed.shape[2:])
+            mixed_scores, batch_stats = forward(batch_stats, flat)
+            mixed_scores = _grouped(mixed_scores, c.num_groups)
+            consistency = jnp.mean(
+                jax.vmap(consistency_of)(scores, labels, mixed_scores, permutations, shares)
+            )
+            loss = variational + c.mixup_weight * consistency
+            metrics["loss_mixup"] = consistency
+        return loss, (batch_stats, metrics)
+
+    def variational_of(scores, labels):
+        return risks.multilabel_vpu(scores, labels, gamma=c.gamma, alpha=c.alpha or None)
+
+    def consistency_of(scores, labels, mixed_scores, permutation, share):
+        return risks.multilabel_mixup_consistency(
+            scores, labels, mixed_scores, permutation, share, detach_targets=c.detach_targets
+        )
+
+    return _multilabel.build(config, info, objective)
+
+
+def mix_halves(
+    key: jax.Array, images: jax.Array, *, alpha: float
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Mixes the halves of every group: a permuted first half into the last.
+
+    Args:
+      key: random key.
+      images: `[groups, rows, ...]`, normalised; of an odd number of rows the middle one is unused.
+      alpha: parameter of Beta(alpha, alpha), from which each group draws one share.
+
+    Returns:
+      Mixed images `[groups, rows // 2, ...]`, the permutations `[groups, rows // 2]` of the first
+      halves, and the shares `[groups]` that these keep.
+    """
+    groups, rows = images.shape[:2]
+    half = rows // 2
+    share_key, order_key = jax.random.split(key)
+    shares = jax.random.beta(share_key, alpha, alpha, [groups])
+    orders = jax.random.split(order_key, groups)
+    permutations = jax.vmap(lambda key: jax.random.permutation(key, half))(orders)
+    first = jax.vmap(lambda part, order: part[:half][order])(images, permutations)
+    return _mixup.mix(first, images[:, rows - half :], shares), permutations, shares
+
+
+def _grouped(array: jax.Array, num_groups: int) -> jax.Array:
+    """`[rows, ...]` as `[groups, rows of a group, ...]`."""
+    return array.reshape(num_groups, -1, *array.shape[1:])

@@ -1,0 +1,49 @@
+"""Metrics of binary and of multi-label classifiers, computed on the host.
+
+All are called as `(scores, labels)`, with labels 0/1, False/True or -1/1. Results are fractions,
+not percent. Scores that are not a number make every metric NaN; infinite scores are ordinary.
+
+The metrics of many labels take `[n, classes]`. Categories without a positive among the labels are
+undefined for some of them: each says what it does then, and `ignore_empty=True` leaves such
+categories out of every average over categories.
+"""
+
+from pujax.metrics.binary import (
+    accuracy,
+    auc,
+    average_precision,
+    f1,
+    predicts_one_class,
+    proxy_accuracy,
+    proxy_auc,
+)
+from pujax.metrics.multilabel import (
+    MultilabelReport,
+    OracleF1,
+    multilabel_f1,
+    multilabel_report,
+    oracle_multilabel_f1,
+)
+from pujax.metrics.multilabel_ranking import (
+    average_precisions,
+    mean_average_precision,
+    tied_scores,
+)
+
+__all__ = [
+    "MultilabelReport",
+    "OracleF1",
+    "accuracy",
+    "auc",
+    "average_precision",
+    "average_precisions",
+    "f1",
+    "mean_average_precision",
+    "multilabel_f1",
+    "multilabel_report",
+    "oracle_multilabel_f1",
+    "predicts_one_class",
+    "proxy_accuracy",
+    "proxy_auc",
+    "tied_scores",
+]
