@@ -168,6 +168,24 @@ def test_consistency_moves_both_passes_but_not_known_positives_or_the_middle_row
         assert np.abs(gradient[15:]).min() > 1e-3
 
 
+def test_detached_consistency_has_the_same_value_and_moves_the_second_pass_only():
+    scores, targets = multilabel_batch(batch=5)
+    permutation, mixed = np.array([1, 0]), np.array([[0.5, -1, 2], [1, 0, -3]])
+
+    def loss(first, second, detach_targets):
+        return risks.multilabel_mixup_consistency(
+            first, targets, second, permutation, 0.3, detach_targets=detach_targets
+        )
+
+    compiled = jax.jit(jax.value_and_grad(loss, argnums=(0, 1)), static_argnums=2)
+    with x64():
+        value, (first, second) = compiled(scores, mixed, True)
+        attached, (attached_first, attached_second) = compiled(scores, mixed, False)
+        np.testing.assert_allclose(value, attached, rtol=1e-14)
+        np.testing.assert_allclose(second, attached_second, rtol=1e-14)
+        assert (first == 0).all() and np.abs(attached_first).max() > 1e-3
+
+
 @pytest.mark.parametrize("options", [{}, {"gamma": 0.85, "alpha": 2.0}])
 def test_vpu_is_finite_on_awkward_batches(options):
     for batch in (0, 1, 4):
