@@ -62,12 +62,13 @@ TABLES = ("a9a", "ijcnn1", "mushrooms", "phishing", "newsgroups")
 _DEFAULTS = {"num_labeled": 1000, "num_support": 500}
 
 
-def parse(argument: str, **accepted: tuple[str, ...]) -> dict[str, str]:
+def parse(argument: str, **accepted: tuple[str, ...] | None) -> dict[str, str]:
     """Reads `key=value,key=value`; a missing key takes the first accepted value.
 
     Args:
       argument: what follows the colon in `--config=FILE:...`.
-      **accepted: accepted values of every key, the default first.
+      **accepted: accepted values of every key, the default first; None takes any text, '' by
+        default.
 
     Returns:
       A value for every key.
@@ -75,13 +76,13 @@ def parse(argument: str, **accepted: tuple[str, ...]) -> dict[str, str]:
     Raises:
       ValueError: naming the key, the value and what is accepted.
     """
-    chosen = {key: values[0] for key, values in accepted.items()}
+    chosen = {key: values[0] if values else "" for key, values in accepted.items()}
     for part in filter(None, argument.split(",")):
         key, _, value = part.partition("=")
         if key not in accepted:
             keys = ", ".join(accepted) or "none"
             raise ValueError(f"config argument {part!r} is unknown; accepted keys: {keys}")
-        if value not in accepted[key]:
+        if accepted[key] is not None and value not in accepted[key]:
             raise ValueError(
                 f"config argument {key} is {value!r}; accepted: {', '.join(accepted[key])}"
             )

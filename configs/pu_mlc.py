@@ -7,8 +7,9 @@ X_test, Y_test), voc5 (64 pixels), coco128 (96 pixels), own (see docs/your_own_d
 images or an .npz file); method = pu_mlc (default), assume_negative, partial_bce, asymmetric,
 multilabel_supervised; lgconv = on (default), off, of the residual network for images.
 
-The settings are not a paper's. For tables they are one network of one hidden layer, trained long
-enough for the cross-entropy on all labels.
+The settings are not a paper's. For tables they are one hidden layer of 256 and a learning rate of
+3e-4, the best of 1e-3, 3e-4 and 1e-4 for PU-MLC on a fifth of the training rows held out with all
+their labels (scene and emotions, a tenth of the other labels known; never the test set).
 """
 
 import ml_collections
@@ -23,17 +24,16 @@ _CROPS = {"voc5": (64, 56, 48, 40), "coco128": (96, 84, 72, 60), "own": ()}
 
 def get_config(argument: str = "") -> ml_collections.ConfigDict:
     """The configuration of one data set and method."""
-    chosen = common.parse(
-        argument, data=(*TABLES, *_CROPS), method=METHODS, lgconv=("on", "off")
-    )
+    chosen = common.parse(argument, data=(*TABLES, *_CROPS), method=METHODS, lgconv=("on", "off"))
     data = chosen["data"]
     config = config_lib.default_config(chosen["method"])
     config.data.source = "multilabel"
     if data in TABLES:
         config.model.name = "mlp"
         config.model.options = ml_collections.ConfigDict({"hidden": (256,)})
-        config.method.update({"augment": False, "num_epochs": 100, "batch_size": 64})
-        config.run.update({"eval_every": 5, "checkpoint_every": 50})
+        config.method.update({"augment": False, "num_epochs": 60, "batch_size": 128})
+        config.method.learning_rate = 3e-4
+        config.run.update({"eval_every": 10, "checkpoint_every": 60})
         return config
     config.model.name = "resnet_small" if data != "own" else "resnet18_v1"
     config.model.options = ml_collections.ConfigDict({"lgconv": chosen["lgconv"] == "on"})

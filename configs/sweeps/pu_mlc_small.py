@@ -1,0 +1,74 @@
+"""PU-MLC on small real sets over the share of known labels, and what its parts do.
+
+    python -m pujax.sweep --plan=configs/sweeps/pu_mlc_small.py:part=ratios,folder=FOLDER \
+        --workdir=DIR
+
+Arguments: folder holds scene.npz, yeast.npz, emotions.npz, voc5.npz, coco128.npz; part = ratios
+(default; PU-MLC, the assume-negative and the fully labelled cross-entropy from 10 % to all labels
+known), risk (gamma and the adaptive temperature at 10 % and 50 %), images (LgConv on and off);
+metric = mean_average_precision (default), overall_f1, class_f1 (another metric reads the same runs
+and trains nothing anew). None of these sets is in the paper.
+"""
+
+import os
+
+from configs import common, pu_mlc
+from pujax import sweep
+
+_RATIOS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+_LABELS = {
+    "pu_mlc": "PU-MLC",
+    "assume_negative": "assume-negative BCE",
+    "multilabel_supervised": "fully labelled BCE",
+}
+_METRICS = ("mean_average_precision", "overall_f1", "class_f1")
+
+
+def get_plan(argument: str = "") -> sweep.Plan:
+    """The cells of one part."""
+    chosen = common.parse(argument, part=("ratios", "risk", "images"), metric=_METRICS, folder=None)
+    cells = {"ratios": _ratios, "risk": _risk, "images": _images}[chosen["part"]]
+    is_image = chosen["part"] == "images"
+    return sweep.Plan(
+        f"PU-MLC on small sets: {chosen['part']}",
+        tuple(cells(chosen["folder"])),
+        seeds=(0, 1, 2) if is_image else (0, 1, 2, 3, 4),
+        metric=chosen["metric"],
+    )
+
+
+def _cell(folder, row, data, *, method="pu_mlc", ratio, lgconv="on", **changes) -> sweep.Cell:
+    config = pu_mlc.get_config(f"data={data},method={method},lgconv={lgconv}")
+    config.data.dir = os.path.join(folder, f"{data}.npz")
+    config.data.known_ratio = ratio
+    config.method.update(changes)
+    return sweep.Cell(row, f"{data} {100 * ratio:.0f} %", config)
+
+
+def _ratios(folder):
+    for data in pu_mlc.TABLES:
+        for ratio in _RATIOS:
+            for method in ("pu_mlc", "assume_negative"):
+                yield _cell(folder, _LABELS[method], data, method=method, ratio=ratio)
+        method = "multilabel_supervised"
+        yield _cell(folder, _LABELS[method], data, method=method, ratio=1.0)
+
+
+def _risk(folder):
+    for data in pu_mlc.TABLES:
+        for ratio in (0.1, 0.5):
+            for gamma in (0.0, 0.25, 0.5, 0.75, 1.0):
+                for alpha in (0.0, 1.0, 2.0):
+                    temperature = f"alpha {alpha:g}" if alpha else "temperature 1"
+                    row = f"gamma {gamma:g}, {temperature}"
+                    yield _cell(folder, row, data, ratio=ratio, gamma=gamma, alpha=alpha)
+
+
+def _images(folder):
+    for data, ratios in (("voc5", (0.1, 0.5)), ("coco128", (0.5,))):
+        for ratio in ratios:
+            for lgconv in ("on", "off"):
+                row = f"PU-MLC, LgConv {lgconv}"
+                yield _cell(folder, row, data, ratio=ratio, lgconv=lgconv)
+            row = f"{_LABELS['assume_negative']}, LgConv off"
+            yield _cell(folder, row, data, method="assume_negative", ratio=ratio, lgconv="off")
