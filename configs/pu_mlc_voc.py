@@ -5,8 +5,8 @@
 
 Arguments: data = voc (default), coco; method = pu_mlc (default), assume_negative, partial_bce,
 asymmetric, multilabel_supervised; lgconv = on (default), off; head = gap (default), semantic_graph
-(that of the released network and so of the published figures; it needs --config.method.word_vectors,
-an .npy file); precision = float32 (default), bfloat16.
+(that of the released network and so of the published figures; it needs an .npy file as
+--config.method.word_vectors); precision = float32 (default), bfloat16.
 
 Without `model.init` the network starts from random weights and all of it trains, which no figure of
 the paper is about; with it, the stem, three stages and all batch norm stay fixed, as published.

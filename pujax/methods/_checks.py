@@ -16,8 +16,10 @@ def one_of(field: str, value: object, choices: Iterable[object]) -> None:
 
 
 def between(field: str, value: float, low: float, high: float, *, include: str = "both") -> None:
-    """Requires a number in an interval; `include` says which ends: 'both', 'low', 'high', 'neither'. NaN
-    fails."""
+    """Requires a number in an interval; NaN fails.
+
+    `include` says which ends belong to it: 'both', 'low', 'high' or 'neither'.
+    """
     above = value >= low if include in ("both", "low") else value > low
     below = value <= high if include in ("both", "high") else value < high
     left = "[" if include in ("both", "low") else "("

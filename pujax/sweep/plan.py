@@ -56,9 +56,9 @@ class Plan(NamedTuple):
       seeds: seeds that every cell is trained with.
       rules: which epochs to report, of `report.RULES`; differences from published figures are those
         of the first.
-      metric: one of `report.METRICS`: 'accuracy', 'f1', 'auc' or 'average_precision', of multi-label
-        cells 'mean_average_precision', 'overall_f1' or 'class_f1', all in percent;
-        or 'prior_error', the absolute error of the class prior that a method estimates.
+      metric: one of `report.METRICS`: 'accuracy', 'f1', 'auc' or 'average_precision', for several
+        labels 'mean_average_precision', 'overall_f1' or 'class_f1', all in percent; or
+        'prior_error', the absolute error of the class prior that a method estimates.
     """
 
     title: str
