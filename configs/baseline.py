@@ -2,11 +2,13 @@
 
     python train.py --config=configs/baseline.py:method=nnpu,task=fashion_mnist,setting=two_sample
 
-Arguments: method = naive (default) or any name in pujax/methods; task = digits (default) or any
-name in configs/common.py; backbone = auto (default: small_cnn for images, mlp for tables) or any
-name in pujax/models; setting = one_sample (default), two_sample. Methods with experiments of their
-own have a file of their own.
+Arguments: method = naive (default) or any name in pujax/methods but those for several labels per
+example (see configs/pu_mlc.py); task = digits (default) or any name in configs/common.py; backbone =
+auto (default: small_cnn for images, mlp for tables) or any name in pujax/models; setting =
+one_sample (default), two_sample. Methods with experiments of their own have a file of their own.
 """
+
+from collections.abc import Sequence
 
 import ml_collections
 
@@ -19,7 +21,7 @@ def get_config(argument: str = "") -> ml_collections.ConfigDict:
     """The configuration of one method, task, backbone and setting."""
     chosen = common.parse(
         argument,
-        method=_first("naive", methods.names()),
+        method=_first("naive", [x for x in methods.names() if not methods.is_multilabel(x)]),
         task=tuple(common.TASKS),
         backbone=("auto", *models.NAMES),
         setting=("one_sample", "two_sample"),
@@ -39,6 +41,6 @@ def get_config(argument: str = "") -> ml_collections.ConfigDict:
     return config
 
 
-def _first(default: str, names: tuple[str, ...]) -> tuple[str, ...]:
+def _first(default: str, names: Sequence[str]) -> tuple[str, ...]:
     """All names, the default one first."""
     return default, *(name for name in names if name != default)
