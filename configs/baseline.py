@@ -3,9 +3,10 @@
     python train.py --config=configs/baseline.py:method=nnpu,task=fashion_mnist,setting=two_sample
 
 Arguments: method = naive (default) or any name in pujax/methods but those for several labels per
-example (see configs/pu_mlc.py); task = digits (default) or any name in configs/common.py; backbone =
-auto (default: small_cnn for images, mlp for tables) or any name in pujax/models; setting =
-one_sample (default), two_sample. Methods with experiments of their own have a file of their own.
+example (see configs/pu_mlc.py); task = digits (default) or any name in configs/common.py;
+backbone = auto (default: small_cnn for images, mlp for tables) or any name in pujax/models;
+setting = one_sample (default), two_sample. Methods with experiments of their own have a file of
+their own.
 """
 
 from collections.abc import Sequence

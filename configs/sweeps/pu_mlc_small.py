@@ -5,7 +5,7 @@
 
 Arguments: folder holds scene.npz, yeast.npz, emotions.npz, voc5.npz, coco128.npz; part = ratios
 (default; PU-MLC, the assume-negative and the fully labelled cross-entropy from 10 % to all labels
-known), risk (gamma and the adaptive temperature at 10 % and 50 %), images (LgConv on and off);
+known), risk (gamma and the adaptive temperature at 10, 50 and 100 %), images (LgConv on and off);
 metric = mean_average_precision (default), overall_f1, class_f1 (another metric reads the same runs
 and trains nothing anew). None of these sets is in the paper.
 """
@@ -56,7 +56,7 @@ def _ratios(folder):
 
 def _risk(folder):
     for data in pu_mlc.TABLES:
-        for ratio in (0.1, 0.5):
+        for ratio in (0.1, 0.5, 1.0):
             for gamma in (0.0, 0.25, 0.5, 0.75, 1.0):
                 for alpha in (0.0, 1.0, 2.0):
                     temperature = f"alpha {alpha:g}" if alpha else "temperature 1"
