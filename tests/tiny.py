@@ -102,7 +102,9 @@ def multilabel_problem(seed=0, *, known_ratio=0.8, rows=False, size=8):
     rng = np.random.default_rng(0)
     labels = (rng.random([400, 3]) < 0.4).astype(np.int8)
     if rows:
-        inputs = (rng.normal(0, 0.5, [400, 6]) + np.repeat(labels, 2, axis=1) * 2).astype(np.float32)
+        inputs = (rng.normal(0, 0.5, [400, 6]) + np.repeat(labels, 2, axis=1) * 2).astype(
+            np.float32
+        )
         mean, std = raw_lib.feature_statistics(inputs[:200])
     else:
         images = rng.normal(60, 20, [400, size, size, 3])
@@ -126,6 +128,7 @@ def config(method: str, *, model="small_cnn", options=None, dtype="float32", see
         options or {"channels": (4, 8, 8), "hidden": (16,)}
     )
     tree.run.stop_after_epoch = changes.pop("stop_after_epoch", 0)
+    tree.init_from = changes.pop("init_from", "")
     if tree.method.get("optimizer") == "adam":
         changes = {"learning_rate": 0.005} | changes
     tree.run.update(changes.pop("run", {}))

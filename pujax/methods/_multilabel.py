@@ -79,8 +79,8 @@ def default_config(name: str, **changes: Any) -> ml_collections.ConfigDict:
             "reduced_width": 1024,  # of that head, as the next two
             "attention_width": 512,
             "graph_steps": 3,
-            # Stages of a residual network that do not train, from the stem on; -1 is 3 for a network
-            # that starts from other weights, 0 for a fresh one.
+            # Stages of a residual network that do not train, from the stem on; -1 is 3 for a
+            # network that starts from other weights, 0 for a fresh one.
             "frozen_stages": 0,
             "freeze_norm": "off",  # or 'on', running statistics in training too; 'auto' as above
             "augment": True,  # crops, where there are sizes, and flips
@@ -254,9 +254,7 @@ def _word_vectors(config: ml_collections.ConfigDict, num_classes: int) -> np.nda
     _checks.require(os.path.isfile(path), "method.word_vectors", path, accepted)
     words = np.load(path, allow_pickle=False)
     right = words.ndim == 2 and len(words) == num_classes and np.isfinite(words).all()
-    _checks.require(
-        bool(right), "method.word_vectors", f"{path} of shape {words.shape}", accepted
-    )
+    _checks.require(bool(right), "method.word_vectors", f"{path} of shape {words.shape}", accepted)
     return words.astype(np.float32)
 
 

@@ -21,8 +21,6 @@ def build(config: ml_collections.ConfigDict, info: MultilabelInfo) -> Method:
     _checks.at_least("method.weight_at_tenth", c.weight_at_tenth, 0)
 
     def risk(scores, labels):
-        return risks.partial_bce(
-            scores, labels, gamma=c.gamma, weight_at_tenth=c.weight_at_tenth
-        )
+        return risks.partial_bce(scores, labels, gamma=c.gamma, weight_at_tenth=c.weight_at_tenth)
 
     return _multilabel.build(config, info, _multilabel.from_risk(risk))

@@ -9,7 +9,6 @@ from pujax.data import dataset, labeling, mechanisms, sources
 from pujax.methods import _checks as checks
 from pujax.priors._names import NAMES as PRIOR_METHODS
 
-
 _MULTILABEL_ONLY = ("load_size", "missing", "known_ratio", "known_seed")
 _BINARY_ONLY = (
     *("positive_classes", "num_positives", "num_negatives", "num_labeled", "num_unlabeled"),

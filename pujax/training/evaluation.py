@@ -146,7 +146,10 @@ class Evaluator:
 
 @functools.lru_cache(maxsize=16)
 def compiled(function, mesh: Mesh):
-    """A function of state and inputs over the mesh; the seeds of a group share it, so that it compiles once."""
+    """A function of state and inputs over the mesh.
+
+    The seeds of a group share it, so that it compiles once.
+    """
 
     def on_mesh(state, inputs):
         return function(state, sharding.split_batch(inputs, mesh))

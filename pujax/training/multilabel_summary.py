@@ -82,9 +82,7 @@ def by_class(scores: np.ndarray, data: MultilabelDataset) -> dict[str, dict[str,
     }
 
 
-def best(
-    rows: Sequence[Mapping[str, Any]], *, alternatives: Sequence[str] = ()
-) -> dict[str, Any]:
+def best(rows: Sequence[Mapping[str, Any]], *, alternatives: Sequence[str] = ()) -> dict[str, Any]:
     """The largest value of each test metric over epochs and alternatives, each chosen for itself.
 
     Args:
@@ -92,14 +90,15 @@ def best(
       alternatives: of the method, for example 'raw'.
 
     Returns:
-      `test_*` for every metric, and the `epoch` of the largest mean average precision.
+      `test_*` for every metric, and the `epoch` of the largest mean average precision, the first
+      of several.
     """
     result: dict[str, Any] = {"epoch": None}
     for name in _CHOSEN:
         columns = [f"test_{name}", *(f"test_{prefix}_{name}" for prefix in alternatives)]
         values = [(row.get(column), row["epoch"]) for row in rows for column in columns]
         known = [each for each in values if each[0] is not None]
-        result[f"test_{name}"], epoch = max(known, default=(None, None))
+        result[f"test_{name}"], epoch = max(known, key=lambda each: each[0], default=(None, None))
         if name == evaluation.MAIN:
             result["epoch"] = epoch
     return result

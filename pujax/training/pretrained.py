@@ -88,7 +88,8 @@ def attach(config: ml_collections.ConfigDict, data: PUDataset) -> PUDataset:
 
     `{seed}` in `init_from` stands for the run's seed, so that every seed of a sweep can start from
     an encoder of its own. Inputs are then normalised as they were in that run: the encoder knows no
-    others (outside weights leave that to the data set). Whether its arrays fit this run's network is checked when a method is built.
+    others (outside weights leave that to the data set). Whether its arrays fit this run's network
+    is checked when a method is built.
 
     Args:
       config: the configuration.
@@ -109,7 +110,11 @@ def attach(config: ml_collections.ConfigDict, data: PUDataset) -> PUDataset:
         backbone = models.build(
             config.model.name, embedding_dim=0, **config.model.options.to_dict()
         ).backbone
-        return data._replace(encoder=torch_weights.load(config.model.init, backbone))
+        try:
+            encoder = torch_weights.load(config.model.init, backbone)
+        except ValueError as error:
+            raise ValueError(f"model.init: {error}") from error
+        return data._replace(encoder=encoder)
     folder = _folder(config.init_from, config.seed)
     encoder, there = _load(folder)
     here = {"model": config.model.name, "options": dict(config.model.options)}

@@ -296,7 +296,9 @@ def _finish(group: Group, now: Progressing) -> list[dict[str, Any]]:
         method = member.built.method
         pretrained.save(member.folder, config, method, state, member.truth.info)
         final = evaluator.final(state, sharding.replicate(member.truth.inputs, group.mesh))
-        result = kinds.of(member.truth).summarize(config, method, final, member.truth, rows, group.mesh)
+        result = kinds.of(member.truth).summarize(
+            config, method, final, member.truth, rows, group.mesh
+        )
         result = to_plain(result | {"trained_together": len(group.members)})
         for text in result["warnings"]:
             logging.warning("%s, seed %d: %s", config.method.name, config.seed, text)

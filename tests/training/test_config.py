@@ -12,6 +12,7 @@ from pujax.training import experiment, flags, loop
 from tests import tiny
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+BINARY = [name for name in methods.names() if not methods.is_multilabel(name)]
 CONFIGS = sorted(p for p in (REPOSITORY / "configs").glob("*.py") if p.stem != "common")
 
 
@@ -56,7 +57,7 @@ def test_config_arguments_choose_task_and_backbone(argument):
     assert config.method.num_clusters == (5 if config.data.source == "cifar10" else 100)
 
 
-@pytest.mark.parametrize("method", methods.names())
+@pytest.mark.parametrize("method", BINARY)
 def test_every_method_is_built_for_the_digits_by_the_baseline_config(method):
     """The small network of the default and the default task must do for all of them."""
     path = REPOSITORY / "configs" / "baseline.py"
@@ -65,7 +66,7 @@ def test_every_method_is_built_for_the_digits_by_the_baseline_config(method):
     assert made.method.stages
 
 
-@pytest.mark.parametrize("method", methods.names())
+@pytest.mark.parametrize("method", BINARY)
 def test_every_method_is_built_for_a_table_by_the_baseline_config(method):
     """Network and views are chosen for tables by the task alone."""
     path = REPOSITORY / "configs" / "baseline.py"
@@ -75,6 +76,13 @@ def test_every_method_is_built_for_a_table_by_the_baseline_config(method):
     sizes = {"n_p": 1000, "n_u": 31_061, "n_support": 500, "support_positives": 250}
     info = tiny.table_problem().info._replace(**sizes)
     assert methods.module(method).build(config, info).stages
+
+
+@pytest.mark.parametrize("method", [name for name in methods.names() if name not in BINARY])
+def test_the_baseline_config_is_of_one_label_per_example(method):
+    path = REPOSITORY / "configs" / "baseline.py"
+    with pytest.raises(ValueError, match=f"{method}.*accepted.*nnpu"):
+        flags.parse(["", f"--config={path}:method={method}"])
 
 
 def test_a_problem_is_drawn_as_the_data_section_says():

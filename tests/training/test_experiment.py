@@ -312,7 +312,7 @@ def test_the_policy_skip_undoes_such_steps_and_counts_them(tmp_path, monkeypatch
     monkeypatch.setattr(
         _optimizer,
         "learning_rate",
-        lambda c, epoch, num_epochs: jnp.where(jnp.floor(epoch) == 1, jnp.nan, 0.05),
+        lambda c, epoch, **length: jnp.where(jnp.floor(epoch) == 1, jnp.nan, 0.05),
     )
     summary = training.run(small("naive", nonfinite="skip"), str(tmp_path))
     assert [row["nonfinite"] for row in rows(tmp_path)] == [0, 10, 0, 0]

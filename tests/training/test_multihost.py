@@ -9,10 +9,10 @@ import sys
 
 import pytest
 
+from tests.training import multilabel_runs as runs
+
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
-COMMAND = [
-    sys.executable,
-    "train.py",
+LAGAM = [
     "--config=configs/lagam_digits.py",
     "--config.method.num_epochs=2",
     "--config.method.warmup_epochs=0",
@@ -24,12 +24,24 @@ COMMAND = [
     "--config.run.figures=false",
     "--config.run.checkpoint_every=1",
 ]
+# What is tested is how images come to the hosts, each of which decodes those of its own devices, so
+# network and method are what compiles fastest.
+STREAMED = """
+from tests.training import multilabel_runs as runs
+
+def get_config(argument=""):
+    config = runs.folder_config({folder!r}, "assume_negative")
+    config.model.name, config.model.options = "mlp", {{"hidden": (8,)}}
+    config.method.num_epochs = 2
+    config.run.eval_batch_size = 8
+    return config
+"""
 
 
-def start(folder, num_devices, *flags):
+def start(command, folder, num_devices, *flags):
     environment = os.environ | {"XLA_FLAGS": "", "JAX_NUM_CPU_DEVICES": str(num_devices)}
     return subprocess.Popen(
-        [*COMMAND, f"--workdir={folder}", *flags],
+        [sys.executable, "train.py", *command, f"--workdir={folder}", *flags],
         cwd=REPOSITORY,
         env=environment,
         stdout=subprocess.PIPE,
@@ -38,12 +50,13 @@ def start(folder, num_devices, *flags):
     )
 
 
-def start_two(folder, *flags):
+def start_two(command, folder, *flags):
     with socket.socket() as free:
         free.bind(("localhost", 0))
         port = free.getsockname()[1]
     return [
         start(
+            command,
             folder,
             2,
             "--config.run.distributed=true",
@@ -69,10 +82,10 @@ def metrics(folder):
 
 def test_two_hosts_equal_one_and_go_on_after_a_stop(tmp_path):
     alone, together = tmp_path / "alone", tmp_path / "together"
-    finish([start(alone, 4)])
-    finish(start_two(together, "--config.run.stop_after_epoch=1"))
+    finish([start(LAGAM, alone, 4)])
+    finish(start_two(LAGAM, together, "--config.run.stop_after_epoch=1"))
     assert len(metrics(together)) == 1
-    first, second = finish(start_two(together))
+    first, second = finish(start_two(LAGAM, together))
     assert "Run directory" in first and "Run directory" not in second
 
     rows = list(zip(metrics(alone), metrics(together), strict=True))
@@ -86,3 +99,26 @@ def test_two_hosts_equal_one_and_go_on_after_a_stop(tmp_path):
     assert summary["test"]["accuracy"] == pytest.approx(
         metrics(alone)[-1]["test_accuracy"], abs=0.01
     )
+
+
+def test_two_hosts_stream_what_one_does(tmp_path):
+    pytest.importorskip("grain")
+    folder = runs.write_folders(tmp_path / "images")
+    path = tmp_path / "streamed.py"
+    path.write_text(STREAMED.format(folder=folder))
+    command = [f"--config={path}"]
+    alone, together = tmp_path / "alone", tmp_path / "together"
+    # All at once: most of the time goes into starting.
+    finish([start(command, alone, 4), *start_two(command, together)])
+    rows = list(zip(metrics(alone), metrics(together), strict=True))
+    assert len(rows) == 2
+    for one, two in rows:
+        assert one.keys() == two.keys()
+        assert one["loss"] == pytest.approx(two["loss"], rel=1e-4)
+        for name in ("test_mean_average_precision", "test_raw_mean_average_precision"):
+            # Two of 21 close scores may change places.
+            assert one[name] == pytest.approx(two[name], abs=0.02), name
+    first, second = (json.loads((x / "summary.json").read_text()) for x in (alone, together))
+    assert second["device"].startswith("4 x") and second["counts"] == first["counts"]
+    for name in ("recovered_positives", "hidden_positives"):
+        assert second["train"][name] == pytest.approx(first["train"][name], abs=1)

@@ -1,0 +1,301 @@
+"""What all multi-label methods share: views, averaged weights, frozen parts, heads, settings."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import traverse_util
+
+from pujax import augment, risks
+from pujax.data.batching import Batching
+from pujax.methods import assume_negative
+from pujax.training import engine, loop, sharding
+from tests import tiny
+
+LINEAR = {"model": "mlp", "options": {"hidden": ()}, "flip": False}
+NORMED = {"options": {"hidden": (4,), "batch_norm": True}}
+# One block of 8 and one of 16 channels; LgConv needs multiples of 8.
+RESIDUAL = {
+    "model": "resnet_small",
+    "options": {"width": 8, "stage_sizes": (1, 1), "lgconv": True},
+}
+GRAPH = {
+    "model": "resnet_small",
+    "options": {"width": 4, "stage_sizes": (1,)},
+    **{"head": "semantic_graph", "reduced_width": 8, "attention_width": 4, "graph_steps": 1},
+}
+
+
+@pytest.fixture(scope="module")
+def data():
+    return tiny.multilabel_problem(known_ratio=0.6)
+
+
+def setup(data, name="assume_negative", **changes):
+    """The method, its state at the start and its first batch."""
+    config = tiny.config(name, **(LINEAR | changes))
+    built = loop.build(config, data, tiny.mesh())
+    arrays = sharding.replicate(built.data.training_data(), tiny.mesh())
+    (stage,) = built.method.stages
+    state = engine.init_state(stage, jax.random.key(0), None, arrays, tiny.mesh())
+    plan = engine.epoch_plan(stage, jax.random.key(1), 0, arrays)
+    batch = engine.batching.gather(arrays, plan, 0, epoch=0, step=0)
+    return built.method, state, batch
+
+
+def steps(method, state, batch, count):
+    """The states after one step, two steps and so on, and the last metrics."""
+    step, states = jax.jit(method.stages[0].step), []
+    for seed in range(count):
+        state, metrics = step(state, batch, jax.random.key(seed))
+        states.append(state)
+    return states, metrics
+
+
+def scores_of(data, state, images):
+    """Scores of the linear network on raw images."""
+    pixels = np.asarray(images, np.float64) / 255
+    rows = ((pixels - data.info.mean) / data.info.std).reshape(len(pixels), -1)
+    return rows @ state.params["classifier"]["kernel"] + state.params["classifier"]["bias"]
+
+
+def assert_same(first, second):
+    for a, b in zip(jax.tree.leaves(first), jax.tree.leaves(second), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def changed(before, after):
+    """Names of the leaves that differ."""
+    before, after = (traverse_util.flatten_dict(x, sep="/") for x in (before, after))
+    assert before.keys() == after.keys()
+    return {name for name in before if not np.array_equal(before[name], after[name])}
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "risk"),
+    [
+        ("assume_negative", {}, risks.assume_negative_bce),
+        (
+            "partial_bce",
+            {"gamma": -2.0, "weight_at_tenth": 4.0},
+            lambda s, y: risks.partial_bce(s, y, gamma=-2.0, weight_at_tenth=4.0),
+        ),
+        (
+            "asymmetric",
+            {"gamma_negative": 3.0, "gamma_positive": 0.5, "clip": 0.1, "unknown": "ignore"},
+            lambda s, y: risks.asymmetric(
+                s, y, gamma_negative=3.0, gamma_positive=0.5, clip=0.1, unknown="ignore"
+            ),
+        ),
+    ],
+)
+def test_a_method_minimises_its_risk_of_the_batch(data, name, changes, risk):
+    method, state, batch = setup(data, name, **changes)
+    _, metrics = steps(method, state, batch, 1)
+    scores = scores_of(data, state, batch.inputs)
+    wanted = risk(jnp.asarray(scores, jnp.float32), batch.labeled)
+    np.testing.assert_allclose(metrics["loss"], wanted, rtol=1e-4)  # float32 network
+
+
+def test_the_supervised_bound_sees_every_true_label(data):
+    method, state, batch = setup(data, "multilabel_supervised")
+    labels = data.truth[np.asarray(batch.ids)]
+    np.testing.assert_array_equal(batch.labeled, np.where(labels == 1, 1, -1))
+    _, metrics = steps(method, state, batch, 1)
+    scores = scores_of(data, state, batch.inputs)
+    wanted = np.logaddexp(0, np.where(labels == 1, -scores, scores)).mean()
+    np.testing.assert_allclose(metrics["loss"], wanted, rtol=1e-4)  # float32 network
+
+
+def test_reported_weights_are_averages_from_the_start_on_statistics_included(data):
+    method, start, batch = setup(data, **NORMED, average_decay=0.75)
+    assert_same((start.average, start.average_stats), (start.params, start.batch_stats))
+    wanted = start.params, start.batch_stats
+    states, _ = steps(method, start, batch, 3)
+    for state in states:
+        new = state.params, state.batch_stats
+        wanted = jax.tree.map(lambda e, p: 0.75 * e + 0.25 * p, wanted, new)
+        found = state.average, state.average_stats
+        for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-7)
+    assert changed(start.batch_stats, states[-1].batch_stats)
+    # Predictions take the average, its statistics too; 'raw' the weights of the last step.
+    last, raw = states[-1], method.alternatives["raw"]
+    as_average = last._replace(params=last.average, batch_stats=last.average_stats)
+    inputs = data.test_inputs[:20]
+    average = method.predict(last, inputs)
+    np.testing.assert_array_equal(raw(as_average, inputs), average)
+    assert np.abs(raw(last, inputs) - average).max() > 1e-3
+    assert_same(method.encoder(last).params, last.average["backbone"])
+    assert_same(method.encoder(last).batch_stats, last.average_stats["backbone"])
+
+
+def test_without_decay_the_weights_themselves_are_reported(data):
+    method, state, batch = setup(data, **NORMED, average_decay=0.0)
+    (state,), _ = steps(method, state, batch, 1)
+    assert_same((state.average, state.average_stats), (state.params, state.batch_stats))
+    assert method.alternatives is None
+
+
+def branches(names):
+    return {name for name in names if "global_branch" in name.split("/")}
+
+
+def test_frozen_stages_keep_every_bit_and_global_branches_train(data):
+    method, start, batch = setup(data, **RESIDUAL, frozen_stages=1)
+    states, _ = steps(method, start, batch, 2)
+    assert_same(states[-1].frozen, start.frozen)
+    frozen = set(traverse_util.flatten_dict(start.frozen, sep="/"))
+    assert "backbone/stem/kernel" in frozen and not branches(frozen)
+    assert {name.split("/")[1] for name in frozen} == {"stem", "stage1_block1"}
+    moved = changed(start.params, states[-1].params)
+    assert {name for name in moved if "stage1_block1" in name} == branches(
+        {name for name in moved if "stage1_block1" in name}
+    )
+    trained = set(traverse_util.flatten_dict(start.params, sep="/"))
+    assert branches(moved) and {"classifier/kernel", "classifier/bias"} <= moved
+    assert any("stage2_block1" in name for name in moved - branches(moved))
+    assert {name.split("/")[1] for name in branches(trained)} == {"stage1_block1", "stage2_block1"}
+    # The statistics of frozen stages follow the data unless batch norm is frozen.
+    assert changed(start.batch_stats, states[-1].batch_stats)
+
+
+def test_frozen_batch_norm_keeps_its_statistics_and_trains_its_scale(data):
+    method, start, batch = setup(data, **NORMED, freeze_norm="on")
+    states, _ = steps(method, start, batch, 2)
+    assert_same(states[-1].batch_stats, start.batch_stats)
+    assert_same(states[-1].average_stats, start.batch_stats)
+    assert "backbone/norm1/scale" in changed(start.params, states[-1].params)
+    # Every example is then scored alone: a batch of one is scored as it is within a larger one.
+    np.testing.assert_allclose(
+        method.predict(start, batch.inputs)[:1], method.predict(start, batch.inputs[:1]), rtol=1e-5
+    )
+
+
+@pytest.mark.parametrize("starts_from", ["", "another run"])
+def test_auto_freezes_what_is_published_where_a_network_starts_from_other_weights(
+    data, starts_from
+):
+    options = {"width": 8, "stage_sizes": (1, 1, 1), "lgconv": False}
+    auto = {"frozen_stages": -1, "freeze_norm": "auto", "init_from": starts_from}
+    settings = RESIDUAL | {"options": options} | auto
+    if starts_from:
+        method, state, _ = setup(data, **(RESIDUAL | {"options": options}))
+        data = data._replace(encoder=jax.device_get(method.encoder(state)))
+    method, start, batch = setup(data, **settings)
+    states, _ = steps(method, start, batch, 1)
+    moved = changed(start.params, states[-1].params)
+    if starts_from:
+        assert set(start.frozen) == {"backbone"} and set(start.params) == {"classifier"}
+        assert_same(start.frozen["backbone"], data.encoder.params)
+        assert_same(states[-1].frozen, start.frozen)
+        assert not changed(start.batch_stats, states[-1].batch_stats)
+    else:
+        assert not start.frozen and "backbone/stem/kernel" in moved
+        assert changed(start.batch_stats, states[-1].batch_stats)
+
+
+def test_the_graph_head_holds_word_vectors_and_the_adjacency_of_known_positives(data):
+    method, start, batch = setup(data, **GRAPH, word_vectors="random")
+    known = (data.labeled == 1).astype(np.float64)
+    together = known.T @ known
+    np.testing.assert_allclose(
+        start.constants.adjacency, together / np.diag(together)[:, None], rtol=1e-6
+    )
+    assert start.constants.word_vectors.shape == (3, 300)
+    states, metrics = steps(method, start, batch, 2)
+    assert_same(states[-1].constants, start.constants)
+    assert np.isfinite(metrics["loss"])
+    moved = changed(start.params, states[-1].params)
+    assert any(name.startswith("semantic_graph/") for name in moved)
+    # The graph decides: with other words the same weights score otherwise.
+    inputs = data.test_inputs[:4]
+    swapped = start._replace(
+        constants=start.constants._replace(word_vectors=start.constants.word_vectors[::-1])
+    )
+    scores = method.predict(start, inputs)
+    assert scores.shape == (4, 3)
+    assert np.abs(scores - method.predict(swapped, inputs)).max() > 1e-6
+
+
+def test_word_vectors_come_from_a_file(data, tmp_path):
+    words = np.random.default_rng(3).normal(size=(3, 5))
+    path = str(tmp_path / "words.npy")
+    np.save(path, words)
+    _, state, _ = setup(data, **GRAPH, word_vectors=path)
+    np.testing.assert_array_equal(state.constants.word_vectors, words.astype(np.float32))
+    for wrong in (words[:2], words[0], np.full((3, 5), np.nan)):
+        np.save(path, wrong)
+        with pytest.raises(ValueError, match=r"method.word_vectors is .*accepted: .* 3 vectors"):
+            setup(data, **GRAPH, word_vectors=path)
+
+
+def test_images_in_memory_are_cropped_on_the_device(data):
+    sizes = (4, 6)
+    method, state, batch = setup(data, crop_sizes=sizes)
+    assert method.stages[0].batching == Batching(16, crop_sizes=sizes)
+    key = jax.random.key(0)
+    crop_key, _ = jax.random.split(jax.random.split(key)[0])
+    crops = augment.multiscale_crop(crop_key, batch.inputs, sizes=sizes, side=8)
+    assert (np.asarray(crops) != np.asarray(batch.inputs)).any()
+    _, metrics = steps(method, state, batch, 1)
+    wanted = risks.assume_negative_bce(
+        jnp.asarray(scores_of(data, state, crops), jnp.float32), batch.labeled
+    )
+    np.testing.assert_allclose(metrics["loss"], wanted, rtol=1e-4)
+    # Without views training sees the images as they are.
+    method, state, batch = setup(data, crop_sizes=sizes, augment=False)
+    assert method.stages[0].batching.crop_sizes == ()
+    _, metrics = steps(method, state, batch, 1)
+    wanted = risks.assume_negative_bce(
+        jnp.asarray(scores_of(data, state, batch.inputs), jnp.float32), batch.labeled
+    )
+    np.testing.assert_allclose(metrics["loss"], wanted, rtol=1e-4)
+
+
+def test_flips_mirror_some_images(data):
+    method, state, batch = setup(data, flip=True)
+    _, flip_key = jax.random.split(jax.random.split(jax.random.key(0))[0])
+    flipped = augment.random_flip(flip_key, batch.inputs)
+    _, metrics = steps(method, state, batch, 1)
+    wanted = risks.assume_negative_bce(
+        jnp.asarray(scores_of(data, state, flipped), jnp.float32), batch.labeled
+    )
+    np.testing.assert_allclose(metrics["loss"], wanted, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"average_decay": 1.0}, "method.average_decay is 1.0; accepted"),
+        ({"head": "max"}, "method.head is 'max'; accepted: 'gap', 'semantic_graph'"),
+        ({"head": "semantic_graph"}, "method.word_vectors is ''; accepted: .*'random'|head is"),
+        (GRAPH | {"word_vectors": "/no.npy"}, "method.word_vectors is '/no.npy'; accepted: .* 3 v"),
+        ({"word_vectors": "random"}, "method.word_vectors is 'random'; accepted: ''"),
+        (GRAPH | {"word_vectors": "random", "reduced_width": 0}, "reduced_width is 0; accepted"),
+        ({"frozen_stages": -2}, "method.frozen_stages is -2; accepted"),
+        ({"frozen_stages": 1}, "method.frozen_stages is 1; accepted: 0 to 0, the stages"),
+        (RESIDUAL | {"frozen_stages": 3}, "method.frozen_stages is 3; accepted: 0 to 2, the st"),
+        ({"freeze_norm": "yes"}, "method.freeze_norm is 'yes'; accepted: 'off', 'on', 'auto'"),
+        ({"crop_sizes": (8, 9)}, r"method.crop_sizes is \(8, 9\); accepted: .* 1 to 8"),
+        ({"crop_sizes": (0,)}, r"method.crop_sizes is \(0,\); accepted"),
+        ({"learning_rate": -1.0}, "method.learning_rate is -1.0; accepted"),
+        ({"lr_schedule": "one_cycle", "lr_cycle_epochs": 2}, "method.lr_cycle_epochs is 2; accep"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused_by_name(data, changes, message):
+    with pytest.raises(ValueError, match=message):
+        loop.build(tiny.config("assume_negative", **(LINEAR | changes)), data, tiny.mesh())
+
+
+def test_the_learning_rate_follows_the_epochs_of_the_problem(data):
+    """One cycle: 200 examples in batches of 16 are 12 steps an epoch, 48 in four epochs."""
+    config = tiny.config(
+        "assume_negative", **LINEAR, lr_schedule="one_cycle", weight_decay=0.0, learning_rate=0.25
+    )
+    method = assume_negative.build(config, data.info)
+    _, state, batch = setup(data)
+    (after,), _ = steps(method, state, batch, 1)
+    moved = np.abs(after.params["classifier"]["kernel"] - state.params["classifier"]["kernel"])
+    # Adam's first step has the length of the rate, which starts at a 25th of its peak.
+    np.testing.assert_allclose(moved.max(), 0.01, rtol=1e-2)

@@ -1,0 +1,213 @@
+"""PU-MLC's step: two passes, their loss and its gradient, against NumPy on a linear network."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from pujax import risks
+from pujax.methods import pu_mlc
+from pujax.training import engine, loop, sharding
+from tests import tiny
+
+EPSILON = 1e-10
+LINEAR = {"model": "mlp", "options": {"hidden": ()}, "flip": False}
+
+
+@pytest.fixture(scope="module")
+def data():
+    return tiny.multilabel_problem(known_ratio=0.6)
+
+
+def setup(data, **changes):
+    """The method, its arrays, state at the start and first batch; of images, without a view."""
+    config = tiny.config("pu_mlc", **(LINEAR | changes))
+    method = loop.build(config, data, tiny.mesh()).method
+    arrays = sharding.replicate(data.training_data(), tiny.mesh())
+    (stage,) = method.stages
+    state = engine.init_state(stage, jax.random.key(0), None, arrays, tiny.mesh())
+    plan = engine.epoch_plan(stage, jax.random.key(1), 0, arrays)
+    batch = engine.batching.gather(arrays, plan, 0, epoch=0, step=0)
+    assert {-1, 0, 1} == set(np.unique(batch.labeled))
+    return method, arrays, state, batch
+
+
+def rows_of(data, batch):
+    """Normalised rows of a batch in float64."""
+    pixels = np.asarray(batch.inputs, np.float64) / 255
+    return ((pixels - data.info.mean) / data.info.std).reshape(len(pixels), -1)
+
+
+def draws(batch, key, *, num_groups=1):
+    """The permutations and shares that a step with this key draws."""
+    objective_key = jax.random.split(key)[1]
+    images = jnp.zeros([num_groups, len(batch.ids) // num_groups, 1])
+    _, permutations, shares = pu_mlc.mix_halves(objective_key, images, alpha=0.3)
+    return np.asarray(permutations), np.asarray(shares, np.float64)
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def variational(scores, known, *, gamma, alpha):
+    """Value and gradient, section 2.2 of the specification."""
+    temperature = np.clip(alpha * scores.std(0), 1e-6, 1)
+    q = sigmoid(scores / temperature)
+    share, count = q.mean(0), np.maximum(known.sum(0), 1)
+    factor = share**gamma
+    value = factor * np.log(share + 2 * EPSILON)
+    value -= (known * np.log(q + 2 * EPSILON)).sum(0) / count
+    pushed = factor / (len(scores) * (share + 2 * EPSILON))
+    gradient = q * (1 - q) / temperature * (pushed - known / (count * (q + 2 * EPSILON)))
+    return value.sum(), gradient
+
+
+def consistency(scores, known, mixed, permutation, share):
+    """Value and both gradients, section 2.3: the targets are not detached."""
+    half = len(scores) // 2
+    soft = np.where(known, 1, sigmoid(scores) + EPSILON)
+    target = share * soft[:half][permutation] + (1 - share) * soft[-half:]
+    q = sigmoid(mixed)
+    gap = np.log(target + EPSILON) - np.log(q + EPSILON)
+    by_mixed = -2 * gap / half * q * (1 - q) / (q + EPSILON)
+    by_target = 2 * gap / half / (target + EPSILON)
+    by_scores = np.zeros_like(scores)
+    by_scores[permutation] += share * by_target
+    by_scores[-half:] += (1 - share) * by_target
+    slope = sigmoid(scores) * (1 - sigmoid(scores))
+    return (gap**2).mean(0).sum(), np.where(known, 0, by_scores * slope), by_mixed
+
+
+@pytest.mark.parametrize("detach", [False, True])
+def test_two_steps_equal_two_worked_out_in_numpy(data, detach):
+    rate, decay, weight = 0.01, 0.1, 0.7
+    method, _, state, batch = setup(
+        data,
+        **{"gamma": 0.8, "alpha": 2.0, "mixup_weight": weight, "detach_targets": detach},
+        **{"optimizer": "sgd", "momentum": 0.5, "learning_rate": rate, "weight_decay": decay},
+    )
+    step = jax.jit(method.stages[0].step)
+    rows, known = rows_of(data, batch), np.asarray(batch.labeled) == 1
+    kernel, bias = (
+        np.asarray(state.params["classifier"][k], np.float64) for k in ("kernel", "bias")
+    )
+    moment_kernel, moment_bias = 0.0, 0.0
+    for seed in (5, 6):
+        key = jax.random.key(seed)
+        (order,), (share,) = draws(batch, key)
+        scores = rows @ kernel + bias
+        mixed_rows = share * rows[:8][order] + (1 - share) * rows[8:]
+        plain, by_scores = variational(scores, known, gamma=0.8, alpha=2.0)
+        gap, by_targets, by_mixed = consistency(
+            scores, known, mixed_rows @ kernel + bias, order, share
+        )
+        by_scores = by_scores + (0 if detach else weight * by_targets)
+        by_mixed = weight * by_mixed
+        state, metrics = step(state, batch, key)
+        # The network computes in float32.
+        np.testing.assert_allclose(metrics["loss_variational"], plain, rtol=1e-4)
+        np.testing.assert_allclose(metrics["loss_mixup"], gap, rtol=1e-4)
+        np.testing.assert_allclose(metrics["loss"], plain + weight * gap, rtol=1e-4)
+        moment_kernel = 0.5 * moment_kernel + rows.T @ by_scores + mixed_rows.T @ by_mixed
+        moment_kernel = moment_kernel + decay * kernel
+        moment_bias = 0.5 * moment_bias + by_scores.sum(0) + by_mixed.sum(0) + decay * bias
+        kernel, bias = kernel - rate * moment_kernel, bias - rate * moment_bias
+        found = state.params["classifier"]
+        np.testing.assert_allclose(found["kernel"], kernel, rtol=1e-3, atol=1e-5)
+        np.testing.assert_allclose(found["bias"], bias, rtol=1e-3, atol=1e-5)
+
+
+def test_halves_of_a_group_are_mixed_as_specified():
+    images = jnp.arange(2 * 7 * 3, dtype=jnp.float32).reshape(2, 7, 3) ** 1.5
+    mixed, permutations, shares = pu_mlc.mix_halves(jax.random.key(4), images, alpha=0.3)
+    assert mixed.shape == (2, 3, 3) and shares.shape == (2,)
+    assert shares[0] != shares[1] and ((shares >= 0) & (shares <= 1)).all()
+    for group in range(2):
+        np.testing.assert_array_equal(np.sort(permutations[group]), np.arange(3))
+        for row in range(3):  # of seven rows the fourth is unused
+            first, last = images[group, permutations[group, row]], images[group, 4 + row]
+            wanted = shares[group] * first + (1 - shares[group]) * last
+            np.testing.assert_allclose(mixed[group, row], wanted, rtol=1e-6)
+
+
+def test_shares_follow_the_beta_distribution():
+    _, _, shares = pu_mlc.mix_halves(jax.random.key(0), jnp.zeros([4000, 2, 1]), alpha=0.3)
+    # Beta(a, a) has mean 1/2 and variance 1 / (4 (2 a + 1)); four standard errors.
+    assert abs(shares.mean() - 0.5) < 4 * 0.4 / 4000**0.5
+    np.testing.assert_allclose(shares.var(), 1 / (4 * 1.6), rtol=0.05)
+
+
+def test_groups_of_a_batch_keep_statistics_of_their_own(data):
+    options = {"gamma": 0.6, "alpha": 1.5, "num_groups": 2}
+    method, _, state, batch = setup(data, **options)
+    key = jax.random.key(5)
+    _, metrics = jax.jit(method.stages[0].step)(state, batch, key)
+    permutations, shares = draws(batch, key, num_groups=2)
+    found = state.params["classifier"]
+    rows, known = rows_of(data, batch), np.asarray(batch.labeled) == 1
+    parts = []
+    for group, rows_here in enumerate((slice(0, 8), slice(8, 16))):
+        x, p, order, share = rows[rows_here], known[rows_here], permutations[group], shares[group]
+        scores = x @ found["kernel"] + found["bias"]
+        mixed = (share * x[:4][order] + (1 - share) * x[4:]) @ found["kernel"] + found["bias"]
+        parts.append(
+            [
+                variational(scores, p, gamma=0.6, alpha=1.5)[0],
+                consistency(scores, p, mixed, order, share)[0],
+            ]
+        )
+    wanted = np.mean(parts, axis=0)
+    np.testing.assert_allclose(metrics["loss_variational"], wanted[0], rtol=1e-4)
+    np.testing.assert_allclose(metrics["loss_mixup"], wanted[1], rtol=1e-4)
+    scores = rows @ found["kernel"] + found["bias"]
+    whole = variational(scores, known, gamma=0.6, alpha=1.5)[0]
+    assert abs(whole - wanted[0]) > 0.01 * abs(whole)
+
+
+def test_alpha_0_is_temperature_1(data):
+    method, _, state, batch = setup(data, alpha=0.0, gamma=0.0, mixup_weight=0.0)
+    _, metrics = jax.jit(method.stages[0].step)(state, batch, jax.random.key(0))
+    found = state.params["classifier"]
+    scores = rows_of(data, batch) @ found["kernel"] + found["bias"]
+    wanted = risks.multilabel_vpu(jnp.asarray(scores), np.asarray(batch.labeled))
+    np.testing.assert_allclose(metrics["loss"], wanted, rtol=1e-4)
+
+
+def test_without_mixup_there_is_no_second_pass(data):
+    def products(**changes):
+        method, _, state, batch = setup(data, options={"hidden": (4,)}, **changes)
+        step = jax.make_jaxpr(method.stages[0].step)(state, batch, jax.random.key(0))
+        _, metrics = jax.eval_shape(method.stages[0].step, state, batch, jax.random.key(0))
+        return str(step).count("dot_general["), set(metrics)
+
+    with_mixup, names = products()
+    without, fewer = products(mixup_weight=0.0)
+    assert (without, with_mixup) == (5, 10)  # two products forward, three backward
+    assert names - fewer == {"loss_mixup"} and fewer == {"loss", "loss_variational"}
+
+
+def test_known_negatives_are_thrown_away(data):
+    config = tiny.config("pu_mlc", **LINEAR)
+    forgotten = data._replace(labeled=np.maximum(data.labeled, 0))
+    assert (data.labeled < 0).any()
+    carries = [tiny.train_steps(config, each, steps=3)[1] for each in (data, forgotten)]
+    for a, b in zip(*map(jax.tree.leaves, carries), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "accepted"),
+    [
+        ("gamma", -0.1, ""),
+        ("alpha", -1.0, ""),
+        ("mixup_weight", -1.0, ""),
+        ("mixup_alpha", 0.0, ""),
+        ("num_groups", 0, ""),
+        ("num_groups", 3, "a divisor of method.batch_size=16"),
+        ("num_groups", 16, "that leaves 2 rows or more"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused_by_name(data, field, value, accepted):
+    with pytest.raises(ValueError, match=f"method.{field} is {value!r}; accepted.*{accepted}"):
+        pu_mlc.build(tiny.config("pu_mlc", **(LINEAR | {field: value})), data.info)
