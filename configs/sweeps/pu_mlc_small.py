@@ -16,6 +16,7 @@ from configs import common, pu_mlc
 from pujax import sweep
 
 _RATIOS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+_TABLES = ("scene", "yeast", "emotions")
 _LABELS = {
     "pu_mlc": "PU-MLC",
     "assume_negative": "assume-negative BCE",
@@ -46,7 +47,7 @@ def _cell(folder, row, data, *, method="pu_mlc", ratio, lgconv="on", **changes) 
 
 
 def _ratios(folder):
-    for data in pu_mlc.TABLES:
+    for data in _TABLES:
         for ratio in _RATIOS:
             for method in ("pu_mlc", "assume_negative"):
                 yield _cell(folder, _LABELS[method], data, method=method, ratio=ratio)
@@ -55,7 +56,7 @@ def _ratios(folder):
 
 
 def _risk(folder):
-    for data in pu_mlc.TABLES:
+    for data in _TABLES:
         for ratio in (0.1, 0.5, 1.0):
             for gamma in (0.0, 0.25, 0.5, 0.75, 1.0):
                 for alpha in (0.0, 1.0, 2.0):

@@ -28,6 +28,7 @@ RANDOM = "random"
 _WORD_WIDTH = 300
 _GRAPH = "semantic_graph"
 _PUBLISHED_FROZEN = 3
+_MUCH = 0.02  # of the first weights in the average that is reported
 
 # (batch_stats, images) -> (scores [batch, classes], batch_stats)
 Forward = Callable[[Any, jax.Array], tuple[jax.Array, Any]]
@@ -215,10 +216,23 @@ def build(
         return infer(state.params, state.batch_stats, state, inputs)
 
     batching = Batching(c.batch_size, crop_sizes=c.crop_sizes if c.augment else ())
+    steps = c.num_epochs * batching.steps_per_epoch(info.n)
+    share = c.average_decay**steps
+
+    def diagnose(estimates: dict[str, float]) -> list[str]:
+        del estimates
+        if share < _MUCH:
+            return []
+        return [
+            f"after {steps} steps at method.average_decay={c.average_decay:g} the averaged weights "
+            f"still are {100 * share:.0f} % those before training; a smaller one suits short runs"
+        ]
+
     return Method(
         stages=(Stage("train", c.num_epochs, init, step, batching),),
         predict=predict,
         alternatives={"raw": predict_raw} if c.average_decay else None,
+        diagnose=diagnose,
         encoder=lambda state: encoder_lib.of(
             _frozen.merge(state.average, state.frozen), state.average_stats
         ),
@@ -229,6 +243,12 @@ def build(
 def _build_network(config: ml_collections.ConfigDict, info: MultilabelInfo) -> Network:
     _network.check(config, info)
     c = config.method
+    _checks.require(
+        not (info.load_side and config.data.load_size) or len(c.crop_sizes) > 0,
+        "data.load_size",
+        config.data.load_size,
+        "0 without method.crop_sizes, since images are then resized to data.image_size alone",
+    )
     module = models.build_multilabel(
         config.model.name,
         num_classes=info.num_classes,
@@ -252,9 +272,17 @@ def _word_vectors(config: ml_collections.ConfigDict, num_classes: int) -> np.nda
     if path == RANDOM:
         return np.random.default_rng(0).normal(size=[num_classes, _WORD_WIDTH]).astype(np.float32)
     _checks.require(os.path.isfile(path), "method.word_vectors", path, accepted)
-    words = np.load(path, allow_pickle=False)
-    right = words.ndim == 2 and len(words) == num_classes and np.isfinite(words).all()
-    _checks.require(bool(right), "method.word_vectors", f"{path} of shape {words.shape}", accepted)
+    try:
+        words = np.load(path, allow_pickle=False)
+    except (ValueError, EOFError, OSError) as error:
+        raise ValueError(
+            f"method.word_vectors is {path!r}, no .npy file; accepted: {accepted}"
+        ) from error
+    right = getattr(words, "ndim", 0) == 2 and words.dtype.kind in "fiu"
+    right = right and len(words) == num_classes and words.shape[1] > 0
+    what = f"{path} of {getattr(words, 'dtype', 'several arrays')} {getattr(words, 'shape', '')}"
+    finite = right and bool(np.isfinite(words).all())
+    _checks.require(finite, "method.word_vectors", what, accepted)
     return words.astype(np.float32)
 
 

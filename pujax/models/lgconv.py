@@ -97,7 +97,7 @@ class LgConv(nn.Module):
       strides: step in pixels, one number for both directions or two equal ones.
       num_heads: weighted means per image; divides the channels of the inputs.
       reduction: how many times fewer channels the branch's local features have than the inputs.
-      dtype: compute type, float32 or bfloat16.
+      dtype: compute type; None is that of the inputs, at least float32.
       initializer: of the 3x3 convolution, one of `layers.INITIALIZERS`.
     """
 
@@ -105,7 +105,7 @@ class LgConv(nn.Module):
     strides: int | Sequence[int] = 1
     num_heads: int = 8
     reduction: int = 4
-    dtype: Any = jnp.float32
+    dtype: Any = None
     initializer: str = "he_normal_fan_out"
 
     @nn.compact
@@ -117,6 +117,7 @@ class LgConv(nn.Module):
         del train
         layers.check_images(inputs)
         stride = self._stride()
+        dtype = self.dtype or jnp.promote_types(inputs.dtype, jnp.float32)
         self._check_channels(inputs.shape[-1])
         local = layers.conv(
             inputs,
@@ -126,11 +127,11 @@ class LgConv(nn.Module):
             padding=1,
             use_bias=False,
             initializer=self.initializer,
-            dtype=self.dtype,
+            dtype=dtype,
             name="conv",
         )
         branch = GlobalBranch(
-            self.features, stride, self.num_heads, self.reduction, self.dtype, name=GLOBAL_BRANCH
+            self.features, stride, self.num_heads, self.reduction, dtype, name=GLOBAL_BRANCH
         )
         return local + branch(inputs)
 

@@ -93,6 +93,7 @@ def resolve(config: ml_collections.ConfigDict) -> ml_collections.ConfigDict:
     checks.between("seed", resolved.seed, 0, 2**31 - 1)
     data_fields.check(resolved.data)
     _check_model(resolved.model)
+    pretrained.check_init(resolved.model, init_from=resolved.init_from)
     _check_lengths(resolved.method)
     _check_run(resolved.run)
     checks.require(
@@ -224,13 +225,16 @@ def to_compare(config: ml_collections.ConfigDict, method: str) -> ml_collections
 
 
 def fingerprint(config: ml_collections.ConfigDict) -> dict[str, Any]:
-    """What must be equal for a run to go on: everything but the data folder and most of `run`.
+    """What must be equal for a run to go on: all but where data and weights lie and most of `run`.
 
     Of `run` the selection rule counts: it decides which state was kept on the way.
     """
     tree = config.to_dict()
     tree["run"] = {"selection": tree.get("run", {}).get("selection", selection.LAST)}
     tree.get("data", {}).pop("dir", None)
+    # What the file holds is in the digest of the data.
+    if tree.get("model", {}).get("init", pretrained.RANDOM) != pretrained.RANDOM:
+        tree["model"]["init"] = "a file"
     return tree
 
 

@@ -1,5 +1,6 @@
 """Evaluation of multi-label problems: the only place that compares them with the truth."""
 
+import functools
 from typing import Any
 
 import jax
@@ -46,19 +47,17 @@ class Evaluator:
         self._batch_size = max(batch_size - batch_size % mesh.size, mesh.size)
         self._test_inputs = self._put(data.test_inputs)
         self._predict = evaluation.compiled(method.predict, mesh)
-        self._alternatives = {
-            name: evaluation.compiled(predict, mesh)
-            for name, predict in (method.alternatives or {}).items()
-        }
+        every = tuple((method.alternatives or {}).items())
+        self._predict_all = evaluation.compiled(_side_by_side(method.predict, every), mesh)
 
     def _put(self, inputs: np.ndarray | ImageFiles) -> jax.Array | ImageFiles:
         """Arrays on the devices; files stay where they are."""
         return inputs if isinstance(inputs, ImageFiles) else sharding.replicate(inputs, self._mesh)
 
-    def _scores(self, predict, state: Any, inputs: jax.Array | ImageFiles) -> np.ndarray:
+    def _scores(self, predict, state: Any, inputs: jax.Array | ImageFiles) -> Any:
         if isinstance(inputs, ImageFiles):
             return streaming.map_files(
-                lambda images: sharding.to_host(predict(state, images)),
+                lambda images: jax.tree.map(sharding.to_host, predict(state, images)),
                 inputs,
                 batch_size=self._batch_size,
                 sharding=sharding.of_batch(self._batch_size, self._mesh),
@@ -66,13 +65,11 @@ class Evaluator:
         result = batching.map_batches(
             lambda batch: predict(state, batch), inputs, batch_size=self._batch_size
         )
-        return sharding.to_host(result)
+        return jax.tree.map(sharding.to_host, result)
 
     def row(self, state: Any) -> dict[str, float]:
         """What an evaluated epoch adds to its row: `test_*`, `test_raw_*` for an alternative."""
-        scores = {"": self._scores(self._predict, state, self._test_inputs)}
-        for name, predict in self._alternatives.items():
-            scores[f"{name}_"] = self._scores(predict, state, self._test_inputs)
+        scores = self._scores(self._predict_all, state, self._test_inputs)
         return {
             f"test_{prefix}{name}": value
             for prefix, each in scores.items()
@@ -94,6 +91,17 @@ class Evaluator:
 
     def _metrics(self, scores: np.ndarray) -> dict[str, float]:
         return test_metrics(scores, self._data.test_labels, threshold=self._threshold)
+
+
+@functools.lru_cache(maxsize=16)
+def _side_by_side(predict, alternatives):
+    """All of them as one function, so that images are decoded and copied once."""
+
+    def predict_all(state, inputs):
+        others = {f"{name}_": other(state, inputs) for name, other in alternatives}
+        return {"": predict(state, inputs)} | others
+
+    return predict_all
 
 
 def test_metrics(

@@ -6,6 +6,7 @@ from typing import Any
 import ml_collections
 import numpy as np
 from jax.sharding import Mesh
+from scipy import special
 
 from pujax import metrics
 from pujax.data.multilabel import MultilabelDataset
@@ -24,9 +25,10 @@ def describe(config: ml_collections.FrozenConfigDict, data: MultilabelDataset, d
     lines = [
         f"{config.method.name} on {info.name} (multi-label), {device}",
         f"  {counts['train']} training and {counts['test']} test examples, "
-        f"{counts['classes']} classes; known labels {info.known_ratio:g}",
+        f"{counts['classes']} classes; known_ratio {info.known_ratio:g}",
         f"  known positives {counts['labeled']}, known negatives {counts['labeled_negatives']}, "
-        f"unknown {counts['unlabeled']} ({counts['hidden_positives']} hidden positives)",
+        f"unknown {counts['unlabeled']} ({counts['hidden_positives']} hidden positives, "
+        f"{counts['unlabeled_without_truth']} that nobody knows)",
     ]
     empty = [
         name
@@ -63,7 +65,7 @@ def summarize(
             **evaluation.compare_labels(final.train_scores, data),
         },
         "estimates": {},
-        "warnings": warnings(final, data),
+        "warnings": warnings(final, data, config.run.threshold) + summary.diagnosis(method, final),
         **summary.costs(rows, mesh),
     }
 
@@ -104,12 +106,19 @@ def best(rows: Sequence[Mapping[str, Any]], *, alternatives: Sequence[str] = ())
     return result
 
 
-def warnings(final: Final, data: MultilabelDataset) -> list[str]:
-    """Sentences about a result that should not be taken at face value; mostly there are none."""
+def warnings(final: Final, data: MultilabelDataset, threshold: float) -> list[str]:
+    """Sentences about a result that should not be taken at face value; mostly there are none.
+
+    Args:
+      final: evaluation of the reported state.
+      data: the problem.
+      threshold: probability from which on a label is predicted.
+    """
     found = []
     for split, scores in (("test", final.test_scores), ("training", final.train_scores)):
-        if metrics.predicts_one_class(scores):
-            side = "present" if np.all(scores > 0) else "absent"
+        margins = scores - special.logit(threshold)
+        if metrics.predicts_one_class(margins):
+            side = "present" if np.all(margins > 0) else "absent"
             found.append(f"every label of every {split} example is predicted {side}")
     names = data.info.class_names
     constant = [name for name, x in zip(names, final.test_scores.T, strict=True) if np.ptp(x) == 0]

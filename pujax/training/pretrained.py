@@ -102,10 +102,10 @@ def attach(config: ml_collections.ConfigDict, data: PUDataset) -> PUDataset:
     if not config.init_from and is_random:
         return data
     if not is_random:
-        if config.init_from:
+        if data.info.input_shape[-1] != 3:
             raise ValueError(
-                f"model.init is {config.model.init!r} and init_from {config.init_from!r}; "
-                f"accepted: one of them, with model.init={RANDOM!r} or init_from=''"
+                f"model.init is {config.model.init!r}, weights for images of 3 channels, and "
+                f"{data.info.name} has inputs {list(data.info.input_shape)}; accepted: {RANDOM!r}"
             )
         backbone = models.build(
             config.model.name, embedding_dim=0, **config.model.options.to_dict()
@@ -133,6 +133,22 @@ def attach(config: ml_collections.ConfigDict, data: PUDataset) -> PUDataset:
         )
     info = data.info._replace(mean=tuple(there["mean"]), std=tuple(there["std"]))
     return data._replace(info=info, encoder=encoder)
+
+
+def check_init(model: ml_collections.ConfigDict, *, init_from: str) -> None:
+    """Raises a ValueError for a `model.init` that cannot be, before any data are read."""
+    if model.init == RANDOM:
+        return
+    if init_from:
+        raise ValueError(
+            f"model.init is {model.init!r} and init_from {init_from!r}; accepted: one of them, "
+            f"with model.init={RANDOM!r} or init_from=''"
+        )
+    if not os.path.isfile(model.init):
+        raise ValueError(
+            f"model.init is {model.init!r}, where no file is; accepted: {RANDOM!r}, or a file of "
+            "weights (docs/pretrained_weights.md)"
+        )
 
 
 def _folder(init_from: str, seed: int) -> str:

@@ -224,10 +224,15 @@ def test_word_vectors_come_from_a_file(data, tmp_path):
     np.save(path, words)
     _, state, _ = setup(data, **GRAPH, word_vectors=path)
     np.testing.assert_array_equal(state.constants.word_vectors, words.astype(np.float32))
-    for wrong in (words[:2], words[0], np.full((3, 5), np.nan)):
+    text = np.full((3, 5), "word")
+    for wrong in (words[:2], words[0], np.full((3, 5), np.nan), words[:, :0], 1j * words, text):
         np.save(path, wrong)
         with pytest.raises(ValueError, match=r"method.word_vectors is .*accepted: .* 3 vectors"):
             setup(data, **GRAPH, word_vectors=path)
+    with open(path, "w") as file:
+        file.write("0.1 0.2")
+    with pytest.raises(ValueError, match=r"method.word_vectors is .*no .npy file"):
+        setup(data, **GRAPH, word_vectors=path)
 
 
 def test_images_in_memory_are_cropped_on_the_device(data):

@@ -80,6 +80,18 @@ def test_layer_equals_its_definition(features, strides, side):
     np.testing.assert_allclose(outputs, expected, rtol=1e-5, atol=1e-5)
 
 
+def test_double_precision_stays_and_half_precision_inputs_compute_in_single():
+    with x64():
+        inputs = jnp.ones([1, 4, 4, 8], jnp.float64)
+        layer = LgConv(8, 1)
+        params = jax.tree.map(
+            lambda x: x.astype(jnp.float64), layer.init(jax.random.key(0), inputs)
+        )
+        assert layer.apply(params, inputs).dtype == jnp.float64
+        single = jax.tree.map(lambda x: x.astype(jnp.float32), params)
+        assert layer.apply(single, inputs.astype(jnp.bfloat16)).dtype == jnp.float32
+
+
 def test_layer_equals_its_definition_in_float64():
     with x64():
         module = LgConv(8, 2, num_heads=HEADS, dtype=jnp.float64)

@@ -39,7 +39,7 @@ def test_every_method_is_built_for_a_table(data, method):
 
 @pytest.mark.parametrize(
     ("data", "side", "crops"),
-    [("voc5", 64, (64, 56, 48, 40)), ("coco128", 96, (96, 84, 72, 60)), ("own", 8, ())],
+    [("voc5", 64, (64, 56, 48, 40)), ("coco128", 96, (96, 84, 72, 60))],
 )
 def test_every_method_takes_images(data, side, crops):
     """One is built on images of the right size, so that crops and network are checked too."""
@@ -49,6 +49,13 @@ def test_every_method_takes_images(data, side, crops):
         parsed("pu_mlc", f"data={data}"), tiny.multilabel_problem(size=side), tiny.mesh()
     )
     assert made.method.stages[0].batching.crop_sizes == crops
+
+
+def test_your_own_images_are_cropped_as_the_published_ones():
+    config = parsed("pu_mlc", "data=own_images")
+    assert config.method.crop_sizes == (256, 224, 192, 160, 128)  # of a load_size of 256
+    assert (config.model.name, config.model.options.width) == ("resnet18_v1", 64)
+    assert parsed("pu_mlc", "data=own_table").model.name == "mlp"
 
 
 @pytest.mark.parametrize("metric", ["mean_average_precision", "overall_f1", "class_f1"])

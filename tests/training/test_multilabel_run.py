@@ -81,9 +81,9 @@ def test_what_is_said_on_the_way(finished):
     folder, summary, said = finished
     counts = summary["counts"]
     assert "pu_mlc on multilabel (multi-label), 1 x" in said
-    assert "120 training and 120 test examples, 5 classes; known labels 0.5" in said
+    assert "120 training and 120 test examples, 5 classes; known_ratio 0.5" in said
     assert f"known positives {counts['labeled']}, known negatives" in said
-    assert f"({counts['hidden_positives']} hidden positives)" in said
+    assert f"({counts['hidden_positives']} hidden positives, 0 that nobody knows)" in said
     assert "no known positive in 1 classes: never" in said
     header = next(line for line in said.splitlines() if "test mAP" in line)
     assert [text in header for text in ("OF1", "CF1", "recovered")] == [True] * 3
@@ -115,13 +115,17 @@ def test_scores_that_say_nothing_are_warned_about():
     fine = Final(
         test={}, test_scores=scores, train_scores=scores, embeddings=None, labels={}, estimates={}
     )
-    assert multilabel_summary.warnings(fine, data) == []
+    assert multilabel_summary.warnings(fine, data, 0.5) == []
     equal = np.where(np.arange(3) == 1, 0.25, scores)
-    (text,) = multilabel_summary.warnings(fine._replace(test_scores=equal), data)
+    (text,) = multilabel_summary.warnings(fine._replace(test_scores=equal), data, 0.5)
     assert text == "all test scores are equal in 1 classes: b"
     absent = fine._replace(train_scores=-np.abs(scores))
-    assert multilabel_summary.warnings(absent, data) == [
+    assert multilabel_summary.warnings(absent, data, 0.5) == [
         "every label of every training example is predicted absent"
+    ]
+    low = absent._replace(train_scores=np.clip(absent.train_scores, -2, None))
+    assert multilabel_summary.warnings(low, data, 0.1) == [  # whose logit is -2.2
+        "every label of every training example is predicted present"
     ]
 
 
@@ -248,12 +252,24 @@ def test_a_method_of_the_other_kind_is_refused_with_those_that_do(table, tmp_pat
 def test_weights_from_outside_that_are_not_there_are_named(table, tmp_path):
     config = runs.table_config(table)
     config.model.init = str(tmp_path / "none.safetensors")
-    refused(config, "model.init: backbone is a MLP; accepted: resnet18_v1", tmp_path)
-    config.model.name, config.model.options = "resnet18_v1", {}
-    message = "model.init: file of weights is .*none.safetensors'; accepted: a local file"
-    refused(config, message, tmp_path)
+    refused(config, "model.init is .*none.safetensors', where no file is", tmp_path)
     config.init_from = str(tmp_path)
     refused(config, "model.init is .* and init_from .*; accepted: one of them", tmp_path)
+
+
+def test_weights_from_outside_do_not_go_with_a_table(table, tmp_path):
+    config = runs.table_config(table)
+    config.model.init = str(tmp_path / "some.safetensors")
+    (tmp_path / "some.safetensors").write_bytes(b"")
+    refused(config, "model.init is .*, weights for images of 3 channels, and multilabel", tmp_path)
+
+
+def test_averaged_weights_that_are_mostly_those_before_training_are_warned_about(table, tmp_path):
+    config = runs.table_config(table)
+    config.method.average_decay = 0.999
+    config.run.compare = ""
+    summary = experiment.run(config, str(tmp_path / "run"))
+    assert any("the averaged weights still are 9" in text for text in summary["warnings"])
 
 
 def test_known_labels_follow_the_seed_of_the_run_unless_they_have_one(table):

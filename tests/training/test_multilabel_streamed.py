@@ -140,3 +140,11 @@ def test_the_loop_trains_on_crops_of_the_images_whose_labels_it_takes(folder, tm
         for i, image in zip(ids, inputs, strict=True):
             crop = data.inputs.read_crop(i, np.random.default_rng((0, int(epoch), i)), (10, 7))
             np.testing.assert_array_equal(image, crop)
+
+
+def test_a_load_size_needs_crops(folder, tmp_path):
+    config = runs.folder_config(folder)
+    config.method.crop_sizes = ()
+    config.data.load_size = 10
+    with pytest.raises(ValueError, match="data.load_size is 10; accepted: 0 without"):
+        experiment.run(config, str(tmp_path / "run"))
