@@ -43,6 +43,8 @@ _SMALL = {
 # What differs for one method: Adam at the rate above throws some networks out of reach.
 _SMALL_OF = {
     "puupl": {"learning_rate": 0.005},
+    # At 4, its default, scores of negatives are still above 0 after so few steps.
+    "asymmetric": {"gamma_negative": 2.0},
     "pan": {"learning_rate": 0.01},
     # An early-learning term at full weight holds 24 steps to the untrained teacher.
     "p3mix_e": {"learning_rate": 0.01, "start_hmix": 1, "elr_weight": 0.5},
