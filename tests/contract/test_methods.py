@@ -30,8 +30,8 @@ def data(request):
 
 
 def small(name, **changes):
-    """A small configuration; dense layers compile fastest, so only nnPU convolves."""
-    if name == "nnpu":
+    """A small configuration; dense layers compile fastest, so only LaGAM is tried on images."""
+    if name == "lagam":
         return tiny.config(name, **changes)
     if name == "self_pu":  # its calibrated weights compile long and are tried in one test here
         changes = {"calibration_meta": False} | changes
