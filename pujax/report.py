@@ -7,11 +7,8 @@ from typing import Any, NamedTuple
 
 from pujax.training import selection
 
-# Metrics of problems with one label per example, and of those with several.
-_BINARY = ("accuracy", "f1", "auc", "average_precision")
-_MULTILABEL = ("mean_average_precision", "overall_f1", "class_f1")
-PERCENT = (*_BINARY, *_MULTILABEL)
-WITH_BEST_EPOCH = ("accuracy", *_MULTILABEL)
+PERCENT = (*selection.BINARY_METRICS, *selection.MULTILABEL_METRICS)
+WITH_BEST_EPOCH = ("accuracy", *selection.MULTILABEL_METRICS)
 METRICS = (*PERCENT, selection.PRIOR_ERROR)
 BEST_EPOCH = "oracle_best_epoch"
 RULES = (*selection.RULES, BEST_EPOCH)

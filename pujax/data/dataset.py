@@ -1,5 +1,7 @@
 """The PU data set: `build` turns a named source and a split into a `PUDataset` on the host."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from pujax.data import _drawn, _priors, _subset, labeling, mechanisms, problem
@@ -90,9 +92,9 @@ def build(
     Raises:
       ValueError: naming the field, for a setting, class, count or prior that cannot be.
     """
-    _check_word("data.setting", setting, SETTINGS)
-    _check_word("data.scaling", scaling, SCALINGS)
-    _check_word("data.labeling", mechanism, mechanisms.NAMES)
+    check_word("data.setting", setting, SETTINGS)
+    check_word("data.scaling", scaling, SCALINGS)
+    check_word("data.labeling", mechanism, mechanisms.NAMES)
     request = _request(setting, num_unlabeled, class_prior)
     raw, kept = _reduced(
         raw,
@@ -203,7 +205,8 @@ def _unlabeled_from(request):
     return problem.SAMPLE if request.is_made else problem.REST
 
 
-def _check_word(field, value, accepted):
+def check_word(field: str, value: str, accepted: Sequence[str]) -> None:
+    """Raises a ValueError unless `value` is one of `accepted`."""
     if value not in accepted:
         raise ValueError(f"{field} is {value!r}; accepted: {', '.join(map(repr, accepted))}")
 

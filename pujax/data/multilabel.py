@@ -7,12 +7,11 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
+from pujax.data import dataset
 from pujax.data.image_files import ImageFiles
-from pujax.data.multilabel_raw import UNKNOWN, RawMultilabel
+from pujax.data.multilabel_raw import UNKNOWN, RawMultilabel, empty_classes
 from pujax.data.problem import TrainingData
 from pujax.models.encoder import Encoder
-
-SCALINGS = ("standard", "unit")
 
 
 class MultilabelInfo(NamedTuple):
@@ -142,10 +141,10 @@ class MultilabelDataset(NamedTuple):
             "unlabeled": int((self.labeled == 0).sum()),
             "hidden_positives": int((hidden == 1).sum()),
             "unlabeled_without_truth": int((hidden < 0).sum()),
-            "classes_without_labeled": int((~known.any(0)).sum()),
+            "classes_without_labeled": len(empty_classes(self.labeled)),
             "test": len(self.test_labels),
             "test_positives": int(self.test_labels.sum()),
-            "classes_without_test_positives": int((self.test_labels.sum(0) == 0).sum()),
+            "classes_without_test_positives": len(empty_classes(self.test_labels)),
         }
 
 
@@ -175,9 +174,7 @@ def build(
     """
     if not 0 < known_ratio <= 1:
         raise ValueError(f"data.known_ratio is {known_ratio}; accepted: a number in (0, 1]")
-    if scaling not in SCALINGS:
-        accepted = ", ".join(map(repr, SCALINGS))
-        raise ValueError(f"data.scaling is {scaling!r}; accepted: {accepted}")
+    dataset.check_word("data.scaling", scaling, dataset.SCALINGS)
     labeled = codes(raw.train_labels, known_mask(raw.train_labels.shape, known_ratio, seed))
     if not (labeled == 1).any():
         raise ValueError(

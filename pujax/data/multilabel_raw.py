@@ -66,10 +66,7 @@ def check(data: RawMultilabel) -> RawMultilabel:
       ValueError: naming the source, the field, what it is and what is accepted.
     """
 
-    def require(condition: bool, field: str, value: object, accepted: str) -> None:
-        if not condition:
-            raise ValueError(f"source {data.name!r}: {field} is {value}, accepted: {accepted}")
-
+    require = raw.requirement(data.name)
     kinds = [isinstance(inputs, ImageFiles) for inputs in (data.train_inputs, data.test_inputs)]
     require(
         kinds[0] == kinds[1],

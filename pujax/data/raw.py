@@ -1,5 +1,6 @@
 """A data set as its source publishes it, before anybody decides what is positive or labelled."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -92,6 +93,16 @@ def feature_statistics(table: np.ndarray) -> tuple[tuple[float, ...], tuple[floa
     return tuple(mean.tolist()), tuple(np.where(constant, 1.0, std).tolist())
 
 
+def requirement(source: str) -> Callable[[bool, str, object, str], None]:
+    """`require(condition, field, value, accepted)`, whose ValueError names the source."""
+
+    def require(condition: bool, field: str, value: object, accepted: str) -> None:
+        if not condition:
+            raise ValueError(f"source {source!r}: {field} is {value}, accepted: {accepted}")
+
+    return require
+
+
 def check(data: RawDataset) -> RawDataset:
     """Returns `data` unchanged if its parts fit one another.
 
@@ -105,10 +116,7 @@ def check(data: RawDataset) -> RawDataset:
       ValueError: naming the source, the field, what it is and what is accepted.
     """
 
-    def require(condition: bool, field: str, value: object, accepted: str) -> None:
-        if not condition:
-            raise ValueError(f"source {data.name!r}: {field} is {value}, accepted: {accepted}")
-
+    require = requirement(data.name)
     for split in ("train", "test"):
         inputs, labels = getattr(data, f"{split}_inputs"), getattr(data, f"{split}_labels")
         kind = (np.dtype(inputs.dtype).name, inputs.ndim)

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import ml_collections
 
+from pujax import models
 from pujax.data.batching import Batch, Batching
 from pujax.data.dataset import TrainingData
 from pujax.data.multilabel import MultilabelInfo
@@ -138,7 +139,7 @@ def build(
     optimizer = _optimizer.build(
         c, num_epochs=c.num_epochs, steps_per_epoch=max(info.n // c.batch_size, 1)
     )
-    is_fresh = config.model.init == "random" and not config.init_from
+    is_fresh = config.model.init == models.RANDOM and not config.init_from
     frozen_stages = c.frozen_stages
     if frozen_stages < 0:
         frozen_stages = 0 if is_fresh else _PUBLISHED_FROZEN

@@ -28,6 +28,8 @@ FOR_TABLES = ("mlp",)
 WITH_MAPS = tuple(name for name, backbone in _BACKBONES.items() if hasattr(backbone, "pool"))
 """Networks that can put out their last feature map instead of a vector."""
 DTYPES = ("float32", "bfloat16")
+RANDOM = "random"
+"""`model.init` of a network that starts from no file."""
 
 # Fields of a backbone that no option sets: flax's own, `dtype`, and what makes the named net.
 _RESERVED = {"parent", "name", "dtype", "block", "layout", "pad", "pool"}

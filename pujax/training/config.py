@@ -34,7 +34,7 @@ def default_config(method: str) -> ml_collections.ConfigDict:
             "model": {
                 "name": "small_cnn",  # or 'saved', the network of the encoder in init_from
                 "dtype": "float32",
-                "init": "random",  # or a file of ImageNet weights for a resnet*_v1
+                "init": models.RANDOM,  # or a file of ImageNet weights for a resnet*_v1
                 "image_size": 0,  # side that images are resized to on the device; 0 keeps theirs
                 "options": {},
             },
@@ -233,7 +233,7 @@ def fingerprint(config: ml_collections.ConfigDict) -> dict[str, Any]:
     tree["run"] = {"selection": tree.get("run", {}).get("selection", selection.LAST)}
     tree.get("data", {}).pop("dir", None)
     # What the file holds is in the digest of the data.
-    if tree.get("model", {}).get("init", pretrained.RANDOM) != pretrained.RANDOM:
+    if tree.get("model", {}).get("init", models.RANDOM) != models.RANDOM:
         tree["model"]["init"] = "a file"
     return tree
 

@@ -13,12 +13,10 @@ from pujax.data import batching, streaming
 from pujax.data.image_files import ImageFiles
 from pujax.data.multilabel import MultilabelDataset
 from pujax.methods import Method
-from pujax.training import evaluation, sharding
+from pujax.training import evaluation, selection, sharding
 from pujax.training.evaluation import Final
 
-MAIN = "mean_average_precision"
-# F1 scores whose threshold is chosen on the very labels they are scored on.
-ORACLES = ("oracle_overall_f1", "oracle_class_f1")
+MAIN = selection.MULTILABEL_METRICS[0]
 
 
 class Evaluator:
@@ -117,7 +115,7 @@ def test_metrics(
     Returns:
       `mean_average_precision`; precision, recall and F1 over all labels (`overall_*`: OP, OR, OF1)
       and averaged over classes (`class_*`: CP, CR, CF1) at the threshold; the best OF1 and CF1 over
-      the thresholds 0.01 to 0.99, chosen on these labels (`ORACLES`); `tied_scores`.
+      the thresholds 0.01 to 0.99, chosen on these labels (`oracle_*`); `tied_scores`.
     """
     probabilities = special.expit(np.asarray(scores, np.float64))
     report = metrics.multilabel_report(probabilities, labels, threshold=threshold)
@@ -125,8 +123,8 @@ def test_metrics(
     return {
         MAIN: metrics.mean_average_precision(scores, labels),
         **report._asdict(),
-        ORACLES[0]: tuned.overall,
-        ORACLES[1]: tuned.per_class,
+        "oracle_overall_f1": tuned.overall,
+        "oracle_class_f1": tuned.per_class,
         "tied_scores": metrics.tied_scores(scores),
     }
 

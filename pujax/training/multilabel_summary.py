@@ -9,14 +9,15 @@ from jax.sharding import Mesh
 from scipy import special
 
 from pujax import metrics
+from pujax.data import multilabel_raw
 from pujax.data.multilabel import MultilabelDataset
 from pujax.methods import Method
 from pujax.training import multilabel_evaluation as evaluation
-from pujax.training import summary
+from pujax.training import selection, summary
 from pujax.training.evaluation import Final
 
 COLUMNS = ("method", "test mAP", "OF1", "CF1", summary.RECOVERED)
-_CHOSEN = (evaluation.MAIN, "overall_f1", "class_f1", *evaluation.ORACLES)
+_CHOSEN = (*selection.MULTILABEL_METRICS, *selection.ORACLE_METRICS)
 
 
 def describe(config: ml_collections.FrozenConfigDict, data: MultilabelDataset, device: str) -> str:
@@ -30,11 +31,7 @@ def describe(config: ml_collections.FrozenConfigDict, data: MultilabelDataset, d
         f"unknown {counts['unlabeled']} ({counts['hidden_positives']} hidden positives, "
         f"{counts['unlabeled_without_truth']} that nobody knows)",
     ]
-    empty = [
-        name
-        for name, known in zip(info.class_names, (data.labeled == 1).any(0), strict=True)
-        if not known
-    ]
+    empty = _empty(data, data.labeled)
     if empty:
         lines.append(f"  no known positive in {len(empty)} classes: {_some(empty)}")
     return "\n".join(lines)
@@ -124,12 +121,10 @@ def warnings(final: Final, data: MultilabelDataset, threshold: float) -> list[st
     constant = [name for name, x in zip(names, final.test_scores.T, strict=True) if np.ptp(x) == 0]
     if constant:
         found.append(f"all test scores are equal in {len(constant)} classes: {_some(constant)}")
-    known = (data.labeled == 1).any(0)
-    unknown = [name for name, any_known in zip(names, known, strict=True) if not any_known]
+    unknown = _empty(data, data.labeled)
     if unknown:
         found.append(f"no known positive in {len(unknown)} classes: {_some(unknown)}")
-    tested = data.test_labels.any(0)
-    empty = [name for name, any_tested in zip(names, tested, strict=True) if not any_tested]
+    empty = _empty(data, data.test_labels)
     if empty:
         found.append(
             f"no test positive in {len(empty)} classes, which count as average precision 0 and "
@@ -149,6 +144,11 @@ def table_row(result: dict[str, Any]) -> dict[str, Any]:
         "CF1": test["class_f1"],
         summary.RECOVERED: summary.recovered(result),
     }
+
+
+def _empty(data: MultilabelDataset, labels: np.ndarray) -> list[str]:
+    """Names of the classes without a positive."""
+    return [data.info.class_names[i] for i in multilabel_raw.empty_classes(labels)]
 
 
 def _some(names: Sequence[str], most: int = 5) -> str:

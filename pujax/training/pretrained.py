@@ -16,8 +16,6 @@ from pujax.models import torch_weights
 from pujax.training import sharding
 
 FILE = "encoder.npz"
-RANDOM = "random"
-"""`model.init` that loads nothing."""
 SAVED = "saved"
 """`model.name` that stands for the network of the encoder in `init_from`."""
 
@@ -98,14 +96,14 @@ def attach(config: ml_collections.ConfigDict, data: PUDataset) -> PUDataset:
     Raises:
       ValueError: naming what differs, if there is no encoder or it is of another architecture.
     """
-    is_random = config.model.init == RANDOM
+    is_random = config.model.init == models.RANDOM
     if not config.init_from and is_random:
         return data
     if not is_random:
         if data.info.input_shape[-1] != 3:
             raise ValueError(
                 f"model.init is {config.model.init!r}, weights for images of 3 channels, and "
-                f"{data.info.name} has inputs {list(data.info.input_shape)}; accepted: {RANDOM!r}"
+                f"{data.info.name} has inputs {list(data.info.input_shape)}; accepted: {models.RANDOM!r}"
             )
         backbone = models.build(
             config.model.name, embedding_dim=0, **config.model.options.to_dict()
@@ -137,16 +135,16 @@ def attach(config: ml_collections.ConfigDict, data: PUDataset) -> PUDataset:
 
 def check_init(model: ml_collections.ConfigDict, *, init_from: str) -> None:
     """Raises a ValueError for a `model.init` that cannot be, before any data are read."""
-    if model.init == RANDOM:
+    if model.init == models.RANDOM:
         return
     if init_from:
         raise ValueError(
             f"model.init is {model.init!r} and init_from {init_from!r}; accepted: one of them, "
-            f"with model.init={RANDOM!r} or init_from=''"
+            f"with model.init={models.RANDOM!r} or init_from=''"
         )
     if not os.path.isfile(model.init):
         raise ValueError(
-            f"model.init is {model.init!r}, where no file is; accepted: {RANDOM!r}, or a file of "
+            f"model.init is {model.init!r}, where no file is; accepted: {models.RANDOM!r}, or a file of "
             "weights (docs/pretrained_weights.md)"
         )
 

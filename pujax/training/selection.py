@@ -28,12 +28,11 @@ RULES = (LAST, *COLUMNS)
 _LOWEST_WINS = ("nnpu_risk", "vpu_risk")
 _WITH_PRIOR = ("proxy_accuracy", "nnpu_risk")
 _ORACLES = ("oracle",)
-# Of problems with one label per example, and of those with several.
-_TEST_METRICS = ("accuracy", "f1", "auc", "average_precision")
-_MULTILABEL_METRICS = (
-    *("mean_average_precision", "overall_f1", "class_f1"),
-    *("oracle_overall_f1", "oracle_class_f1"),
-)
+# Test metrics of problems with one label per example, and of those with several; the last two are
+# at thresholds chosen on the test set.
+BINARY_METRICS = ("accuracy", "f1", "auc", "average_precision")
+MULTILABEL_METRICS = ("mean_average_precision", "overall_f1", "class_f1")
+ORACLE_METRICS = ("oracle_overall_f1", "oracle_class_f1")
 PRIOR_ERROR = "prior_error"  # the column of methods that estimate the class prior
 
 Row = Mapping[str, Any]
@@ -168,7 +167,8 @@ def table(rows: Sequence[Row]) -> dict[str, dict[str, Any]]:
         if row is not None:
             about = describe(rows, rule)
             about.pop("rule")
-            names = _TEST_METRICS if "test_accuracy" in row else _MULTILABEL_METRICS
+            is_binary = "test_accuracy" in row
+            names = BINARY_METRICS if is_binary else (*MULTILABEL_METRICS, *ORACLE_METRICS)
             tested = {name: row.get(f"test_{name}") for name in names}
             if PRIOR_ERROR in row:
                 tested[PRIOR_ERROR] = row[PRIOR_ERROR]

@@ -69,9 +69,8 @@ def split_batch(tree: Any, mesh: Mesh) -> Any:
     """
 
     def constrain(array):
-        even = array.ndim > 0 and array.shape[0] % mesh.size == 0
-        spec = PartitionSpec("data") if even else PartitionSpec()
-        return jax.lax.with_sharding_constraint(array, NamedSharding(mesh, spec))
+        layout = of_batch(array.shape[0], mesh) if array.ndim else replicated(mesh)
+        return jax.lax.with_sharding_constraint(array, layout)
 
     return jax.tree.map(constrain, tree)
 
