@@ -2,17 +2,18 @@
 
 import sys
 
-from pujax import training
-from pujax.training import flags, loop, progress
+from pujax import console, training
+from pujax.training import train_loop
+from pujax.training.config import flags
 
 
 def main(argv: list[str]) -> int:
     """Runs what the command line says; returns the process's exit status."""
-    progress.show_own_messages()
+    console.show_own_messages()
     try:
         config, workdir, name = flags.parse(argv)
         training.run(config, workdir, name=name)
-    except (ValueError, OSError, loop.NonFiniteError) as error:
+    except (ValueError, OSError, train_loop.NonFiniteError) as error:
         sys.stderr.write(f"{error}\n")
         return 2
     return 0

@@ -20,7 +20,8 @@ from absl import app, flags
 from pujax.data import dataset
 from pujax.data.raw import RawDataset
 from pujax.training import config as config_lib
-from pujax.training import engine, loop, sharding, summary
+from pujax.training import sharding, train_loop, train_step
+from pujax.training.evaluation import summary
 
 _STEPS = flags.DEFINE_integer("steps", 300, "Timed steps.")
 _ROUNDS = flags.DEFINE_integer("rounds", 3, "Times that each side is timed, in turn.")
@@ -48,14 +49,14 @@ def _ours():
         seed=0,
     )
     mesh, count = sharding.make_mesh(), _PER_CALL.value
-    built = loop.build(config_lib.resolve(tree), data, mesh)
+    built = train_loop.build(config_lib.resolve(tree), data, mesh)
     stage = built.method.stages[0]
     arrays = sharding.replicate(built.data.training_data(), mesh)
-    key = engine.run_key(0, mesh)
-    state = engine.init_state(stage, key, None, arrays, mesh)
-    plan = engine.epoch_plan(stage, key, 0, arrays)
-    train = engine.make_train(stage, mesh)
-    carry = engine.Carry(state, engine.zero_sums(built.metric_names[0], mesh))
+    key = train_step.run_key(0, mesh)
+    state = train_step.init_state(stage, key, None, arrays, mesh)
+    plan = train_step.epoch_plan(stage, key, 0, arrays)
+    train = train_step.make_train(stage, mesh)
+    carry = train_step.Carry(state, train_step.zero_sums(built.metric_names[0], mesh))
     carry = jax.block_until_ready(train(carry, arrays, plan, key, 0, 0, 0, count=count))
 
     def measure():

@@ -20,7 +20,7 @@ import threadpoolctl
 from absl import app, flags
 
 from pujax import priors
-from pujax.priors import _interior_point, _kernel_mean, _projection
+from pujax.priors import _hull_projection, _interior_point, _kernel_mean
 
 _POINTS = flags.DEFINE_list("points", ["500", "1000", "2000"], "Examples of P and U together.")
 _DIMS = flags.DEFINE_list("dims", ["2", "4", "10", "50"], "Features.")
@@ -58,14 +58,14 @@ def _usual_seconds(positives, unlabeled):
 
 def _watched(errors):
     """Has the library note the certified error of each programme it solves."""
-    project = _projection.Projector.project
+    project = _hull_projection.Projector.project
 
     def noting(self, *args, **kwargs):
         found = project(self, *args, **kwargs)
         errors.append(found.error)
         return found
 
-    _projection.Projector.project = noting
+    _hull_projection.Projector.project = noting
 
 
 def main(argv):

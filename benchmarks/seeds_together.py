@@ -26,7 +26,8 @@ from pujax.data import dataset
 from pujax.data.raw import RawDataset
 from pujax.sweep import plan as plan_lib
 from pujax.training import config as config_lib
-from pujax.training import experiment, group, loop, sharding, signals, summary, together
+from pujax.training import experiment, group, preemption, sharding, together, train_loop
+from pujax.training.evaluation import summary
 
 _SEEDS = flags.DEFINE_integer("seeds", 3, "Seeds to train.")
 _EPOCHS = flags.DEFINE_integer("epochs", 3, "Epochs of each seed, at least 2.", lower_bound=2)
@@ -72,7 +73,7 @@ def _members(folder, mesh):
     raw = RawDataset("random", *itertools.chain(*parts), ("",) * 10, (0.5,), (0.3,))
     for config in _configs():
         data = _problem(config, raw)
-        built = loop.build(config, data, mesh)
+        built = train_loop.build(config, data, mesh)
         yield group.Member(built, data, os.path.join(folder, f"seed_{config.seed}"))
 
 
@@ -85,7 +86,7 @@ def _later_seconds(folder):
 
 def _measure(is_together, mesh):
     """Whole seconds, and seconds per seed of an epoch after the first."""
-    with tempfile.TemporaryDirectory() as folder, signals.StopRequest() as request:
+    with tempfile.TemporaryDirectory() as folder, preemption.StopRequest() as request:
         members = list(_members(folder, mesh))
         start = time.perf_counter()
         if is_together:

@@ -18,8 +18,9 @@ from absl import app, flags
 from pujax.data import dataset
 from pujax.data.raw import RawDataset
 from pujax.training import config as config_lib
-from pujax.training import engine, loop, sharding, summary
-from pujax.training import flags as run_flags
+from pujax.training import sharding, train_loop, train_step
+from pujax.training.config import flags as run_flags
+from pujax.training.evaluation import summary
 
 # Height, width, channels and classes of the sources' training images.
 _SHAPES = {
@@ -59,19 +60,23 @@ def main(argv):
         seed=0,
     )
     mesh = sharding.make_mesh()
-    built = loop.build(config, data, mesh)
+    built = train_loop.build(config, data, mesh)
     arrays = sharding.replicate(built.data.training_data(), mesh)
-    key = engine.run_key(0, mesh)
-    count = engine.steps_per_dispatch(config.run.steps_per_dispatch)
+    key = train_step.run_key(0, mesh)
+    count = train_step.steps_per_dispatch(config.run.steps_per_dispatch)
     lines, state, epoch = [f"{name}: {config.model.name} {config.model.dtype}"], None, 0
     for index, stage in enumerate(built.method.stages):
-        state = engine.init_state(stage, engine.stage_key(key, 0, index), state, arrays, mesh)
-        carry = engine.Carry(state, engine.zero_sums(built.metric_names[index], mesh))
-        plan = engine.epoch_plan(stage, key, 0, arrays)
-        train = engine.make_train(stage, mesh)
+        state = train_step.init_state(
+            stage, train_step.stage_key(key, 0, index), state, arrays, mesh
+        )
+        carry = train_step.Carry(state, train_step.zero_sums(built.metric_names[index], mesh))
+        plan = train_step.epoch_plan(stage, key, 0, arrays)
+        train = train_step.make_train(stage, mesh)
         start = time.perf_counter()
         size = config.run.eval_batch_size
-        seen = jax.block_until_ready(engine.stage_data(stage, state, arrays, mesh, batch_size=size))
+        seen = jax.block_until_ready(
+            train_step.stage_data(stage, state, arrays, mesh, batch_size=size)
+        )
         encoding = time.perf_counter() - start
         times = []
         for call in range(max(_STEPS.value // count, 1) + 1):

@@ -5,13 +5,13 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from pujax.training import selection
+from pujax.training.evaluation import model_selection
 
-PERCENT = (*selection.BINARY_METRICS, *selection.MULTILABEL_METRICS)
-WITH_BEST_EPOCH = ("accuracy", *selection.MULTILABEL_METRICS)
-METRICS = (*PERCENT, selection.PRIOR_ERROR)
+PERCENT = (*model_selection.BINARY_METRICS, *model_selection.MULTILABEL_METRICS)
+WITH_BEST_EPOCH = ("accuracy", *model_selection.MULTILABEL_METRICS)
+METRICS = (*PERCENT, model_selection.PRIOR_ERROR)
 BEST_EPOCH = "oracle_best_epoch"
-RULES = (*selection.RULES, BEST_EPOCH)
+RULES = (*model_selection.RULES, BEST_EPOCH)
 # Rules that look at true labels say so wherever they are shown.
 _ORACLES = {"oracle": "oracle: true validation labels", BEST_EPOCH: "oracle: test labels"}
 

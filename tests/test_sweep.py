@@ -14,7 +14,7 @@ from pujax import report, sweep
 from pujax.sweep import __main__ as command
 from pujax.sweep import plan as plan_lib
 from pujax.training import config as config_lib
-from pujax.training import experiment, loop, together, writers
+from pujax.training import experiment, metrics_writer, together, train_loop
 
 CONFIG = """
 from pujax.training import config as config_lib
@@ -142,7 +142,7 @@ def test_a_dry_run_writes_nothing_and_says_what_there_is_to_do(
 def test_an_interrupted_sweep_goes_on_as_if_nothing_had_happened(
     config_file, finished, tmp_path, monkeypatch, sequential
 ):
-    append, calls = writers.MetricsWriter.append, []
+    append, calls = metrics_writer.MetricsWriter.append, []
 
     def interrupting(self, row):
         append(self, row)
@@ -152,7 +152,7 @@ def test_an_interrupted_sweep_goes_on_as_if_nothing_had_happened(
 
     mode = ["--sequential"] if sequential else []
     more = ["--only=naive", "--rules=last,oracle_best_epoch", *mode]
-    monkeypatch.setattr(writers.MetricsWriter, "append", interrupting)
+    monkeypatch.setattr(metrics_writer.MetricsWriter, "append", interrupting)
     with pytest.raises(SystemExit) as stopped:
         run(config_file, tmp_path, *more)
     assert stopped.value.code == 128 + signal.SIGTERM
@@ -194,7 +194,7 @@ def test_a_group_killed_between_its_summaries_trains_nothing_again(
     assert record["metrics"] == results(finished)["records"][1]["metrics"]
 
 
-@pytest.mark.parametrize("error", [loop.NonFiniteError, ValueError])
+@pytest.mark.parametrize("error", [train_loop.NonFiniteError, ValueError])
 def test_a_seed_that_fails_leaves_the_others_and_its_reason(
     config_file, tmp_path, monkeypatch, error
 ):

@@ -9,7 +9,8 @@ import pytest
 from pujax import report, sweep, training
 from pujax.data.image_files import ImageFiles
 from pujax.training import config as config_lib
-from pujax.training import experiment, group, kinds, loop, pretrained
+from pujax.training import experiment, group, init_from, train_loop
+from pujax.training.evaluation import tasks
 from tests import tiny
 from tests.training import multilabel_runs as runs
 
@@ -96,7 +97,7 @@ def test_models_that_predict_one_class_are_counted_below_the_table():
 def test_sweeps_of_streamed_images_train_seeds_one_after_another():
     data = tiny.multilabel_problem()
     files = ImageFiles(("a.jpg",) * 4, 8, 10)
-    built = loop.Built(None, None, data._replace(inputs=files), [])
+    built = train_loop.Built(None, None, data._replace(inputs=files), [])
     members = [group.Member(built, data, "")] * 2
     assert group.obstacle(members, tiny.mesh()) == "their images are streamed"
 
@@ -125,11 +126,11 @@ def test_encoders_go_from_several_labels_to_one_and_back(tmp_path):
         np.testing.assert_array_equal(left[name], wanted[name])
     back = runs.image_config(images)
     back.init_from = single
-    data = pretrained.attach(config_lib.resolve(back), experiment.load_data(back))
-    assert kinds.of(data).name == "multi-label"
+    data = init_from.attach(config_lib.resolve(back), experiment.load_data(back))
+    assert tasks.of(data).name == "multi-label"
     description = json.loads(str(wanted["description"]))
     assert (description["method"], list(data.info.mean)) == ("pu_mlc", description["mean"])
     kernel = wanted["params/conv2/kernel"]
-    built = loop.build(config_lib.resolve(back), data, tiny.mesh())
+    built = train_loop.build(config_lib.resolve(back), data, tiny.mesh())
     state = built.method.stages[0].init(jax.random.key(0), None, built.data.training_data())
     np.testing.assert_array_equal(state.params["backbone"]["conv2"]["kernel"], kernel)

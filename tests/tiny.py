@@ -5,12 +5,12 @@ import ml_collections
 import numpy as np
 from jax.sharding import Mesh
 
-from pujax.data import dataset, multilabel
+from pujax.data import dataset, multilabel_dataset
 from pujax.data import raw as raw_lib
 from pujax.data.multilabel_raw import RawMultilabel
 from pujax.data.raw import RawDataset
 from pujax.training import config as config_lib
-from pujax.training import engine, loop, sharding, signals, writers
+from pujax.training import metrics_writer, preemption, sharding, train_loop, train_step
 
 # Set where a method has the field; a method of its own length or batch needs nothing else.
 _SMALL = {
@@ -117,7 +117,7 @@ def multilabel_problem(seed=0, *, known_ratio=0.8, rows=False, size=8):
         *("bands", inputs[:200], labels[:200], inputs[200:], labels[200:]),
         *(("a", "b", "c"), mean, std),
     )
-    return multilabel.build(raw, known_ratio=known_ratio, seed=seed)
+    return multilabel_dataset.build(raw, known_ratio=known_ratio, seed=seed)
 
 
 def config(method: str, *, model="small_cnn", options=None, dtype="float32", seed=0, **changes):
@@ -149,22 +149,22 @@ def mesh(num_devices=1) -> Mesh:
 def train_steps(method_config, data, *, steps, num_devices=1, per_call=1):
     """Runs some steps of every stage after one another; returns the method and the last carry."""
     devices = mesh(num_devices)
-    built = loop.build(method_config, data, devices)
+    built = train_loop.build(method_config, data, devices)
     method = built.method
     arrays = sharding.replicate(built.data.training_data(), devices)
-    key = engine.run_key(method_config.seed, devices)
+    key = train_step.run_key(method_config.seed, devices)
     state, first_epoch, done, carry = None, 0, 0, None
     for index, stage in enumerate(method.stages):
-        state = engine.init_state(
-            stage, engine.stage_key(key, engine.INIT, index), state, arrays, devices
+        state = train_step.init_state(
+            stage, train_step.stage_key(key, train_step.INIT, index), state, arrays, devices
         )
         if stage.refresh is not None:
-            refresh_key = engine.stage_key(key, engine.REFRESH, first_epoch)
+            refresh_key = train_step.stage_key(key, train_step.REFRESH, first_epoch)
             state = stage.refresh(state, arrays, refresh_key)
-        carry = engine.Carry(state, engine.zero_sums(built.metric_names[index], devices))
-        train = engine.make_train(stage, devices)
-        plan = engine.epoch_plan(stage, key, first_epoch, arrays)
-        inputs = engine.stage_data(stage, state, arrays, devices, batch_size=64)
+        carry = train_step.Carry(state, train_step.zero_sums(built.metric_names[index], devices))
+        train = train_step.make_train(stage, devices)
+        plan = train_step.epoch_plan(stage, key, first_epoch, arrays)
+        inputs = train_step.stage_data(stage, state, arrays, devices, batch_size=64)
         for step in range(0, steps, per_call):
             carry = train(carry, inputs, plan, key, first_epoch, step, done, count=per_call)
             done += per_call
@@ -185,11 +185,11 @@ class NoProgress:
 def train_in(folder, method_config, data, *, num_devices=1):
     """Trains or goes on in a folder as the loop does; returns where it stands and the rows."""
     devices = mesh(num_devices)
-    built = loop.build(method_config, data, devices)
-    run = loop.prepare(built, folder=str(folder / "checkpoints"), mesh=devices, truth=data)
-    writer = writers.MetricsWriter(str(folder))
+    built = train_loop.build(method_config, data, devices)
+    run = train_loop.prepare(built, folder=str(folder / "checkpoints"), mesh=devices, truth=data)
+    writer = metrics_writer.MetricsWriter(str(folder))
     try:
-        now = loop.train(run, writer, NoProgress(), signals.StopRequest())
+        now = train_loop.train(run, writer, NoProgress(), preemption.StopRequest())
     finally:
         run.close()
         writer.close()

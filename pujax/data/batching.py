@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import NamedSharding, PartitionSpec
 
-from pujax.data.dataset import TrainingData
+from pujax.data.pu_dataset import TrainingData
 
 
 class Batching(NamedTuple):

@@ -4,10 +4,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pujax.data import _drawn, _priors, _subset, labeling, mechanisms, problem
-from pujax.data import posterior as posterior_lib
-from pujax.data.problem import REVEALS, DataInfo, PUDataset, TrainingData
+from pujax.data import pu_dataset
+from pujax.data.pu_dataset import REVEALS, DataInfo, PUDataset, TrainingData
 from pujax.data.sources import RawDataset
+from pujax.data.splits import case_control, labeling_mechanisms, subsample
+from pujax.data.splits import class_prior as class_prior_lib
+from pujax.data.splits import oracle_posterior as posterior_lib
+from pujax.data.splits import split as split_lib
 
 __all__ = [
     "AUTO",
@@ -21,9 +24,9 @@ __all__ = [
     "build",
 ]
 
-AUTO = _priors.AUTO
+AUTO = class_prior_lib.AUTO
 SETTINGS = ("one_sample", "two_sample")
-SAMPLINGS = labeling.SAMPLINGS
+SAMPLINGS = split_lib.SAMPLINGS
 SCALINGS = ("standard", "unit")
 
 
@@ -37,7 +40,7 @@ def build(
     sampling: str,
     seed: int,
     prior: float | str | None = None,
-    mechanism: str = mechanisms.SCAR,
+    mechanism: str = labeling_mechanisms.SCAR,
     power: float = 1.0,
     num_validation: int = 0,
     validation_labeled: int = 0,
@@ -73,7 +76,7 @@ def build(
       seed: seed of the split.
       prior: share of positives in the population; None counts it in the source's training labels
         and leaves it NaN where they do not tell it, see `_priors.counted`; `AUTO` leaves it NaN for
-        `pujax.training.prior` to estimate.
+        `pujax.training.prior_estimation` to estimate.
       mechanism: which positives get a label, one of `mechanisms.NAMES`; config `data.labeling`.
       power: its exponent, see `mechanisms.propensity`; config `data.labeling_power`.
       num_validation: examples held out of training to select an epoch with; 0 for none.
@@ -94,7 +97,7 @@ def build(
     """
     check_word("data.setting", setting, SETTINGS)
     check_word("data.scaling", scaling, SCALINGS)
-    check_word("data.labeling", mechanism, mechanisms.NAMES)
+    check_word("data.labeling", mechanism, labeling_mechanisms.NAMES)
     request = _request(setting, num_unlabeled, class_prior)
     raw, kept = _reduced(
         raw,
@@ -104,11 +107,11 @@ def build(
         sampling=sampling,
         seed=seed,
     )
-    binary = labeling.binary_labels(raw.train_labels, positive_classes)
+    binary = split_lib.binary_labels(raw.train_labels, positive_classes)
     posterior = None
-    if mechanism != mechanisms.SCAR:
+    if mechanism != labeling_mechanisms.SCAR:
         posterior = posterior_lib.fit(raw.train_inputs, binary, seed=seed)
-    split = labeling.split(
+    split = split_lib.split(
         raw.train_labels,
         positive_classes=positive_classes,
         num_labeled=num_labeled,
@@ -125,10 +128,10 @@ def build(
     rows = _pu_rows(split.labeled, split.unlabeled, request)
     held = _pu_rows(split.validation_labeled, split.validation_unlabeled, request)
     n_p, n_u = len(split.labeled), len(rows) - len(split.labeled)
-    test_labels = labeling.binary_labels(raw.test_labels, positive_classes)
+    test_labels = split_lib.binary_labels(raw.test_labels, positive_classes)
     tested = slice(None)
     if class_prior is not None:
-        tested = _drawn.test_rows(test_labels, class_prior=class_prior, seed=seed)
+        tested = case_control.test_rows(test_labels, class_prior=class_prior, seed=seed)
 
     priors = _find_priors(binary, split, request=request, given=prior)
     channels, standard = len(raw.mean), scaling == "standard"
@@ -159,7 +162,7 @@ def build(
         validation_inputs=raw.train_inputs[held],
         validation_labeled=np.arange(len(held)) < len(split.validation_labeled),
         validation_truth=binary[held],
-        labeling=mechanisms.report(
+        labeling=labeling_mechanisms.report(
             binary,
             split.labeled,
             split.unlabeled,
@@ -177,8 +180,8 @@ def _reduced(raw, *, num_positives, num_negatives, **how):
     for name, count in (("num_positives", num_positives), ("num_negatives", num_negatives)):
         if count < 0:
             raise ValueError(f"data.{name} is {count}; accepted: 0 (all) or more")
-    labeling.check_sampling(how["sampling"])
-    kept = _subset.rows(
+    split_lib.check_sampling(how["sampling"])
+    kept = subsample.rows(
         raw.train_labels, num_positives=num_positives, num_negatives=num_negatives, **how
     )
     if kept is None:
@@ -196,13 +199,13 @@ def _request(setting, num_unlabeled, class_prior):
             f"data.class_prior is {class_prior}; accepted: None, or a number strictly between 0 "
             "and 1"
         )
-    return _drawn.Request(setting, num_unlabeled, class_prior)
+    return case_control.Request(setting, num_unlabeled, class_prior)
 
 
 def _unlabeled_from(request):
     if request.class_prior is not None:
-        return problem.AT_PRIOR
-    return problem.SAMPLE if request.is_made else problem.REST
+        return pu_dataset.AT_PRIOR
+    return pu_dataset.SAMPLE if request.is_made else pu_dataset.REST
 
 
 def check_word(field: str, value: str, accepted: Sequence[str]) -> None:
@@ -225,20 +228,20 @@ def _find_priors(binary, split, *, request, given):
     v_p = len(split.validation_labeled)
     v = v_p + len(split.validation_unlabeled)
     if given == AUTO:
-        return _priors.UNKNOWN
+        return class_prior_lib.UNKNOWN
     if given is not None:
         how = {"setting": setting, "repeats_labeled": repeats}
         # At a class prior, validation has a population of its own: `PUDataset.validation_prior`.
         if v and request.class_prior is None:
-            _priors.given(given, n_p=v_p, n=v, where="validation", **how)
-        return _priors.given(given, n_p=n_p, n=n, **how)
+            class_prior_lib.given(given, n_p=v_p, n=v, where="validation", **how)
+        return class_prior_lib.given(given, n_p=n_p, n=n, **how)
     truth = binary[np.concatenate([split.labeled, split.unlabeled])]
     if request.class_prior is not None:
-        return _priors.drawn(truth, np.arange(n) < n_p, setting=setting)
+        return class_prior_lib.drawn(truth, np.arange(n) < n_p, setting=setting)
     if setting == "two_sample" and not repeats:
         truth, n_p = truth[n_p:], 0  # U alone is a sample of the population
-    priors = _priors.counted(truth, n_p=n_p, setting=setting)
-    if v and priors is _priors.UNKNOWN:
+    priors = class_prior_lib.counted(truth, n_p=n_p, setting=setting)
+    if v and priors is class_prior_lib.UNKNOWN:
         raise ValueError(
             "data.prior is None; accepted: a number between 0 and 1 while data.num_validation is "
             f"{v}, since the true classes of these data do not tell it"

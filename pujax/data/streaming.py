@@ -17,8 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec, Sharding
 
-from pujax.data.download import MissingDataError
 from pujax.data.image_files import ImageFiles, check_rows
+from pujax.data.readers.download import MissingDataError
 
 
 def train_batches(

@@ -3,17 +3,18 @@
 import ml_collections
 
 from pujax import risks
-from pujax.data.multilabel import MultilabelInfo
-from pujax.methods import Method, _multilabel
+from pujax.data.multilabel_dataset import MultilabelInfo
+from pujax.methods._common import multilabel
+from pujax.methods.base import Method
 
 MULTILABEL = True
 
 
 def default_config() -> ml_collections.ConfigDict:
     """Settings of every multi-label method."""
-    return _multilabel.default_config("assume_negative")
+    return multilabel.default_config("assume_negative")
 
 
 def build(config: ml_collections.ConfigDict, info: MultilabelInfo) -> Method:
     """Builds the classifier."""
-    return _multilabel.build(config, info, _multilabel.from_risk(risks.assume_negative_bce))
+    return multilabel.build(config, info, multilabel.from_risk(risks.assume_negative_bce))

@@ -2,9 +2,10 @@
 
 import ml_collections
 
-from pujax import risks
-from pujax.data.multilabel import MultilabelInfo
-from pujax.methods import Method, _checks, _multilabel
+from pujax import checks, risks
+from pujax.data.multilabel_dataset import MultilabelInfo
+from pujax.methods._common import multilabel
+from pujax.methods.base import Method
 from pujax.risks.multilabel_supervised import UNKNOWN
 
 MULTILABEL = True
@@ -12,7 +13,7 @@ MULTILABEL = True
 
 def default_config() -> ml_collections.ConfigDict:
     """Settings of every multi-label method, and those of the loss, see `risks.asymmetric`."""
-    return _multilabel.default_config(
+    return multilabel.default_config(
         "asymmetric",
         gamma_negative=4.0,
         gamma_positive=1.0,
@@ -25,10 +26,10 @@ def default_config() -> ml_collections.ConfigDict:
 def build(config: ml_collections.ConfigDict, info: MultilabelInfo) -> Method:
     """Builds the classifier."""
     c = config.method
-    _checks.at_least("method.gamma_negative", c.gamma_negative, 0)
-    _checks.at_least("method.gamma_positive", c.gamma_positive, 0)
-    _checks.between("method.clip", c.clip, 0, 1, include="low")
-    _checks.one_of("method.unknown", c.unknown, UNKNOWN)
+    checks.at_least("method.gamma_negative", c.gamma_negative, 0)
+    checks.at_least("method.gamma_positive", c.gamma_positive, 0)
+    checks.between("method.clip", c.clip, 0, 1, include="low")
+    checks.one_of("method.unknown", c.unknown, UNKNOWN)
     settings = {
         "gamma_negative": c.gamma_negative,
         "gamma_positive": c.gamma_positive,
@@ -40,4 +41,4 @@ def build(config: ml_collections.ConfigDict, info: MultilabelInfo) -> Method:
     def risk(scores, labels):
         return risks.asymmetric(scores, labels, **settings)
 
-    return _multilabel.build(config, info, _multilabel.from_risk(risk))
+    return multilabel.build(config, info, multilabel.from_risk(risk))

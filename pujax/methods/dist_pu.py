@@ -21,20 +21,15 @@ import jax
 import jax.numpy as jnp
 import ml_collections
 
-from pujax import risks
+from pujax import checks, risks
 from pujax.data import batching as batching_lib
 from pujax.data.batching import Batch
-from pujax.data.dataset import DataInfo, TrainingData
-from pujax.methods import (
-    Method,
-    Stage,
-    _calibration,
-    _checks,
-    _classifier,
-    _mixup,
-    _network,
-    _optimizer,
-)
+from pujax.data.pu_dataset import DataInfo, TrainingData
+from pujax.methods._common import calibration, classifier
+from pujax.methods._common import mixup as mixup_lib
+from pujax.methods._common import network as network_lib
+from pujax.methods._common import optimizer as optimizer_lib
+from pujax.methods.base import Method, Stage
 
 
 class State(NamedTuple):
@@ -62,7 +57,7 @@ def default_config() -> ml_collections.ConfigDict:
     `num_epochs` is the length of both phases. `calibration` says which share of positives is asked
     of U, see `_calibration.unlabeled_prior`.
     """
-    return _classifier.baseline_config(
+    return classifier.baseline_config(
         "dist_pu",
         num_epochs=120,
         learning_rate=5e-5,
@@ -84,14 +79,14 @@ def default_config() -> ml_collections.ConfigDict:
 
 def check(config: ml_collections.ConfigDict) -> None:
     """Raises a ValueError for settings that cannot be."""
-    _classifier.check(config)
-    _checks.between("method.warmup_epochs", config.warmup_epochs, 0, config.num_epochs)
-    _checks.positive("method.mixup_alpha", config.mixup_alpha)
-    _checks.positive("method.warmup_learning_rate", config.warmup_learning_rate)
-    _checks.between("method.warmup_lr_floor", config.warmup_lr_floor, 0, 1)
+    classifier.check(config)
+    checks.between("method.warmup_epochs", config.warmup_epochs, 0, config.num_epochs)
+    checks.positive("method.mixup_alpha", config.mixup_alpha)
+    checks.positive("method.warmup_learning_rate", config.warmup_learning_rate)
+    checks.between("method.warmup_lr_floor", config.warmup_lr_floor, 0, 1)
     weights = ("warmup_weight_decay", "warmup_entropy_weight", "entropy_weight")
     for name in (*weights, "mixed_entropy_weight", "mixup_weight"):
-        _checks.at_least(f"method.{name}", config[name], 0)
+        checks.at_least(f"method.{name}", config[name], 0)
 
 
 def entropy_ramp(epoch: jax.Array, *, num_epochs: int) -> jax.Array:
@@ -140,9 +135,9 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
     """Builds Dist-PU for a resolved configuration and a data set's numbers."""
     c = config.method
     check(c)
-    prior = _calibration.unlabeled_prior(info, c.calibration)
-    network = _network.build(config, info, embedding_dim=0)
-    batching = _classifier.batches(c, info)
+    prior = calibration.unlabeled_prior(info, c.calibration)
+    network = network_lib.build(config, info, embedding_dim=0)
+    batching = classifier.batches(c, info)
     main_epochs = c.num_epochs - c.warmup_epochs
     warmup_config = ml_collections.ConfigDict(c.to_dict())
     warmup_config.learning_rate = c.warmup_learning_rate
@@ -166,8 +161,8 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
         share = jax.random.beta(share_key, c.mixup_alpha, c.mixup_alpha)
         partner = jax.random.permutation(pair_key, images.shape[0])
         stored = state.labels[batch.ids]
-        targets = _mixup.mix(stored, stored[partner], share)
-        mixed = _mixup.mix(images, images[partner], share)
+        targets = mixup_lib.mix(stored, stored[partner], share)
+        mixed = mixup_lib.mix(images, images[partner], share)
         mixed_pass, stats = network.train_pass(params, state.batch_stats, mixed)
         outputs, stats = network.train_pass(params, stats, images)
         risk, entropy = matching(outputs.logits, batch.labeled)
@@ -214,7 +209,7 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
         return network.infer(state.params, state.batch_stats, inputs).features
 
     def phase(name, num_epochs, loss, *, settings, first_epoch, refresh=None):
-        optimizer = _optimizer.build(settings, num_epochs=max(num_epochs, 1))
+        optimizer = optimizer_lib.build(settings, num_epochs=max(num_epochs, 1))
 
         def init(key: jax.Array, previous: State | None, data: TrainingData) -> State:
             if previous is None:
@@ -226,7 +221,7 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
 
         def step(state: State, batch: Batch, key: jax.Array):
             view_key, loss_key = jax.random.split(key)
-            images = _classifier.view(c, network, batch.inputs, view_key)
+            images = classifier.view(c, network, batch.inputs, view_key)
             epoch = batch.progress - first_epoch
 
             def loss_of(params):

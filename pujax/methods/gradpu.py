@@ -14,9 +14,11 @@ import jax
 import jax.numpy as jnp
 import ml_collections
 
-from pujax import risks
-from pujax.data.dataset import DataInfo
-from pujax.methods import Method, _checks, _classifier, _network
+from pujax import checks, risks
+from pujax.data.pu_dataset import DataInfo
+from pujax.methods._common import classifier
+from pujax.methods._common import network as network_lib
+from pujax.methods.base import Method
 
 
 def default_config() -> ml_collections.ConfigDict:
@@ -25,7 +27,7 @@ def default_config() -> ml_collections.ConfigDict:
     `alpha` goes with pixels in [0, 1] (`data.scaling='unit'`): inputs multiplied by a divide the
     penalty by a^2.
     """
-    return _classifier.default_config(
+    return classifier.default_config(
         "gradpu",
         optimizer="adam",
         learning_rate=1e-3,
@@ -43,13 +45,13 @@ def default_config() -> ml_collections.ConfigDict:
     )
 
 
-def check(config: ml_collections.ConfigDict, info: DataInfo, network: _network.Network) -> None:
+def check(config: ml_collections.ConfigDict, info: DataInfo, network: network_lib.Network) -> None:
     """Raises a ValueError for settings that cannot be."""
-    _classifier.check(config)
-    _checks.at_least("method.alpha", config.alpha, 0)
-    _checks.at_least("method.beta_max", config.beta_max, 0)
-    _checks.one_of("method.penalty_on", config.penalty_on, ("score", "tanh"))
-    _checks.require(
+    classifier.check(config)
+    checks.at_least("method.alpha", config.alpha, 0)
+    checks.at_least("method.beta_max", config.beta_max, 0)
+    checks.one_of("method.penalty_on", config.penalty_on, ("score", "tanh"))
+    checks.require(
         not network.has_batch_stats(info),
         "model.options.batch_norm",
         True,
@@ -62,9 +64,9 @@ def check(config: ml_collections.ConfigDict, info: DataInfo, network: _network.N
 def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
     """Builds GradPU."""
     c = config.method
-    network = _network.build(config, info, embedding_dim=0)
+    network = network_lib.build(config, info, embedding_dim=0)
     check(c, info, network)
-    batching = _classifier.batches(c, info)
+    batching = classifier.batches(c, info)
     num_steps = c.num_epochs * batching.steps_per_epoch(info.n)
 
     def objective(params, batch_stats, images, batch, key):
@@ -87,8 +89,8 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
         penalty = risks.gradient_penalty(score, positives, unlabeled, mix, weights=weights)
         return risk + c.alpha * penalty, (batch_stats, {"risk": risk, "penalty": penalty})
 
-    training = _classifier.stage(c, network, objective, batching=batching)
-    return _classifier.method(network, (training,))
+    training = classifier.stage(c, network, objective, batching=batching)
+    return classifier.method(network, (training,))
 
 
 def pairs(

@@ -4,9 +4,10 @@ from typing import Any
 
 import ml_collections
 
-from pujax import risks
-from pujax.data.dataset import DataInfo
-from pujax.methods import Method, _calibration, _checks, _classifier, _losses
+from pujax import checks, risks
+from pujax.data.pu_dataset import DataInfo
+from pujax.methods._common import calibration, classifier, losses
+from pujax.methods.base import Method
 
 
 def default_config() -> ml_collections.ConfigDict:
@@ -14,7 +15,7 @@ def default_config() -> ml_collections.ConfigDict:
 
     An epoch is as long as for the other methods, not one pass over P as in that code.
     """
-    return _classifier.baseline_config(
+    return classifier.baseline_config(
         "imbalanced_nnpu",
         batch_size=510,
         batching="separate",
@@ -35,12 +36,12 @@ def risk(config: ml_collections.ConfigDict, info: DataInfo) -> Any:
       ValueError: for a setting that cannot be.
     """
     c = config
-    _checks.between("method.target_prior", c.target_prior, 0, 1, include="neither")
-    _checks.at_least("method.beta", c.beta, 0)
-    _checks.at_least("method.gamma", c.gamma, 0)
+    checks.between("method.target_prior", c.target_prior, 0, 1, include="neither")
+    checks.at_least("method.beta", c.beta, 0)
+    checks.at_least("method.gamma", c.gamma, 0)
     numbers = {
-        "prior": _calibration.unlabeled_prior(info, c.calibration),
-        "loss": _losses.surrogate(c.loss),
+        "prior": calibration.unlabeled_prior(info, c.calibration),
+        "loss": losses.surrogate(c.loss),
     }
     numbers |= {name: c[name] for name in ("target_prior", "beta", "gamma", "ascent")}
     return lambda scores, labeled: risks.imbalanced_nnpu(scores, labeled, **numbers)
@@ -48,4 +49,4 @@ def risk(config: ml_collections.ConfigDict, info: DataInfo) -> Any:
 
 def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
     """Builds the classifier."""
-    return _classifier.build(config, info, risk(config.method, info))
+    return classifier.build(config, info, risk(config.method, info))

@@ -16,11 +16,14 @@ import jax
 import jax.numpy as jnp
 import ml_collections
 
-from pujax import augment, clustering, contrastive, meta, risks
+from pujax import augment, checks, clustering, contrastive, meta, risks
 from pujax.data import batching as batching_lib
 from pujax.data.batching import Batch, Batching
-from pujax.data.dataset import DataInfo, TrainingData
-from pujax.methods import Method, Stage, _calibration, _checks, _mixup, _network, _optimizer
+from pujax.data.pu_dataset import DataInfo, TrainingData
+from pujax.methods._common import calibration, mixup
+from pujax.methods._common import network as network_lib
+from pujax.methods._common import optimizer as optimizer_lib
+from pujax.methods.base import Method, Stage
 
 # Points that k-means fits on, per cluster: the cap of the library the authors use.
 _MAX_POINTS_PER_CLUSTER = 1000
@@ -46,7 +49,7 @@ class State(NamedTuple):
 
 def default_config() -> ml_collections.ConfigDict:
     """The published settings (paper section 4.1 and the authors' command lines)."""
-    config = _optimizer.default_config()
+    config = optimizer_lib.default_config()
     config.update(
         {
             "name": "lagam",
@@ -93,37 +96,37 @@ def default_config() -> ml_collections.ConfigDict:
 def check(config: ml_collections.ConfigDict, info: DataInfo) -> None:
     """Raises a ValueError for settings that cannot be, before anything is compiled."""
     c = config
-    _optimizer.check(c)
-    _checks.between("method.warmup_epochs", c.warmup_epochs, 0, c.num_epochs)
+    optimizer_lib.check(c)
+    checks.between("method.warmup_epochs", c.warmup_epochs, 0, c.num_epochs)
     losses = ("balanced", "mean", "nnpu")
-    _checks.one_of("method.classification_loss", c.classification_loss, losses)
-    _checks.one_of("method.label_update", c.label_update, ("projected", "normalized"))
+    checks.one_of("method.classification_loss", c.classification_loss, losses)
+    checks.one_of("method.label_update", c.label_update, ("projected", "normalized"))
     for name in ("temperature", "mixup_alpha", "meta_learning_rate"):
-        _checks.positive(f"method.{name}", c[name])
+        checks.positive(f"method.{name}", c[name])
     for name in ("mixup_weight", "contrast_weight", "entropy_weight"):
-        _checks.at_least(f"method.{name}", c[name], 0)
+        checks.at_least(f"method.{name}", c[name], 0)
     for name in ("rho_start", "rho_end"):
-        _checks.between(f"method.{name}", c[name], 0, 1)
-    _checks.at_least("method.padding", c.padding, 0)
+        checks.between(f"method.{name}", c[name], 0, 1)
+    checks.at_least("method.padding", c.padding, 0)
     for name in ("embedding_dim", "kmeans_iterations", "kmeans_restarts"):
-        _checks.at_least(f"method.{name}", c[name], 1)
-    _checks.at_least("method.num_neighbors", c.num_neighbors, 0)
-    _checks.between("method.num_clusters", c.num_clusters, 1, info.n)
+        checks.at_least(f"method.{name}", c[name], 1)
+    checks.at_least("method.num_neighbors", c.num_neighbors, 0)
+    checks.between("method.num_clusters", c.num_clusters, 1, info.n)
     if c.use_meta:
-        _checks.require(
+        checks.require(
             c.classification_loss != "nnpu",
             "method.classification_loss",
             c.classification_loss,
             "'balanced' or 'mean' while method.use_meta is True (nnPU has no labels to learn)",
         )
-        _checks.require(
+        checks.require(
             0 < info.support_positives < info.n_support,
             "data.num_support",
             info.n_support,
             "enough support examples to hold both classes while method.use_meta is True "
             f"({info.support_positives} of these are positive)",
         )
-        _checks.between("method.support_batch_size", c.support_batch_size, 1, info.n_support)
+        checks.between("method.support_batch_size", c.support_batch_size, 1, info.n_support)
 
 
 def label_loss(scores: jax.Array, labels: jax.Array, *, form: str) -> jax.Array:
@@ -246,9 +249,9 @@ def _views(config, network, batch, key):
         weak = augment.weak_view(weak_key, batch.inputs, **how)
         strong = augment.strong_view(strong_key, batch.inputs, **how)
     weak = network.normalize(weak)
-    share = _mixup.larger_share(mix_key, config.mixup_alpha)
+    share = mixup.larger_share(mix_key, config.mixup_alpha)
     partner = jax.random.permutation(pair_key, weak.shape[0])
-    mixed = _mixup.mix(weak, weak[partner], share)
+    mixed = mixup.mix(weak, weak[partner], share)
     strong = network.normalize(strong) if config.use_contrast else None
     return mixed, weak, strong, share, partner
 
@@ -257,8 +260,8 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
     """Builds LaGAM for a resolved configuration and a data set's numbers."""
     c = config.method
     check(c, info)
-    network = _network.build(config, info, embedding_dim=c.embedding_dim)
-    optimizer = _optimizer.build(c, num_epochs=c.num_epochs)
+    network = network_lib.build(config, info, embedding_dim=c.embedding_dim)
+    optimizer = optimizer_lib.build(c, num_epochs=c.num_epochs)
     support = c.support_batch_size if c.use_meta else 0
     batching = Batching(batch_size=c.batch_size, support_batch_size=support)
 
@@ -276,7 +279,7 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
 
     def classification(scores, mixed_scores, batch, labels, mixed_labels):
         if c.classification_loss == "nnpu":
-            loss = risks.nnpu(scores, batch.labeled, **_calibration.risk_numbers(info))
+            loss = risks.nnpu(scores, batch.labeled, **calibration.risk_numbers(info))
             return loss, jnp.zeros([])
         weak_loss = label_loss(scores, labels, form=c.classification_loss)
         if c.entropy_weight:
@@ -316,7 +319,7 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
             labels = stored
             if c.use_meta and not in_warmup:
                 labels = new_labels(state, batch, weak_pass, epoch)
-            mixed_labels = _mixup.mix(labels, labels[partner], share)
+            mixed_labels = mixup.mix(labels, labels[partner], share)
             weak_loss, mixed_loss = classification(
                 weak_pass.logits, mixed_pass.logits, batch, labels, mixed_labels
             )

@@ -3,15 +3,16 @@
 import ml_collections
 
 from pujax import risks
-from pujax.data.multilabel import MultilabelInfo
-from pujax.methods import Method, _multilabel
+from pujax.data.multilabel_dataset import MultilabelInfo
+from pujax.methods._common import multilabel
+from pujax.methods.base import Method
 
 MULTILABEL = True
 
 
 def default_config() -> ml_collections.ConfigDict:
     """Settings of every multi-label method."""
-    return _multilabel.default_config("multilabel_supervised")
+    return multilabel.default_config("multilabel_supervised")
 
 
 def build(config: ml_collections.ConfigDict, info: MultilabelInfo) -> Method:
@@ -21,4 +22,4 @@ def build(config: ml_collections.ConfigDict, info: MultilabelInfo) -> Method:
         # Known labels at equal weight: with all of them known it is the plain cross-entropy.
         return risks.partial_bce(scores, labels, weight_at_tenth=1.0)
 
-    return _multilabel.build(config, info, _multilabel.from_risk(risk), reveals="all")
+    return multilabel.build(config, info, multilabel.from_risk(risk), reveals="all")

@@ -2,9 +2,10 @@
 
 import ml_collections
 
-from pujax import risks
-from pujax.data.dataset import DataInfo
-from pujax.methods import Method, _calibration, _checks, _classifier, _losses
+from pujax import checks, risks
+from pujax.data.pu_dataset import DataInfo
+from pujax.methods._common import calibration, classifier, losses
+from pujax.methods.base import Method
 
 
 def default_config() -> ml_collections.ConfigDict:
@@ -16,18 +17,18 @@ def default_config() -> ml_collections.ConfigDict:
     baseline by two points. A joint batch without P has no P term, so where P is rare in a batch
     'balanced' gives it less than the weight 1; `batching='separate'` does not.
     """
-    return _classifier.baseline_config("naive", weighting="balanced", loss="logistic")
+    return classifier.baseline_config("naive", weighting="balanced", loss="logistic")
 
 
 def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
     """Builds the naive classifier."""
     c = config.method
-    _checks.one_of("method.weighting", c.weighting, ("balanced", "pooled", "prior"))
-    loss = _losses.surrogate(c.loss)
+    checks.one_of("method.weighting", c.weighting, ("balanced", "pooled", "prior"))
+    loss = losses.surrogate(c.loss)
     if c.weighting == "pooled":
-        _classifier.require_pooled(c)
+        classifier.require_pooled(c)
     if c.weighting == "prior":
-        _calibration.require_prior(info)
+        calibration.require_prior(info)
 
     def balanced(scores, labeled):
         return risks.naive(scores, labeled, loss=loss)
@@ -48,4 +49,4 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
         return parts.positive + parts.negative
 
     risk = {"balanced": balanced, "pooled": pooled, "prior": by_prior}[c.weighting]
-    return _classifier.build(config, info, risk)
+    return classifier.build(config, info, risk)

@@ -4,14 +4,15 @@ from typing import Any
 
 import ml_collections
 
-from pujax import risks
-from pujax.data.dataset import DataInfo
-from pujax.methods import Method, _calibration, _checks, _classifier, _losses
+from pujax import checks, risks
+from pujax.data.pu_dataset import DataInfo
+from pujax.methods._common import calibration, classifier, losses
+from pujax.methods.base import Method
 
 
 def default_config() -> ml_collections.ConfigDict:
     """Baseline settings and those of the risk, see `risks.nnpu`."""
-    return _classifier.baseline_config("nnpu", batching="separate", **risk_config())
+    return classifier.baseline_config("nnpu", batching="separate", **risk_config())
 
 
 def risk_config(**changes: Any) -> dict[str, Any]:
@@ -26,14 +27,14 @@ def risk(config: ml_collections.ConfigDict, info: DataInfo) -> Any:
     Raises:
       ValueError: for a setting that cannot be.
     """
-    _checks.at_least("method.beta", config.beta, 0)
-    _checks.at_least("method.gamma", config.gamma, 0)
-    loss = _losses.surrogate(config.loss)
-    numbers = _calibration.risk_numbers(info, config.calibration)
+    checks.at_least("method.beta", config.beta, 0)
+    checks.at_least("method.gamma", config.gamma, 0)
+    loss = losses.surrogate(config.loss)
+    numbers = calibration.risk_numbers(info, config.calibration)
     rule = {"beta": config.beta, "gamma": config.gamma, "ascent": config.ascent}
     return lambda scores, labeled: risks.nnpu(scores, labeled, loss=loss, **rule, **numbers)
 
 
 def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
     """Builds the nnPU classifier."""
-    return _classifier.build(config, info, risk(config.method, info))
+    return classifier.build(config, info, risk(config.method, info))

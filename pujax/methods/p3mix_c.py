@@ -6,8 +6,9 @@ anything is mixed. What both variants share is in `_p3mix`.
 
 import ml_collections
 
-from pujax.data.dataset import DataInfo
-from pujax.methods import Method, _p3mix
+from pujax.data.pu_dataset import DataInfo
+from pujax.methods import _p3mix
+from pujax.methods.base import Method
 
 
 def default_config() -> ml_collections.ConfigDict:

@@ -17,9 +17,13 @@ import jax
 import jax.numpy as jnp
 import ml_collections
 
+from pujax import checks
 from pujax.data.batching import Batch, Batching
-from pujax.data.dataset import DataInfo, TrainingData
-from pujax.methods import Method, Stage, _checks, _classifier, _network, _optimizer
+from pujax.data.pu_dataset import DataInfo, TrainingData
+from pujax.methods._common import classifier as classifier_lib
+from pujax.methods._common import network as network_lib
+from pujax.methods._common import optimizer as optimizer_lib
+from pujax.methods.base import Method, Stage
 
 
 class Player(NamedTuple):
@@ -57,7 +61,7 @@ def default_config() -> ml_collections.ConfigDict:
     'sum', and no weight decay, which would outweigh them. `positives_per_batch` 0 is half of the
     batch.
     """
-    return _classifier.baseline_config(
+    return classifier_lib.baseline_config(
         "pan",
         learning_rate=1e-4,
         weight_decay=0.0,
@@ -106,14 +110,14 @@ def classifier_loss(
 def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
     """Builds PAN; the first rows of every batch are labelled positives, the others are from U."""
     c = config.method
-    _classifier.check(c)
-    _checks.one_of("method.batching", c.batching, ("separate",))
-    _checks.at_least("method.adversarial_weight", c.adversarial_weight, 0)
-    _checks.one_of("method.reduction", c.reduction, ("sum", "mean"))
+    classifier_lib.check(c)
+    checks.one_of("method.batching", c.batching, ("separate",))
+    checks.at_least("method.adversarial_weight", c.adversarial_weight, 0)
+    checks.one_of("method.reduction", c.reduction, ("sum", "mean"))
     half = c.positives_per_batch or c.batch_size // 2
-    _checks.between("method.positives_per_batch", half, 1, c.batch_size - 1)
-    network = _network.build(config, info, embedding_dim=0)
-    optimizer = _optimizer.build(c, num_epochs=c.num_epochs)
+    checks.between("method.positives_per_batch", half, 1, c.batch_size - 1)
+    network = network_lib.build(config, info, embedding_dim=0)
+    optimizer = optimizer_lib.build(c, num_epochs=c.num_epochs)
     scale = 1.0 if c.reduction == "sum" else 1 / c.batch_size
 
     def init(key: jax.Array, previous: State | None, data: TrainingData) -> State:
@@ -132,7 +136,7 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
         return Player(params, batch_stats, momentum), loss
 
     def step(state: State, batch: Batch, key: jax.Array):
-        images = _classifier.view(c, network, batch.inputs, key)
+        images = classifier_lib.view(c, network, batch.inputs, key)
 
         def play(loss, opinions: jax.Array, guesses: jax.Array) -> jax.Array:
             both = opinions[:half], opinions[half:], guesses

@@ -2,25 +2,26 @@
 
 import ml_collections
 
-from pujax import risks
-from pujax.data.multilabel import MultilabelInfo
-from pujax.methods import Method, _checks, _multilabel
+from pujax import checks, risks
+from pujax.data.multilabel_dataset import MultilabelInfo
+from pujax.methods._common import multilabel
+from pujax.methods.base import Method
 
 MULTILABEL = True
 
 
 def default_config() -> ml_collections.ConfigDict:
     """Settings of every multi-label method, and the weight of scarcely labelled examples."""
-    return _multilabel.default_config("partial_bce", gamma=1.0, weight_at_tenth=5.0)
+    return multilabel.default_config("partial_bce", gamma=1.0, weight_at_tenth=5.0)
 
 
 def build(config: ml_collections.ConfigDict, info: MultilabelInfo) -> Method:
     """Builds the classifier; unlike PU methods it is told the known negatives."""
     c = config.method
-    _checks.require(c.gamma != 0, "method.gamma", c.gamma, "a number other than 0")
-    _checks.at_least("method.weight_at_tenth", c.weight_at_tenth, 0)
+    checks.require(c.gamma != 0, "method.gamma", c.gamma, "a number other than 0")
+    checks.at_least("method.weight_at_tenth", c.weight_at_tenth, 0)
 
     def risk(scores, labels):
         return risks.partial_bce(scores, labels, gamma=c.gamma, weight_at_tenth=c.weight_at_tenth)
 
-    return _multilabel.build(config, info, _multilabel.from_risk(risk))
+    return multilabel.build(config, info, multilabel.from_risk(risk))

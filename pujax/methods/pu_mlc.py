@@ -16,17 +16,18 @@ import jax
 import jax.numpy as jnp
 import ml_collections
 
-from pujax import risks
+from pujax import checks, risks
 from pujax.data.batching import Batch
-from pujax.data.multilabel import MultilabelInfo
-from pujax.methods import Method, _checks, _mixup, _multilabel
+from pujax.data.multilabel_dataset import MultilabelInfo
+from pujax.methods._common import mixup, multilabel
+from pujax.methods.base import Method
 
 MULTILABEL = True
 
 
 def default_config() -> ml_collections.ConfigDict:
     """Settings of every multi-label method, and those of the risk."""
-    return _multilabel.default_config(
+    return multilabel.default_config(
         "pu_mlc",
         gamma=0.5,  # exponent of the re-balance factor: larger where fewer labels are known
         alpha=1.0,  # factor of the scores' spread in the temperature; 0 for the temperature 1
@@ -40,14 +41,14 @@ def default_config() -> ml_collections.ConfigDict:
 def build(config: ml_collections.ConfigDict, info: MultilabelInfo) -> Method:
     """Builds PU-MLC for one data set."""
     c = config.method
-    _checks.at_least("method.gamma", c.gamma, 0)
-    _checks.at_least("method.alpha", c.alpha, 0)
-    _checks.at_least("method.mixup_weight", c.mixup_weight, 0)
-    _checks.positive("method.mixup_alpha", c.mixup_alpha)
-    _checks.at_least("method.num_groups", c.num_groups, 1)
+    checks.at_least("method.gamma", c.gamma, 0)
+    checks.at_least("method.alpha", c.alpha, 0)
+    checks.at_least("method.mixup_weight", c.mixup_weight, 0)
+    checks.positive("method.mixup_alpha", c.mixup_alpha)
+    checks.at_least("method.num_groups", c.num_groups, 1)
     even = c.batch_size % c.num_groups == 0 and c.batch_size >= 2 * c.num_groups
     accepted = f"a divisor of method.batch_size={c.batch_size} that leaves 2 rows or more"
-    _checks.require(even, "method.num_groups", c.num_groups, accepted)
+    checks.require(even, "method.num_groups", c.num_groups, accepted)
 
     def objective(forward, batch_stats: Any, images: jax.Array, batch: Batch, key: jax.Array):
         scores, batch_stats = forward(batch_stats, images)
@@ -76,7 +77,7 @@ def build(config: ml_collections.ConfigDict, info: MultilabelInfo) -> Method:
             scores, labels, mixed_scores, permutation, share, detach_targets=c.detach_targets
         )
 
-    return _multilabel.build(config, info, objective)
+    return multilabel.build(config, info, objective)
 
 
 def mix_halves(
@@ -100,7 +101,7 @@ def mix_halves(
     orders = jax.random.split(order_key, groups)
     permutations = jax.vmap(lambda key: jax.random.permutation(key, half))(orders)
     first = jax.vmap(lambda part, order: part[:half][order])(images, permutations)
-    return _mixup.mix(first, images[:, rows - half :], shares), permutations, shares
+    return mixup.mix(first, images[:, rows - half :], shares), permutations, shares
 
 
 def _grouped(array: jax.Array, num_groups: int) -> jax.Array:

@@ -13,13 +13,16 @@ import jax
 import jax.numpy as jnp
 import ml_collections
 
-from pujax.data.dataset import DataInfo
-from pujax.methods import Method, _checks, _classifier, nnpu
+from pujax import checks
+from pujax.data.pu_dataset import DataInfo
+from pujax.methods import nnpu
+from pujax.methods._common import classifier
+from pujax.methods.base import Method
 
 
 def default_config() -> ml_collections.ConfigDict:
     """Baseline settings with nnPU's risk in its logistic form."""
-    return _classifier.baseline_config(
+    return classifier.baseline_config(
         "pusb", batching="separate", threshold_on="unlabeled", **nnpu.risk_config(loss="logistic")
     )
 
@@ -46,14 +49,14 @@ def threshold(scores: jax.Array, prior: float, *, keep: jax.Array, count: int) -
 def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
     """Builds nnPU and its threshold."""
     c = config.method
-    _checks.one_of("method.threshold_on", c.threshold_on, ("unlabeled", "test"))
+    checks.one_of("method.threshold_on", c.threshold_on, ("unlabeled", "test"))
     transductive = c.threshold_on == "test"
 
     def offset(scores: jax.Array, labeled: jax.Array) -> jax.Array:
         # U with the share of positives in U: the same quantile that P and U together would give.
         return threshold(scores, info.prior_unlabeled, keep=~labeled, count=info.n_u)
 
-    method = _classifier.build(
+    method = classifier.build(
         config, info, nnpu.risk(c, info), offset=None if transductive else offset
     )
     if not transductive:

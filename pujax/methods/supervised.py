@@ -2,9 +2,10 @@
 
 import ml_collections
 
-from pujax import risks
-from pujax.data.dataset import DataInfo
-from pujax.methods import Method, _checks, _classifier, _losses
+from pujax import checks, risks
+from pujax.data.pu_dataset import DataInfo
+from pujax.methods._common import classifier, losses
+from pujax.methods.base import Method
 
 
 def default_config() -> ml_collections.ConfigDict:
@@ -15,7 +16,7 @@ def default_config() -> ml_collections.ConfigDict:
     protocol), so that it differs from the PU methods only in the hidden positives.
     `weighting`: 'pooled' is the mean over the batch, 'balanced' gives both classes the weight 1.
     """
-    return _classifier.baseline_config(
+    return classifier.baseline_config(
         "supervised", positives="all", weighting="pooled", loss="logistic"
     )
 
@@ -23,11 +24,11 @@ def default_config() -> ml_collections.ConfigDict:
 def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
     """Builds the oracle; its data carry the truth, and its summary says so."""
     c = config.method
-    _checks.one_of("method.positives", c.positives, ("all", "labeled"))
-    _checks.one_of("method.weighting", c.weighting, ("pooled", "balanced"))
-    loss = _losses.surrogate(c.loss)
+    checks.one_of("method.positives", c.positives, ("all", "labeled"))
+    checks.one_of("method.weighting", c.weighting, ("pooled", "balanced"))
+    loss = losses.surrogate(c.loss)
     if c.weighting == "pooled":
-        _classifier.require_pooled(c)
+        classifier.require_pooled(c)
 
     def risk(scores, labels):
         if c.weighting == "balanced":
@@ -35,4 +36,4 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
         return risks.weighted_bce(scores, labels, positive_weight=1.0)
 
     reveals = "all" if c.positives == "all" else "negatives"
-    return _classifier.build(config, info, risk, reveals=reveals)
+    return classifier.build(config, info, risk, reveals=reveals)

@@ -3,13 +3,14 @@
 import ml_collections
 
 from pujax import risks
-from pujax.data.dataset import DataInfo
-from pujax.methods import Method, _calibration, _classifier, _losses
+from pujax.data.pu_dataset import DataInfo
+from pujax.methods._common import calibration, classifier, losses
+from pujax.methods.base import Method
 
 
 def default_config() -> ml_collections.ConfigDict:
     """Baseline settings; the surrogate loss and the calibration are those of nnPU."""
-    return _classifier.baseline_config(
+    return classifier.baseline_config(
         "upu", batching="separate", loss="sigmoid", calibration="auto"
     )
 
@@ -17,10 +18,10 @@ def default_config() -> ml_collections.ConfigDict:
 def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
     """Builds the uPU classifier, whose risk may go far below zero: it is not bounded."""
     c = config.method
-    numbers = _calibration.risk_numbers(info, c.calibration)
-    loss = _losses.surrogate(c.loss)
+    numbers = calibration.risk_numbers(info, c.calibration)
+    loss = losses.surrogate(c.loss)
 
     def risk(scores, labeled):
         return risks.upu(scores, labeled, loss=loss, **numbers)
 
-    return _classifier.build(config, info, risk)
+    return classifier.build(config, info, risk)

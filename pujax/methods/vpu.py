@@ -12,9 +12,11 @@ import jax
 import jax.numpy as jnp
 import ml_collections
 
-from pujax import risks
-from pujax.data.dataset import DataInfo
-from pujax.methods import Method, _checks, _classifier, _mixup, _network
+from pujax import checks, risks
+from pujax.data.pu_dataset import DataInfo
+from pujax.methods._common import classifier, mixup
+from pujax.methods._common import network as network_lib
+from pujax.methods.base import Method
 
 
 def default_config() -> ml_collections.ConfigDict:
@@ -25,7 +27,7 @@ def default_config() -> ml_collections.ConfigDict:
     `normalization_quantile` 1 is the largest Phi, as published; a single outlier sets
     it, and a quantile just below 1 does not follow one.
     """
-    return _classifier.default_config(
+    return classifier.default_config(
         "vpu",
         optimizer="adam",
         learning_rate=3e-4,
@@ -51,17 +53,17 @@ def default_config() -> ml_collections.ConfigDict:
 def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
     """Builds VPU; half of every batch are labelled positives, half a sample of the population."""
     c = config.method
-    _classifier.check(c)
-    _checks.at_least("method.steps_per_epoch", c.steps_per_epoch, 0)
-    _checks.positive("method.mixup_alpha", c.mixup_alpha)
-    _checks.at_least("method.mixup_weight", c.mixup_weight, 0)
-    _checks.between("method.normalization_quantile", c.normalization_quantile, 0, 1)
-    _checks.require(c.batch_size % 2 == 0, "method.batch_size", c.batch_size, "an even number")
-    _checks.one_of("method.batching", c.batching, ("separate",))
-    _checks.one_of("method.positives_per_batch", c.positives_per_batch, (0, c.batch_size // 2))
-    network = _network.build(config, info, embedding_dim=0)
+    classifier.check(c)
+    checks.at_least("method.steps_per_epoch", c.steps_per_epoch, 0)
+    checks.positive("method.mixup_alpha", c.mixup_alpha)
+    checks.at_least("method.mixup_weight", c.mixup_weight, 0)
+    checks.between("method.normalization_quantile", c.normalization_quantile, 0, 1)
+    checks.require(c.batch_size % 2 == 0, "method.batch_size", c.batch_size, "an even number")
+    checks.one_of("method.batching", c.batching, ("separate",))
+    checks.one_of("method.positives_per_batch", c.positives_per_batch, (0, c.batch_size // 2))
+    network = network_lib.build(config, info, embedding_dim=0)
     half = c.batch_size // 2
-    batching = _classifier.batches(
+    batching = classifier.batches(
         c,
         info,
         num_positives=half,
@@ -77,8 +79,8 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
             return variational, (batch_stats, {})
         share = jax.random.beta(share_key, c.mixup_alpha, c.mixup_alpha)
         partners = jax.random.permutation(pair_key, images[:half])
-        mixed = _mixup.mix(images[half:], partners, share)
-        targets = _mixup.mix(jax.nn.sigmoid(outputs.logits[half:]), jnp.ones([half]), share)
+        mixed = mixup.mix(images[half:], partners, share)
+        targets = mixup.mix(jax.nn.sigmoid(outputs.logits[half:]), jnp.ones([half]), share)
         if c.mixup_target_stop_gradient:
             targets = jax.lax.stop_gradient(targets)
         mixed_pass, batch_stats = network.train_pass(params, batch_stats, mixed)
@@ -92,9 +94,9 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
         half = jax.nn.log_sigmoid(jnp.quantile(scores, c.normalization_quantile)) - math.log(2)
         return half - jnp.log1p(-jnp.exp(half))
 
-    return _classifier.method(
+    return classifier.method(
         network,
-        (_classifier.stage(c, network, objective, batching=batching),),
+        (classifier.stage(c, network, objective, batching=batching),),
         offset=offset,
         batch_size=config.run.eval_batch_size,
     )

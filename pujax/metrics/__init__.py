@@ -24,11 +24,7 @@ from pujax.metrics.multilabel import (
     multilabel_report,
     oracle_multilabel_f1,
 )
-from pujax.metrics.multilabel_ranking import (
-    average_precisions,
-    mean_average_precision,
-    tied_scores,
-)
+from pujax.metrics.multilabel_ranking import average_precisions, mean_average_precision, tied_scores
 
 __all__ = [
     "MultilabelReport",

@@ -8,8 +8,8 @@ from typing import Any
 from absl import flags
 
 from pujax import prior_study
-from pujax.training.progress import message, show_own_messages
-from pujax.training.writers import JSON_LINES, MetricsWriter
+from pujax.console import message, show_own_messages
+from pujax.training.metrics_writer import JSON_LINES, MetricsWriter
 
 _USAGE = """usage: python -m pujax.prior_study RUNDIR [--factors=0.1,0.5,1,2,5,10] [--seeds=3]
   RUNDIR               a finished run that left an encoder, of impulses for example

@@ -12,11 +12,11 @@ import numpy as np
 
 from pujax import linear_head, metrics, risks
 from pujax.data import batching
-from pujax.data.dataset import PUDataset
-from pujax.methods import _network
+from pujax.data.pu_dataset import PUDataset
+from pujax.methods._common import network as network_lib
 from pujax.training import config as config_lib
-from pujax.training import experiment, pretrained, sharding
-from pujax.training import prior as prior_lib
+from pujax.training import experiment, init_from, sharding
+from pujax.training import prior_estimation as prior_lib
 
 FACTORS = (0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 7.5, 10.0)
 LOSSES = {"imbalanced_nnpu": risks.imbalanced_nnpu, "nnpu": risks.nnpu}
@@ -142,12 +142,12 @@ def of_run(folder: str, *, data_dir: str = "", **options: Any) -> Study:
         config.data.dir = data_dir
     data = experiment.load_data(config_lib.resolve(config))
     if prior_lib.is_wanted(config):  # the run has written its estimate down
-        seen = pretrained.attach(config_lib.resolve(config), data)
+        seen = init_from.attach(config_lib.resolve(config), data)
         settled = prior_lib.settle(config, seen, folder, sharding.make_mesh())
         data = data._replace(info=settled.info._replace(mean=data.info.mean, std=data.info.std))
     config.init_from = folder
     config = config_lib.resolve(config)
-    data = pretrained.attach(config, data)
+    data = init_from.attach(config, data)
     features, tested = (_features(config, data, x) for x in (data.inputs, data.test_inputs))
     labeled = jnp.asarray(data.labeled, jnp.float32)
     prior = data.info.prior_unlabeled
@@ -161,7 +161,7 @@ def _features(
     config: ml_collections.FrozenConfigDict, data: PUDataset, inputs: np.ndarray
 ) -> jax.Array:
     """Features of raw inputs under the attached encoder."""
-    network = _network.build(config, data.info, embedding_dim=0)
+    network = network_lib.build(config, data.info, embedding_dim=0)
     params, batch_stats = network.init(jax.random.key(0), data.inputs[:2], data.encoder)
     infer = jax.jit(lambda x: network.infer(params, batch_stats, x).features)
     return batching.map_batches(infer, jnp.asarray(inputs), batch_size=config.run.eval_batch_size)

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
+from pujax.console import render_table
+from pujax.files import replace_text, to_plain, write_json
+from pujax.plots import figures, style
 from pujax.prior_study.heads import Study
-from pujax.training import drawing, figures
-from pujax.training.progress import render_table
-from pujax.training.writers import replace_text, to_plain, write_json
 
 _COLUMNS = ("factor", "prior", "test AUC", "change", "F1", "accuracy")
 
@@ -42,9 +42,9 @@ def figure(
     found: Study, *, title: str = "", beside: dict[str, list[dict[str, Any]]] | None = None
 ) -> Figure:
     """Test AUC over the epochs of the head, one curve per factor: Fig. 3 of ImPULSeS."""
-    drawn, (axes,) = drawing.panels(title, 1, (7.5, 4.5))
+    drawn, (axes,) = style.panels(title, 1, (7.5, 4.5))
     epochs = np.arange(1, found.auc.shape[-1] + 1)
-    colours = drawing.shades(len(found.factors))
+    colours = style.shades(len(found.factors))
     for factor, auc, colour in zip(found.factors, 100 * found.auc, colours, strict=True):
         axes.plot(epochs, auc.mean(0), color=colour, label=f"prior x {factor:g}")
         if auc.shape[0] > 1:
@@ -52,7 +52,7 @@ def figure(
     for name, rows in (beside or {}).items():
         rows = [row for row in rows if row.get("test_auc") is not None]
         points = [row["epoch"] + 1 for row in rows], [100 * row["test_auc"] for row in rows]
-        axes.plot(*points, color=drawing.BLACK, linestyle="--", label=name)
+        axes.plot(*points, color=style.BLACK, linestyle="--", label=name)
     axes.set_xlabel("epochs completed")
     axes.set_ylabel("test AUC in %")
     axes.legend(fontsize=8, framealpha=0.85, ncols=2)

@@ -4,8 +4,8 @@ Every estimator returns a `PriorEstimate`; docs/priors.md says which to use when
 runs on the host, in float64.
 """
 
-from pujax.priors._estimate import PriorEstimate
 from pujax.priors.alphamax import alphamax
+from pujax.priors.base import PriorEstimate
 from pujax.priors.conversions import (
     label_frequency_from_unlabeled_prior,
     population_prior,

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 from absl import flags, logging
 
-from pujax.data import tables
+from pujax.console import message, render_table, show_own_messages
+from pujax.data.readers import tables
 from pujax.priors.conversions import label_frequency_from_unlabeled_prior, population_prior
 from pujax.priors.estimate import (
     NAMES,
@@ -25,7 +26,6 @@ from pujax.priors.estimate import (
     needs_scores,
 )
 from pujax.priors.held_out import held_out_scores
-from pujax.training.progress import message, render_table, show_own_messages
 
 _USAGE = """usage: python -m pujax.priors DATA [--label=COLUMN] [--methods=A,B] [--resamples=100]
   DATA                 .csv or .tsv with a header, .npz, or svmlight (also .gz, .bz2, .xz);

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from pujax.priors import _projection
+from pujax.priors import _hull_projection
 
 _WIDTHS = 10.0 ** np.array([-1, -0.5, 0, 0.5, 1])  # times the root of the median squared distance
 _BLOCK = 1 << 22  # kernel entries that are formed at a time
@@ -84,7 +84,7 @@ class Curve:
         """
         self._positive, self._towards = positive, unlabeled - positive
         self.gap = float(np.sqrt(max(self._towards @ (kernel @ self._towards), 0)))
-        self._projector = _projection.Projector(kernel)
+        self._projector = _hull_projection.Projector(kernel)
         self._solved = {1.0: 0.0}
         self._tangents = [(0.0, 0.0)]
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pujax.priors import _estimate, _moments
+from pujax.priors import _moments, base
 
 NUM_CENTERS = 200
 """Centres drawn from both samples where none are given."""
@@ -85,7 +85,7 @@ def scaled(
     p: np.ndarray, u: np.ndarray, centers: np.ndarray | None, sigma: float | None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None, float | None]:
     """All lengths in a unit in which their squares are finite: the features stay the same."""
-    unit = _estimate.magnitude(np.concatenate([p, u]))
+    unit = base.magnitude(np.concatenate([p, u]))
     with np.errstate(over="ignore", under="ignore"):
         centers = None if centers is None else centers / unit
         sigma = None if sigma is None else float(np.clip(np.float64(sigma) / unit, *_SIGMAS))

@@ -6,8 +6,8 @@ import numpy.typing as npt
 from absl import logging
 from scipy import ndimage
 
-from pujax.priors import _estimate
-from pujax.priors._estimate import ANYTHING, PriorEstimate
+from pujax.priors import base
+from pujax.priors.base import ANYTHING, PriorEstimate
 
 SHARES = np.arange(1, 100) / 100
 """Shares of positives that the likelihood is maximised for."""
@@ -61,10 +61,10 @@ def alphamax(
     Raises:
       ValueError: naming the argument that is out of its range.
     """
-    p, u, is_blank = _estimate.scores(scores_positive, scores_unlabeled)
-    _estimate.check_level(num_resamples, level)
+    p, u, is_blank = base.scores(scores_positive, scores_unlabeled)
+    base.check_level(num_resamples, level)
     if num_bins is not None:
-        num_bins = _estimate.whole("num_bins", num_bins, 2, "or None")
+        num_bins = base.whole("num_bins", num_bins, 2, "or None")
     if is_blank:
         return ANYTHING
     counts_p, counts_u = _histograms(p, u, num_bins)
@@ -73,12 +73,12 @@ def alphamax(
         logging.warning("both samples have the same histogram: every prior is possible")
         return ANYTHING
     resampled = []
-    rng = _estimate.generator(key)
+    rng = base.generator(key)
     for start in range(0, num_resamples, AT_ONCE):
         size = min(AT_ONCE, num_resamples - start)
         again = [rng.multinomial(x.sum(), x / x.sum(), size=size) for x in (counts_p, counts_u)]
         resampled.extend(elbow(likelihood_curve(*again)))
-    return _estimate.with_interval(elbow(curve[None])[0], resampled, level=level)
+    return base.with_interval(elbow(curve[None])[0], resampled, level=level)
 
 
 def likelihood_curve(counts_p: np.ndarray, counts_u: np.ndarray) -> np.ndarray:

@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 import sklearn.decomposition
 
-from pujax.priors import _estimate
-from pujax.priors._estimate import ANYTHING, PriorEstimate
+from pujax.priors import base
 from pujax.priors._names import NAMES
 from pujax.priors.alphamax import alphamax
+from pujax.priors.base import ANYTHING, PriorEstimate
 from pujax.priors.held_out import held_out_scores
 from pujax.priors.km import km1, km2
 from pujax.priors.matching import pearson, pen_l1
@@ -109,8 +109,8 @@ def estimate(
       ValueError: naming the argument that cannot be.
     """
     check_name(method)
-    _estimate.check_level(num_resamples or 0, level)
-    p, u, is_blank = _estimate.points(positives, unlabeled)
+    base.check_level(num_resamples or 0, level)
+    p, u, is_blank = base.points(positives, unlabeled)
     if is_blank:
         return ANYTHING
     options = {"level": level, "key": key}
@@ -160,11 +160,11 @@ def reduced(
       `(positives, unlabeled)`, of the same features; constant ones are 0.
     """
     both = np.concatenate([positives, unlabeled])
-    both /= _estimate.magnitude(both, axis=0)  # or squares may overflow
+    both /= base.magnitude(both, axis=0)  # or squares may overflow
     scale = both.std(0)
     both = (both - both.mean(0)) / np.where(scale > 0, scale, 1)
     if min(both.shape) > MAX_DIMENSIONS:
-        seed = int(_estimate.generator(key).integers(2**31))
+        seed = int(base.generator(key).integers(2**31))
         pca = sklearn.decomposition.PCA(MAX_DIMENSIONS, svd_solver="randomized", random_state=seed)
         both = pca.fit_transform(both)
     return both[: len(positives)], both[len(positives) :]
@@ -185,7 +185,7 @@ def _on_subsamples(
     is_small = total <= _MAX_RESAMPLED_POINTS or not num_resamples
     if largest <= MAX_KERNEL_POINTS and is_small:
         return function(p, u, key=key, **options)
-    rng = _estimate.generator(key)
+    rng = base.generator(key)
 
     def part(num_positive: int, num_unlabeled: int, **changes: int) -> PriorEstimate:
         sizes = zip((p, u), (num_positive, num_unlabeled), strict=True)
@@ -203,4 +203,4 @@ def _on_subsamples(
     num_positive = round(_MAX_RESAMPLED_POINTS * len(p) / total)
     num_positive = min(max(num_positive, 2), _MAX_RESAMPLED_POINTS - 2)
     few = part(num_positive, _MAX_RESAMPLED_POINTS - num_positive)
-    return _estimate.moved(few, value)
+    return base.moved(few, value)

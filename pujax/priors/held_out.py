@@ -11,8 +11,8 @@ import threadpoolctl
 from sklearn import base, kernel_approximation, linear_model, pipeline, preprocessing
 from sklearn.utils import validation
 
-from pujax.priors import _estimate
-from pujax.priors._estimate import ANYTHING, PriorEstimate
+from pujax.priors import base as base_lib
+from pujax.priors.base import ANYTHING, PriorEstimate
 from pujax.priors.scores import best_bin, elkan_noto
 
 _MIN_EXAMPLES = 4
@@ -47,7 +47,7 @@ class _Units(base.TransformerMixin, base.BaseEstimator):
     """Divides each feature by a power of two near its largest value, so that squares are finite."""
 
     def fit(self, features: np.ndarray, labels: np.ndarray | None = None) -> "_Units":
-        self.units_ = _estimate.magnitude(features, axis=0)
+        self.units_ = base_lib.magnitude(features, axis=0)
         return self
 
     def transform(self, features: np.ndarray) -> np.ndarray:
@@ -111,7 +111,7 @@ def held_out_scores(
       ValueError: for points that cannot be, too few of them, or a scorer without the two methods.
     """
     p, u, _ = _halvable(positives, unlabeled)
-    return _split_and_score(p, u, scorer=scorer, balanced=balanced, rng=_estimate.generator(key))
+    return _split_and_score(p, u, scorer=scorer, balanced=balanced, rng=base_lib.generator(key))
 
 
 def held_out(
@@ -149,11 +149,11 @@ def held_out(
     Raises:
       ValueError: for points or settings that cannot be.
     """
-    _estimate.check_level(num_resamples, level)
+    base_lib.check_level(num_resamples, level)
     p, u, is_blank = _halvable(positives, unlabeled)
     if is_blank:
         return ANYTHING
-    rng = _estimate.generator(key)
+    rng = base_lib.generator(key)
     if balanced is None:
         balanced = not _needs_label_probability(estimator)
     scores = _split_and_score(p, u, scorer=scorer, balanced=balanced, rng=rng)
@@ -176,7 +176,7 @@ def _halvable(
                 f"{name} has {len(values)} examples; accepted: at least {_MIN_EXAMPLES}, half of "
                 "them to train on and half to score"
             )
-    return _estimate.points(positives, unlabeled)
+    return base_lib.points(positives, unlabeled)
 
 
 def _split_and_score(

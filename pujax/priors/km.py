@@ -24,7 +24,7 @@ import numpy.typing as npt
 import threadpoolctl
 from absl import logging
 
-from pujax.priors import _estimate, _kernel_mean
+from pujax.priors import _kernel_mean, base
 
 _START = 1.05  # KM2 takes the slope of the curve between 1 and this
 _START_SHARE = 0.8  # weight of that slope in KM2's threshold; the rest is for the distance of P, U
@@ -44,7 +44,7 @@ def km1(
     num_resamples: int = 0,
     level: float = 0.9,
     key: jax.Array | int | None = None,
-) -> _estimate.PriorEstimate:
+) -> base.PriorEstimate:
     """The share of positives in U by KM1, whose threshold is `1 / sqrt(min(m, n))`.
 
     Where that exceeds 0.9 of the distance between P and U, KM2's threshold is used, as in the
@@ -83,7 +83,7 @@ def km2(
     num_resamples: int = 0,
     level: float = 0.9,
     key: jax.Array | int | None = None,
-) -> _estimate.PriorEstimate:
+) -> base.PriorEstimate:
     """The share of positives in U by KM2, whose threshold comes from the curve itself.
 
     It is 0.8 of the slope at `lambda = 1` plus 0.2 of the distance between P and U. All else is as
@@ -117,7 +117,7 @@ def km(
     num_resamples: int = 0,
     level: float = 0.9,
     key: jax.Array | int | None = None,
-) -> tuple[_estimate.PriorEstimate, _estimate.PriorEstimate]:
+) -> tuple[base.PriorEstimate, base.PriorEstimate]:
     """Both estimates from one kernel and one curve, for little more than the price of one.
 
     Args:
@@ -158,7 +158,7 @@ def distance_curve(
     lambdas = np.asarray(lambdas, np.float64)
     if lambdas.ndim != 1 or not (np.isfinite(lambdas) & (lambdas >= 1)).all():
         raise ValueError(f"lambdas is {lambdas}; accepted: a vector of finite numbers from 1")
-    p, u, _ = _estimate.points(positives, unlabeled)
+    p, u, _ = base.points(positives, unlabeled)
     with _threads(len(p) + len(u)):
         curve = _kernel_mean.Curve.of(_kernel_mean.gaussian_kernel(u, p), len(u))
         return np.array([curve.solve(value) for value in lambdas])
@@ -173,28 +173,28 @@ def _estimates(
     num_resamples: int,
     level: float,
     key: jax.Array | int | None,
-) -> list[_estimate.PriorEstimate | None]:
+) -> list[base.PriorEstimate | None]:
     """KM1 and KM2, each None where it is not wanted."""
     _check_bracket(epsilon, lambda_max)
-    _estimate.check_level(num_resamples, level)
-    p, u, is_blank = _estimate.points(positives, unlabeled)
+    base.check_level(num_resamples, level)
+    p, u, is_blank = base.points(positives, unlabeled)
     if is_blank:
-        return [_estimate.ANYTHING] * 2
+        return [base.ANYTHING] * 2
     sizes = (len(p), len(u))
     with _threads(sum(sizes)):
         kernel = _kernel_mean.gaussian_kernel(u, p)
         curve = _kernel_mean.Curve.of(kernel, len(u))
         if curve.gap < _BLANK:
             logging.warning("positives and unlabeled have the same mean embedding: any prior fits")
-            return [_estimate.ANYTHING] * 2
+            return [base.ANYTHING] * 2
         values = _bisections(curve, sizes, wanted, epsilon, lambda_max)
-        rng, resampled_of = _estimate.generator(key), _kernel_mean.Curve.of_resample
+        rng, resampled_of = base.generator(key), _kernel_mean.Curve.of_resample
         resampled = [
             _bisections(resampled_of(kernel, len(u), rng), sizes, wanted, epsilon, lambda_max)
             for _ in range(num_resamples)
         ]
     return [
-        _estimate.with_interval(value, [each[i] for each in resampled], level=level)
+        base.with_interval(value, [each[i] for each in resampled], level=level)
         if is_wanted
         else None
         for i, (value, is_wanted) in enumerate(zip(values, wanted, strict=True))

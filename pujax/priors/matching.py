@@ -13,8 +13,8 @@ import numpy.typing as npt
 from jax import Array
 from scipy import linalg
 
-from pujax.priors import _estimate, _moments, _settings
-from pujax.priors._estimate import ANYTHING, PriorEstimate
+from pujax.priors import _moments, _settings, base
+from pujax.priors.base import ANYTHING, PriorEstimate
 
 PEARSON_RIDGES = (1e-3, 1e-2, 1e-1, 1.0)
 NUM_GROUPS = 256
@@ -67,13 +67,13 @@ def pen_l1(
     Raises:
       ValueError: naming the argument that is out of its range.
     """
-    p, u, is_blank = _estimate.points(positives, unlabeled)
-    _estimate.check_level(num_resamples, level)
+    p, u, is_blank = base.points(positives, unlabeled)
+    base.check_level(num_resamples, level)
     centers, sigma, ridge = _settings.checked(centers, sigma, ridge, p.shape[1])
     if is_blank:
         return ANYTHING
     p, u, centers, sigma = _settings.scaled(p, u, centers, sigma)
-    rng = _estimate.generator(key)
+    rng = base.generator(key)
     centers = _settings.drawn(p, u, rng) if centers is None else centers
     ridge = min(len(p), len(u)) ** -0.5 if ridge is None else ridge
 
@@ -133,13 +133,13 @@ def pearson(
     Raises:
       ValueError: naming the argument that is out of its range.
     """
-    p, u, is_blank = _estimate.points(positives, unlabeled)
-    _estimate.check_level(num_resamples, level)
+    p, u, is_blank = base.points(positives, unlabeled)
+    base.check_level(num_resamples, level)
     centers, sigma, ridge = _settings.checked(centers, sigma, ridge, p.shape[1])
     if is_blank:
         return ANYTHING
     p, u, centers, sigma = _settings.scaled(p, u, centers, sigma)
-    rng = _estimate.generator(key)
+    rng = base.generator(key)
     centers = _settings.drawn(p, u, rng) if centers is None else centers
     ridges = PEARSON_RIDGES if ridge is None else (ridge,)
 
@@ -208,4 +208,4 @@ def _with_interval(
     of_u = _moments.grouped(u, basis, with_products=basis.with_constant, **options)
     pairs = zip(*(x.resampled(rng, num_resamples) for x in (of_p, of_u)), strict=True)
     resampled = [prior(*pair) for pair in pairs]
-    return _estimate.with_interval(prior(of_p.all_rows(), of_u.all_rows()), resampled, level=level)
+    return base.with_interval(prior(of_p.all_rows(), of_u.all_rows()), resampled, level=level)

@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 from absl import logging
 
-from pujax.priors import _best_bin, _estimate
-from pujax.priors._estimate import ANYTHING, PriorEstimate
+from pujax.priors import _best_bin, base
+from pujax.priors.base import ANYTHING, PriorEstimate
 
 ELKAN_NOTO_ESTIMATORS = ("e1", "e2", "e3", "ratio")
 
@@ -68,12 +68,12 @@ def best_bin(
     Raises:
       ValueError: for scores or settings that cannot be.
     """
-    _estimate.check_level(num_resamples, level)
+    base.check_level(num_resamples, level)
     if not 0 < delta < 1:
         raise ValueError(f"delta is {delta}; accepted: a number between 0 and 1, exclusive")
     if not 0 <= gamma < math.inf:
         raise ValueError(f"gamma is {gamma}; accepted: a number from 0")
-    positive, unlabeled, is_blank = _estimate.scores(scores_positive, scores_unlabeled)
+    positive, unlabeled, is_blank = base.scores(scores_positive, scores_unlabeled)
     if is_blank:
         return ANYTHING
     m, n = len(positive), len(unlabeled)
@@ -92,9 +92,9 @@ def best_bin(
         _best_bin.thin(counts),
         slack=slack,
         num_resamples=num_resamples,
-        rng=_estimate.generator(key),
+        rng=base.generator(key),
     )
-    return _estimate.with_interval(value, resampled, level=level)
+    return base.with_interval(value, resampled, level=level)
 
 
 def elkan_noto(
@@ -138,12 +138,12 @@ def elkan_noto(
     Raises:
       ValueError: for scores outside of [0, 1] or settings that cannot be.
     """
-    _estimate.check_level(num_resamples, level)
+    base.check_level(num_resamples, level)
     if estimator not in ELKAN_NOTO_ESTIMATORS:
         raise ValueError(
             f"estimator is {estimator!r}; accepted: {', '.join(ELKAN_NOTO_ESTIMATORS)}"
         )
-    positive, unlabeled, is_blank = _estimate.scores(scores_positive, scores_unlabeled)
+    positive, unlabeled, is_blank = base.scores(scores_positive, scores_unlabeled)
     for name, values in (("scores_positive", positive), ("scores_unlabeled", unlabeled)):
         low, high = values.min(), values.max()
         if low < 0 or high > 1:
@@ -164,12 +164,12 @@ def elkan_noto(
             value,
         )
         return PriorEstimate(min(max(value, 0.0), 1.0), 0.0, 1.0)
-    rng = _estimate.generator(key)
+    rng = base.generator(key)
     means, maxima = zip(
         *(_drawn(values, num_resamples, rng) for values in (positive, unlabeled)), strict=True
     )
     resampled = _elkan_noto(estimator, *means, np.maximum(*maxima), m=m, n=n)
-    return _estimate.with_interval(value, resampled, level=level)
+    return base.with_interval(value, resampled, level=level)
 
 
 def _elkan_noto(

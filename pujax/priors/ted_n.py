@@ -11,9 +11,9 @@ import numpy.typing as npt
 import optax
 from absl import logging
 
-from pujax.priors import _best_bin, _estimate
-from pujax.priors._estimate import ANYTHING, PriorEstimate
-from pujax.priors._scorer import Network, make_epoch, mlp
+from pujax.priors import _best_bin, base
+from pujax.priors._classifier import Network, make_epoch, mlp
+from pujax.priors.base import ANYTHING, PriorEstimate
 from pujax.priors.scores import best_bin
 
 _LAST = 10
@@ -102,8 +102,8 @@ def ted_n_fit(
       ValueError: naming the argument that cannot be.
     """
     _check(num_warmup_epochs, num_epochs, batch_size, learning_rate, momentum, weight_decay, hidden)
-    _estimate.check_level(num_resamples, level)
-    p, u, is_blank = _estimate.points(positives, unlabeled)
+    base.check_level(num_resamples, level)
+    p, u, is_blank = base.points(positives, unlabeled)
     for name, sample in (("positives", p), ("unlabeled", u)):
         if len(sample) < 4:
             raise ValueError(
@@ -111,11 +111,11 @@ def ted_n_fit(
             )
     if is_blank:
         return TedN(ANYTHING, np.zeros(0), num_warmup_epochs, np.zeros(0), np.zeros(0), None)
-    rng = _estimate.generator(key)
+    rng = base.generator(key)
     halves = [np.array_split(rng.permutation(len(sample)), 2)[::-1] for sample in (p, u)]
     (held_p, train_p), (held_u, train_u) = halves
     train = np.concatenate([p[train_p], u[train_u]])
-    unit = _estimate.magnitude(train, axis=0)  # or squares may overflow
+    unit = base.magnitude(train, axis=0)  # or squares may overflow
     mean, std = (train / unit).mean(0), (train / unit).std(0)
     std[std == 0] = 1
 
@@ -175,7 +175,7 @@ def ted_n_fit(
 def _check(num_warmup_epochs, num_epochs, batch_size, learning_rate, momentum, decay, hidden):
     counts = {"num_warmup_epochs": (num_warmup_epochs, 1), "num_epochs": (num_epochs, 0)}
     for name, (value, least) in (counts | {"batch_size": (batch_size, 1)}).items():
-        _estimate.whole(name, value, least)
+        base.whole(name, value, least)
     if not 0 < learning_rate < math.inf:
         raise ValueError(f"learning_rate is {learning_rate!r}; accepted: a number above 0")
     if not 0 <= momentum < 1:
@@ -183,7 +183,7 @@ def _check(num_warmup_epochs, num_epochs, batch_size, learning_rate, momentum, d
     if not 0 <= decay < math.inf:
         raise ValueError(f"weight_decay is {decay!r}; accepted: a number from 0")
     for units in hidden:
-        _estimate.whole("hidden", units, 1)
+        base.whole("hidden", units, 1)
 
 
 def _rows(features: npt.ArrayLike) -> np.ndarray:
@@ -193,7 +193,7 @@ def _rows(features: npt.ArrayLike) -> np.ndarray:
 
 def _epoch_estimate(positive: np.ndarray, unlabeled: np.ndarray) -> float:
     """The value of `best_bin`, NaN in place of its warning that every prior is possible."""
-    if _estimate.are_blank(positive, unlabeled):
+    if base.are_blank(positive, unlabeled):
         return math.nan
     slack = _best_bin.slack(len(positive), len(unlabeled))
     return float(_best_bin.best(_best_bin.thresholds(positive, unlabeled), slack=slack))
@@ -204,4 +204,4 @@ def _with_interval(value, scores, num_resamples, level, rng) -> PriorEstimate:
         return PriorEstimate(value)
     seed = int(rng.integers(2**31))
     last = best_bin(*scores, num_resamples=num_resamples, level=level, key=seed)
-    return _estimate.moved(last, value)
+    return base.moved(last, value)

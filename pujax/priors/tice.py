@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 from absl import logging
 
-from pujax.priors import _estimate, _tree, conversions
-from pujax.priors._estimate import ANYTHING, PriorEstimate
+from pujax.priors import _tree, base, conversions
+from pujax.priors.base import ANYTHING, PriorEstimate
 
 _NUM_ROUNDS = 2
 _FIRST_FREQUENCY = 0.5
@@ -64,13 +64,13 @@ def tice(
     Raises:
       ValueError: for points or settings that cannot be.
     """
-    _estimate.check_level(num_resamples, level)
-    p, u, is_blank = _estimate.points(positives, unlabeled)
+    base.check_level(num_resamples, level)
+    p, u, is_blank = base.points(positives, unlabeled)
     _check(delta, max_splits, cuts, num_folds)
     if is_blank:
         return ANYTHING
     n_p, n_u = len(p), len(u)
-    rng = _estimate.generator(key)
+    rng = base.generator(key)
     folds = _folds(folds, n_p + n_u, num_folds, rng)
     table = _table(p, u, cuts)
 
@@ -89,14 +89,14 @@ def tice(
         frequency = _frequency(drawn, folds[rows], delta, max_splits)
         return prior(frequency) if frequency > 0 else 1.0
 
-    resampled = _estimate.bootstrap(
+    resampled = base.bootstrap(
         on_resample,
         np.arange(n_p),
         np.arange(n_p, n_p + n_u),
         num_resamples=num_resamples,
         rng=rng,
     )
-    return _estimate.with_interval(prior(frequency), resampled, level=level)
+    return base.with_interval(prior(frequency), resampled, level=level)
 
 
 def tice_label_frequency(
@@ -134,9 +134,9 @@ def tice_label_frequency(
     Raises:
       ValueError: for points or settings that cannot be.
     """
-    p, u, _ = _estimate.points(positives, unlabeled)
+    p, u, _ = base.points(positives, unlabeled)
     _check(delta, max_splits, cuts, num_folds)
-    folds = _folds(folds, len(p) + len(u), num_folds, _estimate.generator(key))
+    folds = _folds(folds, len(p) + len(u), num_folds, base.generator(key))
     return _frequency(_table(p, u, cuts), folds, delta, max_splits)
 
 
@@ -191,8 +191,8 @@ def _check(delta: float | None, max_splits: int, cuts: Sequence[float], num_fold
         raise ValueError(
             f"delta is {delta}; accepted: None, or a number between 0 and 1, exclusive"
         )
-    _estimate.whole("max_splits", max_splits, 1)
-    _estimate.whole("num_folds", num_folds, 2)
+    base.whole("max_splits", max_splits, 1)
+    base.whole("num_folds", num_folds, 2)
     inside = all(0 < cut < 1 for cut in cuts)
     if not 1 <= len(cuts) <= 255 or not inside or list(cuts) != sorted(set(cuts)):
         raise ValueError(f"cuts is {cuts!r}; accepted: 1 to 255 rising numbers between 0 and 1")

@@ -5,7 +5,7 @@
         --seeds=0,1,2 --workdir=DIR
 """
 
-from pujax.sweep.execute import run
 from pujax.sweep.plan import Cell, Plan
+from pujax.sweep.runner import run
 
 __all__ = ["Cell", "Plan", "run"]

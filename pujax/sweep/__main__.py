@@ -4,9 +4,10 @@ import sys
 
 from absl import flags
 
-from pujax.sweep import execute
+from pujax import console
 from pujax.sweep import plan as plan_lib
-from pujax.training import progress, selection
+from pujax.sweep import runner
+from pujax.training.evaluation import model_selection
 
 _USAGE = """usage: python -m pujax.sweep --workdir=DIR (--plan=FILE | --config=FILE[:key=value,...])
   --workdir=DIR        folder of the results; a dry run needs none
@@ -74,7 +75,7 @@ def parse(argv: list[str]) -> tuple[plan_lib.Plan | None, flags.FlagValues]:
             values.config,
             methods=values.methods,
             tasks=values.tasks,
-            rules=values.rules or (selection.LAST,),
+            rules=values.rules or (model_selection.LAST,),
         )
     if values.seeds:
         plan = plan._replace(seeds=_seeds(values.seeds))
@@ -91,13 +92,13 @@ def _seeds(texts: list[str]) -> tuple[int, ...]:
 
 def main(argv: list[str]) -> int:
     """Runs what the command line says; returns the process's exit status."""
-    progress.show_own_messages()
+    console.show_own_messages()
     try:
         plan, values = parse(argv)
         if plan is None:
-            progress.message(_USAGE)
+            console.message(_USAGE)
             return 0
-        failed = execute.run(
+        failed = runner.run(
             plan,
             values.workdir,
             dry_run=values.dry_run,

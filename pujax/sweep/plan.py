@@ -10,10 +10,9 @@ from typing import Any, NamedTuple
 
 import ml_collections
 
-from pujax import report
+from pujax import checks, report
 from pujax.data import sources
-from pujax.methods import _checks as checks
-from pujax.training import selection
+from pujax.training.evaluation import model_selection
 
 _BOOLEANS = {"true": True, "false": False}
 
@@ -64,7 +63,7 @@ class Plan(NamedTuple):
     title: str
     cells: Sequence[Cell]
     seeds: Sequence[int] = (0, 1, 2)
-    rules: Sequence[str] = (selection.LAST,)
+    rules: Sequence[str] = (model_selection.LAST,)
     metric: str = "accuracy"
 
 
@@ -86,7 +85,7 @@ def check(plan: Plan) -> None:
     checks.require(len(plan.rules) > 0, "rules", (), ", ".join(report.RULES))
     for rule in plan.rules:
         checks.one_of("rules", rule, report.RULES)
-        if rule in selection.COLUMNS:
+        if rule in model_selection.COLUMNS:
             checks.require(
                 any(cell.config.data.num_validation for cell in plan.cells),
                 "rules",
@@ -134,7 +133,7 @@ def from_config(
     methods: Sequence[str] = (),
     tasks: Sequence[str] = (),
     seeds: Sequence[int] = (0, 1, 2),
-    rules: Sequence[str] = (selection.LAST,),
+    rules: Sequence[str] = (model_selection.LAST,),
 ) -> Plan:
     """Every method on every task of one configuration file.
 

@@ -9,15 +9,19 @@ import ml_collections
 from absl import logging
 from jax.sharding import Mesh
 
-from pujax.data import dataset, multilabel, sources
-from pujax.data.dataset import PUDataset
-from pujax.data.multilabel import MultilabelDataset
+from pujax.console import message, render_table
+from pujax.data import dataset, multilabel_dataset, sources
+from pujax.data.multilabel_dataset import MultilabelDataset
 from pujax.data.multilabel_raw import RawMultilabel
+from pujax.data.pu_dataset import PUDataset
+from pujax.files import to_plain, write_json
+from pujax.plots import figures
 from pujax.training import config as config_lib
-from pujax.training import figures, kinds, loop, pretrained, prior, sharding, signals, summary
-from pujax.training.evaluation import Final
-from pujax.training.progress import Progress, message, render_table
-from pujax.training.writers import MetricsWriter, to_plain, write_json
+from pujax.training import init_from, preemption, prior_estimation, sharding, train_loop
+from pujax.training.evaluation import summary, tasks
+from pujax.training.evaluation.evaluator import Final
+from pujax.training.metrics_writer import MetricsWriter
+from pujax.training.progress import Progress
 
 
 def load_data(config: ml_collections.ConfigDict) -> PUDataset | MultilabelDataset:
@@ -41,7 +45,7 @@ def load_data(config: ml_collections.ConfigDict) -> PUDataset | MultilabelDatase
     )
     if isinstance(raw, RawMultilabel):
         seed = config.seed if fields.known_seed < 0 else fields.known_seed
-        return multilabel.build(
+        return multilabel_dataset.build(
             raw, known_ratio=fields.known_ratio, seed=seed, scaling=fields.scaling
         )
     return dataset.build(
@@ -89,21 +93,21 @@ def run(
     sharding.join_hosts(config.run)
     folder = workdir or _new_folder(name or f"{config.method.name}_{config.data.source}")
     refuse_other_run(folder, config)
-    data = pretrained.attach(config, load_data(config))
+    data = init_from.attach(config, load_data(config))
     mesh = sharding.make_mesh()
     compared = config_lib.compared_methods(config.run)
     others = [config_lib.resolve(config_lib.to_compare(config, other)) for other in compared]
     configs = [config, *others]
     # All methods are built before the first trains, so that a wrong setting costs no time. An
     # estimate of the prior trains too.
-    if prior.is_wanted(config):
-        _build_all(configs, prior.provisional(config, data), mesh)
-        data = prior.settle(config, data, folder, mesh)
+    if prior_estimation.is_wanted(config):
+        _build_all(configs, prior_estimation.provisional(config, data), mesh)
+        data = prior_estimation.settle(config, data, folder, mesh)
     main, *others = _build_all(configs, data, mesh)
-    kind = kinds.of(data)
+    kind = tasks.of(data)
     _say(kind.describe(config, data, summary.device(mesh)))
     results = []
-    with signals.StopRequest() as request:
+    with preemption.StopRequest() as request:
         for each in (main, *others):
             inside = folder if each is main else os.path.join(folder, each.config.method.name)
             results.append(run_one(each, data, mesh, inside, request))
@@ -121,12 +125,16 @@ def run(
 
 def _build_all(
     configs: list[ml_collections.FrozenConfigDict], data: PUDataset, mesh: Mesh
-) -> list[loop.Built]:
-    return [loop.build(config, data, mesh) for config in configs]
+) -> list[train_loop.Built]:
+    return [train_loop.build(config, data, mesh) for config in configs]
 
 
 def run_one(
-    built: loop.Built, data: PUDataset, mesh: Mesh, folder: str, request: signals.StopRequest
+    built: train_loop.Built,
+    data: PUDataset,
+    mesh: Mesh,
+    folder: str,
+    request: preemption.StopRequest,
 ) -> dict[str, Any] | None:
     """Trains one method into one folder; None if it was stopped."""
     config = built.config
@@ -134,7 +142,9 @@ def run_one(
     refuse_other_run(folder, config)
     if os.path.exists(finished):
         return read_json(finished)
-    run = loop.prepare(built, folder=os.path.join(folder, "checkpoints"), mesh=mesh, truth=data)
+    run = train_loop.prepare(
+        built, folder=os.path.join(folder, "checkpoints"), mesh=mesh, truth=data
+    )
     writer = None
     if sharding.is_writer():
         write_json(os.path.join(folder, "config.json"), config.to_dict())
@@ -146,7 +156,7 @@ def run_one(
         with Progress(
             total, description=config.method.name, enabled=sharding.is_writer()
         ) as progress:
-            now = loop.train(run, writer, progress, request)
+            now = train_loop.train(run, writer, progress, request)
         if now.stopped_by or not now.finished:
             _say(
                 f"Stopped after {now.position.epoch} of {run.first_epochs[-1]} epochs of "
@@ -159,15 +169,15 @@ def run_one(
         inputs = run.on_device.inputs if run.streamed is None else run.streamed
         if run.method.reveals and run.streamed is None:
             inputs = sharding.replicate(data.inputs, mesh)
-        state = loop.reported_state(run, now)
+        state = train_loop.reported_state(run, now)
         final = run.evaluator.final(state, inputs)
         if writer is None:
             return {}
-        pretrained.save(folder, config, run.method, state, data.info)
+        init_from.save(folder, config, run.method, state, data.info)
         if config.run.figures:
             _draw(config, final, data, writer.rows, os.path.join(folder, "figures"))
         result = to_plain(
-            kinds.of(data).summarize(config, run.method, final, data, writer.rows, mesh)
+            tasks.of(data).summarize(config, run.method, final, data, writer.rows, mesh)
         )
         for text in result["warnings"]:
             logging.warning("%s: %s", config.method.name, text)

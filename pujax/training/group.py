@@ -11,13 +11,15 @@ from typing import Any, NamedTuple
 import jax
 from jax.sharding import Mesh
 
-from pujax.data.dataset import PUDataset, TrainingData
 from pujax.data.image_files import ImageFiles
-from pujax.methods import Stage
-from pujax.training import checkpoint, engine, kinds, loop, programs, sharding, stacked
-from pujax.training.engine import Carry
-from pujax.training.evaluation import Evaluator
-from pujax.training.writers import MetricsWriter, write_json
+from pujax.data.pu_dataset import PUDataset, TrainingData
+from pujax.files import write_json
+from pujax.methods.base import Stage
+from pujax.training import checkpoint, seed_axis, sharding, stacked, train_loop, train_step
+from pujax.training.evaluation import tasks
+from pujax.training.evaluation.evaluator import Evaluator
+from pujax.training.metrics_writer import MetricsWriter
+from pujax.training.train_step import Carry
 
 _MEMINFO = "/proc/meminfo"
 
@@ -31,7 +33,7 @@ class Member(NamedTuple):
       folder: of the seed's results; a summary there is kept.
     """
 
-    built: loop.Built
+    built: train_loop.Built
     truth: PUDataset
     folder: str
 
@@ -122,7 +124,7 @@ def obstacle(members: Sequence[Member], mesh: Mesh) -> str:
             "their numbers of labeled, unlabeled and support examples differ "
             f"({counts[0]} and {other})"
         )
-    if jax.default_backend() == "cpu" and engine.has_convolutions(_last_shapes(members[0])[0]):
+    if jax.default_backend() == "cpu" and train_step.has_convolutions(_last_shapes(members[0])[0]):
         return "XLA runs the convolutions of several networks at once slowly on a CPU"
     needed = sum(map(_bytes, members))
     room = _memory() // 2  # the other half is for what a step computes
@@ -191,11 +193,11 @@ def prepare(members: Sequence[Member], folder: str, mesh: Mesh) -> Group:
         first.method if member.built.data.info == first.data.info else member.built.method
         for member in members
     ]
-    methods = programs.share_methods(methods, first.data.training_data())
+    methods = seed_axis.share_methods(methods, first.data.training_data())
     datas = [sharding.replicate(x.built.data.training_data(), mesh) for x in members]
     on_device = sharding.gather(stacked.stack(datas), mesh)
     evaluators = [
-        kinds.evaluator(
+        tasks.evaluator(
             method._replace(embed=None),
             member.truth,
             data if method.calibrate else None,

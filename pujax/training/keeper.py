@@ -7,8 +7,9 @@ checkpoints; a checkpoint's `Position` says which.
 
 from typing import Any
 
-from pujax.training import checkpoint, selection
+from pujax.training import checkpoint
 from pujax.training.checkpoint import Checkpoints, Position
+from pujax.training.evaluation import model_selection
 
 
 class Keeper:
@@ -27,7 +28,7 @@ class Keeper:
         self._rule = rule
         self._checkpoints = checkpoints
         self._states = None
-        if rule != selection.LAST:
+        if rule != model_selection.LAST:
             self._states = checkpoint.Checkpoints(folder, keep=0, fingerprint=fingerprint)
 
     def start_at(self, position: Position) -> None:
@@ -48,8 +49,8 @@ class Keeper:
         """
         if self._states is None:
             return position
-        value = row[selection.COLUMNS[self._rule]]
-        if not selection.improves(self._rule, value, position.selected_value):
+        value = row[model_selection.COLUMNS[self._rule]]
+        if not model_selection.improves(self._rule, value, position.selected_value):
             return position
         position = position._replace(selected_step=position.global_step, selected_value=value)
         self._states.save(position, state)

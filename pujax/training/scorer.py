@@ -6,10 +6,10 @@ import numpy as np
 from jax.sharding import Mesh
 
 from pujax.data import batching
-from pujax.data.dataset import PUDataset, TrainingData
+from pujax.data.pu_dataset import PUDataset, TrainingData
 from pujax.methods import naive
 from pujax.training import config as config_lib
-from pujax.training import engine, sharding
+from pujax.training import sharding, train_step
 
 _KEY = 1001  # purpose that its keys are drawn for, beside those of `engine`
 _BATCH_SIZE = 128
@@ -59,15 +59,17 @@ def network_scores(
     (stage,) = method.stages
     num_steps = max(stage.batching.steps_per_epoch(len(rows)), _MIN_STEPS)
     stage = stage._replace(batching=stage.batching._replace(steps=num_steps))
-    names = engine.metric_names(method.stages, training)[0]
+    names = train_step.metric_names(method.stages, training)[0]
     on_device = sharding.replicate(training, mesh)
-    key = engine.stage_key(engine.run_key(config.seed, mesh), _KEY, 0)
-    state = engine.init_state(stage, engine.stage_key(key, engine.INIT, 0), None, on_device, mesh)
-    carry = engine.Carry(state, engine.zero_sums(names, mesh))
-    train, step = engine.make_train(stage, mesh), 0
-    per_call = engine.steps_per_dispatch(config.run.steps_per_dispatch, carry.state)
+    key = train_step.stage_key(train_step.run_key(config.seed, mesh), _KEY, 0)
+    state = train_step.init_state(
+        stage, train_step.stage_key(key, train_step.INIT, 0), None, on_device, mesh
+    )
+    carry = train_step.Carry(state, train_step.zero_sums(names, mesh))
+    train, step = train_step.make_train(stage, mesh), 0
+    per_call = train_step.steps_per_dispatch(config.run.steps_per_dispatch, carry.state)
     for epoch in range(stage.num_epochs):
-        plan = engine.epoch_plan(stage, key, epoch, on_device)
+        plan = train_step.epoch_plan(stage, key, epoch, on_device)
         for first in range(0, num_steps, per_call):
             count = min(per_call, num_steps - first)
             carry = train(carry, on_device, plan, key, epoch, first, step, count=count)

@@ -15,10 +15,10 @@ from jax.sharding import Mesh
 
 from pujax.data import batching
 from pujax.data.batching import EpochPlan
-from pujax.data.dataset import TrainingData
-from pujax.methods import Stage
-from pujax.training import engine, sharding
-from pujax.training.engine import Carry
+from pujax.data.pu_dataset import TrainingData
+from pujax.methods.base import Stage
+from pujax.training import sharding, train_step
+from pujax.training.train_step import Carry
 
 
 def run_keys(seeds: Sequence[int], mesh: Mesh) -> jax.Array:
@@ -30,7 +30,7 @@ def run_keys(seeds: Sequence[int], mesh: Mesh) -> jax.Array:
 @jax.jit
 def stage_keys(keys: jax.Array, purpose: int, index: int) -> jax.Array:
     """`engine.stage_key` of every run."""
-    return jax.vmap(lambda key: engine.stage_key(key, purpose, index))(keys)
+    return jax.vmap(lambda key: train_step.stage_key(key, purpose, index))(keys)
 
 
 def init_state(
@@ -61,10 +61,10 @@ def make_train(stages: Sequence[Stage], mesh: Mesh) -> Callable[..., Carry]:
             return sharding.split_batch(batch, mesh)
 
         batches = jax.vmap(look_up)(data, plan)
-        results = step(carry.state, batches, stage_keys(keys, engine.STEP, global_step))
-        return jax.vmap(engine.keep_finite)(carry, *results)
+        results = step(carry.state, batches, stage_keys(keys, train_step.STEP, global_step))
+        return jax.vmap(train_step.keep_finite)(carry, *results)
 
-    return engine.compile_steps(one_step, mesh)
+    return train_step.compile_steps(one_step, mesh)
 
 
 def stage_data(
@@ -74,7 +74,7 @@ def stage_data(
     if stages[0].encode is None:
         return data
     found = [
-        engine.stage_data(stage, *pick((state, data), seed), mesh, batch_size=batch_size)
+        train_step.stage_data(stage, *pick((state, data), seed), mesh, batch_size=batch_size)
         for seed, stage in enumerate(stages)
     ]
     return sharding.gather(stack(found), mesh)
@@ -82,8 +82,8 @@ def stage_data(
 
 def epoch_plan(stage: Stage, keys: jax.Array, epoch: int, data: TrainingData) -> EpochPlan:
     """Order of one epoch for every seed; all have equally many labelled positives."""
-    sizes = engine.plan_sizes(stage, data.labeled[0], data.support_inputs.shape[1])
-    order = stage_keys(keys, engine.ORDER, epoch if stage.batching.reshuffle else 0)
+    sizes = train_step.plan_sizes(stage, data.labeled[0], data.support_inputs.shape[1])
+    order = stage_keys(keys, train_step.ORDER, epoch if stage.batching.reshuffle else 0)
     return _plans(order, data.labeled, **sizes)
 
 
@@ -96,7 +96,7 @@ def means(sums: dict[str, jax.Array]) -> list[dict[str, float]]:
     """`engine.means` of every seed."""
     totals = {name: sharding.to_host(total) for name, total in sums.items()}
     seeds = range(len(totals["steps"]))
-    return [engine.means_of({name: x[seed] for name, x in totals.items()}) for seed in seeds]
+    return [train_step.means_of({name: x[seed] for name, x in totals.items()}) for seed in seeds]
 
 
 def over_seeds(functions: Sequence[Callable[..., Any]]) -> Callable[..., Any]:

@@ -18,13 +18,14 @@ import jax.numpy as jnp
 from absl import logging
 from jax.sharding import Mesh
 
-from pujax.training import engine, kinds, loop, pretrained, selection, sharding, signals, stacked
+from pujax.files import to_plain, write_json
 from pujax.training import group as group_lib
+from pujax.training import init_from, preemption, sharding, stacked, train_loop, train_step
 from pujax.training.checkpoint import Position
-from pujax.training.engine import Carry
+from pujax.training.evaluation import model_selection, tasks
 from pujax.training.group import Group, Member
 from pujax.training.progress import Progress
-from pujax.training.writers import to_plain, write_json
+from pujax.training.train_step import Carry
 
 
 @dataclasses.dataclass
@@ -50,7 +51,7 @@ class Progressing:
 
 
 def train(
-    members: Sequence[Member], folder: str, mesh: Mesh, request: signals.StopRequest
+    members: Sequence[Member], folder: str, mesh: Mesh, request: preemption.StopRequest
 ) -> list[dict[str, Any]] | None:
     """Trains a group to its end, or goes on with it.
 
@@ -120,17 +121,17 @@ def _start(group: Group) -> Progressing:
 
 def _enter_stage(group: Group, now: Progressing, index: int, previous: Any) -> None:
     """Puts the state at the start of a stage into `now`."""
-    keys = stacked.stage_keys(group.keys, engine.INIT, index)
+    keys = stacked.stage_keys(group.keys, train_step.INIT, index)
     stages = group.stages[index]
     state = stacked.init_state(stages, keys, previous, group.on_device, group.mesh)
     now.data = None
     now.carry = Carry(state, _zero_sums(group, index))
-    if group.run.selection != selection.LAST:
+    if group.run.selection != model_selection.LAST:
         now.kept = jax.tree.map(jnp.copy, state)
 
 
 def _zero_sums(group: Group, index: int) -> dict[str, jax.Array]:
-    return engine.zero_sums(group.metric_names[index], group.mesh, num_seeds=len(group.members))
+    return train_step.zero_sums(group.metric_names[index], group.mesh, num_seeds=len(group.members))
 
 
 def _like(group: Group, position: Position) -> dict[str, Any]:
@@ -141,7 +142,7 @@ def _like(group: Group, position: Position) -> dict[str, Any]:
         init = stacked.over_seeds([stage.init for stage in stages])
         state = jax.eval_shape(init, keys, state, group.on_device)
     tree = {"carry": Carry(state, _zero_sums(group, index))}
-    if group.run.selection != selection.LAST:
+    if group.run.selection != model_selection.LAST:
         tree["kept"] = state
     where = sharding.replicated(group.mesh)
     return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=where), tree)
@@ -164,7 +165,7 @@ def _train_epoch(group: Group, now: Progressing, request, progress) -> None:
             batch_size=group.run.eval_batch_size,
         )
     plan = stacked.epoch_plan(stages[0], group.keys, epoch, group.on_device)
-    per_call = engine.steps_per_dispatch(
+    per_call = train_step.steps_per_dispatch(
         group.run.steps_per_dispatch, jax.eval_shape(lambda x: stacked.pick(x, 0), now.carry.state)
     )
     step = shown = now.position.step
@@ -203,7 +204,7 @@ def _refreshed(group: Group, now: Progressing, index: int) -> Any:
     state = now.carry.state
     if group.stages[index][0].refresh is None:
         return state
-    keys = stacked.stage_keys(group.keys, engine.REFRESH, now.position.epoch)
+    keys = stacked.stage_keys(group.keys, train_step.REFRESH, now.position.epoch)
     fresh = [
         stage.refresh(*stacked.pick((state, group.on_device, keys), seed))
         for seed, stage in enumerate(group.stages[index])
@@ -222,7 +223,7 @@ def _fetch(group: Group, now: Progressing) -> list[dict[str, float]]:
     if undone and group.run.nonfinite == "stop":
         _save(group, now)
         counts = ", ".join(f"{count} of seed {seed}" for seed, count in undone.items())
-        raise loop.NonFiniteError(
+        raise train_loop.NonFiniteError(
             f"steps up to {now.position.global_step} gave a number that is not finite and were "
             f"undone ({counts}); the states without them are saved. Go on from them with "
             "run.nonfinite=skip, or start in another folder, for example with a lower "
@@ -261,12 +262,12 @@ def _end_epoch(group: Group, now: Progressing, index: int, seconds: float, progr
 def _is_better(group: Group, seed: int, row: dict[str, Any]) -> bool:
     """Whether `run.selection` prefers an epoch of the last stage to all before it."""
     rule, last = group.run.selection, group.stages[-1][0].name
-    if rule == selection.LAST or row["stage"] != last:
+    if rule == model_selection.LAST or row["stage"] != last:
         return False
     before = [each for each in group.writers[seed].rows if each["stage"] == last]
-    best = selection.choose(before, rule)
-    column = selection.COLUMNS[rule]
-    return selection.improves(rule, row.get(column), best and best[column])
+    best = model_selection.choose(before, rule)
+    column = model_selection.COLUMNS[rule]
+    return model_selection.improves(rule, row.get(column), best and best[column])
 
 
 @jax.jit
@@ -291,12 +292,12 @@ def _finish(group: Group, now: Progressing) -> list[dict[str, Any]]:
                 results.append(json.load(file))
             continue
         config, rows = member.built.config, group.writers[seed].rows
-        is_kept = rule != selection.LAST and selection.choose(rows, rule) is not None
+        is_kept = rule != model_selection.LAST and model_selection.choose(rows, rule) is not None
         state = stacked.pick(now.kept if is_kept else now.carry.state, seed)
         method = member.built.method
-        pretrained.save(member.folder, config, method, state, member.truth.info)
+        init_from.save(member.folder, config, method, state, member.truth.info)
         final = evaluator.final(state, sharding.replicate(member.truth.inputs, group.mesh))
-        result = kinds.of(member.truth).summarize(
+        result = tasks.of(member.truth).summarize(
             config, method, final, member.truth, rows, group.mesh
         )
         result = to_plain(result | {"trained_together": len(group.members)})

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pujax import methods
-from pujax.training import engine, loop, sharding
+from pujax.training import sharding, train_loop, train_step
 from tests import tiny
 
 METHODS = methods.names()
@@ -41,13 +41,13 @@ def small(name, **changes):
 
 def built(config, data):
     """A method and its arrays on one device."""
-    made = loop.build(config, data, tiny.mesh())
+    made = train_loop.build(config, data, tiny.mesh())
     return made.method, sharding.replicate(made.data.training_data(), tiny.mesh())
 
 
 def seen(stage, state, arrays):
     """What a stage trains on."""
-    return engine.stage_data(stage, state, arrays, tiny.mesh(), batch_size=64)
+    return train_step.stage_data(stage, state, arrays, tiny.mesh(), batch_size=64)
 
 
 def leaves(tree):
@@ -67,7 +67,7 @@ def test_there_are_methods():
 def test_default_config_builds_and_names_itself(name, data):
     module = methods.module(name)
     assert module.default_config().name == name
-    method = loop.build(small(name), data, tiny.mesh()).method
+    method = train_loop.build(small(name), data, tiny.mesh()).method
     assert method.stages and all(stage.num_epochs >= 1 for stage in method.stages)
     assert sum(stage.num_epochs for stage in method.stages) == 4
     assert len({stage.name for stage in method.stages}) == len(method.stages)
@@ -76,7 +76,7 @@ def test_default_config_builds_and_names_itself(name, data):
 @pytest.mark.parametrize("name", BINARY)
 def test_it_accepts_two_sample_data(name):
     data = tiny.problem(setting="two_sample")
-    made = loop.build(small(name), data, tiny.mesh())  # traces every stage
+    made = train_loop.build(small(name), data, tiny.mesh())  # traces every stage
     assert made.method.stages
     assert data.info.prior_unlabeled == data.info.prior
 
@@ -117,7 +117,7 @@ def on_table(name, **changes):
 @pytest.mark.parametrize("name", METHODS)
 def test_it_takes_a_table_of_numbers(name):
     data = problem(name, table=True)
-    made = loop.build(on_table(name), data, tiny.mesh())  # traces every stage
+    made = train_loop.build(on_table(name), data, tiny.mesh())  # traces every stage
     arrays, state = made.data.training_data(), None
     for stage in made.method.stages:
         state = jax.eval_shape(stage.init, jax.random.key(0), state, arrays)
@@ -151,9 +151,9 @@ def test_jit_equals_eager_and_a_batch_of_one_group_stays_finite(name, data):
     method, arrays = built(config, data)
     state, key = None, jax.random.key(0)
     for stage in method.stages:
-        state = engine.init_state(stage, key, state, arrays, tiny.mesh())
-        plan = engine.epoch_plan(stage, key, 0, arrays)
-        batch = engine.batching.gather(seen(stage, state, arrays), plan, 0, epoch=2, step=0)
+        state = train_step.init_state(stage, key, state, arrays, tiny.mesh())
+        plan = train_step.epoch_plan(stage, key, 0, arrays)
+        batch = train_step.batching.gather(seen(stage, state, arrays), plan, 0, epoch=2, step=0)
         step = jax.jit(stage.step)
         compiled, metrics = step(state, batch, key)
         for group in (jnp.zeros, jnp.ones):
@@ -201,7 +201,7 @@ def test_bfloat16_runs_and_parameters_stay_float32(name, data):
 
 @pytest.mark.parametrize("name", METHODS)
 def test_later_steps_do_not_trace_again(name, data):
-    made = loop.build(small(name), data, tiny.mesh())
+    made = train_loop.build(small(name), data, tiny.mesh())
     arrays = sharding.replicate(made.data.training_data(), tiny.mesh())
     key, state, traced = jax.random.key(0), None, []
     for index, stage in enumerate(made.method.stages):
@@ -210,15 +210,15 @@ def test_later_steps_do_not_trace_again(name, data):
             traced.append(stage.name)
             return stage.step(*arguments)
 
-        state = engine.init_state(stage, key, state, arrays, tiny.mesh())
-        carry = engine.Carry(state, engine.zero_sums(made.metric_names[index], tiny.mesh()))
-        train = engine.make_train(stage._replace(step=counted), tiny.mesh())
+        state = train_step.init_state(stage, key, state, arrays, tiny.mesh())
+        carry = train_step.Carry(state, train_step.zero_sums(made.metric_names[index], tiny.mesh()))
+        train = train_step.make_train(stage._replace(step=counted), tiny.mesh())
         inputs = seen(stage, state, arrays)
         for epoch in range(3):
             if stage.refresh is not None:
                 state = stage.refresh(carry.state, arrays, key)
                 carry = carry._replace(state=sharding.gather(state, tiny.mesh()))
-            plan = engine.epoch_plan(stage, key, epoch, arrays)
+            plan = train_step.epoch_plan(stage, key, epoch, arrays)
             carry = train(carry, inputs, plan, key, epoch, epoch, epoch, count=1)
         state = carry.state
     assert traced == [stage.name for stage in made.method.stages]
@@ -266,9 +266,9 @@ def test_seeds_are_a_batch_axis(name, data):
     for key in jax.random.split(jax.random.key(3), 2):
         state = None
         for stage in method.stages:
-            state = engine.init_state(stage, key, state, arrays, tiny.mesh())
-        plan = engine.epoch_plan(stage, key, 0, arrays)
-        batch = engine.batching.gather(seen(stage, state, arrays), plan, 0, epoch=2, step=0)
+            state = train_step.init_state(stage, key, state, arrays, tiny.mesh())
+        plan = train_step.epoch_plan(stage, key, 0, arrays)
+        batch = train_step.batching.gather(seen(stage, state, arrays), plan, 0, epoch=2, step=0)
         alone.append((state, batch, key))
     stacked = jax.tree.map(lambda *x: jnp.stack(x), *alone)
     together = jax.jit(jax.vmap(stage.step))(*stacked)

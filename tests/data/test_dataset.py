@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 
 from pujax import methods
-from pujax.data import _drawn, dataset, labeling
+from pujax.data import dataset
 from pujax.data.raw import RawDataset
-from pujax.training import evaluation
+from pujax.data.splits import case_control as case_control_lib
+from pujax.data.splits import split as split_lib
+from pujax.training.evaluation import evaluator
 from tests import tiny
 
 
@@ -79,7 +81,7 @@ def test_stratified_draw_tops_up_to_the_exact_number():
 
 def test_every_row_lands_in_exactly_one_part():
     raw = make_raw()
-    split = labeling.split(
+    split = split_lib.split(
         raw.train_labels,
         positive_classes=(0, 1),
         num_labeled=20,
@@ -251,7 +253,7 @@ def test_the_true_classes_win_by_every_criterion_on_unbalanced_validation_data(s
     assert share == pytest.approx(0.1, abs=0.0026 if sampling == "stratified" else 0.06)
     perfect = np.where(data.validation_truth == 1, 20.0, -20.0)
     best, negative, positive = (
-        evaluation.validation_metrics(scores, data)
+        evaluator.validation_metrics(scores, data)
         for scores in (perfect, np.full_like(perfect, -20), np.full_like(perfect, 20))
     )
     for other in (negative, positive):
@@ -265,7 +267,7 @@ def test_copies_of_labeled_positives_in_u_are_not_hidden():
     assert data.counts()["hidden_positives"] == 112 - 20
     # Calling nothing positive but the copies recovers nothing.
     copies = np.isin(data.source_ids, data.source_ids[data.labeled])
-    found = evaluation.compare_labels(copies.astype(float), data)
+    found = evaluator.compare_labels(copies.astype(float), data)
     assert found["hidden_positives"] == 92 and found["recovered_positives"] == 0
     assert found["label_accuracy"] == pytest.approx(112 / 204)
     assert math.isnan(found["label_precision"])
@@ -436,7 +438,7 @@ def test_in_one_sample_data_the_population_is_p_and_u_together():
     assert data.validation_prior() == pytest.approx(16 / 30)
     assert case_control().validation_prior() == 0.3
     perfect = np.where(data.validation_truth == 1, 20.0, -20.0)
-    best = evaluation.validation_metrics(perfect, data)
+    best = evaluator.validation_metrics(perfect, data)
     assert best["val_nnpu_risk"] == pytest.approx(0, abs=1e-6)  # both parts vanish
 
 
@@ -484,7 +486,7 @@ def test_the_largest_set_of_a_share_cannot_be_larger(share):
 
     for positives, negatives in [(0, 5), (1, 1), (10, 300), (57, 13), (400, 400)]:
         wanted = max(n for n in range(2000) if fits(n, positives, negatives))
-        assert _drawn.largest(share, positives=positives, negatives=negatives) == wanted
+        assert case_control_lib.largest(share, positives=positives, negatives=negatives) == wanted
 
 
 def test_unknown_rows_may_be_drawn_only_where_no_share_is_asked():

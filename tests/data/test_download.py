@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from pujax.data import _transfer, download
+from pujax.data.readers import download, http_transfer
 
 CONTENT = bytes(range(256)) * 200
 SHA256 = f"sha256:{hashlib.sha256(CONTENT).hexdigest()}"
@@ -78,7 +78,7 @@ class Server:
 
 @pytest.fixture
 def server(monkeypatch):
-    monkeypatch.setattr(_transfer, "BACKOFF_SECONDS", 0.0)
+    monkeypatch.setattr(http_transfer, "BACKOFF_SECONDS", 0.0)
     running = Server()
     yield running
     running.http.shutdown()

@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 
-from pujax.data import dataset, labeling, mechanisms, posterior
+from pujax.data import dataset
 from pujax.data.raw import RawDataset
-from pujax.training import summary
+from pujax.data.splits import labeling_mechanisms, oracle_posterior
+from pujax.data.splits import split as split_lib
+from pujax.training.evaluation import summary
 
 R = np.array([0.2, 0.4, 0.8])
 
@@ -28,36 +30,38 @@ R = np.array([0.2, 0.4, 0.8])
     ],
 )
 def test_propensities_by_hand(mechanism, power, wanted):
-    e = mechanisms.propensity(R, mechanism, power=power)
+    e = labeling_mechanisms.propensity(R, mechanism, power=power)
     np.testing.assert_allclose(e, wanted, rtol=1e-12)
 
 
-@pytest.mark.parametrize("mechanism", mechanisms.NAMES)
+@pytest.mark.parametrize("mechanism", labeling_mechanisms.NAMES)
 def test_propensities_stay_positive_at_the_ends_and_under_high_powers(mechanism):
-    e = mechanisms.propensity(np.array([0.0, 1e-300, 0.5, 1.0]), mechanism, power=1e4)
+    e = labeling_mechanisms.propensity(np.array([0.0, 1e-300, 0.5, 1.0]), mechanism, power=1e4)
     assert e.min() > 0 and e.max() == 1
 
 
 def test_an_unknown_mechanism_is_named():
     with pytest.raises(ValueError, match="data.labeling is 'odd'; accepted: 'scar'"):
-        mechanisms.propensity(R, "odd")
+        labeling_mechanisms.propensity(R, "odd")
 
 
 def test_inclusion_by_hand():
     # Two of (1, 0.5, 0.25, 0.25): kappa = 1 adds up to 2.
     np.testing.assert_allclose(
-        mechanisms.inclusion(np.array([0.25, 1, 0.5, 0.25]), 2), [0.25, 1, 0.5, 0.25]
+        labeling_mechanisms.inclusion(np.array([0.25, 1, 0.5, 0.25]), 2), [0.25, 1, 0.5, 0.25]
     )
     # Two of (1, 0.1, 0.1): kappa = 2/1.2 would give the first 1.67, so it is certain, and the
     # others share the second place.
-    np.testing.assert_allclose(mechanisms.inclusion(np.array([0.1, 1, 0.1]), 2), [0.5, 1, 0.5])
-    np.testing.assert_allclose(mechanisms.inclusion(np.array([0.1, 1, 0.3]), 3), [1, 1, 1])
+    np.testing.assert_allclose(
+        labeling_mechanisms.inclusion(np.array([0.1, 1, 0.1]), 2), [0.5, 1, 0.5]
+    )
+    np.testing.assert_allclose(labeling_mechanisms.inclusion(np.array([0.1, 1, 0.3]), 3), [1, 1, 1])
 
 
 def frequencies(e, count, mechanism, repeats=4000):
     rng, hits = np.random.default_rng(0), np.zeros(len(e))
     for _ in range(repeats):
-        rows = mechanisms.draw(e, count, mechanism=mechanism, rng=rng)
+        rows = labeling_mechanisms.draw(e, count, mechanism=mechanism, rng=rng)
         assert len(rows) == len(set(rows.tolist())) == count
         hits[rows] += 1
     return hits / repeats
@@ -68,7 +72,7 @@ _FOUR_SIGMA = 0.032
 
 
 def test_scar_includes_every_positive_equally_often():
-    found = frequencies(mechanisms.propensity(np.linspace(0.1, 0.9, 8), "scar"), 3, "scar")
+    found = frequencies(labeling_mechanisms.propensity(np.linspace(0.1, 0.9, 8), "scar"), 3, "scar")
     np.testing.assert_allclose(found, 3 / 8, atol=_FOUR_SIGMA)
 
 
@@ -97,20 +101,20 @@ def test_thinning_takes_a_random_part_of_those_kept_with_probability_e():
 
 def test_a_high_power_labels_the_most_certain_positives():
     r = np.random.default_rng(1).permutation(np.linspace(0.05, 0.95, 40))
-    e = mechanisms.propensity(r, "power", power=2000.0)
+    e = labeling_mechanisms.propensity(r, "power", power=2000.0)
     for seed in range(5):
-        drawn = mechanisms.draw(e, 5, mechanism="power", rng=np.random.default_rng(seed))
+        drawn = labeling_mechanisms.draw(e, 5, mechanism="power", rng=np.random.default_rng(seed))
         assert set(drawn) == set(np.argsort(-r)[:5])
 
 
 def test_boundary_favours_low_and_gap_favours_high_posteriors():
     r = np.linspace(0.5, 1.0, 400)
     means = {}
-    for mechanism in mechanisms.NAMES:
-        power = 10.0 if mechanism in mechanisms.WITH_POWER else 1.0
-        e = mechanisms.propensity(r, mechanism, power=power)
+    for mechanism in labeling_mechanisms.NAMES:
+        power = 10.0 if mechanism in labeling_mechanisms.WITH_POWER else 1.0
+        e = labeling_mechanisms.propensity(r, mechanism, power=power)
         rng = np.random.default_rng(2)
-        means[mechanism] = r[mechanisms.draw(e, 60, mechanism=mechanism, rng=rng)].mean()
+        means[mechanism] = r[labeling_mechanisms.draw(e, 60, mechanism=mechanism, rng=rng)].mean()
     # A uniform draw of 60 has mean 0.75 with a standard error of 0.017.
     assert means["scar"] == pytest.approx(0.75, abs=0.06)
     for mechanism in ("pusb", "power", "gap"):
@@ -131,12 +135,12 @@ def split(**changes):
         "sampling": "stratified",
         "seed": 0,
     }
-    return labeling.split(labels(), **(settings | changes))
+    return split_lib.split(labels(), **(settings | changes))
 
 
 def test_every_row_lands_in_one_part_under_every_mechanism():
     r = np.linspace(0.01, 0.99, 120)
-    for mechanism in mechanisms.NAMES:
+    for mechanism in labeling_mechanisms.NAMES:
         parts = split(mechanism=mechanism, posterior=r, num_validation=30)
         assert sorted(np.concatenate(parts)) == list(range(120))
         assert (labels()[parts.labeled] < 2).all()
@@ -190,8 +194,8 @@ def clouds(n=400, overlap=1.0, unknown=0, seed=0):
 
 def test_the_posterior_follows_the_informative_pixel_and_is_calibrated():
     raw = clouds(2000)
-    binary = labeling.binary_labels(raw.train_labels, (0,))
-    r = posterior.fit(raw.train_inputs, binary, seed=0)
+    binary = split_lib.binary_labels(raw.train_labels, (0,))
+    r = oracle_posterior.fit(raw.train_inputs, binary, seed=0)
     assert r.dtype == np.float64 and r.min() >= 0 and r.max() <= 1
     rank = np.corrcoef(np.argsort(np.argsort(r)), raw.train_inputs[:, 0, 0, 0])[0, 1]
     assert rank > 0.95
@@ -204,58 +208,60 @@ def test_the_posterior_follows_the_informative_pixel_and_is_calibrated():
 
 def test_the_posterior_is_that_of_the_known_examples_alone_and_nan_elsewhere():
     raw = clouds(unknown=100)
-    binary = labeling.binary_labels(raw.train_labels, (0,))
-    first, again = (posterior._fit(raw.train_inputs, binary, seed=3) for _ in range(2))
+    binary = split_lib.binary_labels(raw.train_labels, (0,))
+    first, again = (oracle_posterior._fit(raw.train_inputs, binary, seed=3) for _ in range(2))
     np.testing.assert_array_equal(first, again)
     assert first.shape == (400,) and np.isnan(first[:100]).all()
-    alone = posterior._fit(raw.train_inputs[100:], binary[100:], seed=3)
+    alone = oracle_posterior._fit(raw.train_inputs[100:], binary[100:], seed=3)
     np.testing.assert_array_equal(first[100:], alone)
 
 
 def test_the_posterior_does_not_depend_on_the_size_of_its_chunks(monkeypatch):
     raw = clouds()
-    binary = labeling.binary_labels(raw.train_labels, (0,))
-    whole = posterior._fit(raw.train_inputs, binary, seed=0)
-    monkeypatch.setattr(posterior, "_CHUNK", 7)
+    binary = split_lib.binary_labels(raw.train_labels, (0,))
+    whole = oracle_posterior._fit(raw.train_inputs, binary, seed=0)
+    monkeypatch.setattr(oracle_posterior, "_CHUNK", 7)
     # The overall variance is summed in another order, in float64.
-    np.testing.assert_allclose(posterior._fit(raw.train_inputs, binary, seed=0), whole, atol=1e-5)
+    np.testing.assert_allclose(
+        oracle_posterior._fit(raw.train_inputs, binary, seed=0), whole, atol=1e-5
+    )
 
 
 def test_an_equal_problem_is_fitted_once(monkeypatch):
     raw = clouds(seed=5)
-    binary = labeling.binary_labels(raw.train_labels, (0,))
+    binary = split_lib.binary_labels(raw.train_labels, (0,))
     fits = []
-    monkeypatch.setattr(posterior, "_remembered", {})
-    monkeypatch.setattr(posterior, "_MOST_REMEMBERED", 2)
+    monkeypatch.setattr(oracle_posterior, "_remembered", {})
+    monkeypatch.setattr(oracle_posterior, "_MOST_REMEMBERED", 2)
 
     def counted(inputs, binary, seed):
         fits.append(seed)
         return np.full(len(inputs), len(fits) / 10)
 
-    monkeypatch.setattr(posterior, "_fit", counted)
-    first = posterior.fit(raw.train_inputs, binary, seed=0)
-    assert posterior.fit(raw.train_inputs.copy(), binary.copy(), seed=0) is first
+    monkeypatch.setattr(oracle_posterior, "_fit", counted)
+    first = oracle_posterior.fit(raw.train_inputs, binary, seed=0)
+    assert oracle_posterior.fit(raw.train_inputs.copy(), binary.copy(), seed=0) is first
     assert fits == [0]
     with pytest.raises(ValueError, match="read-only"):
         first[0] = 1
-    posterior.fit(raw.train_inputs, 1 - binary, seed=0)
-    posterior.fit(raw.train_inputs, binary, seed=1)  # forgets the oldest
-    posterior.fit(raw.train_inputs, binary, seed=0)
+    oracle_posterior.fit(raw.train_inputs, 1 - binary, seed=0)
+    oracle_posterior.fit(raw.train_inputs, binary, seed=1)  # forgets the oldest
+    oracle_posterior.fit(raw.train_inputs, binary, seed=0)
     assert fits == [0, 0, 1, 0]
 
 
 def test_the_posterior_needs_both_classes():
     with pytest.raises(ValueError, match=r"data.positive_classes .*accepted: at least 3"):
-        posterior.fit(clouds().train_inputs, np.r_[np.ones(398, int), 0, 0], seed=0)
+        oracle_posterior.fit(clouds().train_inputs, np.r_[np.ones(398, int), 0, 0], seed=0)
 
 
 def test_a_large_set_is_tuned_on_a_stratified_subsample():
     binary = np.repeat([1, 0, -1], [2000, 18000, 500])
     target = binary[binary >= 0]
-    rows = posterior._subsample(target, 10, seed=0)
+    rows = oracle_posterior._subsample(target, 10, seed=0)
     assert len(rows) == len(set(rows)) == 10_000
     np.testing.assert_array_equal(np.bincount(target[rows]), [9000, 1000])
-    few = posterior._subsample(target, 27648, seed=0)
+    few = oracle_posterior._subsample(target, 27648, seed=0)
     assert len(few) == 500
 
 
@@ -270,7 +276,7 @@ def test_the_report_says_what_was_done(setting):
         "seed": 0,
     }
     plain = dataset.build(clouds(), **common)
-    assert plain.labeling == mechanisms.Report(n_p=50, c=0.25)
+    assert plain.labeling == labeling_mechanisms.Report(n_p=50, c=0.25)
     # What rests on the truth is not among the numbers that a method sees.
     assert "labeling" not in plain.info._fields
     assert plain.info == dataset.build(clouds(), **(common | {"seed": 1})).info
@@ -293,14 +299,14 @@ def test_an_equal_draw_from_unequal_classes_is_reported_as_scar_within_class():
     labeled = np.r_[0:10, 40:50]
     rest = np.setdiff1d(np.arange(300), labeled)
     about = {"mechanism": "scar", "power": 1.0, "posterior": None}
-    report = mechanisms.report(binary, labeled, rest, **about, classes=classes)
+    report = labeling_mechanisms.report(binary, labeled, rest, **about, classes=classes)
     assert report.within_class and report.c == 0.1
     assert (report.e_min, report.e_median, report.e_max) == (0.25, 0.25, 1.0)
     assert "scar within class, c 0.1000, relative e 0.25" in summary.describe_labeling(report)
-    plain = mechanisms.report(binary, labeled, rest, **about)
+    plain = labeling_mechanisms.report(binary, labeled, rest, **about)
     assert not plain.within_class and "within" not in summary.describe_labeling(plain)
     # One positive class: nothing differs from SCAR.
-    single = mechanisms.report(binary, labeled, rest, **about, classes=binary)
+    single = labeling_mechanisms.report(binary, labeled, rest, **about, classes=binary)
     assert single == plain
 
 
@@ -341,8 +347,10 @@ def test_the_posterior_of_a_table_does_not_depend_on_the_units_of_its_features()
     rng = np.random.default_rng(0)
     binary = np.repeat(np.int8([0, 1]), 200)
     rows = rng.normal(size=[400, 3]) + binary[:, None]
-    plain = posterior.fit(rows.astype(np.float32), binary, seed=0)
-    units = posterior.fit((rows * [1e-3, 1, 1e4] + [0, 50, -3]).astype(np.float32), binary, seed=0)
+    plain = oracle_posterior.fit(rows.astype(np.float32), binary, seed=0)
+    units = oracle_posterior.fit(
+        (rows * [1e-3, 1, 1e4] + [0, 50, -3]).astype(np.float32), binary, seed=0
+    )
     np.testing.assert_allclose(plain, units, atol=0.01)  # float32 rounding and L-BFGS's stop
     # The posterior of these clouds is sigmoid(x1 + x2 + x3 - 3/2).
     true = 1 / (1 + np.exp(1.5 - rows.sum(1)))

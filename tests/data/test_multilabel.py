@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from pujax.data import multilabel, sources
+from pujax.data import multilabel_dataset, sources
 from pujax.data.image_files import ImageFiles
 from pujax.data.multilabel_raw import RawMultilabel
 from tests import tiny
@@ -24,7 +24,7 @@ def raw(labels=LABELS, *, test_labels=TEST_LABELS):
 
 
 def build(labels=LABELS, *, known_ratio=1.0, seed=0, **options):
-    return multilabel.build(raw(labels), known_ratio=known_ratio, seed=seed, **options)
+    return multilabel_dataset.build(raw(labels), known_ratio=known_ratio, seed=seed, **options)
 
 
 @pytest.mark.parametrize("seed", [0, 7])
@@ -35,7 +35,7 @@ def test_the_mask_is_that_of_the_authors_code(seed, ratio):
     np.random.seed(seed)  # noqa: NPY002
     wanted = np.random.uniform(size=shape) < ratio  # noqa: NPY002
     np.random.set_state(before)  # noqa: NPY002
-    np.testing.assert_array_equal(multilabel.known_mask(shape, ratio, seed), wanted)
+    np.testing.assert_array_equal(multilabel_dataset.known_mask(shape, ratio, seed), wanted)
     after = np.random.get_state()  # noqa: NPY002
     np.testing.assert_array_equal(before[1], after[1])  # the shared generator is left alone
 
@@ -43,26 +43,28 @@ def test_the_mask_is_that_of_the_authors_code(seed, ratio):
 def test_the_first_numbers_of_seed_0_are_those_of_numpys_legacy_generator():
     # 0.549 0.715 0.603 0.545 0.424 0.646: published in many a NumPy tutorial.
     np.testing.assert_array_equal(
-        multilabel.known_mask((2, 3), 0.6, 0), [[True, False, False], [True, True, False]]
+        multilabel_dataset.known_mask((2, 3), 0.6, 0), [[True, False, False], [True, True, False]]
     )
 
 
 def test_masks_of_one_seed_are_nested_and_every_entry_is_kept_with_the_ratio():
     shape, smaller = (300, 20), np.zeros((300, 20), bool)
     for ratio in (0.1, 0.2, 0.3, 0.5, 0.8, 1.0):
-        mask = multilabel.known_mask(shape, ratio, 3)
+        mask = multilabel_dataset.known_mask(shape, ratio, 3)
         assert not (smaller & ~mask).any()
         # Six deviations of a share of 6000 fair draws are at most 0.04.
         assert abs(mask.mean() - ratio) < 0.04
         smaller = mask
     assert smaller.all()
-    assert (multilabel.known_mask(shape, 0.5, 3) != multilabel.known_mask(shape, 0.5, 4)).any()
+    assert (
+        multilabel_dataset.known_mask(shape, 0.5, 3) != multilabel_dataset.known_mask(shape, 0.5, 4)
+    ).any()
 
 
 def test_codes_of_known_and_unknown_labels():
     labels = np.array([[1, 0, -1, 1, 0, -1]], np.int8)
     known = np.array([[True, True, True, False, False, False]])
-    found = multilabel.codes(labels, known)
+    found = multilabel_dataset.codes(labels, known)
     np.testing.assert_array_equal(found, [[1, -1, 0, 0, 0, 0]])
     assert found.dtype == np.int8
 
@@ -79,7 +81,7 @@ def test_a_problem_hides_by_the_mask_and_leaves_the_test_labels():
     data = build(known_ratio=0.5, seed=1)
     mask = np.random.RandomState(1).uniform(size=LABELS.shape) < 0.5  # noqa: NPY002
     assert 0 < mask.sum() < mask.size
-    np.testing.assert_array_equal(data.labeled, multilabel.codes(LABELS, mask))
+    np.testing.assert_array_equal(data.labeled, multilabel_dataset.codes(LABELS, mask))
     np.testing.assert_array_equal(data.truth, LABELS)
     np.testing.assert_array_equal(data.test_labels, TEST_LABELS)
     with_seed_1 = tiny.multilabel_problem(1, known_ratio=0.3)
@@ -180,7 +182,7 @@ def folder(tmp_path):
 def test_of_image_files_training_holds_the_labels_and_a_shape(folder):
     options = {"directory": folder, "image_size": 8, "load_size": 10}
     loaded = sources.load("multilabel", **options)
-    data = multilabel.build(loaded, known_ratio=1.0, seed=0)
+    data = multilabel_dataset.build(loaded, known_ratio=1.0, seed=0)
     assert data.streamed and isinstance(data.inputs, ImageFiles)
     assert data.info.load_side == 10 and data.info.input_shape == (8, 8, 3) and data.info.n == 3
     training = data.training_data()
@@ -188,6 +190,6 @@ def test_of_image_files_training_holds_the_labels_and_a_shape(folder):
     np.testing.assert_array_equal(training.labeled, [[1, 1], [-1, 1], [-1, -1]])
     assert training.support_inputs.shape == (0, 8, 8, 3)
     digest = data.digest()
-    assert digest == multilabel.build(loaded, known_ratio=1.0, seed=0).digest()
+    assert digest == multilabel_dataset.build(loaded, known_ratio=1.0, seed=0).digest()
     reordered = data._replace(inputs=ImageFiles(data.inputs.paths[::-1], 8, 10))
     assert reordered.digest() != digest

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from pujax.data import sources
-from pujax.data.sources import _cifar
+from pujax.data.readers import cifar_batches
 from tests import conftest
 from tests.data import official_layouts
 
@@ -109,7 +109,9 @@ def test_another_sort_of_labels_is_refused(tmp_path):
 
 def test_an_image_folder_named_train_is_not_taken_for_a_cifar100_file(tmp_path, monkeypatch):
     (tmp_path / "train").mkdir()
-    monkeypatch.setattr("pujax.data.download.fetch_all", lambda *a, **k: [tmp_path / "fetched"])
+    monkeypatch.setattr(
+        "pujax.data.readers.download.fetch_all", lambda *a, **k: [tmp_path / "fetched"]
+    )
     with pytest.raises((ValueError, OSError), match="fetched"):
         sources.load("cifar100", directory=tmp_path)
 
@@ -157,7 +159,7 @@ def test_a_set_of_another_size_than_the_original_brings_a_warning(tmp_path, monk
     monkeypatch.setattr("absl.logging.warning", lambda text, *args: warnings.append(text % args))
     write(tmp_path, "binary folder", cifar10_content())
     sources.load("cifar10", directory=tmp_path)
-    monkeypatch.setattr(_cifar, "SIZES", (15, 4))
+    monkeypatch.setattr(cifar_batches, "SIZES", (15, 4))
     sources.load("cifar10", directory=tmp_path)
     (warning,) = warnings
     assert "cifar-10-batches-bin" in warning and "(15, 4)" in warning and "50000" in warning
@@ -172,7 +174,7 @@ def test_a_label_beyond_the_classes_is_refused(tmp_path):
 
 
 def read_python(content):
-    return _cifar.read_python(io.BytesIO(content), "FILE", label_keys=("labels",))
+    return cifar_batches.read_python(io.BytesIO(content), "FILE", label_keys=("labels",))
 
 
 @pytest.mark.parametrize("protocol", [2, 3, 4])

@@ -5,7 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from pujax.data import download, multilabel_raw, sources
+from pujax.data import multilabel_raw, sources
+from pujax.data.readers import download
 from tests.data.listed_images import both, write_image
 
 # Ids with a gap, out of order, as published ids have gaps.

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pujax.data import raw, sources
-from pujax.data.sources import _idx
+from pujax.data.readers import idx
 from tests import conftest
 from tests.data import official_layouts
 
@@ -120,7 +120,7 @@ def test_a_header_that_promises_more_than_memory_holds_is_refused(tmp_path):
     path = tmp_path / "huge"
     path.write_bytes(b"\0\0\x08\x03" + b"\xff" * 12 + b"x")
     with pytest.raises(ValueError, match=f"{path} is"):
-        _idx.read_idx(path, rank=3)
+        idx.read_idx(path, rank=3)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,8 @@ import shutil
 import numpy as np
 import pytest
 
-from pujax.data import download, sources
+from pujax.data import sources
+from pujax.data.readers import download
 from tests.data.listed_images import both, write_image
 
 

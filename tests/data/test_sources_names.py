@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from pujax.data import download, raw, sources
+from pujax.data import raw, sources
+from pujax.data.readers import download
 
 
 def small_set(**changes):
@@ -75,7 +76,7 @@ def test_without_files_and_network_the_error_names_file_address_and_folder(
         raise OSError("no network")
 
     monkeypatch.setattr("urllib.request.urlopen", offline)
-    monkeypatch.setattr("pujax.data._transfer.BACKOFF_SECONDS", 0.0)
+    monkeypatch.setattr("pujax.data.readers.http_transfer.BACKOFF_SECONDS", 0.0)
     with pytest.raises(download.MissingDataError) as caught:
         sources.load(name, directory=tmp_path)
     message = str(caught.value)

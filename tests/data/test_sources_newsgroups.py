@@ -6,7 +6,8 @@ import tarfile
 import numpy as np
 import pytest
 
-from pujax.data import download, sources
+from pujax.data import sources
+from pujax.data.readers import download
 from pujax.data.sources import newsgroups
 from tests import conftest
 
@@ -114,7 +115,7 @@ def test_without_files_and_network_the_error_says_what_to_do(tmp_path, monkeypat
         raise OSError("no network")
 
     monkeypatch.setattr("urllib.request.urlopen", offline)
-    monkeypatch.setattr("pujax.data._transfer.BACKOFF_SECONDS", 0.0)
+    monkeypatch.setattr("pujax.data.readers.http_transfer.BACKOFF_SECONDS", 0.0)
     with pytest.raises(download.MissingDataError) as caught:
         sources.load("newsgroups", directory=tmp_path)
     message = str(caught.value)

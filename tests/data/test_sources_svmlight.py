@@ -7,14 +7,14 @@ import lzma
 import numpy as np
 import pytest
 
-from pujax.data import download, sources
-from pujax.data.sources import _svmlight
+from pujax.data import sources
+from pujax.data.readers import download, svmlight
 from tests import conftest
 
 PACKERS = {"": bytes, ".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress}
 # Row i of the made table holds the value i + 1 in column i % 4, and nothing else.
 NEGATIVE, POSITIVE = 6, 4
-SOURCE = _svmlight.SvmlightSource(
+SOURCE = svmlight.SvmlightSource(
     name="made",
     train_files=(("made",), ("made.tr", "made.val")),
     test_file="made.t",
@@ -46,7 +46,7 @@ def dense():
 def test_every_packing_and_place_gives_the_same_table(ending, folder, tmp_path):
     write(tmp_path / folder / "made", lines(), ending)
     write(tmp_path / folder / "made.t", lines(), ending)
-    data = _svmlight.load(SOURCE, tmp_path)
+    data = svmlight.load(SOURCE, tmp_path)
     assert data.train_inputs.dtype == np.float32
     for inputs, labels in ((data.train_inputs, data.train_labels), data[3:5]):
         np.testing.assert_array_equal(inputs, dense())
@@ -61,7 +61,7 @@ def test_every_packing_and_place_gives_the_same_table(ending, folder, tmp_path):
 def test_the_larger_of_two_labels_is_positive(codes, tmp_path):
     write(tmp_path / "made", lines(codes))
     write(tmp_path / "made.t", lines())
-    labels = _svmlight.load(SOURCE, tmp_path).train_labels
+    labels = svmlight.load(SOURCE, tmp_path).train_labels
     np.testing.assert_array_equal(labels, [0] * NEGATIVE + [1] * POSITIVE)
 
 
@@ -70,14 +70,14 @@ def test_a_training_set_in_two_parts_is_joined(tmp_path):
     write(tmp_path / "made.val", lines(rows=range(7, 10)), ".xz")
     write(tmp_path / "made.t", lines())
     (tmp_path / "made").mkdir()  # a folder of the source's name is no file of that name
-    np.testing.assert_array_equal(_svmlight.load(SOURCE, tmp_path).train_inputs, dense())
+    np.testing.assert_array_equal(svmlight.load(SOURCE, tmp_path).train_inputs, dense())
 
 
 def test_without_a_test_file_a_fixed_part_of_each_class_is_held_out(tmp_path):
     source = SOURCE._replace(test_file="", test_counts=(0, 0))
     write(tmp_path / "made", lines())
     first, again, other = (
-        _svmlight.load(source, tmp_path, test_fraction=0.5, seed=seed) for seed in (0, 0, 1)
+        svmlight.load(source, tmp_path, test_fraction=0.5, seed=seed) for seed in (0, 0, 1)
     )
     np.testing.assert_array_equal(np.bincount(first.test_labels), [3, 2])
     values = np.concatenate([first.train_inputs, first.test_inputs]).max(1)
@@ -85,7 +85,7 @@ def test_without_a_test_file_a_fixed_part_of_each_class_is_held_out(tmp_path):
     np.testing.assert_array_equal(first.test_inputs, again.test_inputs)
     assert not np.array_equal(first.test_inputs, other.test_inputs)
     with pytest.raises(ValueError, match="test_fraction is 0.1, accepted"):
-        _svmlight.load(source, tmp_path, test_fraction=0.1)
+        svmlight.load(source, tmp_path, test_fraction=0.1)
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_a_file_with_other_rows_is_refused_by_name(text, message, tmp_path):
     write(tmp_path / "made", text)
     write(tmp_path / "made.t", lines())
     with pytest.raises(ValueError, match=message):
-        _svmlight.load(SOURCE, tmp_path)
+        svmlight.load(SOURCE, tmp_path)
 
 
 @pytest.mark.parametrize("ending", [".gz", ".bz2", ".xz"])
@@ -115,7 +115,7 @@ def test_a_truncated_file_is_named(ending, tmp_path):
     path = tmp_path / f"made{ending}"
     path.write_bytes(path.read_bytes()[:-12])
     with pytest.raises(ValueError, match=f"made{ending} is damaged or truncated"):
-        _svmlight.load(SOURCE, tmp_path)
+        svmlight.load(SOURCE, tmp_path)
 
 
 @pytest.mark.parametrize("name", ["a9a", "ijcnn1", "mushrooms", "phishing"])
@@ -123,7 +123,7 @@ def test_missing_files_are_named_with_folder_and_page(name, tmp_path):
     with pytest.raises(download.MissingDataError) as caught:
         sources.load(name, directory=tmp_path)
     message = str(caught.value)
-    assert _svmlight.PAGE in message and str(tmp_path / name) in message
+    assert svmlight.PAGE in message and str(tmp_path / name) in message
     for file in {"a9a": ("a9a", "a9a.t"), "ijcnn1": ("ijcnn1.tr", "ijcnn1.t")}.get(name, (name,)):
         assert file in message
 

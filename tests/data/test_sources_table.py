@@ -5,7 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from pujax.data import dataset, download, sources
+from pujax.data import dataset, sources
+from pujax.data.readers import download
 
 HEADER = "age,colour,label\n"
 TRAIN = ["30,red,1\n", "40,blue,0\n", "50,red,\n", "60,green,-1\n", "70,blue,1\n"]

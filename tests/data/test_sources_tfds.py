@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pujax.data import download, sources
-from pujax.data.sources import _tfds_builder, _tfds_records
+from pujax.data import sources
+from pujax.data.readers import download, tfds_builder, tfds_records
 
 tfds = pytest.importorskip("tensorflow_datasets")
 tfds.disable_progress_bar()
@@ -125,7 +125,7 @@ def test_a_set_of_tensors_is_prepared_in_the_data_directory_and_read_from_there(
     prepared, monkeypatch
 ):
     assert (prepared / "tfds" / "pujax_tensor" / "1.0.0" / "dataset_info.json").is_file()
-    monkeypatch.setattr(_tfds_builder, "_prepare", None)  # would fail if it were called again
+    monkeypatch.setattr(tfds_builder, "_prepare", None)  # would fail if it were called again
     data = load("pujax_tensor", prepared)
     check(data)
     assert data.name == "pujax_tensor" and data.class_names == ("x", "y", "z")
@@ -200,7 +200,7 @@ def test_a_format_that_cannot_be_read_is_named():
         full_name="some/1.0.0", file_format=types.SimpleNamespace(value="riegeli")
     )
     with pytest.raises(ValueError, match="some/1.0.0 is stored as riegeli, accepted: array_record"):
-        list(_tfds_records.examples(types.SimpleNamespace(info=info), "train"))
+        list(tfds_records.examples(types.SimpleNamespace(info=info), "train"))
 
 
 def test_validation_stands_in_for_a_missing_test_split_and_features_are_found(tmp_path):
@@ -233,7 +233,7 @@ def test_images_that_are_not_bytes_are_refused(tmp_path):
         load("pujax_floats", tmp_path)
 
 
-@pytest.mark.skipif(_tfds_builder.has_package("tensorflow"), reason="TensorFlow is installed")
+@pytest.mark.skipif(tfds_builder.has_package("tensorflow"), reason="TensorFlow is installed")
 def test_where_tensorflow_is_needed_the_error_says_so(tmp_path):
     with pytest.raises(download.MissingDataError, match="pip install tensorflow"):
         load("pujax_pixels", tmp_path)
@@ -249,9 +249,9 @@ def fake_builder(**fields):
 def test_a_set_with_originals_names_the_package_and_the_source_that_needs_none(
     tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(_tfds_builder, "has_package", lambda name: name != "tensorflow")
+    monkeypatch.setattr(tfds_builder, "has_package", lambda name: name != "tensorflow")
     with pytest.raises(download.MissingDataError) as caught:
-        _tfds_builder._prepare(tfds, fake_builder(), "mnist:3.0.1", tmp_path, originals_in=())
+        tfds_builder._prepare(tfds, fake_builder(), "mnist:3.0.1", tmp_path, originals_in=())
     for part in (
         "pip install tensorflow",
         "builder('mnist:3.0.1')",
@@ -262,9 +262,9 @@ def test_a_set_with_originals_names_the_package_and_the_source_that_needs_none(
 
 
 def test_without_a_network_the_missing_originals_and_their_folder_are_named(tmp_path, monkeypatch):
-    monkeypatch.setattr(_tfds_builder, "has_package", lambda name: True)
+    monkeypatch.setattr(tfds_builder, "has_package", lambda name: True)
     with pytest.raises(download.MissingDataError) as caught:
-        _tfds_builder._prepare(tfds, fake_builder(), "mnist:3.0.1", tmp_path, originals_in=())
+        tfds_builder._prepare(tfds, fake_builder(), "mnist:3.0.1", tmp_path, originals_in=())
     folder = tmp_path / "downloads" / "manual"
     for part in ("original.zip", "http://127.0.0.1:9/", "sha256:000", str(folder), "12 bytes"):
         assert part in str(caught.value)
@@ -272,12 +272,12 @@ def test_without_a_network_the_missing_originals_and_their_folder_are_named(tmp_
 
 def test_originals_that_are_on_disk_are_handed_over_as_manual_downloads(tmp_path, monkeypatch):
     calls = []
-    monkeypatch.setattr(_tfds_builder, "has_package", lambda name: True)
+    monkeypatch.setattr(tfds_builder, "has_package", lambda name: True)
     builder = fake_builder(download_and_prepare=lambda **options: calls.append(options))
     folder = tmp_path / "mnist"
     folder.mkdir()
     (folder / "original.zip").write_bytes(b"x")
-    _tfds_builder._prepare(
+    tfds_builder._prepare(
         tfds, builder, "mnist", tmp_path / "tfds", originals_in=(folder, tmp_path)
     )
     (options,) = calls
@@ -286,7 +286,7 @@ def test_originals_that_are_on_disk_are_handed_over_as_manual_downloads(tmp_path
 
 
 def test_the_package_to_install_is_named_when_it_is_missing(tmp_path, monkeypatch):
-    monkeypatch.setattr(_tfds_builder, "has_package", lambda name: name != "tensorflow_datasets")
+    monkeypatch.setattr(tfds_builder, "has_package", lambda name: name != "tensorflow_datasets")
     with pytest.raises(download.MissingDataError, match=r'pip install "pujax\[tfds\]"'):
         load("mnist", tmp_path)
 

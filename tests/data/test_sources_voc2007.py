@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from absl import logging
 
-from pujax.data import download, multilabel_raw, sources
+from pujax.data import multilabel_raw, sources
+from pujax.data.readers import download
 from tests.data.listed_images import both, write_image
 
 TRAIN = {

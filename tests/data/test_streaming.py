@@ -17,8 +17,8 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceShardin
 from PIL import Image
 
 from pujax.data import batching, streaming
-from pujax.data.download import MissingDataError
 from pujax.data.image_files import ImageFiles
+from pujax.data.readers.download import MissingDataError
 
 pytest.importorskip("grain")
 

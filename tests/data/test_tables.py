@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import sklearn.datasets
 
-from pujax.data import tables
+from pujax.data.readers import tables
 
 CSV = "size,colour,labelled\n1.5,red,1\n-2,blue,\n3e2,red,0\n0,green,-1\n"
 

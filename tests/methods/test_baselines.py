@@ -7,8 +7,9 @@ import pytest
 
 from pujax import methods, risks
 from pujax.data import batching as batching_lib
-from pujax.methods import _calibration, pusb
-from pujax.training import engine, sharding
+from pujax.methods import pusb
+from pujax.methods._common import calibration as calibration_lib
+from pujax.training import sharding, train_step
 from tests import tiny
 
 MLP = {"model": "mlp", "options": {"hidden": (16,)}, "augment": False}
@@ -25,8 +26,8 @@ def first_loss(data, name, **changes):
     stage = method.stages[0]
     arrays = sharding.replicate(data.training_data(), tiny.mesh())
     key = jax.random.key(1)
-    state = engine.init_state(stage, key, None, arrays, tiny.mesh())
-    plan = engine.epoch_plan(stage, key, 0, arrays)
+    state = train_step.init_state(stage, key, None, arrays, tiny.mesh())
+    plan = train_step.epoch_plan(stage, key, 0, arrays)
     batch = batching_lib.gather(arrays, plan, 0, epoch=0, step=0)
     metrics = jax.jit(stage.step)(state, batch, key)[1]
     scores = np.asarray(method.predict(state._replace(offset=0.0), batch.inputs), np.float64)
@@ -72,7 +73,7 @@ def test_calibration_on_the_whole_data_set_is_the_mean_over_p_and_u_together(dat
     """Section 13: the one-sample risk replaces the mean over U by that over P and U."""
     scores = np.random.default_rng(0).normal(size=data.info.n)
     labeled = data.labeled
-    numbers = _calibration.risk_numbers(data.info)
+    numbers = calibration_lib.risk_numbers(data.info)
     got = risks.upu(jnp.asarray(scores), jnp.asarray(labeled), **numbers)
     pi, as_negative = data.info.prior, sigmoid(scores)
     union = as_negative.mean() - pi * as_negative[labeled].mean()
@@ -82,7 +83,7 @@ def test_calibration_on_the_whole_data_set_is_the_mean_over_p_and_u_together(dat
 
 def test_two_sample_data_need_no_calibration(data):
     info = data.info._replace(setting="two_sample", prior_unlabeled=data.info.prior)
-    numbers = [_calibration.risk_numbers(info, mode) for mode in _calibration.MODES]
+    numbers = [calibration_lib.risk_numbers(info, mode) for mode in calibration_lib.MODES]
     assert numbers[0] == numbers[1] == numbers[2]
     assert numbers[0]["unlabeled_weight"] == 1.0
 

@@ -5,8 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pujax.methods import _network, dist_pu
-from pujax.training import engine, loop, sharding
+from pujax.methods import dist_pu
+from pujax.methods._common import network as network_lib
+from pujax.training import sharding, train_loop, train_step
 from tests import tiny, x64
 
 OPTIONS = {"model": "mlp", "options": {"hidden": (8,), "batch_norm": True}}
@@ -25,18 +26,18 @@ def trained(data):
 
 def setup(data, **changes):
     config = tiny.config("dist_pu", **(OPTIONS | changes))
-    method = loop.build(config, data, tiny.mesh()).method
+    method = train_loop.build(config, data, tiny.mesh()).method
     arrays = sharding.replicate(data.training_data(), tiny.mesh())
     state = None
     for stage in method.stages:
-        state = engine.init_state(stage, jax.random.key(0), state, arrays, tiny.mesh())
+        state = train_step.init_state(stage, jax.random.key(0), state, arrays, tiny.mesh())
     state = method.stages[-1].refresh(state, arrays, jax.random.key(1))
     return config, method, arrays, state
 
 
 def batch_of(stage, arrays, *, epoch=2):
-    plan = engine.epoch_plan(stage, jax.random.key(1), 0, arrays)
-    batch = engine.batching.gather(arrays, plan, 0, epoch=epoch, step=0)
+    plan = train_step.epoch_plan(stage, jax.random.key(1), 0, arrays)
+    batch = train_step.batching.gather(arrays, plan, 0, epoch=epoch, step=0)
     assert 0 < batch.labeled.sum() < len(batch.labeled)
     return batch
 
@@ -89,7 +90,7 @@ def test_warmup_loss_is_distribution_plus_entropy_of_the_unlabeled(data):
     assert stage.name == "warmup"
     batch = batch_of(stage, arrays)
     _, metrics = jax.jit(stage.step)(state, batch, jax.random.key(3))
-    network = _network.build(config, data.info, embedding_dim=0)
+    network = network_lib.build(config, data.info, embedding_dim=0)
     outputs, _ = network.train_pass(
         state.params, state.batch_stats, network.normalize(batch.inputs)
     )
@@ -105,7 +106,7 @@ def test_warmup_loss_is_distribution_plus_entropy_of_the_unlabeled(data):
 def main_numbers(config, data, state, batch, key):
     """The main loss in NumPy from the network's two passes, as its specification writes it."""
     c = config.method
-    network = _network.build(config, data.info, embedding_dim=0)
+    network = network_lib.build(config, data.info, embedding_dim=0)
     share_key, pair_key = jax.random.split(jax.random.split(key)[1])
     share = float(jax.random.beta(share_key, 6.0, 6.0))
     partner = np.asarray(jax.random.permutation(pair_key, 16))

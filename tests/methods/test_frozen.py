@@ -10,7 +10,7 @@ import pytest
 from flax import linen as nn
 from flax import traverse_util
 
-from pujax.methods import _frozen, _optimizer
+from pujax.methods._common import freezing, optimizer
 from pujax.models import resnet, resnet_v1
 
 TREE = {
@@ -45,14 +45,14 @@ TREE = {
     ],
 )
 def test_stem_and_first_stages_are_frozen_but_for_their_global_branches(stages, frozen):
-    trains, stays = _frozen.split(TREE, _frozen.trainable_path(stages))
+    trains, stays = freezing.split(TREE, freezing.trainable_path(stages))
     assert sorted(jax.tree.leaves(stays)) == frozen
     assert sorted(jax.tree.leaves(trains)) == sorted(set(range(1, 14)) - set(frozen))
-    assert _frozen.merge(trains, stays) == TREE
+    assert freezing.merge(trains, stays) == TREE
 
 
 def test_leaves_keep_their_places():
-    trains, stays = _frozen.split(TREE, lambda path: path.endswith("global_branch/norm/bias"))
+    trains, stays = freezing.split(TREE, lambda path: path.endswith("global_branch/norm/bias"))
     branch = {"global_branch": {"norm": {"bias": 8}}}
     assert trains == {"backbone": {"stage1_block1": {"conv2": branch}}}
     assert stays["backbone"]["stage1_block1"]["conv2"]["global_branch"]["norm"] == {"scale": 7}
@@ -60,30 +60,30 @@ def test_leaves_keep_their_places():
 
 @pytest.mark.parametrize("answer", [True, False])
 def test_one_of_the_trees_may_be_empty(answer):
-    trains, stays = _frozen.split({"a": {"b": 1}}, lambda path: answer)
+    trains, stays = freezing.split({"a": {"b": 1}}, lambda path: answer)
     assert (trains, stays) == (({"a": {"b": 1}}, {}) if answer else ({}, {"a": {"b": 1}}))
-    assert _frozen.merge(trains, stays) == {"a": {"b": 1}}
+    assert freezing.merge(trains, stays) == {"a": {"b": 1}}
 
 
 def test_a_leaf_in_both_trees_is_refused_by_name():
     with pytest.raises(ValueError, match="a/b is in both trees"):
-        _frozen.merge({"a": {"b": 1}}, {"a": {"b": 1, "c": 2}})
+        freezing.merge({"a": {"b": 1}}, {"a": {"b": 1, "c": 2}})
 
 
 @pytest.mark.parametrize("value", [-1, 1.5, True, None])
 def test_a_wrong_number_of_stages_is_named(value):
     with pytest.raises(ValueError, match=f"method.frozen_stages is {value}; accepted"):
-        _frozen.trainable_path(value)
+        freezing.trainable_path(value)
 
 
 def test_a_backbone_without_those_stages_is_refused():
-    _frozen.check_stages(TREE, 10)
+    freezing.check_stages(TREE, 10)
     with pytest.raises(ValueError, match="method.frozen_stages is 11; accepted: 0 to 10"):
-        _frozen.check_stages(TREE, 11)
+        freezing.check_stages(TREE, 11)
     perceptron = {"backbone": {"dense1": {"kernel": 1}}}
-    _frozen.check_stages(perceptron, 0)
+    freezing.check_stages(perceptron, 0)
     with pytest.raises(ValueError, match="frozen_stages is 3; accepted: 0 to 0, the stages"):
-        _frozen.check_stages(perceptron, 3)
+        freezing.check_stages(perceptron, 3)
 
 
 # Residual networks -------------------------------------------------------------------------------
@@ -122,7 +122,7 @@ def test_the_paths_of_real_networks(backbone):
     params = shapes(backbone)
     trains, stays = (
         set(traverse_util.flatten_dict(tree, sep="/"))
-        for tree in _frozen.split(params, _frozen.trainable_path(3))
+        for tree in freezing.split(params, freezing.trainable_path(3))
     )
     heads = ("backbone/stem", "backbone/stage1", "backbone/stage2", "backbone/stage3")
     for path in trains | stays:
@@ -140,7 +140,7 @@ def test_the_published_count_of_trainable_parameters():
     backbone = resnet_v1.PostActResNet(
         stage_sizes=(3, 4, 23, 3), block=resnet_v1.PostActBottleneck, lgconv=True
     )
-    trains, _ = _frozen.split(shapes(backbone, 64), _frozen.trainable_path(3))
+    trains, _ = freezing.split(shapes(backbone, 64), freezing.trainable_path(3))
     leaves = jax.tree.leaves(trains["backbone"])
     assert sum(math.prod(leaf.shape) for leaf in leaves) == 20_400_896
 
@@ -150,10 +150,10 @@ def small_network():
     """A network, its trainable and frozen parameters and a loss of both."""
     net = Net(resnet_v1.PostActResNet(**SMALL))
     variables = jax.jit(net.init)(jax.random.key(1), IMAGES)
-    trains, stays = _frozen.split(variables["params"], _frozen.trainable_path(3))
+    trains, stays = freezing.split(variables["params"], freezing.trainable_path(3))
 
     def loss(trains, stays):
-        params = _frozen.merge(trains, stays)
+        params = freezing.merge(trains, stays)
         scores = net.apply({"params": params, "batch_stats": variables["batch_stats"]}, IMAGES)
         return jnp.mean(jnp.square(scores - 1))
 
@@ -163,8 +163,8 @@ def small_network():
 def test_the_gradient_is_the_part_of_the_whole_gradient():
     trains, stays, loss = small_network()
     part = jax.jit(jax.grad(loss))(trains, stays)
-    whole = jax.jit(jax.grad(lambda params: loss(params, {})))(_frozen.merge(trains, stays))
-    wanted, _ = _frozen.split(whole, _frozen.trainable_path(3))
+    whole = jax.jit(jax.grad(lambda params: loss(params, {})))(freezing.merge(trains, stays))
+    wanted, _ = freezing.split(whole, freezing.trainable_path(3))
     assert jax.tree.structure(part) == jax.tree.structure(wanted)
     jax.tree.map(
         lambda ours, theirs: np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-7),
@@ -175,7 +175,7 @@ def test_the_gradient_is_the_part_of_the_whole_gradient():
 
 def test_the_backward_pass_ends_where_nothing_trains_below():
     trains, stays, loss = small_network()
-    params = _frozen.merge(trains, stays)
+    params = freezing.merge(trains, stays)
 
     def convolutions(function, *args):
         return str(jax.make_jaxpr(function)(*args)).count("conv_general_dilated[")
@@ -190,22 +190,22 @@ def test_the_backward_pass_ends_where_nothing_trains_below():
 
 def test_steps_lower_the_loss_and_leave_the_frozen_parts_alone():
     trains, stays, loss = small_network()
-    config = _optimizer.adam_config(learning_rate=3e-3, weight_decay=0.1)
-    rule = _optimizer.build(config, num_epochs=1)
+    config = optimizer.adam_config(learning_rate=3e-3, weight_decay=0.1)
+    rule = optimizer.build(config, num_epochs=1)
     state = rule.init(trains)
     # Adam's two moments and its count, for what trains only.
     assert len(jax.tree.leaves(state)) == 2 * len(jax.tree.leaves(trains)) + 1
 
     @jax.jit
     def step(params, state):
-        now, rest = _frozen.split(params, _frozen.trainable_path(3))
+        now, rest = freezing.split(params, freezing.trainable_path(3))
         now, state = rule.update(jax.grad(loss)(now, rest), state, now, 0.0)
-        return _frozen.merge(now, rest), state
+        return freezing.merge(now, rest), state
 
-    params = _frozen.merge(trains, stays)
+    params = freezing.merge(trains, stays)
     for _ in range(3):
         params, state = step(params, state)
-    after, rest = _frozen.split(params, _frozen.trainable_path(3))
+    after, rest = freezing.split(params, freezing.trainable_path(3))
     jax.tree.map(np.testing.assert_array_equal, rest, stays)
     assert all(
         np.any(np.asarray(new) != old)

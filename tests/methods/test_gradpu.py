@@ -8,7 +8,7 @@ import pytest
 from pujax import risks
 from pujax.data import batching as batching_lib
 from pujax.methods import gradpu, naive
-from pujax.training import engine, sharding
+from pujax.training import sharding, train_step
 from tests import tiny
 
 MLP = {"model": "mlp", "options": {"hidden": (16, 16)}}
@@ -26,8 +26,8 @@ def first_step(data, module=gradpu, name="gradpu", *, step=0, **changes):
     stage = method.stages[0]
     arrays = sharding.replicate(data.training_data(), tiny.mesh())
     key = jax.random.key(1)
-    state = engine.init_state(stage, key, None, arrays, tiny.mesh())
-    plan = engine.epoch_plan(stage, key, 0, arrays)
+    state = train_step.init_state(stage, key, None, arrays, tiny.mesh())
+    plan = train_step.epoch_plan(stage, key, 0, arrays)
     batch = batching_lib.gather(arrays, plan, 0, epoch=0, step=step)
     after, metrics = jax.jit(stage.step)(state, batch, key)
     return method, state, batch, key, after, metrics

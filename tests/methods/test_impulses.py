@@ -7,9 +7,10 @@ import pytest
 
 from configs import impulses as impulses_config
 from pujax import augment, contrastive, risks
-from pujax.methods import _contrastive_stage, impulses
+from pujax.methods import impulses
+from pujax.methods.impulses import pretraining as pretraining_lib
 from pujax.training import config as config_lib
-from pujax.training import engine, loop, sharding
+from pujax.training import sharding, train_loop, train_step
 from tests import tiny
 
 
@@ -17,18 +18,18 @@ def built(problem, **changes):
     """Configuration, method and arrays of a small problem."""
     options = {"hidden": (16, 16), "batch_norm": True}  # dense layers compile fastest
     config = tiny.config("impulses", model="mlp", options=options, **changes)
-    made = loop.build(config, problem, tiny.mesh())
+    made = train_loop.build(config, problem, tiny.mesh())
     return config, made.method, sharding.replicate(made.data.training_data(), tiny.mesh())
 
 
 def batch_of(stage, state, arrays, epoch=0):
-    seen = engine.stage_data(stage, state, arrays, tiny.mesh(), batch_size=50)
-    plan = engine.epoch_plan(stage, jax.random.key(1), epoch, arrays)
-    return engine.batching.gather(seen, plan, 0, epoch=epoch, step=0)
+    seen = train_step.stage_data(stage, state, arrays, tiny.mesh(), batch_size=50)
+    plan = train_step.epoch_plan(stage, jax.random.key(1), epoch, arrays)
+    return train_step.batching.gather(seen, plan, 0, epoch=epoch, step=0)
 
 
 def start(stage, arrays, previous=None, seed=0):
-    return engine.init_state(stage, jax.random.key(seed), previous, arrays, tiny.mesh())
+    return train_step.init_state(stage, jax.random.key(seed), previous, arrays, tiny.mesh())
 
 
 def without_classifier(params):
@@ -131,7 +132,7 @@ def test_only_faithful_batches_come_again(data):
     for faithful in (False, True):
         _, method, arrays = built(data, faithful=faithful)
         head = method.stages[1]
-        plans = [engine.epoch_plan(head, jax.random.key(0), epoch, arrays) for epoch in (3, 4)]
+        plans = [train_step.epoch_plan(head, jax.random.key(0), epoch, arrays) for epoch in (3, 4)]
         assert np.array_equal(plans[0].ids, plans[1].ids) == faithful
 
 
@@ -226,7 +227,7 @@ def test_the_upper_bound_sees_the_truth_and_says_so(data):
 
 def test_corrupted_rows_take_the_asked_share_of_features_from_other_rows():
     rows = jnp.arange(6000.0).reshape(2000, 3)
-    found = np.asarray(_contrastive_stage.corrupted(jax.random.key(0), rows, share=0.6))
+    found = np.asarray(pretraining_lib.corrupted(jax.random.key(0), rows, share=0.6))
     assert np.all(found % 3 == np.arange(3))  # a feature stays a value of its own column
     np.testing.assert_allclose(np.mean(found != rows), 0.6, atol=0.02)
     assert len(np.unique(found[:, 0])) > 1000

@@ -7,8 +7,10 @@ import pytest
 
 from pujax import augment
 from pujax.data.batching import Batch
-from pujax.methods import _network, _optimizer, lagam
-from pujax.training import engine, loop, sharding
+from pujax.methods import lagam
+from pujax.methods._common import network as network_lib
+from pujax.methods._common import optimizer
+from pujax.training import sharding, train_loop, train_step
 from tests import tiny
 
 
@@ -21,17 +23,17 @@ def setup(data, **changes):
     """Method, device arrays and a state at the start of the main stage."""
     config = tiny.config("lagam", **changes)
     mesh = tiny.mesh()
-    made = loop.build(config, data, mesh)
+    made = train_loop.build(config, data, mesh)
     method = made.method
     arrays = sharding.replicate(made.data.training_data(), mesh)
     stage = method.stages[-1]
-    state = engine.init_state(stage, jax.random.key(0), None, arrays, mesh)
+    state = train_step.init_state(stage, jax.random.key(0), None, arrays, mesh)
     return method, arrays, stage, state
 
 
 def first_batch(stage, arrays, *, epoch=2) -> Batch:
-    plan = engine.epoch_plan(stage, jax.random.key(1), 0, arrays)
-    return engine.batching.gather(arrays, plan, 0, epoch=epoch, step=0)
+    plan = train_step.epoch_plan(stage, jax.random.key(1), 0, arrays)
+    return train_step.batching.gather(arrays, plan, 0, epoch=epoch, step=0)
 
 
 def test_label_update_equals_the_closed_form():
@@ -128,7 +130,7 @@ def test_running_statistics_see_mixed_then_weak_then_strong_view(data):
     config = tiny.config("lagam")
     _, arrays, stage, state = setup(data)
     batch = first_batch(stage, arrays)
-    network = _network.build(config, data.info, embedding_dim=8)
+    network = network_lib.build(config, data.info, embedding_dim=8)
     views = lagam._views(config.method, network, batch, jax.random.key(0))[:3]
     stats = state.batch_stats
     for images in views:
@@ -325,7 +327,7 @@ def test_ablations_keep_augmentation_and_contrast_apart(data, monkeypatch):
 def test_step_schedule_drops_after_the_named_epochs():
     config = lagam.default_config()
     rates = {
-        e: float(_optimizer.learning_rate(config, jnp.asarray(e), num_epochs=400))
+        e: float(optimizer.learning_rate(config, jnp.asarray(e), num_epochs=400))
         for e in (0, 250, 251, 301, 351)
     }
     wanted = {0: 1e-3, 250: 1e-3, 251: 1e-4, 301: 1e-5, 351: 1e-6}
@@ -336,7 +338,7 @@ def test_cosine_schedule_runs_from_the_rate_to_a_thousandth():
     config = lagam.default_config()
     config.lr_schedule = "cosine"
     rate = [
-        float(_optimizer.learning_rate(config, jnp.asarray(e), num_epochs=400))
+        float(optimizer.learning_rate(config, jnp.asarray(e), num_epochs=400))
         for e in (0, 200, 400)
     ]
     assert rate == pytest.approx([1e-3, (1e-3 + 1e-6) / 2, 1e-6], rel=1e-5)
@@ -345,7 +347,7 @@ def test_cosine_schedule_runs_from_the_rate_to_a_thousandth():
 def test_optimizer_is_sgd_with_l2_before_momentum():
     config = lagam.default_config()
     config.lr_schedule, config.learning_rate = "constant", 0.1
-    rule = _optimizer.build(config, num_epochs=1)
+    rule = optimizer.build(config, num_epochs=1)
     params, gradients = (
         jnp.asarray([1.0, -2.0]),
         [jnp.asarray([0.5, 0.1]), jnp.asarray([-1.0, 0.0])],

@@ -7,7 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pujax.methods import _one_cycle, _optimizer
+from pujax.methods._common import optimizer as optimizer_lib
+from pujax.methods._common import schedules
 from tests.x64 import x64
 
 PEAK = 4e-5
@@ -15,7 +16,7 @@ PEAK = 4e-5
 
 def cycle_config(**fields):
     settings = {"learning_rate": PEAK, "lr_schedule": "one_cycle", "weight_decay": 1e-4}
-    return _optimizer.adam_config(**(settings | fields))
+    return optimizer_lib.adam_config(**(settings | fields))
 
 
 def cosine(start, end, share):
@@ -34,8 +35,8 @@ def by_hand(step, total, warm=0.2, low=0.85, high=0.95):
 
 def ours(config, epochs, **length):
     epochs = jnp.asarray(epochs, jnp.float32)
-    rate = _optimizer.learning_rate(config, epochs, **length)
-    return np.asarray(rate), np.asarray(_one_cycle.beta1(config, epochs, **length))
+    rate = optimizer_lib.learning_rate(config, epochs, **length)
+    return np.asarray(rate), np.asarray(schedules.beta1(config, epochs, **length))
 
 
 def progress(step, steps_per_epoch):
@@ -117,7 +118,7 @@ GRADIENTS = np.random.default_rng(0).normal(size=(20, 3)) * [1.0, 1e-3, 1e-6]
 def trained(dtype, steps=range(20)):
     """Parameters after some steps of a cycle of 4 epochs of 5 steps."""
     # A large decay lets a confusion of L2 with decoupled decay show.
-    rule = _optimizer.build(cycle_config(weight_decay=0.1), num_epochs=4, steps_per_epoch=5)
+    rule = optimizer_lib.build(cycle_config(weight_decay=0.1), num_epochs=4, steps_per_epoch=5)
     params = jnp.asarray(START, dtype)
     state, update = rule.init(params), jax.jit(rule.update)
     for step in steps:
@@ -141,7 +142,7 @@ def test_twenty_steps_of_adam_equal_a_plain_loop(dtype):
 def test_the_correction_of_the_mean_takes_the_present_beta1():
     # With beta2 = 0 each move is rate * mean / |gradient|, so that the mean can be read off.
     config = cycle_config(weight_decay=0.0, beta2=0.0)
-    rule = _optimizer.build(config, num_epochs=1, steps_per_epoch=10)
+    rule = optimizer_lib.build(config, num_epochs=1, steps_per_epoch=10)
     params, (first, second) = jnp.zeros(1), (1.0, -3.0)
     _, state = rule.update(jnp.full(1, first), rule.init(params), params, progress(0, 10))
     moved, _ = rule.update(jnp.full(1, second), state, params, progress(1, 10))
@@ -159,7 +160,7 @@ def test_a_step_left_out_moves_the_schedule_and_not_the_count_of_updates():
 
 
 def test_state_keeps_its_structure_and_types_and_stays_finite_from_zero_gradients():
-    rule = _optimizer.build(cycle_config(), num_epochs=1, steps_per_epoch=3)
+    rule = optimizer_lib.build(cycle_config(), num_epochs=1, steps_per_epoch=3)
     params = {"a": jnp.ones((2, 2)), "b": jnp.zeros(3)}
     state = rule.init(params)
     moved, after = jax.jit(rule.update)(jax.tree.map(jnp.zeros_like, params), state, params, 0.0)
@@ -173,7 +174,7 @@ def test_state_keeps_its_structure_and_types_and_stays_finite_from_zero_gradient
 @pytest.mark.parametrize("optimizer", ["sgd", "adagrad", "lars"])
 def test_the_other_optimizers_take_the_rate_and_keep_their_momentum(optimizer):
     config = cycle_config(optimizer=optimizer, weight_decay=0.0, trust_coefficient=1.0)
-    rule = _optimizer.build(config, num_epochs=4, steps_per_epoch=5)
+    rule = optimizer_lib.build(config, num_epochs=4, steps_per_epoch=5)
     params = jnp.zeros((1, 2))  # of no length, which LARS does not rescale
     moved, _ = rule.update(jnp.ones((1, 2)), rule.init(params), params, progress(8, 5))
     np.testing.assert_allclose(moved, -by_hand(8, 20)[0], rtol=1e-5)
@@ -192,10 +193,10 @@ def test_the_other_optimizers_take_the_rate_and_keep_their_momentum(optimizer):
 )
 def test_a_wrong_setting_is_named(fields, named):
     with pytest.raises(ValueError, match=named):
-        _optimizer.build(cycle_config(**fields), num_epochs=4, steps_per_epoch=5)
+        optimizer_lib.build(cycle_config(**fields), num_epochs=4, steps_per_epoch=5)
 
 
 def test_an_epoch_without_steps_is_refused_and_other_schedules_may_have_any_cycle():
     with pytest.raises(ValueError, match="steps_per_epoch is 0"):
-        _optimizer.build(cycle_config(), num_epochs=4, steps_per_epoch=0)
-    _optimizer.build(cycle_config(lr_schedule="constant", lr_cycle_epochs=3), num_epochs=4)
+        optimizer_lib.build(cycle_config(), num_epochs=4, steps_per_epoch=0)
+    optimizer_lib.build(cycle_config(lr_schedule="constant", lr_cycle_epochs=3), num_epochs=4)

@@ -5,12 +5,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pujax.methods import _optimizer
+from pujax.methods._common import optimizer
 
 
 def rates(epochs, **fields):
-    config = _optimizer.default_config(learning_rate=0.1, **fields)
-    return [float(_optimizer.learning_rate(config, jnp.asarray(e), num_epochs=40)) for e in epochs]
+    config = optimizer.default_config(learning_rate=0.1, **fields)
+    return [float(optimizer.learning_rate(config, jnp.asarray(e), num_epochs=40)) for e in epochs]
 
 
 def test_halving_starts_at_the_named_epoch_and_holds_within_an_epoch():
@@ -37,7 +37,7 @@ def test_cosine_may_end_at_zero():
     assert got == pytest.approx([0.1, 0.05 * (1 + np.sqrt(0.5)), 0.0], rel=1e-5, abs=1e-9)
 
 
-@pytest.mark.parametrize("schedule", _optimizer.SCHEDULES)
+@pytest.mark.parametrize("schedule", optimizer.SCHEDULES)
 def test_warm_up_rises_within_epochs_and_leaves_the_schedule_where_it_is(schedule):
     epochs = (0.0, 0.5, 3.0, 4.0, 25.0)
     fields = {"lr_schedule": schedule, "lr_drops": (2, 20), "lr_every": 2}
@@ -62,7 +62,7 @@ GRADIENTS = [np.array(g) for g in ([0.5, -1.0], [0.2, 0.3], [-0.1, 0.4], [0.3, 0
 
 
 def run(config):
-    rule = _optimizer.build(config, num_epochs=4)
+    rule = optimizer.build(config, num_epochs=4)
     params = jnp.asarray([1.0, -2.0])
     state = rule.init(params)
     for epoch, gradient in enumerate(GRADIENTS):
@@ -71,13 +71,13 @@ def run(config):
 
 
 def test_adam_adds_l2_to_the_gradient():
-    config = _optimizer.adam_config(learning_rate=0.1, weight_decay=0.05, beta1=0.5, beta2=0.9)
+    config = optimizer.adam_config(learning_rate=0.1, weight_decay=0.05, beta1=0.5, beta2=0.9)
     wanted = adam_by_hand(GRADIENTS, [1.0, -2.0], rate=lambda i: 0.1, decay=0.05)
     np.testing.assert_allclose(run(config), wanted, rtol=1e-5)
 
 
 def test_adagrad_divides_by_the_root_of_all_squares_so_far():
-    config = _optimizer.default_config(
+    config = optimizer.default_config(
         optimizer="adagrad", learning_rate=0.1, weight_decay=0.05, lr_schedule="constant"
     )
     wanted, squares = np.array([1.0, -2.0]), np.zeros(2)
@@ -90,7 +90,7 @@ def test_adagrad_divides_by_the_root_of_all_squares_so_far():
 
 @pytest.mark.parametrize("resets", [False, True])
 def test_a_drop_resets_the_moments_where_asked(resets):
-    config = _optimizer.adam_config(
+    config = optimizer.adam_config(
         learning_rate=0.1,
         weight_decay=0.0,
         beta1=0.5,
@@ -115,7 +115,7 @@ LARS_SHAPES = {"conv": (3, 3, 2, 4), "bias": (4,), "scale": (4,), "dense": (5, 2
 
 def lars_config(**fields):
     settings = {"optimizer": "lars", "learning_rate": 0.8, "lr_schedule": "constant"}
-    return _optimizer.default_config(**(settings | fields))
+    return optimizer.default_config(**(settings | fields))
 
 
 def draws(seed, num_seeds=None):
@@ -157,7 +157,7 @@ def test_lars_equals_its_definition_while_the_rate_changes(momentum):
         lr_every=2,
         lr_warmup=1.5,
     )
-    rule = _optimizer.build(config, num_epochs=4)
+    rule = optimizer.build(config, num_epochs=4)
     gradients = [draws(seed) for seed in range(1, 6)]
     gradients[3]["zero"] *= 0
     epochs = [0.5, 1.0, 1.5, 2.0, 3.0]
@@ -178,7 +178,7 @@ def test_lars_equals_its_definition_while_the_rate_changes(momentum):
 
 
 def test_a_step_of_lars_is_a_share_of_the_weights_whatever_the_size_of_the_gradient():
-    rule = _optimizer.build(lars_config(weight_decay=0.0), num_epochs=1)
+    rule = optimizer.build(lars_config(weight_decay=0.0), num_epochs=1)
     params, update = starting_point(), jax.jit(rule.update)
     for size in (1e-3, 1e3):
         gradient = jax.tree.map(lambda leaf, size=size: size * leaf, draws(1))
@@ -192,7 +192,7 @@ def test_a_step_of_lars_is_a_share_of_the_weights_whatever_the_size_of_the_gradi
 
 
 def test_seeds_stacked_on_an_axis_do_not_turn_biases_into_matrices():
-    rule = _optimizer.build(lars_config(weight_decay=0.1), num_epochs=1)
+    rule = optimizer.build(lars_config(weight_decay=0.1), num_epochs=1)
     params, gradient = draws(0, num_seeds=2), draws(1, num_seeds=2)
     state = jax.vmap(rule.init)(params)
     update_all = jax.jit(jax.vmap(rule.update, in_axes=(0, 0, 0, None)))
@@ -223,6 +223,6 @@ def test_seeds_stacked_on_an_axis_do_not_turn_biases_into_matrices():
     ],
 )
 def test_a_wrong_setting_is_named(field, value):
-    config = _optimizer.default_config(**{field: value})
+    config = optimizer.default_config(**{field: value})
     with pytest.raises(ValueError, match=f"method.{field} is "):
-        _optimizer.build(config, num_epochs=1)
+        optimizer.build(config, num_epochs=1)

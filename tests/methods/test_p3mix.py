@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from configs import p3mix as p3mix_file
-from pujax.methods import _network, _p3mix, p3mix_c, p3mix_e
-from pujax.methods import _p3mix_parts as parts
-from pujax.training import engine, loop, sharding
+from pujax.methods import _p3mix, p3mix_c, p3mix_e
+from pujax.methods._common import network as network_lib
+from pujax.methods._p3mix import parts
+from pujax.training import sharding, train_loop, train_step
 from tests import tiny
 from tests.x64 import x64
 
@@ -129,12 +130,12 @@ def setup(data, name="p3mix_e", **changes):
     sgd = {"optimizer": "sgd", "momentum": 0.0, "weight_decay": 0.0, "learning_rate": 1e-3}
     settings = {"positives_per_batch": 6, "pool_size": 5, "start_hmix": 1, "gamma": 0.8}
     config = tiny.config(name, model="mlp", options=MLP, **(sgd | settings | changes))
-    made = loop.build(config, data, tiny.mesh())
+    made = train_loop.build(config, data, tiny.mesh())
     arrays = sharding.replicate(made.data.training_data(), tiny.mesh())
     stage = made.method.stages[0]
-    state = engine.init_state(stage, jax.random.key(0), None, arrays, tiny.mesh())
-    plan = engine.epoch_plan(stage, jax.random.key(1), 0, arrays)
-    batch = engine.batching.gather(arrays, plan, 0, epoch=2, step=0)
+    state = train_step.init_state(stage, jax.random.key(0), None, arrays, tiny.mesh())
+    plan = train_step.epoch_plan(stage, jax.random.key(1), 0, arrays)
+    batch = train_step.batching.gather(arrays, plan, 0, epoch=2, step=0)
     return config, made.method, arrays, state, batch
 
 
@@ -195,7 +196,7 @@ def test_the_teacher_follows_once_per_epoch_and_steps_leave_it_alone(data):
 def by_hand(config, data, state, batch, key, *, shift=0.0):
     """Loss terms of a step, row by row in NumPy; `shift` is added to the scores of mixed rows."""
     c = config.method
-    network = _network.build(config, data.info, embedding_dim=0)
+    network = network_lib.build(config, data.info, embedding_dim=0)
     keys = jax.random.split(key, 5)
 
     def run(params, x):
@@ -257,7 +258,7 @@ def by_hand(config, data, state, batch, key, *, shift=0.0):
 
 def spread_out(config, data, state, batch):
     """The state with scores of U on both sides of the thresholds, and with another teacher."""
-    network = _network.build(config, data.info, embedding_dim=0)
+    network = network_lib.build(config, data.info, embedding_dim=0)
     unlabeled = network.normalize(batch.inputs)[6:]
     scores = network.train_pass(state.params, state.batch_stats, unlabeled)[0].logits
     head, scale = state.params["classifier"], 2 / jnp.std(scores)
@@ -324,7 +325,7 @@ def test_a_step_follows_the_loss_with_targets_and_partners_held_fixed(data):
 def test_the_hidden_layer_is_mixed_by_mixing_logits(data):
     """The classifier layer on mixed features gives the same scores."""
     config, _, _, state, batch = setup(data)
-    network = _network.build(config, data.info, embedding_dim=0)
+    network = network_lib.build(config, data.info, embedding_dim=0)
     first = network.infer(state.params, state.batch_stats, batch.inputs)
     features = 0.7 * first.features + 0.3 * first.features[::-1]
     head = state.params["classifier"]

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from configs import pan as pan_file
-from pujax.methods import _network, _optimizer, pan
-from pujax.training import engine, loop, sharding
+from pujax.methods import pan
+from pujax.methods._common import network as network_lib
+from pujax.methods._common import optimizer
+from pujax.training import sharding, train_loop, train_step
 from tests import tiny
 from tests.x64 import x64
 
@@ -91,19 +93,19 @@ def setup(data, **changes):
     sgd = {"optimizer": "sgd", "momentum": 0.0, "weight_decay": 0.0, "learning_rate": 1e-3}
     settings = sgd | {"positives_per_batch": 6, "adversarial_weight": WEIGHT} | changes
     config = tiny.config("pan", model="mlp", options=MLP, **settings)
-    made = loop.build(config, data, tiny.mesh())
+    made = train_loop.build(config, data, tiny.mesh())
     arrays = sharding.replicate(made.data.training_data(), tiny.mesh())
     stage = made.method.stages[0]
-    state = engine.init_state(stage, jax.random.key(0), None, arrays, tiny.mesh())
-    plan = engine.epoch_plan(stage, jax.random.key(1), 0, arrays)
-    batch = engine.batching.gather(arrays, plan, 0, epoch=0, step=0)
+    state = train_step.init_state(stage, jax.random.key(0), None, arrays, tiny.mesh())
+    plan = train_step.epoch_plan(stage, jax.random.key(1), 0, arrays)
+    batch = train_step.batching.gather(arrays, plan, 0, epoch=0, step=0)
     return config, made.method, state, batch
 
 
 def test_a_step_moves_the_discriminator_first_and_the_classifier_against_it(data):
     config, method, state, batch = setup(data)
     assert np.asarray(batch.labeled).tolist() == [1.0] * 6 + [0.0] * 10
-    network = _network.build(config, data.info, embedding_dim=0)
+    network = network_lib.build(config, data.info, embedding_dim=0)
     images = network.normalize(batch.inputs)
     c, d = state
 
@@ -148,7 +150,7 @@ def test_the_players_start_apart_and_only_the_classifier_predicts_and_meets_u_al
     config, method, state, batch = setup(data)
     first, second = (player.params["classifier"]["kernel"] for player in state)
     assert not np.allclose(first, second)
-    network = _network.build(config, data.info, embedding_dim=0)
+    network = network_lib.build(config, data.info, embedding_dim=0)
     wanted = network.infer(*state.classifier[:2], batch.inputs).logits
     np.testing.assert_allclose(method.predict(state, batch.inputs), wanted, rtol=1e-6)
     after, _ = jax.jit(method.stages[0].step)(state, batch, jax.random.key(0))
@@ -176,7 +178,7 @@ def test_defaults_are_the_published_weight_on_sums():
     config = pan.default_config()
     assert (config.adversarial_weight, config.reduction) == (1e-4, "sum")
     assert config.weight_decay == 0
-    _optimizer.check(config)
+    optimizer.check(config)
 
 
 def test_the_configuration_file_sets_the_task():

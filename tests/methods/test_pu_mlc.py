@@ -7,7 +7,7 @@ import pytest
 
 from pujax import risks
 from pujax.methods import pu_mlc
-from pujax.training import engine, loop, sharding
+from pujax.training import sharding, train_loop, train_step
 from tests import tiny
 
 EPSILON = 1e-10
@@ -22,12 +22,12 @@ def data():
 def setup(data, **changes):
     """The method, its arrays, state at the start and first batch; of images, without a view."""
     config = tiny.config("pu_mlc", **(LINEAR | changes))
-    method = loop.build(config, data, tiny.mesh()).method
+    method = train_loop.build(config, data, tiny.mesh()).method
     arrays = sharding.replicate(data.training_data(), tiny.mesh())
     (stage,) = method.stages
-    state = engine.init_state(stage, jax.random.key(0), None, arrays, tiny.mesh())
-    plan = engine.epoch_plan(stage, jax.random.key(1), 0, arrays)
-    batch = engine.batching.gather(arrays, plan, 0, epoch=0, step=0)
+    state = train_step.init_state(stage, jax.random.key(0), None, arrays, tiny.mesh())
+    plan = train_step.epoch_plan(stage, jax.random.key(1), 0, arrays)
+    batch = train_step.batching.gather(arrays, plan, 0, epoch=0, step=0)
     assert {-1, 0, 1} == set(np.unique(batch.labeled))
     return method, arrays, state, batch
 

@@ -9,13 +9,9 @@ import pytest
 from sklearn import discriminant_analysis
 
 from pujax import mutual_info, priors
-from pujax.methods import (
-    _density_ratio,
-    _held_out,
-    _representation,
-    _unlabeled_prior,
-)
-from pujax.training import engine, evaluation, loop, sharding
+from pujax.methods.purl import class_prior, density_ratio, holdout, linear_maps
+from pujax.training import sharding, train_loop, train_step
+from pujax.training.evaluation import evaluator
 from tests import tiny
 
 OPTIONS = {"model": "mlp", "options": {"hidden": (12, 6), "batch_norm": True}}
@@ -32,20 +28,20 @@ def data():
 def setup(**changes):
     """Configuration, method, arrays, and the state at the start of the first stage."""
     config, data = tiny.config("purl", **(OPTIONS | QUIET | changes)), tiny.problem()
-    method = loop.build(config, data, tiny.mesh()).method
+    method = train_loop.build(config, data, tiny.mesh()).method
     arrays = sharding.replicate(data.training_data(), tiny.mesh())
     key = jax.random.key(0)
     return (
         config,
         method,
         arrays,
-        engine.init_state(method.stages[0], key, None, arrays, tiny.mesh()),
+        train_step.init_state(method.stages[0], key, None, arrays, tiny.mesh()),
     )
 
 
 def batch_of(stage, arrays, *, step=0):
-    plan = engine.epoch_plan(stage, jax.random.key(1), 0, arrays)
-    return engine.batching.gather(arrays, plan, 0, epoch=0, step=step)
+    plan = train_step.epoch_plan(stage, jax.random.key(1), 0, arrays)
+    return train_step.batching.gather(arrays, plan, 0, epoch=0, step=step)
 
 
 def points(seed=0, *, dim=3):
@@ -58,11 +54,11 @@ def points(seed=0, *, dim=3):
 def test_the_objectives_are_those_of_mutual_information():
     ratios = points()[:, 0]
     p, u = ratios[LABELED], ratios[~LABELED]
-    got = _density_ratio.ratio_objective(ratios, LABELED)
+    got = density_ratio.ratio_objective(ratios, LABELED)
     assert got == pytest.approx(float(mutual_info.pu_objective(p, u)), rel=1e-5)
-    got = _density_ratio.ratio_objective(ratios, LABELED, positive_share=0.3)
+    got = density_ratio.ratio_objective(ratios, LABELED, positive_share=0.3)
     assert got == pytest.approx(float(mutual_info.pn_objective(p, u, prior=0.3)), rel=1e-5)
-    mean = _density_ratio.mean_ratio(ratios, LABELED, positive_share=0.3)
+    mean = density_ratio.mean_ratio(ratios, LABELED, positive_share=0.3)
     assert mean == pytest.approx(0.3 * p.mean() + 0.7 * u.mean(), rel=1e-5)
 
 
@@ -73,10 +69,10 @@ def test_the_closed_form_is_where_the_gradient_vanishes(share):
     def regularised(head):
         kernel, bias = head
         ratios = (features @ kernel + bias)[:, 0]
-        loss = _density_ratio.ratio_objective(ratios, LABELED, positive_share=share)
+        loss = density_ratio.ratio_objective(ratios, LABELED, positive_share=share)
         return loss + ridge / 2 * (jnp.sum(kernel**2) + jnp.sum(bias**2))
 
-    head = _density_ratio.fit_head(features, LABELED, positive_share=share, ridge=ridge)
+    head = density_ratio.fit_head(features, LABELED, positive_share=share, ridge=ridge)
     assert head[0].shape == (3, 1) and head[1].shape == (1,)
     for gradient in jax.grad(regularised)(head):
         np.testing.assert_allclose(gradient, 0, atol=2e-6)
@@ -87,7 +83,7 @@ def test_the_closed_form_is_that_of_mutual_information_and_looks_at_what_counts(
     labeled = np.concatenate([LABELED, np.ones(5, bool)])
     basis = np.concatenate([points(), np.ones([30, 1], np.float32)], axis=1)
     wanted = mutual_info.fit_linear_ratio(basis[LABELED], basis[~LABELED], ridge=0.1).weights
-    kernel, bias = _density_ratio.fit_head(
+    kernel, bias = density_ratio.fit_head(
         features, labeled, positive_share=0.0, ridge=0.1, counted=np.arange(35) < 30
     )
     np.testing.assert_allclose(np.append(kernel[:, 0], bias), wanted, rtol=1e-4)
@@ -96,7 +92,7 @@ def test_the_closed_form_is_that_of_mutual_information_and_looks_at_what_counts(
 @pytest.mark.parametrize("updates", [0, 99])
 def test_gradient_noise_has_the_variance_of_the_schedule(updates):
     zeros = {"a": jnp.zeros(40_000), "b": jnp.zeros([200, 200])}
-    noise = _density_ratio.add_noise(jax.random.key(0), zeros, eta=0.01, updates=updates)
+    noise = density_ratio.add_noise(jax.random.key(0), zeros, eta=0.01, updates=updates)
     variance = 0.01 / (1 + updates) ** 0.55
     for leaf in jax.tree.leaves(noise):
         # The variance of 40,000 numbers is known to 0.7 percent.
@@ -109,23 +105,21 @@ def test_gradient_noise_has_the_variance_of_the_schedule(updates):
 
 
 def test_as_many_of_each_group_are_held_out_as_asked():
-    held = _held_out.choose(
-        jax.random.key(0), jnp.asarray(LABELED), num_positives=3, num_unlabeled=5
-    )
+    held = holdout.choose(jax.random.key(0), jnp.asarray(LABELED), num_positives=3, num_unlabeled=5)
     assert np.sum(held[LABELED]) == 3 and np.sum(held[~LABELED]) == 5
 
 
 def test_rows_held_out_give_way_to_others_of_their_group_in_turn():
     labeled = np.array([1, 1, 1, 0, 0, 0, 0, 0])
     held = np.array([0, 1, 0, 1, 0, 1, 1, 0], bool)
-    got = _held_out.replacements(jnp.asarray(held), jnp.asarray(labeled))
+    got = holdout.replacements(jnp.asarray(held), jnp.asarray(labeled))
     np.testing.assert_array_equal(got, [0, 0, 2, 4, 4, 7, 4, 7])
 
 
 def test_where_a_whole_group_is_held_out_it_stays():
     held, labeled = jnp.asarray([True, True, False]), jnp.asarray([1, 1, 0])
-    np.testing.assert_array_equal(_held_out.replacements(held, labeled), [0, 1, 2])
-    np.testing.assert_array_equal(_held_out.replacements(~held, 1 - labeled), [0, 1, 2])
+    np.testing.assert_array_equal(holdout.replacements(held, labeled), [0, 1, 2])
+    np.testing.assert_array_equal(holdout.replacements(~held, 1 - labeled), [0, 1, 2])
 
 
 def test_examples_held_out_do_not_touch_training(data):
@@ -177,7 +171,7 @@ def test_an_update_is_plain_descent_with_weight_decay(data):
     config, method, arrays, state = setup()
     stage, batch = method.stages[0], batch_of(method.stages[0], arrays)
     new, metrics = jax.jit(stage.step)(state, batch, jax.random.key(0))
-    rows = _held_out.replacements(state.held[batch.ids], batch.labeled)
+    rows = holdout.replacements(state.held[batch.ids], batch.labeled)
     inputs = (np.asarray(batch.inputs)[rows] / 255 - data.info.mean[0]) / data.info.std[0]
     features = naive_features(state.now.params, inputs.reshape(len(inputs), -1))
     kernel = np.asarray(state.now.params["classifier"]["kernel"])[:, 0]
@@ -216,7 +210,7 @@ def test_the_closed_form_head_moves_the_features_at_every_update(data):
     refreshed = method.stages[0].refresh(new, arrays, jax.random.key(1))
     # Refitted on all examples that count, at the running statistics.
     features = np.asarray(method.embed(refreshed, arrays.inputs))
-    kernel, bias = _density_ratio.fit_head(
+    kernel, bias = density_ratio.fit_head(
         features, data.labeled, positive_share=0.0, ridge=1e-2, counted=~np.asarray(state.held)
     )
     # To a hundredth: a system of such features magnifies what float32 rounds in another order.
@@ -270,8 +264,8 @@ def test_the_network_that_fits_the_examples_held_out_best_is_kept(data):
 
 def test_principal_components_are_those_of_the_covariance():
     values = points(dim=5) * np.arange(1, 6)
-    like = _representation.blank("pca", 5, pca_share=0.5)
-    got = _representation.fit(like, "pca", values, LABELED, ridge=0.1)
+    like = linear_maps.blank("pca", 5, pca_share=0.5)
+    got = linear_maps.fit(like, "pca", values, LABELED, ridge=0.1)
     assert jax.tree.map(jnp.shape, got) == jax.tree.map(jnp.shape, like)
     _, vectors = np.linalg.eigh(np.cov(values.T))
     cosines = np.sum(np.asarray(got.matrix) * vectors[:, ::-1][:, :2], axis=0)
@@ -282,7 +276,7 @@ def test_principal_components_are_those_of_the_covariance():
 def test_fisher_direction_is_that_of_scikit_learn():
     values = points(dim=5).astype(np.float64)
     values[LABELED] += 1
-    got = _representation.fisher_direction(values, LABELED, ridge=1e-9)
+    got = linear_maps.fisher_direction(values, LABELED, ridge=1e-9)
     model = discriminant_analysis.LinearDiscriminantAnalysis(solver="lsqr")
     direction = model.fit(values, LABELED).coef_[0]
     np.testing.assert_allclose(got, direction / np.linalg.norm(direction), atol=1e-6)
@@ -290,10 +284,10 @@ def test_fisher_direction_is_that_of_scikit_learn():
 
 def test_the_ridge_is_in_units_of_the_data():
     values = points(dim=5).astype(np.float64)
-    first = _representation.fisher_direction(values, LABELED, ridge=0.5)
-    second = _representation.fisher_direction(1000 * values, LABELED, ridge=0.5)
+    first = linear_maps.fisher_direction(values, LABELED, ridge=0.5)
+    second = linear_maps.fisher_direction(1000 * values, LABELED, ridge=0.5)
     np.testing.assert_allclose(first, second, rtol=1e-9)
-    assert not np.allclose(first, _representation.fisher_direction(values, LABELED, ridge=5.0))
+    assert not np.allclose(first, linear_maps.fisher_direction(values, LABELED, ridge=5.0))
 
 
 @pytest.mark.parametrize(("name", "width"), [("pca", 32), ("fda", 1), ("none", 64)])
@@ -304,9 +298,9 @@ def test_a_linear_representation_needs_no_stage_of_its_own(data, name, width):
     state = method.stages[0].refresh(state, arrays, jax.random.key(0))
     held, scale = np.asarray(state.held), (255 * data.info.std[0])
     values = data.inputs.reshape(data.info.n, -1) / scale - data.info.mean[0] / data.info.std[0]
-    like = _representation.blank(name, 64, pca_share=0.5)
+    like = linear_maps.blank(name, 64, pca_share=0.5)
     ridge = config.method.fda_ridge
-    fitted = _representation.fit(like, name, values[~held], data.labeled[~held], ridge=ridge)
+    fitted = linear_maps.fit(like, name, values[~held], data.labeled[~held], ridge=ridge)
     got = np.asarray(method.embed(state, arrays.inputs))
     assert got.shape == (data.info.n, width)
     np.testing.assert_allclose(np.abs(got), np.abs(fitted(values)), rtol=1e-2, atol=1e-2)
@@ -326,11 +320,11 @@ def test_pnrl_takes_unlabeled_for_negative(data):
 
 
 def test_a_prior_in_one_sample_data_is_that_of_the_population_too(data):
-    numbers = _unlabeled_prior.believed(data.info, 0.25)
+    numbers = class_prior.believed(data.info, 0.25)
     assert numbers.prior_unlabeled == 0.25
     assert numbers.prior == pytest.approx((40 + 0.25 * 152) / 192)
     cases = tiny.problem(setting="two_sample").info
-    numbers = _unlabeled_prior.believed(cases, 0.25)
+    numbers = class_prior.believed(cases, 0.25)
     assert numbers.prior == numbers.prior_unlabeled == 0.25
 
 
@@ -382,7 +376,7 @@ def estimate(data, monkeypatch, value, **changes):
     monkeypatch.setattr(priors, "km2", fake)
     p, u = points()[LABELED], points()[~LABELED]
     key = jax.random.key(0)
-    return _unlabeled_prior.estimate(p, u, config=config, info=data.info, key=key), sizes
+    return class_prior.estimate(p, u, config=config, info=data.info, key=key), sizes
 
 
 def test_at_most_so_many_points_are_looked_at(data, monkeypatch):
@@ -391,7 +385,7 @@ def test_at_most_so_many_points_are_looked_at(data, monkeypatch):
 
 def test_the_classifier_may_have_batches_of_its_own():
     config, data = tiny.config("purl", classifier_batch_size=100, **OPTIONS), tiny.problem()
-    ratio, classify = loop.build(config, data, tiny.mesh()).method.stages
+    ratio, classify = train_loop.build(config, data, tiny.mesh()).method.stages
     assert ratio.batching.batch_size == config.method.batch_size != 100
     # P has its share in the data, 40 of 192, however many the features are learned on.
     assert (classify.batching.batch_size, classify.batching.num_positives) == (100, 21)
@@ -428,15 +422,15 @@ def test_an_estimate_that_cannot_be_trained_with_is_named(data, monkeypatch, val
 )
 def test_a_wrong_setting_is_named(data, field, value):
     with pytest.raises(ValueError, match=f"method.{field} is .*accepted"):
-        loop.build(tiny.config("purl", **OPTIONS, **{field: value}), data, tiny.mesh())
+        train_loop.build(tiny.config("purl", **OPTIONS, **{field: value}), data, tiny.mesh())
 
 
 def test_settings_that_exclude_each_other_are_named(data):
     both = tiny.config("purl", head="closed_form", output="softplus", **OPTIONS)
     with pytest.raises(ValueError, match="method.output is 'softplus'; accepted: 'linear'"):
-        loop.build(both, data, tiny.mesh())
+        train_loop.build(both, data, tiny.mesh())
     with pytest.raises(ValueError, match="model.name is 'small_cnn'; accepted: 'mlp'"):
-        loop.build(tiny.config("purl", pre_activation=True), data, tiny.mesh())
+        train_loop.build(tiny.config("purl", pre_activation=True), data, tiny.mesh())
 
 
 # What a run reports.
@@ -457,8 +451,8 @@ def test_an_error_is_reported_where_the_truth_of_all_of_u_is_known(data):
     found = {"estimated_prior": 0.4, "smi": 0.1}
     truth = data.truth.copy()
     truth[~data.labeled] = np.arange(152) % 4 == 0
-    got = evaluation.with_prior_error(found, data._replace(truth=truth))
+    got = evaluator.with_prior_error(found, data._replace(truth=truth))
     assert got == found | {"prior_error": pytest.approx(0.15)}
     truth[-1] = -1
-    assert evaluation.with_prior_error(found, data._replace(truth=truth)) == found
-    assert evaluation.with_prior_error({"smi": 0.1}, data) == {"smi": 0.1}
+    assert evaluator.with_prior_error(found, data._replace(truth=truth)) == found
+    assert evaluator.with_prior_error({"smi": 0.1}, data) == {"smi": 0.1}

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from pujax import risks
-from pujax.methods import _ensemble, _network, puupl
-from pujax.training import engine, loop, sharding
+from pujax.methods import puupl
+from pujax.methods._common import network as network_lib
+from pujax.methods.puupl import ensemble
+from pujax.training import sharding, train_loop, train_step
 from tests import tiny, x64
 
 OPTIONS = {"model": "mlp", "options": {"hidden": (8,), "batch_norm": True}}
@@ -21,15 +23,15 @@ def data():
 def setup(data, **changes):
     """Configuration, method, arrays and the first state."""
     config = tiny.config("puupl", **(OPTIONS | changes))
-    method = loop.build(config, data, tiny.mesh()).method
+    method = train_loop.build(config, data, tiny.mesh()).method
     arrays = sharding.replicate(data.training_data(), tiny.mesh())
-    state = engine.init_state(method.stages[0], jax.random.key(0), None, arrays, tiny.mesh())
+    state = train_step.init_state(method.stages[0], jax.random.key(0), None, arrays, tiny.mesh())
     return config, method, arrays, state
 
 
 def batch_of(method, arrays, *, epoch=0):
-    plan = engine.epoch_plan(method.stages[0], jax.random.key(1), 0, arrays)
-    return engine.batching.gather(arrays, plan, 0, epoch=epoch, step=0)
+    plan = train_step.epoch_plan(method.stages[0], jax.random.key(1), 0, arrays)
+    return train_step.batching.gather(arrays, plan, 0, epoch=epoch, step=0)
 
 
 def sigmoid(x):
@@ -49,12 +51,12 @@ def test_uncertainty_is_the_mutual_information_of_prediction_and_network():
         joint, apart = each / 3, each.mean(axis=0) / 3
         wanted += np.sum(joint * np.log(joint / apart), axis=0)
     with x64.x64():
-        got = _ensemble.mutual_information(jnp.asarray(scores))
+        got = ensemble.mutual_information(jnp.asarray(scores))
     np.testing.assert_allclose(got, wanted, atol=1e-12)  # float64
 
 
 def test_uncertainty_at_its_ends():
-    got = _ensemble.mutual_information(jnp.asarray([[60.0, 2.0, 60.0], [-60.0, 2.0, 60.0]]))
+    got = ensemble.mutual_information(jnp.asarray([[60.0, 2.0, 60.0], [-60.0, 2.0, 60.0]]))
     # Two sure networks that contradict each other, two that agree, two that agree and are sure.
     np.testing.assert_allclose(got, [np.log(2), 0, 0], atol=1e-6)
     assert (got >= 0).all()
@@ -63,10 +65,10 @@ def test_uncertainty_at_its_ends():
 def test_ensemble_score_is_the_logit_of_the_mean_probability():
     scores = np.array([[1.0, -3.0, 0.0], [2.0, 0.5, 0.0]])
     p = sigmoid(scores).mean(axis=0)
-    got = _ensemble.mean_score(jnp.asarray(scores))
+    got = ensemble.mean_score(jnp.asarray(scores))
     np.testing.assert_allclose(got, np.log(p / (1 - p)), atol=1e-6)  # float32
     # Where the probability rounds to 1 in float32 the score is still exact.
-    far = _ensemble.mean_score(jnp.asarray([[60.0, -70.0], [60.0, -70.0]]))
+    far = ensemble.mean_score(jnp.asarray([[60.0, -70.0], [60.0, -70.0]]))
     np.testing.assert_allclose(far, [60, -70], rtol=1e-6)
 
 
@@ -78,14 +80,14 @@ def test_pseudo_loss_is_cross_entropy_over_pseudo_labelled_rows():
     losses = -targets * np.log(p) - (1 - targets) * np.log(1 - p)
     with x64.x64():
         arguments = [jnp.asarray(x) for x in (scores, targets, mask)]
-        got = _ensemble.pseudo_loss(*arguments)
-        gradient = jax.grad(_ensemble.pseudo_loss)(*arguments)
+        got = ensemble.pseudo_loss(*arguments)
+        gradient = jax.grad(ensemble.pseudo_loss)(*arguments)
     np.testing.assert_allclose(got, losses[mask].mean(), rtol=1e-12)
     np.testing.assert_allclose(gradient, mask * (p - targets) / 3, rtol=1e-12)
 
 
 def test_pseudo_loss_of_no_rows_is_zero_with_a_zero_gradient():
-    value, gradient = jax.value_and_grad(_ensemble.pseudo_loss)(
+    value, gradient = jax.value_and_grad(ensemble.pseudo_loss)(
         jnp.asarray([3.0, -80.0]), jnp.asarray([0.2, 0.9]), jnp.zeros(2, bool)
     )
     assert value == 0
@@ -95,7 +97,7 @@ def test_pseudo_loss_of_no_rows_is_zero_with_a_zero_gradient():
 def chosen(uncertainty, score, is_pseudo=None, labeled=None, *, seed=0, **changes):
     n = len(uncertainty)
     options = {"label_below": 0.05, "withdraw_above": 0.35, "max_new": 1000} | changes
-    is_pseudo, is_new = jax.jit(_ensemble.select, static_argnames=("max_new",))(
+    is_pseudo, is_new = jax.jit(ensemble.select, static_argnames=("max_new",))(
         jax.random.key(seed),
         jnp.asarray(uncertainty, jnp.float32),
         jnp.asarray(score, jnp.float32),
@@ -184,7 +186,7 @@ def test_a_step_is_one_sgd_step_of_every_network_on_its_own_loss(data):
         targets=state.targets.at[unlabeled].set(0.8),
     )
     after, metrics = jax.jit(method.stages[0].step)(state, batch, jax.random.key(0))
-    network = _network.build(config, data.info, embedding_dim=0)
+    network = network_lib.build(config, data.info, embedding_dim=0)
     images = network.normalize(batch.inputs)
     mask = np.isin(np.asarray(batch.ids), unlabeled[:5])
     numbers = {
@@ -216,7 +218,7 @@ def test_a_step_is_one_sgd_step_of_every_network_on_its_own_loss(data):
 
 def test_scores_are_those_of_the_mean_probability_of_both_networks(data):
     config, method, arrays, state = setup(data)
-    network = _network.build(config, data.info, embedding_dim=0)
+    network = network_lib.build(config, data.info, embedding_dim=0)
     inputs = arrays.inputs[:7]
     p = 0
     for k in range(2):

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from pujax import risks
-from pujax.data.dataset import DataInfo
-from pujax.methods import _calibration, _self_paced
+from pujax.data.pu_dataset import DataInfo
+from pujax.methods._common import calibration
+from pujax.methods.self_pu import self_paced
 from tests.x64 import x64
 
 RULE = {"prior": 0.4, "unlabeled_prior": 0.3, "unlabeled_weight": 0.8}
@@ -51,16 +52,16 @@ def info(**changes):
     ],
 )
 def test_the_number_picked_grows_with_the_epoch_up_to_the_ramp(epoch, top, count):
-    got = _self_paced.pick_count(60000, epoch, share=0.5, ramp_epochs=100, top=top)
+    got = self_paced.pick_count(60000, epoch, share=0.5, ramp_epochs=100, top=top)
     assert got == count
 
 
 def test_products_round_down_and_lose_nothing_to_floating_point():
     for size in range(1000, 60000, 1000):
         for epoch in range(100):
-            got = _self_paced.pick_count(size, epoch, share=0.5, ramp_epochs=100, top=0.6)
+            got = self_paced.pick_count(size, epoch, share=0.5, ramp_epochs=100, top=0.6)
             assert got == size * 5 * epoch * 6 // 10000
-    assert _self_paced.pick_count(99, 1, share=0.5, ramp_epochs=1, top=0.5) == 24
+    assert self_paced.pick_count(99, 1, share=0.5, ramp_epochs=1, top=0.5) == 24
 
 
 def test_picked_are_the_ends_of_u_and_a_share_of_p():
@@ -68,25 +69,25 @@ def test_picked_are_the_ends_of_u_and_a_share_of_p():
     scores, labeled = rng.normal(size=30), np.arange(30) % 3 == 0
     scores[labeled] *= 100  # the ends of all scores are labelled
     pool = np.asarray(
-        _self_paced.pick(
+        self_paced.pick(
             jax.random.key(0), jnp.asarray(scores), jnp.asarray(labeled), count=4, count_labeled=5
         )
     )
     assert pool.dtype == np.int8
     in_order = sorted(np.flatnonzero(~labeled), key=lambda i: scores[i])
     for ids, code in (
-        (in_order[:4], _self_paced.NEGATIVE),
-        (in_order[4:-4], _self_paced.NOISY),
-        (in_order[-4:], _self_paced.POSITIVE),
+        (in_order[:4], self_paced.NEGATIVE),
+        (in_order[4:-4], self_paced.NOISY),
+        (in_order[-4:], self_paced.POSITIVE),
     ):
         assert (pool[ids] == code).all()
-    assert sorted(pool[labeled]) == [_self_paced.NOISY] * 5 + [_self_paced.POSITIVE] * 5
+    assert sorted(pool[labeled]) == [self_paced.NOISY] * 5 + [self_paced.POSITIVE] * 5
 
 
 def test_the_key_decides_only_which_labelled_positives_are_picked():
     scores, labeled = jnp.arange(60.0), jnp.arange(60) < 20
     pools = [
-        np.asarray(_self_paced.pick(jax.random.key(i), scores, labeled, count=7, count_labeled=10))
+        np.asarray(self_paced.pick(jax.random.key(i), scores, labeled, count=7, count_labeled=10))
         for i in range(2)
     ]
     np.testing.assert_array_equal(pools[0][20:], pools[1][20:])
@@ -94,15 +95,15 @@ def test_the_key_decides_only_which_labelled_positives_are_picked():
 
 
 def test_nothing_is_picked_for_counts_of_zero():
-    pool = _self_paced.pick(
+    pool = self_paced.pick(
         jax.random.key(0), jnp.zeros(6), jnp.arange(6) < 2, count=0, count_labeled=0
     )
-    assert (np.asarray(pool) == _self_paced.NOISY).all()
+    assert (np.asarray(pool) == self_paced.NOISY).all()
 
 
 @pytest.mark.parametrize("picked", [0, 2000, 8000])
 def test_prior_of_the_noisy_set_is_the_published_one_for_two_samples(picked):
-    left = _self_paced.noisy_info(info(), picked=picked, picked_labeled=500)
+    left = self_paced.noisy_info(info(), picked=picked, picked_labeled=500)
     wanted = (20000 - picked / 2) / (50000 - picked)
     assert left.prior == left.prior_unlabeled == pytest.approx(wanted, rel=1e-12)
     assert (left.n_p, left.n_u) == (500, 50000 - picked)
@@ -114,8 +115,8 @@ def test_one_sample_numbers_are_those_counted_in_the_set_that_is_left():
     whole = info(setting="one_sample", n_p=10, n_u=90, prior=0.4, prior_unlabeled=30 / 90)
     # Four labelled ones leave, and of U five positives and five negatives.
     stays = ~np.isin(np.arange(100), [0, 1, 2, 3, 10, 11, 12, 13, 14, 50, 51, 52, 53, 54])
-    left = _self_paced.noisy_info(whole, picked=10, picked_labeled=4)
-    numbers = _calibration.risk_numbers(left)
+    left = self_paced.noisy_info(whole, picked=10, picked_labeled=4)
+    numbers = calibration.risk_numbers(left)
     assert numbers["prior"] == pytest.approx(positive[stays].mean(), rel=1e-12)
     assert numbers["unlabeled_prior"] == pytest.approx(positive[stays & ~labeled].mean(), rel=1e-12)
     assert numbers["unlabeled_weight"] == pytest.approx((~labeled)[stays].mean(), rel=1e-12)
@@ -123,7 +124,7 @@ def test_one_sample_numbers_are_those_counted_in_the_set_that_is_left():
 
 def test_nothing_picked_leaves_the_numbers_alone():
     whole = info(setting="one_sample", prior=0.37, prior_unlabeled=0.35)
-    left = _self_paced.noisy_info(whole, picked=0, picked_labeled=0)
+    left = self_paced.noisy_info(whole, picked=0, picked_labeled=0)
     assert left.prior == pytest.approx(0.37) and left.prior_unlabeled == pytest.approx(0.35)
 
 
@@ -141,7 +142,7 @@ def test_unit_weights_give_nnpu_of_the_rows_that_count(shift):
         scores, labeled, _, rows = map(jnp.asarray, batch(shift=shift))
 
         def weighted(scores):
-            return _self_paced.weighted_nnpu(
+            return self_paced.weighted_nnpu(
                 scores, labeled, jnp.ones(scores.shape), rows=rows, **RULE
             )
 
@@ -173,7 +174,7 @@ def test_weights_multiply_losses_and_not_the_counts(shift):
         scores, labeled, weights, rows = map(jnp.asarray, arrays)
 
         def risk(scores, weights):
-            return _self_paced.weighted_nnpu(scores, labeled, weights, rows=rows, **RULE)
+            return self_paced.weighted_nnpu(scores, labeled, weights, rows=rows, **RULE)
 
         got = risk(scores, weights)
         np.testing.assert_allclose(got, positive + max(negative, 0), rtol=1e-12)
@@ -193,7 +194,7 @@ def test_at_zero_weights_the_derivative_is_each_examples_loss():
     with x64():
         arrays = batch(2, shift=4.0)
         scores, labeled, _, rows = map(jnp.asarray, arrays)
-        got = jax.grad(lambda w: _self_paced.weighted_nnpu(scores, labeled, w, rows=rows, **RULE))(
+        got = jax.grad(lambda w: self_paced.weighted_nnpu(scores, labeled, w, rows=rows, **RULE))(
             jnp.zeros(scores.shape)
         )
         for i in range(len(scores)):
@@ -209,7 +210,7 @@ def test_empty_groups_count_as_zero(case):
 
     def loss(scores, weights):
         pair = jnp.stack([weights, weights], axis=1)
-        return sum(_self_paced.noisy_terms(scores, labeled, pair, rows=keep[case], **RULE))
+        return sum(self_paced.noisy_terms(scores, labeled, pair, rows=keep[case], **RULE))
 
     value, gradients = jax.value_and_grad(loss, (0, 1))(scores, weights)
     assert np.isfinite(value) and all(np.isfinite(g).all() for g in gradients)
@@ -221,16 +222,16 @@ def test_entropy_is_that_of_the_probability_and_finite_far_out():
     scores = np.asarray([-3.0, -0.2, 0.0, 1.7])
     p = sigmoid(scores)
     wanted = -p * np.log(p) - (1 - p) * np.log(1 - p)
-    np.testing.assert_allclose(_self_paced.entropy(jnp.asarray(scores)), wanted, rtol=1e-5)
+    np.testing.assert_allclose(self_paced.entropy(jnp.asarray(scores)), wanted, rtol=1e-5)
     far = jnp.asarray([-60.0, 60.0])
-    np.testing.assert_allclose(_self_paced.entropy(far), 0, atol=1e-6)
-    assert np.isfinite(jax.vmap(jax.grad(_self_paced.entropy))(far)).all()
+    np.testing.assert_allclose(self_paced.entropy(far), 0, atol=1e-6)
+    assert np.isfinite(jax.vmap(jax.grad(self_paced.entropy))(far)).all()
 
 
 def test_entropy_term_is_a_mean_over_the_noisy_rows():
     scores, labeled, weights, rows = batch()
     pair = jnp.asarray(np.stack([np.zeros(len(scores)), weights], axis=1))
-    risk, own = _self_paced.noisy_terms(
+    risk, own = self_paced.noisy_terms(
         jnp.asarray(scores), jnp.asarray(labeled), pair, rows=jnp.asarray(rows), **RULE
     )
     p = sigmoid(scores)
@@ -252,16 +253,16 @@ def test_weights_are_clipped_normalised_and_within_the_budget():
         ]
     )
     adjustable = jnp.arange(7) > 0
-    got = _self_paced.allot(gradient, adjustable=adjustable, budget=100.0)
+    got = self_paced.allot(gradient, adjustable=adjustable, budget=100.0)
     np.testing.assert_allclose(got[:, 1], [0, 0.25, 1, 0, 0, 0.5, 1])
     np.testing.assert_allclose(got.sum(axis=1), 1)
     # Given out: 0.25, then 1.25, which reaches 1.2; the examples after that get none.
-    got = _self_paced.allot(gradient, adjustable=adjustable, budget=1.2)
+    got = self_paced.allot(gradient, adjustable=adjustable, budget=1.2)
     np.testing.assert_allclose(got[:, 1], [0, 0.25, 1, 0, 0, 0, 0])
     # 1.75 is below 1.8, so the last one is served in full.
-    got = _self_paced.allot(gradient, adjustable=adjustable, budget=1.8)
+    got = self_paced.allot(gradient, adjustable=adjustable, budget=1.8)
     np.testing.assert_allclose(got[:, 1], [0, 0.25, 1, 0, 0, 0.5, 1])
-    got = _self_paced.allot(gradient, adjustable=adjustable, budget=0.0)
+    got = self_paced.allot(gradient, adjustable=adjustable, budget=0.0)
     np.testing.assert_array_equal(got, [[1, 0]] * 7)
 
 
@@ -276,7 +277,7 @@ def test_the_budget_is_spent_as_the_authors_loop_spends_it():
             if spent < 2.5 and gain[i].sum() > 0:
                 wanted[i] = gain[i, 1] / gain[i].sum()
                 spent += wanted[i]
-        got = _self_paced.allot(
+        got = self_paced.allot(
             jnp.asarray(gradient), adjustable=jnp.asarray(adjustable), budget=2.5
         )
         np.testing.assert_allclose(got[:, 1], wanted, atol=1e-6)
@@ -296,9 +297,9 @@ def linear_losses(inputs, support, labeled, rows):
 
     def noisy_loss(params, weights):
         scores = inputs @ params
-        return sum(_self_paced.noisy_terms(scores, labeled, weights, rows=rows, **RULE))
+        return sum(self_paced.noisy_terms(scores, labeled, weights, rows=rows, **RULE))
 
-    return noisy_loss, lambda params: jnp.mean(_self_paced.entropy(support @ params))
+    return noisy_loss, lambda params: jnp.mean(self_paced.entropy(support @ params))
 
 
 def test_meta_weights_equal_the_closed_form_of_a_linear_model():
@@ -325,7 +326,7 @@ def test_meta_weights_equal_the_closed_form_of_a_linear_model():
     with x64():
         arrays = map(jnp.asarray, (inputs, support, labeled, rows))
         losses = linear_losses(*arrays)
-        got = _self_paced.calibrated_weights(
+        got = self_paced.calibrated_weights(
             *losses,
             jnp.asarray(params),
             adjustable=jnp.asarray(adjustable),
@@ -342,13 +343,13 @@ def test_meta_weights_follow_finite_differences_through_the_step(monkeypatch):
     rate = 0.5
     params, inputs, support, labeled, rows = linear_problem()
     seen = []
-    original = _self_paced.allot
-    monkeypatch.setattr(_self_paced, "allot", lambda g, **k: (seen.append(g), original(g, **k))[1])
+    original = self_paced.allot
+    monkeypatch.setattr(self_paced, "allot", lambda g, **k: (seen.append(g), original(g, **k))[1])
     with x64():
         noisy_loss, support_loss = linear_losses(
             *map(jnp.asarray, (inputs, support, labeled, rows))
         )
-        _self_paced.calibrated_weights(
+        self_paced.calibrated_weights(
             noisy_loss,
             support_loss,
             jnp.asarray(params),
@@ -379,7 +380,7 @@ def test_no_derivative_flows_through_the_weights():
     losses = linear_losses(*map(jnp.asarray, (inputs, support, labeled, rows)))
 
     def total(params):
-        weights = _self_paced.calibrated_weights(
+        weights = self_paced.calibrated_weights(
             *losses, params, adjustable=jnp.asarray(rows), learning_rate=1e-3, budget=9.0
         )
         return jnp.sum(weights * jnp.arange(2.0))
@@ -396,16 +397,16 @@ def test_ramp_by_hand():
         (400, 0.3),
         (900, 0.3),
     ):
-        got = _self_paced.ramp(epoch, weight=0.3, num_epochs=400)
+        got = self_paced.ramp(epoch, weight=0.3, num_epochs=400)
         np.testing.assert_allclose(got, wanted, rtol=1e-5)
 
 
 def test_teacher_decay_is_a_plain_mean_until_it_reaches_its_limit():
-    decays = [float(_self_paced.teacher_decay(t, decay=0.9)) for t in (0, 1, 2, 8, 9, 10, 500)]
+    decays = [float(self_paced.teacher_decay(t, decay=0.9)) for t in (0, 1, 2, 8, 9, 10, 500)]
     wanted = [0, 1 / 2, 2 / 3, 8 / 9, 0.9, 0.9, 0.9]
     np.testing.assert_allclose(decays, wanted, rtol=1e-6)
     mean, values = 7.0, np.arange(5.0)
     for t, value in enumerate(values):
-        decay = float(_self_paced.teacher_decay(t, decay=0.999))
+        decay = float(self_paced.teacher_decay(t, decay=0.999))
         mean = decay * mean + (1 - decay) * value
     assert mean == pytest.approx(values.mean())

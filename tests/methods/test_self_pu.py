@@ -9,9 +9,12 @@ import pytest
 
 from configs import self_pu as self_pu_config
 from pujax.data.batching import Batch
-from pujax.methods import _network, _self_paced, _self_training, self_pu
+from pujax.methods import self_pu
+from pujax.methods._common import network as network_lib
+from pujax.methods.self_pu import self_paced
+from pujax.methods.self_pu import train_step as self_pu_step
 from pujax.training import config as config_lib
-from pujax.training import engine, loop, sharding
+from pujax.training import sharding, train_loop, train_step
 from tests import tiny
 
 OPTIONS = {"hidden": (8,), "batch_norm": True}
@@ -28,12 +31,12 @@ def config(**changes):
 
 def build(data, **changes):
     """The method, its arrays on one device, and the state at the start of every stage."""
-    made = loop.build(config(**changes), data, tiny.mesh())
+    made = train_loop.build(config(**changes), data, tiny.mesh())
     arrays = sharding.replicate(made.data.training_data(), tiny.mesh())
     states, state = {}, None
     for index, stage in enumerate(made.method.stages):
         key = jax.random.key(index)
-        state = engine.init_state(stage, key, state, arrays, tiny.mesh())
+        state = train_step.init_state(stage, key, state, arrays, tiny.mesh())
         states[stage.name] = state
     return made.method, arrays, states
 
@@ -43,8 +46,8 @@ def stage_of(method, name):
 
 
 def first_batch(stage, arrays, *, epoch=2) -> Batch:
-    plan = engine.epoch_plan(stage, jax.random.key(1), 0, arrays)
-    return engine.batching.gather(arrays, plan, 0, epoch=epoch, step=0)
+    plan = train_step.epoch_plan(stage, jax.random.key(1), 0, arrays)
+    return train_step.batching.gather(arrays, plan, 0, epoch=epoch, step=0)
 
 
 def assert_same(first, second):
@@ -89,7 +92,7 @@ def test_published_schedule():
     ],
 )
 def test_phases_follow_the_thresholds(data, changes, names):
-    method = loop.build(config(**changes), data, tiny.mesh()).method
+    method = train_loop.build(config(**changes), data, tiny.mesh()).method
     assert [stage.name for stage in method.stages] == names
     assert sum(stage.num_epochs for stage in method.stages) == 4
 
@@ -120,7 +123,7 @@ def test_a_support_set_is_drawn_only_where_it_is_used(data):
 )
 def test_settings_that_cannot_be_are_named(data, changes, message):
     with pytest.raises(ValueError, match=message):
-        loop.build(config(**changes), data, tiny.mesh())
+        train_loop.build(config(**changes), data, tiny.mesh())
 
 
 def test_calibration_without_a_support_set_names_the_field(data):
@@ -130,7 +133,7 @@ def test_calibration_without_a_support_set_names_the_field(data):
 
 def ends_of_unlabeled(method_config, data, params, batch_stats, count):
     """Sets of ids with the lowest and highest scores of U, computed in one pass."""
-    network = _network.build(method_config, data.info, embedding_dim=0)
+    network = network_lib.build(method_config, data.info, embedding_dim=0)
     scores = np.asarray(network.infer(params, batch_stats, data.inputs).logits)
     order = [i for i in np.argsort(scores, kind="stable") if not data.labeled[i]]
     return set(order[:count]), set(order[-count:])
@@ -140,9 +143,9 @@ def assert_pool(student, data, params, batch_stats, count):
     low, high = ends_of_unlabeled(config(), data, params, batch_stats, count)
     pool = np.asarray(student.pool)
     unlabeled = ~np.asarray(data.labeled)
-    assert set(np.flatnonzero(pool == _self_paced.NEGATIVE)) == low
-    assert set(np.flatnonzero((pool == _self_paced.POSITIVE) & unlabeled)) == high
-    assert np.sum(pool[~unlabeled] == _self_paced.POSITIVE) == data.info.n_p // 2
+    assert set(np.flatnonzero(pool == self_paced.NEGATIVE)) == low
+    assert set(np.flatnonzero((pool == self_paced.POSITIVE) & unlabeled)) == high
+    assert np.sum(pool[~unlabeled] == self_paced.POSITIVE) == data.info.n_p // 2
 
 
 def test_each_student_picks_by_its_own_scores_and_ratio(data, picked):
@@ -235,7 +238,7 @@ def test_the_students_start_apart_and_the_teachers_as_their_students(made):
 
 def student_with(pool):
     noisy = {"prior": 0.4, "unlabeled_prior": 0.3, "unlabeled_weight": 0.8}
-    return _self_training.Student(None, None, None, jnp.asarray(pool, jnp.int8), noisy)
+    return self_pu_step.Student(None, None, None, jnp.asarray(pool, jnp.int8), noisy)
 
 
 def batch_of(labeled, epoch=0):
@@ -260,7 +263,7 @@ def example(**changes):
     rows_pool = np.asarray([0, 2, 0, 1, 2, 0, 0])  # a labelled positive and two of U are clean
     weights = np.stack([np.linspace(1, 0.4, 7), np.linspace(0, 0.6, 7)], axis=1)
     chosen = config(**changes).method
-    got = _self_training.losses(
+    got = self_pu_step.losses(
         chosen,
         student_with(rows_pool[::-1]),
         batch_of(labeled, epoch=50),
@@ -307,7 +310,7 @@ def test_losses_by_hand(soft_label, mutual_alpha):
 
 def test_without_teachers_there_is_no_distillation():
     labeled, scores = np.asarray([1, 0, 0]), jnp.asarray([0.3, -0.2, 0.1])
-    got = _self_training.losses(
+    got = self_pu_step.losses(
         config().method,
         student_with([0, 0, 0]),
         batch_of(labeled),
@@ -324,7 +327,7 @@ def test_peers_and_teachers_are_constants_of_a_students_loss():
     labeled, scores = np.asarray([1, 0, 0]), jnp.asarray([0.3, -0.2, 0.1])
 
     def loss(scores, peer, teacher):
-        return _self_training.losses(
+        return self_pu_step.losses(
             config(mutual_alpha=9.0).method,
             student_with([0, 0, 0]),
             batch_of(labeled),
@@ -347,7 +350,7 @@ def test_before_anything_is_picked_a_step_is_that_of_nnpu_for_each_student(data,
     stage, state = stage_of(method, "warmup"), states["warmup"]
     batch = first_batch(stage, arrays, epoch=0)
     after, _ = jax.jit(stage.step)(state, batch, jax.random.key(0))
-    plain = loop.build(
+    plain = train_loop.build(
         tiny.config(
             "nnpu",
             model="mlp",
@@ -386,12 +389,12 @@ def weights(made, picked):
 def weigher(**changes):
     """`(student, batch) -> [batch, 2]`, compiled once for every configuration."""
     chosen = config(**changes)
-    network = _network.build(chosen, tiny.problem().info, embedding_dim=0)
+    network = network_lib.build(chosen, tiny.problem().info, embedding_dim=0)
 
     @jax.jit
     def weigh(student, batch):
         images = network.normalize(batch.inputs)
-        return _self_training.learned_weights(chosen.method, network, student, images, batch)
+        return self_pu_step.learned_weights(chosen.method, network, student, images, batch)
 
     return weigh
 
@@ -402,7 +405,7 @@ def weights_of(state, batch, **changes):
 
 def test_only_noisy_unlabeled_examples_get_an_entropy_weight(picked, weights):
     batch, got = weights
-    rows = np.asarray(picked.students[0].pool[batch.ids]) == _self_paced.NOISY
+    rows = np.asarray(picked.students[0].pool[batch.ids]) == self_paced.NOISY
     unlabeled = np.asarray(batch.labeled) == 0
     assert not rows.all()
     np.testing.assert_allclose(got.sum(axis=1), 1, rtol=1e-6)
@@ -412,7 +415,7 @@ def test_only_noisy_unlabeled_examples_get_an_entropy_weight(picked, weights):
 
 def test_the_budget_is_a_share_of_the_noisy_rows(picked, weights):
     batch, got = weights
-    rows = np.asarray(picked.students[0].pool[batch.ids]) == _self_paced.NOISY
+    rows = np.asarray(picked.students[0].pool[batch.ids]) == self_paced.NOISY
     free = weights_of(picked, batch, entropy_budget=1.0)[:, 1]
     before = np.concatenate([[0], np.cumsum(free)[:-1]])
     np.testing.assert_allclose(got[:, 1], free * (before < rows.sum() / 16), atol=1e-6)
@@ -424,7 +427,7 @@ def test_calibration_sees_the_support_set_and_its_labels_only_if_told_to(
     picked, weights, monkeypatch, meta_loss
 ):
     # The gradients themselves: of the weights, most are 0 or 1 and few signs differ.
-    monkeypatch.setattr(_self_paced, "allot", lambda gradient, **_: gradient)
+    monkeypatch.setattr(self_paced, "allot", lambda gradient, **_: gradient)
     weigh = weigher.__wrapped__(meta_loss=meta_loss)
     batch, _ = weights
     changed = {
@@ -448,7 +451,7 @@ def test_calibration_sends_no_gradient_into_the_step(made, picked, weights, monk
     assert metrics["loss_entropy"] > 0
     constants = [np.asarray(weigher()(student, batch)) for student in picked.students]
     calls = iter(constants)
-    monkeypatch.setattr(_self_training, "learned_weights", lambda *_: jnp.asarray(next(calls)))
+    monkeypatch.setattr(self_pu_step, "learned_weights", lambda *_: jnp.asarray(next(calls)))
     again, _ = jax.jit(lambda *a: stage.step(*a))(picked, batch, jax.random.key(0))
     for a, b in zip(jax.tree.leaves(after), jax.tree.leaves(again), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
@@ -484,7 +487,7 @@ def test_teachers_are_moving_averages_of_their_students(made, data):
         assert int(after.updates) == count + 1
         state = after
     assert metrics["loss_consistency"] > 0  # the teachers lag behind by now
-    network = _network.build(config(), data.info, embedding_dim=0)
+    network = network_lib.build(config(), data.info, embedding_dim=0)
     before = states["settled_taught"].teachers[0]
     batch = first_batch(stage, arrays, epoch=3)
     moved, _ = step(states["settled_taught"], batch, jax.random.key(0))
@@ -501,7 +504,7 @@ def test_teachers_are_moving_averages_of_their_students(made, data):
 def test_the_reported_network_predicts(data, report):
     method, arrays, states = build(data, report=report)
     kind, index = report.split("_")[0], int(report[-1]) - 1
-    network = _network.build(config(), data.info, embedding_dim=0)
+    network = network_lib.build(config(), data.info, embedding_dim=0)
     final = states["settled_taught"]
     # Teachers that differ from their students.
     teachers = tuple(

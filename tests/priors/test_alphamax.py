@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy import optimize
 
-from pujax.priors._estimate import ANYTHING
 from pujax.priors.alphamax import SHARES, alphamax, elbow, likelihood_curve
+from pujax.priors.base import ANYTHING
 
 
 def oracle_scores(seed, prior, shift=3.0, num_p=500, num_u=800):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from sklearn import datasets, linear_model, naive_bayes, neighbors, pipeline, preprocessing, svm
 
-from pujax.priors._estimate import PriorEstimate
+from pujax.priors.base import PriorEstimate
 from pujax.priors.held_out import held_out, held_out_scores
 from pujax.priors.scores import best_bin, elkan_noto
 from tests.conftest import real_data_folder

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pujax import priors
-from pujax.priors import PriorEstimate, _estimate
+from pujax.priors import PriorEstimate, base
 
 ON_FEATURES = ("km2", "tice", "pen_l1", "pearson", "held_out", "ted_n")
 ON_SCORES = ("best_bin", "elkan_noto", "alphamax")
@@ -73,45 +73,45 @@ def test_counts_of_numpy_are_counts():
 
 
 def test_keys_of_every_kind_and_nothing_else():
-    draw = lambda key: _estimate.generator(key).integers(2**31)  # noqa: E731
+    draw = lambda key: base.generator(key).integers(2**31)  # noqa: E731
     assert draw(None) == draw(0) == draw(np.int64(0)) == draw(np.uint32(0)) == draw(np.array(0))
     assert draw(1) == draw(np.int64(1)) == draw(jnp.int32(1)) != draw(0)
     assert draw(jax.random.key(5)) == draw(jax.random.PRNGKey(5)) != draw(jax.random.key(6))
     assert draw(np.asarray(jax.random.PRNGKey(5))) == draw(jax.random.key(5))
     for key in (1.5, -1, np.int64(-3), "a", True, np.array([1, 2]), np.float64(1)):
         with pytest.raises(ValueError, match="key is .*; accepted: a whole number from 0, a JAX"):
-            _estimate.generator(key)
+            base.generator(key)
     with pytest.raises(ValueError, match="key is "):
-        _estimate.generator(jax.random.split(jax.random.key(0), 2))
+        base.generator(jax.random.split(jax.random.key(0), 2))
     with pytest.raises(ValueError, match="key is -1"):
         priors.estimate(*samples(), key=-1)
 
 
 def test_intervals_are_quantiles_of_what_can_be():
-    found = _estimate.with_interval(0.4, np.linspace(0.2, 0.6, 101), level=0.9)
+    found = base.with_interval(0.4, np.linspace(0.2, 0.6, 101), level=0.9)
     assert found == pytest.approx((0.4, 0.22, 0.58))
     # Nothing rules out 1 where a resample says nothing, and more than 1 is 1.
     for strange in (np.nan, np.inf, 7.0):
-        found = _estimate.with_interval(0.4, [0.3] * 8 + [strange] * 2, level=0.9)
+        found = base.with_interval(0.4, [0.3] * 8 + [strange] * 2, level=0.9)
         assert found == pytest.approx((0.4, 0.3, 1.0))
-    found = _estimate.with_interval(0.4, [-np.inf, 0.3, 0.5], level=0.99)
+    found = base.with_interval(0.4, [-np.inf, 0.3, 0.5], level=0.99)
     assert found.low == pytest.approx(0, abs=0.01) and found.high < 0.5
 
 
 def test_an_interval_moves_with_its_value_unless_it_is_everything():
-    found = _estimate.moved(PriorEstimate(0.4, 0.3, 0.6), 0.5)
+    found = base.moved(PriorEstimate(0.4, 0.3, 0.6), 0.5)
     assert found == pytest.approx((0.5, 0.4, 0.7))
-    found = _estimate.moved(PriorEstimate(0.4, 0.3, 0.6), 0.9)
+    found = base.moved(PriorEstimate(0.4, 0.3, 0.6), 0.9)
     assert found == pytest.approx((0.9, 0.8, 1.0))
-    assert _estimate.moved(_estimate.ANYTHING, 0.4) == (0.4, 0, 1)
-    assert _estimate.moved(PriorEstimate(0.5, 0.0, 1.0), 0.2) == (0.2, 0, 1)
+    assert base.moved(base.ANYTHING, 0.4) == (0.4, 0, 1)
+    assert base.moved(PriorEstimate(0.5, 0.0, 1.0), 0.2) == (0.2, 0, 1)
 
 
 def test_a_magnitude_is_a_power_of_two_beside_the_largest_number():
     for number in (1.0, 3.0, 0.7, 1e308, 1.7e308, 5e-324, 1e-310):
-        found = _estimate.magnitude(np.array([number / 4, -number]))
+        found = base.magnitude(np.array([number / 4, -number]))
         assert np.frexp(found)[0] == 0.5 and 1 <= number / found < 2
-    found = _estimate.magnitude(np.array([[1.0, 0.0, 6.0], [-5.0, 0.0, 2.0]]), axis=0)
+    found = base.magnitude(np.array([[1.0, 0.0, 6.0], [-5.0, 0.0, 2.0]]), axis=0)
     np.testing.assert_array_equal(found, [4, 0.5, 4])
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import optimize
 
-from pujax.priors import _interior_point, _projection
+from pujax.priors import _hull_projection, _interior_point
 from tests.priors.naive_hull import distance_by_nnls
 
 
@@ -49,7 +49,7 @@ def test_it_is_the_best_of_all_supports(seed):
     rng = np.random.default_rng(seed)
     kernel, target = gaussian(rng.normal(size=(7, 2)), 0.8), rng.normal(size=7)
     target += (1 - target.sum()) / 7
-    found = _projection.Projector(kernel).project(target)
+    found = _hull_projection.Projector(kernel).project(target)
     assert found.distance == pytest.approx(by_enumeration(kernel, target), abs=1e-9)
 
 
@@ -58,7 +58,7 @@ def test_orthonormal_points_give_the_projection_on_the_simplex(value):
     target = value * np.random.default_rng(0).normal(size=60)
     # The Euclidean projection shifts all coordinates by one number and clips.
     shift = optimize.brentq(lambda s: np.maximum(target - s, 0).sum() - 1, -9, 9, xtol=1e-15)
-    found = _projection.Projector(np.eye(60)).project(target)
+    found = _hull_projection.Projector(np.eye(60)).project(target)
     np.testing.assert_allclose(found.weights, np.maximum(target - shift, 0), atol=1e-9)
 
 
@@ -67,7 +67,7 @@ def test_orthonormal_points_give_the_projection_on_the_simplex(value):
 @pytest.mark.parametrize("value", [1.05, 1.3, 2.0, 5.0])
 def test_distances_equal_those_of_non_negative_least_squares(dim, value):
     kernel, target = case(dim)
-    found = _projection.Projector(kernel).project(target(value))
+    found = _hull_projection.Projector(kernel).project(target(value))
     assert found.distance == pytest.approx(distance_by_nnls(kernel, target(value)), abs=2e-7)
     assert found.error < (1e-8 if found.distance > 1e-4 else 3e-7)
     assert found.weights.min() >= 0 and found.weights.sum() == pytest.approx(1, abs=1e-12)
@@ -76,7 +76,7 @@ def test_distances_equal_those_of_non_negative_least_squares(dim, value):
 def test_a_point_of_the_hull_is_its_own_projection():
     for dim in (1, 4, 30):
         kernel, target = case(dim)
-        found = _projection.Projector(kernel).project(target(1.0))
+        found = _hull_projection.Projector(kernel).project(target(1.0))
         assert found.distance < 1e-7
 
 
@@ -84,9 +84,9 @@ def test_a_point_of_the_hull_is_its_own_projection():
 def test_the_order_of_the_targets_does_not_matter(dim):
     kernel, target = case(dim)
     values = (1.05, 4.5, 1.2, 2.75, 1.4, 8.0)
-    warm = _projection.Projector(kernel)
+    warm = _hull_projection.Projector(kernel)
     for value in values:
-        cold = _projection.Projector(kernel).project(target(value)).distance
+        cold = _hull_projection.Projector(kernel).project(target(value)).distance
         assert warm.project(target(value)).distance == pytest.approx(cold, abs=1e-8), value
 
 
@@ -97,13 +97,15 @@ def test_each_way_through_the_algorithms_ends_at_the_same_distance(
     monkeypatch, dim, small_rank, max_rank
 ):
     kernel, target = case(dim, size=210)
-    expected = {v: _projection.Projector(kernel).project(target(v)).distance for v in (1.2, 2.5)}
-    monkeypatch.setattr(_projection, "_SMALL_RANK", small_rank)
-    monkeypatch.setattr(_projection, "_MAX_RANK", max_rank)
-    vertex = _projection.certify(kernel, target(1.2), np.eye(210)[0])
-    monkeypatch.setattr(_projection.Projector, "_pivot", lambda *_: vertex)
+    expected = {
+        v: _hull_projection.Projector(kernel).project(target(v)).distance for v in (1.2, 2.5)
+    }
+    monkeypatch.setattr(_hull_projection, "_SMALL_RANK", small_rank)
+    monkeypatch.setattr(_hull_projection, "_MAX_RANK", max_rank)
+    vertex = _hull_projection.certify(kernel, target(1.2), np.eye(210)[0])
+    monkeypatch.setattr(_hull_projection.Projector, "_pivot", lambda *_: vertex)
     for value, distance in expected.items():
-        found = _projection.Projector(kernel).project(target(value))
+        found = _hull_projection.Projector(kernel).project(target(value))
         assert found.error < 1e-8
         assert found.distance == pytest.approx(distance, abs=1e-8)
 
@@ -112,10 +114,10 @@ def test_the_certificate_holds_for_any_point_of_the_hull():
     rng = np.random.default_rng(0)
     for dim in (1, 5, 30):
         kernel, target = case(dim)
-        least = _projection.Projector(kernel).project(target(2.0))
+        least = _hull_projection.Projector(kernel).project(target(2.0))
         for share in (1e-6, 1e-3, 0.1, 1.0):
             weights = (1 - share) * least.weights + share * rng.dirichlet(np.ones(len(kernel)))
-            found = _projection.certify(kernel, target(2.0), weights)
+            found = _hull_projection.certify(kernel, target(2.0), weights)
             assert found.distance - found.error <= least.distance <= found.distance + 1e-12
         assert found.error > 1e-3
 
@@ -124,7 +126,7 @@ def test_coinciding_points_do_no_harm():
     points = np.repeat(np.random.default_rng(0).normal(size=(6, 3)), 20, axis=0)
     kernel, target = gaussian(points, 1.0), case(1)[1](2.0)
     few = target.reshape(6, 20).sum(1)
-    found = _projection.Projector(kernel).project(target)
+    found = _hull_projection.Projector(kernel).project(target)
     assert found.distance == pytest.approx(by_enumeration(kernel[::20, ::20], few), abs=1e-8)
 
 

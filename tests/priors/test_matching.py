@@ -5,7 +5,7 @@ import pytest
 from scipy.spatial import distance
 
 from pujax.priors import _moments, _settings, matching
-from pujax.priors._estimate import ANYTHING
+from pujax.priors.base import ANYTHING
 
 
 def samples(seed, prior=0.5, shift=2.0, dim=2, num_p=200, num_u=300):

@@ -8,8 +8,8 @@ import numpy as np
 import optax
 import pytest
 
-from pujax.priors import _scorer, best_bin, ted_n, ted_n_fit
-from pujax.priors._scorer import Network
+from pujax.priors import _classifier, best_bin, ted_n, ted_n_fit
+from pujax.priors._classifier import Network
 
 FEW = {"num_warmup_epochs": 3, "num_epochs": 3, "hidden": (16,)}
 
@@ -70,7 +70,7 @@ def test_an_epoch_is_gradient_descent_on_half_of_each_mean_without_what_was_drop
     p, u = rng.normal(size=[3, 2]), rng.normal(size=[4, 2])
     kept = np.array([1, 0, 1, 1], np.float32)
     net = Network(lambda key, x: jnp.zeros(2), lambda params, x: x @ params)
-    run = _scorer.make_epoch(net, optax.sgd(0.5), 12)
+    run = _classifier.make_epoch(net, optax.sgd(0.5), 12)
     params, _ = run(jnp.zeros(2), optax.sgd(0.5).init(jnp.zeros(2)), p, u, kept, jax.random.key(0))
     # One step of 4 rows each; P's shuffle of 3 begins again, so one of its rows counts twice.
     unlabeled = u[kept > 0].mean(0) / 2

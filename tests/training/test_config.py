@@ -8,7 +8,8 @@ import pytest
 
 from pujax import methods
 from pujax.training import config as config_lib
-from pujax.training import experiment, flags, loop
+from pujax.training import experiment, train_loop
+from pujax.training.config import flags
 from tests import tiny
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
@@ -62,7 +63,7 @@ def test_every_method_is_built_for_the_digits_by_the_baseline_config(method):
     """The small network of the default and the default task must do for all of them."""
     path = REPOSITORY / "configs" / "baseline.py"
     config = config_lib.resolve(flags.parse(["", f"--config={path}:method={method}"])[0])
-    made = loop.build(config, experiment.load_data(config), tiny.mesh())
+    made = train_loop.build(config, experiment.load_data(config), tiny.mesh())
     assert made.method.stages
 
 

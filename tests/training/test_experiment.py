@@ -15,10 +15,12 @@ import numpy as np
 import pytest
 
 from pujax import training
-from pujax.methods import _optimizer, naive
+from pujax.methods import naive
+from pujax.methods._common import optimizer
 from pujax.training import config as config_lib
-from pujax.training import evaluation, experiment, loop, selection
+from pujax.training import experiment, train_loop
 from pujax.training.checkpoint import Position
+from pujax.training.evaluation import evaluator, model_selection
 from tests import tiny
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
@@ -122,19 +124,19 @@ def test_a_run_leaves_what_the_design_lists(straight):
 
 def test_a_finished_run_is_reported_again_and_not_trained_again(straight, monkeypatch):
     folder, summary = straight
-    monkeypatch.setattr(loop, "train", lambda *_: pytest.fail("trained again"))
+    monkeypatch.setattr(train_loop, "train", lambda *_: pytest.fail("trained again"))
     again = training.run(small(figures=True, compare="naive,supervised"), str(folder))
     assert again == summary
 
 
 def test_the_selected_epoch_is_what_the_summary_reports(tmp_path, capsys, monkeypatch):
-    original = evaluation.validation_metrics
+    original = evaluator.validation_metrics
 
     def first_epoch_wins(scores, data, **options):
         found = original(scores, data, **options)
         return found | {"val_oracle_accuracy": 1.0}  # a tie of all epochs
 
-    monkeypatch.setattr(evaluation, "validation_metrics", first_epoch_wins)
+    monkeypatch.setattr(evaluator, "validation_metrics", first_epoch_wins)
     config = small("naive", selection="oracle")
     config.data.update({"num_validation": 100, "labeling": "power", "labeling_power": 3.0})
     training.run(copy.deepcopy(config), str(tmp_path))
@@ -144,7 +146,7 @@ def test_the_selected_epoch_is_what_the_summary_reports(tmp_path, capsys, monkey
     assert first["loss"] != last["loss"]
     for name, value in summary["test"].items():
         assert value == first[f"test_{name}"]
-    assert set(summary["selections"]) == set(selection.RULES)
+    assert set(summary["selections"]) == set(model_selection.RULES)
     for about in summary["selections"].values():
         row = rows(tmp_path)[about["epoch"]]
         assert [about[k] for k in ("accuracy", "f1", "auc")] == [
@@ -206,19 +208,19 @@ def test_rows_of_epochs_after_the_checkpoint_are_written_again_not_twice(straigh
 
 def test_a_signal_in_the_middle_of_an_epoch_loses_nothing(straight, tmp_path, monkeypatch):
     folder, _ = straight
-    original = loop._fetch
+    original = train_loop._fetch
 
     def fetch(run, now):
         if now.position.epoch == 2 and now.position.step == 4:
             os.kill(os.getpid(), signal.SIGTERM)
         return original(run, now)
 
-    monkeypatch.setattr(loop, "_fetch", fetch)
+    monkeypatch.setattr(train_loop, "_fetch", fetch)
     with pytest.raises(SystemExit) as stop:
         training.run(small(progress_every=1), str(tmp_path))
     assert stop.value.code == 128 + signal.SIGTERM
     assert len(rows(tmp_path)) == 2  # it did not finish the third epoch
-    monkeypatch.setattr(loop, "_fetch", original)
+    monkeypatch.setattr(train_loop, "_fetch", original)
     training.run(small(), str(tmp_path))
     assert rows(tmp_path) == rows(folder)
     for a, b in zip(last_state(folder), last_state(tmp_path), strict=True):
@@ -226,18 +228,18 @@ def test_a_signal_in_the_middle_of_an_epoch_loses_nothing(straight, tmp_path, mo
 
 
 def test_a_signal_in_the_last_epoch_stops_before_the_compared_methods(tmp_path, monkeypatch):
-    original = loop._end_epoch
+    original = train_loop._end_epoch
 
     def end_epoch(run, now, *rest):
         if run.config.method.name == "lagam" and now.position.epoch == 4:
             os.kill(os.getpid(), signal.SIGINT)
         return original(run, now, *rest)
 
-    monkeypatch.setattr(loop, "_end_epoch", end_epoch)
+    monkeypatch.setattr(train_loop, "_end_epoch", end_epoch)
     with pytest.raises(SystemExit):
         training.run(small(compare="naive"), str(tmp_path))
     assert not (tmp_path / "naive").exists()
-    monkeypatch.setattr(loop, "_end_epoch", original)
+    monkeypatch.setattr(train_loop, "_end_epoch", original)
     summary = training.run(small(compare="naive"), str(tmp_path))
     assert set(summary["comparison"]) == {"naive"}
     assert len(rows(tmp_path)) == 4
@@ -301,7 +303,7 @@ def test_a_step_that_is_not_finite_is_undone_reported_and_stops_the_run_every_ti
     config = small("naive")
     config.method.learning_rate = 1e30
     for _ in range(2):  # going on does not get past it unless the policy is 'skip'
-        with pytest.raises(loop.NonFiniteError, match="run.nonfinite=skip"):
+        with pytest.raises(train_loop.NonFiniteError, match="run.nonfinite=skip"):
             training.run(config, str(tmp_path))
     for leaf in last_state(tmp_path):
         assert np.isfinite(leaf).all()
@@ -310,7 +312,7 @@ def test_a_step_that_is_not_finite_is_undone_reported_and_stops_the_run_every_ti
 
 def test_the_policy_skip_undoes_such_steps_and_counts_them(tmp_path, monkeypatch):
     monkeypatch.setattr(
-        _optimizer,
+        optimizer,
         "learning_rate",
         lambda c, epoch, **length: jnp.where(jnp.floor(epoch) == 1, jnp.nan, 0.05),
     )
@@ -372,14 +374,14 @@ def test_a_damaged_config_file_is_named(tmp_path):
 def test_a_checkpoint_of_another_shape_is_named(tmp_path):
     data = tiny.problem()
     where = {"folder": str(tmp_path), "mesh": tiny.mesh(1), "truth": data}
-    first = loop.prepare(loop.build(tiny.config("naive"), data, tiny.mesh(1)), **where)
+    first = train_loop.prepare(train_loop.build(tiny.config("naive"), data, tiny.mesh(1)), **where)
     first.checkpoints._fingerprint = {}
-    first.checkpoints.save(Position(1, 0, 10), loop._first_carry(first, 0, None))
+    first.checkpoints.save(Position(1, 0, 10), train_loop._first_carry(first, 0, None))
     wider = tiny.config("naive", options={"channels": (4, 8, 8), "hidden": (17,)})
-    second = loop.prepare(loop.build(wider, data, tiny.mesh(1)), **where)
+    second = train_loop.prepare(train_loop.build(wider, data, tiny.mesh(1)), **where)
     second.checkpoints._fingerprint = {}
     with pytest.raises(ValueError, match=r"params/.* is float32\[16\]; accepted: float32\[17\]"):
-        second.checkpoints.restore_newest(lambda position: loop._like(second, position))
+        second.checkpoints.restore_newest(lambda position: train_loop._like(second, position))
 
 
 def test_eight_devices_train_evaluate_and_go_on_as_one_does(straight, tmp_path, monkeypatch):

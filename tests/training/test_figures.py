@@ -3,7 +3,7 @@ import pytest
 from matplotlib import colors, pyplot
 from PIL import Image
 
-from pujax.training import drawing, figures
+from pujax.plots import figures, style
 
 TITLE = "lagam on digits, seed 3"
 
@@ -129,7 +129,7 @@ def test_embedding_colours_by_class_and_marks_labelled_positives(method):
         "labelled positive": labeled.sum(),
     }
     by_name = {s.get_label().split(" (")[0]: s for s in axes.collections}
-    for name, color in (("negative", drawing.BLUE), ("positive", drawing.VERMILION)):
+    for name, color in (("negative", style.BLUE), ("positive", style.VERMILION)):
         np.testing.assert_allclose(by_name[name].get_facecolor()[0, :3], colors.to_rgb(color))
     # A labelled positive keeps its place and gets a ring.
     rings, positives = (by_name[n].get_offsets() for n in ("labelled positive", "positive"))

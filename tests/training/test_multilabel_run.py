@@ -9,8 +9,9 @@ from scipy import special
 
 from pujax import metrics, training
 from pujax.training import config as config_lib
-from pujax.training import experiment, loop, multilabel_evaluation, multilabel_summary
-from pujax.training.evaluation import Final
+from pujax.training import experiment, train_loop
+from pujax.training.evaluation import multilabel, multilabel_summary
+from pujax.training.evaluation.evaluator import Final
 from tests import tiny
 from tests.training import multilabel_runs as runs
 
@@ -134,7 +135,7 @@ def test_epochs_report_metrics_of_averaged_and_of_raw_weights(tmp_path):
     settings = {"augment": False, "learning_rate": 0.02, "run": {"threshold": 0.3}}
     config = tiny.config("pu_mlc", model="mlp", options={"hidden": (8,)}, **settings)
     now, rows = tiny.train_in(tmp_path, config, data)
-    method = loop.build(config, data, tiny.mesh()).method
+    method = train_loop.build(config, data, tiny.mesh()).method
     for prefix, predict in (("", method.predict), ("raw_", method.alternatives["raw"])):
         scores = np.asarray(jax.jit(predict)(now.carry.state, data.test_inputs), np.float64)
         labels, probabilities = data.test_labels, special.expit(scores)
@@ -183,9 +184,7 @@ def test_hidden_labels_are_compared_by_hand():
     scores = np.zeros(truth.shape)
     scores[0], scores[1] = (2.0, 1.0, 9.0), (-1.0, 9.0, 9.0)
     # Hidden and known to somebody: (0, 0) found, (0, 1) wrongly called, (1, 0) missed.
-    found = multilabel_evaluation.compare_labels(
-        scores, data._replace(labeled=labeled, truth=truth)
-    )
+    found = multilabel.compare_labels(scores, data._replace(labeled=labeled, truth=truth))
     assert found == {
         "label_accuracy": pytest.approx(1 / 3),
         "label_precision": 0.5,
@@ -193,7 +192,7 @@ def test_hidden_labels_are_compared_by_hand():
         "hidden_positives": 2.0,
     }
     everything = data._replace(labeled=np.ones_like(labeled))
-    nothing = multilabel_evaluation.compare_labels(scores, everything)
+    nothing = multilabel.compare_labels(scores, everything)
     assert np.isnan(nothing["label_accuracy"]) and nothing["hidden_positives"] == 0
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from pujax import training
 from pujax.training import config as config_lib
-from pujax.training import experiment, loop, signals
+from pujax.training import experiment, preemption, train_loop
 from tests import tiny
 from tests.training import multilabel_runs as runs
 
@@ -69,19 +69,19 @@ def test_stop_and_go_on_equals_a_straight_run_bit_for_bit(straight, folder, tmp_
 
 
 def test_a_signal_in_the_middle_of_an_epoch_loses_nothing(straight, folder, tmp_path, monkeypatch):
-    original = loop._fetch
+    original = train_loop._fetch
 
     def fetch(run, now):
         if now.position.epoch == 1 and now.position.step == 2:
             os.kill(os.getpid(), signal.SIGTERM)
         return original(run, now)
 
-    monkeypatch.setattr(loop, "_fetch", fetch)
+    monkeypatch.setattr(train_loop, "_fetch", fetch)
     with pytest.raises(SystemExit) as stop:
         training.run(runs.folder_config(folder, progress_every=1), str(tmp_path))
     assert stop.value.code == 128 + signal.SIGTERM
     assert len(runs.rows_in(tmp_path)) == 1  # it did not finish the second epoch
-    monkeypatch.setattr(loop, "_fetch", original)
+    monkeypatch.setattr(train_loop, "_fetch", original)
     training.run(runs.folder_config(folder), str(tmp_path))
     assert_same_run(tmp_path, straight[0])
 
@@ -115,7 +115,7 @@ def test_a_compared_oracle_sees_the_true_labels_of_streamed_images(folder, tmp_p
 def test_the_loop_trains_on_crops_of_the_images_whose_labels_it_takes(folder, tmp_path):
     config = config_lib.resolve(runs.folder_config(folder, "assume_negative"))
     data = experiment.load_data(config)
-    built = loop.build(config, data, tiny.mesh())
+    built = train_loop.build(config, data, tiny.mesh())
     (stage,) = built.method.stages
     seen = []
 
@@ -125,11 +125,11 @@ def test_the_loop_trains_on_crops_of_the_images_whose_labels_it_takes(folder, tm
         return stage.step(state, batch, key)
 
     short = built.method._replace(stages=(stage._replace(step=step, num_epochs=2),))
-    run = loop.prepare(
+    run = train_loop.prepare(
         built._replace(method=short), folder=str(tmp_path / "run"), mesh=tiny.mesh(), truth=data
     )
     try:
-        loop.train(run, None, tiny.NoProgress(), signals.StopRequest())
+        train_loop.train(run, None, tiny.NoProgress(), preemption.StopRequest())
     finally:
         run.close()
     jax.effects_barrier()

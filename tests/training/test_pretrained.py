@@ -10,7 +10,7 @@ from pujax import methods
 from pujax.models import encoder as encoder_lib
 from pujax.prior_study import __main__ as prior_study_command
 from pujax.training import config as config_lib
-from pujax.training import engine, experiment, loop, pretrained, sharding
+from pujax.training import experiment, init_from, sharding, train_loop, train_step
 from tests import tiny
 
 # Those for several labels share one start: see `test_multilabel_run`.
@@ -42,7 +42,7 @@ def finished(tmp_path_factory):
 
 
 def saved(folder):
-    return encoder_lib.load(f"{folder}/{pretrained.FILE}")
+    return encoder_lib.load(f"{folder}/{init_from.FILE}")
 
 
 def assert_same(first, second):
@@ -77,10 +77,10 @@ def test_every_method_starts_from_it(name, finished):
         encoder = plain_encoder(data._replace(encoder=None), options)
         data = data._replace(encoder=encoder)
     config = tiny.config(name, options=options, **changes)
-    built = loop.build(config, data, tiny.mesh())
+    built = train_loop.build(config, data, tiny.mesh())
     stage = built.method.stages[0]
     arrays = sharding.replicate(built.data.training_data(), tiny.mesh())
-    state = engine.init_state(stage, jax.random.key(0), None, arrays, tiny.mesh())
+    state = train_step.init_state(stage, jax.random.key(0), None, arrays, tiny.mesh())
     kernel = encoder.params["conv2"]["kernel"]
     found = [
         leaf
@@ -102,7 +102,7 @@ def test_inputs_are_normalised_as_in_the_run_that_left_the_encoder(finished):
     config = digits_config("nnpu")
     config.init_from, config.data.scaling = finished, "unit"
     config = config_lib.resolve(config)
-    data = pretrained.attach(config, experiment.load_data(config))
+    data = init_from.attach(config, experiment.load_data(config))
     there = saved(finished)[1]
     assert data.info.std == tuple(there["std"]) != (1.0,)
     assert data.info.mean == tuple(there["mean"])
@@ -112,7 +112,7 @@ def test_the_seed_may_stand_in_the_name_of_the_folder(finished, tmp_path):
     (tmp_path / "seed3").symlink_to(finished)
     config = digits_config("nnpu")
     config.seed, config.init_from = 3, str(tmp_path / "seed{seed}")
-    data = pretrained.attach(config, experiment.load_data(config_lib.resolve(config)))
+    data = init_from.attach(config, experiment.load_data(config_lib.resolve(config)))
     assert_same(data.encoder, saved(finished)[0])
 
 
@@ -134,7 +134,7 @@ def test_another_architecture_is_named_before_anything_is_written(finished, tmp_
 
 def test_the_saved_network_may_be_asked_for_by_name(finished):
     config = config_lib.default_config("lagam")
-    config.init_from, config.model.name = finished, pretrained.SAVED
+    config.init_from, config.model.name = finished, init_from.SAVED
     model = config_lib.resolve(config).model
     assert (model.name, model.options.to_dict()) == (
         "small_cnn",

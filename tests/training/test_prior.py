@@ -9,9 +9,9 @@ import pytest
 from pujax import sweep, training
 from pujax.data import dataset
 from pujax.priors import PriorEstimate
-from pujax.sweep import cells
+from pujax.sweep import cell_runner
 from pujax.training import config as config_lib
-from pujax.training import experiment, loop, prior, scorer
+from pujax.training import experiment, prior_estimation, scorer, train_loop
 from tests import tiny
 
 MLP = {"model": "mlp", "options": {"hidden": (16,)}}
@@ -42,14 +42,14 @@ def found(monkeypatch):
 
     fake.estimate = PriorEstimate(0.4, 0.3, 0.6)
     fake.calls = calls
-    monkeypatch.setattr(prior, "estimate_unlabeled", fake)
+    monkeypatch.setattr(prior_estimation, "estimate_unlabeled", fake)
     return fake
 
 
 @pytest.mark.parametrize("method", ["best_bin", "ratio", "elkan_noto_e1", "pen_l1", "tice"])
 def test_the_prior_of_separated_clouds_is_found(method):
     data = problem(num_labeled=60, num_support=0)
-    result = prior.estimate_unlabeled(
+    result = prior_estimation.estimate_unlabeled(
         config(prior_method=method, prior_epochs=20), data, tiny.mesh(1)
     )
     true = np.mean(data.truth[data.hidden()])
@@ -59,12 +59,12 @@ def test_the_prior_of_separated_clouds_is_found(method):
 
 def test_the_estimate_is_the_same_for_a_seed_on_eight_devices_and_without_the_truth():
     data = problem()
-    first = prior.estimate_unlabeled(config(), data, tiny.mesh(1))
+    first = prior_estimation.estimate_unlabeled(config(), data, tiny.mesh(1))
     blind = data._replace(
         truth=np.zeros_like(data.truth), test_labels=np.zeros_like(data.test_labels)
     )
-    assert prior.estimate_unlabeled(config(), blind, tiny.mesh(1)) == first
-    assert prior.estimate_unlabeled(config(), data, tiny.mesh(8)).value == pytest.approx(
+    assert prior_estimation.estimate_unlabeled(config(), blind, tiny.mesh(1)) == first
+    assert prior_estimation.estimate_unlabeled(config(), data, tiny.mesh(8)).value == pytest.approx(
         first.value, abs=0.02
     )
 
@@ -77,7 +77,7 @@ def test_the_held_out_halves_are_scored_and_copies_of_p_are_not_in_u(monkeypatch
         return np.linspace(0, 1, len(held))
 
     monkeypatch.setattr(scorer, "network_scores", fake)
-    prior.estimate_unlabeled(config(), data, tiny.mesh(1))
+    prior_estimation.estimate_unlabeled(config(), data, tiny.mesh(1))
     rows, held = seen["rows"], seen["held"]
     assert data.labeled[rows].sum() == 20 and len(rows) + len(held) == 40 + data.hidden().sum()
     both = np.concatenate([data.inputs[rows], held]).reshape(len(rows) + len(held), -1)
@@ -87,7 +87,7 @@ def test_the_held_out_halves_are_scored_and_copies_of_p_are_not_in_u(monkeypatch
 
 
 def test_u_share_becomes_the_priors_of_each_setting(tmp_path, found):
-    one = prior.settle(config(), problem(), str(tmp_path / "one"), tiny.mesh(1))
+    one = prior_estimation.settle(config(), problem(), str(tmp_path / "one"), tiny.mesh(1))
     n_p, n_u = one.info.n_p, one.info.n_u
     assert one.info.prior_unlabeled == pytest.approx(0.4)
     assert one.info.prior == pytest.approx((n_p + 0.4 * n_u) / (n_p + n_u))
@@ -96,13 +96,13 @@ def test_u_share_becomes_the_priors_of_each_setting(tmp_path, found):
     assert one.info.prior_source == "estimated by best_bin"
 
     data = problem("two_sample")
-    two = prior.settle(config(), data, str(tmp_path / "two"), tiny.mesh(1))
+    two = prior_estimation.settle(config(), data, str(tmp_path / "two"), tiny.mesh(1))
     n_u = two.info.n_u
     assert two.info.prior == two.info.prior_unlabeled
     assert two.info.prior == pytest.approx((n_p + 0.4 * (n_u - n_p)) / n_u)
 
     drawn = problem("two_sample", num_unlabeled=80)
-    apart = prior.settle(config(), drawn, str(tmp_path / "apart"), tiny.mesh(1))
+    apart = prior_estimation.settle(config(), drawn, str(tmp_path / "apart"), tiny.mesh(1))
     assert apart.info.prior == apart.info.prior_unlabeled == 0.4
 
 
@@ -110,16 +110,16 @@ def test_the_true_share_gives_the_counted_priors(tmp_path, found):
     for setting in dataset.SETTINGS:
         counted, data = tiny.problem(setting=setting), problem(setting)
         found.estimate = PriorEstimate(float(np.mean(data.truth[data.hidden()])))
-        settled = prior.settle(config(), data, str(tmp_path / setting), tiny.mesh(1))
+        settled = prior_estimation.settle(config(), data, str(tmp_path / setting), tiny.mesh(1))
         assert settled.info.prior == pytest.approx(counted.info.prior)
         assert settled.info.prior_unlabeled == pytest.approx(counted.info.prior_unlabeled)
         assert settled.prior_interval is None
 
 
 def test_it_is_kept_in_the_folder_and_read_again(tmp_path, found):
-    first = prior.settle(config(), problem(), str(tmp_path), tiny.mesh(1))
+    first = prior_estimation.settle(config(), problem(), str(tmp_path), tiny.mesh(1))
     found.estimate = PriorEstimate(0.9)
-    second = prior.settle(config(), problem(), str(tmp_path), tiny.mesh(1))
+    second = prior_estimation.settle(config(), problem(), str(tmp_path), tiny.mesh(1))
     assert second.info == first.info and second.prior_interval == first.prior_interval
     assert len(found.calls) == 1
     kept = json.loads((tmp_path / "prior.json").read_text())
@@ -134,23 +134,23 @@ def test_it_is_kept_in_the_folder_and_read_again(tmp_path, found):
     ],
 )
 def test_the_estimate_of_another_run_is_refused(tmp_path, found, change, message):
-    prior.settle(config(), problem(), str(tmp_path), tiny.mesh(1))
+    prior_estimation.settle(config(), problem(), str(tmp_path), tiny.mesh(1))
     with pytest.raises(ValueError, match=rf"prior.json belongs to another run .*{message}"):
-        prior.settle(config(**change), problem(), str(tmp_path), tiny.mesh(1))
+        prior_estimation.settle(config(**change), problem(), str(tmp_path), tiny.mesh(1))
     with pytest.raises(ValueError, match="data_digest"):
-        prior.settle(config(), problem(seed=1), str(tmp_path), tiny.mesh(1))
+        prior_estimation.settle(config(), problem(seed=1), str(tmp_path), tiny.mesh(1))
     (tmp_path / "prior.json").write_text("{")
     with pytest.raises(ValueError, match="prior.json is damaged"):
-        prior.settle(config(), problem(), str(tmp_path), tiny.mesh(1))
+        prior_estimation.settle(config(), problem(), str(tmp_path), tiny.mesh(1))
 
 
 def test_what_is_kept_is_read_by_name_and_refused_where_it_is_no_estimate(tmp_path, found):
-    first = prior.settle(config(), problem(), str(tmp_path), tiny.mesh(1))
+    first = prior_estimation.settle(config(), problem(), str(tmp_path), tiny.mesh(1))
     path = tmp_path / "prior.json"
     kept = json.loads(path.read_text())
     reordered = dict(reversed(kept["estimate"].items()))
     path.write_text(json.dumps(kept | {"estimate": reordered}))
-    again = prior.settle(config(), problem(), str(tmp_path), tiny.mesh(1))
+    again = prior_estimation.settle(config(), problem(), str(tmp_path), tiny.mesh(1))
     assert again.info == first.info and again.prior_interval == first.prior_interval
     for change in (
         {"value": "abc"},
@@ -161,14 +161,14 @@ def test_what_is_kept_is_read_by_name_and_refused_where_it_is_no_estimate(tmp_pa
     ):
         path.write_text(json.dumps(kept | {"estimate": kept["estimate"] | change}))
         with pytest.raises(ValueError, match="prior.json is damaged"):
-            prior.settle(config(), problem(), str(tmp_path), tiny.mesh(1))
+            prior_estimation.settle(config(), problem(), str(tmp_path), tiny.mesh(1))
     for text in (json.dumps(kept | {"estimate": {"value": 0.4}}), "[]", '{"of": 3}'):
         path.write_text(text)
         with pytest.raises(ValueError, match="prior.json is damaged"):
-            prior.settle(config(), problem(), str(tmp_path), tiny.mesh(1))
+            prior_estimation.settle(config(), problem(), str(tmp_path), tiny.mesh(1))
     path.write_bytes(b"\xff\xfe")
     with pytest.raises(ValueError, match="prior.json is damaged"):
-        prior.settle(config(), problem(), str(tmp_path), tiny.mesh(1))
+        prior_estimation.settle(config(), problem(), str(tmp_path), tiny.mesh(1))
 
 
 @pytest.mark.parametrize("num_rows", [37, 90, 127, 180])
@@ -192,7 +192,7 @@ def test_batches_of_the_scorer_hold_as_many_of_p_as_of_u(monkeypatch, num_rows):
 def test_an_estimate_that_says_nothing_ends_the_run(tmp_path, found, values):
     found.estimate = PriorEstimate(*values)
     with pytest.raises(ValueError, match="data.prior is 'auto', and best_bin finds .*accepted"):
-        prior.settle(config(), problem(), str(tmp_path / "run"), tiny.mesh(1))
+        prior_estimation.settle(config(), problem(), str(tmp_path / "run"), tiny.mesh(1))
     assert not (tmp_path / "run").exists()
 
 
@@ -200,13 +200,15 @@ def test_a_validation_set_with_more_labels_than_positives_is_refused(tmp_path, f
     data = problem(num_validation=40, validation_labeled=19, num_labeled=20)
     found.estimate = PriorEstimate(0.05)
     with pytest.raises(ValueError, match="fewer data.validation_labeled"):
-        prior.settle(config(), data, str(tmp_path), tiny.mesh(1))
+        prior_estimation.settle(config(), data, str(tmp_path), tiny.mesh(1))
 
 
 def test_a_given_or_counted_prior_is_left_alone(tmp_path, found):
     for value in (None, 0.5):
         data = tiny.problem(prior=value)
-        assert prior.settle(config(prior=value), data, str(tmp_path), tiny.mesh(1)) is data
+        assert (
+            prior_estimation.settle(config(prior=value), data, str(tmp_path), tiny.mesh(1)) is data
+        )
     assert not found.calls and not list(tmp_path.iterdir())
 
 
@@ -272,9 +274,9 @@ def test_a_problem_that_nobody_settled_has_no_prior_to_train_on():
     data = experiment.load_data(config_lib.resolve(small()))
     assert np.isnan(data.info.prior)
     with pytest.raises(ValueError, match="data.prior"):
-        loop.build(config_lib.resolve(small()), data, tiny.mesh(1))
+        train_loop.build(config_lib.resolve(small()), data, tiny.mesh(1))
     frozen = ml_collections.FrozenConfigDict(small())
-    assert np.isnan(cells.loader(1)(frozen).info.prior)
+    assert np.isnan(cell_runner.loader(1)(frozen).info.prior)
 
 
 @pytest.mark.parametrize(

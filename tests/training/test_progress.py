@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from pujax.training import progress
+from pujax import console
 from pujax.training.progress import Progress
 
 
@@ -129,7 +129,7 @@ def test_disabled_says_nothing(stream):
 
 
 def test_progress_goes_to_stderr_and_messages_to_stdout(capsys):
-    progress.message("counts: [1]")
+    console.message("counts: [1]")
     with Progress(10, description="a") as bar:
         step(bar, 1)
     captured = capsys.readouterr()
@@ -143,7 +143,7 @@ def test_table_is_aligned_and_shows_missing_cells():
         {"method": "naive (baseline)", "F1": float("nan"), "recovered": "0 / 600", "extra": 1},
         {"method": "x", "recovered": None},
     ]
-    assert progress.render_table(rows, ("method", "F1", "recovered")).splitlines() == [
+    assert console.render_table(rows, ("method", "F1", "recovered")).splitlines() == [
         "method                F1           recovered",
         "----------------  ------  ------------------",
         "lagam             0.9877  590 / 600 (98.3 %)",
@@ -153,7 +153,7 @@ def test_table_is_aligned_and_shows_missing_cells():
 
 
 def test_table_without_rows_is_its_headings():
-    assert progress.render_table([], ["a", "bc"]) == "a  bc\n-  --"
+    assert console.render_table([], ["a", "bc"]) == "a  bc\n-  --"
 
 
 def test_own_log_lines_are_shown_and_those_of_libraries_only_from_warnings_on(tmp_path):
@@ -163,9 +163,10 @@ def test_own_log_lines_are_shown_and_those_of_libraries_only_from_warnings_on(tm
     library.write_text("from absl import logging\nlogging.info('quiet')\nlogging.warning('loud')\n")
     code = (
         "import runpy\n"
-        "from pujax.training import progress, signals\n"
-        "progress.show_own_messages()\n"
-        "signals.StopRequest()._handle(15, None)\n"
+        "from pujax import console\n"
+        "from pujax.training import preemption\n"
+        "console.show_own_messages()\n"
+        "preemption.StopRequest()._handle(15, None)\n"
         f"runpy.run_path({str(library)!r})\n"
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

@@ -6,7 +6,8 @@ import jax
 import numpy as np
 import pytest
 
-from pujax.training import checkpoint, evaluation, loop, selection, signals, summary, writers
+from pujax.training import checkpoint, metrics_writer, preemption, train_loop
+from pujax.training.evaluation import evaluator, model_selection, summary
 from tests import tiny
 
 # Scores of P_val, then U_val; two of three P above 0, one of five U.
@@ -20,7 +21,7 @@ def sigmoid(x):
 
 
 def test_one_sample_criteria_by_hand():
-    found = selection.criteria(SCORES, LABELED, TRUTH, prior=0.5, setting="one_sample")
+    found = model_selection.criteria(SCORES, LABELED, TRUTH, prior=0.5, setting="one_sample")
     # 2 * 0.5 * 2/3 + 5 of 8 not above 0.
     assert found["val_proxy_accuracy"] == pytest.approx(2 / 3 + 5 / 8)
     # Of 15 pairs P against U: 2 beats 4, 1 beats 4, -1 beats -2, -3, -4.
@@ -43,7 +44,7 @@ def test_two_sample_criteria_by_hand():
     scores = np.concatenate([SCORES[:3], SCORES])
     labeled = np.concatenate([np.ones(3, bool), np.zeros(8, bool)])
     truth = np.concatenate([TRUTH[:3], TRUTH])
-    found = selection.criteria(scores, labeled, truth, prior=0.6, setting="two_sample")
+    found = model_selection.criteria(scores, labeled, truth, prior=0.6, setting="two_sample")
     assert found["val_proxy_accuracy"] == pytest.approx(2 * 0.6 * 2 / 3 + 5 / 8)
     assert found["val_oracle_accuracy"] == pytest.approx(6 / 8)
     positive = 0.6 * np.mean(sigmoid(-SCORES[:3]))
@@ -53,31 +54,35 @@ def test_two_sample_criteria_by_hand():
 
 def test_the_vpu_risk_looks_at_scores_before_the_threshold():
     shifted, plain = (
-        selection.criteria(SCORES - 1, LABELED, TRUTH, prior=0.5, setting="one_sample", **options)
+        model_selection.criteria(
+            SCORES - 1, LABELED, TRUTH, prior=0.5, setting="one_sample", **options
+        )
         for options in ({}, {"plain_scores": SCORES})
     )
-    wanted = selection.criteria(SCORES, LABELED, TRUTH, prior=0.5, setting="one_sample")
+    wanted = model_selection.criteria(SCORES, LABELED, TRUTH, prior=0.5, setting="one_sample")
     assert plain["val_vpu_risk"] == wanted["val_vpu_risk"] != shifted["val_vpu_risk"]
     assert plain["val_proxy_accuracy"] == shifted["val_proxy_accuracy"]
 
 
 def test_without_a_prior_the_rules_that_need_one_have_no_value_and_are_refused():
-    found = selection.criteria(SCORES, LABELED, TRUTH, prior=math.nan, setting="one_sample")
+    found = model_selection.criteria(SCORES, LABELED, TRUTH, prior=math.nan, setting="one_sample")
     without = {name for name, value in found.items() if math.isnan(value)}
     assert without == {"val_proxy_accuracy", "val_nnpu_risk"}
-    selection.check("vpu_risk", math.nan)
+    model_selection.check("vpu_risk", math.nan)
     with pytest.raises(ValueError, match=r"run.selection is 'nnpu_risk' and data.prior None"):
-        selection.check("nnpu_risk", math.nan)
+        model_selection.check("nnpu_risk", math.nan)
 
 
 def test_a_negative_part_below_zero_is_left_out_of_the_risk():
     scores = np.where(LABELED, 5.0, -5.0)
-    found = selection.criteria(scores, LABELED, TRUTH, prior=0.9, setting="two_sample")
+    found = model_selection.criteria(scores, LABELED, TRUTH, prior=0.9, setting="two_sample")
     assert found["val_nnpu_risk"] == pytest.approx(0.9 * sigmoid(-5.0), rel=1e-5)
 
 
 def test_scores_that_are_not_numbers_have_no_value():
-    found = selection.criteria(SCORES * np.nan, LABELED, TRUTH, prior=0.5, setting="one_sample")
+    found = model_selection.criteria(
+        SCORES * np.nan, LABELED, TRUTH, prior=0.5, setting="one_sample"
+    )
     assert all(math.isnan(value) for value in found.values())
 
 
@@ -100,9 +105,9 @@ def made_rows(values, *, column="val_proxy_auc", stages=None):
     ],
 )
 def test_the_best_epoch_by_hand(rule, values, epoch):
-    rows = made_rows(values, column=selection.COLUMNS[rule])
-    assert selection.choose(rows, rule)["epoch"] == epoch
-    assert selection.describe(rows, rule) == {
+    rows = made_rows(values, column=model_selection.COLUMNS[rule])
+    assert model_selection.choose(rows, rule)["epoch"] == epoch
+    assert model_selection.describe(rows, rule) == {
         "rule": rule,
         "epoch": epoch,
         "value": values[epoch],
@@ -112,24 +117,24 @@ def test_the_best_epoch_by_hand(rule, values, epoch):
 
 def test_only_epochs_of_the_last_stage_count():
     rows = made_rows([0.9, 0.1, 0.2], stages=["warmup", "main", "main"])
-    assert selection.choose(rows, "proxy_auc")["epoch"] == 2
+    assert model_selection.choose(rows, "proxy_auc")["epoch"] == 2
 
 
 def test_epochs_without_an_evaluation_are_passed_over():
     rows = made_rows([0.5, 0.1])
     del rows[0]["val_proxy_auc"]
-    assert selection.choose(rows, "proxy_auc")["epoch"] == 1
+    assert model_selection.choose(rows, "proxy_auc")["epoch"] == 1
 
 
 def test_without_any_value_the_last_epoch_is_reported():
     rows = made_rows([None, None])
-    assert selection.choose(rows, "proxy_auc") is None
-    assert selection.describe(rows, "proxy_auc")["epoch"] == 1
+    assert model_selection.choose(rows, "proxy_auc") is None
+    assert model_selection.describe(rows, "proxy_auc")["epoch"] == 1
 
 
 def test_the_table_holds_every_rule_with_a_value():
     rows = made_rows([0.3, 0.2])
-    table = selection.table(rows)
+    table = model_selection.table(rows)
     assert set(table) == {"last", "proxy_auc"}
     assert table["last"]["epoch"] == 1 and table["last"]["accuracy"] == 0.1
     assert table["proxy_auc"] == {
@@ -163,22 +168,22 @@ def erratic(monkeypatch):
 
     def wild(scores, data, **options):
         value = float(np.abs(np.sin(1e5 * np.sum(scores, dtype=np.float64))))
-        return dict.fromkeys(selection.COLUMNS.values(), value)
+        return dict.fromkeys(model_selection.COLUMNS.values(), value)
 
-    monkeypatch.setattr(evaluation, "validation_metrics", wild)
+    monkeypatch.setattr(evaluator, "validation_metrics", wild)
 
 
 def train(folder, config, data, *, change=lambda method: method):
     """Trains in a folder; gives where the run stands, the rows and the reported state."""
     mesh = tiny.mesh()
-    built = loop.build(config, data, mesh)
+    built = train_loop.build(config, data, mesh)
     method = change(built.method)
     built = built._replace(method=method, metric_names=built.metric_names * len(method.stages))
-    run = loop.prepare(built, folder=str(folder / "checkpoints"), mesh=mesh, truth=data)
-    writer = writers.MetricsWriter(str(folder))
+    run = train_loop.prepare(built, folder=str(folder / "checkpoints"), mesh=mesh, truth=data)
+    writer = metrics_writer.MetricsWriter(str(folder))
     try:
-        now = loop.train(run, writer, tiny.NoProgress(), signals.StopRequest())
-        return now, writer.rows, loop.reported_state(run, now) if now.finished else None
+        now = train_loop.train(run, writer, tiny.NoProgress(), preemption.StopRequest())
+        return now, writer.rows, train_loop.reported_state(run, now) if now.finished else None
     finally:
         run.close()
         writer.close()
@@ -193,11 +198,11 @@ def assert_same(first, second):
 def test_the_reported_state_is_that_of_the_chosen_epoch(tmp_path, erratic, rule):
     data = tiny.problem(num_validation=40)
     now, rows, state = train(tmp_path / "whole", settings(rule), data)
-    row = selection.choose(rows, rule)
+    row = model_selection.choose(rows, rule)
     assert 0 < row["epoch"] < 5, "the wild criterion should prefer an epoch in the middle"
     assert (now.position.selected_step, now.position.selected_value) == (
         row["step"],
-        row[selection.COLUMNS[rule]],
+        row[model_selection.COLUMNS[rule]],
     )
     short = settings(rule, run={"stop_after_epoch": row["epoch"] + 1})
     there, _, _ = train(tmp_path / "part", short, data)
@@ -235,9 +240,9 @@ def test_only_selected_states_that_a_checkpoint_needs_are_kept(tmp_path, monkeyp
 
     def rising(scores, data, **options):
         calls.append(None)
-        return dict.fromkeys(selection.COLUMNS.values(), float(len(calls)))
+        return dict.fromkeys(model_selection.COLUMNS.values(), float(len(calls)))
 
-    monkeypatch.setattr(evaluation, "validation_metrics", rising)
+    monkeypatch.setattr(evaluator, "validation_metrics", rising)
     data = tiny.problem(num_validation=40)
     _, rows, _ = train(tmp_path, settings(), data)
     kept = {int(p.name) for p in (tmp_path / "checkpoints_selected").iterdir() if p.is_dir()}
@@ -266,13 +271,13 @@ def test_the_rule_last_keeps_no_states_but_rows_hold_all_criteria(tmp_path):
     now, rows, state = train(tmp_path, settings("last", num_epochs=2), data)
     assert not (tmp_path / "checkpoints_selected").exists()
     assert_same(state, now.carry.state)
-    assert set(selection.COLUMNS.values()) <= set(rows[0])
-    assert set(selection.table(rows)) == set(selection.RULES)
+    assert set(model_selection.COLUMNS.values()) <= set(rows[0])
+    assert set(model_selection.table(rows)) == set(model_selection.RULES)
 
 
 def test_without_a_validation_set_rows_hold_no_criteria(tmp_path):
     _, rows, _ = train(tmp_path, settings("last", num_epochs=1), tiny.problem())
-    assert not set(selection.COLUMNS.values()) & set(rows[0])
+    assert not set(model_selection.COLUMNS.values()) & set(rows[0])
 
 
 def test_only_the_last_stage_is_kept_in_training_too(tmp_path, monkeypatch):
@@ -281,9 +286,9 @@ def test_only_the_last_stage_is_kept_in_training_too(tmp_path, monkeypatch):
 
     def falling(scores, data, **options):
         calls.append(None)
-        return dict.fromkeys(selection.COLUMNS.values(), -float(len(calls)))
+        return dict.fromkeys(model_selection.COLUMNS.values(), -float(len(calls)))
 
-    monkeypatch.setattr(evaluation, "validation_metrics", falling)
+    monkeypatch.setattr(evaluator, "validation_metrics", falling)
     data = tiny.problem(num_validation=40)
 
     def in_two_stages(method):
@@ -295,7 +300,7 @@ def test_only_the_last_stage_is_kept_in_training_too(tmp_path, monkeypatch):
     now, rows, state = train(tmp_path, settings(), data, change=in_two_stages)
     assert [row["stage"] for row in rows] == ["warmup", "main", "main"]
     assert now.position.selected_step == rows[1]["step"]
-    assert selection.choose(rows, "proxy_auc")["epoch"] == 1
+    assert model_selection.choose(rows, "proxy_auc")["epoch"] == 1
     assert jax.tree.structure(state) == jax.tree.structure(now.carry.state)
 
 
@@ -323,7 +328,7 @@ def test_calibrate_is_called_for_evaluation_and_leaves_training_alone(tmp_path):
 
 
 def final(test_scores, train_scores):
-    return evaluation.Final({}, np.asarray(test_scores), np.asarray(train_scores), None, {}, {})
+    return evaluator.Final({}, np.asarray(test_scores), np.asarray(train_scores), None, {}, {})
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from pujax.data.batching import Batching, EpochPlan
-from pujax.data.dataset import TrainingData
-from pujax.methods import Stage
-from pujax.training import engine, loop, programs, signals, stacked, together
+from pujax.data.pu_dataset import TrainingData
+from pujax.methods.base import Stage
 from pujax.training import group as group_lib
+from pujax.training import preemption, seed_axis, stacked, together, train_loop, train_step
 from tests import tiny
 
 TIMING = ("seconds", "examples_per_second")
@@ -38,13 +38,13 @@ def members(folder, method, *, seeds=SEEDS, problem=None, model="mlp", **changes
     for seed in seeds:
         config = tiny.config(method, seed=seed, model=model, options=options, **changes)
         data = tiny.problem(seed, **(problem or {}))
-        built = loop.build(config, data, tiny.mesh())
+        built = train_loop.build(config, data, tiny.mesh())
         result.append(group_lib.Member(built, data, str(folder / f"seed_{seed}")))
     return result
 
 
 def train(group, folder, request=None):
-    return together.train(group, str(folder), tiny.mesh(), request or signals.StopRequest())
+    return together.train(group, str(folder), tiny.mesh(), request or preemption.StopRequest())
 
 
 def final_state(group, folder):
@@ -169,7 +169,7 @@ def test_a_number_that_is_not_finite_undoes_the_step_of_its_seed_only():
     mesh = tiny.mesh()
     keys = stacked.run_keys((0, 1), mesh)
     state = stacked.init_state([stage, stage], keys, None, data, mesh)
-    carry = engine.Carry(state, engine.zero_sums(["loss"], mesh, num_seeds=2))
+    carry = train_step.Carry(state, train_step.zero_sums(["loss"], mesh, num_seeds=2))
     plan = EpochPlan(jnp.zeros([2, 3, 2], jnp.int32), jnp.zeros([2, 3, 0], jnp.int32))
     carry = stacked.make_train([stage, stage], mesh)(carry, data, plan, keys, 0, 0, 0, count=3)
     np.testing.assert_array_equal(carry.state["count"], [3, 1])
@@ -180,7 +180,7 @@ def test_a_number_that_is_not_finite_undoes_the_step_of_its_seed_only():
 
 
 def test_a_group_that_stops_on_such_a_number_names_the_seeds_and_goes_on_with_skip(tmp_path):
-    with pytest.raises(loop.NonFiniteError, match=r"of seed 3, \d+ of seed 4"):
+    with pytest.raises(train_loop.NonFiniteError, match=r"of seed 3, \d+ of seed 4"):
         train(members(tmp_path, "naive", learning_rate=1e38, num_epochs=1), tmp_path)
     skipping = members(
         tmp_path, "naive", learning_rate=1e38, num_epochs=1, run={"nonfinite": "skip"}
@@ -236,7 +236,7 @@ def test_functions_are_one_program_only_if_every_constant_is_the_same():
         return function
 
     def digest(**changes):
-        return programs.digest(make(**changes), jax.ShapeDtypeStruct([2], jnp.float32))
+        return seed_axis.digest(make(**changes), jax.ShapeDtypeStruct([2], jnp.float32))
 
     assert digest() == digest()
     others = [
@@ -248,7 +248,7 @@ def test_functions_are_one_program_only_if_every_constant_is_the_same():
     ]
     assert len({digest(), *(digest(**other) for other in others)}) == 1 + len(others)
     first, same, other = make(), make(), make(key=1)
-    shared = programs.share([first, same, other, same], jnp.zeros([2]))
+    shared = seed_axis.share([first, same, other, same], jnp.zeros([2]))
     assert [x is first for x in shared] == [True, True, False, True] and shared[2] is other
 
 
@@ -311,14 +311,14 @@ def test_free_memory_is_what_the_machine_says_is_available(tmp_path, monkeypatch
 
 def test_keys_of_a_group_are_those_of_the_single_runs():
     mesh = tiny.mesh()
-    keys = stacked.stage_keys(stacked.run_keys((0, 2**31 - 1), mesh), engine.STEP, 7)
+    keys = stacked.stage_keys(stacked.run_keys((0, 2**31 - 1), mesh), train_step.STEP, 7)
     for key, seed in zip(keys, (0, 2**31 - 1), strict=True):
-        alone = engine.stage_key(engine.run_key(seed, mesh), engine.STEP, 7)
+        alone = train_step.stage_key(train_step.run_key(seed, mesh), train_step.STEP, 7)
         np.testing.assert_array_equal(jax.random.key_data(key), jax.random.key_data(alone))
 
 
 def test_many_steps_per_call_unless_convolutions_run_on_a_cpu():
     dense, convolution = {"w": jnp.zeros([3, 4])}, {"w": jnp.zeros([3, 3, 1, 4])}
-    assert engine.steps_per_dispatch(0, dense) == 32
-    assert engine.steps_per_dispatch(0, convolution) == engine.steps_per_dispatch(0) == 1
-    assert engine.steps_per_dispatch(5, convolution) == 5
+    assert train_step.steps_per_dispatch(0, dense) == 32
+    assert train_step.steps_per_dispatch(0, convolution) == train_step.steps_per_dispatch(0) == 1
+    assert train_step.steps_per_dispatch(5, convolution) == 5

@@ -9,8 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pujax.training import writers
-from pujax.training.writers import MetricsWriter
+from pujax import files
+from pujax.training import metrics_writer
+from pujax.training.metrics_writer import MetricsWriter
 
 # Numbers whose shortest decimal form needs all digits, and the ends of the range.
 HARD_FLOATS = [0.1, 1 / 3, math.pi * 1e-300, 5e-324, 1.7976931348623157e308, -0.0]
@@ -194,7 +195,7 @@ def test_write_json_keeps_order_and_converts_scalars(tmp_path):
         "path": pathlib.PurePosixPath("runs/é"),
         "tuple": (1, math.inf),
     }
-    writers.write_json(path, document)
+    files.write_json(path, document)
     read = json.loads(path.read_text(encoding="utf-8"))
     assert list(read) == list(document)
     assert read["z"] == 0.1
@@ -210,19 +211,19 @@ def test_write_json_keeps_order_and_converts_scalars(tmp_path):
 
 def test_what_json_cannot_hold_is_named_and_the_old_file_stays(tmp_path):
     path = tmp_path / "summary.json"
-    writers.write_json(path, {"old": 1})
+    files.write_json(path, {"old": 1})
     with pytest.raises(ValueError, match=r"value\.test\[1\] is a set; accepted"):
-        writers.write_json(path, {"test": [0, {1}]})
+        files.write_json(path, {"test": [0, {1}]})
     assert json.loads(path.read_text()) == {"old": 1}
 
 
 def test_a_failed_rewrite_leaves_the_old_file_whole(tmp_path, monkeypatch):
-    writers.write_json(tmp_path / "a.json", {"old": 1})
+    files.write_json(tmp_path / "a.json", {"old": 1})
 
     def no_space(number):
         raise OSError("no space left")
 
-    monkeypatch.setattr(writers.os, "fsync", no_space)
+    monkeypatch.setattr(metrics_writer.os, "fsync", no_space)
     with pytest.raises(OSError, match="no space"):
-        writers.write_json(tmp_path / "a.json", {"new": 2})
+        files.write_json(tmp_path / "a.json", {"new": 2})
     assert json.loads((tmp_path / "a.json").read_text()) == {"old": 1}

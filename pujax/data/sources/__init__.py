@@ -14,7 +14,8 @@ import pathlib
 import pkgutil
 from typing import Any
 
-from pujax.data import download, multilabel_raw, raw
+from pujax.data import multilabel_raw, raw
+from pujax.data.readers import download
 
 RawDataset = raw.RawDataset
 RawMultilabel = multilabel_raw.RawMultilabel

@@ -2,8 +2,8 @@
 
 import pathlib
 
-from pujax.data import download, raw
-from pujax.data.sources import _folder
+from pujax.data import raw
+from pujax.data.readers import download, image_folders
 
 PLACES = ("alzheimer", "Alzheimer_s Dataset", "Alzheimers Dataset")
 """Sub-folders that are looked through after the data directory itself."""
@@ -33,7 +33,7 @@ def load(
       ValueError: a folder is missing or an image is damaged.
     """
     for root in (directory, *(directory / place for place in PLACES)):
-        if root.is_dir() and _folder.is_image_folder(root):
+        if root.is_dir() and image_folders.is_image_folder(root):
             break
     else:
         raise download.MissingDataError(
@@ -43,7 +43,7 @@ def load(
             f"and needs an account; unpack it into {directory / 'alzheimer'}",
             reason="not found",
         )
-    return _folder.load(
+    return image_folders.load(
         root,
         name="alzheimer",
         mean=(0.5,) * channels,

@@ -2,10 +2,10 @@
 
 import pathlib
 
-from pujax.data import download, raw
-from pujax.data.sources import _cifar
+from pujax.data import raw
+from pujax.data.readers import cifar_batches, download
 
-SOURCE = _cifar.CifarSource(
+SOURCE = cifar_batches.CifarSource(
     name="cifar10",
     train=tuple(f"data_batch_{i}" for i in range(1, 6)),
     test="test_batch",
@@ -50,4 +50,4 @@ def load(directory: pathlib.Path) -> raw.RawDataset:
       MissingDataError: nothing is there and it cannot be downloaded.
       ValueError: a file is damaged or missing from its folder.
     """
-    return _cifar.load(SOURCE, directory, label_key="labels", class_names=CLASS_NAMES)
+    return cifar_batches.load(SOURCE, directory, label_key="labels", class_names=CLASS_NAMES)

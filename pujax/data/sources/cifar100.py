@@ -2,10 +2,10 @@
 
 import pathlib
 
-from pujax.data import download, raw
-from pujax.data.sources import _cifar
+from pujax.data import raw
+from pujax.data.readers import cifar_batches, download
 
-SOURCE = _cifar.CifarSource(
+SOURCE = cifar_batches.CifarSource(
     name="cifar100",
     train=("train",),
     test="test",
@@ -64,4 +64,6 @@ def load(directory: pathlib.Path, *, labels: str = "coarse") -> raw.RawDataset:
     if labels not in CLASS_NAMES:
         raise ValueError(f"labels is {labels!r}, accepted: 'coarse' or 'fine'")
     class_names = CLASS_NAMES[labels]
-    return _cifar.load(SOURCE, directory, label_key=f"{labels}_labels", class_names=class_names)
+    return cifar_batches.load(
+        SOURCE, directory, label_key=f"{labels}_labels", class_names=class_names
+    )

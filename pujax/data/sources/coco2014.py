@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pujax.data.multilabel_raw import RawMultilabel
-from pujax.data.sources import _listed_images
+from pujax.data.readers import image_lists
 
 MULTILABEL = True
 _SPLITS = ("train2014", "val2014")
@@ -45,8 +45,8 @@ def load(
       MissingDataError: a folder, annotation file or image is missing.
       ValueError: an annotation file is damaged or contradicts itself or the other one.
     """
-    _listed_images.check_options(image_size=image_size, load_size=load_size, missing=missing)
-    root = _listed_images.find_root(
+    image_lists.check_options(image_size=image_size, load_size=load_size, missing=missing)
+    root = image_lists.find_root(
         "coco2014", (directory, directory / "coco2014"), (*_SPLITS, *_FILES), hint=_HINT
     )
     train, test = (_read(root / file) for file in _FILES)
@@ -54,13 +54,13 @@ def load(
         differing = sorted(set(train.categories.items()) ^ set(test.categories.items()))
         raise ValueError(
             f"the categories of {root / _FILES[1]} are not those of {_FILES[0]}, which differ in "
-            f"{_listed_images.first_few(differing)}; accepted: the same ids and names"
+            f"{image_lists.first_few(differing)}; accepted: the same ids and names"
         )
     splits = [
-        _listed_images.Split(root / split, part.names, part.labels)
+        image_lists.Split(root / split, part.names, part.labels)
         for split, part in zip(_SPLITS, (train, test), strict=True)
     ]
-    return _listed_images.build(
+    return image_lists.build(
         "coco2014",
         *splits,
         tuple(train.categories.values()),
@@ -110,5 +110,5 @@ def _refuse(path: pathlib.Path, what: str, ids: list[int]) -> None:
     if ids:
         raise ValueError(
             f"{path}: {len(ids)} annotations have {what}: "
-            f"{_listed_images.first_few(list(dict.fromkeys(ids)))}; accepted: ids in the file"
+            f"{image_lists.first_few(list(dict.fromkeys(ids)))}; accepted: ids in the file"
         )

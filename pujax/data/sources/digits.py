@@ -6,7 +6,7 @@ import numpy as np
 from sklearn import datasets
 
 from pujax.data import raw
-from pujax.data.sources import _holdout
+from pujax.data.readers import holdout
 
 
 def load(
@@ -35,7 +35,7 @@ def load(
     images, labels = datasets.load_digits(return_X_y=True)
     levels = images.reshape(-1, 8, 8, 1).astype(np.int32)
     inputs = ((255 * levels + 8) // 16).astype(np.uint8)
-    is_test = _holdout.is_test(labels, test_fraction=test_fraction, seed=seed)
+    is_test = holdout.is_test(labels, test_fraction=test_fraction, seed=seed)
     mean, std = raw.channel_statistics(inputs[~is_test])
     return raw.RawDataset(
         name="digits",

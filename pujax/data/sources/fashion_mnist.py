@@ -3,9 +3,9 @@
 import pathlib
 
 from pujax.data import raw
-from pujax.data.sources import _idx
+from pujax.data.readers import idx
 
-SOURCE = _idx.IdxSource(
+SOURCE = idx.IdxSource(
     name="fashion_mnist",
     folders=("FashionMNIST/raw", "raw"),
     base_url="http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
@@ -45,4 +45,4 @@ def load(directory: pathlib.Path) -> raw.RawDataset:
       MissingDataError: files are missing and cannot be downloaded.
       ValueError: a file is damaged.
     """
-    return _idx.load(SOURCE, directory)
+    return idx.load(SOURCE, directory)

@@ -3,9 +3,9 @@
 import pathlib
 
 from pujax.data import raw
-from pujax.data.sources import _svmlight
+from pujax.data.readers import svmlight
 
-SOURCE = _svmlight.SvmlightSource(
+SOURCE = svmlight.SvmlightSource(
     name="ijcnn1",
     train_files=(("ijcnn1",), ("ijcnn1.tr", "ijcnn1.val")),
     test_file="ijcnn1.t",
@@ -31,4 +31,4 @@ def load(directory: pathlib.Path) -> raw.RawDataset:
       MissingDataError: a file is missing.
       ValueError: a file is damaged.
     """
-    return _svmlight.load(SOURCE, directory)
+    return svmlight.load(SOURCE, directory)

@@ -2,8 +2,8 @@
 
 import pathlib
 
-from pujax.data import download, raw
-from pujax.data.sources import _folder
+from pujax.data import raw
+from pujax.data.readers import download, image_folders
 
 
 def load(directory: pathlib.Path, *, image_size: int = 0, channels: int = 3) -> raw.RawDataset:
@@ -26,7 +26,7 @@ def load(directory: pathlib.Path, *, image_size: int = 0, channels: int = 3) -> 
       ValueError: a folder is missing or an image is damaged.
     """
     for root in (directory, directory / "image_folder"):
-        if root.is_dir() and _folder.is_image_folder(root):
+        if root.is_dir() and image_folders.is_image_folder(root):
             break
     else:
         raise download.MissingDataError(
@@ -34,7 +34,7 @@ def load(directory: pathlib.Path, *, image_size: int = 0, channels: int = 3) -> 
             "images there, or pass the folder that holds them as --config.data.dir",
             reason="not found",
         )
-    data = _folder.load(
+    data = image_folders.load(
         root,
         name="image_folder",
         mean=(0.0,) * channels,

@@ -3,9 +3,9 @@
 import pathlib
 
 from pujax.data import raw
-from pujax.data.sources import _idx
+from pujax.data.readers import idx
 
-SOURCE = _idx.IdxSource(
+SOURCE = idx.IdxSource(
     name="mnist",
     folders=("MNIST/raw", "raw"),
     base_url="https://ossci-datasets.s3.amazonaws.com/mnist/",
@@ -34,4 +34,4 @@ def load(directory: pathlib.Path) -> raw.RawDataset:
       MissingDataError: files are missing and cannot be downloaded.
       ValueError: a file is damaged.
     """
-    return _idx.load(SOURCE, directory)
+    return idx.load(SOURCE, directory)

@@ -2,21 +2,21 @@
 
 import pathlib
 
-from pujax.data import download
 from pujax.data.multilabel_raw import RawMultilabel
-from pujax.data.sources import (
-    _listed_images,
-    _multilabel_csv,
-    _multilabel_folder,
-    _multilabel_npz,
+from pujax.data.readers import (
+    download,
+    image_lists,
+    multilabel_csv,
+    multilabel_folder,
+    multilabel_npz,
 )
 
 MULTILABEL = True
 _READERS = {
-    ".npz": _multilabel_npz.load,
-    ".csv": _multilabel_csv.load,
-    ".tsv": _multilabel_csv.load,
-    ".tab": _multilabel_csv.load,
+    ".npz": multilabel_npz.load,
+    ".csv": multilabel_csv.load,
+    ".tsv": multilabel_csv.load,
+    ".tab": multilabel_csv.load,
 }
 _ACCEPTED = (
     "an archive NAME.npz with X_train, Y_train, X_test and Y_test; a table NAME.csv (or .tsv) "
@@ -47,7 +47,7 @@ def load(
       MissingDataError: there is no such file or folder, or images are missing.
       ValueError: a file cannot be read, or something in it is not accepted.
     """
-    _listed_images.check_options(image_size=image_size, load_size=load_size, missing=missing)
+    image_lists.check_options(image_size=image_size, load_size=load_size, missing=missing)
     options = {"image_size": image_size, "load_size": load_size, "missing": missing}
     if directory.is_file():
         if directory.suffix.lower() not in _READERS:
@@ -58,19 +58,19 @@ def load(
     for root in roots:
         files = sorted(
             root / name
-            for name in _listed_images.names_in(root)
+            for name in image_lists.names_in(root)
             if pathlib.PurePath(name).suffix.lower() in _READERS and not name.startswith(".")
         )
         if len(files) > 1:
             raise ValueError(
-                f"{root} holds {_listed_images.first_few([path.name for path in files])}, "
+                f"{root} holds {image_lists.first_few([path.name for path in files])}, "
                 "accepted: one archive or table, or the path of one as --config.data.dir"
             )
         if files:
             return _READERS[files[0].suffix.lower()](files[0], **options)
     for root in roots:
-        if _multilabel_folder.is_one(root):
-            return _multilabel_folder.load(root, **options)
+        if multilabel_folder.is_one(root):
+            return multilabel_folder.load(root, **options)
     raise download.MissingDataError(
         f"cannot find data with several labels per example in "
         f"{' or '.join(map(str, roots))}, accepted: {_ACCEPTED}; pass the file or folder as "

@@ -12,8 +12,9 @@ from collections.abc import Iterator
 import numpy as np
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-from pujax.data import download, raw
-from pujax.data.sources import _archive
+from pujax.data import raw
+from pujax.data.readers import archive as archive_lib
+from pujax.data.readers import download
 
 CLASS_NAMES = ("sci", "comp")
 TOPICS = (
@@ -141,7 +142,7 @@ def _from_folder(location: pathlib.Path) -> Iterator[tuple[pathlib.PurePath, byt
 def _from_archive(location: pathlib.Path) -> Iterator[tuple[pathlib.PurePath, bytes]]:
     """Nothing is unpacked, so that an archive cannot write anywhere."""
     try:
-        with _archive.naming(str(location)), tarfile.open(location, "r:*") as archive:
+        with archive_lib.naming(str(location)), tarfile.open(location, "r:*") as archive:
             for member in archive:
                 path = pathlib.PurePosixPath(member.name)
                 if member.isfile() and len(path.parts) >= 3:

@@ -3,9 +3,9 @@
 import pathlib
 
 from pujax.data import raw
-from pujax.data.sources import _svmlight
+from pujax.data.readers import svmlight
 
-SOURCE = _svmlight.SvmlightSource(
+SOURCE = svmlight.SvmlightSource(
     name="phishing",
     train_files=(("phishing",),),
     test_file="",
@@ -31,4 +31,4 @@ def load(directory: pathlib.Path, *, test_fraction: float = 0.2, seed: int = 0) 
       MissingDataError: the file is missing.
       ValueError: it is damaged, or `test_fraction` leaves a class on one side only.
     """
-    return _svmlight.load(SOURCE, directory, test_fraction=test_fraction, seed=seed)
+    return svmlight.load(SOURCE, directory, test_fraction=test_fraction, seed=seed)

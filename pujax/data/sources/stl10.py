@@ -6,8 +6,8 @@ from typing import BinaryIO
 
 import numpy as np
 
-from pujax.data import download, raw
-from pujax.data.sources import _archive
+from pujax.data import raw
+from pujax.data.readers import archive, download
 
 SIDE = 96
 FOLDER = "stl10_binary"
@@ -54,12 +54,12 @@ def load(directory: pathlib.Path) -> raw.RawDataset:
       MissingDataError: nothing is there and it cannot be downloaded.
       ValueError: a file is damaged or missing from its folder.
     """
-    location = _archive.find(directory, "stl10", (FOLDER, ARCHIVE.filename), marker="train_X.bin")
+    location = archive.find(directory, "stl10", (FOLDER, ARCHIVE.filename), marker="train_X.bin")
     if location is None:
         hint = f"The unpacked folder {FOLDER} is accepted as well."
         (location,) = download.fetch_all([ARCHIVE], directory=directory / "stl10", hint=hint)
     names = ("train_X.bin", "train_y.bin", "unlabeled_X.bin", "test_X.bin", "test_y.bin")
-    files = _archive.read_members(location, FOLDER, names, _read)
+    files = archive.read_members(location, FOLDER, names, _read)
     train, test, unlabeled = (files[f"{split}_X.bin"] for split in ("train", "test", "unlabeled"))
     for split, images in (("train", train), ("test", test)):
         if len(images) != len(files[f"{split}_y.bin"]):
@@ -73,7 +73,7 @@ def load(directory: pathlib.Path) -> raw.RawDataset:
     unlabeled[start:_ROOM] = train
     unknown = np.full(len(unlabeled) - _ROOM, raw.UNKNOWN, np.int32)
     found = (len(train), len(unknown), len(test))
-    _archive.warn_if_partial(location, found=found, original=SIZES)
+    archive.warn_if_partial(location, found=found, original=SIZES)
     return raw.RawDataset(
         name="stl10",
         train_inputs=unlabeled[start:],
@@ -91,7 +91,7 @@ def _read(stream: BinaryIO, where: str) -> np.ndarray:
     size = stream.seek(0, os.SEEK_END)
     stream.seek(0)
     if where.endswith("_y.bin"):
-        labels = np.frombuffer(_archive.read_exactly(stream, size, where), np.uint8)
+        labels = np.frombuffer(archive.read_exactly(stream, size, where), np.uint8)
         if labels.size and not (labels.min() >= 1 and labels.max() <= len(CLASS_NAMES)):
             raise ValueError(
                 f"{where} holds labels in {labels.min()}..{labels.max()}, "
@@ -108,7 +108,7 @@ def _read(stream: BinaryIO, where: str) -> np.ndarray:
     images = np.empty((room + count, SIDE, SIDE, 3), np.uint8)
     for first in range(0, count, _CHUNK):
         here = min(_CHUNK, count - first)
-        content = _archive.read_exactly(stream, here * 3 * SIDE * SIDE, where)
+        content = archive.read_exactly(stream, here * 3 * SIDE * SIDE, where)
         # On disk: channel by channel, and within a channel column by column.
         columns = np.frombuffer(content, np.uint8).reshape(here, 3, SIDE, SIDE)
         images[room + first :][:here] = columns.transpose(0, 3, 2, 1)

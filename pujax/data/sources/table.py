@@ -4,7 +4,8 @@ import pathlib
 
 import numpy as np
 
-from pujax.data import download, raw, tables
+from pujax.data import raw
+from pujax.data.readers import download, tables
 
 ENDINGS = (".csv", ".tsv", ".tab", ".npz", ".svm", ".svmlight", ".libsvm", ".txt", ".data")
 CLASS_NAMES = ("negative", "positive")

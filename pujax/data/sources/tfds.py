@@ -7,7 +7,7 @@ import numpy as np
 from PIL import Image
 
 from pujax.data import raw
-from pujax.data.sources import _images, _tfds_builder, _tfds_records
+from pujax.data.readers import image_arrays, tfds_builder, tfds_records
 
 
 def load(
@@ -39,10 +39,10 @@ def load(
       MissingDataError: a package or an original file is missing; the message says which.
       ValueError: the set or split does not exist or holds no labelled 8-bit images.
     """
-    _images.check_options(image_size=image_size)
+    image_arrays.check_options(image_size=image_size)
     if not tfds_name:
         raise ValueError("tfds_name is '', accepted: a set such as 'cifar10' or 'mnist:3.0.1'")
-    builder = _tfds_builder.prepared(tfds_name, directory)
+    builder = tfds_builder.prepared(tfds_name, directory)
     if not test_split:
         test_split = "test" if "test" in builder.info.splits else "validation"
     image_key, label_key = _keys(builder.info)
@@ -95,13 +95,13 @@ def _read_split(
         ) from error
     images, labels = None, np.empty(count, np.int32)
     row = -1
-    for row, example in enumerate(_tfds_records.examples(builder, split)):
+    for row, example in enumerate(tfds_records.examples(builder, split)):
         image = np.asarray(example[image_key])
         if image.dtype != np.uint8:
             raise ValueError(f"{name} has images of type {image.dtype}, accepted: uint8")
         if image_size:
             flat = image[..., 0] if image.shape[-1] == 1 else image
-            resized = _images.resize(Image.fromarray(flat), image_size)
+            resized = image_arrays.resize(Image.fromarray(flat), image_size)
             image = resized.reshape(image_size, image_size, image.shape[-1])
         if images is None:
             images = np.empty((count, *image.shape), np.uint8)

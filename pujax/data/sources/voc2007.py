@@ -6,7 +6,7 @@ import xml.etree.ElementTree as ElementTree
 import numpy as np
 
 from pujax.data.multilabel_raw import RawMultilabel
-from pujax.data.sources import _listed_images
+from pujax.data.readers import image_lists
 
 MULTILABEL = True
 CLASS_NAMES = (
@@ -61,12 +61,12 @@ def load(
       MissingDataError: a folder, list or image is missing.
       ValueError: an annotation is missing, damaged, or of an unknown class.
     """
-    _listed_images.check_options(image_size=image_size, load_size=load_size, missing=missing)
+    image_lists.check_options(image_size=image_size, load_size=load_size, missing=missing)
     inner = (".", "VOC2007", "VOCdevkit/VOC2007")
     places = [base / name for base in (directory, directory / "voc2007") for name in inner]
-    root = _listed_images.find_root("voc2007", places, _NEEDED, hint=_HINT)
+    root = image_lists.find_root("voc2007", places, _NEEDED, hint=_HINT)
     annotations = root / "Annotations"
-    known = _listed_images.names_in(annotations)
+    known = image_lists.names_in(annotations)
     splits = []
     for name in _LISTS:
         path = root / "ImageSets" / "Main" / f"{name}.txt"
@@ -78,14 +78,14 @@ def load(
         if absent:
             raise ValueError(
                 f"{annotations} lacks the annotations of {len(absent)} of the {len(ids)} images in "
-                f"{path}: {_listed_images.first_few(absent)}; accepted: ID.xml for each"
+                f"{path}: {image_lists.first_few(absent)}; accepted: ID.xml for each"
             )
         labels = np.zeros((len(ids), len(CLASS_NAMES)), np.int8)
         for row, i in enumerate(ids):
             labels[row, _class_ids(annotations / f"{i}.xml")] = 1
         names = [f"{i}.jpg" for i in ids]
-        splits.append(_listed_images.Split(root / "JPEGImages", names, labels))
-    return _listed_images.build(
+        splits.append(image_lists.Split(root / "JPEGImages", names, labels))
+    return image_lists.build(
         "voc2007",
         *splits,
         CLASS_NAMES,

@@ -1,0 +1,229 @@
+"""What a PU problem holds: arrays, counts, priors, and the hidden truth kept apart from training.
+
+Training code only ever sees `TrainingData` (arrays on the device) and `DataInfo` (numbers), which
+do not hold the truth.
+"""
+
+import hashlib
+from typing import NamedTuple
+
+import jax
+import numpy as np
+
+from pujax.data.splits import labeling_mechanisms
+from pujax.models.encoder import Encoder
+
+REVEALS = ("all", "negatives")
+# Where U comes from: all that is left of the source, a sample of it, or one at a class prior.
+REST, SAMPLE, AT_PRIOR = "rest", "sample", "at_prior"
+
+
+class TrainingData(NamedTuple):
+    """What a method may look at, as device arrays.
+
+    Attributes:
+      inputs: P and U together, uint8 images `[n, height, width, channels]` or a float32 table
+        `[n, features]`; the row is the example id.
+      labeled: bool `[n]`, True for a labelled positive; in multi-label problems int8
+        `[n, classes]`, 1 for a known positive, -1 for a known negative, 0 for an unknown label.
+      support_inputs: `[s, ...]`, clean examples held apart; `s` may be 0.
+      support_labels: float32 `[s]`, their true binary labels.
+      encoder: a `models.encoder.Encoder` that networks start from, or None.
+    """
+
+    inputs: jax.Array
+    labeled: jax.Array
+    support_inputs: jax.Array
+    support_labels: jax.Array
+    encoder: Encoder | None = None
+
+
+class DataInfo(NamedTuple):
+    """Numbers that a method may build on; all known before anything is compiled.
+
+    Attributes:
+      name: source name.
+      setting: 'one_sample' or 'two_sample'.
+      n_p: labelled positives.
+      n_u: unlabeled examples.
+      n_support: support examples.
+      support_positives: positives among them.
+      prior: share of positives in the population the risk speaks of; NaN where it is not given
+        and the true classes do not tell it.
+      prior_unlabeled: share of positives in U; NaN likewise.
+      prior_source: where `prior` came from.
+      input_shape: shape of one example.
+      mean: per channel, what `normalize` subtracts from pixels in 0-1; per feature of a table.
+      std: per channel or feature, what it then divides by.
+    """
+
+    name: str
+    setting: str
+    n_p: int
+    n_u: int
+    n_support: int
+    support_positives: int
+    prior: float
+    prior_unlabeled: float
+    prior_source: str
+    input_shape: tuple[int, ...]
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+    @property
+    def n(self) -> int:
+        """Number of training examples, P and U."""
+        return self.n_p + self.n_u
+
+    @property
+    def is_table(self) -> bool:
+        """True where an example is a row of numbers, False where it is an image."""
+        return len(self.input_shape) == 1
+
+    @property
+    def input_dtype(self) -> str:
+        """Type of the inputs: 'float32' for tables, 'uint8' for images."""
+        return "float32" if self.is_table else "uint8"
+
+
+class PUDataset(NamedTuple):
+    """A PU problem on the host.
+
+    Attributes:
+      info: counts, priors and shapes.
+      inputs: uint8 or float32 `[n, ...]`, P and U.
+      labeled: bool `[n]`.
+      source_ids: int `[n]`, rows of the source's training set.
+      support_inputs: `[s, ...]`.
+      support_labels: int8 `[s]`.
+      test_inputs: `[t, ...]`.
+      test_labels: int8 `[t]`, 1 or 0.
+      truth: int8 `[n]`, hidden true labels, 1, 0 or -1 where nobody knows. Evaluation only.
+      validation_inputs: `[v, ...]`, a held-out PU problem of the same setting, P_val first,
+        then U_val, which in two-sample data repeats P_val where U repeats P; `v` is 0 without a
+        validation set.
+      validation_labeled: bool `[v]`, True for P_val.
+      validation_truth: int8 `[v]`, true labels, for the oracle's selection only.
+      labeling: how the labelled positives were chosen; its numbers rest on the truth, so that
+        training does not see them.
+      unlabeled_from: where U comes from, `REST`, `SAMPLE` or `AT_PRIOR`; two-sample data repeat P
+        in U only where it is `REST`.
+      prior_interval: of an estimated `info.prior`, else None.
+      encoder: what networks start from, or None, see `pujax.training.init_from`.
+    """
+
+    info: DataInfo
+    inputs: np.ndarray
+    labeled: np.ndarray
+    source_ids: np.ndarray
+    support_inputs: np.ndarray
+    support_labels: np.ndarray
+    test_inputs: np.ndarray
+    test_labels: np.ndarray
+    truth: np.ndarray
+    validation_inputs: np.ndarray = np.zeros(0, np.uint8)
+    validation_labeled: np.ndarray = np.zeros(0, bool)
+    validation_truth: np.ndarray = np.zeros(0, np.int8)
+    labeling: labeling_mechanisms.Report = labeling_mechanisms.Report()
+    unlabeled_from: str = REST
+    prior_interval: tuple[float, float] | None = None
+    encoder: Encoder | None = None
+
+    def training_data(self) -> TrainingData:
+        """The arrays that training sees (still on the host); the truth is not among them."""
+        return TrainingData(
+            self.inputs,
+            self.labeled,
+            self.support_inputs,
+            self.support_labels.astype(np.float32),
+            self.encoder,
+        )
+
+    def hidden(self) -> np.ndarray:
+        """Mask `[n]` of the examples whose label is hidden.
+
+        U, but in two-sample data without its copies of P: their label is in plain sight.
+        """
+        return ~np.isin(self.source_ids, self.source_ids[self.labeled])
+
+    def reveal(self, which: str) -> "PUDataset":
+        """The problem with hidden labels revealed: a supervised upper bound's data.
+
+        Examples whose class nobody knows are left out, and so are the copies of P that two-sample
+        data keep in U. The priors are those of what is left. Only oracle baselines may ask for it.
+
+        Args:
+          which: 'all' reveals every label, so that P is all positives and U all negatives;
+            'negatives' keeps the labelled positives against the true negatives of U and drops U's
+            hidden positives (GradPU's "Sup.").
+
+        Raises:
+          ValueError: for another word.
+        """
+        if which not in REVEALS:
+            accepted = ", ".join(map(repr, REVEALS))
+            raise ValueError(f"reveals is {which!r}; accepted: {accepted}")
+        if which == "all":
+            keep = self.labeled | (self.hidden() & (self.truth >= 0))
+            labeled = (self.truth == 1)[keep]
+        else:
+            keep = self.labeled | (self.truth == 0)
+            labeled = self.labeled[keep]
+        num_positive = int(labeled.sum())
+        return self._replace(
+            info=self.info._replace(
+                n_p=num_positive,
+                n_u=len(labeled) - num_positive,
+                prior=num_positive / len(labeled),
+                prior_unlabeled=0.0,
+                prior_source="revealed",
+            ),
+            inputs=self.inputs[keep],
+            labeled=labeled,
+            source_ids=self.source_ids[keep],
+            truth=self.truth[keep],
+        )
+
+    def digest(self) -> str:
+        """A short hash of what training and selection see; problems with the same are the same."""
+        digest = hashlib.blake2b(digest_size=16)
+        arrays = jax.tree.leaves(self.training_data())
+        if len(self.validation_inputs):
+            arrays += [self.validation_inputs, self.validation_labeled]
+        for array in arrays:
+            digest.update(str((array.shape, array.dtype)).encode())
+            digest.update(np.ascontiguousarray(array))
+        return digest.hexdigest()
+
+    def counts(self) -> dict[str, int]:
+        """Counts that every run prints at its start and writes into its summary."""
+        hidden = self.truth[self.hidden()]
+        return {
+            "labeled": int(self.labeled.sum()),
+            "unlabeled": int((~self.labeled).sum()),
+            "support": len(self.support_labels),
+            "support_positives": int(self.support_labels.sum()),
+            "validation": self._num_validation(),
+            "validation_labeled": int(self.validation_labeled.sum()),
+            "test": len(self.test_labels),
+            "test_positives": int(self.test_labels.sum()),
+            "hidden_positives": int((hidden == 1).sum()),
+            "unlabeled_without_truth": int((hidden < 0).sum()),
+        }
+
+    def _num_validation(self) -> int:
+        """Distinct held-out items."""
+        repeats = self.info.setting == "two_sample" and self.unlabeled_from == REST
+        copies = self.validation_labeled.sum() if repeats else 0
+        return int(len(self.validation_labeled) - copies)
+
+    def validation_prior(self) -> float:
+        """Share of positives in the population that the validation set speaks of.
+
+        That of training, but in one-sample data with U drawn at a class prior: there U_val is like
+        U, and the population, P and U together, has the more positives the more are labelled.
+        """
+        if self.unlabeled_from != AT_PRIOR or self.info.setting != "one_sample":
+            return self.info.prior
+        share = float(np.mean(self.validation_labeled))
+        return share + (1 - share) * self.info.prior_unlabeled

@@ -1,0 +1,1 @@
+"""File formats and downloads: every function here turns files into arrays."""

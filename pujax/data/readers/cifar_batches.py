@@ -1,0 +1,222 @@
+"""CIFAR-10 and CIFAR-100 in both original layouts, packed and unpacked (Krizhevsky, 2009)."""
+
+import pathlib
+import pickle
+from typing import Any, BinaryIO, NamedTuple
+
+import numpy as np
+
+from pujax.data import raw
+from pujax.data.readers import archive, download
+
+SIDE = 32
+PIXELS = 3 * SIDE * SIDE
+SIZES = (50000, 10000)
+
+_DAMAGE = (
+    pickle.UnpicklingError,
+    AttributeError,
+    EOFError,
+    IndexError,
+    MemoryError,
+    OverflowError,
+    TypeError,
+    ValueError,
+)
+"""What unpickling a damaged file may raise."""
+
+
+class CifarSource(NamedTuple):
+    """What distinguishes CIFAR-10 from CIFAR-100.
+
+    Attributes:
+      name: source name.
+      train: names of the training files, without the `.bin` of the binary layout.
+      test: name of the test file, likewise.
+      binary_folder: folder inside the binary archive.
+      python_folder: folder inside the python archive.
+      binary_archive: file name.
+      python_archive: the archive that is downloaded when nothing is there.
+      label_keys: keys of the labels in a python file; in a binary file the label bytes come in
+        the same order.
+      mean: per channel, of pixels in 0-1.
+      std: per channel, of pixels in 0-1.
+    """
+
+    name: str
+    train: tuple[str, ...]
+    test: str
+    binary_folder: str
+    python_folder: str
+    binary_archive: str
+    python_archive: download.RemoteFile
+    label_keys: tuple[str, ...]
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+
+def load(
+    source: CifarSource, directory: pathlib.Path, *, label_key: str, class_names: tuple[str, ...]
+) -> raw.RawDataset:
+    """Reads one of the two data sets from whichever layout is there, or downloads it first.
+
+    Args:
+      source: which data set.
+      directory: folder to look in, see `pujax.data.sources.load`.
+      label_key: which labels, one of `source.label_keys`.
+      class_names: one name per label.
+
+    Returns:
+      A `RawDataset`.
+
+    Raises:
+      MissingDataError: nothing is there and it cannot be downloaded.
+      ValueError: a file is damaged or missing from its folder.
+    """
+    binary = archive.find(
+        directory,
+        source.name,
+        (source.binary_folder, source.binary_archive),
+        marker=f"{source.train[0]}.bin",
+    )
+    python = archive.find(
+        directory,
+        source.name,
+        (source.python_folder, source.python_archive.filename),
+        marker=source.train[0],
+    )
+    if binary is None and python is None:
+        hint = (
+            f"Also accepted there: {source.binary_archive}, or either archive unpacked "
+            f"({source.binary_folder}, {source.python_folder})."
+        )
+        (python,) = download.fetch_all(
+            [source.python_archive], directory=directory / source.name, hint=hint
+        )
+    if binary is not None:
+        location, folder, suffix = binary, source.binary_folder, ".bin"
+    else:
+        location, folder, suffix = python, source.python_folder, ""
+
+    def reader(stream: BinaryIO, where: str) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        read = read_python if binary is None else read_binary
+        images, labels = read(stream, where, label_keys=source.label_keys)
+        highest = int(labels[label_key].max(initial=0))
+        if highest >= len(class_names):
+            raise ValueError(
+                f"{where} holds the label {highest}, accepted: 0..{len(class_names) - 1}"
+            )
+        return images, labels[label_key]
+
+    names = [f"{name}{suffix}" for name in (*source.train, source.test)]
+    batches = archive.read_members(location, folder, names, reader)
+    train = [batches[name] for name in names[:-1]]
+    train_labels = np.concatenate([labels for _, labels in train])
+    test_inputs, test_labels = batches[names[-1]]
+    found = (len(train_labels), len(test_labels))
+    archive.warn_if_partial(location, found=found, original=SIZES)
+    return raw.RawDataset(
+        name=source.name,
+        train_inputs=np.concatenate([images for images, _ in train]),
+        train_labels=train_labels,
+        test_inputs=test_inputs,
+        test_labels=test_labels,
+        class_names=class_names,
+        mean=source.mean,
+        std=source.std,
+    )
+
+
+def read_binary(
+    stream: BinaryIO, where: str, *, label_keys: tuple[str, ...]
+) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """Reads records of one byte per label and 3072 bytes of pixels in channel, row, column order.
+
+    Args:
+      stream: the file.
+      where: its name for error messages.
+      label_keys: names of the label bytes.
+
+    Returns:
+      `(images, labels)`: uint8 `[n, 32, 32, 3]` and int32 `[n]` per key.
+
+    Raises:
+      ValueError: the file is empty or ends inside a record.
+    """
+    content, record = stream.read(), len(label_keys) + PIXELS
+    if not content or len(content) % record:
+        raise ValueError(
+            f"{where} is truncated or not such a file: {len(content)} bytes, "
+            f"accepted: a multiple of {record}"
+        )
+    records = np.frombuffer(content, np.uint8).reshape(-1, record)
+    labels = {key: records[:, i].astype(np.int32) for i, key in enumerate(label_keys)}
+    return _images(records[:, len(label_keys) :]), labels
+
+
+def read_python(
+    stream: BinaryIO, where: str, *, label_keys: tuple[str, ...]
+) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """Reads a pickled dictionary, refusing every object but plain values and NumPy arrays.
+
+    Args:
+      stream: the file.
+      where: its name for error messages.
+      label_keys: keys of the labels.
+
+    Returns:
+      `(images, labels)` as `read_binary`.
+
+    Raises:
+      ValueError: the file is truncated, unsafe, or holds something else.
+    """
+    try:
+        batch = _ArrayUnpickler(stream, encoding="bytes").load()
+        entries = {k.decode() if isinstance(k, bytes) else k: v for k, v in batch.items()}
+        data = np.asarray(entries["data"])
+        labels = {key: np.asarray(entries[key], np.int32) for key in label_keys}
+    except KeyError as error:
+        raise ValueError(f"{where} has no entry {error}, accepted: a CIFAR batch") from error
+    except _DAMAGE as error:
+        raise ValueError(f"{where} is damaged, truncated or no CIFAR batch: {error}") from error
+    is_batch = data.dtype == np.uint8 and data.ndim == 2 and data.shape[1] == PIXELS and len(data)
+    if not is_batch or any(values.shape != data.shape[:1] for values in labels.values()):
+        shapes = {key: values.shape for key, values in labels.items()}
+        raise ValueError(
+            f"{where} holds {data.dtype} {data.shape} with labels {shapes}, "
+            f"accepted: uint8 [n, {PIXELS}] with n labels"
+        )
+    return _images(data), labels
+
+
+def _images(rows: np.ndarray) -> np.ndarray:
+    """`[n, 3072]` in channel, row, column order as `[n, 32, 32, 3]`."""
+    return np.ascontiguousarray(rows.reshape(-1, 3, SIDE, SIDE).transpose(0, 2, 3, 1))
+
+
+class _ArrayUnpickler(pickle.Unpickler):
+    """Unpickles plain values and NumPy arrays and nothing else, so a file cannot run code."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        """The few globals that pickled arrays and (from Python 3) byte strings refer to."""
+        if (module, name) == ("numpy", "ndarray"):
+            return np.ndarray
+        if (module, name) == ("numpy", "dtype"):
+            return np.dtype
+        if (module, name) == ("_codecs", "encode"):
+            return _encode_latin1
+        if name == "_reconstruct" and module in ("numpy.core.multiarray", "numpy._core.multiarray"):
+            return _empty_array
+        raise pickle.UnpicklingError(f"it refers to {module}.{name}, which is not allowed")
+
+
+def _empty_array(kind: type, shape: tuple[int, ...], code: bytes) -> np.ndarray:
+    """What NumPy's own reconstruction does: an empty array that is filled in afterwards."""
+    return np.ndarray.__new__(kind, shape, code)
+
+
+def _encode_latin1(text: str, encoding: str) -> bytes:
+    """How Python 3 pickles bytes in protocol 2; no other codec is needed or allowed."""
+    if encoding not in ("latin1", b"latin1"):
+        raise pickle.UnpicklingError(f"it encodes with {encoding!r}, which is not allowed")
+    return text.encode("latin1")

@@ -1,0 +1,205 @@
+"""Image files that a list names, each with several labels: which are there, and what if not."""
+
+import os
+import pathlib
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from absl import logging
+
+from pujax.data.image_files import ImageFiles
+from pujax.data.multilabel_raw import UNKNOWN, RawMultilabel
+from pujax.data.readers import download, holdout
+
+IMAGENET_MEAN = (0.485, 0.456, 0.406)
+IMAGENET_STD = (0.229, 0.224, 0.225)
+"""Per channel, of pixels in 0-1: what networks pretrained on ImageNet expect."""
+
+MISSING = ("fail", "skip")
+"""What to do about image files that are not there."""
+
+TEST_FRACTION = 0.2
+"""Share of the images that a test set is made of where the source has none."""
+
+_SHOWN = 5
+"""Names that a message lists."""
+
+
+class Split(NamedTuple):
+    """The images of one split.
+
+    Attributes:
+      folder: what the names are relative to.
+      names: one file name per image, with its folder where it is in another.
+      labels: int8 `[n, classes]`, 1, 0 or -1.
+    """
+
+    folder: pathlib.Path
+    names: Sequence[str]
+    labels: np.ndarray
+
+
+def check_options(*, image_size: int, load_size: int, missing: str) -> None:
+    """Raises a `ValueError` that names the option if one of them is not acceptable."""
+    for field, value in (("image_size", image_size), ("load_size", load_size)):
+        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+            raise ValueError(f"{field} is {value!r}, accepted: 0 (default) or a side length")
+    if missing not in MISSING:
+        raise ValueError(f"missing is {missing!r}, accepted: {' or '.join(MISSING)}")
+
+
+def find_root(
+    source: str, places: Iterable[pathlib.Path], needed: Sequence[str], *, hint: str
+) -> pathlib.Path:
+    """The folder that holds what a source needs.
+
+    Args:
+      source: name of the data set.
+      places: folders to look in.
+      needed: files and folders, relative to the folder.
+      hint: where to get them, for the message.
+
+    Returns:
+      The first of `places` with all of `needed`.
+
+    Raises:
+      MissingDataError: naming what is missing, in the folder that has most of it.
+    """
+    places = list(places)
+    lacking = [[name for name in needed if not (place / name).exists()] for place in places]
+    best = min(range(len(places)), key=lambda i: len(lacking[i]))
+    if lacking[best]:
+        raise download.MissingDataError(
+            f"cannot find {', '.join(lacking[best])} of source {source!r} in {places[best]} "
+            f"(looked in {', '.join(map(str, places))}). {hint}, and pass the folder as "
+            "--config.data.dir",
+            reason="not found",
+        )
+    return places[best]
+
+
+def divide(whole: Split, is_test: np.ndarray) -> tuple[Split, Split]:
+    """The training and the test rows of a list, in its order.
+
+    Args:
+      whole: `n` images.
+      is_test: bool `[n]`.
+
+    Returns:
+      `(train, test)`.
+    """
+    return tuple(
+        Split(whole.folder, [whole.names[i] for i in np.flatnonzero(rows)], whole.labels[rows])
+        for rows in (~is_test, is_test)
+    )
+
+
+def hold_out(path: pathlib.Path, whole: Split) -> tuple[Split, Split]:
+    """Cuts out a test set: a fifth of the images whose labels are all known, always the same.
+
+    Args:
+      path: for the message.
+      whole: all images.
+
+    Returns:
+      `(train, test)`.
+
+    Raises:
+      ValueError: so few images are known that there is no fifth of them.
+    """
+    known = np.flatnonzero((whole.labels != UNKNOWN).all(axis=1))
+    least = round(1 / TEST_FRACTION)
+    if len(known) < least:
+        raise ValueError(
+            f"{path} names no test set and has {len(known)} images whose labels are all known, "
+            f"accepted: at least {least}, to hold out a fifth of them, or a test set"
+        )
+    is_test = np.zeros(len(whole.labels), bool)
+    one_class = np.zeros(len(known), np.int32)
+    is_test[known] = holdout.is_test(one_class, test_fraction=TEST_FRACTION, seed=0)
+    return divide(whole, is_test)
+
+
+def build(
+    source: str,
+    train: Split,
+    test: Split,
+    class_names: Sequence[str],
+    *,
+    image_size: int,
+    load_size: int,
+    missing: str,
+    default_size: int,
+) -> RawMultilabel:
+    """A data set of image files, with the mean and deviation of ImageNet.
+
+    Args:
+      source: name of the data set.
+      train: training images.
+      test: test images.
+      class_names: one name per class.
+      image_size: side length that a network sees, or 0 for `default_size`.
+      load_size: side length that training images are resized to before they are cropped; 0 is
+        8/7 of `image_size`, the ratio of 512 to 448 in the paper.
+      missing: one of `MISSING`.
+      default_size: of `image_size`.
+
+    Returns:
+      A `RawMultilabel`, without the images that are missing.
+
+    Raises:
+      MissingDataError: image files are missing, and `missing` is 'fail' or none is left.
+    """
+    side = image_size or default_size
+    load_side = load_size or side * 8 // 7
+    parts = []
+    for name, split in (("training", train), ("test", test)):
+        rows = _present(source, name, split, missing)
+        paths = tuple(os.path.join(split.folder, split.names[row]) for row in rows)
+        parts.append((ImageFiles(paths, side, load_side), split.labels[rows]))
+    return RawMultilabel(
+        name=source,
+        train_inputs=parts[0][0],
+        train_labels=parts[0][1],
+        test_inputs=parts[1][0],
+        test_labels=parts[1][1],
+        class_names=tuple(class_names),
+        mean=IMAGENET_MEAN,
+        std=IMAGENET_STD,
+    )
+
+
+def _present(source: str, which: str, split: Split, missing: str) -> np.ndarray:
+    """Rows whose file exists, by one listing per folder instead of a question per file."""
+    places = [os.path.split(os.path.join(split.folder, name)) for name in split.names]
+    listings = {folder: names_in(folder) for folder in {folder for folder, _ in places}}
+    is_there = np.array([name in listings[folder] for folder, name in places], bool)
+    absent = [split.names[row] for row in np.flatnonzero(~is_there)]
+    if absent:
+        message = (
+            f"source {source!r}: {len(absent)} of {len(split.names)} {which} images are not in "
+            f"{split.folder}: {first_few(absent)}"
+        )
+        if missing == "fail" or len(absent) == len(split.names):
+            raise download.MissingDataError(
+                f"{message}; accepted: all of them there, or, if only some are missing, "
+                "--config.data.missing=skip to leave those out",
+                reason="images not found",
+            )
+        logging.warning("%s; they are left out, as data.missing='skip' says", message)
+    return np.flatnonzero(is_there)
+
+
+def names_in(folder: str | os.PathLike[str]) -> set[str]:
+    """Names of what a folder holds; nothing if there is no such folder."""
+    try:
+        with os.scandir(folder) as entries:
+            return {entry.name for entry in entries}
+    except (FileNotFoundError, NotADirectoryError):
+        return set()
+
+
+def first_few(values: Sequence[object]) -> str:
+    """The first values for a message, with dots where there are more."""
+    return ", ".join(map(str, values[:_SHOWN])) + (", ..." if len(values) > _SHOWN else "")

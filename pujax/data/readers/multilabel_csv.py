@@ -1,0 +1,130 @@
+"""Several labels per image from a table: a column of file names, and one per label or one of all.
+
+file,split,dog,cat          file,split,labels
+a.jpg,train,1,0             a.jpg,train,dog
+b.jpg,train,,1              b.jpg,train,dog|cat
+c.jpg,test,0,0              c.jpg,test,
+"""
+
+import os
+import pathlib
+import re
+
+import numpy as np
+
+from pujax.data.multilabel_raw import UNKNOWN, RawMultilabel
+from pujax.data.readers import csv_tables, image_folders, image_lists
+
+_SPLIT, _LABELS = "split", "labels"
+
+
+def load(path: pathlib.Path, *, image_size: int, load_size: int, missing: str) -> RawMultilabel:
+    """Reads a table with a header and commas, semicolons or tabs.
+
+    The first column is the image's file name, relative to the folder of the table. The column
+    `split` (optional) says 'train' or 'test'; without it a fifth of the rows whose labels are all
+    known is the test set, the same one on every run. The rest is either one column per label,
+    with 1, 0, and in training rows -1 or nothing for unknown; or the single column `labels` with
+    the names of all labels of the image, separated by `|` or `;`, which nobody else has.
+
+    Args:
+      path: the table.
+      image_size: side length that a network sees; 0 is 224.
+      load_size: side length before the random crop; 0 is 8/7 of `image_size`.
+      missing: 'fail', or 'skip' to leave out images whose file is missing.
+
+    Returns:
+      A `RawMultilabel` of image files. Classes follow the columns, or the alphabet.
+
+    Raises:
+      MissingDataError: image files are missing.
+      ValueError: naming the file, and what in it is not accepted.
+    """
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            lines = csv_tables.lines(os.fspath(path), file)
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} cannot be read as UTF-8: {error}") from error
+    if pathlib.PurePath(lines.header[0]).suffix.lower() in image_folders.SUFFIXES:
+        raise ValueError(
+            f"{path} begins with the image {lines.header[0]!r}, accepted: a header first, such as "
+            "file,split,dog,cat or file,split,labels"
+        )
+    columns = {
+        name: [cell.strip() for cell in cells]
+        for name, cells in zip(lines.header, zip(*lines.rows, strict=True), strict=True)
+    }
+    files = columns.pop(lines.header[0])
+    _check_files(path, files)
+    splits = columns.pop(_SPLIT, None)
+    if list(columns) == [_LABELS]:
+        names, labels = _listed(columns[_LABELS])
+    else:
+        names, labels = tuple(columns), _coded(path, files, columns)
+    if not names:
+        raise ValueError(f"{path} has no labels, accepted: a column per label, or one of all")
+    whole = image_lists.Split(path.parent, files, labels)
+    if splits is None:
+        parts = image_lists.hold_out(path, whole)
+    else:
+        parts = image_lists.divide(whole, _test_rows(path, files, splits))
+    unknown = (parts[1].labels == UNKNOWN).any(axis=1)
+    if unknown.any():
+        example = parts[1].names[int(unknown.argmax())]
+        raise ValueError(
+            f"{path}: {int(unknown.sum())} test images have an unknown label, the first is "
+            f"{example!r}; accepted: 1 or 0 throughout the test set"
+        )
+    return image_lists.build(
+        "multilabel",
+        *parts,
+        names,
+        image_size=image_size,
+        load_size=load_size,
+        missing=missing,
+        default_size=224,
+    )
+
+
+def _check_files(path: pathlib.Path, files: list[str]) -> None:
+    if "" in files:
+        raise ValueError(f"{path}: example {files.index('') + 1} has no file name")
+    names, counts = np.unique(files, return_counts=True)
+    if counts.max() > 1:
+        raise ValueError(
+            f"{path} has {int((counts > 1).sum())} images in several lines, such as "
+            f"{str(names[counts.argmax()])!r}; accepted: one line per image with all its labels"
+        )
+
+
+def _listed(cells: list[str]) -> tuple[tuple[str, ...], np.ndarray]:
+    """Names and labels of a column that lists names."""
+    lists = [{name.strip() for name in re.split(r"[|;]", cell)} - {""} for cell in cells]
+    names = tuple(sorted(set().union(*lists)))
+    return names, np.array([[name in found for name in names] for found in lists], np.int8)
+
+
+def _coded(path: pathlib.Path, files: list[str], columns: dict[str, list[str]]) -> np.ndarray:
+    """Labels of one column per label."""
+    codes = {"1": 1, "0": 0, "-1": UNKNOWN, "": UNKNOWN, "1.0": 1, "0.0": 0, "-1.0": UNKNOWN}
+    labels = np.empty((len(files), len(columns)), np.int8)
+    for column, (name, cells) in enumerate(columns.items()):
+        for row, cell in enumerate(cells):
+            if cell not in codes:
+                raise ValueError(
+                    f"{path}: {name!r} of {files[row]!r} is {cell!r}, accepted: 1, 0, -1 or "
+                    f"nothing; names of labels go into one column {_LABELS!r}"
+                )
+            labels[row, column] = codes[cell]
+    return labels
+
+
+def _test_rows(path: pathlib.Path, files: list[str], splits: list[str]) -> np.ndarray:
+    accepted = " or ".join(image_folders.SPLITS)
+    for name, split in zip(files, splits, strict=True):
+        if split not in image_folders.SPLITS:
+            raise ValueError(f"{path}: {_SPLIT} of {name!r} is {split!r}, accepted: {accepted}")
+    for split in image_folders.SPLITS:
+        if split not in splits:
+            raise ValueError(f"{path} has no {split!r} in column {_SPLIT!r}, accepted: both")
+    return np.array([split == "test" for split in splits])

@@ -1,0 +1,114 @@
+"""Several labels per image from folders: an image lies in the folder of each of its classes.
+
+train/dog/a.jpg  train/cat/a.jpg  train/_none/b.jpg  train/unlabeled/c.jpg  test/dog/d.jpg
+"""
+
+import filecmp
+import os
+import pathlib
+
+import numpy as np
+
+from pujax.data.multilabel_raw import UNKNOWN, RawMultilabel
+from pujax.data.readers import image_folders, image_lists
+
+NONE = "_none"
+"""Folder of images that belong to no class."""
+
+
+def is_one(root: pathlib.Path) -> bool:
+    """Whether a folder has class folders with images, within `train` or `test` or without."""
+    if not root.is_dir():
+        return False
+    return image_folders.is_image_folder(root) or any(
+        image_folders.image_files(root / name) for name in image_folders.class_names(root)
+    )
+
+
+def load(root: pathlib.Path, *, image_size: int, load_size: int, missing: str) -> RawMultilabel:
+    """Reads `train/CLASS/IMAGE` and `test/CLASS/IMAGE`, or `CLASS/IMAGE` alone.
+
+    An image that lies in several class folders under one name, as a copy or a link, has several
+    labels. The folder `_none` holds images of no class. Images in `unlabeled` have the labels of
+    the class folders that they lie in too, and the others are unknown. Without `train` and `test`
+    a fifth of the images whose labels are known is the test set, the same one on every run.
+
+    Args:
+      root: the folder.
+      image_size: side length that a network sees; 0 is 224.
+      load_size: side length before the random crop; 0 is 8/7 of `image_size`.
+      missing: of no meaning here, where every name comes from a file.
+
+    Returns:
+      A `RawMultilabel` of image files, in alphabetical order of their names, as the classes.
+
+    Raises:
+      ValueError: a folder is missing or empty, or two different images have one name.
+    """
+    del missing
+    if image_folders.is_image_folder(root):
+        folders = [root / split for split in image_folders.SPLITS]
+        for folder in folders:
+            if not folder.is_dir():
+                raise ValueError(f"{folder} is missing, accepted: a folder of class folders")
+    else:
+        folders = [root]
+    special = {NONE, image_folders.UNLABELED}
+    classes = [name for name in image_folders.class_names(folders[0]) if name not in special]
+    unknown = set(image_folders.class_names(folders[-1])) - set(classes) - special
+    if unknown:
+        raise ValueError(
+            f"{folders[-1]} has classes that {folders[0].name} has not: "
+            f"{', '.join(sorted(unknown))}, accepted: {', '.join(classes)}"
+        )
+    splits = [_read(folder, classes) for folder in folders]
+    if len(splits) == 1:
+        splits = image_lists.hold_out(root, splits[0])
+    elif (splits[1].labels == UNKNOWN).any():
+        raise ValueError(
+            f"{folders[1] / image_folders.UNLABELED} has images, accepted: none, since every label "
+            f"of a test set is known ({NONE} holds images of no class)"
+        )
+    return image_lists.build(
+        "multilabel",
+        *splits,
+        classes,
+        image_size=image_size,
+        load_size=load_size,
+        missing="fail",
+        default_size=224,
+    )
+
+
+def _read(folder: pathlib.Path, classes: list[str]) -> image_lists.Split:
+    """The images of one split, each once."""
+    found: dict[str, list[str]] = {}
+    for name in (*classes, NONE, image_folders.UNLABELED):
+        for path in image_folders.image_files(folder / name):
+            found.setdefault(path.name, []).append(name)
+    if not found:
+        raise ValueError(
+            f"{folder} has no images in class folders, accepted: {image_folders.SUFFIXES}"
+        )
+    columns = {name: column for column, name in enumerate(classes)}
+    labels = np.zeros((len(found), len(classes)), np.int8)
+    names = []
+    for row, (image, places) in enumerate(sorted(found.items())):
+        paths = [folder / place / image for place in places]
+        if NONE in places and len(places) > 1:
+            raise ValueError(f"{paths[0]} lies in {NONE} too, accepted: one or the other")
+        for path in paths[1:]:
+            if not _same(paths[0], path):
+                raise ValueError(
+                    f"{path} is another image than {paths[0]}, accepted: different names, since "
+                    "one name in several class folders stands for one image with several labels"
+                )
+        if image_folders.UNLABELED in places:
+            labels[row] = UNKNOWN
+        labels[row, [columns[place] for place in places if place in columns]] = 1
+        names.append(os.path.join(places[0], image))
+    return image_lists.Split(folder, names, labels)
+
+
+def _same(first: pathlib.Path, second: pathlib.Path) -> bool:
+    return first.samefile(second) or filecmp.cmp(first, second, shallow=False)

@@ -1,0 +1,151 @@
+"""The binary classification tables of the LIBSVM page, in svmlight text."""
+
+import bz2
+import gzip
+import lzma
+import pathlib
+import zlib
+from typing import NamedTuple
+
+import numpy as np
+from sklearn import datasets
+
+from pujax.data import raw
+from pujax.data.readers import download, holdout
+
+PAGE = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary.html"
+_OPENERS = {"": open, ".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+# (negative, positive) as the page and its copies code them.
+_CODES = ((-1.0, 1.0), (0.0, 1.0), (1.0, 2.0))
+_DAMAGE = (OSError, EOFError, zlib.error, lzma.LZMAError)
+
+
+class SvmlightSource(NamedTuple):
+    """What distinguishes one table from another.
+
+    Attributes:
+      name: source name.
+      train_files: names of the files that make up the training set, one tuple per way of having it.
+      test_file: name of the test set's file, or '' where there is none.
+      num_features: columns.
+      train_counts: (negatives, positives) of the training files.
+      test_counts: likewise of the test file; (0, 0) where there is none.
+      class_names: of the negative and the positive class.
+    """
+
+    name: str
+    train_files: tuple[tuple[str, ...], ...]
+    test_file: str
+    num_features: int
+    train_counts: tuple[int, int]
+    test_counts: tuple[int, int]
+    class_names: tuple[str, str]
+
+
+def load(
+    source: SvmlightSource,
+    directory: pathlib.Path,
+    *,
+    test_fraction: float = 0.2,
+    seed: int = 0,
+) -> raw.RawDataset:
+    """Reads a table as float32; class 0 is negative and 1 positive, however the file codes them.
+
+    Args:
+      source: which table.
+      directory: folder with the files, or with a folder of the source's name or `libsvm`.
+      test_fraction: share of each class that is held out where there is no test file.
+      seed: chooses another test set there.
+
+    Returns:
+      A `RawDataset`; mean and deviation are those of its training rows.
+
+    Raises:
+      MissingDataError: a file is missing; the page publishes no checksums, so none is downloaded.
+      ValueError: a file is damaged, or does not hold the rows that it should.
+    """
+    train, test = _find_all(source, directory)
+    inputs, labels = _read(source, train, source.train_counts)
+    if test:
+        test_inputs, test_labels = _read(source, [test], source.test_counts)
+    else:
+        held = holdout.is_test(labels, test_fraction=test_fraction, seed=seed)
+        test_inputs, test_labels = inputs[held], labels[held]
+        inputs, labels = inputs[~held], labels[~held]
+    mean, std = raw.feature_statistics(inputs)
+    return raw.RawDataset(
+        name=source.name,
+        train_inputs=inputs,
+        train_labels=labels,
+        test_inputs=test_inputs,
+        test_labels=test_labels,
+        class_names=source.class_names,
+        mean=mean,
+        std=std,
+    )
+
+
+def _find_all(source, directory):
+    """Paths of the training files and of the test file (None where there is none)."""
+    found = [[_find(directory, source.name, name) for name in way] for way in source.train_files]
+    train = next((paths for paths in found if None not in paths), None)
+    test = _find(directory, source.name, source.test_file) if source.test_file else None
+    missing = []
+    if train is None:
+        missing.append(" or ".join(" with ".join(way) for way in source.train_files))
+    if source.test_file and test is None:
+        missing.append(source.test_file)
+    if missing:
+        raise download.MissingDataError(
+            f"cannot find {' and '.join(missing)} (plain, .gz, .bz2 or .xz) in {directory} or "
+            f"{directory / source.name}; get it from {PAGE} and put it there",
+            reason="not found",
+        )
+    return train, test
+
+
+def _find(directory, name, file):
+    """A file by its name on the page, packed or not; never a folder of the same name."""
+    for base in (directory, directory / name, directory / "libsvm"):
+        for ending in _OPENERS:
+            path = base / (file + ending)
+            if path.is_file():
+                return path
+    return None
+
+
+def _read(source, paths, counts):
+    """Rows and class ids of some files, one after another."""
+    parts = [_read_file(path, source.num_features) for path in paths]
+    inputs, codes = (np.concatenate(part) for part in zip(*parts, strict=True))
+    where = ", ".join(map(str, paths))
+    pair = tuple(np.unique(codes).tolist())
+    if pair not in _CODES:
+        raise ValueError(
+            f"{where} has the labels {pair}; accepted: {', '.join(map(str, _CODES))}, the first of "
+            "each pair negative"
+        )
+    labels = (codes == pair[1]).astype(np.int32)
+    found = tuple(np.bincount(labels).tolist())
+    if found != counts:
+        raise ValueError(
+            f"{where} has {found[0]} negatives and {found[1]} positives; accepted: {counts[0]} and "
+            f"{counts[1]}, as published"
+        )
+    return inputs, labels
+
+
+def _read_file(path, num_features):
+    ending = path.suffix if path.suffix in _OPENERS else ""
+    try:
+        with _OPENERS[ending](path, "rb") as stream:
+            rows, codes = datasets.load_svmlight_file(
+                stream, n_features=num_features, dtype=np.float32, zero_based=False
+            )
+    except _DAMAGE as error:
+        raise ValueError(f"{path} is damaged or truncated: {error}") from error
+    except ValueError as error:
+        raise ValueError(
+            f"{path} is not svmlight text of {num_features} features: {error}"
+        ) from error
+    return rows.toarray(), codes.astype(np.float64)

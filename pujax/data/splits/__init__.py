@@ -1,0 +1,1 @@
+"""Which examples are labelled, unlabeled, or held out; which share of them is positive."""

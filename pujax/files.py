@@ -1,0 +1,79 @@
+"""Atomic files: JSON documents and text that is whole at every moment, old or new.
+
+A non-finite number becomes null, because JSON has no word for it; every other number is written so
+that reading it gives the same bits back.
+"""
+
+import json
+import math
+import numbers
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+
+def write_json(path: str | os.PathLike, obj: Any) -> None:
+    """Writes a JSON document atomically: indented by 2, keys in the order given.
+
+    Args:
+      path: file to write or replace.
+      obj: what `to_plain` accepts.
+
+    Raises:
+      ValueError: if something in `obj` cannot be written as JSON.
+    """
+    text = json.dumps(to_plain(obj), indent=2, ensure_ascii=False, allow_nan=False)
+    replace_text(os.fspath(path), text + "\n")
+
+
+def to_plain(value: Any, *, name: str = "value") -> Any:
+    """Turns numbers and containers into what JSON has, without losing a bit.
+
+    Args:
+      value: None, text, a path, a number or array of Python, NumPy or JAX, or a mapping or
+        sequence of such.
+      name: what to call `value` in an error.
+
+    Returns:
+      None, bool, int, float, str, list and dict only; a non-finite number is None.
+
+    Raises:
+      ValueError: naming the offending entry, if it is none of these.
+    """
+    match value:
+        case None | bool() | str():
+            return value
+        case numbers.Integral():
+            return int(value)
+        case numbers.Real():
+            return float(value) if math.isfinite(value) else None
+        case os.PathLike():
+            return os.fspath(value)
+        case Mapping():
+            return {str(k): to_plain(v, name=f"{name}.{k}") for k, v in value.items()}
+        case _ if hasattr(value, "__array__"):
+            return to_plain(_array_to_python(value), name=name)
+        case Sequence() if not isinstance(value, bytes | bytearray):
+            return [to_plain(v, name=f"{name}[{i}]") for i, v in enumerate(value)]
+    raise ValueError(
+        f"{name} is a {type(value).__name__}; accepted: None, text, numbers, arrays, and mappings "
+        "or sequences of these"
+    )
+
+
+def _array_to_python(array: Any) -> Any:
+    array = np.asarray(array)
+    # bfloat16 and its kin, which NumPy calls void: every value is also a float32.
+    return (array.astype(np.float32) if array.dtype.kind == "V" else array).tolist()
+
+
+def replace_text(path: str, text: str) -> None:
+    """Writes a text file so that at every moment either the old or the new one is there, whole."""
+    temporary = f"{path}.{os.getpid()}.tmp"  # two processes never write the same file
+    with open(temporary, "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)

@@ -1,0 +1,1 @@
+"""Parts that several methods share: networks, optimizers, losses, the plain classifier."""

@@ -1,0 +1,233 @@
+"""SGD, Adam, AdaGrad and LARS with the schedules of the PU papers, shared by all methods.
+
+The learning rate follows the epoch that a batch belongs to and not a count of updates: a step that
+is skipped or undone must not delay the schedule.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import ml_collections
+import optax
+
+from pujax import checks
+from pujax.methods._common import lars, schedules
+
+OPTIMIZERS = ("sgd", "adam", "adagrad", "lars")
+SCHEDULES = ("step", "cosine", "exponential", "halve", "constant", "one_cycle")
+
+
+class Optimizer(NamedTuple):
+    """An optimizer bound to its schedule.
+
+    Attributes:
+      init: `params -> state`.
+      update: `(gradient, state, params, epoch) -> (params, state)`; `epoch` counts from the start
+        of the stage and may be a fraction.
+    """
+
+    init: Callable[[Any], Any]
+    update: Callable[[Any, Any, Any, jax.Array], tuple[Any, Any]]
+
+
+class State(NamedTuple):
+    """What an optimizer remembers.
+
+    Attributes:
+      moments: momentum sums or Adam's moments.
+      drops: how often the learning rate has been halved; None unless that resets the moments.
+    """
+
+    moments: Any
+    drops: jax.Array | None
+
+
+def default_config(**changes: Any) -> ml_collections.ConfigDict:
+    """Settings of every optimizer; the values are LaGAM's (SGD) unless changed.
+
+    Args:
+      **changes: fields to set.
+
+    Returns:
+      A new `ConfigDict`.
+    """
+    config = ml_collections.ConfigDict(
+        {
+            "optimizer": "sgd",
+            "learning_rate": 1e-3,
+            "weight_decay": 1e-4,  # L2, added to the gradient before momentum or moments
+            "momentum": 0.9,
+            "beta1": 0.9,
+            "beta2": 0.999,
+            "trust_coefficient": 1e-3,  # of LARS
+            "lr_schedule": "step",
+            "lr_drops": (250, 300, 350),
+            "lr_factor": 0.1,
+            "lr_every": 20,
+            "lr_floor": 1e-3,
+            "lr_resets": False,
+            "lr_warmup": 0.0,  # epochs of linear warm-up
+            "lr_warm_share": 0.2,  # of the steps of `one_cycle`, before its peak
+            "lr_cycle_epochs": 0,  # length of `one_cycle`; 0 is that of the training
+            "beta1_low": 0.85,  # Adam's beta1 at the peak of `one_cycle`
+            "beta1_high": 0.95,  # and at both of its ends
+        }
+    )
+    config.update(changes)
+    return config
+
+
+def adam_config(**changes: Any) -> ml_collections.ConfigDict:
+    """Settings of Adam at a constant rate, which most baselines start from."""
+    return default_config(**({"optimizer": "adam", "lr_schedule": "constant"} | changes))
+
+
+def check(config: ml_collections.ConfigDict) -> None:
+    """Raises a ValueError for a setting that cannot be."""
+    checks.one_of("method.optimizer", config.optimizer, OPTIMIZERS)
+    checks.positive("method.learning_rate", config.learning_rate)
+    checks.at_least("method.weight_decay", config.weight_decay, 0)
+    for name in ("momentum", "beta1", "beta2"):
+        checks.between(f"method.{name}", config[name], 0, 1, include="low")
+    checks.positive("method.trust_coefficient", config.trust_coefficient)
+    checks.one_of("method.lr_schedule", config.lr_schedule, SCHEDULES)
+    checks.between("method.lr_factor", config.lr_factor, 0, 1)
+    checks.at_least("method.lr_every", config.lr_every, 1)
+    checks.between("method.lr_floor", config.lr_floor, 0, 1)
+    checks.at_least("method.lr_warmup", config.lr_warmup, 0)
+    if config.lr_schedule == "exponential":
+        checks.positive("method.lr_floor", config.lr_floor)
+    schedules.check(config)
+
+
+def learning_rate(
+    config: ml_collections.ConfigDict,
+    epoch: jax.Array,
+    *,
+    num_epochs: int,
+    steps_per_epoch: int | None = None,
+) -> jax.Array:
+    """Learning rate of an epoch counted from 0.
+
+    Within an epoch only `exponential`, `one_cycle` and the warm-up change it.
+
+    - `step` multiplies by `lr_factor` after each epoch of `lr_drops` (so 251 is the first epoch of
+      the drop at 250);
+    - `halve` multiplies by `lr_factor` after every `lr_every` epochs (20 is the first epoch of the
+      first drop at 20);
+    - `cosine` and `exponential` fall from the start to `lr_floor` times it over `num_epochs`;
+    - `one_cycle` rises to `learning_rate` and falls again over `lr_cycle_epochs`, see `_one_cycle`;
+    - `constant` stays.
+
+    In the first `lr_warmup` epochs the rate of every schedule is multiplied by `epoch / lr_warmup`,
+    so that the first step has rate 0, as in SimCLR; the schedule itself is not shifted.
+
+    Args:
+      config: a section with the fields of `default_config`.
+      epoch: from the start of the stage, a fraction within an epoch.
+      num_epochs: length that `cosine` and `exponential` stretch over.
+      steps_per_epoch: updates in an epoch, which makes `one_cycle` exact to the step.
+
+    Returns:
+      A scalar in float32.
+    """
+    if config.lr_schedule == "one_cycle":
+        rate = schedules.learning_rate(
+            config, epoch, num_epochs=num_epochs, steps_per_epoch=steps_per_epoch
+        )
+    else:
+        rate = _scheduled(config, epoch, num_epochs=num_epochs)
+    if config.lr_warmup:
+        rate = rate * jnp.minimum(1, epoch / jnp.float32(config.lr_warmup))
+    return rate
+
+
+def _scheduled(
+    config: ml_collections.ConfigDict, epoch: jax.Array, *, num_epochs: int
+) -> jax.Array:
+    """Learning rate of the schedules that need no count of steps, without the warm-up."""
+    start = jnp.float32(config.learning_rate)
+    if config.lr_schedule == "exponential":
+        return start * jnp.float32(config.lr_floor) ** (epoch / num_epochs)
+    epoch = jnp.floor(epoch)
+    if config.lr_schedule == "step":
+        drops = jnp.asarray(config.lr_drops, jnp.int32)
+        return start * jnp.float32(config.lr_factor) ** jnp.sum(epoch > drops)
+    if config.lr_schedule == "halve":
+        return start * jnp.float32(config.lr_factor) ** _drops(config, epoch)
+    if config.lr_schedule == "cosine":
+        floor = start * config.lr_floor
+        return floor + (start - floor) * (1 + jnp.cos(jnp.pi * epoch / num_epochs)) / 2
+    return start
+
+
+def build(
+    config: ml_collections.ConfigDict, *, num_epochs: int, steps_per_epoch: int | None = None
+) -> Optimizer:
+    """Binds an optimizer and a schedule to the length of a stage.
+
+    With `one_cycle`, Adam's `beta1` runs between `beta1_high` and `beta1_low` instead, and its bias
+    correction takes the value of the step, `1 - beta1**t` in the t-th update, as PyTorch's does.
+    The other optimizers keep their momentum.
+
+    Args:
+      config: a section with the fields of `default_config`.
+      num_epochs: length that `cosine` and `exponential` stretch over.
+      steps_per_epoch: updates in an epoch, which makes `one_cycle` exact to the step.
+
+    Returns:
+      An `Optimizer`.
+
+    Raises:
+      ValueError: for a setting that cannot be.
+    """
+    check(config)
+    is_cycle = config.lr_schedule == "one_cycle"
+    if is_cycle:
+        schedules.check_length(config, num_epochs, steps_per_epoch)
+    length = {"num_epochs": num_epochs, "steps_per_epoch": steps_per_epoch}
+    is_lars = config.optimizer == "lars"
+    rule = lars.build(config) if is_lars else _rule(config, config.beta1)
+    resets = config.lr_schedule == "halve" and config.lr_resets
+
+    def init(params: Any) -> State:
+        return State(rule.init(params), jnp.zeros([], jnp.int32) if resets else None)
+
+    def update(gradient: Any, state: State, params: Any, epoch: jax.Array) -> tuple[Any, State]:
+        moments, drops = state
+        if resets:
+            drops = _drops(config, epoch).astype(jnp.int32)
+            is_new = drops != state.drops
+            fresh = rule.init(params)
+            moments = jax.tree.map(lambda new, old: jnp.where(is_new, new, old), fresh, moments)
+        rate = learning_rate(config, epoch, **length)
+        if is_lars:
+            change, moments = rule.update(gradient, moments, params, rate=rate)
+            params = jax.tree.map(lambda p, d: p - d, params, change)
+        else:
+            now = _rule(config, schedules.beta1(config, epoch, **length)) if is_cycle else rule
+            direction, moments = now.update(gradient, moments, params)
+            params = jax.tree.map(lambda p, d: p - rate * d, params, direction)
+        return params, State(moments, drops)
+
+    return Optimizer(init, update)
+
+
+def _rule(
+    config: ml_collections.ConfigDict, beta1: float | jax.Array
+) -> optax.GradientTransformation:
+    """Directions of SGD, Adam or AdaGrad, with L2 in the gradient; `beta1` is Adam's."""
+    if config.optimizer == "adam":
+        rule = optax.scale_by_adam(b1=beta1, b2=config.beta2)
+    elif config.optimizer == "adagrad":
+        rule = optax.scale_by_rss(initial_accumulator_value=0.0, eps=1e-10)
+    else:
+        rule = optax.trace(decay=config.momentum)  # without Nesterov
+    return optax.chain(optax.add_decayed_weights(config.weight_decay), rule)
+
+
+def _drops(config: ml_collections.ConfigDict, epoch: jax.Array) -> jax.Array:
+    """How often `halve` has dropped the rate by an epoch."""
+    return jnp.floor(epoch / config.lr_every)

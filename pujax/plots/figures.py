@@ -1,0 +1,241 @@
+"""Figures of a run, as PNG files.
+
+Every figure is built by one function (`*_figure`) and written by another, through matplotlib's
+objects: no global figure, no display. What they share is in `drawing.py`.
+"""
+
+import io
+import math
+import os
+
+import numpy as np
+from matplotlib import ticker
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from pujax.plots import embedding_map
+from pujax.plots import style as style_lib
+
+_DPI = 120
+_BINS = 40
+
+
+def training_curves(rows: style_lib.Rows, path: str | os.PathLike, *, title: str = "") -> None:
+    """Writes losses and test metrics over epochs; see `training_curves_figure`."""
+    save(training_curves_figure(rows, title=title), path)
+
+
+def label_error(rows: style_lib.Rows, path: str | os.PathLike, *, title: str = "") -> None:
+    """Writes the error of the learned labels over epochs; see `label_error_figure`."""
+    save(label_error_figure(rows, title=title), path)
+
+
+def embedding(
+    points: np.ndarray,
+    classes: np.ndarray,
+    labeled: np.ndarray,
+    path: str | os.PathLike,
+    *,
+    title: str = "",
+    method: str = "pca",
+    seed: int = 0,
+    max_points: int = 2000,
+) -> None:
+    """Writes a map of the representation in two dimensions; see `embedding_figure`."""
+    figure = embedding_figure(
+        points, classes, labeled, title=title, method=method, seed=seed, max_points=max_points
+    )
+    save(figure, path)
+
+
+def score_histogram(
+    scores: np.ndarray,
+    truth: np.ndarray,
+    labeled: np.ndarray,
+    path: str | os.PathLike,
+    *,
+    title: str = "",
+) -> None:
+    """Writes how scores are distributed by true class; see `score_histogram_figure`."""
+    save(score_histogram_figure(scores, truth, labeled, title=title), path)
+
+
+def save(figure: Figure, path: str | os.PathLike) -> None:
+    """Draws a figure into a PNG file, which is replaced whole or not at all.
+
+    Args:
+      figure: what to draw.
+      path: file to write; its folder is made if missing.
+    """
+    image = io.BytesIO()
+    FigureCanvasAgg(figure).print_figure(image, format="png", dpi=_DPI)
+    path = os.fspath(path)
+    os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+    with open(path + ".tmp", "wb") as file:
+        file.write(image.getbuffer())
+    os.replace(path + ".tmp", path)
+
+
+def training_curves_figure(rows: style_lib.Rows, *, title: str = "") -> Figure:
+    """Losses in one panel, test metrics and the accuracy of the learned labels in the other.
+
+    Args:
+      rows: one mapping per epoch, with `epoch` counted from 0, perhaps `stage`, and any of `loss`,
+        `loss_*`, `test_*`, `label_accuracy`; a value may be absent, None or not finite in any row.
+      title: what was run: method, data set, seed.
+
+    Returns:
+      The figure.
+    """
+    names = dict.fromkeys(name for row in rows for name in row)
+    losses = [name for name in names if "loss" in name.split("_")]
+    shares = [name for name in names if name.startswith("test_") and name not in losses]
+    figure, (left, right) = style_lib.panels(title, 2)
+    left.set(title="training loss", ylabel="loss (mean over the epoch)")
+    style_lib.curves(left, rows, losses, bold=["loss"])
+    right.set(title="test set, and learned labels", ylabel="share (%)")
+    right.yaxis.set_major_formatter(ticker.PercentFormatter(1.0, symbol=""))
+    style_lib.curves(right, rows, [*shares, "label_accuracy"], bold=["label_accuracy"])
+    return figure
+
+
+def label_error_figure(rows: style_lib.Rows, *, title: str = "") -> Figure:
+    """How far the learned labels of U are from the hidden truth (LaGAM, Fig. 4).
+
+    Args:
+      rows: one mapping per epoch, with `epoch` counted from 0, `label_mse` and `label_accuracy`; a
+        value may be absent, None or not finite in any row.
+      title: what was run: method, data set, seed.
+
+    Returns:
+      The figure: mean squared error in one panel, accuracy in the other.
+    """
+    figure, (left, right) = style_lib.panels(title, 2)
+    left.set(title="error of the learned labels of U", ylabel="mean squared error")
+    style_lib.curves(left, rows, ["label_mse"])
+    left.set_ylim(bottom=0)
+    right.set(title="accuracy of the learned labels of U", ylabel="accuracy (%)")
+    right.yaxis.set_major_formatter(ticker.PercentFormatter(1.0, symbol=""))
+    style_lib.curves(right, rows, ["label_accuracy"])
+    return figure
+
+
+def embedding_figure(
+    points: np.ndarray,
+    classes: np.ndarray,
+    labeled: np.ndarray,
+    *,
+    title: str = "",
+    method: str = "pca",
+    seed: int = 0,
+    max_points: int = 2000,
+) -> Figure:
+    """The representation in two dimensions, coloured by true class (LaGAM, Figs. 5 and 6).
+
+    Args:
+      points: `[n, d]`; rows with non-finite numbers are left out.
+      classes: `[n]`, 1 positive, 0 negative, -1 unknown.
+      labeled: `[n]` bool, the labelled positives, which are marked.
+      title: what was run: method, data set, seed.
+      method: 'pca' or 'tsne'.
+      seed: for drawing the sample, and for t-SNE.
+      max_points: a larger set is sampled; at least a tenth of the sample are labelled points, if
+        there are as many.
+
+    Returns:
+      The figure.
+
+    Raises:
+      ValueError: if `method` is another word, or the lengths differ.
+    """
+    if method not in ("pca", "tsne"):
+        raise ValueError(f"method is {method!r}; accepted: 'pca', 'tsne'")
+    points, classes, labeled = np.asarray(points), np.asarray(classes), np.asarray(labeled, bool)
+    if points.ndim != 2 or not points.shape[:1] == classes.shape == labeled.shape:
+        raise ValueError(
+            f"points, classes, labeled have shapes {points.shape}, {classes.shape}, "
+            f"{labeled.shape}; accepted: [n, d], [n], [n]"
+        )
+    rows = embedding_map.sample(np.isfinite(points).all(axis=1), labeled, seed, max_points)
+    classes, labeled = classes[rows], labeled[rows]
+    flat = embedding_map.project(points[rows], method=method, seed=seed)
+
+    figure, (axes,) = style_lib.panels(title, 1, size=(6.4, 6.0))
+    word = {"pca": "principal component", "tsne": "t-SNE coordinate"}[method]
+    axes.set(xlabel=f"{word} 1 (no unit)", ylabel=f"{word} 2 (no unit)")
+    groups = [
+        ("unknown class", classes == -1, {"color": style_lib.GREY, "marker": "x", "s": 10}),
+        ("negative", classes == 0, {"color": style_lib.BLUE, "marker": "o", "s": 12}),
+        ("positive", classes == 1, {"color": style_lib.VERMILION, "marker": "^", "s": 14}),
+    ]
+    for name, mask, style in groups:
+        if mask.any():
+            label = f"{name} ({mask.sum()})"
+            axes.scatter(*flat[mask].T, label=label, alpha=0.6, linewidths=0.5, **style)
+    if labeled.any():
+        axes.scatter(
+            *flat[labeled].T,
+            label=f"labelled positive ({labeled.sum()})",
+            facecolors="none",
+            edgecolors=style_lib.BLACK,
+            marker="o",
+            s=42,
+            linewidths=0.9,
+        )
+    style_lib.legend_or_note(axes, "no finite points")
+    return figure
+
+
+def score_histogram_figure(
+    scores: np.ndarray, truth: np.ndarray, labeled: np.ndarray, *, title: str = ""
+) -> Figure:
+    """Scores of the labelled positives and of the hidden positives and negatives.
+
+    A classifier that only remembers which positives were labelled shows here: hidden positives lie
+    with the negatives, left of the threshold.
+
+    Args:
+      scores: `[n]` logits; non-finite ones are left out.
+      truth: `[n]`, 1 positive, 0 negative, -1 unknown.
+      labeled: `[n]` bool.
+      title: what was run: method, data set, seed.
+
+    Returns:
+      The figure: one step histogram per group, each a probability density.
+
+    Raises:
+      ValueError: if the lengths differ.
+    """
+    scores, truth, labeled = np.asarray(scores), np.asarray(truth), np.asarray(labeled, bool)
+    if scores.ndim != 1 or not scores.shape == truth.shape == labeled.shape:
+        raise ValueError(
+            f"scores, truth, labeled have shapes {scores.shape}, {truth.shape}, {labeled.shape}; "
+            "accepted: [n] each"
+        )
+    finite = np.isfinite(scores)
+    edges = _bin_edges(scores[finite].astype(np.float64))
+    figure, (axes,) = style_lib.panels(title, 1, size=(7.2, 4.4))
+    axes.set(xlabel="score (logit)", ylabel="probability density (per unit of score)")
+    groups = [
+        ("labelled positives", labeled, style_lib.GREEN, "-."),
+        ("U, positives", ~labeled & (truth == 1), style_lib.VERMILION, "-"),
+        ("U, negatives", ~labeled & (truth == 0), style_lib.BLUE, "--"),
+        ("U, class unknown", ~labeled & (truth == -1), style_lib.GREY, ":"),
+    ]
+    for name, mask, color, style in groups:
+        if (mask & finite).any():
+            density, _ = np.histogram(scores[mask & finite], edges, density=True)
+            label = f"{name} ({(mask & finite).sum()})"
+            axes.stairs(density, edges, label=label, color=color, linestyle=style, linewidth=1.6)
+    axes.margins(y=0.15)  # room for the note and the legend
+    style_lib.legend_or_note(axes, "no finite scores")
+    axes.axvline(0.0, color=style_lib.BLACK, linewidth=1.0)
+    style_lib.note_at_top(axes, 0.0, "decision threshold")
+    return figure
+
+
+def _bin_edges(scores: np.ndarray) -> np.ndarray:
+    """Equal bins over all scores, with an edge at the threshold 0."""
+    low, high = min(scores.min(initial=0.0), 0.0), max(scores.max(initial=0.0), 0.0)
+    width = (high - low) / _BINS or 1.0
+    return width * np.arange(math.floor(low / width) - 1, math.ceil(high / width) + 2)

@@ -1,0 +1,187 @@
+"""Trains the seeds of one cell, together where they can, and keeps what stopped them."""
+
+import contextlib
+import functools
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import ml_collections
+from absl import logging
+from jax.sharding import Mesh
+
+from pujax.data.pu_dataset import PUDataset
+from pujax.files import replace_text
+from pujax.sweep import resume
+from pujax.sweep.plan import Cell
+from pujax.training import (
+    experiment,
+    group,
+    init_from,
+    preemption,
+    prior_estimation,
+    together,
+    train_loop,
+)
+
+ERROR = "error.txt"
+
+
+class Place(NamedTuple):
+    """What the cells of a sweep have in common.
+
+    Attributes:
+      workdir: folder of the sweep; '' in a dry run that looks at none.
+      mesh: devices.
+      load: gives the PU problem of a configuration.
+      sequential: whether new seeds train one after another even where they could train together.
+      estimates: class priors estimated so far, which cells of the same data share.
+    """
+
+    workdir: str
+    mesh: Mesh
+    load: Callable[[ml_collections.FrozenConfigDict], PUDataset]
+    sequential: bool
+    estimates: dict[str, list[float]]
+
+    def folder(self, cell: Cell) -> str:
+        """Folder of a cell."""
+        return os.path.join(self.workdir, cell.folder)
+
+    def summary(self, cell: Cell, seed: int) -> dict[str, Any] | None:
+        """The summary of a finished seed, else None."""
+        path = os.path.join(resume.seed_folder(self.folder(cell), seed), "summary.json")
+        return experiment.read_json(path) if self.workdir and os.path.exists(path) else None
+
+    def unfinished(self, cell: Cell, seeds: Sequence[int]) -> list[int]:
+        """The seeds of a cell that have no summary."""
+        return [seed for seed in seeds if self.summary(cell, seed) is None]
+
+    def error(self, cell: Cell, seeds: Sequence[int]) -> str:
+        """What stopped the unfinished seeds of a cell when they were trained last; '' if nothing.
+
+        What several seeds have in common is said once.
+        """
+        by_text: dict[str, list[str]] = {}
+        for seed in self.unfinished(cell, seeds):
+            path = os.path.join(resume.seed_folder(self.folder(cell), seed), ERROR)
+            if os.path.exists(path):
+                with open(path, encoding="utf-8") as file:
+                    by_text.setdefault(file.read().strip(), []).append(str(seed))
+        return "; ".join(f"seed {', '.join(names)}: {text}" for text, names in by_text.items())
+
+
+def loader(size: int) -> Callable[[ml_collections.FrozenConfigDict], PUDataset]:
+    """A function that gives the PU problem of a configuration and remembers the last few."""
+
+    @functools.lru_cache(maxsize=size)
+    def load(data: str, seed: int) -> PUDataset:
+        fields = {"data": json.loads(data), "seed": seed}
+        fields["data"]["positive_classes"] = tuple(fields["data"]["positive_classes"])
+        return experiment.load_data(ml_collections.FrozenConfigDict(fields))
+
+    def load_for(config: ml_collections.FrozenConfigDict) -> PUDataset:
+        data = load(json.dumps(config.data.to_dict()), config.seed)
+        return init_from.attach(config, data)
+
+    return load_for
+
+
+def train(
+    cell: Cell,
+    configs: Sequence[ml_collections.FrozenConfigDict],
+    place: Place,
+    request: preemption.StopRequest,
+) -> bool:
+    """Trains the seeds of a cell that are not finished.
+
+    A seed that cannot be trained, or meets a number that is not finite, leaves the reason in its
+    folder, and the others go on. A group has one policy: `run.nonfinite='stop'` ends all of it.
+
+    Args:
+      cell: the cell.
+      configs: resolved configurations, one per seed.
+      place: what the cells have in common.
+      request: tells whether a signal came.
+
+    Returns:
+      Whether nothing stopped any seed.
+
+    Raises:
+      SystemExit: after a signal, once all is saved.
+    """
+    by_seed = {config.seed: config for config in configs}
+    found = resume.find(place.folder(cell), place.unfinished(cell, list(by_seed)))
+    failed: list[int] = []
+
+    def member(seed: int) -> group.Member:
+        config = by_seed.get(seed) or with_seed(configs[0], seed)
+        folder = resume.seed_folder(place.folder(cell), seed)
+        data = place.load(config)
+        if prior_estimation.is_wanted(
+            config
+        ):  # the method is checked first: an estimate takes its time
+            train_loop.build(config, prior_estimation.provisional(config, data), place.mesh)
+            data = prior_estimation.settle(config, data, folder, place.mesh, known=place.estimates)
+        return group.Member(train_loop.build(config, data, place.mesh), data, folder)
+
+    def keeping_errors(*seeds: int):
+        return _keeping_errors(cell, seeds, place, failed)
+
+    for folder, seeds in found.groups:
+        logging.info("%s: the group of seeds %s goes on", cell.name, seeds)
+        with keeping_errors(*seeds):
+            together.train([member(seed) for seed in seeds], folder, place.mesh, request)
+    members, reason = [], "--sequential"
+    if not place.sequential:
+        for seed in found.free:
+            with keeping_errors(seed):
+                members.append(member(seed))
+        reason = group.obstacle(members, place.mesh)
+    seeds = [each.built.config.seed for each in members]
+    if members and not reason:
+        logging.info("%s: seeds %s together", cell.name, seeds)
+        with keeping_errors(*seeds):
+            folder = resume.group_folder(place.folder(cell), seeds)
+            together.train(members, folder, place.mesh, request)
+        members = []
+    ready = {each.built.config.seed: each for each in members}
+    new = found.free if place.sequential else tuple(ready)
+    if new:
+        logging.info("%s: seeds %s one after another: %s", cell.name, new, reason)
+    for seed in (*found.alone, *new):
+        with keeping_errors(seed):
+            each = ready.pop(seed, None) or member(seed)
+            experiment.run_one(each.built, each.truth, place.mesh, each.folder, request)
+    return not failed
+
+
+@contextlib.contextmanager
+def _keeping_errors(
+    cell: Cell, seeds: Sequence[int], place: Place, failed: list[int]
+) -> Iterator[None]:
+    """What stops these seeds is left in their folders and ends nothing else."""
+    folders = [
+        resume.seed_folder(place.folder(cell), seed) for seed in place.unfinished(cell, seeds)
+    ]
+    for folder in folders:
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(os.path.join(folder, ERROR))
+    try:
+        yield
+    except (train_loop.NonFiniteError, ValueError) as error:
+        logging.error("%s, seeds %s: %s", cell.name, list(seeds), error)
+        for folder in folders:
+            os.makedirs(folder, exist_ok=True)
+            replace_text(os.path.join(folder, ERROR), f"{error}\n")
+        failed.extend(seeds)
+
+
+def with_seed(
+    config: ml_collections.ConfigDict | ml_collections.FrozenConfigDict, seed: int
+) -> ml_collections.FrozenConfigDict:
+    """The same configuration with another seed."""
+    changed = ml_collections.ConfigDict(config.to_dict())
+    changed.seed = seed
+    return ml_collections.FrozenConfigDict(changed)

@@ -1,0 +1,119 @@
+"""Says what a sweep would train, and how, without training."""
+
+import contextlib
+import pathlib
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import ml_collections
+
+from pujax.data.readers import download
+from pujax.sweep import resume
+from pujax.sweep.cell_runner import Place
+from pujax.sweep.plan import Cell
+from pujax.training import group, prior_estimation, train_loop
+
+
+def describe(
+    cell: Cell,
+    configs: Sequence[ml_collections.FrozenConfigDict],
+    place: Place,
+    *,
+    dry_run: bool,
+) -> str:
+    """Builds the method of a cell, which checks it, and says what there is to do.
+
+    In a dry run nothing is downloaded, and no labeling mechanism is fitted: the numbers of labelled
+    positives are those of `scar`.
+
+    Raises:
+      ValueError: if configuration and data do not go together.
+    """
+    seeds = [config.seed for config in configs]
+    if dry_run:
+        if configs[0].data.source == "tfds":
+            return f"  {cell.name}: data of 'tfds' are not looked at in a dry run"
+        configs = [_without_mechanism(config) for config in configs]
+    try:
+        with _offline(configs[0].data) if dry_run else contextlib.nullcontext():
+            data = place.load(configs[0])
+        data = prior_estimation.provisional(configs[0], data)
+        built = train_loop.build(configs[0], data, place.mesh)
+    except download.MissingDataError as error:
+        if not dry_run:
+            raise ValueError(f"{cell.name}: {error}") from error
+        return f"  {cell.name}: data not found at {_root(configs[0].data)}"
+    except ValueError as error:
+        raise ValueError(f"{cell.name}: {error}") from error
+    n = len(built.data.labeled)
+    epochs = sum(stage.num_epochs for stage in built.method.stages)
+    steps = sum(x.num_epochs * x.batching.steps_per_epoch(n) for x in built.method.stages)
+    left = place.unfinished(cell, seeds)
+    done = [seed for seed in seeds if seed not in left]
+    text = f"  {cell.name}: {epochs} epochs, {steps} steps, seeds {', '.join(map(str, seeds))}" + (
+        f" (finished: {', '.join(map(str, done))})" if done else ""
+    )
+    return text + (f"; {_mode(cell, configs, left, built, place)}" if dry_run and left else "")
+
+
+def _mode(
+    cell: Cell, configs: Sequence, left: list[int], built: train_loop.Built, place: Place
+) -> str:
+    """How the unfinished seeds of a cell would train."""
+    found = resume.Begun((), (), tuple(left))
+    if place.workdir:
+        found = resume.find(place.folder(cell), left)
+    parts = [f"the group of {', '.join(map(str, seeds))} goes on" for _, seeds in found.groups]
+    parts += [f"{seed} goes on alone" for seed in found.alone]
+    if found.free:
+        parts.append(_mode_of_new([c for c in configs if c.seed in found.free], built, place))
+    return ", ".join(parts)
+
+
+def _mode_of_new(configs: Sequence, built: train_loop.Built, place: Place) -> str:
+    """How seeds without checkpoints would train; their methods need not be built to know."""
+    reason = "--sequential"
+    if not place.sequential:
+        members = []
+        for config in configs:
+            truth = place.load(config)
+            data = truth.reveal(built.method.reveals) if built.method.reveals else truth
+            members.append(group.Member(built._replace(config=config, data=data), truth, ""))
+        reason = group.obstacle(members, place.mesh)
+    return f"one after another: {reason}" if reason else "together"
+
+
+def _without_mechanism(config: ml_collections.FrozenConfigDict) -> ml_collections.FrozenConfigDict:
+    changed = ml_collections.ConfigDict(config.to_dict())
+    changed.data.update({"labeling": "scar", "labeling_power": 1.0})
+    return ml_collections.FrozenConfigDict(changed)
+
+
+class _NoNetwork:
+    """An opener that opens nothing."""
+
+    def open(self, *args: Any, **kwargs: Any) -> Any:
+        """Refuses."""
+        raise urllib.error.URLError("a dry run downloads nothing")
+
+
+def _root(data: ml_collections.FrozenConfigDict) -> pathlib.Path:
+    """Where the files of a `data` section are looked for."""
+    return pathlib.Path(data.dir).expanduser() if data.dir else download.default_directory()
+
+
+@contextlib.contextmanager
+def _offline(data: ml_collections.FrozenConfigDict) -> Iterator[None]:
+    """No download through `urllib`, as all of our own are, starts inside or leaves a trace."""
+    folder = _root(data) / data.source
+    missing = [each for each in (folder, *folder.parents) if not each.exists()]
+    urllib.request.install_opener(_NoNetwork())
+    try:
+        yield
+    finally:
+        urllib.request.install_opener(None)
+        for each in missing:
+            with contextlib.suppress(OSError):
+                each.rmdir()  # made for the download, and empty

@@ -1,0 +1,251 @@
+"""Configuration: the default tree, and the checks that run before anything is compiled or written.
+
+A config is `seed`, `data`, `model`, `method` and `run`. Every field has a default here or in the
+method's `default_config()`, so a misspelt key is an error and never a silent no-op.
+"""
+
+import difflib
+import math
+from typing import Any
+
+import ml_collections
+
+from pujax import checks, methods, models
+from pujax.augment.layout import MAX_SIDE
+from pujax.data import dataset
+from pujax.training import init_from
+from pujax.training.config import data_section
+from pujax.training.evaluation import model_selection
+
+
+def default_config(method: str) -> ml_collections.ConfigDict:
+    """The whole tree with the defaults of one method; configuration files start from it.
+
+    Args:
+      method: name of a file in `pujax/methods`.
+
+    Returns:
+      A `ConfigDict` with the sections `seed`, `data`, `model`, `method`, `run`.
+    """
+    return ml_collections.ConfigDict(
+        {
+            "seed": 0,
+            "init_from": "",  # finished run whose encoder networks start from; {seed} is the seed
+            "data": data_section.defaults(),
+            "model": {
+                "name": "small_cnn",  # or 'saved', the network of the encoder in init_from
+                "dtype": "float32",
+                "init": models.RANDOM,  # or a file of ImageNet weights for a resnet*_v1
+                "image_size": 0,  # side that images are resized to on the device; 0 keeps theirs
+                "options": {},
+            },
+            "method": methods.module(method).default_config().to_dict(),
+            "run": {
+                "stop_after_epoch": 0,  # end cleanly after so many epochs in all; 0 is never
+                "eval_every": 1,  # epochs between evaluations; the last is always evaluated
+                "eval_batch_size": 512,
+                "threshold": 0.5,  # probability that predicts a label, in multi-label problems
+                "selection": "last",  # which epoch is reported: see evaluation.model_selection
+                "checkpoint_every": 10,  # epochs; every stop and the end are always saved
+                "keep_checkpoints": 2,
+                "steps_per_dispatch": 0,  # 0: 32, or 1 for convolutions on a CPU
+                "progress_every": 20,  # steps between updates of the progress bar
+                "nonfinite": "stop",  # or 'skip': undo the step, count it, go on
+                "compare": "",  # methods to train on the same split afterwards: 'naive,supervised'
+                "figures": True,
+                "tensorboard": "auto",  # when tensorboardX is installed; or 'off'
+                "distributed": False,  # join the hosts of a cluster through jax.distributed
+                "coordinator": "",  # 'host:port' where the cluster is not detected by itself
+                "num_processes": 0,
+                "process_id": -1,
+            },
+        }
+    )
+
+
+def resolve(config: ml_collections.ConfigDict) -> ml_collections.ConfigDict:
+    """Checks a config and returns a frozen copy with plain values.
+
+    Args:
+      config: a tree like `default_config`'s, possibly with overridden fields.
+
+    Returns:
+      A `FrozenConfigDict`.
+
+    Raises:
+      ValueError: naming the field, its value and what is accepted.
+    """
+    for section in ("seed", "data", "model", "method", "run"):
+        checks.require(section in config, "config", sorted(config), f"a section {section!r}")
+    name = config.method.get("name", None)
+    checks.require(isinstance(name, str), "method.name", name, ", ".join(methods.names()))
+    default = default_config(name)
+    merged = _merge(default.to_dict(), config.to_dict(), path="")
+    if merged["data"]["prior"] not in (None, dataset.AUTO):
+        accepted = f"a finite number, or {dataset.AUTO!r}"
+        merged["data"]["prior"] = _number("data.prior", merged["data"]["prior"], accepted)
+    if merged["data"]["class_prior"] is not None:
+        merged["data"]["class_prior"] = _number("data.class_prior", merged["data"]["class_prior"])
+    if merged["model"]["name"] == init_from.SAVED:
+        merged["model"] = init_from.saved_model(
+            merged["model"], init_from=merged["init_from"], seed=merged["seed"]
+        )
+    resolved = ml_collections.ConfigDict(merged)
+    checks.between("seed", resolved.seed, 0, 2**31 - 1)
+    data_section.check(resolved.data)
+    _check_model(resolved.model)
+    init_from.check_init(resolved.model, init_from=resolved.init_from)
+    _check_lengths(resolved.method)
+    _check_run(resolved.run)
+    checks.require(
+        resolved.run.selection == model_selection.LAST or resolved.data.num_validation > 0,
+        "run.selection",
+        resolved.run.selection,
+        "'last' while data.num_validation is 0; other rules need a validation set",
+    )
+    return ml_collections.FrozenConfigDict(resolved)
+
+
+def _merge(default: dict[str, Any], given: dict[str, Any], *, path: str) -> dict[str, Any]:
+    """`given` over `default`, refusing unknown keys and wrong types."""
+    for key in given:
+        if key not in default:
+            close = difflib.get_close_matches(key, default, n=1)
+            hint = f" (did you mean {close[0]!r}?)" if close else ""
+            raise ValueError(
+                f"{path}{key} is not a field of the config{hint}; accepted in "
+                f"{path.rstrip('.') or 'the config'}: {', '.join(sorted(default))}"
+            )
+    merged = {}
+    for key, fallback in default.items():
+        field, value = path + key, given.get(key, fallback)
+        if field == "model.options":
+            merged[key] = dict(value)
+        elif isinstance(fallback, dict):
+            checks.require(isinstance(value, dict), field, value, "a section of fields")
+            merged[key] = _merge(fallback, value, path=f"{field}.")
+        else:
+            merged[key] = _typed(field, value, fallback)
+    return merged
+
+
+def _typed(field: str, value: Any, default: Any) -> Any:
+    """The value in the type of its default; an integer may stand for a float."""
+    if default is None:
+        return value
+    if isinstance(default, float):
+        return _number(field, value)
+    if isinstance(default, (tuple, list)):
+        checks.require(isinstance(value, (tuple, list)), field, value, "a tuple")
+        items = tuple(value)
+        numbers = all(isinstance(x, int) and not isinstance(x, bool) for x in items)
+        checks.require(numbers, field, value, "a tuple of whole numbers")
+        return items
+    is_same = type(value) is type(default)
+    checks.require(is_same, field, value, f"a value of type {type(default).__name__}")
+    return value
+
+
+def _number(field: str, value: Any, accepted: str = "a finite number") -> float:
+    """A finite float."""
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    checks.require(is_number and math.isfinite(value), field, value, accepted)
+    return float(value)
+
+
+def _check_model(model: ml_collections.ConfigDict) -> None:
+    checks.one_of("model.name", model.name, models.NAMES)
+    checks.one_of("model.dtype", model.dtype, models.DTYPES)
+    checks.between("model.image_size", model.image_size, 0, MAX_SIDE)
+
+
+def _check_lengths(method: ml_collections.ConfigDict) -> None:
+    checks.at_least("method.num_epochs", method.num_epochs, 1)
+    checks.at_least("method.batch_size", method.batch_size, 2)
+
+
+def _check_run(run: ml_collections.ConfigDict) -> None:
+    for name in ("stop_after_epoch", "steps_per_dispatch", "num_processes"):
+        checks.at_least(f"run.{name}", run[name], 0)
+    positive = (
+        "eval_every",
+        "eval_batch_size",
+        "checkpoint_every",
+        "keep_checkpoints",
+        "progress_every",
+    )
+    for name in positive:
+        checks.at_least(f"run.{name}", run[name], 1)
+    if run.process_id != -1 or run.num_processes:
+        checks.at_least("run.num_processes", run.num_processes, 1)
+        checks.between("run.process_id", run.process_id, 0, run.num_processes - 1)
+        checks.require(
+            ":" in run.coordinator, "run.coordinator", run.coordinator, "'HOST:PORT' of the first"
+        )
+    checks.between("run.threshold", run.threshold, 0, 1, include="neither")
+    checks.one_of("run.tensorboard", run.tensorboard, ("auto", "off"))
+    checks.one_of("run.selection", run.selection, model_selection.RULES)
+    checks.one_of("run.nonfinite", run.nonfinite, ("stop", "skip"))
+    for name in compared_methods(run):
+        methods.module(name)
+
+
+def compared_methods(run: ml_collections.ConfigDict) -> tuple[str, ...]:
+    """Names in `run.compare`."""
+    return tuple(name.strip() for name in run.compare.split(",") if name.strip())
+
+
+# What a comparison carries over: how long and how fast is trained, and on which views.
+_SHARED = (
+    *("num_epochs", "batch_size", "augment", "flip", "padding"),
+    *("optimizer", "learning_rate", "weight_decay", "momentum", "beta1", "beta2"),
+    *("lr_schedule", "lr_drops", "lr_factor", "lr_every", "lr_floor", "lr_resets"),
+    *("lr_warmup", "trust_coefficient"),
+    *("lr_warm_share", "lr_cycle_epochs", "beta1_low", "beta1_high"),
+    *("average_decay", "head", "word_vectors", "reduced_width", "attention_width", "graph_steps"),
+    *("frozen_stages", "freeze_norm", "crop_sizes"),
+)
+
+
+def to_compare(config: ml_collections.ConfigDict, method: str) -> ml_collections.ConfigDict:
+    """The config of another method on the same split, for the comparison at the end of a run.
+
+    Length, batch size, optimizer and views carry over, so that the comparison differs in the method
+    and in nothing else. Where a method trains from scratch in a warm-up stage with settings of its
+    own (`warmup_learning_rate`, say), it is those that carry over.
+    """
+    other = ml_collections.ConfigDict(config.to_dict())
+    section = methods.module(method).default_config()
+    for key in _SHARED:
+        if key in config.method and key in section:
+            section[key] = config.method.get(f"warmup_{key}", config.method[key])
+    other.method = section
+    other.run.compare = ""
+    other.run.figures = False
+    return other
+
+
+def fingerprint(config: ml_collections.ConfigDict) -> dict[str, Any]:
+    """What must be equal for a run to go on: all but where data and weights lie and most of `run`.
+
+    Of `run` the selection rule counts: it decides which state was kept on the way.
+    """
+    tree = config.to_dict()
+    tree["run"] = {"selection": tree.get("run", {}).get("selection", model_selection.LAST)}
+    tree.get("data", {}).pop("dir", None)
+    # What the file holds is in the digest of the data.
+    if tree.get("model", {}).get("init", models.RANDOM) != models.RANDOM:
+        tree["model"]["init"] = "a file"
+    return tree
+
+
+def differences(first: dict[str, Any], second: dict[str, Any], *, path: str = "") -> list[str]:
+    """Human-readable list of fields in which two config trees differ."""
+    lines = []
+    for key in sorted(set(first) | set(second)):
+        a, b = first.get(key), second.get(key)
+        if isinstance(a, dict) and isinstance(b, dict):
+            lines += differences(a, b, path=f"{path}{key}.")
+        elif (list(a) if isinstance(a, tuple) else a) != (list(b) if isinstance(b, tuple) else b):
+            lines.append(f"{path}{key}: {a!r} there, {b!r} here")
+    return lines

@@ -1,0 +1,156 @@
+"""What a run on a multi-label problem says at its start and reports at its end."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import ml_collections
+import numpy as np
+from jax.sharding import Mesh
+from scipy import special
+
+from pujax import metrics
+from pujax.data import multilabel_raw
+from pujax.data.multilabel_dataset import MultilabelDataset
+from pujax.methods.base import Method
+from pujax.training.evaluation import model_selection, summary
+from pujax.training.evaluation import multilabel as evaluation
+from pujax.training.evaluation.evaluator import Final
+
+COLUMNS = ("method", "test mAP", "OF1", "CF1", summary.RECOVERED)
+_CHOSEN = (*model_selection.MULTILABEL_METRICS, *model_selection.ORACLE_METRICS)
+
+
+def describe(config: ml_collections.FrozenConfigDict, data: MultilabelDataset, device: str) -> str:
+    """The counts printed at the start; `device` is what they are computed on."""
+    info, counts = data.info, data.counts()
+    lines = [
+        f"{config.method.name} on {info.name} (multi-label), {device}",
+        f"  {counts['train']} training and {counts['test']} test examples, "
+        f"{counts['classes']} classes; known_ratio {info.known_ratio:g}",
+        f"  known positives {counts['labeled']}, known negatives {counts['labeled_negatives']}, "
+        f"unknown {counts['unlabeled']} ({counts['hidden_positives']} hidden positives, "
+        f"{counts['unlabeled_without_truth']} that nobody knows)",
+    ]
+    empty = _empty(data, data.labeled)
+    if empty:
+        lines.append(f"  no known positive in {len(empty)} classes: {_some(empty)}")
+    return "\n".join(lines)
+
+
+def summarize(
+    config: ml_collections.FrozenConfigDict,
+    method: Method,
+    final: Final,
+    data: MultilabelDataset,
+    rows: list[dict[str, Any]],
+    mesh: Mesh,
+) -> dict[str, Any]:
+    """Gathers everything that `summary.json` holds; arguments as in `summary.summarize`."""
+    info = data.info
+    return {
+        **summary.identity(config, method, info.name, rows),
+        "setting": "multilabel",
+        "known_ratio": info.known_ratio,
+        "counts": data.counts(),
+        "threshold": config.run.threshold,
+        "test": final.test,
+        "classes": by_class(final.test_scores, data),
+        # Chosen on test labels, so never the result: the protocol of the authors' code.
+        "oracle_best_epoch": best(rows, alternatives=tuple(method.alternatives or ())),
+        "train": {
+            "labels_from": "predictions",
+            **evaluation.compare_labels(final.train_scores, data),
+        },
+        "estimates": {},
+        "warnings": warnings(final, data, config.run.threshold) + summary.diagnosis(method, final),
+        **summary.costs(rows, mesh),
+    }
+
+
+def by_class(scores: np.ndarray, data: MultilabelDataset) -> dict[str, dict[str, float]]:
+    """Average precision and counts of every class; NaN where the test set has no positive."""
+    found = metrics.average_precisions(scores, data.test_labels)
+    known, tested = (data.labeled == 1).sum(0), data.test_labels.sum(0)
+    return {
+        name: {
+            "average_precision": float(found[i]) if tested[i] else float("nan"),
+            "known_positives": int(known[i]),
+            "test_positives": int(tested[i]),
+        }
+        for i, name in enumerate(data.info.class_names)
+    }
+
+
+def best(rows: Sequence[Mapping[str, Any]], *, alternatives: Sequence[str] = ()) -> dict[str, Any]:
+    """The largest value of each test metric over epochs and alternatives, each chosen for itself.
+
+    Args:
+      rows: one per epoch.
+      alternatives: of the method, for example 'raw'.
+
+    Returns:
+      `test_*` for every metric, and the `epoch` of the largest mean average precision, the first
+      of several.
+    """
+    result: dict[str, Any] = {"epoch": None}
+    for name in _CHOSEN:
+        columns = [f"test_{name}", *(f"test_{prefix}_{name}" for prefix in alternatives)]
+        values = [(row.get(column), row["epoch"]) for row in rows for column in columns]
+        known = [each for each in values if each[0] is not None]
+        result[f"test_{name}"], epoch = max(known, key=lambda each: each[0], default=(None, None))
+        if name == evaluation.MAIN:
+            result["epoch"] = epoch
+    return result
+
+
+def warnings(final: Final, data: MultilabelDataset, threshold: float) -> list[str]:
+    """Sentences about a result that should not be taken at face value; mostly there are none.
+
+    Args:
+      final: evaluation of the reported state.
+      data: the problem.
+      threshold: probability from which on a label is predicted.
+    """
+    found = []
+    for split, scores in (("test", final.test_scores), ("training", final.train_scores)):
+        margins = scores - special.logit(threshold)
+        if metrics.predicts_one_class(margins):
+            side = "present" if np.all(margins > 0) else "absent"
+            found.append(f"every label of every {split} example is predicted {side}")
+    names = data.info.class_names
+    constant = [name for name, x in zip(names, final.test_scores.T, strict=True) if np.ptp(x) == 0]
+    if constant:
+        found.append(f"all test scores are equal in {len(constant)} classes: {_some(constant)}")
+    unknown = _empty(data, data.labeled)
+    if unknown:
+        found.append(f"no known positive in {len(unknown)} classes: {_some(unknown)}")
+    empty = _empty(data, data.test_labels)
+    if empty:
+        found.append(
+            f"no test positive in {len(empty)} classes, which count as average precision 0 and "
+            f"leave CR and CF1 undefined: {_some(empty)}"
+        )
+    return found
+
+
+def table_row(result: dict[str, Any]) -> dict[str, Any]:
+    """One line of the final table."""
+    test = result["test"]
+    value = test[evaluation.MAIN]
+    return {
+        "method": result["method"] + summary.remark(result),
+        "test mAP": None if value is None else f"{100 * value:.2f} %",
+        "OF1": test["overall_f1"],
+        "CF1": test["class_f1"],
+        summary.RECOVERED: summary.recovered(result),
+    }
+
+
+def _empty(data: MultilabelDataset, labels: np.ndarray) -> list[str]:
+    """Names of the classes without a positive."""
+    return [data.info.class_names[i] for i in multilabel_raw.empty_classes(labels)]
+
+
+def _some(names: Sequence[str], most: int = 5) -> str:
+    """The first few names."""
+    return ", ".join(names[:most]) + (", ..." if len(names) > most else "")

@@ -1,0 +1,171 @@
+"""`init_from`, the encoder that one run leaves and another starts from, and `model.init`, a file of
+outside weights.
+"""
+
+import os
+from typing import Any
+
+import jax
+import ml_collections
+
+from pujax import models
+from pujax.data.pu_dataset import DataInfo, PUDataset
+from pujax.methods.base import Method
+from pujax.models import encoder as encoder_lib
+from pujax.models import torch_weights
+from pujax.training import sharding
+
+FILE = "encoder.npz"
+SAVED = "saved"
+"""`model.name` that stands for the network of the encoder in `init_from`."""
+
+
+def save(
+    folder: str,
+    config: ml_collections.FrozenConfigDict,
+    method: Method,
+    state: Any,
+    info: DataInfo,
+) -> None:
+    """Writes the encoder of a method's final state into the run's folder, if it has one.
+
+    Args:
+      folder: of the run.
+      config: resolved configuration.
+      method: the method.
+      state: the state that the run reports.
+      info: numbers of the data set.
+    """
+    if method.encoder is None:
+        return
+    description = {
+        "model": config.model.name,
+        "options": config.model.options.to_dict(),
+        "image_size": config.model.image_size,
+        "input_shape": info.input_shape,
+        "mean": info.mean,
+        "std": info.std,
+        "method": config.method.name,
+        "dataset": info.name,
+        "seed": config.seed,
+    }
+    encoder = jax.tree.map(sharding.to_host, method.encoder(state))
+    encoder_lib.save(os.path.join(folder, FILE), encoder, description)
+
+
+def saved_model(model: dict[str, Any], *, init_from: str, seed: int) -> dict[str, Any]:
+    """A model section with the network of an encoder in place of `SAVED`.
+
+    Args:
+      model: the section as given; an `image_size` there counts more than the saved one.
+      init_from: of the config.
+      seed: of the run.
+
+    Raises:
+      ValueError: if there is no encoder, or the section has other options.
+    """
+    if not init_from:
+        raise ValueError(f"model.name is {SAVED!r}; accepted: only with init_from, a run's folder")
+    folder = _folder(init_from, seed)
+    _, there = _load(folder)
+    options = model["options"]
+    if options and _plain(options) != _plain(there["options"]):
+        raise ValueError(
+            f"model.options is {options}; accepted: none with model.name={SAVED!r}, or those of "
+            f"the encoder in {folder}, {there['options']}"
+        )
+    return model | {
+        "name": there["model"],
+        "options": there["options"],
+        "image_size": model["image_size"] or there["image_size"],
+    }
+
+
+def attach(config: ml_collections.ConfigDict, data: PUDataset) -> PUDataset:
+    """The problem with the encoder of `config.init_from` or `config.model.init`, if one is named.
+
+    `{seed}` in `init_from` stands for the run's seed, so that every seed of a sweep can start from
+    an encoder of its own. Inputs are then normalised as they were in that run: the encoder knows no
+    others (outside weights leave that to the data set). Whether its arrays fit this run's network
+    is checked when a method is built.
+
+    Args:
+      config: the configuration.
+      data: the PU problem.
+
+    Raises:
+      ValueError: naming what differs, if there is no encoder or it is of another architecture.
+    """
+    is_random = config.model.init == models.RANDOM
+    if not config.init_from and is_random:
+        return data
+    if not is_random:
+        if data.info.input_shape[-1] != 3:
+            raise ValueError(
+                f"model.init is {config.model.init!r}, weights for images of 3 channels, and "
+                f"{data.info.name} has inputs {list(data.info.input_shape)}; accepted: "
+                f"{models.RANDOM!r}"
+            )
+        backbone = models.build(
+            config.model.name, embedding_dim=0, **config.model.options.to_dict()
+        ).backbone
+        try:
+            encoder = torch_weights.load(config.model.init, backbone)
+        except ValueError as error:
+            raise ValueError(f"model.init: {error}") from error
+        return data._replace(encoder=encoder)
+    folder = _folder(config.init_from, config.seed)
+    encoder, there = _load(folder)
+    here = {"model": config.model.name, "options": dict(config.model.options)}
+    for name, field in (("model", "model.name"), ("options", "model.options")):
+        saved, wanted = (_plain(x[name]) for x in (there, here))
+        if saved != wanted:
+            raise ValueError(
+                f"init_from: the encoder in {folder} is of {field} {saved!r}, this run's "
+                f"is {wanted!r}; accepted: the same {field}"
+            )
+    shapes = there["input_shape"], list(data.info.input_shape)
+    if shapes[0][-1] != shapes[1][-1]:
+        raise ValueError(
+            f"init_from: the encoder in {folder} takes inputs {shapes[0]}, those of "
+            f"{data.info.name} are {shapes[1]}; accepted: as many channels or features"
+        )
+    info = data.info._replace(mean=tuple(there["mean"]), std=tuple(there["std"]))
+    return data._replace(info=info, encoder=encoder)
+
+
+def check_init(model: ml_collections.ConfigDict, *, init_from: str) -> None:
+    """Raises a ValueError for a `model.init` that cannot be, before any data are read."""
+    if model.init == models.RANDOM:
+        return
+    if init_from:
+        raise ValueError(
+            f"model.init is {model.init!r} and init_from {init_from!r}; accepted: one of them, "
+            f"with model.init={models.RANDOM!r} or init_from=''"
+        )
+    if not os.path.isfile(model.init):
+        raise ValueError(
+            f"model.init is {model.init!r}, where no file is; accepted: {models.RANDOM!r}, or a "
+            "file of weights (docs/pretrained_weights.md)"
+        )
+
+
+def _folder(init_from: str, seed: int) -> str:
+    return init_from.replace("{seed}", str(seed))
+
+
+def _load(folder: str) -> tuple[encoder_lib.Encoder, dict[str, Any]]:
+    path = os.path.join(folder, FILE)
+    if not os.path.exists(path):
+        raise ValueError(
+            f"init_from is {folder!r}, which holds no {FILE}; accepted: the folder of a finished "
+            "run of a method that leaves an encoder, for example 'impulses'"
+        )
+    return encoder_lib.load(path)
+
+
+def _plain(value: Any) -> Any:
+    """As JSON gives it back."""
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in sorted(value.items())}
+    return list(value) if isinstance(value, tuple) else value

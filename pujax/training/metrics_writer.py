@@ -1,0 +1,186 @@
+"""The metrics of a run, one row per epoch: JSON lines, CSV, TensorBoard.
+
+Whatever is rewritten is written beside and renamed, so that a reader never sees half a file. A
+non-finite number becomes null (an empty cell in CSV), because JSON has no word for it; every other
+number is written so that reading it gives the same bits back.
+"""
+
+import csv
+import io
+import json
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from absl import logging
+
+from pujax.files import replace_text, to_plain
+
+JSON_LINES = "metrics.jsonl"
+CSV = "metrics.csv"
+TENSORBOARD = "tensorboard"
+
+
+class MetricsWriter:
+    """One row per epoch in `metrics.jsonl` and `metrics.csv`, and in TensorBoard where asked for.
+
+    Rows that an earlier process left in the folder are read first, so that a resumed run goes on
+    in the same files. What a crash can leave is mended: an unfinished last line is dropped, and the
+    CSV is brought level with the JSON lines.
+
+    Args:
+      folder: where the files go; made if missing.
+      tensorboard: whether to write `folder/tensorboard` too, where tensorboardX is installed.
+
+    Attributes:
+      rows: all rows so far, as they read back from the file.
+
+    Raises:
+      ValueError: if a line of an existing `metrics.jsonl` other than the last is not a row.
+    """
+
+    def __init__(self, folder: str | os.PathLike, *, tensorboard: bool = False):
+        self._folder = os.fspath(folder)
+        os.makedirs(self._folder, exist_ok=True)
+        self._make_events = _tensorboard_writer() if tensorboard else None
+        self._events = None
+        path = self._path(JSON_LINES)
+        self.rows, intact = _read_rows(path) if os.path.exists(path) else ([], True)
+        if not intact:
+            self._write_lines()
+        if self.rows:
+            self._write_csv()
+
+    def append(self, row: Mapping[str, Any]) -> None:
+        """Adds the row of one epoch; it is on the disk when this returns.
+
+        Args:
+          row: numbers, strings or None by column name, with at least `epoch`, counted from 0.
+
+        Raises:
+          ValueError: if `epoch` is missing, or a value cannot be written as JSON.
+        """
+        row = to_plain(row)
+        if not _is_row(row):
+            raise ValueError(f"a row needs an integer 'epoch'; got the row {row}")
+        self.rows.append(row)
+        with open(self._path(JSON_LINES), "a", encoding="utf-8") as file:
+            file.write(_line(row))
+            file.flush()
+            os.fsync(file.fileno())
+        self._write_csv()
+        self._write_events(row)
+
+    def hole(self, num_epochs: int) -> str:
+        """What is wrong with the rows of the first epochs; '' if there is one of each, in order.
+
+        Args:
+          num_epochs: rows with `epoch < num_epochs` count.
+        """
+        epochs = [row["epoch"] for row in self.rows if row["epoch"] < num_epochs]
+        if epochs == list(range(num_epochs)):
+            return ""
+        return (
+            f"{self._path(JSON_LINES)} has the epochs {epochs}, but the checkpoint stands after "
+            f"epoch {num_epochs - 1}; accepted: one row for every epoch before it (something else "
+            "wrote to this folder; remove it and its checkpoints to start again)"
+        )
+
+    def truncate(self, num_epochs: int) -> None:
+        """Forgets epochs that a resumed run is about to repeat.
+
+        Args:
+          num_epochs: rows with `epoch < num_epochs` stay.
+        """
+        kept = [row for row in self.rows if row["epoch"] < num_epochs]
+        if len(kept) == len(self.rows):
+            return
+        self.rows = kept
+        self._write_lines()
+        self._write_csv()
+        # Opened again by the next row, which tells TensorBoard to discard what comes after it.
+        self.close()
+
+    def close(self) -> None:
+        """Closes TensorBoard's file; the others are complete after every row."""
+        if self._events is not None:
+            self._events.close()
+            self._events = None
+
+    def _path(self, name: str) -> str:
+        return os.path.join(self._folder, name)
+
+    def _write_lines(self) -> None:
+        replace_text(self._path(JSON_LINES), "".join(map(_line, self.rows)))
+
+    def _write_csv(self) -> None:
+        columns = dict.fromkeys(name for row in self.rows for name in row)
+        text = io.StringIO()
+        if columns:
+            # None and absent cells are empty; csv writes a float as its repr.
+            table = csv.DictWriter(text, columns, restval="", lineterminator="\n")
+            table.writeheader()
+            table.writerows(self.rows)
+        replace_text(self._path(CSV), text.getvalue())
+
+    def _write_events(self, row: Mapping[str, Any]) -> None:
+        if self._make_events is None:
+            return
+        epoch = row["epoch"]
+        if self._events is None:
+            self._events = self._make_events(
+                self._path(TENSORBOARD),
+                purge_step=epoch,
+                # File names carry whole seconds only; two of one second would overwrite each other.
+                filename_suffix=f".from_epoch_{epoch:06d}",
+            )
+        for name, value in row.items():
+            if name != "epoch" and isinstance(value, int | float):
+                self._events.add_scalar(name, value, epoch)
+        self._events.flush()
+
+
+def _line(row: Mapping[str, Any]) -> str:
+    return json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _is_row(value: Any) -> bool:
+    return isinstance(value, dict) and type(value.get("epoch")) is int
+
+
+def _read_rows(path: str) -> tuple[list[dict[str, Any]], bool]:
+    """Rows of a JSON lines file, and whether it was whole, newline at the end included."""
+    with open(path, "rb") as file:
+        content = file.read()
+    rows = []
+    lines = content.splitlines()
+    for number, line in enumerate(lines, start=1):
+        row = _parse(line)
+        if row is not None:
+            rows.append(row)
+        elif number < len(lines):
+            raise ValueError(
+                f"line {number} of {path} is {line[:60]!r}; accepted: a JSON object with an "
+                "integer 'epoch' (mend or remove the file)"
+            )
+        else:
+            logging.warning("%s ended in an unfinished line, which is dropped", path)
+    return rows, len(rows) == len(lines) and (not content or content.endswith(b"\n"))
+
+
+def _parse(line: bytes) -> dict[str, Any] | None:
+    try:
+        row = json.loads(line)
+    except ValueError:  # not JSON, or not UTF-8
+        return None
+    return row if _is_row(row) else None
+
+
+def _tensorboard_writer() -> Any:
+    """tensorboardX's writer class, or None where it is not installed."""
+    try:
+        import tensorboardX
+    except ImportError:
+        logging.debug("tensorboardX is not installed, so nothing is written for TensorBoard")
+        return None
+    return tensorboardX.SummaryWriter

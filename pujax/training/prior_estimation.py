@@ -1,0 +1,234 @@
+"""`data.prior='auto'`: the class prior, estimated from P and U before training and kept in a file.
+
+Two-sample data leave copies of P in U. They are left out of the estimate, since their label is in
+plain sight, and counted back in afterwards.
+"""
+
+import json
+import os
+from typing import Any
+
+import ml_collections
+import numpy as np
+import scipy.special
+from absl import logging
+from jax.sharding import Mesh
+
+from pujax.data.dataset import AUTO
+from pujax.data.pu_dataset import PUDataset
+from pujax.files import write_json
+from pujax.priors import PriorEstimate
+from pujax.priors.conversions import population_prior
+from pujax.priors.estimate import (
+    WITH_PROBABILITIES,
+    affordable_resamples,
+    estimate,
+    from_scores,
+    is_balanced,
+    needs_scores,
+)
+from pujax.training import config as config_lib
+from pujax.training import scorer, sharding
+
+FILE = "prior.json"
+_NUM_RESAMPLES = 200
+_KEY = 1001  # beside the seed, what the halves are drawn by
+_MAX_POINTS = 10_000
+"""Rows of P, and of U, that methods on features get."""
+
+
+def is_wanted(config: ml_collections.ConfigDict) -> bool:
+    """True where a configuration asks for an estimate."""
+    return config.data.prior == AUTO
+
+
+def provisional(config: ml_collections.ConfigDict, data: PUDataset) -> PUDataset:
+    """The problem with a stand-in for a prior that is still to be estimated.
+
+    For checks that build a method before the estimate has been paid for; never to train on.
+    """
+    return _with_priors(data, PriorEstimate(0.5), "to be estimated") if is_wanted(config) else data
+
+
+def settle(
+    config: ml_collections.FrozenConfigDict,
+    data: PUDataset,
+    folder: str,
+    mesh: Mesh,
+    *,
+    known: dict[str, list[float]] | None = None,
+) -> PUDataset:
+    """The problem with its estimated prior, where a configuration asks for one.
+
+    Args:
+      config: resolved configuration.
+      data: the PU problem.
+      folder: of the run; the estimate is read from its `prior.json`, or written there.
+      mesh: devices.
+      known: estimates of other runs of this process, used and added to; a run of the same data,
+        seed and scorer need not estimate again.
+
+    Returns:
+      The problem with `info.prior`, `info.prior_unlabeled`, `info.prior_source` and
+      `prior_interval`; as it is where the prior is given or counted.
+
+    Raises:
+      ValueError: if the estimate says nothing, `prior.json` belongs to other data, or the
+        validation set holds more labels than such a prior allows.
+    """
+    if not is_wanted(config):
+        return data
+    known = {} if known is None else known
+    identity = _identity(config, data)
+    path = os.path.join(folder, FILE)
+    name = json.dumps(identity, sort_keys=True)
+    # All hosts train the scorer together, so one that does not find the file decides for all.
+    if not sharding.any_host(not os.path.exists(path)):
+        found = _read(path, identity)
+    else:
+        if sharding.any_host(name not in known):
+            logging.info("estimating the prior by %s", config.data.prior_method)
+            known[name] = list(estimate_unlabeled(config, data, mesh))
+        found = PriorEstimate(*known[name])
+    _check(found, config.data.prior_method)
+    data = _with_priors(data, found, f"estimated by {config.data.prior_method}")
+    _check_validation(data)
+    if sharding.is_writer() and not os.path.exists(path):
+        os.makedirs(folder, exist_ok=True)
+        kept = {"estimate": found._asdict(), "prior": data.info.prior}
+        kept |= {"prior_unlabeled": data.info.prior_unlabeled, "of": identity}
+        write_json(path, kept | {"prior_interval": data.prior_interval})
+    return data
+
+
+def estimate_unlabeled(
+    config: ml_collections.FrozenConfigDict, data: PUDataset, mesh: Mesh
+) -> PriorEstimate:
+    """The share of positives among the unlabeled examples whose label is hidden.
+
+    Methods on scores get those of the configuration's own network, trained on P against U as the
+    'naive' method does. Methods on features get the inputs, flattened, of at most 10,000 random
+    rows of P and of U. A function of the data and `config.seed`.
+
+    Args:
+      config: resolved configuration; `data.prior_method` and `data.prior_epochs` count.
+      data: the PU problem.
+      mesh: devices that the network trains on.
+    """
+    method = config.data.prior_method
+    options: dict[str, Any] = {"method": method, "key": config.seed}
+    options["num_resamples"] = affordable_resamples(method, _NUM_RESAMPLES)
+    rng = np.random.default_rng([config.seed, _KEY])
+    p = rng.permutation(np.flatnonzero(data.labeled))
+    u = rng.permutation(np.flatnonzero(data.hidden()))
+    if not needs_scores(method):
+        rows = (each[:_MAX_POINTS] for each in (p, u))
+        return estimate(*(data.inputs[each] for each in rows), **options)
+    if min(len(p), len(u)) < 4:
+        raise ValueError(
+            f"data.prior is 'auto' with {len(p)} labelled and {len(u)} unlabeled examples; "
+            "accepted: at least 4 of each, two in each half, or a number for data.prior"
+        )
+    (train_p, held_p), (train_u, held_u) = (np.array_split(each, 2) for each in (p, u))
+    rows = np.concatenate([train_p, train_u])
+    held = np.concatenate([held_p, held_u])
+    scores = scorer.network_scores(config, data, rows, data.inputs[held], mesh)
+    scores = scores.astype(np.float64)
+    if method in WITH_PROBABILITIES:
+        scores = scipy.special.expit(scores)
+    if not is_balanced(method):
+        m, n = len(held_p), len(held_u)
+        scores = m * scores / (m * scores + n * (1 - scores))
+    return from_scores(scores[: len(held_p)], scores[len(held_p) :], **options)
+
+
+def _with_priors(data: PUDataset, found: PriorEstimate, source: str) -> PUDataset:
+    """Priors of U as it is and of the population, from that of U without copies of P."""
+    info = data.info
+    hidden = int(data.hidden().sum())
+    copies = info.n_u - hidden
+
+    def in_unlabeled(share: float) -> float:
+        return (copies + share * hidden) / info.n_u
+
+    def in_population(share: float) -> float:
+        if info.setting == "two_sample":
+            return in_unlabeled(share)
+        return population_prior(share, n_p=info.n_p, n_u=info.n_u)
+
+    has_interval = np.isfinite(found.low)
+    return data._replace(
+        info=info._replace(
+            prior=in_population(found.value),
+            prior_unlabeled=in_unlabeled(found.value),
+            prior_source=source,
+        ),
+        prior_interval=tuple(map(in_population, found[1:])) if has_interval else None,
+    )
+
+
+def _check(found: PriorEstimate, method: str) -> None:
+    if 0 < found.value < 1 and not (found.low == 0 and found.high == 1):
+        return
+    interval = f", interval {found.low:.3g} to {found.high:.3g}" * bool(np.isfinite(found.low))
+    raise ValueError(
+        f"data.prior is 'auto', and {method} finds {found.value:.3g} in the unlabeled "
+        f"examples{interval}, which says nothing to train on; accepted: a number for data.prior, "
+        "or another data.prior_method"
+    )
+
+
+def _check_validation(data: PUDataset) -> None:
+    count, labeled = data.counts()["validation"], int(data.validation_labeled.sum())
+    one_sample = data.info.setting == "one_sample"
+    if one_sample and count and not data.validation_prior() * count > labeled:
+        raise ValueError(
+            f"data.prior is 'auto' and estimated to be {data.info.prior:.4f}, which leaves no "
+            f"positives unlabeled among {count} validation examples, {labeled} of them labelled; "
+            "accepted: fewer data.validation_labeled, or a number for data.prior"
+        )
+
+
+def _identity(config: ml_collections.FrozenConfigDict, data: PUDataset) -> dict[str, Any]:
+    """All that an estimate depends on."""
+    identity = {
+        "data_digest": data.digest(),
+        "setting": data.info.setting,
+        "seed": config.seed,
+        "prior_method": config.data.prior_method,
+    }
+    if needs_scores(config.data.prior_method):
+        identity |= {
+            "scaling": config.data.scaling,
+            "prior_epochs": config.data.prior_epochs,
+            "model": config.model.to_dict(),
+        }
+    return json.loads(json.dumps(identity))  # as JSON gives it back
+
+
+def _read(path: str, identity: dict[str, Any]) -> PriorEstimate:
+    """The estimate of an earlier call.
+
+    Raises:
+      ValueError: if the file is damaged, or that of other data or settings.
+    """
+    try:
+        with open(path, encoding="utf-8") as file:
+            kept = json.load(file)
+        there, numbers = dict(kept["of"]), dict(kept["estimate"])
+        if set(numbers) != set(PriorEstimate._fields):
+            raise ValueError(f"'estimate' has {sorted(numbers)}")
+        # A string is no number, and JSON's null stands for an end that there is none of.
+        numbers = {name: np.nan if x is None else x + 0.0 for name, x in numbers.items()}
+        found = PriorEstimate(**numbers)
+        if np.isnan(found.value):
+            raise ValueError("'value' is no number")
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path} is damaged ({error}); accepted: the file as written") from error
+    other = config_lib.differences(there, identity)
+    if other:
+        raise ValueError(
+            f"{path} belongs to another run ({'; '.join(other)}); accepted: the same data and "
+            "settings, or another folder"
+        )
+    return found

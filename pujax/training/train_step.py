@@ -1,0 +1,270 @@
+"""The compiled part of training: one program per stage over the mesh.
+
+A call runs one or more steps: it looks up the batch on the device, splits it over the mesh, calls
+the method's step, undoes a step that is not finite, and adds the metrics to running sums that stay
+on the device until somebody asks.
+
+`stacked` has the same for several seeds at once.
+"""
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh
+
+from pujax.data import batching
+from pujax.data.batching import EpochPlan
+from pujax.data.pu_dataset import TrainingData
+from pujax.methods.base import Stage
+from pujax.training import sharding
+
+# One named integer per purpose that draws from the run's key.
+INIT, ORDER, STEP, REFRESH = range(4)
+
+
+class Carry(NamedTuple):
+    """What a compiled call takes and gives back, donated.
+
+    Attributes:
+      state: the method's state.
+      sums: metric sums over the counted steps of this epoch, float32 scalars, with `steps` (how
+        many), `nonfinite` (how many were undone) and, where the method reports it, `skipped` (how
+        many the method itself left out). Undone and skipped steps are not counted.
+    """
+
+    state: Any
+    sums: dict[str, jax.Array]
+
+
+def run_key(seed: int, mesh: Mesh) -> jax.Array:
+    """The key of a run, on every device."""
+    return jax.jit(jax.random.key, out_shardings=sharding.replicated(mesh))(seed)
+
+
+def stage_key(key: jax.Array, purpose: int, index: int) -> jax.Array:
+    """Key of one purpose at one index (stage, epoch or step)."""
+    return jax.random.fold_in(jax.random.fold_in(key, purpose), index)
+
+
+def init_state(stage: Stage, key: jax.Array, previous: Any, data: TrainingData, mesh: Mesh) -> Any:
+    """State at the start of a stage."""
+    init = jax.jit(stage.init, out_shardings=sharding.replicated(mesh))
+    return init(key, previous, data)
+
+
+def metric_names(stages: tuple[Stage, ...], data: TrainingData) -> list[list[str]]:
+    """Names of every stage's metrics, by tracing all of them without computing anything.
+
+    Raises:
+      ValueError: if a stage does not report its loss or uses a name that belongs to the loop.
+    """
+    state, key, names = None, jax.eval_shape(lambda: jax.random.key(0)), []
+    for stage in stages:
+        state = jax.eval_shape(stage.init, key, state, data)
+        batch = batch_shapes(stage, state, data)
+        found = sorted(jax.eval_shape(stage.step, state, batch, key)[1])
+        if "loss" not in found or {"steps", "nonfinite"} & set(found):
+            raise ValueError(
+                f"stage {stage.name!r} reports the metrics {found}; accepted: names that include "
+                "'loss' and neither 'steps' nor 'nonfinite', which belong to the loop"
+            )
+        names.append(found)
+    return names
+
+
+def batch_shapes(stage: Stage, state: Any, data: TrainingData) -> batching.Batch:
+    """Shapes and types of a batch of a stage.
+
+    Args:
+      stage: the stage.
+      state: its state, or its shapes.
+      data: training arrays, or their shapes.
+    """
+    if stage.encode is not None:
+        inputs = jax.eval_shape(stage.encode, state, data.inputs)
+        support = jax.ShapeDtypeStruct(
+            [data.support_labels.shape[0], *inputs.shape[1:]], inputs.dtype
+        )
+        data = data._replace(inputs=inputs, support_inputs=support)
+    size = stage.batching.batch_size
+    plan = EpochPlan(
+        jax.ShapeDtypeStruct([1, size], jnp.int32),
+        jax.ShapeDtypeStruct([1, stage.batching.support_batch_size], jnp.int32),
+        jax.ShapeDtypeStruct([size], jnp.float32) if stage.batching.num_positives else None,
+    )
+    return jax.eval_shape(
+        lambda data, plan: batching.gather(data, plan, 0, epoch=0, step=0), data, plan
+    )
+
+
+def stage_data(
+    stage: Stage, state: Any, data: TrainingData, mesh: Mesh, *, batch_size: int
+) -> TrainingData:
+    """What a stage trains on: the data, encoded where the stage wants them so.
+
+    Args:
+      stage: the stage.
+      state: any of its states; encoding looks at nothing that training changes.
+      data: training arrays on the devices.
+      mesh: devices.
+      batch_size: examples per call.
+    """
+    if stage.encode is None:
+        return data
+    encode = _compiled_encode(stage.encode, mesh)
+
+    def all_of(inputs):
+        if not len(inputs):
+            shape = jax.eval_shape(stage.encode, state, data.inputs).shape[1:]
+            return sharding.replicate(np.zeros([0, *shape], np.float32), mesh)
+        found = batching.map_batches(lambda x: encode(state, x), inputs, batch_size=batch_size)
+        return sharding.gather(found, mesh)
+
+    return data._replace(inputs=all_of(data.inputs), support_inputs=all_of(data.support_inputs))
+
+
+@functools.lru_cache(maxsize=16)
+def _compiled_encode(encode: Callable[..., jax.Array], mesh: Mesh) -> Callable[..., jax.Array]:
+    """The function over the mesh; the seeds of a group share it, so that it compiles once."""
+
+    def on_mesh(state, inputs):
+        return encode(state, sharding.split_batch(inputs, mesh))
+
+    return jax.jit(on_mesh, out_shardings=sharding.replicated(mesh))
+
+
+def zero_sums(names: list[str], mesh: Mesh, *, num_seeds: int = 0) -> dict[str, jax.Array]:
+    """Metric sums at the start of an epoch; with `num_seeds` stacked."""
+    zero = np.zeros([num_seeds] if num_seeds else [], np.float32)
+    return sharding.replicate(dict.fromkeys([*names, "steps", "nonfinite"], zero), mesh)
+
+
+def make_train(stage: Stage, mesh: Mesh, *, streamed: bool = False) -> Callable[..., Carry]:
+    """Compiles a stage's step.
+
+    Args:
+      stage: the stage.
+      mesh: devices to run on.
+      streamed: whether `data.inputs` holds one batch, so that `count` is 1.
+
+    Returns:
+      `train(carry, data, plan, key, epoch, first, global_step, *, count) -> carry`, which runs the
+      steps `first .. first + count - 1` of an epoch; `global_step` is that of the first, `count` is
+      static.
+    """
+
+    def one_step(carry, data, plan, key, epoch, index, global_step):
+        at = {"epoch": epoch, "step": global_step, "streamed": streamed}
+        batch = batching.gather(data, plan, index, **at)
+        batch = sharding.split_batch(batch, mesh)
+        step_key = stage_key(key, STEP, global_step)
+        return keep_finite(carry, *stage.step(carry.state, batch, step_key))
+
+    return compile_steps(one_step, mesh)
+
+
+def compile_steps(one_step: Callable[..., Carry], mesh: Mesh) -> Callable[..., Carry]:
+    """One program for `count` steps."""
+
+    @functools.partial(
+        jax.jit,
+        static_argnames="count",
+        donate_argnums=0,
+        out_shardings=sharding.replicated(mesh),
+    )
+    def train(carry, data, plan, key, epoch, first, global_step, *, count):
+        def body(carry, offset):
+            at = (epoch, first + offset, global_step + offset)
+            return one_step(carry, data, plan, key, *at), None
+
+        if count == 1:
+            return body(carry, 0)[0]
+        return jax.lax.scan(body, carry, jnp.arange(count))[0]
+
+    return train
+
+
+def keep_finite(carry: Carry, state: Any, metrics: dict[str, jax.Array]) -> Carry:
+    """The carry after a step, or as it was but for the count if the step was not finite."""
+    finite = _is_finite(state, metrics)
+    # Restore everything, batch statistics and momentum too: half an undone step is a new bug.
+    state = jax.tree.map(lambda old, new: jnp.where(finite, new, old), carry.state, state)
+    skipped = finite & (metrics.get("skipped", jnp.zeros([])) > 0)
+    counted = finite & ~skipped
+    metrics = {k: jnp.where(counted, v.astype(jnp.float32), 0) for k, v in metrics.items()}
+    metrics |= {"steps": counted, "nonfinite": ~finite}
+    if "skipped" in metrics:
+        metrics["skipped"] = skipped
+    return Carry(state, {name: total + metrics[name] for name, total in carry.sums.items()})
+
+
+def _is_finite(state: Any, metrics: dict[str, jax.Array]) -> jax.Array:
+    """True where the loss and every floating-point number of the state are finite."""
+    leaves = [x for x in jax.tree.leaves(state) if jnp.issubdtype(x.dtype, jnp.floating)]
+    # The largest magnitude is NaN where anything is. On a CPU this costs half as much as asking
+    # every number; the `where` that undoes a step is free, since it fuses with the update.
+    largest = [jnp.max(jnp.abs(x), initial=0) for x in [*leaves, metrics["loss"]]]
+    return jnp.all(jnp.isfinite(jnp.stack([x.astype(jnp.float32) for x in largest])))
+
+
+def epoch_plan(stage: Stage, key: jax.Array, epoch: int, data: TrainingData) -> EpochPlan:
+    """Order of one epoch; a pure function of the run's key and the epoch."""
+    sizes = plan_sizes(stage, data.labeled, data.support_inputs.shape[0])
+    order = stage_key(key, ORDER, epoch if stage.batching.reshuffle else 0)
+    return batching.epoch_plan(order, data.labeled, **sizes)
+
+
+def plan_sizes(stage: Stage, labeled: jax.Array, num_support: int) -> dict[str, Any]:
+    """The static arguments of `batching.epoch_plan`."""
+    separate = stage.batching.num_positives > 0
+    return {
+        "num_labeled": int(np.sum(sharding.to_host(labeled))) if separate else 0,
+        "num_support": num_support,
+        "batching": stage.batching,
+    }
+
+
+def steps_per_dispatch(setting: int, state: Any = None) -> int:
+    """How many steps one call runs; see `run.steps_per_dispatch`.
+
+    On accelerators enough to hide the dispatch, and so on a CPU for networks of dense layers. With
+    convolutions on a CPU one, because XLA:CPU runs a convolution's gradient many times slower
+    inside a rolled loop (jax-ml/jax#12868).
+
+    Args:
+      setting: a number to take instead; 0 for none.
+      state: training state of one seed; None is taken to hold convolutions.
+    """
+    if setting:
+        return setting
+    rolled_is_slow = state is None or has_convolutions(state)
+    return 1 if jax.default_backend() == "cpu" and rolled_is_slow else 32
+
+
+def has_convolutions(state: Any) -> bool:
+    """Whether a floating-point leaf has the four axes of a convolution's kernel."""
+    leaves = jax.tree.leaves(state)
+    return any(x.ndim >= 4 and jnp.issubdtype(x.dtype, jnp.floating) for x in leaves)
+
+
+def means(sums: dict[str, jax.Array]) -> dict[str, float]:
+    """Means over the counted steps so far, fetched from the device; NaN before the first.
+
+    `skipped` is the share of steps that the method left out, `nonfinite` the number undone.
+    """
+    return means_of({name: sharding.to_host(total) for name, total in sums.items()})
+
+
+def means_of(totals: dict[str, np.ndarray]) -> dict[str, float]:
+    """`means` of sums that are on the host."""
+    values = {name: float(total) for name, total in totals.items()}
+    steps, nonfinite = values.pop("steps"), values.pop("nonfinite")
+    skipped = values.pop("skipped", None)
+    result = {k: v / steps if steps else float("nan") for k, v in values.items()}
+    if skipped is not None:
+        result["skipped"] = skipped / max(steps + skipped, 1)
+    return result | {"nonfinite": nonfinite}
