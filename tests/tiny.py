@@ -162,7 +162,7 @@ def train_steps(method_config, data, *, steps, num_devices=1, per_call=1):
             refresh_key = train_step.stage_key(key, train_step.REFRESH, first_epoch)
             state = stage.refresh(state, arrays, refresh_key)
         carry = train_step.Carry(state, train_step.zero_sums(built.metric_names[index], devices))
-        train = train_step.make_train(stage, devices)
+        train = train_step.make_train(stage, devices, first_epoch=first_epoch)
         plan = train_step.epoch_plan(stage, key, first_epoch, arrays)
         inputs = train_step.stage_data(stage, state, arrays, devices, batch_size=64)
         for step in range(0, steps, per_call):

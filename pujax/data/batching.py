@@ -50,6 +50,8 @@ class Batch(NamedTuple):
       epoch: int32 scalar, epochs completed over all stages.
       step: int32 scalar, steps taken over all stages, undone and skipped ones included.
       progress: float32 scalar, `epoch` plus the share of this epoch's steps that are done.
+      stage_epoch: int32 scalar, `epoch` counted from the start of the stage.
+      stage_progress: float32 scalar, `progress` counted from the start of the stage.
       ids: int32 `[batch]`, rows of the training set; no id occurs twice where P and U are shuffled
         jointly.
       inputs: uint8 images `[batch, height, width, channels]` or float32 rows `[batch, features]`.
@@ -62,6 +64,8 @@ class Batch(NamedTuple):
     epoch: jax.Array
     step: jax.Array
     progress: jax.Array
+    stage_epoch: jax.Array
+    stage_progress: jax.Array
     ids: jax.Array
     inputs: jax.Array
     labeled: jax.Array
@@ -159,6 +163,7 @@ def gather(
     *,
     epoch: jax.Array,
     step: jax.Array,
+    first_epoch: int = 0,
     streamed: bool = False,
 ) -> Batch:
     """Looks up one batch.
@@ -169,6 +174,7 @@ def gather(
       index: which step of the epoch.
       epoch: epochs completed over all stages.
       step: steps taken over all stages.
+      first_epoch: epochs completed before this stage.
       streamed: whether `data.inputs` holds the inputs of this batch and no others.
 
     Returns:
@@ -176,10 +182,13 @@ def gather(
     """
     ids, support_ids = plan.ids[index], plan.support[index]
     has_support = support_ids.shape[-1] > 0
+    progress = jnp.asarray(epoch, jnp.float32) + index / plan.ids.shape[0]
     return Batch(
         epoch=jnp.asarray(epoch, jnp.int32),
         step=jnp.asarray(step, jnp.int32),
-        progress=jnp.asarray(epoch, jnp.float32) + index / plan.ids.shape[0],
+        progress=progress,
+        stage_epoch=jnp.asarray(epoch, jnp.int32) - first_epoch,
+        stage_progress=progress - first_epoch,
         ids=ids,
         inputs=data.inputs if streamed else data.inputs[ids],
         labeled=data.labeled[ids].astype(jnp.float32) if plan.labeled is None else plan.labeled,

@@ -14,9 +14,10 @@ __all__ = ["Method", "Metrics", "Stage", "is_multilabel", "module", "names"]
 
 
 def names() -> tuple[str, ...]:
-    """Names of all methods, in alphabetical order; files that start with `_` are shared pieces."""
+    """Names of all methods, in alphabetical order: every file or folder here but `base.py` and those
+    that start with `_`."""
     modules = (module.name for module in pkgutil.iter_modules(__path__))
-    return tuple(sorted(name for name in modules if not name.startswith("_")))
+    return tuple(sorted(name for name in modules if name != "base" and not name.startswith("_")))
 
 
 def is_multilabel(name: str) -> bool:

@@ -24,8 +24,12 @@ class Stage(NamedTuple):
         Metrics are scalars, `loss` among them; the loop averages them over an epoch. A metric
         `skipped` above 0 says that the method left the step out, which then is not averaged.
       batching: which examples a batch holds.
-      refresh: `(state, data, key) -> state` before each epoch, or None. Pure, but called without
-        an outer jit, so that it can loop over the data set in batches; it jits what is heavy.
+      refresh: `(state, data, key, epoch) -> state` before an epoch, or None. `epoch` is a Python
+        int, the epochs of this stage that are done; a refresh that needs it gives it the default 0.
+        Pure, but called without an outer jit, so that it can loop over the data set in batches; it
+        jits what is heavy.
+      refresh_every: epochs of the stage from one refresh to the next, the first before its first
+        epoch; 0 refreshes before the first epoch only.
       encode: `(state, inputs [batch, ...]) -> [batch, ...]`, or None: what the stage sees in place
         of raw inputs. All examples are encoded once when the stage begins (and again when a run
         goes on within it), so that it may only look at what the stage leaves as it is: a frozen
@@ -37,8 +41,15 @@ class Stage(NamedTuple):
     init: Callable[[jax.Array, Any, TrainingData], Any]
     step: Callable[[Any, Batch, jax.Array], tuple[Any, Metrics]]
     batching: Batching
-    refresh: Callable[[Any, TrainingData, jax.Array], Any] | None = None
+    refresh: Callable[..., Any] | None = None
+    refresh_every: int = 1
     encode: Callable[[Any, jax.Array], jax.Array] | None = None
+
+    def is_refreshed(self, epoch: int) -> bool:
+        """Whether a refresh is due before an epoch of the stage, counted from 0."""
+        if self.refresh is None:
+            return False
+        return epoch % self.refresh_every == 0 if self.refresh_every else epoch == 0
 
 
 class Method(NamedTuple):

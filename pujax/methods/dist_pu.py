@@ -191,7 +191,7 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
             lambda: probability(network.infer(state.params, state.batch_stats, inputs).logits),
         )
 
-    def fill(state: State, data: TrainingData, key: jax.Array) -> State:
+    def fill(state: State, data: TrainingData, key: jax.Array, epoch: int = 0) -> State:
         del key
         found = batching_lib.map_batches(
             lambda inputs: first_labels(state, inputs),

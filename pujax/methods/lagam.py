@@ -362,7 +362,7 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
     def embed(state: State, inputs: jax.Array) -> jax.Array:
         return network.infer(state.params, state.batch_stats, inputs, with_embedding=True).embedding
 
-    def refresh(state: State, data: TrainingData, key: jax.Array) -> State:
+    def refresh(state: State, data: TrainingData, key: jax.Array, epoch: int = 0) -> State:
         points = batching_lib.map_batches(
             lambda inputs: embed(state, inputs), data.inputs, batch_size=config.run.eval_batch_size
         )

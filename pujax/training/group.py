@@ -87,7 +87,11 @@ class Group:
     @functools.cached_property
     def train_steps(self) -> list[Callable[..., Carry]]:
         """The compiled step of each stage."""
-        return [stacked.make_train(each, self.mesh) for each in self.stages]
+        starts = [0, *self.stage_ends]
+        return [
+            stacked.make_train(each, self.mesh, first_epoch=first_epoch)
+            for each, first_epoch in zip(self.stages, starts, strict=False)
+        ]
 
     @functools.cached_property
     def stage_ends(self) -> list[int]:

@@ -56,8 +56,8 @@ class Run:
         """The compiled step of each stage."""
         streamed = self.streamed is not None
         return [
-            train_step.make_train(stage, self.mesh, streamed=streamed)
-            for stage in self.method.stages
+            train_step.make_train(stage, self.mesh, first_epoch=first_epoch, streamed=streamed)
+            for stage, first_epoch in zip(self.method.stages, self.first_epochs, strict=False)
         ]
 
     @functools.cached_property

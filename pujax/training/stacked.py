@@ -41,7 +41,9 @@ def init_state(
     return jax.jit(init, out_shardings=sharding.replicated(mesh))(keys, previous, data)
 
 
-def make_train(stages: Sequence[Stage], mesh: Mesh) -> Callable[..., Carry]:
+def make_train(
+    stages: Sequence[Stage], mesh: Mesh, *, first_epoch: int = 0
+) -> Callable[..., Carry]:
     """Compiles one stage of several seeds into one program.
 
     A number that is not finite undoes the step of its seed alone.
@@ -57,7 +59,8 @@ def make_train(stages: Sequence[Stage], mesh: Mesh) -> Callable[..., Carry]:
 
     def one_step(carry, data, plan, keys, epoch, index, global_step):
         def look_up(data, plan):
-            batch = batching.gather(data, plan, index, epoch=epoch, step=global_step)
+            at = {"epoch": epoch, "step": global_step, "first_epoch": first_epoch}
+            batch = batching.gather(data, plan, index, **at)
             return sharding.split_batch(batch, mesh)
 
         batches = jax.vmap(look_up)(data, plan)

@@ -202,11 +202,12 @@ def _refreshed(group: Group, now: Progressing, index: int) -> Any:
     now and then would be computed every epoch.
     """
     state = now.carry.state
-    if group.stages[index][0].refresh is None:
+    stage_epoch = now.position.epoch - [0, *group.stage_ends][index]
+    if not group.stages[index][0].is_refreshed(stage_epoch):
         return state
     keys = stacked.stage_keys(group.keys, train_step.REFRESH, now.position.epoch)
     fresh = [
-        stage.refresh(*stacked.pick((state, group.on_device, keys), seed))
+        stage.refresh(*stacked.pick((state, group.on_device, keys), seed), stage_epoch)
         for seed, stage in enumerate(group.stages[index])
     ]
     return sharding.gather(stacked.stack(fresh), group.mesh)

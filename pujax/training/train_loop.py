@@ -165,9 +165,10 @@ def _train_epoch(run: Run, now: Progressing, request, writer, progress) -> None:
     if now.position.step == 0:
         if epoch == run.first_epochs[index] and index > 0:
             now.carry, now.data = _first_carry(run, index, now.carry.state), None
-        if stage.refresh is not None:
+        stage_epoch = epoch - run.first_epochs[index]
+        if stage.is_refreshed(stage_epoch):
             key = train_step.stage_key(run.key, train_step.REFRESH, epoch)
-            state = stage.refresh(now.carry.state, run.on_device, key)
+            state = stage.refresh(now.carry.state, run.on_device, key, stage_epoch)
             now.carry = now.carry._replace(state=sharding.gather(state, run.mesh))
         sums = train_step.zero_sums(run.metric_names[index], run.mesh)
         now.carry = now.carry._replace(sums=sums)

@@ -143,12 +143,15 @@ def zero_sums(names: list[str], mesh: Mesh, *, num_seeds: int = 0) -> dict[str, 
     return sharding.replicate(dict.fromkeys([*names, "steps", "nonfinite"], zero), mesh)
 
 
-def make_train(stage: Stage, mesh: Mesh, *, streamed: bool = False) -> Callable[..., Carry]:
+def make_train(
+    stage: Stage, mesh: Mesh, *, first_epoch: int = 0, streamed: bool = False
+) -> Callable[..., Carry]:
     """Compiles a stage's step.
 
     Args:
       stage: the stage.
       mesh: devices to run on.
+      first_epoch: epochs completed before this stage.
       streamed: whether `data.inputs` holds one batch, so that `count` is 1.
 
     Returns:
@@ -158,8 +161,15 @@ def make_train(stage: Stage, mesh: Mesh, *, streamed: bool = False) -> Callable[
     """
 
     def one_step(carry, data, plan, key, epoch, index, global_step):
-        at = {"epoch": epoch, "step": global_step, "streamed": streamed}
-        batch = batching.gather(data, plan, index, **at)
+        batch = batching.gather(
+            data,
+            plan,
+            index,
+            epoch=epoch,
+            step=global_step,
+            first_epoch=first_epoch,
+            streamed=streamed,
+        )
         batch = sharding.split_batch(batch, mesh)
         step_key = stage_key(key, STEP, global_step)
         return keep_finite(carry, *stage.step(carry.state, batch, step_key))

@@ -247,6 +247,8 @@ def batch_of(labeled, epoch=0):
         jnp.int32(epoch),
         jnp.int32(0),
         jnp.float32(0),
+        jnp.int32(epoch),
+        jnp.float32(0),
         jnp.arange(size)[::-1],
         None,
         jnp.asarray(labeled, jnp.float32),

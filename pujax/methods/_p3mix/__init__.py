@@ -137,7 +137,7 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
     def score(params, batch_stats, inputs: jax.Array) -> jax.Array:
         return network.infer(params, batch_stats, inputs).logits
 
-    def refresh(state: State, data: TrainingData, key: jax.Array) -> State:
+    def refresh(state: State, data: TrainingData, key: jax.Array, epoch: int = 0) -> State:
         del key
         ids = _positives(data, info.n_p)
         scores = batching_lib.map_batches(

@@ -170,7 +170,7 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
         )
         return class_prior.on_host(found, like=data.labeled)
 
-    def prepare(state: State, data: TrainingData, key: jax.Array) -> State:
+    def prepare(state: State, data: TrainingData, key: jax.Array, epoch: int = 0) -> State:
         """Finds the prior before the first epoch, and a linear map; later nothing is to be done."""
         if bool(state.is_found):
             return state

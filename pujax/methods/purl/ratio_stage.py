@@ -99,7 +99,7 @@ class RatioStage:
             self._init,
             self._step,
             classifier.batches(config.method, info),
-            lambda state, data, key: offer(state, data),
+            lambda state, data, key, epoch=0: offer(state, data),
         )
 
     def ratio(self, state: State, inputs: jax.Array) -> jax.Array:

@@ -210,7 +210,7 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
         state = jax.lax.cond(ends_round(state), next_round, lambda: state)
         return state._replace(epochs=state.epochs + 1)
 
-    def refresh(state: State, data: TrainingData, key: jax.Array) -> State:
+    def refresh(state: State, data: TrainingData, key: jax.Array, epoch: int = 0) -> State:
         scores = batching_lib.map_batches(
             lambda inputs: scores_at_end(state, inputs),
             data.inputs,

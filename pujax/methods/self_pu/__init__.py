@@ -156,7 +156,7 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
     counts = _pick_counts(c, info)
     count_labeled = int(c.clean_labeled * info.n_p)
 
-    def refresh(state: State, data: TrainingData, key: jax.Array) -> State:
+    def refresh(state: State, data: TrainingData, key: jax.Array, epoch: int = 0) -> State:
         is_due = state.refreshes % c.pick_every == 0
         state = state._replace(refreshes=state.refreshes + 1)
         # Nothing to score for; under `vmap` that is not known, and the pools are put back below.
