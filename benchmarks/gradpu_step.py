@@ -20,7 +20,7 @@ from absl import app, flags
 from pujax.data import dataset
 from pujax.data.raw import RawDataset
 from pujax.training import config as config_lib
-from pujax.training import sharding, train_loop, train_step
+from pujax.training import method_setup, sharding, train_step
 from pujax.training.evaluation import summary
 
 _STEPS = flags.DEFINE_integer("steps", 300, "Timed steps.")
@@ -49,7 +49,7 @@ def _ours():
         seed=0,
     )
     mesh, count = sharding.make_mesh(), _PER_CALL.value
-    built = train_loop.build(config_lib.resolve(tree), data, mesh)
+    built = method_setup.build(config_lib.resolve(tree), data, mesh)
     stage = built.method.stages[0]
     arrays = sharding.replicate(built.data.training_data(), mesh)
     key = train_step.run_key(0, mesh)

@@ -26,8 +26,9 @@ from pujax.data import dataset
 from pujax.data.raw import RawDataset
 from pujax.sweep import plan as plan_lib
 from pujax.training import config as config_lib
-from pujax.training import experiment, group, preemption, sharding, together, train_loop
+from pujax.training import experiment, method_setup, preemption, sharding
 from pujax.training.evaluation import summary
+from pujax.training.seed_axis import Member
 
 _SEEDS = flags.DEFINE_integer("seeds", 3, "Seeds to train.")
 _EPOCHS = flags.DEFINE_integer("epochs", 3, "Epochs of each seed, at least 2.", lower_bound=2)
@@ -73,8 +74,8 @@ def _members(folder, mesh):
     raw = RawDataset("random", *itertools.chain(*parts), ("",) * 10, (0.5,), (0.3,))
     for config in _configs():
         data = _problem(config, raw)
-        built = train_loop.build(config, data, mesh)
-        yield group.Member(built, data, os.path.join(folder, f"seed_{config.seed}"))
+        setup = method_setup.build(config, data, mesh)
+        yield Member(setup, data, os.path.join(folder, f"seed_{config.seed}"))
 
 
 def _later_seconds(folder):
@@ -90,10 +91,11 @@ def _measure(is_together, mesh):
         members = list(_members(folder, mesh))
         start = time.perf_counter()
         if is_together:
-            together.train(members, os.path.join(folder, "together"), mesh, request)
+            place = os.path.join(folder, "together")
+            experiment.run_members(members, mesh, request, folder=place)
         else:
             for each in members:
-                experiment.run_one(each.built, each.truth, mesh, each.folder, request)
+                experiment.run_one(each.setup, each.truth, mesh, each.folder, request)
         whole = time.perf_counter() - start
         return whole, statistics.fmean(_later_seconds(each.folder) for each in members)
 

@@ -18,7 +18,7 @@ from absl import app, flags
 from pujax.data import dataset
 from pujax.data.raw import RawDataset
 from pujax.training import config as config_lib
-from pujax.training import sharding, train_loop, train_step
+from pujax.training import method_setup, sharding, train_step
 from pujax.training.config import flags as run_flags
 from pujax.training.evaluation import summary
 
@@ -60,7 +60,7 @@ def main(argv):
         seed=0,
     )
     mesh = sharding.make_mesh()
-    built = train_loop.build(config, data, mesh)
+    built = method_setup.build(config, data, mesh)
     arrays = sharding.replicate(built.data.training_data(), mesh)
     key = train_step.run_key(0, mesh)
     count = train_step.steps_per_dispatch(config.run.steps_per_dispatch)

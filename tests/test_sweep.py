@@ -14,7 +14,7 @@ from pujax import report, sweep
 from pujax.sweep import __main__ as command
 from pujax.sweep import plan as plan_lib
 from pujax.training import config as config_lib
-from pujax.training import experiment, metrics_writer, together, train_loop
+from pujax.training import experiment, metrics_writer, train_loop
 
 CONFIG = """
 from pujax.training import config as config_lib
@@ -117,7 +117,7 @@ def test_records_say_what_was_trained_and_how(finished):
 
 def test_a_finished_sweep_trains_nothing_again(config_file, finished, monkeypatch):
     before = (finished / "table.md").read_text()
-    monkeypatch.setattr(together, "train", lambda *a: pytest.fail("trained"))
+    monkeypatch.setattr(experiment, "run_members", lambda *a, **k: pytest.fail("trained"))
     assert run(config_file, finished, "--rules=last,oracle_best_epoch") == 0
     assert (finished / "table.md").read_text() == before
 
@@ -162,7 +162,7 @@ def test_an_interrupted_sweep_goes_on_as_if_nothing_had_happened(
     after, before = results(tmp_path), results(finished)
     for one, two in zip(after["records"], before["records"][:2], strict=True):
         assert one["trained_together"] == (1 if sequential else 2)
-        if not sequential:  # else equal to rounding, see test_together
+        if not sequential:  # else equal to rounding, see test_seed_axis
             assert one["metrics"] == two["metrics"]
     assert table(tmp_path)[2][2:] == ["-", "-", "-", "-", "0 of 2"]
 
@@ -187,7 +187,7 @@ def test_a_group_killed_between_its_summaries_trains_nothing_again(
 ):
     shutil.copytree(finished / "even" / "naive", tmp_path / "even" / "naive")
     (tmp_path / "even/naive/seed_1/summary.json").unlink()
-    monkeypatch.setattr(together, "_train_epoch", lambda *a: pytest.fail("trained"))
+    monkeypatch.setattr(train_loop, "_train_epoch", lambda *a: pytest.fail("trained"))
     # Seed 0 belongs to the group though nobody asks for it.
     assert run(config_file, tmp_path, "--only=naive", "--seeds=1") == 0
     (record,) = results(tmp_path)["records"]
@@ -200,10 +200,10 @@ def test_a_seed_that_fails_leaves_the_others_and_its_reason(
 ):
     run_one = experiment.run_one
 
-    def failing(built, *rest):
-        if built.config.seed == 0:
+    def failing(setup, *rest):
+        if setup.config.seed == 0:
             raise error("went wrong")
-        return run_one(built, *rest)
+        return run_one(setup, *rest)
 
     monkeypatch.setattr(experiment, "run_one", failing)
     more = ["--methods=naive", "--sequential"]

@@ -9,8 +9,9 @@ import pytest
 from pujax import report, sweep, training
 from pujax.data.image_files import ImageFiles
 from pujax.training import config as config_lib
-from pujax.training import experiment, group, init_from, train_loop
+from pujax.training import experiment, init_from, method_setup, seed_axis
 from pujax.training.evaluation import tasks
+from pujax.training.seed_axis import Member
 from tests import tiny
 from tests.training import multilabel_runs as runs
 
@@ -97,9 +98,9 @@ def test_models_that_predict_one_class_are_counted_below_the_table():
 def test_sweeps_of_streamed_images_train_seeds_one_after_another():
     data = tiny.multilabel_problem()
     files = ImageFiles(("a.jpg",) * 4, 8, 10)
-    built = train_loop.Built(None, None, data._replace(inputs=files), [])
-    members = [group.Member(built, data, "")] * 2
-    assert group.obstacle(members, tiny.mesh()) == "their images are streamed"
+    built = method_setup.MethodSetup(None, None, data._replace(inputs=files), [])
+    members = [Member(built, data, "")] * 2
+    assert seed_axis.why_sequential(members, tiny.mesh()) == "their images are streamed"
 
 
 def binary_config(**run):
@@ -131,6 +132,6 @@ def test_encoders_go_from_several_labels_to_one_and_back(tmp_path):
     description = json.loads(str(wanted["description"]))
     assert (description["method"], list(data.info.mean)) == ("pu_mlc", description["mean"])
     kernel = wanted["params/conv2/kernel"]
-    built = train_loop.build(config_lib.resolve(back), data, tiny.mesh())
+    built = method_setup.build(config_lib.resolve(back), data, tiny.mesh())
     state = built.method.stages[0].init(jax.random.key(0), None, built.data.training_data())
     np.testing.assert_array_equal(state.params["backbone"]["conv2"]["kernel"], kernel)

@@ -10,7 +10,8 @@ from pujax.data import raw as raw_lib
 from pujax.data.multilabel_raw import RawMultilabel
 from pujax.data.raw import RawDataset
 from pujax.training import config as config_lib
-from pujax.training import metrics_writer, preemption, sharding, train_loop, train_step
+from pujax.training import method_setup, preemption, run_state, sharding, train_loop, train_step
+from pujax.training.seed_axis import Member
 
 # Set where a method has the field; a method of its own length or batch needs nothing else.
 _SMALL = {
@@ -149,7 +150,7 @@ def mesh(num_devices=1) -> Mesh:
 def train_steps(method_config, data, *, steps, num_devices=1, per_call=1):
     """Runs some steps of every stage after one another; returns the method and the last carry."""
     devices = mesh(num_devices)
-    built = train_loop.build(method_config, data, devices)
+    built = method_setup.build(method_config, data, devices)
     method = built.method
     arrays = sharding.replicate(built.data.training_data(), devices)
     key = train_step.run_key(method_config.seed, devices)
@@ -185,13 +186,12 @@ class NoProgress:
 def train_in(folder, method_config, data, *, num_devices=1):
     """Trains or goes on in a folder as the loop does; returns where it stands and the rows."""
     devices = mesh(num_devices)
-    built = train_loop.build(method_config, data, devices)
-    run = train_loop.prepare(built, folder=str(folder / "checkpoints"), mesh=devices, truth=data)
-    writer = metrics_writer.MetricsWriter(str(folder))
+    setup = method_setup.build(method_config, data, devices)
+    run = run_state.prepare([Member(setup, data, str(folder))], devices)
     try:
-        now = train_loop.train(run, writer, NoProgress(), preemption.StopRequest())
+        state = train_loop.train(run, NoProgress(), preemption.StopRequest())
     finally:
         run.close()
-        writer.close()
     timing = ("seconds", "examples_per_second")
-    return now, [{k: v for k, v in r.items() if k not in timing} for r in writer.rows]
+    rows = run.writers[0].rows
+    return state, [{k: v for k, v in row.items() if k not in timing} for row in rows]

@@ -14,8 +14,7 @@ __all__ = ["Method", "Metrics", "Stage", "is_multilabel", "module", "names"]
 
 
 def names() -> tuple[str, ...]:
-    """Names of all methods, in alphabetical order: every file or folder here but `base.py` and those
-    that start with `_`."""
+    """Names of all methods in alphabetical order: files and folders here but `base` and `_*`."""
     modules = (module.name for module in pkgutil.iter_modules(__path__))
     return tuple(sorted(name for name in modules if name != "base" and not name.startswith("_")))
 

@@ -17,13 +17,14 @@ from pujax.sweep import resume
 from pujax.sweep.plan import Cell
 from pujax.training import (
     experiment,
-    group,
     init_from,
+    method_setup,
     preemption,
     prior_estimation,
-    together,
+    seed_axis,
     train_loop,
 )
+from pujax.training.seed_axis import Member
 
 ERROR = "error.txt"
 
@@ -97,7 +98,7 @@ def train(
     """Trains the seeds of a cell that are not finished.
 
     A seed that cannot be trained, or meets a number that is not finite, leaves the reason in its
-    folder, and the others go on. A group has one policy: `run.nonfinite='stop'` ends all of it.
+    folder, and the others go on, in a group too.
 
     Args:
       cell: the cell.
@@ -115,16 +116,16 @@ def train(
     found = resume.find(place.folder(cell), place.unfinished(cell, list(by_seed)))
     failed: list[int] = []
 
-    def member(seed: int) -> group.Member:
+    def member(seed: int) -> Member:
         config = by_seed.get(seed) or with_seed(configs[0], seed)
         folder = resume.seed_folder(place.folder(cell), seed)
         data = place.load(config)
         if prior_estimation.is_wanted(
             config
         ):  # the method is checked first: an estimate takes its time
-            train_loop.build(config, prior_estimation.provisional(config, data), place.mesh)
+            method_setup.build(config, prior_estimation.provisional(config, data), place.mesh)
             data = prior_estimation.settle(config, data, folder, place.mesh, known=place.estimates)
-        return group.Member(train_loop.build(config, data, place.mesh), data, folder)
+        return Member(method_setup.build(config, data, place.mesh), data, folder)
 
     def keeping_errors(*seeds: int):
         return _keeping_errors(cell, seeds, place, failed)
@@ -132,28 +133,29 @@ def train(
     for folder, seeds in found.groups:
         logging.info("%s: the group of seeds %s goes on", cell.name, seeds)
         with keeping_errors(*seeds):
-            together.train([member(seed) for seed in seeds], folder, place.mesh, request)
+            group = [member(seed) for seed in seeds]
+            experiment.run_members(group, place.mesh, request, folder=folder)
     members, reason = [], "--sequential"
     if not place.sequential:
         for seed in found.free:
             with keeping_errors(seed):
                 members.append(member(seed))
-        reason = group.obstacle(members, place.mesh)
-    seeds = [each.built.config.seed for each in members]
+        reason = seed_axis.why_sequential(members, place.mesh)
+    seeds = [each.seed for each in members]
     if members and not reason:
         logging.info("%s: seeds %s together", cell.name, seeds)
         with keeping_errors(*seeds):
             folder = resume.group_folder(place.folder(cell), seeds)
-            together.train(members, folder, place.mesh, request)
+            experiment.run_members(members, place.mesh, request, folder=folder)
         members = []
-    ready = {each.built.config.seed: each for each in members}
+    ready = {each.seed: each for each in members}
     new = found.free if place.sequential else tuple(ready)
     if new:
         logging.info("%s: seeds %s one after another: %s", cell.name, new, reason)
     for seed in (*found.alone, *new):
         with keeping_errors(seed):
             each = ready.pop(seed, None) or member(seed)
-            experiment.run_one(each.built, each.truth, place.mesh, each.folder, request)
+            experiment.run_one(each.setup, each.truth, place.mesh, each.folder, request)
     return not failed
 
 
@@ -162,17 +164,16 @@ def _keeping_errors(
     cell: Cell, seeds: Sequence[int], place: Place, failed: list[int]
 ) -> Iterator[None]:
     """What stops these seeds is left in their folders and ends nothing else."""
-    folders = [
-        resume.seed_folder(place.folder(cell), seed) for seed in place.unfinished(cell, seeds)
-    ]
-    for folder in folders:
+    for seed in place.unfinished(cell, seeds):
         with contextlib.suppress(FileNotFoundError):
-            os.remove(os.path.join(folder, ERROR))
+            os.remove(os.path.join(resume.seed_folder(place.folder(cell), seed), ERROR))
     try:
         yield
     except (train_loop.NonFiniteError, ValueError) as error:
-        logging.error("%s, seeds %s: %s", cell.name, list(seeds), error)
-        for folder in folders:
+        stopped = place.unfinished(cell, seeds)
+        logging.error("%s, seeds %s: %s", cell.name, stopped, error)
+        for seed in stopped:
+            folder = resume.seed_folder(place.folder(cell), seed)
             os.makedirs(folder, exist_ok=True)
             replace_text(os.path.join(folder, ERROR), f"{error}\n")
         failed.extend(seeds)

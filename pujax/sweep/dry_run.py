@@ -13,7 +13,8 @@ from pujax.data.readers import download
 from pujax.sweep import resume
 from pujax.sweep.cell_runner import Place
 from pujax.sweep.plan import Cell
-from pujax.training import group, prior_estimation, train_loop
+from pujax.training import method_setup, prior_estimation, seed_axis
+from pujax.training.seed_axis import Member
 
 
 def describe(
@@ -40,26 +41,26 @@ def describe(
         with _offline(configs[0].data) if dry_run else contextlib.nullcontext():
             data = place.load(configs[0])
         data = prior_estimation.provisional(configs[0], data)
-        built = train_loop.build(configs[0], data, place.mesh)
+        setup = method_setup.build(configs[0], data, place.mesh)
     except download.MissingDataError as error:
         if not dry_run:
             raise ValueError(f"{cell.name}: {error}") from error
         return f"  {cell.name}: data not found at {_root(configs[0].data)}"
     except ValueError as error:
         raise ValueError(f"{cell.name}: {error}") from error
-    n = len(built.data.labeled)
-    epochs = sum(stage.num_epochs for stage in built.method.stages)
-    steps = sum(x.num_epochs * x.batching.steps_per_epoch(n) for x in built.method.stages)
+    n = len(setup.data.labeled)
+    epochs = sum(stage.num_epochs for stage in setup.method.stages)
+    steps = sum(x.num_epochs * x.batching.steps_per_epoch(n) for x in setup.method.stages)
     left = place.unfinished(cell, seeds)
     done = [seed for seed in seeds if seed not in left]
     text = f"  {cell.name}: {epochs} epochs, {steps} steps, seeds {', '.join(map(str, seeds))}" + (
         f" (finished: {', '.join(map(str, done))})" if done else ""
     )
-    return text + (f"; {_mode(cell, configs, left, built, place)}" if dry_run and left else "")
+    return text + (f"; {_mode(cell, configs, left, setup, place)}" if dry_run and left else "")
 
 
 def _mode(
-    cell: Cell, configs: Sequence, left: list[int], built: train_loop.Built, place: Place
+    cell: Cell, configs: Sequence, left: list[int], setup: method_setup.MethodSetup, place: Place
 ) -> str:
     """How the unfinished seeds of a cell would train."""
     found = resume.Begun((), (), tuple(left))
@@ -68,20 +69,20 @@ def _mode(
     parts = [f"the group of {', '.join(map(str, seeds))} goes on" for _, seeds in found.groups]
     parts += [f"{seed} goes on alone" for seed in found.alone]
     if found.free:
-        parts.append(_mode_of_new([c for c in configs if c.seed in found.free], built, place))
+        parts.append(_mode_of_new([c for c in configs if c.seed in found.free], setup, place))
     return ", ".join(parts)
 
 
-def _mode_of_new(configs: Sequence, built: train_loop.Built, place: Place) -> str:
-    """How seeds without checkpoints would train; their methods need not be built to know."""
+def _mode_of_new(configs: Sequence, setup: method_setup.MethodSetup, place: Place) -> str:
+    """How seeds without checkpoints would train; their methods need not be setup to know."""
     reason = "--sequential"
     if not place.sequential:
         members = []
         for config in configs:
             truth = place.load(config)
-            data = truth.reveal(built.method.reveals) if built.method.reveals else truth
-            members.append(group.Member(built._replace(config=config, data=data), truth, ""))
-        reason = group.obstacle(members, place.mesh)
+            data = truth.reveal(setup.method.reveals) if setup.method.reveals else truth
+            members.append(Member(setup._replace(config=config, data=data), truth, ""))
+        reason = seed_axis.why_sequential(members, place.mesh)
     return f"one after another: {reason}" if reason else "together"
 
 

@@ -15,7 +15,7 @@ class Begun(NamedTuple):
       groups: folder and all seeds of every group that holds an unfinished one. A group saves as
         one, so its finished seeds, and those of an earlier call that nobody asks for now, belong to
         it still.
-      alone: unfinished seeds with checkpoints of their own.
+      alone: unfinished seeds with checkpoints of their own, of a group that they left too.
       free: unfinished seeds without any.
     """
 
@@ -31,19 +31,19 @@ def find(folder: str, unfinished: Sequence[int]) -> Begun:
       folder: of the cell.
       unfinished: its seeds without a summary.
     """
+    alone = [seed for seed in unfinished if _has_checkpoint(seed_folder(folder, seed))]
+    wanted = set(unfinished) - set(alone)
     groups, taken = [], set()
     names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
     found = [(name, _seeds(name)) for name in names if _GROUP.match(name)]
     # Where two groups want the same seed, the larger has it.
     for name, seeds in sorted(found, key=lambda each: -len(each[1])):
         path = os.path.join(folder, name)
-        is_wanted = bool(set(seeds) & set(unfinished)) and not set(seeds) & taken
+        is_wanted = bool(set(seeds) & wanted) and not set(seeds) & taken
         if is_wanted and _has_checkpoint(path):
             groups.append((path, seeds))
             taken |= set(seeds)
-    rest = [seed for seed in unfinished if seed not in taken]
-    alone = [s for s in rest if _has_checkpoint(seed_folder(folder, s))]
-    free = [seed for seed in rest if seed not in alone]
+    free = [seed for seed in unfinished if seed in wanted - taken]
     return Begun(tuple(groups), tuple(alone), tuple(free))
 
 

@@ -1,8 +1,8 @@
 """Checkpoints: the only file that touches orbax.
 
-A checkpoint holds the training state, the running sums of the epoch's metrics, and the position in
-the run, so that training goes on from any step as if it had never stopped. Orbax writes beside and
-renames, so a half-written checkpoint is never read.
+A checkpoint holds the training state, the running sums of the epoch's metrics, the best state so
+far, and the position in the run, so that training goes on from any step as if it had never stopped.
+Orbax writes beside and renames, so a half-written checkpoint is never read.
 """
 
 import os
@@ -26,17 +26,17 @@ class Position(NamedTuple):
       step: steps taken in the epoch after those.
       global_step: steps taken over all stages.
       seconds: time spent on the steps of the unfinished epoch.
-      selected_step: global step at which the selection rule's best epoch so far ended; -1 while
-        there is none, and always without a rule.
-      selected_value: the rule's value of that epoch.
+      members: which members of the run still train, counted from 0: a seed can leave it.
+      best_values: of each of these, the value of `run.selection` at its best epoch so far; None
+        while there is none, and always under 'last'.
     """
 
     epoch: int = 0
     step: int = 0
     global_step: int = 0
     seconds: float = 0.0
-    selected_step: int = -1
-    selected_value: float | None = None
+    members: tuple[int, ...] = (0,)
+    best_values: tuple[float | None, ...] = (None,)
 
 
 class Checkpoints:
@@ -44,7 +44,7 @@ class Checkpoints:
 
     Args:
       folder: where checkpoints go; made if missing.
-      keep: how many of the newest to keep; 0 keeps all, see `prune`.
+      keep: how many of the newest to keep, from 1.
       fingerprint: description of the run; a checkpoint of another run is refused.
     """
 
@@ -56,7 +56,7 @@ class Checkpoints:
             # Written in the foreground: the training step donates its buffers, and a writer in the
             # background may still be reading them.
             options=ocp.CheckpointManagerOptions(
-                max_to_keep=keep or None, create=True, enable_async_checkpointing=False
+                max_to_keep=keep, create=True, enable_async_checkpointing=False
             ),
             item_handlers={
                 "tree": ocp.StandardCheckpointHandler(),
@@ -137,41 +137,6 @@ class Checkpoints:
             )
         return None
 
-    def restore(self, step: int, like: Any) -> Any:
-        """Restores the tree saved at one global step.
-
-        Args:
-          step: global step.
-          like: tree of `jax.ShapeDtypeStruct` with shardings.
-
-        Raises:
-          ValueError: if it is missing, damaged, of another run, or of another structure.
-        """
-        if step not in self._manager.all_steps():
-            raise ValueError(f"{self._folder} has no step {step}; accepted: the folder as written")
-        self._position(step)
-        _compare(jax.tree.leaves_with_path(like), self._manager.item_metadata(step)["tree"])
-        return self._manager.restore(
-            step, args=ocp.args.Composite(tree=ocp.args.StandardRestore(like))
-        )["tree"]
-
-    def positions(self) -> list[Position]:
-        """Positions of all checkpoints that can be read, oldest first."""
-        found = []
-        for step in sorted(self._manager.all_steps()):
-            try:
-                found.append(self._position(step))
-            except _OtherRunError:
-                raise
-            except Exception as error:
-                logging.warning("checkpoint %d cannot be read: %s", step, error)
-        return found
-
-    def prune(self, keep: set[int]) -> None:
-        """Deletes the checkpoints of all global steps but `keep`."""
-        for step in set(self._manager.all_steps()) - keep:
-            self._manager.delete(step)
-
     def _position(self, step: int) -> Position:
         restored = self._manager.restore(
             step, args=ocp.args.Composite(description=ocp.args.JsonRestore())
@@ -183,7 +148,8 @@ class Checkpoints:
                 f"checkpoint {step} in {self._folder} belongs to another run "
                 f"({'; '.join(found)}); accepted: the same configuration and data"
             )
-        return Position(**description["position"])
+        saved = description["position"]  # JSON has lists only
+        return Position(**{k: tuple(v) if isinstance(v, list) else v for k, v in saved.items()})
 
     def _set_aside(self, steps: list[int]) -> None:
         """Moves damaged checkpoints out of orbax's way without deleting anything."""

@@ -3,6 +3,7 @@
 import datetime
 import json
 import os
+from collections.abc import Sequence
 from typing import Any
 
 import ml_collections
@@ -11,20 +12,28 @@ from jax.sharding import Mesh
 
 from pujax.console import message, render_table
 from pujax.data import dataset, multilabel_dataset, sources
-from pujax.data.multilabel_dataset import MultilabelDataset
 from pujax.data.multilabel_raw import RawMultilabel
-from pujax.data.pu_dataset import PUDataset
 from pujax.files import to_plain, write_json
 from pujax.plots import figures
 from pujax.training import config as config_lib
-from pujax.training import init_from, preemption, prior_estimation, sharding, train_loop
+from pujax.training import (
+    init_from,
+    method_setup,
+    preemption,
+    prior_estimation,
+    run_state,
+    sharding,
+    train_loop,
+)
 from pujax.training.evaluation import summary, tasks
-from pujax.training.evaluation.evaluator import Final
-from pujax.training.metrics_writer import MetricsWriter
+from pujax.training.evaluation.summary import Final
+from pujax.training.evaluation.tasks import Problem
+from pujax.training.method_setup import MethodSetup
 from pujax.training.progress import Progress
+from pujax.training.seed_axis import Member
 
 
-def load_data(config: ml_collections.ConfigDict) -> PUDataset | MultilabelDataset:
+def load_data(config: ml_collections.ConfigDict) -> Problem:
     """Loads the source a config names and draws the PU split, or hides labels.
 
     With `data.prior='auto'` its priors are NaN until `prior.settle` has estimated them.
@@ -104,8 +113,8 @@ def run(
         _build_all(configs, prior_estimation.provisional(config, data), mesh)
         data = prior_estimation.settle(config, data, folder, mesh)
     main, *others = _build_all(configs, data, mesh)
-    kind = tasks.of(data)
-    _say(kind.describe(config, data, summary.device(mesh)))
+    task = tasks.of(data)
+    _say(task.describe(config, data, summary.device(mesh)))
     results = []
     with preemption.StopRequest() as request:
         for each in (main, *others):
@@ -118,75 +127,102 @@ def run(
         known = result.get("comparison", {})
         result["comparison"] = known | {x["method"]: x["test"] | x["train"] for x in compared}
         write_json(os.path.join(folder, "summary.json"), result)
-        rows = [kind.table_row(each) for each in results]
-        message(f"{render_table(rows, kind.columns)}\nRun directory: {folder}")
+        rows = [task.table_row(each) for each in results]
+        message(f"{render_table(rows, task.columns)}\nRun directory: {folder}")
     return result
 
 
 def _build_all(
-    configs: list[ml_collections.FrozenConfigDict], data: PUDataset, mesh: Mesh
-) -> list[train_loop.Built]:
-    return [train_loop.build(config, data, mesh) for config in configs]
+    configs: list[ml_collections.FrozenConfigDict], data: Problem, mesh: Mesh
+) -> list[MethodSetup]:
+    return [method_setup.build(config, data, mesh) for config in configs]
 
 
 def run_one(
-    built: train_loop.Built,
-    data: PUDataset,
-    mesh: Mesh,
-    folder: str,
-    request: preemption.StopRequest,
+    setup: MethodSetup, data: Problem, mesh: Mesh, folder: str, request: preemption.StopRequest
 ) -> dict[str, Any] | None:
     """Trains one method into one folder; None if it was stopped."""
-    config = built.config
-    finished = os.path.join(folder, "summary.json")
-    refuse_other_run(folder, config)
-    if os.path.exists(finished):
-        return read_json(finished)
-    run = train_loop.prepare(
-        built, folder=os.path.join(folder, "checkpoints"), mesh=mesh, truth=data
-    )
-    writer = None
-    if sharding.is_writer():
-        write_json(os.path.join(folder, "config.json"), config.to_dict())
-        writer = MetricsWriter(folder, tensorboard=config.run.tensorboard == "auto")
-    total = sum(
-        stage.num_epochs * run.steps_per_epoch(i) for i, stage in enumerate(run.method.stages)
-    )
+    refuse_other_run(folder, setup.config)
+    results = run_members([Member(setup, data, folder)], mesh, request)
+    return None if results is None else results[0]
+
+
+def run_members(
+    members: Sequence[Member], mesh: Mesh, request: preemption.StopRequest, *, folder: str = ""
+) -> list[dict[str, Any]] | None:
+    """Trains one seed, or several in one program, to the end, or goes on with them.
+
+    Every seed leaves the folder that it would leave alone.
+
+    Args:
+      members: the seeds; of several, `seed_axis.why_sequential` must be ''.
+      mesh: devices.
+      request: tells whether a signal came.
+      folder: where several seeds keep their checkpoints, in `checkpoints`.
+
+    Returns:
+      The summaries (what every `summary.json` holds; on hosts that write nothing, empty ones), or
+      None after `run.stop_after_epoch`.
+
+    Raises:
+      SystemExit: after a signal, once all is saved.
+      NonFiniteError: see `run.nonfinite`; naming the seeds that stopped, once the others have
+        ended.
+      ValueError: if the folders hold something else.
+    """
+    if len(members) == 1 and members[0].is_finished:
+        return [read_json(members[0].summary)]
+    checkpoints = os.path.join(folder, "checkpoints") if folder else ""
+    run = run_state.prepare(members, mesh, folder=checkpoints)
+    name = run.config.method.name
+    what = name if len(members) == 1 else f"{name} x {len(members)}"
     try:
-        with Progress(
-            total, description=config.method.name, enabled=sharding.is_writer()
-        ) as progress:
-            now = train_loop.train(run, writer, progress, request)
-        if now.stopped_by or not now.finished:
+        with Progress(run.num_steps(), description=what, enabled=sharding.is_writer()) as progress:
+            state = train_loop.train(run, progress, request)
+        if state.stopped_by or not state.is_finished:
+            place = f" with --workdir={members[0].folder}" if len(members) == 1 else ""
             _say(
-                f"Stopped after {now.position.epoch} of {run.first_epochs[-1]} epochs of "
-                f"{config.method.name}. The same command with --workdir={folder} goes on."
+                f"Stopped after {state.position.epoch} of {run.num_epochs} epochs of {what}. The "
+                f"same command{place} goes on."
             )
-            if now.stopped_by:
-                raise SystemExit(128 + now.stopped_by)
+            if state.stopped_by:
+                raise SystemExit(128 + state.stopped_by)
             return None
-        # All hosts take part in the evaluation, one of them writes.
-        inputs = run.on_device.inputs if run.streamed is None else run.streamed
-        if run.method.reveals and run.streamed is None:
-            inputs = sharding.replicate(data.inputs, mesh)
-        state = train_loop.reported_state(run, now)
-        final = run.evaluator.final(state, inputs)
-        if writer is None:
-            return {}
-        init_from.save(folder, config, run.method, state, data.info)
-        if config.run.figures:
-            _draw(config, final, data, writer.rows, os.path.join(folder, "figures"))
-        result = to_plain(
-            tasks.of(data).summarize(config, run.method, final, data, writer.rows, mesh)
-        )
-        for text in result["warnings"]:
-            logging.warning("%s: %s", config.method.name, text)
-        write_json(finished, result)
-        return result
+        results = [_finish(state, seed, len(members)) for seed in range(state.run.num_seeds)]
+        if state.left:
+            raise train_loop.NonFiniteError("; ".join(state.left))
+        return results
     finally:
         run.close()
-        if writer:
-            writer.close()
+
+
+def _finish(state: train_loop.LoopState, seed: int, num_together: int) -> dict[str, Any]:
+    """Evaluates the reported state of one seed, counted from 0, and writes its results."""
+    run = state.run
+    member, method = run.members[seed], run.methods[seed]
+    if member.is_finished:
+        return read_json(member.summary)
+    config, truth, folder = member.setup.config, member.truth, member.folder
+    # All hosts take part in the evaluation, one of them writes.
+    inputs = truth.inputs
+    if run.num_seeds == 1 and run.streamed is None and not method.reveals:
+        inputs = run.on_device.inputs  # the same, and on the devices already
+    reported = state.reported(seed)
+    final = run.evaluators[seed].final(reported, inputs, with_embeddings=config.run.figures)
+    if not run.writers:
+        return {}
+    rows, task = run.writers[seed].rows, tasks.of(truth)
+    init_from.save(folder, config, method, reported, truth.info)
+    if config.run.figures:
+        _draw(config, final, truth, rows, os.path.join(folder, "figures"))
+    result = task.summarize(config, method, final, truth, rows, run.mesh)
+    if num_together > 1:
+        result["trained_together"] = num_together
+    result = to_plain(result)
+    for text in result["warnings"]:
+        logging.warning("%s, seed %d: %s", config.method.name, config.seed, text)
+    write_json(member.summary, result)
+    return result
 
 
 def _say(text: str) -> None:
@@ -208,14 +244,17 @@ def read_json(path: str) -> dict[str, Any]:
         raise ValueError(f"{path} is damaged ({error}); accepted: the file as written") from error
 
 
-def _draw(config, final: Final, data: PUDataset, rows: list, folder: str) -> None:
+def _draw(
+    config: ml_collections.FrozenConfigDict,
+    final: Final,
+    data: Problem,
+    rows: list[dict[str, Any]],
+    folder: str,
+) -> None:
     """Writes all figures of a run."""
     os.makedirs(folder, exist_ok=True)
     title = f"{config.method.name} on {data.info.name}, seed {config.seed}"
-    truth, labeled = data.truth, data.labeled
-    if isinstance(data, MultilabelDataset):  # one point per label
-        truth, labeled = truth.ravel(), labeled.ravel() == 1
-        final = final._replace(train_scores=final.train_scores.ravel())
+    scores, truth, labeled = tasks.of(data).figure_points(final.train_scores, data)
 
     def path(name):
         return os.path.join(folder, name)
@@ -223,7 +262,7 @@ def _draw(config, final: Final, data: PUDataset, rows: list, folder: str) -> Non
     figures.training_curves(rows, path("training.png"), title=title)
     if final.labels:
         figures.label_error(rows, path("label_error.png"), title=title)
-    figures.score_histogram(final.train_scores, truth, labeled, path("scores.png"), title=title)
+    figures.score_histogram(scores, truth, labeled, path("scores.png"), title=title)
     if final.embeddings is not None:
         about = (final.embeddings, truth, labeled)
         for method in ("pca", "tsne"):

@@ -1,195 +1,205 @@
-"""Before the loop: a method built and checked against its data, and all that a run holds open."""
+"""What stays fixed while a run lasts: methods, data on the devices, open files."""
 
 import dataclasses
 import functools
-import json
-from typing import Any, NamedTuple
+import itertools
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import jax
 import ml_collections
-from absl import logging
 from jax.sharding import Mesh
 
-from pujax import methods
-from pujax.data.dataset import AUTO
 from pujax.data.image_files import ImageFiles
-from pujax.data.pu_dataset import PUDataset, TrainingData
-from pujax.methods.base import Method
-from pujax.training import checkpoint, sharding, train_step
-from pujax.training import config as config_lib
-from pujax.training.evaluation import model_selection, tasks
+from pujax.data.pu_dataset import TrainingData
+from pujax.files import write_json
+from pujax.methods.base import Method, Stage
+from pujax.training import checkpoint, seed_axis, sharding, train_step
+from pujax.training.evaluation import tasks
 from pujax.training.evaluation.evaluator import Evaluator
-from pujax.training.keeper import Keeper
+from pujax.training.metrics_writer import MetricsWriter
+from pujax.training.seed_axis import Member
+from pujax.training.train_step import Carry
 
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """What stays the same during a run.
+    """One seed, or several along a seed axis (see `seed_axis`), and all they hold open.
+
+    Lists have an entry per seed that still trains.
 
     Attributes:
-      config: resolved configuration.
-      method: the method.
+      members: the seeds.
+      indices: their places among the members that the run began with.
+      methods: functions that compute the same are the same object.
       on_device: training arrays on the devices.
-      evaluator: compares with the truth.
-      checkpoints: saves and restores.
-      keeper: keeps the state of the epoch that `run.selection` prefers.
+      evaluators: compare with the truth.
+      writers: metrics files; empty on hosts that write nothing.
+      checkpoints: of the run.
       mesh: devices.
-      key: the run's key.
-      metric_names: of each stage.
+      key: the key of the run, or of every seed.
       streamed: training images that come from files, batch by batch; None where they are on the
         devices.
     """
 
-    config: ml_collections.FrozenConfigDict
-    method: Method
+    members: list[Member]
+    indices: list[int]
+    methods: list[Method]
     on_device: TrainingData
-    evaluator: Evaluator
+    evaluators: list[Evaluator]
+    writers: list[MetricsWriter]
     checkpoints: checkpoint.Checkpoints
-    keeper: Keeper
     mesh: Mesh
     key: jax.Array
-    metric_names: list[list[str]]
     streamed: ImageFiles | None = None
 
+    @property
+    def config(self) -> ml_collections.FrozenConfigDict:
+        """Resolved configuration; that of several seeds differs in the seed only."""
+        return self.members[0].setup.config
+
+    @property
+    def num_seeds(self) -> int:
+        """How many seeds train."""
+        return len(self.members)
+
+    @property
+    def metric_names(self) -> list[list[str]]:
+        """Of each stage."""
+        return self.members[0].setup.metric_names
+
     @functools.cached_property
-    def train_steps(self) -> list[Any]:
+    def stages(self) -> list[Stage]:
+        """Stages of all seeds at once."""
+        by_stage = zip(*(method.stages for method in self.methods), strict=True)
+        return [seed_axis.join_stages(stages) for stages in by_stage]
+
+    @functools.cached_property
+    def train_steps(self) -> list[Callable[..., Carry]]:
         """The compiled step of each stage."""
         streamed = self.streamed is not None
         return [
             train_step.make_train(stage, self.mesh, first_epoch=first_epoch, streamed=streamed)
-            for stage, first_epoch in zip(self.method.stages, self.first_epochs, strict=False)
+            for stage, first_epoch in zip(self.stages, self.first_epochs, strict=False)
         ]
 
     @functools.cached_property
     def first_epochs(self) -> list[int]:
         """Epochs completed before each stage, and in all after the last."""
-        total = [0]
-        for stage in self.method.stages:
-            total.append(total[-1] + stage.num_epochs)
-        return total
+        lengths = (stage.num_epochs for stage in self.methods[0].stages)
+        return list(itertools.accumulate(lengths, initial=0))
+
+    @property
+    def num_epochs(self) -> int:
+        """Epochs of all stages."""
+        return self.first_epochs[-1]
 
     def stage_index(self, epoch: int) -> int:
         """Stage that an epoch belongs to; the last one once all are done."""
         ends = self.first_epochs[1:]
         return next((i for i, end in enumerate(ends) if epoch < end), len(ends) - 1)
 
-    def close(self) -> None:
-        """Releases the folders of checkpoints."""
-        self.checkpoints.close()
-        self.keeper.close()
-
     def steps_per_epoch(self, stage_index: int) -> int:
         """Steps of an epoch of a stage."""
-        batching = self.method.stages[stage_index].batching
-        return batching.steps_per_epoch(self.on_device.labeled.shape[0])
+        batching = self.methods[0].stages[stage_index].batching
+        return batching.steps_per_epoch(len(self.members[0].setup.data.labeled))
+
+    def num_steps(self) -> int:
+        """Steps of all epochs."""
+        stages = enumerate(self.methods[0].stages)
+        return sum(stage.num_epochs * self.steps_per_epoch(i) for i, stage in stages)
+
+    def of_seed(self, tree: Any, seed: int) -> Any:
+        """The part of a tree that belongs to one seed, counted from 0."""
+        return tree if self.num_seeds == 1 else seed_axis.pick(tree, seed)
+
+    def keep(self, seeds: Sequence[int]) -> "Run":
+        """The run of some of its seeds, counted from 0; what the others hold open is closed."""
+        for seed in set(range(len(self.writers))) - set(seeds):
+            self.writers[seed].close()
+        parts = {
+            name: [getattr(self, name)[seed] for seed in seeds]
+            for name in ("members", "indices", "methods", "evaluators", "writers")
+            if getattr(self, name)
+        }
+        on_device, key = seed_axis.keep((self.on_device, self.key), seeds, self.mesh)
+        return dataclasses.replace(self, **parts, on_device=on_device, key=key)
+
+    def close(self) -> None:
+        """Closes the files."""
+        self.checkpoints.close()
+        for writer in self.writers:
+            writer.close()
 
 
-class Built(NamedTuple):
-    """A method and what it is to train on.
-
-    Attributes:
-      config: resolved configuration.
-      method: the method.
-      data: the PU problem as the method is to see it.
-      metric_names: of each stage.
-    """
-
-    config: ml_collections.FrozenConfigDict
-    method: Method
-    data: PUDataset
-    metric_names: list[list[str]]
-
-    def fingerprint(self) -> dict[str, Any]:
-        """What must be equal for a checkpoint to be gone on with."""
-        result = config_lib.fingerprint(self.config) | {"data_digest": self.data.digest()}
-        if self.config.data.prior == AUTO:
-            result["estimated_prior"] = self.data.info.prior
-        return json.loads(json.dumps(result))  # as JSON gives it back
-
-
-def build(config: ml_collections.FrozenConfigDict, data: PUDataset, mesh: Mesh) -> Built:
-    """Builds the method a config names and traces all of it, without computing or writing.
-
-    Raises:
-      ValueError: if configuration and data do not go together.
-    """
-    tasks.check(config, data)
-    model_selection.check(config.run.selection, data.info.prior)
-    module = methods.module(config.method.name)
-    method = module.build(config, data.info)
-    if method.reveals:
-        data = data.reveal(method.reveals)
-        method = module.build(config, data.info)
-    for stage in method.stages:
-        _check_batches(stage, config, data, mesh)
-        _check_stream(stage, config, data)
-    return Built(config, method, data, train_step.metric_names(method.stages, data.training_data()))
-
-
-def prepare(built: Built, *, folder: str, mesh: Mesh, truth: PUDataset) -> Run:
-    """Puts the data on the devices and opens the checkpoints.
+def prepare(members: Sequence[Member], mesh: Mesh, *, folder: str = "") -> Run:
+    """Puts the data on the devices and opens the files of every seed's folder.
 
     Args:
-      built: what `build` returned.
-      folder: of the checkpoints; those of selected epochs go beside it.
+      members: the seeds; of several, `seed_axis.why_sequential` must be ''.
       mesh: devices.
-      truth: the PU problem that evaluation compares with.
+      folder: of the checkpoints; '' is `checkpoints` in the folder of the only seed.
 
     Returns:
       A `Run`.
     """
-    config, run = built.config, built.config.run
-    fingerprint = built.fingerprint()
-    on_device = sharding.replicate(built.data.training_data(), mesh)
-    checkpoints = checkpoint.Checkpoints(folder, keep=run.keep_checkpoints, fingerprint=fingerprint)
-    return Run(
-        config=config,
-        method=built.method,
-        on_device=on_device,
-        evaluator=tasks.evaluator(built.method, truth, on_device, mesh, run),
-        checkpoints=checkpoints,
-        keeper=Keeper(
-            run.selection,
-            f"{folder}_selected",
-            checkpoints=checkpoints,
-            fingerprint=fingerprint,
+    first = members[0].setup
+    run = first.config.run
+    # A method is built on numbers of its split; where they are equal the methods are the same, and
+    # where they are not, those of their functions that do not use them.
+    methods = [
+        first.method if member.setup.data.info == first.data.info else member.setup.method
+        for member in members
+    ]
+    if len(members) > 1:
+        methods = seed_axis.share_methods(methods, first.data.training_data())
+    datas = [sharding.replicate(x.setup.data.training_data(), mesh) for x in members]
+    fingerprints = [member.setup.fingerprint() for member in members]
+    evaluators = [
+        Evaluator(
+            method,
+            member.truth,
+            data if method.calibrate else None,
+            mesh,
+            task=tasks.of(member.truth),
+            batch_size=run.eval_batch_size,
+            threshold=run.threshold,
+        )
+        for method, member, data in zip(methods, members, datas, strict=True)
+    ]
+    checkpoints = checkpoint.Checkpoints(
+        folder or own_checkpoints(members[0]),
+        keep=run.keep_checkpoints,
+        fingerprint=(
+            fingerprints[0]
+            if len(members) == 1
+            else {str(i): each for i, each in enumerate(fingerprints)}
         ),
+    )
+    writers = []
+    for member in members if sharding.is_writer() else ():
+        os.makedirs(member.folder, exist_ok=True)
+        config = member.setup.config
+        write_json(os.path.join(member.folder, "config.json"), config.to_dict())
+        writers.append(MetricsWriter(member.folder, tensorboard=run.tensorboard == "auto"))
+    inputs = first.data.inputs
+    return Run(
+        members=list(members),
+        indices=list(range(len(members))),
+        methods=methods,
+        on_device=datas[0] if len(members) == 1 else seed_axis.join(datas, mesh),
+        evaluators=evaluators,
+        writers=writers,
+        checkpoints=checkpoints,
         mesh=mesh,
-        key=train_step.run_key(config.seed, mesh),
-        metric_names=built.metric_names,
-        streamed=built.data.inputs if isinstance(built.data.inputs, ImageFiles) else None,
+        key=train_step.run_key(
+            members[0].seed if len(members) == 1 else [x.seed for x in members], mesh
+        ),
+        streamed=inputs if isinstance(inputs, ImageFiles) else None,
     )
 
 
-def _check_batches(
-    stage: methods.Stage, config: ml_collections.FrozenConfigDict, data: PUDataset, mesh: Mesh
-) -> None:
-    n, size = len(data.labeled), stage.batching.batch_size
-    if size > n:
-        raise ValueError(
-            f"{_batch_field(config, size)} is {size}; accepted: at most {n}, the number of "
-            "training examples"
-        )
-    if size % mesh.size:
-        logging.warning(
-            "%s is %d, which %d devices cannot share evenly: each computes all of "
-            "every batch. The numbers are the same; a multiple of %d is faster.",
-            *(_batch_field(config, size), size, mesh.size, mesh.size),
-        )
-
-
-def _check_stream(stage: methods.Stage, config: ml_collections.FrozenConfigDict, data) -> None:
-    """Streamed images are seen batch by batch only."""
-    if isinstance(data.inputs, ImageFiles) and (stage.refresh or stage.encode):
-        raise ValueError(
-            f"method.name is {config.method.name!r}, whose stage {stage.name!r} looks at all "
-            f"examples at once; accepted: other methods, since the images of {data.info.name} are "
-            "streamed"
-        )
-
-
-def _batch_field(config: ml_collections.FrozenConfigDict, size: int) -> str:
-    """The field that set a batch size: stages may have fields of their own."""
-    fields = (name for name, value in config.method.items() if value == size)
-    own = [name for name in fields if name.endswith("batch_size")]
-    return f"method.{own[0] if len(own) == 1 else 'batch_size'}"
+def own_checkpoints(member: Member) -> str:
+    """Folder of the checkpoints of a seed that trains alone."""
+    return os.path.join(member.folder, "checkpoints")

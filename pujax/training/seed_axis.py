@@ -1,22 +1,199 @@
-"""Which functions of several methods are one program, so that seeds can share it.
+"""Several seeds in one program: a leading axis of state, data, order, sums and keys.
+
+A mean and a standard deviation then cost little more than one run where a device has room to spare.
+One seed has no such axis. Here stands which seeds can share a program, and what joins their
+functions and their arrays.
 
 A method is built on numbers of its split. Every seed therefore has functions of its own, even where
-those numbers go nowhere: GradPU uses no class prior, so its seeds differ in name only. Seeds whose
-functions are the same object are mapped over by `jax.vmap` and compile once.
+those numbers go nowhere: GradPU uses no class prior, so its seeds differ in name only. Functions
+that are the same program are mapped over the axis by `jax.vmap` and compile once.
 """
 
 import hashlib
+import os
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
 
-from pujax.data.pu_dataset import TrainingData
-from pujax.methods.base import Method
-from pujax.training import train_step
+from pujax.data.image_files import ImageFiles
+from pujax.data.multilabel_dataset import MultilabelDataset
+from pujax.data.pu_dataset import PUDataset, TrainingData
+from pujax.methods.base import Method, Stage
+from pujax.training import sharding, train_step
+from pujax.training.method_setup import MethodSetup
+
+_MEMINFO = "/proc/meminfo"
+
+
+class Member(NamedTuple):
+    """One seed of a run.
+
+    Attributes:
+      setup: configuration, method and the data it trains on.
+      truth: the PU problem that evaluation compares with.
+      folder: of the seed's results; a summary there is kept.
+    """
+
+    setup: MethodSetup
+    truth: PUDataset | MultilabelDataset
+    folder: str
+
+    @property
+    def seed(self) -> int:
+        """Its seed."""
+        return self.setup.config.seed
+
+    @property
+    def summary(self) -> str:
+        """Path of its summary, which a finished seed has."""
+        return os.path.join(self.folder, "summary.json")
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether its summary has been written."""
+        return os.path.exists(self.summary)
+
+
+def why_sequential(members: Sequence[Member], mesh: Mesh) -> str:
+    """Why these seeds cannot or should not train in one program; '' if they can.
+
+    Args:
+      members: the seeds.
+      mesh: devices.
+    """
+    if len(members) < 2:
+        return "there is only one seed"
+    if jax.process_count() > 1:
+        return "several hosts take part"
+    if isinstance(members[0].setup.data.inputs, ImageFiles):
+        return "their images are streamed"
+    counts = [_counts(member) for member in members]
+    other = next((count for count in counts if count != counts[0]), None)
+    if other:
+        return (
+            "their numbers of labeled, unlabeled and support examples differ "
+            f"({counts[0]} and {other})"
+        )
+    if jax.default_backend() == "cpu" and train_step.has_convolutions(_last_shapes(members[0])[0]):
+        return "XLA runs the convolutions of several networks at once slowly on a CPU"
+    needed = sum(map(_bytes, members))
+    room = _memory() // 2  # the other half is for what a step computes
+    if needed > room:
+        return f"their data and states take {needed / 1e9:.1f} GB, more than {room / 1e9:.1f} GB"
+    return ""
+
+
+def _counts(member: Member) -> tuple[int, int, int]:
+    data = member.setup.data
+    if data.labeled.ndim > 1:  # several labels per example are never drawn apart
+        return 0, len(data.labeled), 0
+    num_labeled = int(data.labeled.sum())
+    return num_labeled, len(data.labeled) - num_labeled, len(data.support_labels)
+
+
+def _last_shapes(member: Member) -> tuple[Any, Any]:
+    """Shapes of one seed's last state, and of its training inputs where that encodes them."""
+    data, stages = member.setup.data.training_data(), member.setup.method.stages
+    state = state_shapes(stages, data)
+    encode = stages[-1].encode
+    return state, jax.eval_shape(encode, state, data.inputs) if encode else None
+
+
+def state_shapes(stages: Sequence[Stage], data: TrainingData) -> Any:
+    """Shapes and types of one seed's state in the last of the stages, computing nothing."""
+    state, key = None, jax.eval_shape(lambda: jax.random.key(0))
+    for stage in stages:
+        state = jax.eval_shape(stage.init, key, state, data)
+    return state
+
+
+def _bytes(member: Member) -> int:
+    """What one more seed needs.
+
+    Training data and state count three times (alone, along the seed axis, and in the copy that
+    joining or a step makes), what is evaluated once.
+    """
+    truth = member.truth
+    trained = sum(x.nbytes for x in jax.tree.leaves(member.setup.data.training_data()))
+    trained += sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(_last_shapes(member)))
+    return 3 * trained + truth.test_inputs.nbytes + truth.validation_inputs.nbytes
+
+
+def _memory() -> int:
+    """Free bytes on the first device, or in the machine where the device does not say."""
+    stats = jax.local_devices()[0].memory_stats() or {}
+    if "bytes_limit" in stats:
+        return int(stats["bytes_limit"]) - int(stats.get("bytes_in_use", 0))
+    if os.path.exists(_MEMINFO):
+        with open(_MEMINFO, encoding="ascii") as file:
+            for line in file:
+                if line.startswith("MemAvailable:"):
+                    return 1024 * int(line.split()[1])
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def join(trees: Sequence[Any], mesh: Mesh) -> Any:
+    """Trees of several seeds, of equal structure and shapes, along the seed axis on every device.
+
+    A single tree stays without an axis.
+    """
+    tree = trees[0] if len(trees) == 1 else _stack(trees)
+    return sharding.gather(tree, mesh)
+
+
+def _stack(trees: Sequence[Any]) -> Any:
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
+
+
+@jax.jit
+def pick(tree: Any, index: int) -> Any:
+    """The part of a tree with a seed axis that belongs to one seed."""
+    return jax.tree.map(lambda x: x[index], tree)
+
+
+def keep(tree: Any, indices: Sequence[int], mesh: Mesh) -> Any:
+    """A tree with a seed axis without the other seeds; a single one that is left has no axis."""
+    return join([pick(tree, index) for index in indices], mesh)
+
+
+def join_stages(stages: Sequence[Stage]) -> Stage:
+    """One stage of all seeds: `init` and `step` take and give arrays with a seed axis.
+
+    What runs outside the compiled program (`refresh`, `encode`) stays that of the first seed, and
+    is called seed by seed.
+    """
+    if len(stages) == 1:
+        return stages[0]
+    return stages[0]._replace(
+        init=over_seeds([stage.init for stage in stages]),
+        step=over_seeds([stage.step for stage in stages]),
+    )
+
+
+def over_seeds(functions: Sequence[Callable[..., Any]]) -> Callable[..., Any]:
+    """Maps the function of every seed over the leading axis of its arguments.
+
+    Where all seeds have the same function this is `jax.vmap`. Where they have not, because a number
+    that a method is built on differs with the split (the prior in U, say), the calls stand one
+    after another in the same program; it takes longer to compile and, on a CPU, no longer to run:
+    dense layers fill the cores either way.
+
+    Args:
+      functions: one per seed; shapes and structures must be equal.
+    """
+    if all(function is functions[0] for function in functions):
+        return jax.vmap(functions[0])
+
+    def one_after_another(*joined):
+        results = [function(*pick(joined, index)) for index, function in enumerate(functions)]
+        return _stack(results)
+
+    return one_after_another
 
 
 def share_methods(methods: Sequence[Method], data: TrainingData) -> list[Method]:

@@ -1,288 +1,445 @@
-"""The loop: one function per thing that happens in a run, from nothing to a summary.
+"""The loop: epochs, steps, rows and checkpoints of one seed, or of several that share a program.
 
 Start, in this order: check the configuration, load and split the data, build the method, then go on
-from the newest usable checkpoint of the run's folder if there is one, else from scratch.
+from the newest usable checkpoint of the run if there is one, else from scratch.
+
+Every seed computes what it would compute alone, to rounding. One that meets a number that is not
+finite leaves the others, with a checkpoint of its own in its own folder, and they go on.
 """
 
 import contextlib
 import dataclasses
+import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 from absl import logging
 
 from pujax.data import streaming
+from pujax.data.batching import EpochPlan
 from pujax.data.pu_dataset import TrainingData
-from pujax.training import preemption, sharding, train_step
-from pujax.training.checkpoint import Position
-from pujax.training.metrics_writer import MetricsWriter
+from pujax.training import preemption, seed_axis, sharding, train_step
+from pujax.training.checkpoint import Checkpoints, Position
+from pujax.training.evaluation import model_selection
 from pujax.training.progress import Progress
-from pujax.training.run_state import Built, Run, build, prepare
+from pujax.training.run_state import Run, own_checkpoints
 from pujax.training.train_step import Carry
-
-__all__ = [
-    "Built",
-    "NonFiniteError",
-    "Progressing",
-    "Run",
-    "build",
-    "prepare",
-    "reported_state",
-    "train",
-]
-
-
-@dataclasses.dataclass
-class Progressing:
-    """What changes during a run.
-
-    Attributes:
-      position: where it stands.
-      carry: state and metric sums.
-      data: of the current stage, see `Stage.encode`; None until its first epoch here.
-      stopped_by: 0, or the number of the signal that ended it early.
-      finished: whether all epochs are done.
-    """
-
-    position: Position
-    carry: Carry
-    data: TrainingData | None = None
-    stopped_by: int = 0
-    finished: bool = False
 
 
 class NonFiniteError(FloatingPointError):
     """Training met a number that is not finite and `run.nonfinite` is 'stop'."""
 
 
-def train(
-    run: Run, writer: MetricsWriter | None, progress: Progress, request: preemption.StopRequest
-) -> Progressing:
+@dataclasses.dataclass
+class LoopState:
+    """What changes during a run.
+
+    Attributes:
+      run: its fixed part, of the seeds that still train.
+      position: where it stands.
+      carry: state and metric sums.
+      best: states of the epochs that `run.selection` prefers so far; None under 'last' and before
+        the last stage.
+      data: of the current stage, see `Stage.encode`; None until its first epoch here.
+      plan: order of the current epoch.
+      stopped_by: 0, or the number of the signal that ended it early.
+      left: messages of the seeds that left the run.
+    """
+
+    run: Run
+    position: Position
+    carry: Carry
+    best: Any = None
+    data: TrainingData | None = None
+    plan: EpochPlan | None = None
+    stopped_by: int = 0
+    left: list[str] = dataclasses.field(default_factory=list)
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether all epochs are done."""
+        return self.position.epoch == self.run.num_epochs
+
+    def reported(self, seed: int) -> Any:
+        """The state of one seed, counted from 0, that `run.selection` reports at the end.
+
+        That of its best epoch, or the last one under 'last' or where no epoch had a value.
+        """
+        is_last = self.position.best_values[seed] is None
+        return self.run.of_seed(self.carry.state if is_last else self.best, seed)
+
+
+def train(run: Run, progress: Progress, request: preemption.StopRequest) -> LoopState:
     """Trains until the end, a stop asked for, or a signal, saving and evaluating on the way.
 
     Args:
-      run: what `prepare` returned.
-      writer: metrics files; None on hosts that write nothing.
+      run: what `run_state.prepare` returned.
       progress: the bar.
       request: tells whether a signal came.
 
     Returns:
-      Where the run stands; `carry.state` is the last state.
+      Where the run stands.
 
     Raises:
-      NonFiniteError: see `run.nonfinite`; metrics and the last finite state are saved first.
+      NonFiniteError: see `run.nonfinite`, if no seed is left; metrics and the last finite state
+        are saved first.
     """
-    now = _start(run, writer)
-    progress.start_at(now.position.global_step)
-    last = run.first_epochs[-1]
-    stop_after = min(run.config.run.stop_after_epoch or last, last)
-    while now.position.epoch < stop_after and not now.stopped_by:
-        _train_epoch(run, now, request, writer, progress)
-    _save(run, now)
-    _heed(now, request)
-    now.finished = now.position.epoch == last
-    return now
+    state = start(run)
+    progress.start_at(state.position.global_step)
+    stop_after = min(run.config.run.stop_after_epoch or run.num_epochs, run.num_epochs)
+    while state.position.epoch < stop_after and not state.stopped_by:
+        _train_epoch(state, request, progress)
+    _save(state)
+    _note_signal(state, request)
+    return state
 
 
-def _heed(now: Progressing, request: preemption.StopRequest) -> None:
+def _note_signal(state: LoopState, request: preemption.StopRequest) -> None:
     """Notes a signal that any host received."""
     if sharding.any_host(bool(request.signal)):
-        now.stopped_by = request.signal or signal.SIGTERM
+        state.stopped_by = request.signal or signal.SIGTERM
 
 
-def _start(run: Run, writer: MetricsWriter | None) -> Progressing:
+def start(run: Run) -> LoopState:
     """Resumes from the newest usable checkpoint, else starts from scratch.
 
     Raises:
-      ValueError: if the metrics lack an epoch that the checkpoint has behind it.
+      ValueError: if a seed's folder and the checkpoint contradict each other.
     """
-    found = run.checkpoints.restore_newest(lambda position: _like(run, position))
-    if found is None:
-        now = Progressing(Position(), _first_carry(run, 0, None))
+    restored = run.checkpoints.restore_newest(lambda position: _like(run, position))
+    if restored is None:
+        position = Position(members=tuple(run.indices), best_values=(None,) * run.num_seeds)
+        state = LoopState(run, position, _first_carry(run, 0, None))
+        state.best = _first_best(state)
     else:
-        now = Progressing(*found)
-        logging.info("going on after epoch %d, step %d", now.position.epoch, now.position.step)
-    hole = writer.hole(now.position.epoch) if writer else ""
+        position, tree = restored
+        logging.info("going on after epoch %d, step %d", position.epoch, position.step)
+        if list(position.members) != run.indices:
+            run = run.keep(position.members)
+        state = LoopState(run, position, tree["carry"], tree.get("best"))
+    _leave_seeds_with_checkpoints(state)
+    run, epoch = state.run, state.position.epoch
+    for member in run.members:
+        if member.is_finished and not state.is_finished:
+            raise ValueError(
+                f"{member.folder} holds a finished run, but its group has trained {epoch} epochs; "
+                "accepted: the folders as written (remove the group's to train the others anew)"
+            )
+    hole = next(filter(None, (writer.hole(epoch) for writer in run.writers)), "")
     if sharding.any_host(bool(hole)):
         raise ValueError(hole or "the first host's metrics lack an epoch; its message says more")
-    if writer:
-        writer.truncate(now.position.epoch)
-    run.keeper.start_at(now.position)
-    return now
-
-
-def reported_state(run: Run, now: Progressing) -> Any:
-    """The state that `run.selection` reports: the last one, or that of the best epoch.
-
-    Args:
-      run: what `prepare` returned.
-      now: what `train` returned at the end of all epochs.
-
-    Returns:
-      A state of the last stage.
-
-    Raises:
-      ValueError: if the selected state is missing or damaged.
-    """
-    like = _like(run, Position(run.first_epochs[-1])).state
-    return run.keeper.reported(now.position, now.carry.state, like)
+    for writer in run.writers:
+        writer.truncate(epoch)
+    return state
 
 
 def _first_carry(run: Run, index: int, previous: Any) -> Carry:
     """Carry at the start of a stage."""
-    stage = run.method.stages[index]
     key = train_step.stage_key(run.key, train_step.INIT, index)
-    state = train_step.init_state(stage, key, previous, run.on_device, run.mesh)
-    return Carry(state, train_step.zero_sums(run.metric_names[index], run.mesh))
+    state = train_step.init_state(run.stages[index], key, previous, run.on_device, run.mesh)
+    return Carry(state, _zero_sums(run, index, run.num_seeds))
 
 
-def _like(run: Run, position: Position) -> Carry:
-    """Shapes, types and shardings of the carry at a position, without computing anything."""
-    state = None
-    key = jax.eval_shape(lambda: jax.random.key(0))
-    # A state saved at a stage's first epoch is still the previous stage's: the next one starts
-    # from it when its first epoch begins.
-    index = run.stage_index(position.epoch)
-    at_border = position.step == 0 and position.epoch == run.first_epochs[index] and index > 0
-    for stage in run.method.stages[: index + (0 if at_border else 1)]:
-        state = jax.eval_shape(stage.init, key, state, run.on_device)
-    sums = train_step.zero_sums(run.metric_names[index - at_border], run.mesh)
+def _zero_sums(run: Run, index: int, num_seeds: int) -> dict[str, jax.Array]:
+    return train_step.zero_sums(run.metric_names[index], run.mesh, num_seeds=num_seeds)
+
+
+def _keeps_best(run: Run, index: int) -> bool:
+    """Whether a stage looks for its best epoch: stages before the last prepare it only."""
+    is_last_stage = index == len(run.stages) - 1
+    return is_last_stage and run.config.run.selection != model_selection.LAST
+
+
+def _first_best(state: LoopState) -> Any:
+    """What stands in for the best state when a stage begins."""
+    keeps = _keeps_best(state.run, state.run.stage_index(state.position.epoch))
+    return jax.tree.map(jnp.copy, state.carry.state) if keeps else None
+
+
+def _like(run: Run, position: Position) -> dict[str, Any]:
+    """Shapes, types and shardings of a checkpoint at a position, without computing anything."""
+    index, count = run.stage_index(position.epoch), len(position.members)
+    stages = run.methods[0].stages[: index + 1]
+    state = seed_axis.state_shapes(stages, run.members[0].setup.data.training_data())
+    axis = (count,) if count > 1 else ()
+    state = jax.tree.map(lambda x: jax.ShapeDtypeStruct((*axis, *x.shape), x.dtype), state)
+    tree = {"carry": Carry(state, _zero_sums(run, index, count))}
+    if _keeps_best(run, index):
+        tree["best"] = state
     where = sharding.replicated(run.mesh)
-    return jax.tree.map(
-        lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=where), Carry(state, sums)
-    )
+    return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=where), tree)
 
 
-def _train_epoch(run: Run, now: Progressing, request, writer, progress) -> None:
-    """One epoch, or what is left of it; leaves `now` at a step border if a signal came."""
-    epoch = now.position.epoch
+def _train_epoch(state: LoopState, request: preemption.StopRequest, progress: Progress) -> None:
+    """One epoch, or what is left of it; ends at a step border if a signal came."""
+    run, epoch = state.run, state.position.epoch
     index = run.stage_index(epoch)
-    stage, num_steps = run.method.stages[index], run.steps_per_epoch(index)
-    started = time.monotonic() - now.position.seconds
-    if now.position.step == 0:
-        if epoch == run.first_epochs[index] and index > 0:
-            now.carry, now.data = _first_carry(run, index, now.carry.state), None
-        stage_epoch = epoch - run.first_epochs[index]
-        if stage.is_refreshed(stage_epoch):
-            key = train_step.stage_key(run.key, train_step.REFRESH, epoch)
-            state = stage.refresh(now.carry.state, run.on_device, key, stage_epoch)
-            now.carry = now.carry._replace(state=sharding.gather(state, run.mesh))
-        sums = train_step.zero_sums(run.metric_names[index], run.mesh)
-        now.carry = now.carry._replace(sums=sums)
-
-    if now.data is None:
-        size = run.config.run.eval_batch_size
-        now.data = train_step.stage_data(
-            stage, now.carry.state, run.on_device, run.mesh, batch_size=size
-        )
-    plan = train_step.epoch_plan(stage, run.key, epoch, run.on_device)
-    with contextlib.closing(_inputs(run, now, stage, plan)) as inputs:
-        _train_steps(run, now, inputs, plan, num_steps, started, request, progress)
-    if now.position.step < num_steps:
+    started = time.monotonic() - state.position.seconds
+    if state.position.step == 0:
+        refreshed = _refreshed(run, state.carry.state, epoch)
+        state.carry = Carry(refreshed, _zero_sums(run, index, run.num_seeds))
+    if state.data is None:
+        state.data = _stage_data(run, index, state.carry.state)
+    state.plan = train_step.epoch_plan(run.stages[index], run.key, epoch, run.on_device)
+    _train_steps(state, index, started, request, progress)
+    if state.position.step < run.steps_per_epoch(index):
         return
-    now.position = now.position._replace(epoch=epoch + 1, step=0, seconds=0.0)
-    seconds = time.monotonic() - started
-    examples = num_steps * stage.batching.batch_size
-    _end_epoch(run, now, stage, seconds, examples, writer, progress)
+    state.position = state.position._replace(epoch=epoch + 1, step=0, seconds=0.0)
+    _end_epoch(state, index, time.monotonic() - started, progress)
 
 
-def _inputs(run: Run, now: Progressing, stage, plan) -> Iterator[TrainingData]:
+def _refreshed(run: Run, state: Any, epoch: int) -> Any:
+    """The state at the start of an epoch.
+
+    Seed by seed: a refresh runs outside the compiled step, where it may decide on the host.
+    """
+    index = run.stage_index(epoch)
+    stage_epoch = epoch - run.first_epochs[index]
+    if not run.stages[index].is_refreshed(stage_epoch):
+        return state
+    key = train_step.stage_key(run.key, train_step.REFRESH, epoch)
+    states = [
+        method.stages[index].refresh(*run.of_seed((state, run.on_device, key), seed), stage_epoch)
+        for seed, method in enumerate(run.methods)
+    ]
+    return seed_axis.join(states, run.mesh)
+
+
+def _stage_data(run: Run, index: int, state: Any) -> TrainingData:
+    """What a stage trains on, of every seed."""
+    if run.stages[index].encode is None:
+        return run.on_device
+    datas = [
+        train_step.stage_data(
+            method.stages[index],
+            *run.of_seed((state, run.on_device), seed),
+            run.mesh,
+            batch_size=run.config.run.eval_batch_size,
+        )
+        for seed, method in enumerate(run.methods)
+    ]
+    return seed_axis.join(datas, run.mesh)
+
+
+def _inputs(state: LoopState, index: int) -> Iterator[TrainingData]:
     """What the calls of an epoch, or of what is left of it, look their batches up in.
 
     All the data every time; where images are streamed, those of one batch.
     """
+    run = state.run
     if run.streamed is None:
         while True:
-            yield now.data
+            yield state.data
+    batching = run.stages[index].batching
     batches = streaming.train_batches(
         run.streamed,
-        sharding.to_host(plan.ids),
+        sharding.to_host(state.plan.ids),
         seed=run.config.seed,
-        epoch=now.position.epoch,
-        first_step=now.position.step,
-        crop_sizes=stage.batching.crop_sizes,
-        sharding=sharding.of_batch(stage.batching.batch_size, run.mesh),
+        epoch=state.position.epoch,
+        first_step=state.position.step,
+        crop_sizes=batching.crop_sizes,
+        sharding=sharding.of_batch(batching.batch_size, run.mesh),
     )
     with contextlib.closing(batches):
         for images in batches:
-            yield now.data._replace(inputs=images)
+            yield state.data._replace(inputs=images)
 
 
-def _train_steps(run: Run, now: Progressing, inputs, plan, num_steps, started, request, progress):
-    """The steps of an epoch; leaves `now` at a step border if a signal came."""
-    epoch = now.position.epoch
-    index = run.stage_index(epoch)
-    stage, train_steps = run.method.stages[index], run.train_steps[index]
-    per_call = train_step.steps_per_dispatch(run.config.run.steps_per_dispatch, now.carry.state)
-    per_call = per_call if run.streamed is None else 1
-    step, every, shown = now.position.step, run.config.run.progress_every, now.position.step
-    while step < num_steps:
-        count = min(per_call, num_steps - step)
-        now.carry = train_steps(
-            now.carry,
-            next(inputs),
-            plan,
-            run.key,
-            epoch,
-            step,
-            now.position.global_step,
-            count=count,
-        )
-        step += count
-        global_step = now.position.global_step + count
-        now.position = now.position._replace(
-            step=step, global_step=global_step, seconds=time.monotonic() - started
-        )
-        signalled = bool(request.signal) and jax.process_count() == 1
-        if step - shown >= every or step == num_steps or signalled:
-            values = _fetch(run, now)
-            progress.update(
-                step - shown,
-                epoch=epoch,
-                num_epochs=run.first_epochs[-1],
-                stage=stage.name,
-                metrics=values,
-            )
-            shown = step
-            _heed(now, request)
-            if now.stopped_by and step < num_steps:
-                return
+def _train_steps(
+    state: LoopState,
+    index: int,
+    started: float,
+    request: preemption.StopRequest,
+    progress: Progress,
+) -> None:
+    """The steps of an epoch; ends at a step border if a signal came."""
+    every = state.run.config.run.progress_every
+    num_steps = state.run.steps_per_epoch(index)
+    per_call = _steps_per_call(state.run, state.carry.state)
+    step = shown = state.position.step
+    with contextlib.closing(_inputs(state, index)) as inputs:
+        while step < num_steps:
+            count = min(per_call, num_steps - step)
+            _call(state, index, next(inputs), count)
+            step += count
+            seconds = time.monotonic() - started
+            state.position = state.position._replace(seconds=seconds)
+            signalled = bool(request.signal) and jax.process_count() == 1
+            if step - shown >= every or step == num_steps or signalled:
+                values = _fetch(state)
+                progress.update(
+                    step - shown,
+                    epoch=state.position.epoch,
+                    num_epochs=state.run.num_epochs,
+                    stage=state.run.stages[index].name,
+                    metrics={k: sum(x[k] for x in values) / len(values) for k in values[0]},
+                )
+                shown = step
+                _note_signal(state, request)
+                if state.stopped_by and step < num_steps:
+                    return
 
 
-def _fetch(run: Run, now: Progressing) -> dict[str, float]:
-    """Metric means so far; ends the run if a step was not finite and the policy says so."""
-    values = train_step.means(now.carry.sums)
-    if values["nonfinite"] and run.config.run.nonfinite == "stop":
-        _save(run, now)
-        undone = int(values["nonfinite"])
+def _call(state: LoopState, index: int, inputs: TrainingData, count: int) -> None:
+    """Some steps in one call."""
+    run, position = state.run, state.position
+    at = (position.epoch, position.step, position.global_step)
+    state.carry = run.train_steps[index](state.carry, inputs, state.plan, run.key, *at, count=count)
+    state.position = position._replace(
+        step=position.step + count, global_step=position.global_step + count
+    )
+
+
+def _steps_per_call(run: Run, state: Any) -> int:
+    """How many steps one call runs."""
+    one = jax.eval_shape(lambda x: run.of_seed(x, 0), state)
+    per_call = train_step.steps_per_dispatch(run.config.run.steps_per_dispatch, one)
+    return per_call if run.streamed is None else 1
+
+
+def _fetch(state: LoopState) -> list[dict[str, float]]:
+    """Metric means so far of every seed; one that was not finite leaves if the policy says so.
+
+    Raises:
+      NonFiniteError: if no seed is left.
+    """
+    run, values = state.run, train_step.means(state.carry.sums)
+    bad = [i for i, x in enumerate(values) if x["nonfinite"]]
+    if not bad or run.config.run.nonfinite != "stop":
+        return values
+    counts = {i: int(values[i]["nonfinite"]) for i in bad}
+    if len(bad) == run.num_seeds:
+        _save(state)
+        which = ", ".join(f"{counts[i]} of seed {run.members[i].seed}" for i in bad)
         raise NonFiniteError(
-            f"{undone} of the steps up to {now.position.global_step} gave a "
-            "number that is not finite and were undone; the state without them is saved. Go on "
-            "from it with --config.run.nonfinite=skip, or start in another folder, for example "
-            "with a lower method.learning_rate"
+            f"steps up to {state.position.global_step} gave a number that is not finite and were "
+            f"undone ({which}); the state without them is saved. Go on from it with "
+            "--config.run.nonfinite=skip, or start in another folder, for example with a lower "
+            "method.learning_rate"
         )
-    return values
+    for i in bad:
+        text = (
+            f"seed {run.members[i].seed} left the others: {counts[i]} of its steps up to "
+            f"{state.position.global_step} gave a number that is not finite and were undone; its "
+            f"state without them is saved in {run.members[i].folder}. It goes on alone with "
+            "--config.run.nonfinite=skip"
+        )
+        logging.error(text)
+        state.left.append(text)
+        _save_alone(state, i)
+    rest = [i for i in range(run.num_seeds) if i not in bad]
+    _keep(state, rest)
+    return [values[i] for i in rest]
 
 
-def _end_epoch(run, now, stage, seconds, examples, writer, progress) -> None:
-    """Writes the epoch's row, evaluates and saves where it is time."""
-    epochs, total = now.position.epoch, run.first_epochs[-1]
-    row = {"epoch": epochs - 1, "stage": stage.name, "step": now.position.global_step}
-    row |= _fetch(run, now)
-    if epochs % run.config.run.eval_every == 0 or epochs == total:
-        row |= run.evaluator.row(now.carry.state)
-        if run.stage_index(epochs - 1) == run.stage_index(total - 1):
-            now.position = run.keeper.offer(now.position, row, now.carry.state)
-    row |= {"seconds": seconds, "examples_per_second": examples / max(seconds, 1e-9)}
-    progress.update(0, epoch=epochs - 1, num_epochs=total, stage=stage.name, metrics=row)
-    if writer:
-        writer.append(row)
+def _save_alone(state: LoopState, seed: int) -> None:
+    """Saves one seed, counted from 0, as if it had trained alone."""
+    run, position = state.run, state.position
+    member = run.members[seed]
+    checkpoints = Checkpoints(
+        own_checkpoints(member),
+        keep=run.config.run.keep_checkpoints,
+        fingerprint=member.setup.fingerprint(),
+    )
+    with contextlib.closing(checkpoints):
+        position = position._replace(members=(0,), best_values=(position.best_values[seed],))
+        checkpoints.save(position, run.of_seed(_tree(state), seed))
+
+
+def _keep(state: LoopState, seeds: Sequence[int]) -> None:
+    """Goes on with some of the seeds, counted from 0."""
+    position, mesh = state.position, state.run.mesh
+    state.run = state.run.keep(seeds)
+    state.carry = seed_axis.keep(state.carry, seeds, mesh)
+    state.best = None if state.best is None else seed_axis.keep(state.best, seeds, mesh)
+    state.data = None if state.data is None else seed_axis.keep(state.data, seeds, mesh)
+    state.plan = None if state.plan is None else seed_axis.keep(state.plan, seeds, mesh)
+    state.position = position._replace(
+        members=tuple(position.members[seed] for seed in seeds),
+        best_values=tuple(position.best_values[seed] for seed in seeds),
+    )
+
+
+def _leave_seeds_with_checkpoints(state: LoopState) -> None:
+    """Lets seeds go that left the others after the checkpoint that all go on from."""
+    if state.run.num_seeds == 1:
+        return
+    alone = [os.path.isdir(own_checkpoints(member)) for member in state.run.members]
+    rest = [i for i, is_alone in enumerate(alone) if not is_alone]
+    if rest and len(rest) < len(alone):
+        _keep(state, rest)
+
+
+def _end_epoch(state: LoopState, index: int, seconds: float, progress: Progress) -> None:
+    """Writes the epoch's rows, evaluates, enters the next stage and saves where it is time."""
+    values = _fetch(state)
+    run, stage = state.run, state.run.stages[index]
+    epochs, total = state.position.epoch, run.num_epochs
+    examples = run.steps_per_epoch(index) * stage.batching.batch_size * run.num_seeds
+    time_columns = {
+        "seconds": seconds / run.num_seeds,
+        "examples_per_second": examples / max(seconds, 1e-9),
+    }
+    is_evaluated = epochs % run.config.run.eval_every == 0 or epochs == total
+    rows = []
+    for seed, means in enumerate(values):
+        row = {"epoch": epochs - 1, "stage": stage.name, "step": state.position.global_step}
+        row |= means
+        if is_evaluated:
+            row |= run.evaluators[seed].row(run.of_seed(state.carry.state, seed))
+        rows.append(row)
+    if is_evaluated and _keeps_best(run, index):
+        _keep_best(state, rows)
+    for seed, row in enumerate(rows):
+        row |= time_columns
+        if run.writers:
+            run.writers[seed].append(row)
+    progress.update(0, epoch=epochs - 1, num_epochs=total, stage=stage.name, metrics=rows[-1])
+    if epochs == run.first_epochs[index + 1] and epochs != total:
+        state.carry, state.data = _first_carry(run, index + 1, state.carry.state), None
+        state.best = _first_best(state)
     if epochs % run.config.run.checkpoint_every == 0 and epochs != total:
-        _save(run, now)
+        _save(state)
 
 
-def _save(run: Run, now: Progressing) -> None:
-    run.checkpoints.save(now.position, now.carry)
+def _keep_best(state: LoopState, rows: Sequence[dict[str, Any]]) -> None:
+    """Keeps the states of the seeds for which `run.selection` prefers this epoch."""
+    rule = state.run.config.run.selection
+    before = state.position.best_values
+    values = [row[model_selection.COLUMNS[rule]] for row in rows]
+    is_better = [
+        model_selection.improves(rule, value, best)
+        for value, best in zip(values, before, strict=True)
+    ]
+    if not any(is_better):
+        return
+    mask = np.asarray(is_better if state.run.num_seeds > 1 else is_better[0])
+    state.best = _choose(mask, state.carry.state, state.best)
+    choices = zip(is_better, values, before, strict=True)
+    state.position = state.position._replace(
+        best_values=tuple(value if better else best for better, value, best in choices)
+    )
+
+
+@jax.jit
+def _choose(mask: jax.Array, new: Any, old: Any) -> Any:
+    """`new` for the seeds of the mask, else `old`."""
+
+    def of_leaf(a, b):
+        return jnp.where(mask.reshape(mask.shape + (1,) * (a.ndim - mask.ndim)), a, b)
+
+    return jax.tree.map(of_leaf, new, old)
+
+
+def _tree(state: LoopState) -> dict[str, Any]:
+    """What a checkpoint holds."""
+    return {"carry": state.carry} | ({} if state.best is None else {"best": state.best})
+
+
+def _save(state: LoopState) -> None:
+    state.run.checkpoints.save(state.position, _tree(state))

@@ -2,13 +2,15 @@
 
 A call runs one or more steps: it looks up the batch on the device, splits it over the mesh, calls
 the method's step, undoes a step that is not finite, and adds the metrics to running sums that stay
-on the device until somebody asks.
+on the device until they are fetched.
 
-`stacked` has the same for several seeds at once.
+Several seeds can share a program: state, data, order, sums and keys then have a leading seed axis,
+and a `Stage` is one whose functions take it, see `seed_axis.join_stages`. What stands here follows
+the keys: scalar keys are one seed without an axis, `[seeds]` keys are several.
 """
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -31,33 +33,45 @@ class Carry(NamedTuple):
 
     Attributes:
       state: the method's state.
-      sums: metric sums over the counted steps of this epoch, float32 scalars, with `steps` (how
-        many), `nonfinite` (how many were undone) and, where the method reports it, `skipped` (how
-        many the method itself left out). Undone and skipped steps are not counted.
+      sums: metric sums over the counted steps of this epoch, float32 scalars or `[seeds]`, with
+        `steps` (how many), `nonfinite` (how many were undone) and, where the method reports it,
+        `skipped` (how many the method itself left out). Undone and skipped steps are not counted.
     """
 
     state: Any
     sums: dict[str, jax.Array]
 
 
-def run_key(seed: int, mesh: Mesh) -> jax.Array:
-    """The key of a run, on every device."""
-    return jax.jit(jax.random.key, out_shardings=sharding.replicated(mesh))(seed)
+def run_key(seed: int | Sequence[int], mesh: Mesh) -> jax.Array:
+    """The key of a run with a seed, or `[seeds]` keys of runs with several, on every device."""
+    is_one = np.ndim(seed) == 0
+    make = jax.random.key if is_one else jax.vmap(jax.random.key)
+    seeds = seed if is_one else np.asarray(seed, np.int32)
+    return jax.jit(make, out_shardings=sharding.replicated(mesh))(seeds)
 
 
-def stage_key(key: jax.Array, purpose: int, index: int) -> jax.Array:
-    """Key of one purpose at one index (stage, epoch or step)."""
-    return jax.random.fold_in(jax.random.fold_in(key, purpose), index)
+def stage_key(key: jax.Array, purpose: int, index: int | jax.Array) -> jax.Array:
+    """Key of one purpose at one index (stage, epoch or step), for every seed."""
+
+    def of_one_seed(key):
+        return jax.random.fold_in(jax.random.fold_in(key, purpose), index)
+
+    return _per_seed(of_one_seed, key)(key)
+
+
+def _per_seed(function: Callable[..., Any], key: jax.Array) -> Callable[..., Any]:
+    """A function of one seed's arrays, mapped over the seed axis where the key has one."""
+    return jax.vmap(function) if key.ndim else function
 
 
 def init_state(stage: Stage, key: jax.Array, previous: Any, data: TrainingData, mesh: Mesh) -> Any:
-    """State at the start of a stage."""
+    """State at the start of a stage, for every seed."""
     init = jax.jit(stage.init, out_shardings=sharding.replicated(mesh))
     return init(key, previous, data)
 
 
 def metric_names(stages: tuple[Stage, ...], data: TrainingData) -> list[list[str]]:
-    """Names of every stage's metrics, by tracing all of them without computing anything.
+    """Names of every stage's metrics, by tracing one seed's stages without computing anything.
 
     Raises:
       ValueError: if a stage does not report its loss or uses a name that belongs to the loop.
@@ -77,7 +91,7 @@ def metric_names(stages: tuple[Stage, ...], data: TrainingData) -> list[list[str
 
 
 def batch_shapes(stage: Stage, state: Any, data: TrainingData) -> batching.Batch:
-    """Shapes and types of a batch of a stage.
+    """Shapes and types of a batch of one seed's stage.
 
     Args:
       stage: the stage.
@@ -104,7 +118,7 @@ def batch_shapes(stage: Stage, state: Any, data: TrainingData) -> batching.Batch
 def stage_data(
     stage: Stage, state: Any, data: TrainingData, mesh: Mesh, *, batch_size: int
 ) -> TrainingData:
-    """What a stage trains on: the data, encoded where the stage wants them so.
+    """What one seed's stage trains on: the data, encoded where the stage asks for it.
 
     Args:
       stage: the stage.
@@ -129,7 +143,7 @@ def stage_data(
 
 @functools.lru_cache(maxsize=16)
 def _compiled_encode(encode: Callable[..., jax.Array], mesh: Mesh) -> Callable[..., jax.Array]:
-    """The function over the mesh; the seeds of a group share it, so that it compiles once."""
+    """The function over the mesh; seeds with the same function share it, so it compiles once."""
 
     def on_mesh(state, inputs):
         return encode(state, sharding.split_batch(inputs, mesh))
@@ -138,8 +152,8 @@ def _compiled_encode(encode: Callable[..., jax.Array], mesh: Mesh) -> Callable[.
 
 
 def zero_sums(names: list[str], mesh: Mesh, *, num_seeds: int = 0) -> dict[str, jax.Array]:
-    """Metric sums at the start of an epoch; with `num_seeds` stacked."""
-    zero = np.zeros([num_seeds] if num_seeds else [], np.float32)
+    """Metric sums at the start of an epoch, scalars, or `[num_seeds]` for several seeds."""
+    zero = np.zeros([num_seeds] if num_seeds > 1 else [], np.float32)
     return sharding.replicate(dict.fromkeys([*names, "steps", "nonfinite"], zero), mesh)
 
 
@@ -147,6 +161,8 @@ def make_train(
     stage: Stage, mesh: Mesh, *, first_epoch: int = 0, streamed: bool = False
 ) -> Callable[..., Carry]:
     """Compiles a stage's step.
+
+    A number that is not finite undoes the step of its seed alone.
 
     Args:
       stage: the stage.
@@ -161,24 +177,21 @@ def make_train(
     """
 
     def one_step(carry, data, plan, key, epoch, index, global_step):
-        batch = batching.gather(
-            data,
-            plan,
-            index,
-            epoch=epoch,
-            step=global_step,
-            first_epoch=first_epoch,
-            streamed=streamed,
-        )
-        batch = sharding.split_batch(batch, mesh)
+        def look_up(data, plan):
+            batch = batching.gather(
+                data,
+                plan,
+                index,
+                epoch=epoch,
+                step=global_step,
+                first_epoch=first_epoch,
+                streamed=streamed,
+            )
+            return sharding.split_batch(batch, mesh)
+
+        batch = _per_seed(look_up, key)(data, plan)
         step_key = stage_key(key, STEP, global_step)
-        return keep_finite(carry, *stage.step(carry.state, batch, step_key))
-
-    return compile_steps(one_step, mesh)
-
-
-def compile_steps(one_step: Callable[..., Carry], mesh: Mesh) -> Callable[..., Carry]:
-    """One program for `count` steps."""
+        return _per_seed(_keep_finite, key)(carry, *stage.step(carry.state, batch, step_key))
 
     @functools.partial(
         jax.jit,
@@ -198,7 +211,7 @@ def compile_steps(one_step: Callable[..., Carry], mesh: Mesh) -> Callable[..., C
     return train
 
 
-def keep_finite(carry: Carry, state: Any, metrics: dict[str, jax.Array]) -> Carry:
+def _keep_finite(carry: Carry, state: Any, metrics: dict[str, jax.Array]) -> Carry:
     """The carry after a step, or as it was but for the count if the step was not finite."""
     finite = _is_finite(state, metrics)
     # Restore everything, batch statistics and momentum too: half an undone step is a new bug.
@@ -222,20 +235,22 @@ def _is_finite(state: Any, metrics: dict[str, jax.Array]) -> jax.Array:
 
 
 def epoch_plan(stage: Stage, key: jax.Array, epoch: int, data: TrainingData) -> EpochPlan:
-    """Order of one epoch; a pure function of the run's key and the epoch."""
-    sizes = plan_sizes(stage, data.labeled, data.support_inputs.shape[0])
+    """Order of one epoch for every seed; a pure function of the run's key and the epoch.
+
+    All seeds have equally many labelled positives.
+    """
+    num_labeled = 0
+    if stage.batching.num_positives:
+        labeled = sharding.to_host(data.labeled)
+        num_labeled = int(np.sum(labeled[0] if key.ndim else labeled))
+    draw = functools.partial(
+        batching.epoch_plan,
+        num_labeled=num_labeled,
+        num_support=data.support_labels.shape[-1],
+        batching=stage.batching,
+    )
     order = stage_key(key, ORDER, epoch if stage.batching.reshuffle else 0)
-    return batching.epoch_plan(order, data.labeled, **sizes)
-
-
-def plan_sizes(stage: Stage, labeled: jax.Array, num_support: int) -> dict[str, Any]:
-    """The static arguments of `batching.epoch_plan`."""
-    separate = stage.batching.num_positives > 0
-    return {
-        "num_labeled": int(np.sum(sharding.to_host(labeled))) if separate else 0,
-        "num_support": num_support,
-        "batching": stage.batching,
-    }
+    return _per_seed(draw, key)(order, data.labeled)
 
 
 def steps_per_dispatch(setting: int, state: Any = None) -> int:
@@ -261,17 +276,18 @@ def has_convolutions(state: Any) -> bool:
     return any(x.ndim >= 4 and jnp.issubdtype(x.dtype, jnp.floating) for x in leaves)
 
 
-def means(sums: dict[str, jax.Array]) -> dict[str, float]:
-    """Means over the counted steps so far, fetched from the device; NaN before the first.
+def means(sums: dict[str, jax.Array]) -> list[dict[str, float]]:
+    """Means over the counted steps so far by seed, fetched from the device; NaN before the first.
 
     `skipped` is the share of steps that the method left out, `nonfinite` the number undone.
     """
-    return means_of({name: sharding.to_host(total) for name, total in sums.items()})
+    totals = {name: np.atleast_1d(sharding.to_host(total)) for name, total in sums.items()}
+    by_seed = zip(*totals.values(), strict=True)
+    return [_means_of(dict(zip(totals, map(float, each), strict=True))) for each in by_seed]
 
 
-def means_of(totals: dict[str, np.ndarray]) -> dict[str, float]:
-    """`means` of sums that are on the host."""
-    values = {name: float(total) for name, total in totals.items()}
+def _means_of(values: dict[str, float]) -> dict[str, float]:
+    """Means of one seed's sums."""
     steps, nonfinite = values.pop("steps"), values.pop("nonfinite")
     skipped = values.pop("skipped", None)
     result = {k: v / steps if steps else float("nan") for k, v in values.items()}

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pujax import methods
-from pujax.training import sharding, train_loop, train_step
+from pujax.training import method_setup, sharding, train_step
 from tests import tiny
 
 METHODS = methods.names()
@@ -41,7 +41,7 @@ def small(name, **changes):
 
 def built(config, data):
     """A method and its arrays on one device."""
-    made = train_loop.build(config, data, tiny.mesh())
+    made = method_setup.build(config, data, tiny.mesh())
     return made.method, sharding.replicate(made.data.training_data(), tiny.mesh())
 
 
@@ -67,7 +67,7 @@ def test_there_are_methods():
 def test_default_config_builds_and_names_itself(name, data):
     module = methods.module(name)
     assert module.default_config().name == name
-    method = train_loop.build(small(name), data, tiny.mesh()).method
+    method = method_setup.build(small(name), data, tiny.mesh()).method
     assert method.stages and all(stage.num_epochs >= 1 for stage in method.stages)
     assert sum(stage.num_epochs for stage in method.stages) == 4
     assert len({stage.name for stage in method.stages}) == len(method.stages)
@@ -76,7 +76,7 @@ def test_default_config_builds_and_names_itself(name, data):
 @pytest.mark.parametrize("name", BINARY)
 def test_it_accepts_two_sample_data(name):
     data = tiny.problem(setting="two_sample")
-    made = train_loop.build(small(name), data, tiny.mesh())  # traces every stage
+    made = method_setup.build(small(name), data, tiny.mesh())  # traces every stage
     assert made.method.stages
     assert data.info.prior_unlabeled == data.info.prior
 
@@ -117,7 +117,7 @@ def on_table(name, **changes):
 @pytest.mark.parametrize("name", METHODS)
 def test_it_takes_a_table_of_numbers(name):
     data = problem(name, table=True)
-    made = train_loop.build(on_table(name), data, tiny.mesh())  # traces every stage
+    made = method_setup.build(on_table(name), data, tiny.mesh())  # traces every stage
     arrays, state = made.data.training_data(), None
     for stage in made.method.stages:
         state = jax.eval_shape(stage.init, jax.random.key(0), state, arrays)
@@ -201,7 +201,7 @@ def test_bfloat16_runs_and_parameters_stay_float32(name, data):
 
 @pytest.mark.parametrize("name", METHODS)
 def test_later_steps_do_not_trace_again(name, data):
-    made = train_loop.build(small(name), data, tiny.mesh())
+    made = method_setup.build(small(name), data, tiny.mesh())
     arrays = sharding.replicate(made.data.training_data(), tiny.mesh())
     key, state, traced = jax.random.key(0), None, []
     for index, stage in enumerate(made.method.stages):

@@ -7,7 +7,7 @@ import pytest
 
 from pujax.methods import dist_pu
 from pujax.methods._common import network as network_lib
-from pujax.training import sharding, train_loop, train_step
+from pujax.training import method_setup, sharding, train_step
 from tests import tiny, x64
 
 OPTIONS = {"model": "mlp", "options": {"hidden": (8,), "batch_norm": True}}
@@ -26,7 +26,7 @@ def trained(data):
 
 def setup(data, **changes):
     config = tiny.config("dist_pu", **(OPTIONS | changes))
-    method = train_loop.build(config, data, tiny.mesh()).method
+    method = method_setup.build(config, data, tiny.mesh()).method
     arrays = sharding.replicate(data.training_data(), tiny.mesh())
     state = None
     for stage in method.stages:

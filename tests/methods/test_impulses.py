@@ -10,7 +10,7 @@ from pujax import augment, contrastive, risks
 from pujax.methods import impulses
 from pujax.methods.impulses import pretraining as pretraining_lib
 from pujax.training import config as config_lib
-from pujax.training import sharding, train_loop, train_step
+from pujax.training import method_setup, sharding, train_step
 from tests import tiny
 
 
@@ -18,7 +18,7 @@ def built(problem, **changes):
     """Configuration, method and arrays of a small problem."""
     options = {"hidden": (16, 16), "batch_norm": True}  # dense layers compile fastest
     config = tiny.config("impulses", model="mlp", options=options, **changes)
-    made = train_loop.build(config, problem, tiny.mesh())
+    made = method_setup.build(config, problem, tiny.mesh())
     return config, made.method, sharding.replicate(made.data.training_data(), tiny.mesh())
 
 

@@ -10,7 +10,7 @@ from pujax.data.batching import Batch
 from pujax.methods import lagam
 from pujax.methods._common import network as network_lib
 from pujax.methods._common import optimizer
-from pujax.training import sharding, train_loop, train_step
+from pujax.training import method_setup, sharding, train_step
 from tests import tiny
 
 
@@ -23,7 +23,7 @@ def setup(data, **changes):
     """Method, device arrays and a state at the start of the main stage."""
     config = tiny.config("lagam", **changes)
     mesh = tiny.mesh()
-    made = train_loop.build(config, data, mesh)
+    made = method_setup.build(config, data, mesh)
     method = made.method
     arrays = sharding.replicate(made.data.training_data(), mesh)
     stage = method.stages[-1]

@@ -9,7 +9,7 @@ from flax import traverse_util
 from pujax import augment, risks
 from pujax.data.batching import Batching
 from pujax.methods import assume_negative
-from pujax.training import sharding, train_loop, train_step
+from pujax.training import method_setup, sharding, train_step
 from tests import tiny
 
 LINEAR = {"model": "mlp", "options": {"hidden": ()}, "flip": False}
@@ -34,7 +34,7 @@ def data():
 def setup(data, name="assume_negative", **changes):
     """The method, its state at the start and its first batch."""
     config = tiny.config(name, **(LINEAR | changes))
-    built = train_loop.build(config, data, tiny.mesh())
+    built = method_setup.build(config, data, tiny.mesh())
     arrays = sharding.replicate(built.data.training_data(), tiny.mesh())
     (stage,) = built.method.stages
     state = train_step.init_state(stage, jax.random.key(0), None, arrays, tiny.mesh())
@@ -290,7 +290,7 @@ def test_flips_mirror_some_images(data):
 )
 def test_settings_that_cannot_be_are_refused_by_name(data, changes, message):
     with pytest.raises(ValueError, match=message):
-        train_loop.build(tiny.config("assume_negative", **(LINEAR | changes)), data, tiny.mesh())
+        method_setup.build(tiny.config("assume_negative", **(LINEAR | changes)), data, tiny.mesh())
 
 
 def test_the_learning_rate_follows_the_epochs_of_the_problem(data):

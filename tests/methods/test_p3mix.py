@@ -9,7 +9,7 @@ from configs import p3mix as p3mix_file
 from pujax.methods import _p3mix, p3mix_c, p3mix_e
 from pujax.methods._common import network as network_lib
 from pujax.methods._p3mix import parts
-from pujax.training import sharding, train_loop, train_step
+from pujax.training import method_setup, sharding, train_step
 from tests import tiny
 from tests.x64 import x64
 
@@ -130,7 +130,7 @@ def setup(data, name="p3mix_e", **changes):
     sgd = {"optimizer": "sgd", "momentum": 0.0, "weight_decay": 0.0, "learning_rate": 1e-3}
     settings = {"positives_per_batch": 6, "pool_size": 5, "start_hmix": 1, "gamma": 0.8}
     config = tiny.config(name, model="mlp", options=MLP, **(sgd | settings | changes))
-    made = train_loop.build(config, data, tiny.mesh())
+    made = method_setup.build(config, data, tiny.mesh())
     arrays = sharding.replicate(made.data.training_data(), tiny.mesh())
     stage = made.method.stages[0]
     state = train_step.init_state(stage, jax.random.key(0), None, arrays, tiny.mesh())

@@ -9,7 +9,7 @@ from configs import pan as pan_file
 from pujax.methods import pan
 from pujax.methods._common import network as network_lib
 from pujax.methods._common import optimizer
-from pujax.training import sharding, train_loop, train_step
+from pujax.training import method_setup, sharding, train_step
 from tests import tiny
 from tests.x64 import x64
 
@@ -93,7 +93,7 @@ def setup(data, **changes):
     sgd = {"optimizer": "sgd", "momentum": 0.0, "weight_decay": 0.0, "learning_rate": 1e-3}
     settings = sgd | {"positives_per_batch": 6, "adversarial_weight": WEIGHT} | changes
     config = tiny.config("pan", model="mlp", options=MLP, **settings)
-    made = train_loop.build(config, data, tiny.mesh())
+    made = method_setup.build(config, data, tiny.mesh())
     arrays = sharding.replicate(made.data.training_data(), tiny.mesh())
     stage = made.method.stages[0]
     state = train_step.init_state(stage, jax.random.key(0), None, arrays, tiny.mesh())

@@ -7,7 +7,7 @@ import pytest
 
 from pujax import risks
 from pujax.methods import pu_mlc
-from pujax.training import sharding, train_loop, train_step
+from pujax.training import method_setup, sharding, train_step
 from tests import tiny
 
 EPSILON = 1e-10
@@ -22,7 +22,7 @@ def data():
 def setup(data, **changes):
     """The method, its arrays, state at the start and first batch; of images, without a view."""
     config = tiny.config("pu_mlc", **(LINEAR | changes))
-    method = train_loop.build(config, data, tiny.mesh()).method
+    method = method_setup.build(config, data, tiny.mesh()).method
     arrays = sharding.replicate(data.training_data(), tiny.mesh())
     (stage,) = method.stages
     state = train_step.init_state(stage, jax.random.key(0), None, arrays, tiny.mesh())

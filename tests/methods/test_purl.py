@@ -10,7 +10,7 @@ from sklearn import discriminant_analysis
 
 from pujax import mutual_info, priors
 from pujax.methods.purl import class_prior, density_ratio, holdout, linear_maps
-from pujax.training import sharding, train_loop, train_step
+from pujax.training import method_setup, sharding, train_step
 from pujax.training.evaluation import evaluator
 from tests import tiny
 
@@ -28,7 +28,7 @@ def data():
 def setup(**changes):
     """Configuration, method, arrays, and the state at the start of the first stage."""
     config, data = tiny.config("purl", **(OPTIONS | QUIET | changes)), tiny.problem()
-    method = train_loop.build(config, data, tiny.mesh()).method
+    method = method_setup.build(config, data, tiny.mesh()).method
     arrays = sharding.replicate(data.training_data(), tiny.mesh())
     key = jax.random.key(0)
     return (
@@ -385,7 +385,7 @@ def test_at_most_so_many_points_are_looked_at(data, monkeypatch):
 
 def test_the_classifier_may_have_batches_of_its_own():
     config, data = tiny.config("purl", classifier_batch_size=100, **OPTIONS), tiny.problem()
-    ratio, classify = train_loop.build(config, data, tiny.mesh()).method.stages
+    ratio, classify = method_setup.build(config, data, tiny.mesh()).method.stages
     assert ratio.batching.batch_size == config.method.batch_size != 100
     # P has its share in the data, 40 of 192, however many the features are learned on.
     assert (classify.batching.batch_size, classify.batching.num_positives) == (100, 21)
@@ -422,15 +422,15 @@ def test_an_estimate_that_cannot_be_trained_with_is_named(data, monkeypatch, val
 )
 def test_a_wrong_setting_is_named(data, field, value):
     with pytest.raises(ValueError, match=f"method.{field} is .*accepted"):
-        train_loop.build(tiny.config("purl", **OPTIONS, **{field: value}), data, tiny.mesh())
+        method_setup.build(tiny.config("purl", **OPTIONS, **{field: value}), data, tiny.mesh())
 
 
 def test_settings_that_exclude_each_other_are_named(data):
     both = tiny.config("purl", head="closed_form", output="softplus", **OPTIONS)
     with pytest.raises(ValueError, match="method.output is 'softplus'; accepted: 'linear'"):
-        train_loop.build(both, data, tiny.mesh())
+        method_setup.build(both, data, tiny.mesh())
     with pytest.raises(ValueError, match="model.name is 'small_cnn'; accepted: 'mlp'"):
-        train_loop.build(tiny.config("purl", pre_activation=True), data, tiny.mesh())
+        method_setup.build(tiny.config("purl", pre_activation=True), data, tiny.mesh())
 
 
 # What a run reports.

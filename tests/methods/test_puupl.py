@@ -9,7 +9,7 @@ from pujax import risks
 from pujax.methods import puupl
 from pujax.methods._common import network as network_lib
 from pujax.methods.puupl import ensemble
-from pujax.training import sharding, train_loop, train_step
+from pujax.training import method_setup, sharding, train_step
 from tests import tiny, x64
 
 OPTIONS = {"model": "mlp", "options": {"hidden": (8,), "batch_norm": True}}
@@ -23,7 +23,7 @@ def data():
 def setup(data, **changes):
     """Configuration, method, arrays and the first state."""
     config = tiny.config("puupl", **(OPTIONS | changes))
-    method = train_loop.build(config, data, tiny.mesh()).method
+    method = method_setup.build(config, data, tiny.mesh()).method
     arrays = sharding.replicate(data.training_data(), tiny.mesh())
     state = train_step.init_state(method.stages[0], jax.random.key(0), None, arrays, tiny.mesh())
     return config, method, arrays, state

@@ -14,7 +14,7 @@ from pujax.methods._common import network as network_lib
 from pujax.methods.self_pu import self_paced
 from pujax.methods.self_pu import train_step as self_pu_step
 from pujax.training import config as config_lib
-from pujax.training import sharding, train_loop, train_step
+from pujax.training import method_setup, sharding, train_step
 from tests import tiny
 
 OPTIONS = {"hidden": (8,), "batch_norm": True}
@@ -31,7 +31,7 @@ def config(**changes):
 
 def build(data, **changes):
     """The method, its arrays on one device, and the state at the start of every stage."""
-    made = train_loop.build(config(**changes), data, tiny.mesh())
+    made = method_setup.build(config(**changes), data, tiny.mesh())
     arrays = sharding.replicate(made.data.training_data(), tiny.mesh())
     states, state = {}, None
     for index, stage in enumerate(made.method.stages):
@@ -92,7 +92,7 @@ def test_published_schedule():
     ],
 )
 def test_phases_follow_the_thresholds(data, changes, names):
-    method = train_loop.build(config(**changes), data, tiny.mesh()).method
+    method = method_setup.build(config(**changes), data, tiny.mesh()).method
     assert [stage.name for stage in method.stages] == names
     assert sum(stage.num_epochs for stage in method.stages) == 4
 
@@ -123,7 +123,7 @@ def test_a_support_set_is_drawn_only_where_it_is_used(data):
 )
 def test_settings_that_cannot_be_are_named(data, changes, message):
     with pytest.raises(ValueError, match=message):
-        train_loop.build(config(**changes), data, tiny.mesh())
+        method_setup.build(config(**changes), data, tiny.mesh())
 
 
 def test_calibration_without_a_support_set_names_the_field(data):
@@ -352,7 +352,7 @@ def test_before_anything_is_picked_a_step_is_that_of_nnpu_for_each_student(data,
     stage, state = stage_of(method, "warmup"), states["warmup"]
     batch = first_batch(stage, arrays, epoch=0)
     after, _ = jax.jit(stage.step)(state, batch, jax.random.key(0))
-    plain = train_loop.build(
+    plain = method_setup.build(
         tiny.config(
             "nnpu",
             model="mlp",

@@ -8,7 +8,7 @@ import pytest
 
 from pujax import methods
 from pujax.training import config as config_lib
-from pujax.training import experiment, train_loop
+from pujax.training import experiment, method_setup
 from pujax.training.config import flags
 from tests import tiny
 
@@ -63,7 +63,7 @@ def test_every_method_is_built_for_the_digits_by_the_baseline_config(method):
     """The small network of the default and the default task must do for all of them."""
     path = REPOSITORY / "configs" / "baseline.py"
     config = config_lib.resolve(flags.parse(["", f"--config={path}:method={method}"])[0])
-    made = train_loop.build(config, experiment.load_data(config), tiny.mesh())
+    made = method_setup.build(config, experiment.load_data(config), tiny.mesh())
     assert made.method.stages
 
 

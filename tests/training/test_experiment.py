@@ -18,9 +18,10 @@ from pujax import training
 from pujax.methods import naive
 from pujax.methods._common import optimizer
 from pujax.training import config as config_lib
-from pujax.training import experiment, train_loop
+from pujax.training import experiment, method_setup, run_state, train_loop
 from pujax.training.checkpoint import Position
-from pujax.training.evaluation import evaluator, model_selection
+from pujax.training.evaluation import binary, model_selection, tasks
+from pujax.training.seed_axis import Member
 from tests import tiny
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
@@ -130,13 +131,14 @@ def test_a_finished_run_is_reported_again_and_not_trained_again(straight, monkey
 
 
 def test_the_selected_epoch_is_what_the_summary_reports(tmp_path, capsys, monkeypatch):
-    original = evaluator.validation_metrics
+    original = binary.validation_metrics
 
     def first_epoch_wins(scores, data, **options):
         found = original(scores, data, **options)
         return found | {"val_oracle_accuracy": 1.0}  # a tie of all epochs
 
-    monkeypatch.setattr(evaluator, "validation_metrics", first_epoch_wins)
+    task = tasks._BINARY._replace(validation_metrics=first_epoch_wins)
+    monkeypatch.setattr(tasks, "_BINARY", task)
     config = small("naive", selection="oracle")
     config.data.update({"num_validation": 100, "labeling": "power", "labeling_power": 3.0})
     training.run(copy.deepcopy(config), str(tmp_path))
@@ -210,10 +212,10 @@ def test_a_signal_in_the_middle_of_an_epoch_loses_nothing(straight, tmp_path, mo
     folder, _ = straight
     original = train_loop._fetch
 
-    def fetch(run, now):
-        if now.position.epoch == 2 and now.position.step == 4:
+    def fetch(state):
+        if state.position.epoch == 2 and state.position.step == 4:
             os.kill(os.getpid(), signal.SIGTERM)
-        return original(run, now)
+        return original(state)
 
     monkeypatch.setattr(train_loop, "_fetch", fetch)
     with pytest.raises(SystemExit) as stop:
@@ -230,10 +232,10 @@ def test_a_signal_in_the_middle_of_an_epoch_loses_nothing(straight, tmp_path, mo
 def test_a_signal_in_the_last_epoch_stops_before_the_compared_methods(tmp_path, monkeypatch):
     original = train_loop._end_epoch
 
-    def end_epoch(run, now, *rest):
-        if run.config.method.name == "lagam" and now.position.epoch == 4:
+    def end_epoch(state, *rest):
+        if state.run.config.method.name == "lagam" and state.position.epoch == 4:
             os.kill(os.getpid(), signal.SIGINT)
-        return original(run, now, *rest)
+        return original(state, *rest)
 
     monkeypatch.setattr(train_loop, "_end_epoch", end_epoch)
     with pytest.raises(SystemExit):
@@ -373,15 +375,19 @@ def test_a_damaged_config_file_is_named(tmp_path):
 
 def test_a_checkpoint_of_another_shape_is_named(tmp_path):
     data = tiny.problem()
-    where = {"folder": str(tmp_path), "mesh": tiny.mesh(1), "truth": data}
-    first = train_loop.prepare(train_loop.build(tiny.config("naive"), data, tiny.mesh(1)), **where)
-    first.checkpoints._fingerprint = {}
-    first.checkpoints.save(Position(1, 0, 10), train_loop._first_carry(first, 0, None))
-    wider = tiny.config("naive", options={"channels": (4, 8, 8), "hidden": (17,)})
-    second = train_loop.prepare(train_loop.build(wider, data, tiny.mesh(1)), **where)
-    second.checkpoints._fingerprint = {}
+
+    def prepared(config):
+        setup = method_setup.build(config, data, tiny.mesh(1))
+        run = run_state.prepare([Member(setup, data, str(tmp_path))], tiny.mesh(1))
+        run.checkpoints._fingerprint = {}
+        return run
+
+    first = prepared(tiny.config("naive"))
+    carry = train_loop._first_carry(first, 0, None)
+    first.checkpoints.save(Position(1, 0, 10), {"carry": carry})
+    second = prepared(tiny.config("naive", options={"channels": (4, 8, 8), "hidden": (17,)}))
     with pytest.raises(ValueError, match=r"params/.* is float32\[16\]; accepted: float32\[17\]"):
-        second.checkpoints.restore_newest(lambda position: train_loop._like(second, position))
+        train_loop.start(second)
 
 
 def test_eight_devices_train_evaluate_and_go_on_as_one_does(straight, tmp_path, monkeypatch):

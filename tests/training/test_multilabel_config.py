@@ -8,7 +8,7 @@ from configs.sweeps import pu_mlc_small
 from pujax import methods
 from pujax.sweep import plan as plan_lib
 from pujax.training import config as config_lib
-from pujax.training import train_loop
+from pujax.training import method_setup
 from pujax.training.config import flags
 from tests import tiny
 
@@ -35,7 +35,7 @@ def test_the_multilabel_configs_offer_all_such_methods():
 def test_every_method_is_built_for_a_table(data, method):
     config = parsed("pu_mlc", f"data={data},method={method}")
     assert (config.method.name, config.data.source) == (method, "multilabel")
-    assert train_loop.build(config, tiny.multilabel_problem(rows=True), tiny.mesh()).method.stages
+    assert method_setup.build(config, tiny.multilabel_problem(rows=True), tiny.mesh()).method.stages
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_every_method_takes_images(data, side, crops):
     """One is built on images of the right size, so that crops and network are checked too."""
     for method in MULTILABEL:
         assert parsed("pu_mlc", f"data={data},method={method}").method.crop_sizes == crops
-    made = train_loop.build(
+    made = method_setup.build(
         parsed("pu_mlc", f"data={data}"), tiny.multilabel_problem(size=side), tiny.mesh()
     )
     assert made.method.stages[0].batching.crop_sizes == crops

@@ -9,7 +9,7 @@ from scipy import special
 
 from pujax import metrics, training
 from pujax.training import config as config_lib
-from pujax.training import experiment, train_loop
+from pujax.training import experiment, method_setup
 from pujax.training.evaluation import multilabel, multilabel_summary
 from pujax.training.evaluation.evaluator import Final
 from tests import tiny
@@ -135,7 +135,7 @@ def test_epochs_report_metrics_of_averaged_and_of_raw_weights(tmp_path):
     settings = {"augment": False, "learning_rate": 0.02, "run": {"threshold": 0.3}}
     config = tiny.config("pu_mlc", model="mlp", options={"hidden": (8,)}, **settings)
     now, rows = tiny.train_in(tmp_path, config, data)
-    method = train_loop.build(config, data, tiny.mesh()).method
+    method = method_setup.build(config, data, tiny.mesh()).method
     for prefix, predict in (("", method.predict), ("raw_", method.alternatives["raw"])):
         scores = np.asarray(jax.jit(predict)(now.carry.state, data.test_inputs), np.float64)
         labels, probabilities = data.test_labels, special.expit(scores)

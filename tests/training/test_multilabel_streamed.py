@@ -9,7 +9,8 @@ import pytest
 
 from pujax import training
 from pujax.training import config as config_lib
-from pujax.training import experiment, preemption, train_loop
+from pujax.training import experiment, method_setup, preemption, run_state, train_loop
+from pujax.training.seed_axis import Member
 from tests import tiny
 from tests.training import multilabel_runs as runs
 
@@ -71,10 +72,10 @@ def test_stop_and_go_on_equals_a_straight_run_bit_for_bit(straight, folder, tmp_
 def test_a_signal_in_the_middle_of_an_epoch_loses_nothing(straight, folder, tmp_path, monkeypatch):
     original = train_loop._fetch
 
-    def fetch(run, now):
-        if now.position.epoch == 1 and now.position.step == 2:
+    def fetch(state):
+        if state.position.epoch == 1 and state.position.step == 2:
             os.kill(os.getpid(), signal.SIGTERM)
-        return original(run, now)
+        return original(state)
 
     monkeypatch.setattr(train_loop, "_fetch", fetch)
     with pytest.raises(SystemExit) as stop:
@@ -115,8 +116,8 @@ def test_a_compared_oracle_sees_the_true_labels_of_streamed_images(folder, tmp_p
 def test_the_loop_trains_on_crops_of_the_images_whose_labels_it_takes(folder, tmp_path):
     config = config_lib.resolve(runs.folder_config(folder, "assume_negative"))
     data = experiment.load_data(config)
-    built = train_loop.build(config, data, tiny.mesh())
-    (stage,) = built.method.stages
+    setup = method_setup.build(config, data, tiny.mesh())
+    (stage,) = setup.method.stages
     seen = []
 
     def step(state, batch, key):
@@ -124,12 +125,11 @@ def test_the_loop_trains_on_crops_of_the_images_whose_labels_it_takes(folder, tm
         jax.debug.callback(lambda *x: seen.append(jax.tree.map(np.array, x)), *at, ordered=True)
         return stage.step(state, batch, key)
 
-    short = built.method._replace(stages=(stage._replace(step=step, num_epochs=2),))
-    run = train_loop.prepare(
-        built._replace(method=short), folder=str(tmp_path / "run"), mesh=tiny.mesh(), truth=data
-    )
+    short = setup.method._replace(stages=(stage._replace(step=step, num_epochs=2),))
+    member = Member(setup._replace(method=short), data, str(tmp_path / "run"))
+    run = run_state.prepare([member], tiny.mesh())
     try:
-        train_loop.train(run, None, tiny.NoProgress(), preemption.StopRequest())
+        train_loop.train(run, tiny.NoProgress(), preemption.StopRequest())
     finally:
         run.close()
     jax.effects_barrier()

@@ -10,7 +10,7 @@ from pujax import methods
 from pujax.models import encoder as encoder_lib
 from pujax.prior_study import __main__ as prior_study_command
 from pujax.training import config as config_lib
-from pujax.training import experiment, init_from, sharding, train_loop, train_step
+from pujax.training import experiment, init_from, method_setup, sharding, train_step
 from tests import tiny
 
 # Those for several labels share one start: see `test_multilabel_run`.
@@ -77,7 +77,7 @@ def test_every_method_starts_from_it(name, finished):
         encoder = plain_encoder(data._replace(encoder=None), options)
         data = data._replace(encoder=encoder)
     config = tiny.config(name, options=options, **changes)
-    built = train_loop.build(config, data, tiny.mesh())
+    built = method_setup.build(config, data, tiny.mesh())
     stage = built.method.stages[0]
     arrays = sharding.replicate(built.data.training_data(), tiny.mesh())
     state = train_step.init_state(stage, jax.random.key(0), None, arrays, tiny.mesh())

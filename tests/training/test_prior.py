@@ -11,7 +11,7 @@ from pujax.data import dataset
 from pujax.priors import PriorEstimate
 from pujax.sweep import cell_runner
 from pujax.training import config as config_lib
-from pujax.training import experiment, prior_estimation, scorer, train_loop
+from pujax.training import experiment, method_setup, prior_estimation
 from tests import tiny
 
 MLP = {"model": "mlp", "options": {"hidden": (16,)}}
@@ -76,7 +76,7 @@ def test_the_held_out_halves_are_scored_and_copies_of_p_are_not_in_u(monkeypatch
         seen.update(rows=rows, held=held)
         return np.linspace(0, 1, len(held))
 
-    monkeypatch.setattr(scorer, "network_scores", fake)
+    monkeypatch.setattr(prior_estimation, "network_scores", fake)
     prior_estimation.estimate_unlabeled(config(), data, tiny.mesh(1))
     rows, held = seen["rows"], seen["held"]
     assert data.labeled[rows].sum() == 20 and len(rows) + len(held) == 40 + data.hidden().sum()
@@ -179,11 +179,11 @@ def test_batches_of_the_scorer_hold_as_many_of_p_as_of_u(monkeypatch, num_rows):
     def stop(tree, info):
         raise Built(tree.method.batch_size, tree.method.positives_per_batch)
 
-    monkeypatch.setattr(scorer.naive, "build", stop)
+    monkeypatch.setattr(prior_estimation.naive, "build", stop)
     data = problem()
     rows = np.arange(num_rows)
     with pytest.raises(Built) as seen:
-        scorer.network_scores(config(), data, rows, data.inputs[:2], tiny.mesh(1))
+        prior_estimation.network_scores(config(), data, rows, data.inputs[:2], tiny.mesh(1))
     size, positives = seen.value.args
     assert size == 2 * positives and size == min(128, num_rows - num_rows % 2)
 
@@ -274,7 +274,7 @@ def test_a_problem_that_nobody_settled_has_no_prior_to_train_on():
     data = experiment.load_data(config_lib.resolve(small()))
     assert np.isnan(data.info.prior)
     with pytest.raises(ValueError, match="data.prior"):
-        train_loop.build(config_lib.resolve(small()), data, tiny.mesh(1))
+        method_setup.build(config_lib.resolve(small()), data, tiny.mesh(1))
     frozen = ml_collections.FrozenConfigDict(small())
     assert np.isnan(cell_runner.loader(1)(frozen).info.prior)
 

@@ -6,8 +6,9 @@ import jax
 import numpy as np
 import pytest
 
-from pujax.training import checkpoint, metrics_writer, preemption, train_loop
-from pujax.training.evaluation import evaluator, model_selection, summary
+from pujax.training import method_setup, preemption, run_state, train_loop
+from pujax.training.evaluation import binary, model_selection, summary, tasks
+from pujax.training.seed_axis import Member
 from tests import tiny
 
 # Scores of P_val, then U_val; two of three P above 0, one of five U.
@@ -162,31 +163,35 @@ def settings(rule="proxy_auc", **changes):
     )
 
 
+def set_criteria(monkeypatch, function):
+    """What validation scores are turned into."""
+    monkeypatch.setattr(tasks, "_BINARY", tasks._BINARY._replace(validation_metrics=function))
+
+
 @pytest.fixture
 def erratic(monkeypatch):
-    """Criteria that are a wild function of the scores, so that any epoch may be the best."""
+    """Criteria that jump from epoch to epoch: the largest is the third, the smallest the fourth."""
+    values, seen = (0.3, 0.5, 0.9, 0.1, 0.6, 0.4), {}
 
     def wild(scores, data, **options):
-        value = float(np.abs(np.sin(1e5 * np.sum(scores, dtype=np.float64))))
-        return dict.fromkeys(model_selection.COLUMNS.values(), value)
+        place = seen.setdefault(np.asarray(scores).tobytes(), len(seen))
+        return dict.fromkeys(model_selection.COLUMNS.values(), values[place])
 
-    monkeypatch.setattr(evaluator, "validation_metrics", wild)
+    set_criteria(monkeypatch, wild)
 
 
 def train(folder, config, data, *, change=lambda method: method):
     """Trains in a folder; gives where the run stands, the rows and the reported state."""
     mesh = tiny.mesh()
-    built = train_loop.build(config, data, mesh)
-    method = change(built.method)
-    built = built._replace(method=method, metric_names=built.metric_names * len(method.stages))
-    run = train_loop.prepare(built, folder=str(folder / "checkpoints"), mesh=mesh, truth=data)
-    writer = metrics_writer.MetricsWriter(str(folder))
+    setup = method_setup.build(config, data, mesh)
+    method = change(setup.method)
+    setup = setup._replace(method=method, metric_names=setup.metric_names * len(method.stages))
+    run = run_state.prepare([Member(setup, data, str(folder))], mesh)
     try:
-        now = train_loop.train(run, writer, tiny.NoProgress(), preemption.StopRequest())
-        return now, writer.rows, train_loop.reported_state(run, now) if now.finished else None
+        state = train_loop.train(run, tiny.NoProgress(), preemption.StopRequest())
+        return state, run.writers[0].rows, state.reported(0) if state.is_finished else None
     finally:
         run.close()
-        writer.close()
 
 
 def assert_same(first, second):
@@ -199,11 +204,8 @@ def test_the_reported_state_is_that_of_the_chosen_epoch(tmp_path, erratic, rule)
     data = tiny.problem(num_validation=40)
     now, rows, state = train(tmp_path / "whole", settings(rule), data)
     row = model_selection.choose(rows, rule)
-    assert 0 < row["epoch"] < 5, "the wild criterion should prefer an epoch in the middle"
-    assert (now.position.selected_step, now.position.selected_value) == (
-        row["step"],
-        row[model_selection.COLUMNS[rule]],
-    )
+    assert row["epoch"] == (2 if rule == "proxy_auc" else 3)
+    assert now.position.best_values == (row[model_selection.COLUMNS[rule]],)
     short = settings(rule, run={"stop_after_epoch": row["epoch"] + 1})
     there, _, _ = train(tmp_path / "part", short, data)
     assert_same(state, there.carry.state)
@@ -234,31 +236,6 @@ def test_going_on_from_an_older_checkpoint_repeats_the_selection(tmp_path, errat
     assert_same(state, again)
 
 
-def test_only_selected_states_that_a_checkpoint_needs_are_kept(tmp_path, monkeypatch):
-    # Ever better: every epoch is selected; two checkpoints are kept, of epochs 4 and 6.
-    calls = []
-
-    def rising(scores, data, **options):
-        calls.append(None)
-        return dict.fromkeys(model_selection.COLUMNS.values(), float(len(calls)))
-
-    monkeypatch.setattr(evaluator, "validation_metrics", rising)
-    data = tiny.problem(num_validation=40)
-    _, rows, _ = train(tmp_path, settings(), data)
-    kept = {int(p.name) for p in (tmp_path / "checkpoints_selected").iterdir() if p.is_dir()}
-    steps = [row["step"] for row in rows]
-    assert kept == {steps[1], steps[3], steps[5]}  # the run's last save comes after the pruning
-
-
-def test_a_selected_state_that_is_gone_is_named(tmp_path, erratic):
-    data = tiny.problem(num_validation=40)
-    train(tmp_path, settings(), data)
-    for path in sorted((tmp_path / "checkpoints_selected").rglob("*"), reverse=True):
-        path.rmdir() if path.is_dir() else path.unlink()
-    with pytest.raises(ValueError, match="checkpoints_selected has no step"):
-        train(tmp_path, settings(), data)
-
-
 def test_another_rule_does_not_go_on_in_the_same_folder(tmp_path):
     data = tiny.problem(num_validation=40)
     train(tmp_path, settings(run={"stop_after_epoch": 1}), data)
@@ -266,10 +243,10 @@ def test_another_rule_does_not_go_on_in_the_same_folder(tmp_path):
         train(tmp_path, settings("oracle"), data)
 
 
-def test_the_rule_last_keeps_no_states_but_rows_hold_all_criteria(tmp_path):
+def test_the_rule_last_keeps_no_state_but_rows_hold_all_criteria(tmp_path):
     data = tiny.problem(num_validation=40)
     now, rows, state = train(tmp_path, settings("last", num_epochs=2), data)
-    assert not (tmp_path / "checkpoints_selected").exists()
+    assert now.best is None
     assert_same(state, now.carry.state)
     assert set(model_selection.COLUMNS.values()) <= set(rows[0])
     assert set(model_selection.table(rows)) == set(model_selection.RULES)
@@ -288,7 +265,7 @@ def test_only_the_last_stage_is_kept_in_training_too(tmp_path, monkeypatch):
         calls.append(None)
         return dict.fromkeys(model_selection.COLUMNS.values(), -float(len(calls)))
 
-    monkeypatch.setattr(evaluator, "validation_metrics", falling)
+    set_criteria(monkeypatch, falling)
     data = tiny.problem(num_validation=40)
 
     def in_two_stages(method):
@@ -299,7 +276,7 @@ def test_only_the_last_stage_is_kept_in_training_too(tmp_path, monkeypatch):
 
     now, rows, state = train(tmp_path, settings(), data, change=in_two_stages)
     assert [row["stage"] for row in rows] == ["warmup", "main", "main"]
-    assert now.position.selected_step == rows[1]["step"]
+    assert now.position.best_values == (rows[1]["val_proxy_auc"],)
     assert model_selection.choose(rows, "proxy_auc")["epoch"] == 1
     assert jax.tree.structure(state) == jax.tree.structure(now.carry.state)
 
@@ -328,7 +305,7 @@ def test_calibrate_is_called_for_evaluation_and_leaves_training_alone(tmp_path):
 
 
 def final(test_scores, train_scores):
-    return evaluator.Final({}, np.asarray(test_scores), np.asarray(train_scores), None, {}, {})
+    return summary.Final({}, np.asarray(test_scores), np.asarray(train_scores), None, {}, {})
 
 
 @pytest.mark.parametrize(
@@ -341,16 +318,11 @@ def final(test_scores, train_scores):
     ],
 )
 def test_a_model_that_predicts_one_class_is_warned_about(test_scores, train_scores, wanted):
-    found = summary.warnings(final(test_scores, train_scores), made_rows([0.1]), "last")
+    found = binary.warnings(final(test_scores, train_scores), made_rows([0.1]), "last")
     assert len(found) == len(wanted)
     assert all(part in text for part, text in zip(wanted, found, strict=True))
 
 
 def test_a_rule_without_values_is_warned_about():
     good = final([1.0, -1.0], [1.0, -1.0])
-    assert "proxy_auc" in summary.warnings(good, made_rows([None]), "proxy_auc")[0]
-
-
-def test_old_checkpoint_positions_still_read():
-    old = {"epoch": 2, "step": 0, "global_step": 20, "seconds": 0.0}
-    assert checkpoint.Position(**old).selected_step == -1
+    assert "proxy_auc" in binary.warnings(good, made_rows([None]), "proxy_auc")[0]

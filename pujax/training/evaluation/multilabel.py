@@ -1,106 +1,23 @@
-"""Evaluation of multi-label problems: the only place that compares them with the truth."""
+"""Problems with several labels per example: comparison with the truth, and what a run says."""
 
-import functools
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-import jax
+import ml_collections
 import numpy as np
 from jax.sharding import Mesh
 from scipy import special
 
 from pujax import metrics
-from pujax.data import batching, streaming
-from pujax.data.image_files import ImageFiles
+from pujax.data import multilabel_raw
 from pujax.data.multilabel_dataset import MultilabelDataset
 from pujax.methods.base import Method
-from pujax.training import sharding
-from pujax.training.evaluation import evaluator, model_selection
-from pujax.training.evaluation.evaluator import Final
+from pujax.training.evaluation import model_selection, summary
+from pujax.training.evaluation.summary import Final
 
+COLUMNS = ("method", "test mAP", "OF1", "CF1", summary.RECOVERED)
 MAIN = model_selection.MULTILABEL_METRICS[0]
-
-
-class Evaluator:
-    """Scores a method's state, and the alternatives that it offers, on the test set.
-
-    Args:
-      method: the method.
-      data: the problem, truth included.
-      mesh: devices to run on.
-      batch_size: examples per call.
-      threshold: probability from which on a label is predicted.
-    """
-
-    def __init__(
-        self,
-        method: Method,
-        data: MultilabelDataset,
-        mesh: Mesh,
-        *,
-        batch_size: int,
-        threshold: float,
-    ):
-        self._data = data
-        self._mesh = mesh
-        self._threshold = threshold
-        self._batch_size = max(batch_size - batch_size % mesh.size, mesh.size)
-        self._test_inputs = self._put(data.test_inputs)
-        self._predict = evaluator.compiled(method.predict, mesh)
-        every = tuple((method.alternatives or {}).items())
-        self._predict_all = evaluator.compiled(_side_by_side(method.predict, every), mesh)
-
-    def _put(self, inputs: np.ndarray | ImageFiles) -> jax.Array | ImageFiles:
-        """Arrays on the devices; files stay where they are."""
-        return inputs if isinstance(inputs, ImageFiles) else sharding.replicate(inputs, self._mesh)
-
-    def _scores(self, predict, state: Any, inputs: jax.Array | ImageFiles) -> Any:
-        if isinstance(inputs, ImageFiles):
-            return streaming.map_files(
-                lambda images: jax.tree.map(sharding.to_host, predict(state, images)),
-                inputs,
-                batch_size=self._batch_size,
-                sharding=sharding.of_batch(self._batch_size, self._mesh),
-            )
-        result = batching.map_batches(
-            lambda batch: predict(state, batch), inputs, batch_size=self._batch_size
-        )
-        return jax.tree.map(sharding.to_host, result)
-
-    def row(self, state: Any) -> dict[str, float]:
-        """What an evaluated epoch adds to its row: `test_*`, `test_raw_*` for an alternative."""
-        scores = self._scores(self._predict_all, state, self._test_inputs)
-        return {
-            f"test_{prefix}{name}": value
-            for prefix, each in scores.items()
-            for name, value in self._metrics(each).items()
-        }
-
-    def final(self, state: Any, inputs: np.ndarray | jax.Array | ImageFiles) -> Final:
-        """What the end of a run reports; `inputs` are all training examples of the problem."""
-        scores = self._scores(self._predict, state, self._test_inputs)
-        files = isinstance(inputs, (ImageFiles, jax.Array))
-        return Final(
-            test=self._metrics(scores),
-            test_scores=scores,
-            train_scores=self._scores(self._predict, state, inputs if files else self._put(inputs)),
-            embeddings=None,
-            labels={},
-            estimates={},
-        )
-
-    def _metrics(self, scores: np.ndarray) -> dict[str, float]:
-        return test_metrics(scores, self._data.test_labels, threshold=self._threshold)
-
-
-@functools.lru_cache(maxsize=16)
-def _side_by_side(predict, alternatives):
-    """All of them as one function, so that images are decoded and copied once."""
-
-    def predict_all(state, inputs):
-        others = {f"{name}_": other(state, inputs) for name, other in alternatives}
-        return {"": predict(state, inputs)} | others
-
-    return predict_all
+_CHOSEN = (*model_selection.MULTILABEL_METRICS, *model_selection.ORACLE_METRICS)
 
 
 def test_metrics(
@@ -142,11 +59,166 @@ def compare_labels(scores: np.ndarray, data: MultilabelDataset) -> dict[str, flo
       `hidden_positives` (counts), `label_precision` of those called positive; NaN over none.
     """
     rows = (data.labeled == 0) & (data.truth >= 0)
-    called, true = scores[rows] > 0, data.truth[rows] == 1
-    recovered = float(np.sum(called & true))
+    return summary.label_match(scores[rows] > 0, data.truth[rows] == 1)
+
+
+def validation_metrics(
+    scores: np.ndarray, data: MultilabelDataset, *, plain_scores: np.ndarray | None = None
+) -> dict[str, float]:
+    """None: there are no selection rules for several labels, so there is no validation set."""
+    del scores, data, plain_scores
+    return {}
+
+
+def label_metrics(labels: np.ndarray, data: MultilabelDataset) -> dict[str, float]:
+    """`compare_labels` of learned labels `[n, classes]`, a positive mass from 0 to 1."""
+    return compare_labels(labels - 0.5, data)
+
+
+def with_prior_error(estimates: dict[str, float], data: MultilabelDataset) -> dict[str, float]:
+    """The estimates as they are: there is one share of positives per class."""
+    del data
+    return estimates
+
+
+def figure_points(
+    train_scores: np.ndarray, data: MultilabelDataset
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Scores, true classes and known positives of the training labels, one point each."""
+    return train_scores.ravel(), data.truth.ravel(), data.labeled.ravel() == 1
+
+
+def describe(config: ml_collections.FrozenConfigDict, data: MultilabelDataset, device: str) -> str:
+    """The counts printed at the start; `device` is what they are computed on."""
+    info, counts = data.info, data.counts()
+    lines = [
+        f"{config.method.name} on {info.name} (multi-label), {device}",
+        f"  {counts['train']} training and {counts['test']} test examples, "
+        f"{counts['classes']} classes; known_ratio {info.known_ratio:g}",
+        f"  known positives {counts['labeled']}, known negatives {counts['labeled_negatives']}, "
+        f"unknown {counts['unlabeled']} ({counts['hidden_positives']} hidden positives, "
+        f"{counts['unlabeled_without_truth']} that nobody knows)",
+    ]
+    empty = _empty(data, data.labeled)
+    if empty:
+        lines.append(f"  no known positive in {len(empty)} classes: {_some(empty)}")
+    return "\n".join(lines)
+
+
+def summarize(
+    config: ml_collections.FrozenConfigDict,
+    method: Method,
+    final: Final,
+    data: MultilabelDataset,
+    rows: list[dict[str, Any]],
+    mesh: Mesh,
+) -> dict[str, Any]:
+    """Gathers everything that `summary.json` holds; arguments as in `summary.summarize`."""
+    info = data.info
     return {
-        "label_accuracy": float(np.mean(called == true)) if rows.any() else float("nan"),
-        "label_precision": recovered / float(called.sum()) if called.any() else float("nan"),
-        "recovered_positives": recovered,
-        "hidden_positives": float(true.sum()),
+        **summary.identity(config, method, info.name, rows),
+        "setting": "multilabel",
+        "known_ratio": info.known_ratio,
+        "counts": data.counts(),
+        "threshold": config.run.threshold,
+        "test": final.test,
+        "classes": by_class(final.test_scores, data),
+        # Chosen on test labels, so never the result: the protocol of the authors' code.
+        "oracle_best_epoch": best(rows, alternatives=tuple(method.alternatives or ())),
+        "train": {
+            "labels_from": "predictions",
+            **compare_labels(final.train_scores, data),
+        },
+        "estimates": {},
+        "warnings": warnings(final, data, config.run.threshold) + summary.diagnosis(method, final),
+        **summary.costs(rows, mesh),
     }
+
+
+def by_class(scores: np.ndarray, data: MultilabelDataset) -> dict[str, dict[str, float]]:
+    """Average precision and counts of every class; NaN where the test set has no positive."""
+    found = metrics.average_precisions(scores, data.test_labels)
+    known, tested = (data.labeled == 1).sum(0), data.test_labels.sum(0)
+    return {
+        name: {
+            "average_precision": float(found[i]) if tested[i] else float("nan"),
+            "known_positives": int(known[i]),
+            "test_positives": int(tested[i]),
+        }
+        for i, name in enumerate(data.info.class_names)
+    }
+
+
+def best(rows: Sequence[Mapping[str, Any]], *, alternatives: Sequence[str] = ()) -> dict[str, Any]:
+    """The largest value of each test metric over epochs and alternatives, each chosen for itself.
+
+    Args:
+      rows: one per epoch.
+      alternatives: of the method, for example 'raw'.
+
+    Returns:
+      `test_*` for every metric, and the `epoch` of the largest mean average precision, the first
+      of several.
+    """
+    result: dict[str, Any] = {"epoch": None}
+    for name in _CHOSEN:
+        columns = [f"test_{name}", *(f"test_{prefix}_{name}" for prefix in alternatives)]
+        values = [(row.get(column), row["epoch"]) for row in rows for column in columns]
+        known = [each for each in values if each[0] is not None]
+        result[f"test_{name}"], epoch = max(known, key=lambda each: each[0], default=(None, None))
+        if name == MAIN:
+            result["epoch"] = epoch
+    return result
+
+
+def warnings(final: Final, data: MultilabelDataset, threshold: float) -> list[str]:
+    """Sentences about a result that should not be taken at face value; mostly there are none.
+
+    Args:
+      final: evaluation of the reported state.
+      data: the problem.
+      threshold: probability from which on a label is predicted.
+    """
+    found = []
+    for split, scores in (("test", final.test_scores), ("training", final.train_scores)):
+        margins = scores - special.logit(threshold)
+        if metrics.predicts_one_class(margins):
+            side = "present" if np.all(margins > 0) else "absent"
+            found.append(f"every label of every {split} example is predicted {side}")
+    names = data.info.class_names
+    constant = [name for name, x in zip(names, final.test_scores.T, strict=True) if np.ptp(x) == 0]
+    if constant:
+        found.append(f"all test scores are equal in {len(constant)} classes: {_some(constant)}")
+    unknown = _empty(data, data.labeled)
+    if unknown:
+        found.append(f"no known positive in {len(unknown)} classes: {_some(unknown)}")
+    empty = _empty(data, data.test_labels)
+    if empty:
+        found.append(
+            f"no test positive in {len(empty)} classes, which count as average precision 0 and "
+            f"leave CR and CF1 undefined: {_some(empty)}"
+        )
+    return found
+
+
+def table_row(result: dict[str, Any]) -> dict[str, Any]:
+    """One line of the final table."""
+    test = result["test"]
+    value = test[MAIN]
+    return {
+        "method": result["method"] + summary.remark(result),
+        "test mAP": None if value is None else f"{100 * value:.2f} %",
+        "OF1": test["overall_f1"],
+        "CF1": test["class_f1"],
+        summary.RECOVERED: summary.recovered(result),
+    }
+
+
+def _empty(data: MultilabelDataset, labels: np.ndarray) -> list[str]:
+    """Names of the classes without a positive."""
+    return [data.info.class_names[i] for i in multilabel_raw.empty_classes(labels)]
+
+
+def _some(names: Sequence[str], most: int = 5) -> str:
+    """The first few names."""
+    return ", ".join(names[:most]) + (", ..." if len(names) > most else "")

@@ -1,10 +1,10 @@
-"""What a run reports at its end: `summary.json` and the rows of the final table."""
+"""What every run reports at its end, whatever its task: parts of `summary.json` and the table."""
 
 import platform
 import resource
 import statistics
 import sys
-from typing import Any
+from typing import Any, NamedTuple
 
 import flax
 import jax
@@ -14,63 +14,30 @@ import numpy as np
 from jax.sharding import Mesh
 
 import pujax
-from pujax import metrics
-from pujax.data.pu_dataset import PUDataset
-from pujax.data.splits import labeling_mechanisms
 from pujax.methods.base import Method
-from pujax.training.evaluation import evaluator, model_selection
-from pujax.training.evaluation.evaluator import Final
+from pujax.training.evaluation import model_selection
 
 RECOVERED = "hidden positives recovered"
-COLUMNS = ("method", "test accuracy", "F1", "AUC", "AP", RECOVERED)
 
 
-def summarize(
-    config: ml_collections.FrozenConfigDict,
-    method: Method,
-    final: Final,
-    data: PUDataset,
-    rows: list[dict[str, Any]],
-    mesh: Mesh,
-) -> dict[str, Any]:
-    """Gathers everything that `summary.json` holds.
+class Final(NamedTuple):
+    """Evaluation of the state that a run reports.
 
-    Args:
-      config: resolved configuration.
-      method: what was trained.
-      final: evaluation of the reported state, that of the epoch that `run.selection` chooses.
-      data: the PU problem, truth included.
-      rows: one dict per epoch, as in `metrics.jsonl`.
-      mesh: devices.
-
-    Returns:
-      A dict that JSON can hold.
+    Attributes:
+      test: metrics on the test set.
+      test_scores: `[t]` or `[t, classes]`, scores of the test examples.
+      train_scores: `[n]` or `[n, classes]`, scores of the training examples.
+      embeddings: `[n, dim]` of the training examples, or None where there are none.
+      labels: learned labels against the hidden truth, empty where the method learns none.
+      estimates: what the method estimated itself, and its error where the truth is known.
     """
-    info = data.info
-    by_prediction = evaluator.compare_labels((final.train_scores > 0).astype(np.float32), data)
-    tested = [row for row in rows if row.get("test_accuracy") is not None]
-    best = max(tested, key=lambda row: row["test_accuracy"], default={})
-    return {
-        **identity(config, method, info.name, rows),
-        "setting": info.setting,
-        "counts": data.counts(),
-        "prior": info.prior,
-        "prior_source": info.prior_source,
-        "prior_interval": data.prior_interval,
-        "prior_unlabeled": info.prior_unlabeled,
-        "labeling": data.labeling._asdict(),
-        "test": final.test,
-        # Chosen on test labels, so never the result: it says how much choosing could give.
-        "oracle_best_epoch": {key: best.get(key) for key in ("epoch", "test_accuracy")},
-        "train": {
-            "labels_from": "learned labels" if final.labels else "predictions",
-            **(final.labels or by_prediction),
-            "prediction_accuracy": by_prediction["label_accuracy"],
-        },
-        "estimates": final.estimates,
-        "warnings": warnings(final, rows, config.run.selection) + diagnosis(method, final),
-        **costs(rows, mesh),
-    }
+
+    test: dict[str, float]
+    test_scores: np.ndarray
+    train_scores: np.ndarray
+    embeddings: np.ndarray | None
+    labels: dict[str, float]
+    estimates: dict[str, float]
 
 
 def identity(
@@ -105,66 +72,9 @@ def costs(rows: list[dict[str, Any]], mesh: Mesh) -> dict[str, Any]:
     }
 
 
-def describe(config: ml_collections.FrozenConfigDict, data: PUDataset, device: str) -> str:
-    """The counts printed at the start; `device` is what they are computed on."""
-    info, counts = data.info, data.counts()
-    interval = ""
-    if data.prior_interval:
-        interval = ", 90 % interval {:.4f} to {:.4f}".format(*data.prior_interval)
-    lines = [f"  labeling {describe_labeling(data.labeling)}"]
-    if counts["validation"]:
-        lines.append(
-            f"  validation {counts['validation']} ({counts['validation_labeled']} labeled), "
-            f"selection by {config.run.selection}"
-        )
-    return (
-        f"{config.method.name} on {info.name} ({info.setting}), {device}\n"
-        f"  labeled positives {counts['labeled']}, unlabeled {counts['unlabeled']} "
-        f"({counts['hidden_positives']} hidden positives), support {counts['support']} "
-        f"({counts['support_positives']} positive), test {counts['test']} "
-        f"({counts['test_positives']} positive)\n"
-        f"  prior {info.prior:.4f} ({info.prior_source}{interval}), in U "
-        f"{info.prior_unlabeled:.4f}\n" + "\n".join(lines)
-    )
-
-
-def warnings(final: Final, rows: list[dict[str, Any]], rule: str) -> list[str]:
-    """Sentences about a result that should not be taken at face value; mostly there are none.
-
-    Args:
-      final: evaluation of the reported state.
-      rows: one dict per epoch.
-      rule: the selection rule.
-    """
-    found = []
-    for name, scores in (("test", final.test_scores), ("training", final.train_scores)):
-        if metrics.predicts_one_class(scores):
-            side = "positive" if np.all(scores > 0) else "negative"
-            found.append(f"every {name} example is predicted {side} at the reported epoch")
-    if model_selection.choose(rows, rule) is None:
-        found.append(f"run.selection={rule!r} had no value at any epoch; the last is reported")
-    return found
-
-
 def diagnosis(method: Method, final: Final) -> list[str]:
     """What the method itself says against its final estimates."""
     return method.diagnose(final.estimates) if method.diagnose else []
-
-
-def describe_labeling(report: labeling_mechanisms.Report) -> str:
-    """One line on how the labelled positives were chosen."""
-    within = " within class" if report.within_class else ""
-    text = f"{report.mechanism}{within}, c {report.c:.4f}"
-    if report.power is not None:
-        text += f", power {report.power:g}"
-    if report.posterior_accuracy is not None or report.within_class:
-        text += (
-            f", relative e {report.e_min:.3g} / {report.e_median:.3g} / {report.e_max:.3g} "
-            "(min / median / max)"
-        )
-    if report.posterior_accuracy is not None:
-        text += f", r is right on {100 * report.posterior_accuracy:.2f} %"
-    return text
 
 
 def peak_memory() -> int:
@@ -193,30 +103,38 @@ def device(mesh: Mesh) -> str:
     return f"{mesh.size} x {mesh.devices.flat[0].device_kind}"
 
 
-def table_row(summary: dict[str, Any]) -> dict[str, Any]:
-    """One line of the final table; a number that is undefined is left to the table's dash."""
-    test = summary["test"]
-    accuracy = test["accuracy"]
+def label_match(called: np.ndarray, true: np.ndarray) -> dict[str, float]:
+    """How well predicted labels match hidden ones.
+
+    Args:
+      called: bool, which hidden labels are predicted positive.
+      true: bool, which are.
+
+    Returns:
+      `label_accuracy` and `label_precision` (of those called positive), NaN over none;
+      `recovered_positives` and `hidden_positives`, counts.
+    """
+    recovered_positives = float(np.sum(called & true))
     return {
-        "method": summary["method"] + remark(summary),
-        "test accuracy": None if accuracy is None else f"{100 * accuracy:.2f} %",
-        "F1": test["f1"],
-        "AUC": test["auc"],
-        "AP": test["average_precision"],
-        RECOVERED: recovered(summary),
+        "label_accuracy": float(np.mean(called == true)) if len(called) else float("nan"),
+        "label_precision": (
+            recovered_positives / float(called.sum()) if called.any() else float("nan")
+        ),
+        "recovered_positives": recovered_positives,
+        "hidden_positives": float(true.sum()),
     }
 
 
-def recovered(summary: dict[str, Any]) -> str:
+def recovered(result: dict[str, Any]) -> str:
     """How many hidden positives a result calls positive."""
-    train = summary["train"]
-    found, hidden = train["recovered_positives"], train["hidden_positives"]
-    share = f" ({100 * found / hidden:.1f} %)" if hidden else ""
-    return f"{found:.0f} / {hidden:.0f}{share}"
+    train = result["train"]
+    count, hidden = train["recovered_positives"], train["hidden_positives"]
+    share = f" ({100 * count / hidden:.1f} %)" if hidden else ""
+    return f"{count:.0f} / {hidden:.0f}{share}"
 
 
-def remark(summary: dict[str, Any]) -> str:
+def remark(result: dict[str, Any]) -> str:
     """Marks results that used true labels."""
-    if summary["oracle"]:
+    if result["oracle"]:
         return " (true labels)"
-    return " (oracle epoch)" if summary["selection"]["is_oracle"] else ""
+    return " (oracle epoch)" if result["selection"]["is_oracle"] else ""

@@ -1,49 +1,61 @@
-"""What differs between problems with one label per example and with several."""
+"""Tasks: what differs between problems with one label per example and with several."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import ml_collections
-from jax.sharding import Mesh
+import numpy as np
 
 from pujax import methods
 from pujax.data.multilabel_dataset import MultilabelDataset
-from pujax.data.pu_dataset import PUDataset, TrainingData
-from pujax.methods.base import Method
-from pujax.training.evaluation import evaluator as evaluator_lib
-from pujax.training.evaluation import multilabel, multilabel_summary, summary
+from pujax.data.pu_dataset import PUDataset
+from pujax.training.evaluation import binary, multilabel
+
+Problem = PUDataset | MultilabelDataset
 
 
-class Kind(NamedTuple):
-    """Functions of one kind of problem; see their namesakes in `summary`.
+class Task(NamedTuple):
+    """Functions of one kind of problem; see their namesakes in `binary` and `multilabel`.
 
     Attributes:
       name: as error messages have it.
+      columns: of the final table.
       describe: the counts printed at the start.
       summarize: what `summary.json` holds.
       table_row: one line of the final table.
-      columns: of that table.
+      test_metrics: of scores on the test set.
+      validation_metrics: of scores on the validation set.
+      label_metrics: of learned labels against the hidden truth.
+      with_prior_error: adds the error of an estimated prior to a method's estimates.
+      figure_points: what figures show one point for.
     """
 
     name: str
+    columns: tuple[str, ...]
     describe: Callable[..., str]
     summarize: Callable[..., dict[str, Any]]
     table_row: Callable[[dict[str, Any]], dict[str, Any]]
-    columns: tuple[str, ...]
+    test_metrics: Callable[..., dict[str, float]]
+    validation_metrics: Callable[..., dict[str, float]]
+    label_metrics: Callable[..., dict[str, float]]
+    with_prior_error: Callable[..., dict[str, float]]
+    figure_points: Callable[..., tuple[np.ndarray, np.ndarray, np.ndarray]]
 
 
-_BINARY, _MULTILABEL = (
-    Kind(name, module.describe, module.summarize, module.table_row, module.COLUMNS)
-    for name, module in (("binary", summary), ("multi-label", multilabel_summary))
-)
+def _task(name: str, module: Any) -> Task:
+    functions = {field: getattr(module, field) for field in Task._fields[2:]}
+    return Task(name, module.COLUMNS, **functions)
 
 
-def of(data: PUDataset | MultilabelDataset) -> Kind:
-    """The kind of a problem."""
+_BINARY, _MULTILABEL = _task("binary", binary), _task("multi-label", multilabel)
+
+
+def of(data: Problem) -> Task:
+    """The task of a problem."""
     return _MULTILABEL if isinstance(data, MultilabelDataset) else _BINARY
 
 
-def check(config: ml_collections.ConfigDict, data: PUDataset | MultilabelDataset) -> None:
+def check(config: ml_collections.ConfigDict, data: Problem) -> None:
     """Raises a ValueError unless the method is for this kind of problem."""
     wanted, name = isinstance(data, MultilabelDataset), config.method.name
     if methods.is_multilabel(name) == wanted:
@@ -53,17 +65,3 @@ def check(config: ml_collections.ConfigDict, data: PUDataset | MultilabelDataset
         f"method.name is {name!r} and the data ({data.info.name}) are {of(data).name}; accepted: "
         + ", ".join(map(repr, accepted))
     )
-
-
-def evaluator(
-    method: Method,
-    data: PUDataset | MultilabelDataset,
-    training: TrainingData | None,
-    mesh: Mesh,
-    run: ml_collections.ConfigDict,
-) -> evaluator_lib.Evaluator | multilabel.Evaluator:
-    """What compares a method's states with the truth; `training` is what `calibrate` looks at."""
-    if isinstance(data, MultilabelDataset):
-        size, threshold = run.eval_batch_size, run.threshold
-        return multilabel.Evaluator(method, data, mesh, batch_size=size, threshold=threshold)
-    return evaluator_lib.Evaluator(method, data, training, mesh, batch_size=run.eval_batch_size)

@@ -1,0 +1,232 @@
+"""Problems with one label per example: what they are compared with, and what a run says of them."""
+
+from typing import Any
+
+import ml_collections
+import numpy as np
+from jax.sharding import Mesh
+
+from pujax import metrics
+from pujax.data.pu_dataset import PUDataset
+from pujax.data.splits import labeling_mechanisms
+from pujax.methods.base import Method
+from pujax.training.evaluation import model_selection, summary
+from pujax.training.evaluation.summary import Final
+
+COLUMNS = ("method", "test accuracy", "F1", "AUC", "AP", summary.RECOVERED)
+
+
+def test_metrics(
+    scores: np.ndarray, labels: np.ndarray, *, threshold: float = 0.5
+) -> dict[str, float]:
+    """Metrics on a test set; positive iff score > 0.
+
+    Args:
+      scores: `[t]`, raw scores.
+      labels: `[t]`, true labels.
+      threshold: has no effect with one label per example.
+
+    Returns:
+      `accuracy`, `f1`, `auc`, `average_precision`, and the share `predicted_positive`.
+    """
+    del threshold
+    names = ("accuracy", "f1", "auc", "average_precision")
+    result = {name: float(getattr(metrics, name)(scores, labels)) for name in names}
+    return result | {"predicted_positive": float(np.mean(scores > 0))}
+
+
+def validation_metrics(
+    scores: np.ndarray, data: PUDataset, *, plain_scores: np.ndarray | None = None
+) -> dict[str, float]:
+    """The criteria of every selection rule on a problem's validation set, see `selection`.
+
+    Args:
+      scores: `[v]`, raw scores of `data.validation_inputs`.
+      data: the PU problem.
+      plain_scores: `[v]`, scores before the method calibrates them; None if it does not.
+
+    Returns:
+      The columns `selection.COLUMNS`.
+    """
+    return model_selection.criteria(
+        scores,
+        data.validation_labeled,
+        data.validation_truth,
+        prior=data.validation_prior(),
+        setting=data.info.setting,
+        plain_scores=plain_scores,
+    )
+
+
+def with_prior_error(estimates: dict[str, float], data: PUDataset) -> dict[str, float]:
+    """Adds how far an estimated share of positives in U is from the true one.
+
+    Args:
+      estimates: what a method found out; nothing is added without an `estimated_prior`.
+      data: the PU problem.
+
+    Returns:
+      The estimates, with `prior_error`, the absolute difference, where the truth of all of U is
+      known.
+    """
+    truth = data.truth[~data.labeled]
+    if "estimated_prior" not in estimates or not len(truth) or (truth < 0).any():
+        return estimates
+    return estimates | {"prior_error": abs(estimates["estimated_prior"] - float(truth.mean()))}
+
+
+def compare_labels(labels: np.ndarray, data: PUDataset) -> dict[str, float]:
+    """How well labels of U (positive iff above one half) match the hidden truth.
+
+    Args:
+      labels: `[n]`, positive mass or probability.
+      data: the PU problem.
+
+    Returns:
+      `label_accuracy` over the unlabeled examples of known class, `recovered_positives` and
+      `hidden_positives` (counts), `label_precision` of the examples called positive.
+    """
+    rows = _hidden(data)
+    return summary.label_match(labels[rows] > 0.5, data.truth[rows] == 1)
+
+
+def label_metrics(labels: np.ndarray, data: PUDataset) -> dict[str, float]:
+    """`compare_labels` of learned labels `[n]`, and their mean squared error, `label_mse`."""
+    return compare_labels(labels, data) | {"label_mse": _mean_square(labels, data)}
+
+
+def figure_points(
+    train_scores: np.ndarray, data: PUDataset
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Scores, true classes and labels of the training examples, one point each."""
+    return train_scores, data.truth, data.labeled
+
+
+def _hidden(data: PUDataset) -> np.ndarray:
+    """Mask of examples with a hidden label whose true class is known."""
+    return data.hidden() & (data.truth >= 0)
+
+
+def _mean_square(labels: np.ndarray, data: PUDataset) -> float:
+    """Mean squared error of soft labels of U against the truth (LaGAM Fig. 4)."""
+    rows = _hidden(data)
+    return float(np.mean((labels[rows] - data.truth[rows]) ** 2)) if rows.any() else float("nan")
+
+
+def describe(config: ml_collections.FrozenConfigDict, data: PUDataset, device: str) -> str:
+    """The counts printed at the start; `device` is what they are computed on."""
+    info, counts = data.info, data.counts()
+    interval = ""
+    if data.prior_interval:
+        interval = ", 90 % interval {:.4f} to {:.4f}".format(*data.prior_interval)
+    lines = [f"  labeling {describe_labeling(data.labeling)}"]
+    if counts["validation"]:
+        lines.append(
+            f"  validation {counts['validation']} ({counts['validation_labeled']} labeled), "
+            f"selection by {config.run.selection}"
+        )
+    return (
+        f"{config.method.name} on {info.name} ({info.setting}), {device}\n"
+        f"  labeled positives {counts['labeled']}, unlabeled {counts['unlabeled']} "
+        f"({counts['hidden_positives']} hidden positives), support {counts['support']} "
+        f"({counts['support_positives']} positive), test {counts['test']} "
+        f"({counts['test_positives']} positive)\n"
+        f"  prior {info.prior:.4f} ({info.prior_source}{interval}), in U "
+        f"{info.prior_unlabeled:.4f}\n" + "\n".join(lines)
+    )
+
+
+def summarize(
+    config: ml_collections.FrozenConfigDict,
+    method: Method,
+    final: Final,
+    data: PUDataset,
+    rows: list[dict[str, Any]],
+    mesh: Mesh,
+) -> dict[str, Any]:
+    """Gathers everything that `summary.json` holds.
+
+    Args:
+      config: resolved configuration.
+      method: what was trained.
+      final: evaluation of the reported state, that of the epoch that `run.selection` chooses.
+      data: the PU problem, truth included.
+      rows: one dict per epoch, as in `metrics.jsonl`.
+      mesh: devices.
+
+    Returns:
+      A dict that JSON can hold.
+    """
+    info = data.info
+    by_prediction = compare_labels((final.train_scores > 0).astype(np.float32), data)
+    tested = [row for row in rows if row.get("test_accuracy") is not None]
+    best = max(tested, key=lambda row: row["test_accuracy"], default={})
+    return {
+        **summary.identity(config, method, info.name, rows),
+        "setting": info.setting,
+        "counts": data.counts(),
+        "prior": info.prior,
+        "prior_source": info.prior_source,
+        "prior_interval": data.prior_interval,
+        "prior_unlabeled": info.prior_unlabeled,
+        "labeling": data.labeling._asdict(),
+        "test": final.test,
+        # Chosen on test labels, so never the result: it says how much choosing could give.
+        "oracle_best_epoch": {key: best.get(key) for key in ("epoch", "test_accuracy")},
+        "train": {
+            "labels_from": "learned labels" if final.labels else "predictions",
+            **(final.labels or by_prediction),
+            "prediction_accuracy": by_prediction["label_accuracy"],
+        },
+        "estimates": final.estimates,
+        "warnings": warnings(final, rows, config.run.selection) + summary.diagnosis(method, final),
+        **summary.costs(rows, mesh),
+    }
+
+
+def warnings(final: Final, rows: list[dict[str, Any]], rule: str) -> list[str]:
+    """Sentences about a result that should not be taken at face value; mostly there are none.
+
+    Args:
+      final: evaluation of the reported state.
+      rows: one dict per epoch.
+      rule: the selection rule.
+    """
+    found = []
+    for name, scores in (("test", final.test_scores), ("training", final.train_scores)):
+        if metrics.predicts_one_class(scores):
+            side = "positive" if np.all(scores > 0) else "negative"
+            found.append(f"every {name} example is predicted {side} at the reported epoch")
+    if model_selection.choose(rows, rule) is None:
+        found.append(f"run.selection={rule!r} had no value at any epoch; the last is reported")
+    return found
+
+
+def describe_labeling(report: labeling_mechanisms.Report) -> str:
+    """One line on how the labelled positives were chosen."""
+    within = " within class" if report.within_class else ""
+    text = f"{report.mechanism}{within}, c {report.c:.4f}"
+    if report.power is not None:
+        text += f", power {report.power:g}"
+    if report.posterior_accuracy is not None or report.within_class:
+        text += (
+            f", relative e {report.e_min:.3g} / {report.e_median:.3g} / {report.e_max:.3g} "
+            "(min / median / max)"
+        )
+    if report.posterior_accuracy is not None:
+        text += f", r is right on {100 * report.posterior_accuracy:.2f} %"
+    return text
+
+
+def table_row(result: dict[str, Any]) -> dict[str, Any]:
+    """One line of the final table; a number that is undefined is left to the table's dash."""
+    test = result["test"]
+    accuracy = test["accuracy"]
+    return {
+        "method": result["method"] + summary.remark(result),
+        "test accuracy": None if accuracy is None else f"{100 * accuracy:.2f} %",
+        "F1": test["f1"],
+        "AUC": test["auc"],
+        "AP": test["average_precision"],
+        summary.RECOVERED: summary.recovered(result),
+    }

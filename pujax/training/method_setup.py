@@ -1,0 +1,101 @@
+"""Before a run: a method built from its configuration, traced, and checked against its data."""
+
+import json
+from typing import Any, NamedTuple
+
+import ml_collections
+from absl import logging
+from jax.sharding import Mesh
+
+from pujax import methods
+from pujax.data.dataset import AUTO
+from pujax.data.image_files import ImageFiles
+from pujax.data.multilabel_dataset import MultilabelDataset
+from pujax.data.pu_dataset import PUDataset
+from pujax.methods.base import Method, Stage
+from pujax.training import config as config_lib
+from pujax.training import train_step
+from pujax.training.evaluation import model_selection, tasks
+
+
+class MethodSetup(NamedTuple):
+    """A method and what it is to train on.
+
+    Attributes:
+      config: resolved configuration.
+      method: the method.
+      data: the PU problem as the method is to see it.
+      metric_names: of each stage.
+    """
+
+    config: ml_collections.FrozenConfigDict
+    method: Method
+    data: PUDataset | MultilabelDataset
+    metric_names: list[list[str]]
+
+    def fingerprint(self) -> dict[str, Any]:
+        """What must be equal for a run to go on from a checkpoint."""
+        result = config_lib.fingerprint(self.config) | {"data_digest": self.data.digest()}
+        if self.config.data.prior == AUTO:
+            result["estimated_prior"] = self.data.info.prior
+        return json.loads(json.dumps(result))  # as JSON gives it back
+
+
+def build(
+    config: ml_collections.FrozenConfigDict, data: PUDataset | MultilabelDataset, mesh: Mesh
+) -> MethodSetup:
+    """Builds the method a config names and traces all of it, without computing or writing.
+
+    Raises:
+      ValueError: if configuration and data do not go together.
+    """
+    tasks.check(config, data)
+    model_selection.check(config.run.selection, data.info.prior)
+    module = methods.module(config.method.name)
+    method = module.build(config, data.info)
+    if method.reveals:
+        data = data.reveal(method.reveals)
+        method = module.build(config, data.info)
+    for stage in method.stages:
+        _check_batches(stage, config, data, mesh)
+        _check_stream(stage, config, data)
+    return MethodSetup(
+        config, method, data, train_step.metric_names(method.stages, data.training_data())
+    )
+
+
+def _check_batches(
+    stage: Stage,
+    config: ml_collections.FrozenConfigDict,
+    data: PUDataset | MultilabelDataset,
+    mesh: Mesh,
+) -> None:
+    n, size = len(data.labeled), stage.batching.batch_size
+    if size > n:
+        raise ValueError(
+            f"{_batch_field(config, size)} is {size}; accepted: at most {n}, the number of "
+            "training examples"
+        )
+    if size % mesh.size:
+        logging.warning(
+            "%s is %d, which %d devices cannot share evenly: each computes all of "
+            "every batch. The numbers are the same; a multiple of %d is faster.",
+            *(_batch_field(config, size), size, mesh.size, mesh.size),
+        )
+
+
+def _check_stream(stage: Stage, config: ml_collections.FrozenConfigDict, data) -> None:
+    """Streamed images are seen batch by batch only."""
+    if isinstance(data.inputs, ImageFiles) and (stage.refresh or stage.encode):
+        raise ValueError(
+            f"method.name is {config.method.name!r}, whose stage {stage.name!r} looks at all "
+            f"examples at once; accepted: other methods, since the images of {data.info.name} are "
+            "streamed"
+        )
+
+
+def _batch_field(config: ml_collections.FrozenConfigDict, size: int) -> str:
+    """The field that set a batch size: stages may have fields of their own."""
+    fields = (name for name, value in config.method.items() if value == size)
+    own = [name for name in fields if name.endswith("batch_size")]
+    return f"method.{own[0] if len(own) == 1 else 'batch_size'}"
