@@ -27,18 +27,6 @@ TIMING = ("seconds", "examples_per_second")
 SEEDS = (3, 4)
 
 
-class StopLater:
-    """A request that comes when it has been asked for the n-th time."""
-
-    def __init__(self, times):
-        self.times = times
-
-    @property
-    def signal(self):
-        self.times -= 1
-        return signal.SIGTERM if self.times <= 0 else 0
-
-
 def members(folder, method, *, seeds=SEEDS, problem=None, model="mlp", **changes):
     """Seeds of one configuration, each with a split of its own."""
     result = []
@@ -126,7 +114,9 @@ def test_each_seed_keeps_the_numbers_of_its_own_split(tmp_path):
         assert_rows_close(rows_in(tmp_path / f"seed_{seed}"), rows)
 
 
-def test_a_group_resumes_bit_for_bit_from_epochs_stage_borders_and_single_steps(tmp_path):
+def test_a_group_resumes_bit_for_bit_from_epochs_stage_borders_and_single_steps(
+    tmp_path, monkeypatch
+):
     def made(name, stop=0):
         run = {"steps_per_dispatch": 2, "checkpoint_every": 1, "progress_every": 2}
         run |= {"stop_after_epoch": stop, "selection": "proxy_auc"}
@@ -134,15 +124,31 @@ def test_a_group_resumes_bit_for_bit_from_epochs_stage_borders_and_single_steps(
         return members(tmp_path / name, "dist_pu", problem=problem, run=run, data=problem)
 
     straight = train(made("straight"), tmp_path / "straight")
-    broken = tmp_path / "broken"
+    broken, positions = tmp_path / "broken", []
     for stop in (1, 2):  # the first stage has one epoch
         assert train(made("broken", stop), broken) is None
-    # Four epochs of several dispatches follow, each asking a few times.
+    original = train_loop._fetch
+
+    def fetch(state):
+        positions.append(state.position)
+        return original(state)
+
+    monkeypatch.setattr(train_loop, "_fetch", fetch)
+
+    class StopInTheMiddle:
+        @property
+        def signal(self):
+            return signal.SIGTERM if positions and positions[-1].step == 4 else 0
+
     with pytest.raises(SystemExit) as stopped:
-        train(made("broken"), broken, StopLater(6))
+        train(made("broken"), broken, StopInTheMiddle())
     assert stopped.value.code == 128 + signal.SIGTERM
-    assert 2 <= len(rows_in(broken / "seed_3")) < 4
+    # The third epoch has 12 steps and stopped after the fourth: the rows end before it.
+    assert (positions[-1].epoch, positions[-1].step) == (2, 4)
+    assert len(rows_in(broken / "seed_3")) == 2
+    positions.clear()
     again = train(made("broken"), broken)
+    assert (positions[0].epoch, positions[0].step) == (2, 6)
     for seed, first, second in zip(SEEDS, straight, again, strict=True):
         name = f"seed_{seed}"
         assert rows_in(broken / name) == rows_in(tmp_path / "straight" / name)
@@ -190,13 +196,119 @@ def test_a_number_that_is_not_finite_undoes_the_step_of_its_seed_only():
     assert poor == {"loss": 9.0, "nonfinite": 2.0}
 
 
-def test_a_group_that_stops_on_such_a_number_names_the_seeds_and_goes_on_with_skip(tmp_path):
+def diverging(member, *, from_step):
+    """The member with a step whose loss is not finite from a step on."""
+    (stage,) = member.setup.method.stages
+
+    def step(state, batch, key):
+        state, metrics = stage.step(state, batch, key)
+        bad = jnp.where(batch.step >= from_step, jnp.nan, 0)
+        return state, metrics | {"loss": metrics["loss"] + bad}
+
+    method = member.setup.method._replace(stages=(stage._replace(step=step),))
+    # Equal numbers of a split would make the loop take the first member's method.
+    setup = member.setup
+    info = setup.data.info._replace(name=f"{setup.data.info.name} {member.seed}")
+    return member._replace(setup=setup._replace(method=method, data=setup.data._replace(info=info)))
+
+
+def test_a_seed_that_meets_a_number_that_is_not_finite_leaves_and_the_others_end(tmp_path):
+    run = {"progress_every": 2, "steps_per_dispatch": 2, "checkpoint_every": 1}
+
+    def group(folder, **changes):
+        made = members(folder, "naive", seeds=(3, 4, 5), run=run | changes)
+        return [made[0], diverging(made[1], from_step=17), made[2]]  # in its second epoch
+
+    with pytest.raises(
+        train_loop.NonFiniteError, match=r"^seed 4 left the others: 1 of its steps up to 18"
+    ):
+        train(group(tmp_path), tmp_path)
+    for seed in (3, 5):
+        folder = tmp_path / f"seed_{seed}"
+        (member,) = members(tmp_path / "alone", "naive", seeds=(seed,), run=run)
+        _, rows = tiny.train_in(tmp_path / f"alone_{seed}", member.setup.config, member.truth)
+        assert_rows_close(rows_in(folder), rows)
+        assert json.loads((folder / "summary.json").read_text())["trained_together"] == 3
+    left = tmp_path / "seed_4"
+    assert len(rows_in(left)) == 1 and not (left / "summary.json").exists()
+    # The group's checkpoint knows that it left: the same call trains nobody again.
+    assert [r["seed"] for r in train(group(tmp_path), tmp_path)] == [3, 5]
+    # It goes on alone where it stood, with the policy that tolerates such steps.
+    skipping = group(tmp_path, nonfinite="skip")[1]
+    (result,) = experiment.run_members([skipping], tiny.mesh(), preemption.StopRequest())
+    rows = rows_in(left)
+    assert [row["epoch"] for row in rows] == [0, 1, 2, 3] and rows[1]["step"] == 24
+    assert result["undone_steps"] == 12 * 3 - 5  # of steps 12 to 47 those from 17 on
+
+
+def test_two_seeds_of_which_one_leaves_go_on_without_an_axis(tmp_path):
+    made = members(tmp_path, "naive", run={"progress_every": 4, "steps_per_dispatch": 4})
+    with pytest.raises(train_loop.NonFiniteError, match="seed 3 left"):
+        train([diverging(made[0], from_step=0), made[1]], tmp_path)
+    _, rows = tiny.train_in(tmp_path / "alone", made[1].setup.config, made[1].truth)
+    assert_rows_close(rows_in(tmp_path / "seed_4"), rows)
+
+
+def test_a_group_of_which_all_stop_names_the_seeds_and_goes_on_with_skip(tmp_path):
     with pytest.raises(train_loop.NonFiniteError, match=r"of seed 3, \d+ of seed 4"):
         train(members(tmp_path, "naive", learning_rate=1e38, num_epochs=1), tmp_path)
     skipping = members(
         tmp_path, "naive", learning_rate=1e38, num_epochs=1, run={"nonfinite": "skip"}
     )
     assert all(result["undone_steps"] > 0 for result in train(skipping, tmp_path))
+
+
+def test_every_seed_of_a_group_has_its_figures(tmp_path):
+    group = members(tmp_path, "naive", num_epochs=1, run={"figures": True})
+    train(group, tmp_path)
+    for member in group:
+        names = {path.name for path in (tmp_path / f"seed_{member.seed}" / "figures").iterdir()}
+        assert {"training.png", "scores.png", "embedding_pca.png"} <= names
+
+
+class Clock:
+    """A clock that a test sets; it stands in for the module `time` of the loop."""
+
+    def __init__(self):
+        self.now = 100.0
+
+    def monotonic(self):
+        return self.now
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_the_seconds_of_an_epoch_are_those_of_its_parts_before_and_after_a_stop(
+    tmp_path, monkeypatch, count
+):
+    clock, stops = Clock(), [True]
+    monkeypatch.setattr(train_loop, "time", clock)
+    original = train_loop._call
+
+    def call(*args):
+        clock.now += 2.0  # per call of one step
+        original(*args)
+
+    monkeypatch.setattr(train_loop, "_call", call)
+
+    class StopOnce:
+        @property
+        def signal(self):
+            return signal.SIGTERM if stops and clock.now == 110.0 else 0
+
+    def group():
+        run = {"progress_every": 1, "steps_per_dispatch": 1}
+        return members(tmp_path, "naive", seeds=SEEDS[:count], num_epochs=1, run=run)
+
+    folder = str(tmp_path) if count > 1 else ""
+    with pytest.raises(SystemExit):
+        experiment.run_members(group(), tiny.mesh(), StopOnce(), folder=folder)
+    clock.now, stops = 5000.0, stops.clear()
+    experiment.run_members(group(), tiny.mesh(), preemption.StopRequest(), folder=folder)
+    (line,) = (tmp_path / "seed_3" / "metrics.jsonl").read_text().splitlines()
+    row = json.loads(line)
+    # Twelve steps of 16 examples in 24 seconds, whatever the time between the two processes.
+    assert row["step"] == 12 and row["seconds"] == pytest.approx(24 / count)
+    assert row["examples_per_second"] == pytest.approx(12 * 16 * count / 24)
 
 
 def test_what_stands_in_the_way_of_training_together_is_named(tmp_path, monkeypatch):
