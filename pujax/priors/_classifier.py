@@ -51,7 +51,7 @@ def mlp(hidden: Sequence[int]) -> Network:
 
 
 def make_epoch(net: Network, optimizer: Any, batch_size: int) -> Callable[..., tuple[Any, Any]]:
-    """Compiles an epoch of the mean loss of P and of what is kept of U, half each.
+    """Compiles a training epoch; the loss is half the mean over P plus half that over the kept U.
 
     Args:
       net: what is trained.

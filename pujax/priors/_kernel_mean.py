@@ -110,7 +110,7 @@ class Curve:
         Args:
           kernel: `[n + m, n + m]`, U first.
           num_unlabeled: `n`.
-          rng: source of chance.
+          rng: random generator.
 
         Returns:
           The `Curve`, whose hull is that of the points drawn.
@@ -129,14 +129,14 @@ class Curve:
         """`d` at a lambda from 1; what was solved once is remembered."""
         value = float(value)
         if value not in self._solved:
-            found = self._projector.project(
+            projection = self._projector.project(
                 self._positive + value * self._towards, tolerance=_TOLERANCE
             )
-            self._solved[value] = found.distance
-            if found.distance > 0:
-                start = found.slope.min() - found.slope @ self._positive
-                rise = -(found.slope @ self._towards)
-                self._tangents.append((start / found.distance, rise / found.distance))
+            self._solved[value] = projection.distance
+            if projection.distance > 0:
+                start = projection.slope.min() - projection.slope @ self._positive
+                rise = -(projection.slope @ self._towards)
+                self._tangents.append((start / projection.distance, rise / projection.distance))
         return self._solved[value]
 
     @property
@@ -157,7 +157,7 @@ class Curve:
         """
         ends = (value + width, value)
         for end in ends:
-            (low, high), (low_start, high_start) = (self._bounds(each) for each in ends)
+            (low, high), (low_start, high_start) = (self._bounds(point) for point in ends)
             if low - high_start > than * width:
                 return True
             if high - low_start < than * width:
@@ -166,11 +166,11 @@ class Curve:
         return self.solve(ends[0]) - self.solve(ends[1]) > than * width
 
     def _bounds(self, value: float) -> tuple[float, float]:
-        """Between what `d` is there, by all that has been solved."""
+        """A lower and an upper bound of `d` at a lambda, from all points solved so far."""
         low = max(start + rise * value for start, rise in self._tangents)
-        before = max(each for each in self._solved if each <= value)
+        before = max(solved for solved in self._solved if solved <= value)
         high = self._solved[before] + self.gap * (value - before)
-        after = min((each for each in self._solved if each > value), default=None)
+        after = min((solved for solved in self._solved if solved > value), default=None)
         if after is not None:
             share = (value - before) / (after - before)
             chord = (1 - share) * self._solved[before] + share * self._solved[after]

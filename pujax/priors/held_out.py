@@ -19,14 +19,14 @@ _MIN_EXAMPLES = 4
 """Two to train on and two to score."""
 _NUM_KERNEL_FEATURES = 300
 _MAX_TRAINED = 50_000
-"""Examples of P, and of U, that the default scorer is trained on; more would not change it."""
+"""Examples of P, and of U, that the default scorer is trained on; more do not improve it."""
 _CHUNK = 20_000
 _MIN_THREADED = 20_000
-"""Fewer training examples are faster on one thread, many times so on a busy machine."""
+"""Fewer training examples are faster on one thread, many times faster on a busy machine."""
 
 
 class HeldOut(NamedTuple):
-    """Scores of the held-out halves, and what gave them.
+    """Scores of the held-out halves, and the classifier that gave them.
 
     Attributes:
       scores_positive: float64 `[m]`, probability of being labelled of the held-out positives.
@@ -108,7 +108,8 @@ def held_out_scores(
       The scores and the rows they belong to. Of an odd number the larger half is scored.
 
     Raises:
-      ValueError: for points that cannot be, too few of them, or a scorer without the two methods.
+      ValueError: for points that are not accepted, too few of them, or a scorer without the two
+        methods.
     """
     p, u, _ = _halvable(positives, unlabeled)
     return _split_and_score(p, u, scorer=scorer, balanced=balanced, rng=base_lib.generator(key))
@@ -147,7 +148,7 @@ def held_out(
       The estimate.
 
     Raises:
-      ValueError: for points or settings that cannot be.
+      ValueError: for points or settings that are not accepted.
     """
     base_lib.check_level(num_resamples, level)
     p, u, is_blank = _halvable(positives, unlabeled)
@@ -171,9 +172,10 @@ def _halvable(
     positives: npt.ArrayLike, unlabeled: npt.ArrayLike
 ) -> tuple[np.ndarray, np.ndarray, bool]:
     for name, values in (("positives", positives), ("unlabeled", unlabeled)):
-        if np.ndim(values) and len(values) < _MIN_EXAMPLES:
+        shape = np.shape(values)
+        if shape and shape[0] < _MIN_EXAMPLES:
             raise ValueError(
-                f"{name} has {len(values)} examples; accepted: at least {_MIN_EXAMPLES}, half of "
+                f"{name} has {shape[0]} examples; accepted: at least {_MIN_EXAMPLES}, half of "
                 "them to train on and half to score"
             )
     return base_lib.points(positives, unlabeled)
