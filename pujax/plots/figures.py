@@ -1,18 +1,20 @@
 """Figures of a run, as PNG files.
 
 Every figure is built by one function (`*_figure`) and written by another, through matplotlib's
-objects: no global figure, no display. What they share is in `drawing.py`.
+objects: no global figure, no display. What they share is in `style.py`.
 """
 
 import io
 import math
 import os
+from typing import Any
 
 import numpy as np
 from matplotlib import ticker
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from pujax import checks
 from pujax.plots import embedding_map
 from pujax.plots import style as style_lib
 
@@ -61,7 +63,7 @@ def score_histogram(
 
 
 def save(figure: Figure, path: str | os.PathLike) -> None:
-    """Draws a figure into a PNG file, which is replaced whole or not at all.
+    """Draws a figure into a PNG file, which is replaced atomically.
 
     Args:
       figure: what to draw.
@@ -146,10 +148,9 @@ def embedding_figure(
       The figure.
 
     Raises:
-      ValueError: if `method` is another word, or the lengths differ.
+      ValueError: for another `method`, or if the lengths differ.
     """
-    if method not in ("pca", "tsne"):
-        raise ValueError(f"method is {method!r}; accepted: 'pca', 'tsne'")
+    checks.one_of("method", method, ("pca", "tsne"))
     points, classes, labeled = np.asarray(points), np.asarray(classes), np.asarray(labeled, bool)
     if points.ndim != 2 or not points.shape[:1] == classes.shape == labeled.shape:
         raise ValueError(
@@ -163,18 +164,21 @@ def embedding_figure(
     figure, (axes,) = style_lib.panels(title, 1, size=(6.4, 6.0))
     word = {"pca": "principal component", "tsne": "t-SNE coordinate"}[method]
     axes.set(xlabel=f"{word} 1 (no unit)", ylabel=f"{word} 2 (no unit)")
-    groups = [
+    groups: list[tuple[str, np.ndarray, dict[str, Any]]] = [
         ("unknown class", classes == -1, {"color": style_lib.GREY, "marker": "x", "s": 10}),
         ("negative", classes == 0, {"color": style_lib.BLUE, "marker": "o", "s": 12}),
         ("positive", classes == 1, {"color": style_lib.VERMILION, "marker": "^", "s": 14}),
     ]
     for name, mask, style in groups:
         if mask.any():
+            x, y = flat[mask].T
             label = f"{name} ({mask.sum()})"
-            axes.scatter(*flat[mask].T, label=label, alpha=0.6, linewidths=0.5, **style)
+            axes.scatter(x, y, label=label, alpha=0.6, linewidths=0.5, **style)
     if labeled.any():
+        x, y = flat[labeled].T
         axes.scatter(
-            *flat[labeled].T,
+            x,
+            y,
             label=f"labelled positive ({labeled.sum()})",
             facecolors="none",
             edgecolors=style_lib.BLACK,
