@@ -50,7 +50,7 @@ def fit(
 
     A pure function: under `jax.vmap` over `prior` or `key` it trains many heads as one program. The
     defaults are those of ImPULSeS (Schweisthal and others, 2022; imbalanced nnPU of Su, Chen and
-    Xu, IJCAI 2021); batches are shuffled anew every epoch, a last partial batch is left out.
+    Xu, IJCAI 2021); batches are shuffled again in every epoch, a last partial batch is left out.
 
     Args:
       key: random key of the initial weights and of the order of the rows.

@@ -1,4 +1,4 @@
-"""Checks of the arguments, as far as their numbers are known."""
+"""Checks of the arguments; numbers are checked where they are known."""
 
 import jax
 import jax.numpy as jnp

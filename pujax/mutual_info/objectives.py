@@ -1,4 +1,4 @@
-"""What a density-ratio model minimises, the SMI that its minimum stands for, and warnings."""
+"""The objective of a density-ratio model, the SMI of its minimum, and warnings."""
 
 import math
 from typing import overload

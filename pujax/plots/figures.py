@@ -84,7 +84,7 @@ def training_curves_figure(rows: style_lib.Rows, *, title: str = "") -> Figure:
     Args:
       rows: one mapping per epoch, with `epoch` counted from 0, perhaps `stage`, and any of `loss`,
         `loss_*`, `test_*`, `label_accuracy`; a value may be absent, None or not finite in any row.
-      title: what was run: method, data set, seed.
+      title: method, data set and seed of the run.
 
     Returns:
       The figure.
@@ -107,7 +107,7 @@ def label_error_figure(rows: style_lib.Rows, *, title: str = "") -> Figure:
     Args:
       rows: one mapping per epoch, with `epoch` counted from 0, `label_mse` and `label_accuracy`; a
         value may be absent, None or not finite in any row.
-      title: what was run: method, data set, seed.
+      title: method, data set and seed of the run.
 
     Returns:
       The figure: mean squared error in one panel, accuracy in the other.
@@ -138,7 +138,7 @@ def embedding_figure(
       points: `[n, d]`; rows with non-finite numbers are left out.
       classes: `[n]`, 1 positive, 0 negative, -1 unknown.
       labeled: `[n]` bool, the labelled positives, which are marked.
-      title: what was run: method, data set, seed.
+      title: method, data set and seed of the run.
       method: 'pca' or 'tsne'.
       seed: for drawing the sample, and for t-SNE.
       max_points: a larger set is sampled; at least a tenth of the sample are labelled points, if
@@ -202,7 +202,7 @@ def score_histogram_figure(
       scores: `[n]` logits; non-finite ones are left out.
       truth: `[n]`, 1 positive, 0 negative, -1 unknown.
       labeled: `[n]` bool.
-      title: what was run: method, data set, seed.
+      title: method, data set and seed of the run.
 
     Returns:
       The figure: one step histogram per group, each a probability density.

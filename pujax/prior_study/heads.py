@@ -64,7 +64,7 @@ def study(
       test_features: `[t, d]`.
       test_labels: `[t]`, 1 or 0; for evaluation only.
       prior: share of positives in U.
-      factors: what it is multiplied by; none stands for those of `FACTORS` that keep it below 1.
+      factors: factors of the prior; by default those of `FACTORS` that keep it below 1.
       num_seeds: heads per factor.
       num_epochs: of every head.
       loss: one of `LOSSES`.

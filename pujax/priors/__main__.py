@@ -165,8 +165,8 @@ def _advice(count: int) -> str:
         "frequency' (the share of all positives that is labelled) hold if the labelled ones were "
         "taken out of the same sample. Where no region is free of negatives, every method "
         "estimates too much, 'ratio', 'elkan_noto_e1' and 'pearson' most; 'elkan_noto_e3' falls "
-        "far below with any noise. An interval covers the chance of the sample, not that. Methods "
-        "that agree are a good sign; docs/priors.md says which fails when.",
+        "far below with any noise. An interval covers the randomness of the sample, not this "
+        "error. Methods that agree are a good sign; docs/priors.md says which fails when.",
         width=_WIDTH,
     )
 

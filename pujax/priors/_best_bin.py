@@ -43,7 +43,7 @@ def best(counts: Thresholds, *, slack: float, allowed: np.ndarray | bool = True)
 
     Args:
       counts: thresholds `[..., k]`.
-      slack: what the bound adds to the ratio, times the share of P above the threshold.
+      slack: the term that the bound adds to the ratio, times the share of P above the threshold.
       allowed: bool `[..., k]`, thresholds to choose from.
 
     Returns:

@@ -54,7 +54,7 @@ def make_epoch(net: Network, optimizer: Any, batch_size: int) -> Callable[..., t
     """Compiles a training epoch; the loss is half the mean over P plus half that over the kept U.
 
     Args:
-      net: what is trained.
+      net: the network that is trained.
       optimizer: of optax.
       batch_size: examples of P, and of U, in a step; an epoch goes once through the larger sample.
 

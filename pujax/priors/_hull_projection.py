@@ -9,9 +9,9 @@ two, and their results are judged by one certificate that does not depend on the
   25 steps.
 - Many features or a narrow kernel: `K` has full rank, and block pivoting is right. It guesses which
   weights are positive, solves for them with one Cholesky of that block, and moves all wrong guesses
-  at once. The first guess is the last support where the target has hardly moved, and else what the
-  interior point shows on a factor of lower rank; 1 to 10 guesses follow. Blocks are far smaller
-  than `K` but for targets near the hull.
+  at once. The first guess is the last support where the target has hardly moved, and otherwise the
+  support that the interior point finds on a factor of lower rank; 1 to 10 guesses follow. Blocks
+  are far smaller than `K` but for targets near the hull.
 
 Between these cases pivoting may cycle, and the interior point runs on a working set of points, to
 which those are added that the certificate finds missing. Either alone would not do: pivoting cycles

@@ -10,7 +10,7 @@ _TOLERANCE = 5e-9  # of a distance
 
 
 def gaussian_kernel(unlabeled: np.ndarray, positives: np.ndarray) -> np.ndarray:
-    """The Gaussian kernel of both samples, of the width that tells them apart best.
+    """The Gaussian kernel of both samples, of the width that separates them best.
 
     Of five widths around the median distance it takes the one with the largest distance between
     the two empirical means in feature space. The median runs over all pairs, a point with itself
@@ -26,7 +26,7 @@ def gaussian_kernel(unlabeled: np.ndarray, positives: np.ndarray) -> np.ndarray:
     size = len(unlabeled) + len(positives)
     weights = _means(len(unlabeled), len(positives))
     squares = _squared_distances(np.concatenate([unlabeled, positives]))
-    # The overwritten copy halves what the median of a large matrix would take.
+    # Overwriting a copy halves the memory that the median of a large matrix takes.
     base = np.median(squares.ravel().copy(), overwrite_input=True)
     if base == 0:
         base = np.median(squares[squares > 0])
@@ -105,7 +105,7 @@ class Curve:
     def of_resample(
         cls, kernel: np.ndarray, num_unlabeled: int, rng: np.random.Generator
     ) -> "Curve":
-        """The curve of both samples drawn anew with replacement; the kernel's entries stay.
+        """The curve of resamples of both with replacement; the kernel's entries stay.
 
         Args:
           kernel: `[n + m, n + m]`, U first.
@@ -126,7 +126,7 @@ class Curve:
         return cls(kernel[np.ix_(drawn, drawn)], positive[drawn], unlabeled[drawn])
 
     def solve(self, value: float) -> float:
-        """`d` at a lambda from 1; what was solved once is remembered."""
+        """`d` at a lambda of at least 1; solved values are stored."""
         value = float(value)
         if value not in self._solved:
             projection = self._projector.project(

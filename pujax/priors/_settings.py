@@ -1,4 +1,4 @@
-"""Centres, width and ridge of the matching estimators: what is given, or chosen from the data."""
+"""Centres, width and ridge of the matching estimators, as given or chosen from the data."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -36,7 +36,7 @@ def selected(
     scores: Callable[[tuple, tuple], list[float]],
     rng: np.random.Generator,
 ) -> tuple[float, float]:
-    """Width and ridge of the least mean score over the folds; what is given is kept."""
+    """Width and ridge of the least mean score over the folds; given values are kept."""
     p, u = (x[rng.permutation(len(x))[:NUM_TO_SELECT]] for x in samples[:2])
     sigmas: tuple[float, ...]
     if sigma is not None:

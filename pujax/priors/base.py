@@ -160,7 +160,7 @@ def whole(name: str, value: Any, least: int, other: str | None = None) -> int:
       other: what else the argument accepts, in words.
 
     Raises:
-      ValueError: for what is no whole number, or a smaller one.
+      ValueError: if it is not a whole number, or too small.
     """
     try:
         number = None if isinstance(value, bool) else operator.index(value)
@@ -204,7 +204,7 @@ def with_interval(value: float, resampled: npt.ArrayLike, *, level: float) -> Pr
 
 
 def moved(estimate: PriorEstimate, value: float) -> PriorEstimate:
-    """Another value with the interval of an estimate around it, as far as it stays in [0, 1].
+    """Another value with the interval of an estimate moved along with it, clipped to [0, 1].
 
     The interval [0, 1] stays as it is.
     """

@@ -89,12 +89,12 @@ def held_out_scores(
 ) -> HeldOut:
     """Train a classifier of P against U on one half of each, and score the other halves.
 
-    On its own training examples a classifier tells P from U better than the densities allow, and
-    every estimate from such scores is off. With `balanced` P and U weigh the same, and the score is
-    `f = a / (a + b)` of the densities `a` of P and `b` of U, as the 'ratio' of `elkan_noto` asks
-    for; else it is `g = P(labelled | x)` where P and U are as many as are scored, which the other
-    forms of `elkan_noto` ask for. A `best_bin` takes either. A scorer whose `fit` takes no
-    `sample_weight` is trained without and its `g` turned into `f`.
+    On its own training examples a classifier separates P from U better than the densities allow,
+    and every estimate from such scores is off. With `balanced` P and U weigh the same, and the
+    score is `f = a / (a + b)` of the densities `a` of P and `b` of U, as the 'ratio' of
+    `elkan_noto` asks for; else it is `g = P(labelled | x)` where P and U are as many as are scored,
+    which the other forms of `elkan_noto` ask for. A `best_bin` takes either. A scorer whose `fit`
+    takes no `sample_weight` is trained without and its `g` turned into `f`.
 
     Args:
       positives: `[n_p, ...]`, at least 4; trailing axes, as of images, are flattened.

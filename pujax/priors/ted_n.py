@@ -68,7 +68,7 @@ def ted_n_fit(
 
     One half of P and of U trains, the other is scored. After warm-up epochs of P against U, every
     epoch (1) drops the highest-scored share of training U, as large as the last estimate (CVIR),
-    (2) trains on the mean loss of P and of what is kept of U, half each, and (3) estimates the
+    (2) trains on half the mean loss of P plus half that of the rest of U, and (3) estimates the
     prior by `best_bin` on the held-out halves. Garg et al., "Mixture Proportion Estimation and PU
     Learning: A Modern Approach" (NeurIPS 2021).
 
@@ -163,7 +163,7 @@ def ted_n_fit(
             *(warmup, value),
         )
     if not len(known):
-        logging.warning("no scores of TED^n tell P from U: every prior is possible")
+        logging.warning("no scores of TED^n separate P from U: every prior is possible")
         estimate = ANYTHING
     else:
         estimate = _with_interval(value, (scores_p, scores_u), num_resamples, level, rng)

@@ -150,8 +150,8 @@ def _frequency(
         bests = []
         for fold in np.unique(folds):
             tree, estimation = np.flatnonzero(folds == fold), np.flatnonzero(folds != fold)
-            chance = delta or max(0.025, 1 / (1 + 0.004 * len(estimation)))
-            variance = frequency * (1 - frequency) * (1 - chance) / chance
+            probability = delta or max(0.025, 1 / (1 + 0.004 * len(estimation)))
+            variance = frequency * (1 - frequency) * (1 - probability) / probability
             bests.append(
                 _tree.best_bound(table, tree, estimation, variance=variance, max_splits=max_splits)
             )

@@ -130,8 +130,8 @@ def nnpu(
 
     - `ascent=True`, as published: the gradient of `-gamma * negative`, without the positive part. A
       descent step then *raises* `negative`, undoing the overfitting. Logging `-gamma * negative`
-      itself would show a positive loss that falls towards zero and says nothing about the risk,
-      which is why it is never returned.
+      itself would show a positive loss that falls towards zero and is unrelated to the risk, which
+      is why it is never returned.
     - `ascent=False`: the gradient of the value, that is of `positive` alone; the negative part is
       left where it is.
 
@@ -190,7 +190,7 @@ def imbalanced_nnpu(
     Args:
         scores: raw scores, `[batch]`.
         labeled: 1 for labelled positives and 0 for unlabeled examples, same shape as `scores`.
-        prior: share of positives in U, whichever way the data were collected.
+        prior: share of positives in U, for one-sample and two-sample data.
         target_prior: share of positives in the population that the risk is for.
         loss: surrogate loss of the margin, elementwise.
         beta: how far below zero the negative part may fall before the rule fires.

@@ -219,7 +219,7 @@ def _set(config: ml_collections.ConfigDict, setting: str, cell: Cell) -> None:
         try:
             value = ast.literal_eval(text)
         except (ValueError, SyntaxError):
-            value = text  # the configuration's own check names the field and what it accepts
+            value = text  # the configuration's check names the field and its values
     with section.ignore_type():
         section[last] = value
 
@@ -245,7 +245,7 @@ def set_folders(plan: Plan, folders: str) -> Plan:
 
 
 def _folders(text: str) -> Mapping[str, str]:
-    """Folder by source; '' stands for every source."""
+    """Folder by source; the key '' is for every other source."""
     if "=" not in text:
         return {"": text} if text else {}
     chosen = {}

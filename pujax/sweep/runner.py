@@ -36,8 +36,8 @@ def run(
 
     Args:
       plan: the cells.
-      workdir: folder of the sweep; finished seeds in it are kept, unfinished ones go on as they
-        were begun, in their group or alone. May be '' in a dry run.
+      workdir: folder of the sweep; finished seeds in it are kept, unfinished ones continue as they
+        were started, in their group or alone. May be '' in a dry run.
       dry_run: says what would be trained, and trains, downloads and writes nothing.
       only: trains only the cells whose name holds this text.
       sequential: trains new seeds one after another even where they could train together.
