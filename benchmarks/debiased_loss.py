@@ -3,11 +3,11 @@
     python benchmarks/debiased_loss.py --batch=512 --dim=128 --block=128
     python benchmarks/debiased_loss.py --large_batch=0 --rounds=9
 
-Two views per image, so the similarity matrix has `2 * batch` rows and columns. The textbook form
-is the formula written down: exponentials of the full matrix, a mask, a sum per row, plain
-automatic differentiation. The second table is a batch whose matrix is not meant to be held at
-once. Times are medians of calls in turn, compilation not included; memory is what the compiled
-program needs besides its arguments and results.
+Two views per image, so the similarity matrix has `2 * batch` rows and columns. The textbook form is
+the formula written down: exponentials of the full matrix, a mask, a sum per row, plain automatic
+differentiation. The second table is a batch whose matrix is too large to be held at once. Times are
+medians of alternating calls, compilation not included; memory is what the compiled program needs
+besides its arguments and results.
 """
 
 import statistics
@@ -40,7 +40,7 @@ def _ours(block_size):
 def _textbook(first, second):
     temperature, tau_plus = _OPTIONS["temperature"], _OPTIONS["tau_plus"]
     points, batch = jnp.concatenate([first, second]), len(first)
-    # As precise as ours, also on devices whose default is a rougher product.
+    # As precise as ours, also on devices whose default product has fewer digits.
     products = jnp.matmul(points, points.T, precision=jax.lax.Precision.HIGHEST)
     similarities = jnp.exp(products / temperature)
     other_image = ~jnp.tile(jnp.eye(batch, dtype=bool), (2, 2))

@@ -56,23 +56,23 @@ def _usual_seconds(positives, unlabeled):
     return _USUAL_PROGRAMMES * (time.perf_counter() - start)
 
 
-def _watched(errors):
-    """Has the library note the certified error of each programme it solves."""
+def _record_errors(errors):
+    """Makes the library record the certified error of each programme that it solves."""
     project = _hull_projection.Projector.project
 
-    def noting(self, *args, **kwargs):
-        found = project(self, *args, **kwargs)
-        errors.append(found.error)
-        return found
+    def recording(self, *args, **kwargs):
+        projection = project(self, *args, **kwargs)
+        errors.append(projection.error)
+        return projection
 
-    _hull_projection.Projector.project = noting
+    _hull_projection.Projector.project = recording
 
 
 def main(argv):
     """Prints a line per size."""
     del argv
     errors = []
-    _watched(errors)
+    _record_errors(errors)
     write = sys.stdout.write
     write(f"jax {jax.__version__}, numpy {np.__version__}\n")
     write(
@@ -84,12 +84,12 @@ def main(argv):
             samples = _samples(num_points, dim)
             errors.clear()
             start = time.perf_counter()
-            found = priors.km(*samples)
+            km1, km2 = priors.km(*samples)
             seconds = time.perf_counter() - start
             peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
             usual = _usual_seconds(*samples) if num_points <= _USUAL_UP_TO.value else np.nan
             write(
-                f"{num_points:7d} {dim:8d} {found[0].value:6.3f} {found[1].value:6.3f} "
+                f"{num_points:7d} {dim:8d} {km1.value:6.3f} {km2.value:6.3f} "
                 f"{len(errors):10d} {seconds:8.2f} {usual:9.1f} {usual / seconds:6.1f} "
                 f"{peak:8.2f} {max(errors):10.1e}\n"
             )

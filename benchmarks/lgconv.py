@@ -5,8 +5,8 @@
 
 One table for the forward pass and one for forward and backward (gradients of the parameters and of
 the inputs), a line for each stage of a ResNet-101: a layer of `width * 2**i` channels on maps of
-`side / 2**(i + 2)` pixels, stride 1. Times are medians of calls in turn, compilation not included;
-memory is what the compiled program needs besides its arguments and results.
+`side / 2**(i + 2)` pixels, stride 1. Times are medians of alternating calls, compilation not
+included; memory is what the compiled program needs besides its arguments and results.
 """
 
 import statistics

@@ -2,10 +2,10 @@
 
     python benchmarks/prior_estimators.py --data_dir=a9a=FOLDER,mnist=FOLDER --trials=3 --out=FILE
 
-Draws 1,000 positives and, apart from them, 2,000 unlabeled examples at each class prior, as PURL's
-experiments do (Sakai, Niu, Sugiyama 2021, section 5.2), and calls `priors.estimate` without
+Draws 1,000 positives and, disjoint from them, 2,000 unlabeled examples at each class prior, as
+PURL's experiments do (Sakai, Niu, Sugiyama 2021, section 5.2), and calls `priors.estimate` without
 intervals. MNIST and Fashion-MNIST: even classes are positive. FILE gets one JSON line per estimate,
-and those that are there are not made again; the tables are printed from it.
+and estimates that it already holds are not repeated; the tables are printed from it.
 """
 
 import argparse
@@ -43,19 +43,19 @@ def draw(classes, prior: float, trial: int) -> tuple[np.ndarray, np.ndarray]:
 def read(path: pathlib.Path) -> dict:
     """What a file holds: `(set, prior, method, trial) -> (value, seconds)`."""
     lines = path.read_text().splitlines() if path.exists() else []
-    found = (json.loads(line) for line in lines)
-    return {tuple(x[k] for k in ("set", "prior", "method", "trial")): x for x in found}
+    rows = (json.loads(line) for line in lines)
+    return {tuple(x[k] for k in ("set", "prior", "method", "trial")): x for x in rows}
 
 
-def show(found: dict, names: list[str]) -> None:
+def show(results: dict, names: list[str]) -> None:
     """Mean absolute error, mean error and seconds, of every method over sets and priors."""
-    trials = len({key[3] for key in found})
+    trials = len({key[3] for key in results})
     print(f"\nmean absolute error (mean error) over up to {trials} trials")
-    columns = [(s, p) for s in SETS for p in PRIORS if any(k[:2] == (s, p) for k in found)]
+    columns = [(s, p) for s in SETS for p in PRIORS if any(k[:2] == (s, p) for k in results)]
     print("| method | " + " | ".join(f"{s} {p}" for s, p in columns) + " | all | seconds |")
     print("|" + "---|" * (len(columns) + 3))
     for name in names:
-        mine = {key: x for key, x in found.items() if key[2] == name}
+        mine = {key: x for key, x in results.items() if key[2] == name}
         errors = {key: x["value"] - key[1] for key, x in mine.items()}
         cells = []
         for column in columns:
@@ -77,7 +77,7 @@ def main() -> None:
     flags = parser.parse_args()
 
     folders = dict(part.split("=", 1) for part in flags.data_dir.split(",") if part)
-    names, found = flags.methods.split(","), read(flags.out)
+    names, results = flags.methods.split(","), read(flags.out)
     for trial in range(flags.trials):
         for source, folder in folders.items():
             classes = by_class(source, folder)
@@ -85,16 +85,16 @@ def main() -> None:
                 samples = draw(classes, prior, trial)
                 for name in names:
                     key = (source, prior, name, trial)
-                    if key in found:
+                    if key in results:
                         continue
                     start = time.perf_counter()
                     value = priors.estimate(*samples, method=name, num_resamples=0, key=trial).value
                     seconds = time.perf_counter() - start
                     line = dict(zip(("set", "prior", "method", "trial"), key, strict=True))
-                    found[key] = line | {"value": value, "seconds": seconds}
+                    results[key] = line | {"value": value, "seconds": seconds}
                     with flags.out.open("a") as file:
-                        file.write(json.dumps(found[key]) + "\n")
-    show(found, names)
+                        file.write(json.dumps(results[key]) + "\n")
+    show(results, names)
 
 
 if __name__ == "__main__":

@@ -58,15 +58,15 @@ def main() -> None:
     for name in scores.ELKAN_NOTO_ESTIMATORS:
         rows[f"elkan_noto {name}"] = functools.partial(scores.elkan_noto, estimator=name)
     for name, function in rows.items():
-        took, found = seconds(functools.partial(function, *data), flags.repeats)
-        print(f"{name:<24}{took:>9.2f}{found.value:>9.4f}{found.low:>9.4f}{found.high:>9.4f}")
+        took, result = seconds(functools.partial(function, *data), flags.repeats)
+        print(f"{name:<24}{took:>9.2f}{result.value:>9.4f}{result.low:>9.4f}{result.high:>9.4f}")
 
     print(f"\nTIcE, {flags.features} features, true prior 0.4")
     print(f"{'points':<24}{'seconds':>9}{'prior':>9}{'seconds per million points':>30}")
     for size in (int(text) for text in flags.points.split(",")):
         data = gaussians(rng, size, flags.features)
-        took, found = seconds(functools.partial(tice, *data), flags.repeats)
-        print(f"{size:<24}{took:>9.2f}{found.value:>9.4f}{took / size * 1e6:>30.1f}")
+        took, result = seconds(functools.partial(tice, *data), flags.repeats)
+        print(f"{size:<24}{took:>9.2f}{result.value:>9.4f}{took / size * 1e6:>30.1f}")
 
 
 if __name__ == "__main__":

@@ -45,8 +45,8 @@ def squared_errors(by_class, truth, n_p, n_u, trials, rng) -> np.ndarray:
         rest = negative[rng.permutation(len(negative))[: n_u - half]]
         unlabeled = np.concatenate([p_and_u[n_p:], rest])
         key = jax.random.key(trial)
-        found = _estimate(key, jnp.array(p_and_u[:n_p]), jnp.array(unlabeled))
-        errors.append((float(found) - truth) ** 2)
+        estimate = _estimate(key, jnp.array(p_and_u[:n_p]), jnp.array(unlabeled))
+        errors.append((float(estimate) - truth) ** 2)
     return np.array(errors)
 
 

@@ -7,9 +7,9 @@ The materialised form is the definition of PU-MLC's released code: an array [bat
 classes, attention] through two affine maps, the softmax over positions, and the features times
 their weights as an array [batch, positions, classes, width] that is then summed. The einsum form
 replaces only that last array. Ours is `pujax.models.semantic_graph`: the two affine maps as one
-vector, one category after the other. Times are medians of calls in turn, compilation not included;
-memory is what the compiled program needs besides its arguments and results, which is less than the
-arrays of a form together where the compiler fuses one into the sum that follows.
+vector, one category after the other. Times are medians of alternating calls, compilation not
+included; memory is what the compiled program needs besides its arguments and results, which is less
+than the arrays of a form together where the compiler fuses one into the sum that follows.
 """
 
 import statistics

@@ -3,7 +3,7 @@
 Writes synthetic JPEG files of the size of photographs to a temporary folder, then times the test
 transform (resize to 448) and the training transform of PU-MLC (resize to 512, crop of 512 to 256,
 resize to 448) in a plain loop and streamed in batches to the device, by the number of threads. The
-files are in the file system's memory when they are timed: a slow disk is not measured.
+files are in the file system's cache when they are timed: a slow disk is not measured.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""The one form of a configuration error: field, value, what is accepted."""
+"""Checks of arguments; all errors have the form "FIELD is VALUE; accepted: ..."."""
 
 from collections.abc import Iterable
 

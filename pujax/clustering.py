@@ -5,6 +5,9 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
+
+from pujax.arrays import full_precision
 
 
 class KMeans(NamedTuple):
@@ -24,7 +27,7 @@ class KMeans(NamedTuple):
 @functools.partial(jax.jit, static_argnames=("num_clusters", "num_iterations", "num_restarts"))
 def kmeans(
     key: jax.Array,
-    points: jax.Array,
+    points: ArrayLike,
     *,
     num_clusters: int,
     num_iterations: int = 20,
@@ -63,7 +66,8 @@ def kmeans(
     if num_restarts < 1:
         raise ValueError(f"num_restarts is {num_restarts}, but must be 1 or more")
 
-    # Far from the origin the expanded squares of the distances would cancel; a shift is harmless.
+    # Far from the origin the expanded squares of the distances would cancel; a shift changes no
+    # distance.
     origin = jnp.mean(points, axis=0)
     points = points - origin
 
@@ -82,7 +86,7 @@ def kmeans(
 
 
 @jax.jit
-def assign_clusters(points: jax.Array, centers: jax.Array) -> tuple[jax.Array, jax.Array]:
+def assign_clusters(points: ArrayLike, centers: ArrayLike) -> tuple[jax.Array, jax.Array]:
     """Assign each point to its nearest centre.
 
     Args:
@@ -110,7 +114,7 @@ def assign_clusters(points: jax.Array, centers: jax.Array) -> tuple[jax.Array, j
 def _assign(points: jax.Array, centers: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Nearest centre of each point and the squared distance to it, `[n]` and `[n]`."""
     products = jnp.matmul(points, centers.T, precision=jax.lax.Precision.HIGHEST)
-    # The points' own squares are the same for all centres and leave the order alone.
+    # The points' own squares are the same for all centres and do not change which is nearest.
     assignments = jnp.argmin(jnp.sum(centers**2, axis=1) - 2 * products, axis=1).astype(jnp.int32)
     return assignments, jnp.sum((points - centers[assignments]) ** 2, axis=1)
 
@@ -131,7 +135,7 @@ def _update_centers(points: jax.Array, centers: jax.Array) -> jax.Array:
 def _refill_empty(
     points: jax.Array, centers: jax.Array, members: jax.Array, distances: jax.Array
 ) -> jax.Array:
-    """Give each empty cluster, as far as they go, one half of a cluster with large scatter.
+    """Give each empty cluster one half of a cluster with large scatter, while such clusters remain.
 
     With `r` the offset of the farthest of a donor's `m` points, the centres `c +- r / m` lower the
     inertia by at least `3 |r|^2 / m`: the farthest point and, `c` being the mean, those on the
@@ -143,8 +147,8 @@ def _refill_empty(
     offsets = points[jnp.argmax(member_distances, axis=0)] - centers
     shifts = offsets / jnp.maximum(sizes, 1)[:, None]
 
-    # The i-th empty cluster is paired with the i-th largest scatter; where scatter has run out,
-    # both halves coincide and nothing changes.
+    # The i-th empty cluster is paired with the i-th largest scatter; where that is 0, both halves
+    # coincide and nothing changes.
     recipients = jnp.argsort(sizes > 0)
     donors = jnp.argsort(-scatter)
     paired = sizes[recipients] == 0
@@ -153,9 +157,9 @@ def _refill_empty(
     return centers.at[recipients].set(halves).at[donors].add(moves)
 
 
-def _checked_points(name: str, points: jax.Array) -> jax.Array:
+def _checked_points(name: str, points: ArrayLike) -> jax.Array:
     """A matrix in at least float32."""
-    points = jnp.asarray(points)
+    points = full_precision(points)
     if points.ndim != 2:
         raise ValueError(f"{name} has shape {points.shape}, but must be a matrix [n, dim]")
-    return points.astype(jnp.promote_types(points.dtype, jnp.float32))
+    return points

@@ -17,7 +17,7 @@ def show_own_messages() -> None:
 
     package = pathlib.Path(pujax.__file__).resolve().parent
 
-    def is_wanted(record):
+    def is_wanted(record: logging.LogRecord) -> bool:
         own = pathlib.Path(record.pathname).resolve().is_relative_to(package)
         return own or record.levelno >= logging.WARNING
 
@@ -30,7 +30,7 @@ def show_own_messages() -> None:
 
 def message(text: str) -> None:
     """Writes text to the standard output, above the bar if there is one."""
-    # Looked up at every call: while a bar is shown, rich puts its own stream here.
+    # sys.stdout is read at every call: while a bar is shown, rich replaces it by its own stream.
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
 
@@ -39,8 +39,8 @@ def render_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> s
     """A table in plain text.
 
     Args:
-      rows: cells by column name; text is taken as it is, a float has four decimals, and one that
-        is absent, None or not finite is a dash.
+      rows: cells by column name; text is shown as it is, a float with four decimals, and a value
+        that is absent, None or not finite as a dash.
       columns: names of the columns, which are also their headings. The first is aligned to the
         left, the others to the right.
 

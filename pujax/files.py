@@ -1,7 +1,7 @@
-"""Atomic files: JSON documents and text that is whole at every moment, old or new.
+"""Files that are replaced atomically: JSON documents and text.
 
-A non-finite number becomes null, because JSON has no word for it; every other number is written so
-that reading it gives the same bits back.
+A non-finite number becomes null, because JSON cannot express it; every other number is written so
+that reading it gives the same bits.
 """
 
 import json
@@ -29,7 +29,7 @@ def write_json(path: str | os.PathLike, obj: Any) -> None:
 
 
 def to_plain(value: Any, *, name: str = "value") -> Any:
-    """Turns numbers and containers into what JSON has, without losing a bit.
+    """Turns numbers and containers into JSON types, without loss of precision.
 
     Args:
       value: None, text, a path, a number or array of Python, NumPy or JAX, or a mapping or
@@ -65,12 +65,12 @@ def to_plain(value: Any, *, name: str = "value") -> Any:
 
 def _array_to_python(array: Any) -> Any:
     array = np.asarray(array)
-    # bfloat16 and its kin, which NumPy calls void: every value is also a float32.
+    # bfloat16 and similar types, which NumPy calls void: every value is also a float32.
     return (array.astype(np.float32) if array.dtype.kind == "V" else array).tolist()
 
 
 def replace_text(path: str, text: str) -> None:
-    """Writes a text file so that at every moment either the old or the new one is there, whole."""
+    """Writes a text file so that at every moment either the complete old or new one exists."""
     temporary = f"{path}.{os.getpid()}.tmp"  # two processes never write the same file
     with open(temporary, "w", encoding="utf-8") as file:
         file.write(text)

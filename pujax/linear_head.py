@@ -10,6 +10,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import optax
+from jax.typing import ArrayLike
 
 from pujax import risks
 
@@ -35,27 +36,27 @@ class LinearHead(NamedTuple):
 
 def fit(
     key: jax.Array,
-    features: jax.Array,
-    labeled: jax.Array,
+    features: ArrayLike,
+    labeled: ArrayLike,
     *,
     prior: float | jax.Array,
     risk: Callable[..., jax.Array] = risks.imbalanced_nnpu,
     num_epochs: int = 100,
     batch_size: int = 256,
     learning_rate: float = 3e-4,
-    watched: jax.Array | None = None,
+    watched: ArrayLike | None = None,
 ) -> tuple[LinearHead, jax.Array | None]:
     """Trains a linear classifier with Adam on a PU risk.
 
     A pure function: under `jax.vmap` over `prior` or `key` it trains many heads as one program. The
     defaults are those of ImPULSeS (Schweisthal and others, 2022; imbalanced nnPU of Su, Chen and
-    Xu, IJCAI 2021); batches are shuffled anew every epoch, a last partial batch is left out.
+    Xu, IJCAI 2021); batches are shuffled again in every epoch, a last partial batch is left out.
 
     Args:
-      key: random key of the start and of the order.
+      key: random key of the initial weights and of the order of the rows.
       features: `[n, d]`, P and U.
       labeled: `[n]`, 1 for a labelled positive and 0 for unlabeled.
-      prior: share of positives in U that the risk believes in, in (0, 1).
+      prior: share of positives in U that the risk assumes, in (0, 1).
       risk: called as `risk(scores, labeled, prior=prior)`.
       num_epochs: passes over the features.
       batch_size: rows per step, at most n.
@@ -66,18 +67,18 @@ def fit(
       The head, and the scores of `watched` after every epoch, `[num_epochs, t]`, or None.
 
     Raises:
-      ValueError: naming the argument, if shapes or numbers cannot be.
+      ValueError: naming the argument, if a shape does not fit or a number is out of its range.
     """
     features, labeled = jnp.asarray(features), jnp.asarray(labeled)
     _check(features, labeled, prior, num_epochs, batch_size, learning_rate, watched)
     features = features.astype(jnp.promote_types(features.dtype, jnp.float32))
     labeled = labeled.astype(features.dtype)
     (n, d), steps = features.shape, features.shape[0] // batch_size
-    start_key, order_key = jax.random.split(key)
+    initial_key, order_key = jax.random.split(key)
     bound = 1 / d**0.5
-    # PyTorch's start of a linear layer, for the weights and the bias alike.
-    start = jax.random.uniform(start_key, [d + 1], features.dtype, -bound, bound)
-    head = LinearHead(start[:d], start[d])
+    # PyTorch's initialisation of a linear layer, the same for the weights and the bias.
+    initial = jax.random.uniform(initial_key, [d + 1], features.dtype, -bound, bound)
+    head = LinearHead(initial[:d], initial[d])
     optimizer = optax.adam(learning_rate)
 
     def loss_of(head, rows):

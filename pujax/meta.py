@@ -14,12 +14,15 @@ from typing import Any
 import chex
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
+
+from pujax.arrays import full_precision
 
 KeyPath = tuple[Any, ...]
 
 
 def balanced_bce(
-    scores: jax.Array, soft_labels: jax.Array, *, clip: float | jax.Array = 1e-4
+    scores: ArrayLike, soft_labels: ArrayLike, *, clip: float | jax.Array = 1e-4
 ) -> jax.Array:
     """Class-balanced binary cross-entropy with soft labels.
 
@@ -42,7 +45,7 @@ def balanced_bce(
     Raises:
         ValueError: if the shapes do not fit.
     """
-    scores, soft_labels = _full_precision(scores), _full_precision(soft_labels)
+    scores, soft_labels = full_precision(scores), full_precision(soft_labels)
     if scores.ndim != 1 or soft_labels.shape not in (scores.shape, (*scores.shape, 2)):
         raise ValueError(
             "scores must be [batch] and soft_labels [batch] or [batch, 2], "
@@ -82,7 +85,7 @@ def virtual_step(
             moves all. Leaves of integers or booleans never move.
 
     Returns:
-        A tree like `params`. Frozen leaves are the very same; moved leaves below float32 become
+        A tree like `params`. Frozen leaves are the same objects; moved leaves below float32 become
         float32, because a small step would be lost to rounding.
 
     Raises:
@@ -105,9 +108,9 @@ def virtual_step(
         joined = list(leaves)
         for i, leaf in zip(moving, moved, strict=True):
             joined[i] = leaf
-        return treedef.unflatten(joined)
+        return jax.tree_util.tree_unflatten(treedef, joined)
 
-    current = [_full_precision(leaves[i]) for i in moving]
+    current = [full_precision(leaves[i]) for i in moving]
     slopes = jax.grad(lambda moved: inner_loss(join(moved)))(current)
     return join([w - learning_rate * slope for w, slope in zip(current, slopes, strict=True)])
 
@@ -152,10 +155,10 @@ def meta_gradient(
         )
         return outer_loss(stepped)
 
-    return jax.grad(outer_after_step)(jax.tree_util.tree_map(_full_precision, meta_params))
+    return jax.grad(outer_after_step)(jax.tree_util.tree_map(full_precision, meta_params))
 
 
-def project_labels(label_gradient: jax.Array) -> jax.Array:
+def project_labels(label_gradient: ArrayLike) -> jax.Array:
     """Hard labels from the sign of the gradient with respect to label masses.
 
     An example becomes positive if more positive mass lowers the outer loss faster than more
@@ -172,7 +175,7 @@ def project_labels(label_gradient: jax.Array) -> jax.Array:
     Raises:
         ValueError: if the gradient has another shape.
     """
-    gradient = _full_precision(label_gradient)
+    gradient = full_precision(label_gradient)
     if gradient.ndim == 1:
         positive = -gradient > 0
     elif gradient.ndim == 2 and gradient.shape[1] == 2:
@@ -185,13 +188,13 @@ def project_labels(label_gradient: jax.Array) -> jax.Array:
 
 
 def ema_labels(
-    labels: jax.Array, targets: jax.Array, *, rho: float | jax.Array, pinned: jax.Array
+    labels: ArrayLike, targets: ArrayLike, *, rho: float | jax.Array, pinned: ArrayLike
 ) -> jax.Array:
     """Exponential moving average of soft labels, with the known positives pinned to 1.
 
-    `rho * labels + (1 - rho) * targets`. Source: LaGAM (Long et al., CVPR 2024). Its code pins
-    only while the stored label equals 1 exactly, which rounding soon ends; here a mask pins for
-    good.
+    `rho * labels + (1 - rho) * targets`. Source: LaGAM (Long et al., CVPR 2024). Its code pins only
+    while the stored label equals 1 exactly, which is no longer so after rounding; here a mask says
+    what is pinned, in all steps.
 
     Args:
         labels: stored soft labels, `[batch]`.
@@ -205,7 +208,7 @@ def ema_labels(
     Raises:
         ValueError: if the three arrays differ in shape.
     """
-    labels, targets = _full_precision(labels), _full_precision(targets)
+    labels, targets = full_precision(labels), full_precision(targets)
     pinned = jnp.asarray(pinned)
     if not labels.shape == targets.shape == pinned.shape:
         raise ValueError(
@@ -228,9 +231,3 @@ def _clipped_log_loss(scores: jax.Array, clip: float | jax.Array) -> jax.Array:
 
 def _is_floating(leaf: chex.ArrayTree) -> bool:
     return jnp.issubdtype(jnp.result_type(leaf), jnp.floating)
-
-
-def _full_precision(values: jax.Array) -> jax.Array:
-    """`values` in at least float32."""
-    values = jnp.asarray(values)
-    return values.astype(jnp.promote_types(values.dtype, jnp.float32))

@@ -1,9 +1,10 @@
-"""Face: results of several seeds as a table beside published figures."""
+"""Results of several seeds as a Markdown table beside published figures."""
 
+import dataclasses
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from pujax.training.evaluation import model_selection
 
@@ -16,7 +17,8 @@ RULES = (*model_selection.RULES, BEST_EPOCH)
 _ORACLES = {"oracle": "oracle: true validation labels", BEST_EPOCH: "oracle: test labels"}
 
 
-class Spread(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Spread:
     """Mean and spread of a number over seeds.
 
     Attributes:
@@ -31,7 +33,7 @@ class Spread(NamedTuple):
 
 
 def spread(values: Sequence[float | None]) -> Spread | None:
-    """Mean and standard deviation (n - 1) of the values there are; None if there are none."""
+    """Mean and standard deviation (n - 1) of the values that are known; None without any."""
     known = [x for x in values if x is not None and math.isfinite(x)]
     if not known:
         return None
@@ -52,10 +54,10 @@ def by_rule(summary: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
       of any epoch, thresholds and weights included, each chosen for itself on the test set.
     """
     best = summary["oracle_best_epoch"]
-    chosen = {"epoch": best["epoch"], "is_oracle": True}
+    best_values = {"epoch": best["epoch"], "is_oracle": True}
     tested = {name.removeprefix("test_"): value for name, value in best.items()}
-    chosen |= {name: tested.get(f"oracle_{name}", tested.get(name)) for name in tested}
-    return {**summary["selections"], BEST_EPOCH: chosen}
+    best_values |= {name: tested.get(f"oracle_{name}", tested.get(name)) for name in tested}
+    return {**summary["selections"], BEST_EPOCH: best_values}
 
 
 def render(
@@ -85,15 +87,15 @@ def render(
     header = ["data", "method", *names, "published", "difference", "seeds"]
     lines = [_line(header), _line(["---"] * len(header))]
     for cell in cells:
-        found = [_spread_of(cell, rule, metric) for rule in rules]
+        spreads = [_spread_of(cell, rule, metric) for rule in rules]
         lines.append(
             _line(
                 [
                     cell["column"],
                     cell["row"] + _remark(cell),
-                    *(_figure(each, digits) for each in found),
+                    *(_figure(value, digits) for value in spreads),
                     _published(cell["published"]),
-                    _difference(found[0], cell["published"], digits),
+                    _difference(spreads[0], cell["published"], digits),
                     f"{len(cell['summaries'])} of {num_seeds}",
                 ]
             )
@@ -133,9 +135,9 @@ def _remark(cell: Mapping[str, Any]) -> str:
     return " (true labels)" if any(x["oracle"] for x in cell["summaries"]) else ""
 
 
-def _note(cell: Mapping[str, Any], what: str, said: str) -> str:
-    """A line below the table; '' where there is nothing to say."""
-    return f"- {cell['row']} on {cell['column']}{what}: {said}" if said else ""
+def _note(cell: Mapping[str, Any], what: str, text: str) -> str:
+    """A line below the table; '' without a text."""
+    return f"- {cell['row']} on {cell['column']}{what}: {text}" if text else ""
 
 
 def _collapsed(cell: Mapping[str, Any]) -> str:
@@ -147,28 +149,30 @@ def _collapsed(cell: Mapping[str, Any]) -> str:
 
 
 def _predicts_one_class(summary: Mapping[str, Any]) -> bool:
-    said = ("every test example", "every label of every test example")
-    return any(text.startswith(said) for text in summary.get("warnings", ()))
+    beginnings = ("every test example", "every label of every test example")
+    return any(text.startswith(beginnings) for text in summary.get("warnings", ()))
 
 
-def _figure(found: Spread | None, digits: int) -> str:
-    if found is None:
+def _figure(value: Spread | None, digits: int) -> str:
+    if value is None:
         return "-"
-    std = f" ± {found.std:.{digits}f}" if found.std is not None else ""
-    return f"{found.mean:.{digits}f}{std}"
+    std = f" ± {value.std:.{digits}f}" if value.std is not None else ""
+    return f"{value.mean:.{digits}f}{std}"
 
 
-def _published(published: Sequence[float | None] | None) -> str:
+def _published(published: tuple[float, float | None] | None) -> str:
     if published is None:
         return "-"
     mean, std = published
     return f"{mean:g}" + (f" ± {std:g}" if std is not None else "")
 
 
-def _difference(found: Spread | None, published: Sequence[float | None] | None, digits: int) -> str:
-    if found is None or published is None:
+def _difference(
+    value: Spread | None, published: tuple[float, float | None] | None, digits: int
+) -> str:
+    if value is None or published is None:
         return "-"
-    return f"{found.mean - published[0]:+.{digits}f}"
+    return f"{value.mean - published[0]:+.{digits}f}"
 
 
 def _line(cells: Sequence[str]) -> str:

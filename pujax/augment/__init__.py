@@ -2,9 +2,10 @@
 
 Images are uint8 `[batch, height, width, channels]` with 1 or 3 channels and stay uint8 until
 `normalize`, the one place where they become floating point. Every function works on a whole batch,
-gives each image its own draw, and treats each image without looking at the others; random functions
-take `key` first. Operations equal Pillow's, in integers wherever a rounding could tell two devices,
-or compiled and uncompiled code, apart; the Gaussian blur alone is in floats, as torchvision's is.
+draws separately for each image, and treats each image independently of the others; random functions
+take `key` first. Operations equal Pillow's, and use integers wherever rounding could differ between
+devices or between compiled and uncompiled code; only the Gaussian blur uses floats, like
+torchvision's.
 """
 
 from pujax.augment.bicubic import resize_bicubic

@@ -1,10 +1,10 @@
-"""Resizing by Pillow's antialiased bicubic filter, in its own integers.
+"""Resizing by Pillow's antialiased bicubic filter, in the same integer arithmetic.
 
 Pillow's scheme is that of `resampling`: a sum of pixels with weights of 22 bits, rounded to a whole
 level, first along the rows, then down the columns. The weights are those of Keys's cubic (1981,
 a = -1/2) over two pixels on each side: input pixels when enlarging, output pixels when shrinking.
-They do not fit into 32 bits before they are rounded, so that they are made in float64 on the host,
-once for each size of a box; only the choice of the size and the place of the box are arrays.
+Before rounding they need more than 32 bits, so they are computed in float64 on the host, once for
+each size of a box; only the choice of the size and the place of the box are arrays.
 """
 
 from collections.abc import Sequence
@@ -17,8 +17,8 @@ import numpy as np
 from pujax.augment import layout
 from pujax.augment.resampling import WEIGHT_BITS, checked_size
 
-# Up to this many pixels per sum are written out; more, which only strong shrinking needs, are a
-# loop, which compiles faster than it runs.
+# Sums of up to this many pixels are unrolled. Longer ones, which only strong shrinking needs, are a
+# loop, which compiles faster but runs more slowly.
 _MAX_UNROLLED = 16
 
 
@@ -120,7 +120,7 @@ def taps(size: int, result_size: int) -> Taps:
     is_used = place < last
     weight = np.where(is_used, _cubic(np.abs(place - center + 0.5) / stretch), 0.0)
     weight *= 2.0**WEIGHT_BITS / weight.sum(axis=1, keepdims=True)
-    # Halves go away from zero.
+    # Halves are rounded away from zero, as in Pillow.
     weight = np.trunc(weight + np.copysign(0.5, weight))
     return Taps(np.where(is_used, place, 0).astype(np.int32), weight.astype(np.int32))
 

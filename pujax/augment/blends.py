@@ -7,11 +7,12 @@ away from the plain image.
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from pujax.augment import layout
 
 
-def brightness(images: jax.Array, factor: jax.Array) -> jax.Array:
+def brightness(images: jax.Array, factor: ArrayLike) -> jax.Array:
     """Moves each image towards black: `ImageEnhance.Brightness`.
 
     Args:
@@ -24,7 +25,7 @@ def brightness(images: jax.Array, factor: jax.Array) -> jax.Array:
     return blend(jnp.zeros_like(images), images, layout.per_image("factor", factor, images))
 
 
-def color(images: jax.Array, factor: jax.Array) -> jax.Array:
+def color(images: jax.Array, factor: ArrayLike) -> jax.Array:
     """Moves each pixel towards its own grey: `ImageEnhance.Color`; grey images stay as they are.
 
     Args:
@@ -38,7 +39,7 @@ def color(images: jax.Array, factor: jax.Array) -> jax.Array:
     return blend(luminance(images), images, factor)
 
 
-def contrast(images: jax.Array, factor: jax.Array) -> jax.Array:
+def contrast(images: jax.Array, factor: ArrayLike) -> jax.Array:
     """Moves each image towards its mean grey: `ImageEnhance.Contrast`.
 
     Args:
@@ -52,7 +53,7 @@ def contrast(images: jax.Array, factor: jax.Array) -> jax.Array:
     return blend(mean_grey(luminance(images)), images, factor)
 
 
-def sharpness(images: jax.Array, factor: jax.Array) -> jax.Array:
+def sharpness(images: jax.Array, factor: ArrayLike) -> jax.Array:
     """Moves each image towards a smoothed one: `ImageEnhance.Sharpness`.
 
     Args:
@@ -80,8 +81,8 @@ def blend(plain: jax.Array, images: jax.Array, factor: jax.Array) -> jax.Array:
     plain = plain.astype(jnp.int32)
     factor = jnp.clip(factor, 0.0, 2.0)[:, None, None, None]
     move = factor * (images.astype(jnp.int32) - plain).astype(jnp.float32)
-    # The sum is taken in integers of 2**-22 and rounded to float32 once, as the sum of two float32
-    # is. Written in floats, compilers may fuse it with the product and round differently.
+    # The sum is taken in integer multiples of 2**-22 and rounded to float32 once, like a sum of two
+    # float32 numbers. In floats a compiler may fuse it with the product and round differently.
     level = (plain << 22) + (move * 2.0**22).astype(jnp.int32)
     level = level.astype(jnp.float32) * 2.0**-22
     return jnp.clip(level, 0.0, 255.0).astype(jnp.uint8)

@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from pujax.augment import draws, layout
 
@@ -11,7 +12,7 @@ _SMALLEST_SIGMA = 0.05
 
 
 def gaussian_blur(
-    images: jax.Array, sigma: jax.Array, *, kernel_size: int | None = None
+    images: jax.Array, sigma: ArrayLike, *, kernel_size: int | None = None
 ) -> jax.Array:
     """Weighs each pixel and its neighbours by a Gaussian, as torchvision's `GaussianBlur` does.
 

@@ -3,13 +3,14 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from pujax.augment import blends, draws, layout
 
 MAX_SHIFT = 0.5
 
 
-def hue(images: jax.Array, shift: jax.Array) -> jax.Array:
+def hue(images: jax.Array, shift: ArrayLike) -> jax.Array:
     """Turns the colours of each image around the hue circle, as torchvision's `adjust_hue` does.
 
     On Pillow images, that is: convert to 8-bit HSV, add the whole levels of `255 * shift` to H

@@ -1,4 +1,4 @@
-"""The random view of contrastive pretraining: crop, flip, colours, and more if asked."""
+"""The random view of contrastive pretraining: crop, flip, colours, perhaps blur, solarisation."""
 
 import jax
 import jax.numpy as jnp
@@ -22,12 +22,12 @@ def contrastive_view(
     blur_probability: float = 0.0,
     solarize_probability: float = 0.0,
 ) -> jax.Array:
-    """One random view of each image, as SimCLR takes two of them.
+    """One random view of each image, of which SimCLR takes two.
 
     `random_resized_crop`, `random_flip`, `color_jitter`, `random_grayscale`, `random_blur` and
     `random_solarize`, in this order. The defaults are those of ImPULSeS's published code; its paper
-    adds blur and solarisation without their probabilities. SimCLR is arXiv:2002.05709. In images
-    with one channel, saturation, hue and greys have nothing to do.
+    adds blur and solarisation without their probabilities. SimCLR is arXiv:2002.05709. Images with
+    one channel are not changed by saturation, hue and greys.
 
     Args:
       key: random key.

@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from pujax.augment import layout
 
@@ -12,7 +13,7 @@ FILL_GREY = 123
 
 
 def cutout(
-    images: jax.Array, side: jax.Array, center_x: jax.Array, center_y: jax.Array
+    images: jax.Array, side: ArrayLike, center_x: ArrayLike, center_y: ArrayLike
 ) -> jax.Array:
     """Paints a rectangle of (125, 123, 114), or 123 in images with one channel.
 

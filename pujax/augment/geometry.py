@@ -1,4 +1,4 @@
-"""Shifts, shears, rotations and mirrors by nearest neighbour, at the positions Pillow samples.
+"""Shifts, shears, rotations and mirrors by nearest neighbour, at the positions that Pillow samples.
 
 An operation is a matrix of integers `[batch, 6]` in 16.16 fixed point, and one gather applies it.
 Output pixel (x, y) shows input pixel ((a0 x + a1 y + a2) >> 16, (a3 x + a4 y + a5) >> 16), or black
@@ -9,6 +9,7 @@ affine transforms the same way, so the sampled positions are its own.
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from pujax.augment import layout
 
@@ -24,7 +25,7 @@ _SINE_WHOLE = np.floor(_SINE + 0.5).astype(np.int32)
 _SINE_REST = np.round((_SINE - _SINE_WHOLE) * 2.0**24).astype(np.int32)
 
 
-def rotate(images: jax.Array, degrees: jax.Array) -> jax.Array:
+def rotate(images: jax.Array, degrees: ArrayLike) -> jax.Array:
     """Turns each image counter-clockwise about its centre, as `Image.rotate` does.
 
     Pillow rounds float64 sines to fixed point; here they come from a table and a short series, good
@@ -43,7 +44,7 @@ def rotate(images: jax.Array, degrees: jax.Array) -> jax.Array:
     return sample(images, rotation_matrix(degrees, *images.shape[1:3]))
 
 
-def shear_x(images: jax.Array, slope: jax.Array) -> jax.Array:
+def shear_x(images: jax.Array, slope: ArrayLike) -> jax.Array:
     """Moves row y left by `slope * y` pixels; the top-left corner stays.
 
     Equal to Pillow's `image.transform(image.size, Image.AFFINE, (1, slope, 0, 0, 1, 0))`.
@@ -58,7 +59,7 @@ def shear_x(images: jax.Array, slope: jax.Array) -> jax.Array:
     return sample(images, shear_x_matrix(layout.per_image("slope", slope, images)))
 
 
-def shear_y(images: jax.Array, slope: jax.Array) -> jax.Array:
+def shear_y(images: jax.Array, slope: ArrayLike) -> jax.Array:
     """Moves column x up by `slope * x` pixels; the top-left corner stays.
 
     Equal to Pillow's `image.transform(image.size, Image.AFFINE, (1, 0, 0, slope, 1, 0))`.
@@ -73,7 +74,7 @@ def shear_y(images: jax.Array, slope: jax.Array) -> jax.Array:
     return sample(images, swap_axes(shear_x_matrix(layout.per_image("slope", slope, images))))
 
 
-def translate_x(images: jax.Array, fraction: jax.Array) -> jax.Array:
+def translate_x(images: jax.Array, fraction: ArrayLike) -> jax.Array:
     """Moves each image left by `fraction * width`, rounded to whole pixels.
 
     Equal to Pillow's `image.transform(image.size, Image.AFFINE, (1, 0, shift, 0, 1, 0))` with
@@ -90,7 +91,7 @@ def translate_x(images: jax.Array, fraction: jax.Array) -> jax.Array:
     return sample(images, translate_x_matrix(fraction, images.shape[2]))
 
 
-def translate_y(images: jax.Array, fraction: jax.Array) -> jax.Array:
+def translate_y(images: jax.Array, fraction: ArrayLike) -> jax.Array:
     """Moves each image up by `fraction * height`, rounded to whole pixels.
 
     Equal to Pillow's `image.transform(image.size, Image.AFFINE, (1, 0, 0, 0, 1, shift))` with

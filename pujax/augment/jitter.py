@@ -144,8 +144,8 @@ def apply_jitter(images: jax.Array, drawn: Jitter) -> jax.Array:
     """Changes each image as drawn, equal to Pillow in every level.
 
     Four rounds, each of which computes a blend and the hue for all images and keeps for each image
-    the one whose turn it is. To compute the hue only once needs three rounds of blends before it
-    and three after it, and is no faster.
+    the operation that is next in its order. Computing the hue only once needs three rounds of
+    blends before it and three after it, and is no faster.
 
     Args:
       images: uint8 `[batch, height, width, channels]`.

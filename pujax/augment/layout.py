@@ -1,10 +1,11 @@
-"""What every augmentation asks of its arguments."""
+"""Checks that every augmentation makes of its arguments."""
 
 import operator
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 
 # Up to this side, sums of grey levels and fixed-point positions fit into 32 bits.
 MAX_SIDE = 2047
@@ -50,7 +51,7 @@ def whole_number(value: Any) -> int | None:
         return None
 
 
-def per_image(name: str, value: jax.Array | float, images: jax.Array) -> jax.Array:
+def per_image(name: str, value: ArrayLike, images: jax.Array) -> jax.Array:
     """One float32 number per image, after checking the images themselves.
 
     Args:

@@ -1,6 +1,6 @@
 """RandAugment as LaGAM uses it: random operations, each with a random strength, then a cut-out.
 
-Fourteen operations are open to every image in every round. Instead of computing all fourteen and
+Every image may get any of fourteen operations in every round. Instead of computing all fourteen and
 keeping one, a round has three passes, each of which leaves an image alone if its operation belongs
 to another pass: a gather through an affine matrix, a table of grey levels, and a blend.
 """
@@ -183,8 +183,8 @@ def _table(images, drawn, strength):
     others = ~(chosen[0] | chosen[1] | chosen[2] | chosen[3])
     one_hot = jnp.stack([*chosen, others], axis=1).astype(jnp.float32)
     every = [jnp.broadcast_to(table, counts.shape) for table in (*tables.values(), tones.LEVELS)]
-    # A product rather than a `where`, which XLA would fuse into the look-up and so compute the
-    # tables anew for every pixel. Levels up to 255 are exact in any matrix-product precision.
+    # A product and not a `where`, which XLA would fuse into the look-up, computing the tables again
+    # for every pixel. Levels up to 255 are exact in any matrix-product precision.
     return jnp.einsum("bk,bkcv->bcv", one_hot, jnp.stack(every, axis=1).astype(jnp.float32))
 
 

@@ -1,4 +1,4 @@
-"""Resizing by Pillow's antialiased bilinear filter, in its own integers.
+"""Resizing by Pillow's antialiased bilinear filter, in the same integer arithmetic.
 
 Pillow resizes 8-bit images in integers: along each axis an output pixel is a sum of input pixels
 with weights of 22 bits, rounded to a whole level; first along the rows, then down the columns. The
@@ -9,6 +9,7 @@ each image has a matrix of those weights per axis, and two batched matrix produc
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 
 from pujax.augment import layout
 
@@ -42,10 +43,10 @@ def resize(images: jax.Array, height: int, width: int) -> jax.Array:
 
 def resized_crop(
     images: jax.Array,
-    top: jax.Array,
-    left: jax.Array,
-    crop_height: jax.Array,
-    crop_width: jax.Array,
+    top: ArrayLike,
+    left: ArrayLike,
+    crop_height: ArrayLike,
+    crop_width: ArrayLike,
     *,
     height: int,
     width: int,

@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from pujax.augment import layout
 
@@ -39,7 +40,7 @@ def equalize(images: jax.Array) -> jax.Array:
     return lookup(images, equalize_table(histogram(images)))
 
 
-def posterize(images: jax.Array, bits: jax.Array) -> jax.Array:
+def posterize(images: jax.Array, bits: ArrayLike) -> jax.Array:
     """Keeps the highest bits of each value: Pillow's `ImageOps.posterize`.
 
     Args:
@@ -52,7 +53,7 @@ def posterize(images: jax.Array, bits: jax.Array) -> jax.Array:
     return lookup(images, posterize_table(layout.per_image("bits", bits, images)))
 
 
-def solarize(images: jax.Array, threshold: jax.Array) -> jax.Array:
+def solarize(images: jax.Array, threshold: ArrayLike) -> jax.Array:
     """Inverts values at or above a threshold: Pillow's `ImageOps.solarize`.
 
     Args:
@@ -143,7 +144,7 @@ def posterize_table(bits: jax.Array) -> jax.Array:
       int32 table `[batch, 1, 256]`.
     """
     dropped = 8 - jnp.clip(bits.astype(jnp.int32), 1, 8)[:, None, None]
-    return (LEVELS >> dropped) << dropped
+    return (jnp.asarray(LEVELS) >> dropped) << dropped
 
 
 def solarize_table(threshold: jax.Array) -> jax.Array:

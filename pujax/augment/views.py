@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import jax
 import jax.numpy as jnp
 import numpy as np
-import numpy.typing as npt
+from jax.typing import DTypeLike
 
 from pujax.augment import geometry, layout, randaugment
 
@@ -13,13 +13,13 @@ from pujax.augment import geometry, layout, randaugment
 def normalize(
     images: jax.Array,
     *,
-    mean: Sequence[float],
-    std: Sequence[float],
-    dtype: npt.DTypeLike = jnp.float32,
+    mean: float | Sequence[float],
+    std: float | Sequence[float],
+    dtype: DTypeLike = jnp.float32,
 ) -> jax.Array:
     """Turns bytes into centred numbers: `(images / 255 - mean) / std`.
 
-    The only place where images become floating point. Computed in float32 at least, then cast.
+    The only place where images become floating point. Computed in at least float32, then cast.
 
     Args:
       images: uint8 `[..., channels]`.
@@ -39,13 +39,13 @@ def normalize(
     channels = images.shape[-1]
     constants = []
     for name, value in (("mean", mean), ("std", std)):
-        value = np.asarray(value, np.float64)
-        if value.shape not in ((), (1,), (channels,)):
+        constant = np.asarray(value, np.float64)
+        if constant.shape not in ((), (1,), (channels,)):
             raise ValueError(
-                f"{name} has shape {list(value.shape)}; accepted: one number for all channels, or "
-                f"one for each of the {channels}"
+                f"{name} has shape {list(constant.shape)}; accepted: one number for all channels, "
+                f"or one for each of the {channels}"
             )
-        constants.append(jnp.asarray(value, compute_dtype))
+        constants.append(jnp.asarray(constant, compute_dtype))
     if not np.all(np.asarray(std) > 0):
         raise ValueError(f"std is {std}; accepted: positive numbers")
     return ((images.astype(compute_dtype) / 255 - constants[0]) / constants[1]).astype(dtype)

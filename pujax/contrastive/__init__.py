@@ -12,9 +12,9 @@ collective being written here, and the result is that of a single device. (Insid
 or a `pmap` a function sees its own part of the batch only: call them outside.)
 
 Similarities are computed in float32 (or float64) with exact matrix products also on accelerators,
-whose default products keep about three digits: neighbours are ranked and labels are decided by
-them. LaGAM's losses of the same arrays inside one compiled function share one matrix product.
-Temperatures and other numbers are checked unless they are traced.
+whose default products keep about three digits, because neighbours are ranked by similarities and
+labels depend on them. LaGAM's losses of the same arrays inside one compiled function share one
+matrix product. Temperatures and other numbers are checked unless they are traced.
 """
 
 from pujax.contrastive.groups import (

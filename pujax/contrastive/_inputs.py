@@ -1,19 +1,18 @@
-"""Checked inputs of the contrastive losses, in full precision.
-
-Numbers are looked at only where they are known, that is outside `jit`, `grad` and `vmap`, or as
-constants inside them.
-"""
+"""Checked inputs of the contrastive losses, in full precision."""
 
 import operator
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
+
+from pujax.arrays import full_precision, on_host
 
 _NUMBERS = (jnp.bool_, jnp.integer, jnp.floating)
 
 
-def pair(first: jax.Array, second: jax.Array) -> tuple[jax.Array, jax.Array]:
+def pair(first: ArrayLike, second: ArrayLike) -> tuple[jax.Array, jax.Array]:
     """Two matrices of one shape and one dtype, at least float32."""
     first, second = jnp.asarray(first), jnp.asarray(second)
     if first.ndim != 2 or first.shape != second.shape:
@@ -25,18 +24,18 @@ def pair(first: jax.Array, second: jax.Array) -> tuple[jax.Array, jax.Array]:
     return first.astype(dtype), second.astype(dtype)
 
 
-def several(views: jax.Array) -> jax.Array:
+def several(views: ArrayLike) -> jax.Array:
     """Views `[M, batch, dim]` with M >= 2 in at least float32."""
-    views = jnp.asarray(views)
+    views = full_precision(views)
     if views.ndim != 3 or views.shape[0] < 2:
         raise ValueError(
             f"views has shape {views.shape}, but must be [M, batch, dim] with at least 2 views M"
         )
-    return views.astype(jnp.promote_types(views.dtype, jnp.float32))
+    return views
 
 
 def check_batch(batch: int) -> None:
-    """Requires other images to tell an anchor from."""
+    """Requires at least one image besides the anchor's, which gives the negatives."""
     if batch < 2:
         raise ValueError(
             f"batch is {batch}, but must be at least 2: the negatives are the other images"
@@ -75,8 +74,5 @@ def _known_number(name: str, value: float | jax.Array) -> float | None:
         raise ValueError(f"{name} is {value!r}, but must be a single number")
     if array.shape != ():
         raise ValueError(f"{name} has shape {array.shape}, but must be a single number")
-    if isinstance(value, jax.core.Tracer):
-        return None
-    if isinstance(value, jax.Array) and not value.is_fully_addressable:
-        return None
-    return float(value)
+    number = on_host(value)
+    return None if number is None else float(number)

@@ -1,4 +1,4 @@
-"""How strongly each anchor is drawn to the other images, as one matrix or in blocks of anchors.
+"""Log-sum of each anchor's similarities to the other images, as one matrix or in blocks of anchors.
 
 With `points[k, i]` view `k` of image `i`, divided by the root of the temperature, this is
 
@@ -93,11 +93,11 @@ def _map_blocks(
     num_views, batch = arrays[0].shape[:2]
     num_blocks = -(-batch // block_size)
     rows = -(-batch // num_blocks)
-    # Block c holds the rows c, c + num_blocks, c + 2 num_blocks, ... A batch that is split over
-    # devices lies on them in runs, so each block has rows on every device and each step of the
-    # scan is shared by all; blocks of neighbouring rows would each lie on one device, and the scan
-    # would first gather the whole array on all of them. What is missing from the last rows is
-    # filled with the first images, whose results are finite, and dropped.
+    # Block c holds the rows c, c + num_blocks, c + 2 num_blocks, ... Of a batch that is split over
+    # devices each device holds consecutive rows, so each block has rows on every device and all
+    # devices work in each step of the scan. Blocks of consecutive rows would each be on one device,
+    # and the scan would first gather the whole array on all of them. Short blocks are filled with
+    # the first images, whose results are finite, and these results are dropped.
     images = (jnp.arange(rows) * num_blocks + jnp.arange(num_blocks)[:, None]) % batch
 
     def split(array):
@@ -107,9 +107,9 @@ def _map_blocks(
         array = array.reshape(num_views, rows, num_blocks, *array.shape[2:])
         return jnp.swapaxes(array, 1, 2).reshape(num_views * num_blocks, rows, *array.shape[3:])
 
-    # Blocks are computed again, not kept, also when the gradient is differentiated once more.
-    again = jax.checkpoint(lambda block: function(*block), prevent_cse=False)
-    results = jax.lax.map(again, (jnp.tile(images, (num_views, 1)), *map(split, arrays)))
+    # Blocks are recomputed, not stored, also when the gradient is differentiated again.
+    recomputed = jax.checkpoint(lambda block: function(*block), prevent_cse=False)
+    results = jax.lax.map(recomputed, (jnp.tile(images, (num_views, 1)), *map(split, arrays)))
     results = results.reshape(num_views, num_blocks, rows, *results.shape[2:])
     results = jnp.swapaxes(results, 1, 2)
     return results.reshape(num_views, rows * num_blocks, *results.shape[3:])[:, :batch]

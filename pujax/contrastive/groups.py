@@ -2,12 +2,13 @@
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 
 from pujax.contrastive import _inputs
 
 
 def instance_discrimination(
-    queries: jax.Array, keys: jax.Array, *, temperature: float | jax.Array
+    queries: ArrayLike, keys: ArrayLike, *, temperature: float | jax.Array
 ) -> jax.Array:
     """Instance discrimination of LaGAM: each query must find its own key in the pool.
 
@@ -32,9 +33,9 @@ def instance_discrimination(
 
 
 def group_contrast(
-    queries: jax.Array,
-    keys: jax.Array,
-    positives: jax.Array,
+    queries: ArrayLike,
+    keys: ArrayLike,
+    positives: ArrayLike,
     *,
     temperature: float | jax.Array,
 ) -> jax.Array:
@@ -69,11 +70,11 @@ def group_contrast(
 
 
 def latent_group_positives(
-    queries: jax.Array,
-    keys: jax.Array,
+    queries: ArrayLike,
+    keys: ArrayLike,
     *,
-    clusters: jax.Array | None = None,
-    sides: jax.Array | None = None,
+    clusters: ArrayLike | None = None,
+    sides: ArrayLike | None = None,
     num_neighbors: int = 0,
 ) -> jax.Array:
     """Positives of LaGAM's group contrast: latent groups and nearest neighbours within the batch.
@@ -122,7 +123,7 @@ def latent_group_positives(
 
 
 def log_probabilities(
-    queries: jax.Array, keys: jax.Array, *, temperature: float | jax.Array
+    queries: ArrayLike, keys: ArrayLike, *, temperature: float | jax.Array
 ) -> jax.Array:
     """Log-probability with which each query picks each entry of the pool, itself left out.
 
@@ -149,19 +150,20 @@ def log_probabilities(
     return jax.nn.log_softmax(logits, axis=1)
 
 
-def _similarities(queries: jax.Array, keys: jax.Array) -> jax.Array:
+def _similarities(queries: ArrayLike, keys: ArrayLike) -> jax.Array:
     """Inner products of the queries with the pool `concat(queries, keys)`, `[batch, 2 * batch]`."""
     queries, keys = _inputs.pair(queries, keys)
     pool = jnp.concatenate([queries, keys])
     return jnp.matmul(queries, pool.T, precision=jax.lax.Precision.HIGHEST)
 
 
-def _own_entries(shape: tuple[int, int]) -> jax.Array:
+def _own_entries(shape: tuple[int, ...]) -> jax.Array:
     """Mask of the entry that each query has for itself in the pool."""
-    return jnp.eye(*shape, dtype=bool)
+    batch, pool = shape
+    return jnp.eye(batch, pool, dtype=bool)
 
 
-def _same_in_pool(name: str, ids: jax.Array, batch: int) -> jax.Array:
+def _same_in_pool(name: str, ids: ArrayLike, batch: int) -> jax.Array:
     """Whether query and pool entry carry equal ids, `[batch, 2 * batch]`."""
     ids = jnp.asarray(ids)
     if ids.shape != (batch,):

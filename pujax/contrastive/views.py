@@ -4,14 +4,15 @@ import math
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 
 from pujax.contrastive import _inputs
 from pujax.contrastive._log_sums import log_sums
 
 
 def nt_xent(
-    first: jax.Array,
-    second: jax.Array,
+    first: ArrayLike,
+    second: ArrayLike,
     *,
     temperature: float | jax.Array,
     block_size: int = 0,
@@ -41,8 +42,8 @@ def nt_xent(
 
 
 def debiased(
-    first: jax.Array,
-    second: jax.Array,
+    first: ArrayLike,
+    second: ArrayLike,
     *,
     temperature: float | jax.Array,
     tau_plus: float | jax.Array,
@@ -79,7 +80,7 @@ def debiased(
 
 
 def multiview_debiased(
-    views: jax.Array,
+    views: ArrayLike,
     *,
     temperature: float | jax.Array,
     tau_plus: float | jax.Array,
@@ -92,7 +93,7 @@ def multiview_debiased(
     images, an anchor's negatives weigh
     `R g = max((S - tau_plus R posbar) / (1 - tau_plus), R exp(-1 / temperature))`, and the loss is
     the mean of `log(s_kl + R g) - log s_kl` over all images and all ordered pairs `k != l`. Two
-    views give `debiased`; `tau_plus=0` is NT-Xent for M views, there is no other function for it.
+    views give `debiased`; `tau_plus=0` is NT-Xent for M views, which has no function of its own.
     Source: Schweisthal et al., ImPULSeS, Eqs. 1-4, with their misprints corrected.
 
     With a `block_size` only that many rows of the similarity matrix exist at a time, in the
@@ -130,8 +131,8 @@ def _mean_loss(
     _inputs.check_batch(views.shape[1])
     block_size = _inputs.checked_block_size(block_size)
     temperature = jnp.asarray(temperature, views.dtype)
-    # Divided so, products of points are similarities over the temperature, whose derivative
-    # follows from that of the points.
+    # With this scale the products of points are similarities divided by the temperature, and the
+    # derivative with respect to the temperature follows from that of the points.
     points = views / jnp.sqrt(temperature)
     num_views, batch = views.shape[:2]
     # Shift s pairs view k with view k - s: every ordered pair once, `[M - 1, M, batch]`.
@@ -160,8 +161,8 @@ def _debiased_log_negatives(
 ) -> jax.Array:
     """Log of `max((S - tau_plus R posbar) / (1 - tau_plus), R exp(-1 / temperature))`."""
     log_others = math.log(num_others)
-    # The share of the sum that is expected to be positives; beyond 1 only that it is matters, and
-    # a cap keeps 0 times infinity away from tau_plus 0.
+    # The share of the sum that is expected to be positives. How far it exceeds 1 does not matter,
+    # so it is capped: at tau_plus = 0 an infinite exponential would give NaN.
     cap = 0.9 * jnp.log(jnp.finfo(log_sum.dtype).max)
     share = tau_plus * jnp.exp(jnp.minimum(log_others + log_mean_positive - log_sum, cap))
     # Where no negatives are left the logarithm is not used, and must not be infinite.

@@ -8,9 +8,10 @@ is adding a file here and a config: `config.method.name` is imported by name.
 import importlib
 import pkgutil
 
+from pujax.methods._common.network import build as build_network
 from pujax.methods.base import Method, Metrics, Stage
 
-__all__ = ["Method", "Metrics", "Stage", "is_multilabel", "module", "names"]
+__all__ = ["Method", "Metrics", "Stage", "build_network", "is_multilabel", "module", "names"]
 
 
 def names() -> tuple[str, ...]:

@@ -1,10 +1,10 @@
 """Metrics of binary and of multi-label classifiers, computed on the host.
 
 All are called as `(scores, labels)`, with labels 0/1, False/True or -1/1. Results are fractions,
-not percent. Scores that are not a number make every metric NaN; infinite scores are ordinary.
+not percent. Scores that are not a number make every metric NaN; infinite scores are allowed.
 
 The metrics of many labels take `[n, classes]`. Categories without a positive among the labels are
-undefined for some of them: each says what it does then, and `ignore_empty=True` leaves such
+undefined for some of them: each documents its value then, and `ignore_empty=True` leaves such
 categories out of every average over categories.
 """
 

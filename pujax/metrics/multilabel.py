@@ -1,4 +1,4 @@
-"""Precision, recall and F1 of many labels, at a given threshold or at the best in hindsight."""
+"""Precision, recall and F1 of many labels, at a given threshold or the best for the same labels."""
 
 from typing import NamedTuple
 
@@ -59,7 +59,7 @@ def multilabel_report(
 
     A label is predicted where its score is at or above the threshold. A category that is never
     predicted counts as one wrong prediction, as in the code of PU-MLC (Yuan et al., ICME 2024): its
-    precision is then 0 rather than 0/0, and OP is a little lower than its name says. A category
+    precision is then 0 rather than 0/0, and OP is a little lower than the plain ratio. A category
     without a positive makes CR NaN and CF1 0, unless it is left out of CP and CR.
 
     Args:
@@ -77,17 +77,17 @@ def multilabel_report(
             number.
     """
     scores, positive = _arguments.matrices(scores, labels)
-    threshold = _checked_thresholds("threshold", threshold, 0)
+    cutoff = _checked_thresholds("threshold", threshold, 0)
     if _undefined(scores):
         return MultilabelReport(*[float("nan")] * len(MultilabelReport._fields))
-    predicted = scores >= threshold.astype(scores.dtype)
-    found = _report(
+    predicted = scores >= cutoff.astype(scores.dtype)
+    figures = _figures(
         np.sum(predicted, axis=0),
         np.sum(predicted & positive, axis=0),
         np.sum(positive, axis=0),
         ignore_empty,
     )
-    return MultilabelReport(*map(float, found))
+    return MultilabelReport(**{name: float(value) for name, value in figures.items()})
 
 
 def multilabel_f1(
@@ -128,8 +128,9 @@ def oracle_multilabel_f1(
     """Best OF1 and best CF1 over thresholds: an oracle, never lower than at a fixed threshold.
 
     Both thresholds are chosen, independently, on the very labels that F1 is measured on. This is
-    how PU-MLC (Yuan et al., ICME 2024) is published, with the test labels; it overstates what can
-    be had and compares only with figures found the same way.
+    how PU-MLC (Yuan et al., ICME 2024) is published, with the test labels; it overstates what a
+    threshold chosen without test labels reaches, and compares only with figures that were computed
+    the same way.
 
     Args:
         scores: probabilities, `[n, classes]`, or raw scores with thresholds to match.
@@ -147,26 +148,27 @@ def oracle_multilabel_f1(
             one that is not a number.
     """
     scores, positive = _arguments.matrices(scores, labels)
-    thresholds = _checked_thresholds("thresholds", thresholds, 1)
+    tried = _checked_thresholds("thresholds", thresholds, 1)
     if _undefined(scores):
         return OracleF1(*[float("nan")] * len(OracleF1._fields))
-    at = thresholds.astype(scores.dtype)
-    predicted = [_at_or_above(column, at) for column in scores.T]
+    cutoffs = tried.astype(scores.dtype)
+    predicted = [_at_or_above(column, cutoffs) for column in scores.T]
     correct = [
-        _at_or_above(column[hit], at) for column, hit in zip(scores.T, positive.T, strict=True)
+        _at_or_above(column[hit], cutoffs) for column, hit in zip(scores.T, positive.T, strict=True)
     ]
-    found = _report(
+    figures = _figures(
         np.stack(predicted, axis=-1),
         np.stack(correct, axis=-1),
         np.sum(positive, axis=0),
         ignore_empty,
     )
-    best = [np.argmax(found.overall_f1), np.argmax(found.class_f1)]
+    overall, per_class = figures["overall_f1"], figures["class_f1"]
+    best = int(np.argmax(overall)), int(np.argmax(per_class))
     return OracleF1(
-        overall=float(found.overall_f1[best[0]]),
-        overall_threshold=float(thresholds[best[0]]),
-        per_class=float(found.class_f1[best[1]]),
-        per_class_threshold=float(thresholds[best[1]]),
+        overall=float(overall[best[0]]),
+        overall_threshold=float(tried[best[0]]),
+        per_class=float(per_class[best[1]]),
+        per_class_threshold=float(tried[best[1]]),
     )
 
 
@@ -175,20 +177,27 @@ def _at_or_above(values: np.ndarray, thresholds: np.ndarray) -> np.ndarray:
     return values.size - np.searchsorted(np.sort(values), thresholds, side="left")
 
 
-def _report(
+def _figures(
     predicted: np.ndarray, correct: np.ndarray, present: np.ndarray, ignore_empty: bool
-) -> MultilabelReport:
-    """The figures from counts per category, `[..., classes]`; one of each per leading index."""
+) -> dict[str, np.ndarray]:
+    """Figures of `MultilabelReport`, `[...]` each, from counts per category `[..., classes]`."""
     predicted = np.maximum(predicted, 1)
     counted = present > 0 if ignore_empty else np.ones_like(present, dtype=bool)
     # No positive, in a category or at all, gives 0/0: recall is then NaN as documented.
     with np.errstate(invalid="ignore"):
         overall = correct.sum(-1) / predicted.sum(-1), correct.sum(-1) / present.sum()
-        per_class = tuple(
+        precision, recall = (
             np.sum(shares, axis=-1, where=counted) / counted.sum()
             for shares in (correct / predicted, correct / present)
         )
-    return MultilabelReport(*overall, _f1(*overall), *per_class, _f1(*per_class))
+    return {
+        "overall_precision": overall[0],
+        "overall_recall": overall[1],
+        "overall_f1": _f1(*overall),
+        "class_precision": precision,
+        "class_recall": recall,
+        "class_f1": _f1(precision, recall),
+    }
 
 
 def _f1(precision: np.ndarray, recall: np.ndarray) -> np.ndarray:

@@ -73,8 +73,8 @@ def tied_scores(scores: npt.ArrayLike) -> int:
 
     Above 0 `average_precisions` depends on the order of the examples: three equal scores in one
     category count as 3, equal scores in different categories as 0, and scores that are not a number
-    equal nothing. Scores that differ may still tie once rounded, as probabilities of large scores
-    do: pass what is ranked.
+    equal nothing. Scores that differ may be equal after rounding, for example as probabilities:
+    pass the numbers that are ranked.
 
     Args:
         scores: what `average_precisions` ranks, `[n, classes]`.

@@ -13,7 +13,7 @@ Neural Computation 33(1), 2021.
 
 `pu_smi` is the complete estimate with Gaussian features; `fit_gaussian_ratio` and
 `fit_linear_ratio` are its closed forms at given settings, differentiable in the points. The
-supervised twins have `pn` in their names.
+supervised counterparts have `pn` in their names.
 """
 
 from pujax.mutual_info.estimates import SmiEstimate, pn_smi, pu_smi

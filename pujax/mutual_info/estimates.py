@@ -4,7 +4,9 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 
+from pujax import arrays
 from pujax.mutual_info import _checks, features, fits, objectives, selection, supervised
 
 RELATIVE_SIGMAS = (0.3, 0.6, 1.0, 2.0)
@@ -30,14 +32,14 @@ class SmiEstimate(NamedTuple):
 
 
 def pu_smi(
-    positives: jax.Array,
-    unlabeled: jax.Array,
+    positives: ArrayLike,
+    unlabeled: ArrayLike,
     *,
     prior: float | jax.Array,
     key: jax.Array,
     num_centers: int = 100,
-    sigmas: jax.Array | None = None,
-    ridges: jax.Array | None = None,
+    sigmas: ArrayLike | None = None,
+    ridges: ArrayLike | None = None,
     num_folds: int = 5,
     short_form: bool = False,
 ) -> SmiEstimate:
@@ -81,18 +83,18 @@ def pu_smi(
 
 
 def pn_smi(
-    positives: jax.Array,
-    negatives: jax.Array,
+    positives: ArrayLike,
+    negatives: ArrayLike,
     *,
     prior: float | jax.Array,
     key: jax.Array,
     num_centers: int = 100,
-    sigmas: jax.Array | None = None,
-    ridges: jax.Array | None = None,
+    sigmas: ArrayLike | None = None,
+    ridges: ArrayLike | None = None,
     num_folds: int = 5,
     two_output: bool = False,
 ) -> SmiEstimate:
-    """Squared-loss mutual information from positives and negatives, the twin of `pu_smi`.
+    """Squared-loss mutual information from positives and negatives, the counterpart of `pu_smi`.
 
     Args:
       positives: `[n_p, dim]`.
@@ -103,8 +105,8 @@ def pn_smi(
       sigmas: widths to try; None means 0.3, 0.6, 1 and 2 times the median distance.
       ridges: ridges to try; None means 0.001, 0.01, 0.1 and 1.
       num_folds: folds of the cross-validation.
-      two_output: False fits the ratio of the positives, as PURL's twin does; True fits the ratios
-        of both classes, the least-squares mutual information of the literature.
+      two_output: False fits the ratio of the positives, as PURL's counterpart does; True fits the
+        ratios of both classes, the least-squares mutual information of the literature.
 
     Returns:
       A `SmiEstimate`; with two outputs, `mean_ratio` is that of the positives' ratio.
@@ -128,11 +130,14 @@ def pn_smi(
         num_folds=num_folds,
         two_output=two_output,
     )
-    fit = supervised.fit_gaussian_two_output if two_output else supervised.fit_gaussian_pn
-    model = fit(positives, negatives, centers, prior=prior, sigma=chosen.sigma, ridge=chosen.ridge)
+    samples = positives, negatives, centers
+    settings = {"prior": prior, "sigma": chosen.sigma, "ridge": chosen.ridge}
+    model: fits.RatioModel | supervised.TwoOutputModel
     if two_output:
+        model = supervised.fit_gaussian_two_output(*samples, **settings)
         value, weights = -supervised.two_output_objective(model) - 0.5, model.weights[0]
     else:
+        model = supervised.fit_gaussian_pn(*samples, **settings)
         value = objectives.smi_from_objective(fits.objective(model), prior=prior)
         weights = model.weights
     means = [features.mean_features(x, centers, chosen.sigma) for x in (positives, negatives)]
@@ -145,8 +150,8 @@ def _settings(key, points, num_centers, sigmas, ridges):
     centers = points[jax.random.permutation(center_key, points.shape[0])[:num_centers]]
     if sigmas is None:
         median = features.median_distance(median_key, points)
-        known = _checks.on_host(median)
-        if known is not None and not known > 0:
+        number = arrays.on_host(median)
+        if number is not None and not number > 0:
             raise ValueError(
                 "the points that the features are drawn from are one and the same point, but "
                 "must differ"
@@ -157,7 +162,7 @@ def _settings(key, points, num_centers, sigmas, ridges):
 
 
 def _check(prior: float | jax.Array, num_centers: int, **samples: jax.Array) -> None:
-    _checks.check_share("prior", prior)
+    arrays.check_share("prior", prior)
     if num_centers < 1:
         raise ValueError(f"num_centers is {num_centers}, but must be 1 or more")
     for name, points in samples.items():

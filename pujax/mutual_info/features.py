@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 
 from pujax.mutual_info import _checks
 
@@ -14,7 +15,7 @@ NUM_FOR_MEDIAN = 500
 
 
 def gaussian_features(
-    points: jax.Array, centers: jax.Array, *, sigma: float | jax.Array
+    points: ArrayLike, centers: ArrayLike, *, sigma: float | jax.Array
 ) -> jax.Array:
     """`exp(-|x - c|^2 / (2 sigma^2))` of each point and centre, without a constant feature.
 
@@ -34,7 +35,7 @@ def gaussian_features(
     return _gaussian(points, centers, sigma)
 
 
-def median_distance(key: jax.Array, points: jax.Array) -> jax.Array:
+def median_distance(key: jax.Array, points: ArrayLike) -> jax.Array:
     """Median distance between distinct points, over at most 500 of them.
 
     Where most pairs coincide, the mean distance takes its place, so that it is 0 only if all do.

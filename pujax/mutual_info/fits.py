@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 
 from pujax.mutual_info import _checks, features
 
@@ -30,9 +31,9 @@ class RatioModel(NamedTuple):
 
 
 def fit_gaussian_ratio(
-    positives: jax.Array,
-    unlabeled: jax.Array,
-    centers: jax.Array,
+    positives: ArrayLike,
+    unlabeled: ArrayLike,
+    centers: ArrayLike,
     *,
     sigma: float | jax.Array,
     ridge: float | jax.Array,
@@ -67,7 +68,7 @@ def fit_gaussian_ratio(
 
 
 def fit_linear_ratio(
-    positives: jax.Array, unlabeled: jax.Array, *, ridge: float | jax.Array
+    positives: ArrayLike, unlabeled: ArrayLike, *, ridge: float | jax.Array
 ) -> RatioModel:
     """`fit_gaussian_ratio` with the points themselves as features, such as a network's last layer.
 
@@ -92,7 +93,7 @@ def fit_linear_ratio(
     return RatioModel(solve(gram, mean, ridge), gram, mean, None, None, ridge)
 
 
-def ratio(model: RatioModel, points: jax.Array) -> jax.Array:
+def ratio(model: RatioModel, points: ArrayLike) -> jax.Array:
     """The model's density ratio, which may be negative where data are few.
 
     Args:
@@ -105,7 +106,7 @@ def ratio(model: RatioModel, points: jax.Array) -> jax.Array:
     Raises:
       ValueError: if `points` is not a matrix of the model's width.
     """
-    if model.centers is None:
+    if model.centers is None or model.sigma is None:
         points, weights = _checks.matrices(points=points, weights=model.weights[None])
         return jnp.matmul(points, weights[0], precision=jax.lax.Precision.HIGHEST)
     points, centers = _checks.matrices(points=points, centers=model.centers)

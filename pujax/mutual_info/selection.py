@@ -5,7 +5,9 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
+from pujax import arrays
 from pujax.mutual_info import _checks, features, fits, supervised
 
 
@@ -33,12 +35,12 @@ class _Moments(NamedTuple):
 
 
 def cross_validate(
-    positives: jax.Array,
-    unlabeled: jax.Array,
-    centers: jax.Array,
+    positives: ArrayLike,
+    unlabeled: ArrayLike,
+    centers: ArrayLike,
     *,
-    sigmas: jax.Array,
-    ridges: jax.Array,
+    sigmas: ArrayLike,
+    ridges: ArrayLike,
     key: jax.Array,
     num_folds: int = 5,
 ) -> CrossValidation:
@@ -79,13 +81,13 @@ def cross_validate(
 
 
 def cross_validate_pn(
-    positives: jax.Array,
-    negatives: jax.Array,
-    centers: jax.Array,
+    positives: ArrayLike,
+    negatives: ArrayLike,
+    centers: ArrayLike,
     *,
     prior: float | jax.Array,
-    sigmas: jax.Array,
-    ridges: jax.Array,
+    sigmas: ArrayLike,
+    ridges: ArrayLike,
     key: jax.Array,
     num_folds: int = 5,
     two_output: bool = False,
@@ -112,7 +114,7 @@ def cross_validate_pn(
     positives, negatives, centers = _checks.matrices(
         positives=positives, negatives=negatives, centers=centers
     )
-    _checks.check_share("prior", prior)
+    arrays.check_share("prior", prior)
     sigmas, ridges = _checked_grid(sigmas, ridges, positives.dtype)
     folds_p, folds_n = _folds(key, num_folds, positives=positives, negatives=negatives)
 
@@ -158,7 +160,7 @@ def _over_folds_and_ridges(score, moments: tuple, ridges: jax.Array) -> jax.Arra
 
 
 def _best(sigmas: jax.Array, ridges: jax.Array, scores: jax.Array) -> CrossValidation:
-    # A fit that failed in rounding is never chosen, unless all did.
+    # A fit that became NaN by rounding is never chosen, unless all are.
     best = jnp.argmin(jnp.where(jnp.isnan(scores), jnp.inf, scores))
     return CrossValidation(sigmas[best // ridges.size], ridges[best % ridges.size], scores)
 
@@ -169,12 +171,12 @@ def _moments(
     over_folds = jax.vmap(features.mean_and_gram, in_axes=(0, None, None))
     parts = [over_folds(points[rows], centers, sigma) for rows in folds]
     means, grams = (jnp.concatenate(parts) for parts in zip(*parts, strict=True))
-    sizes = np.concatenate([np.full(*rows.shape) for rows in folds])
+    sizes = np.concatenate([np.full(rows.shape[0], rows.shape[1]) for rows in folds])
     return _Moments(means, grams, jnp.asarray(sizes, points.dtype))
 
 
 def _others(moments: _Moments) -> _Moments:
-    """Means over all folds but each."""
+    """For each fold, the means over all other folds."""
 
     def others(means: jax.Array) -> jax.Array:
         weights = (1 - jnp.eye(len(means), dtype=means.dtype)) * moments.sizes
@@ -203,7 +205,7 @@ def _folds(key: jax.Array, num_folds: int, **samples: jax.Array) -> list[list[ja
 
 
 def _checked_grid(
-    sigmas: jax.Array, ridges: jax.Array, dtype: jnp.dtype
+    sigmas: ArrayLike, ridges: ArrayLike, dtype: jnp.dtype
 ) -> tuple[jax.Array, jax.Array]:
     for name, values in (("sigmas", sigmas), ("ridges", ridges)):
         if jnp.ndim(values) != 1 or jnp.size(values) == 0:

@@ -1,10 +1,12 @@
-"""Supervised twins: the same mutual information from positives and negatives."""
+"""Supervised counterparts: the same mutual information from positives and negatives."""
 
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 
+from pujax import arrays
 from pujax.mutual_info import _checks, features, fits
 
 
@@ -31,15 +33,15 @@ class TwoOutputModel(NamedTuple):
 
 
 def fit_gaussian_pn(
-    positives: jax.Array,
-    negatives: jax.Array,
-    centers: jax.Array,
+    positives: ArrayLike,
+    negatives: ArrayLike,
+    centers: ArrayLike,
     *,
     prior: float | jax.Array,
     sigma: float | jax.Array,
     ridge: float | jax.Array,
 ) -> fits.RatioModel:
-    """Supervised twin of `fit_gaussian_ratio`, minimising `pn_objective` with the ridge.
+    """Supervised counterpart of `fit_gaussian_ratio`, minimising `pn_objective` with the ridge.
 
     Args:
       positives: `[n_p, dim]`.
@@ -55,14 +57,15 @@ def fit_gaussian_pn(
     Raises:
       ValueError: if shapes do not fit or a number is out of its range.
     """
-    (mean, _), gram, centers = _class_moments(positives, negatives, centers, prior, sigma, ridge)
+    means, gram, centers = _class_moments(positives, negatives, centers, prior, sigma, ridge)
+    mean = means[0]
     return fits.RatioModel(fits.solve(gram, mean, ridge), gram, mean, centers, sigma, ridge)
 
 
 def fit_gaussian_two_output(
-    positives: jax.Array,
-    negatives: jax.Array,
-    centers: jax.Array,
+    positives: ArrayLike,
+    negatives: ArrayLike,
+    centers: ArrayLike,
     *,
     prior: float | jax.Array,
     sigma: float | jax.Array,
@@ -129,12 +132,19 @@ def class_shares(prior: float | jax.Array, dtype: jnp.dtype) -> jax.Array:
     return jnp.stack([prior, 1 - prior])
 
 
-def _class_moments(positives, negatives, centers, prior, sigma, ridge):
+def _class_moments(
+    positives: ArrayLike,
+    negatives: ArrayLike,
+    centers: ArrayLike,
+    prior: float | jax.Array,
+    sigma: float | jax.Array,
+    ridge: float | jax.Array,
+) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Feature means of both classes `[2, b]`, the Gram matrix of their mixture, and the centres."""
     positives, negatives, centers = _checks.matrices(
         positives=positives, negatives=negatives, centers=centers
     )
-    _checks.check_share("prior", prior)
+    arrays.check_share("prior", prior)
     fits.check_settings(sigma, ridge)
     mean_p, gram_p = features.mean_and_gram(positives, centers, sigma)
     mean_n, gram_n = features.mean_and_gram(negatives, centers, sigma)

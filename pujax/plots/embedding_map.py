@@ -5,9 +5,9 @@ from sklearn import decomposition, manifold
 from threadpoolctl import threadpool_limits  # comes with scikit-learn
 
 _PERPLEXITY = 30.0
-# As van der Maaten and Hinton (2008) reduce their data first: it takes noise and time away.
+# van der Maaten and Hinton (2008) also reduce their data first: it removes noise and saves time.
 _TSNE_DIMENSIONS = 30
-# A third of the time that scikit-learn's defaults take, with neighbourhoods kept as well.
+# A third of the time of scikit-learn's defaults, and neighbourhoods are preserved as well.
 _TSNE_ITERATIONS, _TSNE_ANGLE = 500, 0.8
 
 
@@ -15,7 +15,7 @@ def project(points: np.ndarray, *, method: str, seed: int = 0) -> np.ndarray:
     """Maps finite points `[n, d]` to `[n, 2]` by 'pca' or 'tsne'.
 
     t-SNE starts from the principal components. With fewer than four points, or where all are the
-    same, there is no neighbourhood to keep and both methods give the principal components.
+    same, there is no neighbourhood to preserve and both methods give the principal components.
     """
     points = np.asarray(points, np.float64)
     n, d = points.shape
@@ -23,7 +23,7 @@ def project(points: np.ndarray, *, method: str, seed: int = 0) -> np.ndarray:
     spread = np.ptp(points, axis=0).max(initial=0.0) if n else 0.0
     if not rank or spread == 0:
         return np.zeros([n, 2])
-    # On a scale at which squares neither overflow nor vanish.
+    # Scaled so that squares neither overflow nor underflow.
     reduce = decomposition.PCA(rank, random_state=seed)
     components = reduce.fit_transform((points - points[0]) / spread)
     flat = np.pad(components[:, :2], ((0, 0), (0, max(0, 2 - rank))))
@@ -42,9 +42,9 @@ def project(points: np.ndarray, *, method: str, seed: int = 0) -> np.ndarray:
 
 
 def sample(usable: np.ndarray, labeled: np.ndarray, seed: int, max_points: int) -> np.ndarray:
-    """Sorted indices of at most `max_points` usable rows, with enough labelled ones to be seen."""
-    random = np.random.default_rng(seed)
-    marked, others = (random.permutation(np.flatnonzero(usable & m)) for m in (labeled, ~labeled))
+    """Sorted indices of at most `max_points` usable rows, with enough labelled ones to see."""
+    rng = np.random.default_rng(seed)
+    marked, others = (rng.permutation(np.flatnonzero(usable & m)) for m in (labeled, ~labeled))
     total = len(marked) + len(others)
     if total <= max_points:
         return np.flatnonzero(usable)

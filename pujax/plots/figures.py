@@ -1,18 +1,20 @@
 """Figures of a run, as PNG files.
 
 Every figure is built by one function (`*_figure`) and written by another, through matplotlib's
-objects: no global figure, no display. What they share is in `drawing.py`.
+objects: no global figure, no display. What they share is in `style.py`.
 """
 
 import io
 import math
 import os
+from typing import Any
 
 import numpy as np
 from matplotlib import ticker
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from pujax import checks
 from pujax.plots import embedding_map
 from pujax.plots import style as style_lib
 
@@ -61,7 +63,7 @@ def score_histogram(
 
 
 def save(figure: Figure, path: str | os.PathLike) -> None:
-    """Draws a figure into a PNG file, which is replaced whole or not at all.
+    """Draws a figure into a PNG file, which is replaced atomically.
 
     Args:
       figure: what to draw.
@@ -82,7 +84,7 @@ def training_curves_figure(rows: style_lib.Rows, *, title: str = "") -> Figure:
     Args:
       rows: one mapping per epoch, with `epoch` counted from 0, perhaps `stage`, and any of `loss`,
         `loss_*`, `test_*`, `label_accuracy`; a value may be absent, None or not finite in any row.
-      title: what was run: method, data set, seed.
+      title: method, data set and seed of the run.
 
     Returns:
       The figure.
@@ -105,7 +107,7 @@ def label_error_figure(rows: style_lib.Rows, *, title: str = "") -> Figure:
     Args:
       rows: one mapping per epoch, with `epoch` counted from 0, `label_mse` and `label_accuracy`; a
         value may be absent, None or not finite in any row.
-      title: what was run: method, data set, seed.
+      title: method, data set and seed of the run.
 
     Returns:
       The figure: mean squared error in one panel, accuracy in the other.
@@ -136,7 +138,7 @@ def embedding_figure(
       points: `[n, d]`; rows with non-finite numbers are left out.
       classes: `[n]`, 1 positive, 0 negative, -1 unknown.
       labeled: `[n]` bool, the labelled positives, which are marked.
-      title: what was run: method, data set, seed.
+      title: method, data set and seed of the run.
       method: 'pca' or 'tsne'.
       seed: for drawing the sample, and for t-SNE.
       max_points: a larger set is sampled; at least a tenth of the sample are labelled points, if
@@ -146,10 +148,9 @@ def embedding_figure(
       The figure.
 
     Raises:
-      ValueError: if `method` is another word, or the lengths differ.
+      ValueError: for another `method`, or if the lengths differ.
     """
-    if method not in ("pca", "tsne"):
-        raise ValueError(f"method is {method!r}; accepted: 'pca', 'tsne'")
+    checks.one_of("method", method, ("pca", "tsne"))
     points, classes, labeled = np.asarray(points), np.asarray(classes), np.asarray(labeled, bool)
     if points.ndim != 2 or not points.shape[:1] == classes.shape == labeled.shape:
         raise ValueError(
@@ -163,18 +164,21 @@ def embedding_figure(
     figure, (axes,) = style_lib.panels(title, 1, size=(6.4, 6.0))
     word = {"pca": "principal component", "tsne": "t-SNE coordinate"}[method]
     axes.set(xlabel=f"{word} 1 (no unit)", ylabel=f"{word} 2 (no unit)")
-    groups = [
+    groups: list[tuple[str, np.ndarray, dict[str, Any]]] = [
         ("unknown class", classes == -1, {"color": style_lib.GREY, "marker": "x", "s": 10}),
         ("negative", classes == 0, {"color": style_lib.BLUE, "marker": "o", "s": 12}),
         ("positive", classes == 1, {"color": style_lib.VERMILION, "marker": "^", "s": 14}),
     ]
     for name, mask, style in groups:
         if mask.any():
+            x, y = flat[mask].T
             label = f"{name} ({mask.sum()})"
-            axes.scatter(*flat[mask].T, label=label, alpha=0.6, linewidths=0.5, **style)
+            axes.scatter(x, y, label=label, alpha=0.6, linewidths=0.5, **style)
     if labeled.any():
+        x, y = flat[labeled].T
         axes.scatter(
-            *flat[labeled].T,
+            x,
+            y,
             label=f"labelled positive ({labeled.sum()})",
             facecolors="none",
             edgecolors=style_lib.BLACK,
@@ -198,7 +202,7 @@ def score_histogram_figure(
       scores: `[n]` logits; non-finite ones are left out.
       truth: `[n]`, 1 positive, 0 negative, -1 unknown.
       labeled: `[n]` bool.
-      title: what was run: method, data set, seed.
+      title: method, data set and seed of the run.
 
     Returns:
       The figure: one step histogram per group, each a probability density.

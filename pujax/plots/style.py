@@ -1,7 +1,7 @@
 """Panels, colours and curves that the figures of a run share.
 
-Colours are those of Okabe and Ito, which colour-blind readers tell apart; line styles and markers
-differ too.
+Colours are those of Okabe and Ito, which colour-blind readers can distinguish; line styles and
+markers differ too.
 """
 
 import math
@@ -13,7 +13,7 @@ from matplotlib import colormaps, colors, ticker
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-# https://jfly.uni-koeln.de/color, without the yellow that is too pale on white.
+# https://jfly.uni-koeln.de/color, without the yellow, which is too pale on white.
 BLACK, GREY = "#000000", "#8C8C8C"
 BLUE, VERMILION, GREEN = "#0072B2", "#D55E00", "#009E73"
 PURPLE, ORANGE, SKY = "#CC79A7", "#E69F00", "#56B4E9"
@@ -85,18 +85,18 @@ def curves(axes: Axes, rows: Rows, names: Sequence[str], *, bold: Sequence[str] 
       names: what to draw; one that no row has is left out.
       bold: those of `names` that stand out in black.
     """
-    found = {
+    points_of = {
         name: [(row["epoch"] + 1, row[name]) for row in rows if _is_number(row.get(name))]
         for name in names
     }
     styles = ({"linestyle": style, "color": color} for style in _STYLES for color in _CYCLE)
-    for name, points in found.items():
+    for name, points in points_of.items():
         if not points:
             continue
-        look = {"color": BLACK, "linewidth": 2.0} if name in bold else next(styles)
-        # Without a marker a single evaluation would not be seen.
+        line = {"color": BLACK, "linewidth": 2.0} if name in bold else next(styles)
+        # Without a marker a single evaluation would be invisible.
         marker = "o" if len(points) <= _MAX_MARKED_POINTS else None
-        axes.plot(*zip(*points, strict=True), label=_label(name), marker=marker, ms=3, **look)
+        axes.plot(*zip(*points, strict=True), label=_label(name), marker=marker, ms=3, **line)
     legend_or_note(axes, "nothing was measured")
     axes.set_xlabel("epochs completed")
     axes.xaxis.set_major_locator(ticker.MaxNLocator(integer=True))

@@ -48,7 +48,7 @@ def main(argv: list[str]) -> int:
             raise ValueError(f"command line: RUNDIR is {' '.join(rest)!r}; accepted: one folder")
         folder = rest[0]
         beside = {os.path.basename(os.path.normpath(x)): _rows(x) for x in values.beside}
-        found = prior_study.of_run(
+        result = prior_study.of_run(
             folder,
             data_dir=values.data_dir,
             factors=_numbers(values.factors),
@@ -58,8 +58,8 @@ def main(argv: list[str]) -> int:
         )
         target = os.path.join(folder, "prior_study")
         title = f"{values.loss} with a wrong prior, {os.path.basename(os.path.normpath(folder))}"
-        prior_study.write(found, target, title=title, beside=beside)
-        message(f"{prior_study.table(found)}\nWritten to {target}")
+        prior_study.write(result, target, title=title, beside=beside)
+        message(f"{prior_study.table(result)}\nWritten to {target}")
     except (ValueError, OSError, flags.Error) as error:
         sys.stderr.write(f"{' '.join(str(error).split())}\n")
         return 2

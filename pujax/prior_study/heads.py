@@ -1,8 +1,8 @@
-"""The heads: of arrays, or of a run's encoder and split."""
+"""Linear heads for several priors: from arrays, or from the encoder and the split of a run."""
 
 import functools
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -10,16 +10,18 @@ import jax.numpy as jnp
 import ml_collections
 import numpy as np
 
-from pujax import linear_head, metrics, risks
+from pujax import checks, linear_head, methods, metrics, risks
 from pujax.data import batching
 from pujax.data.pu_dataset import PUDataset
-from pujax.methods._common import network as network_lib
 from pujax.training import config as config_lib
 from pujax.training import experiment, init_from, sharding
 from pujax.training import prior_estimation as prior_lib
 
 FACTORS = (0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 7.5, 10.0)
-LOSSES = {"imbalanced_nnpu": risks.imbalanced_nnpu, "nnpu": risks.nnpu}
+LOSSES: dict[str, Callable[..., jax.Array]] = {
+    "imbalanced_nnpu": risks.imbalanced_nnpu,
+    "nnpu": risks.nnpu,
+}
 
 
 class Study(NamedTuple):
@@ -27,7 +29,7 @@ class Study(NamedTuple):
 
     Attributes:
       factors: `[k]`.
-      priors: `[k]`, what the risk believed in.
+      priors: `[k]`, the prior that the risk assumed.
       auc: `[k, seeds, epochs]` on the test set, fractions.
       f1: `[k, seeds]` after the last epoch.
       accuracy: `[k, seeds]` after the last epoch.
@@ -62,7 +64,7 @@ def study(
       test_features: `[t, d]`.
       test_labels: `[t]`, 1 or 0; for evaluation only.
       prior: share of positives in U.
-      factors: what it is multiplied by; none stands for those of `FACTORS` that keep it below 1.
+      factors: factors of the prior; by default those of `FACTORS` that keep it below 1.
       num_seeds: heads per factor.
       num_epochs: of every head.
       loss: one of `LOSSES`.
@@ -73,14 +75,11 @@ def study(
       A `Study`.
 
     Raises:
-      ValueError: naming the argument, for a number that cannot be.
+      ValueError: naming the argument, for a value that is not accepted.
     """
-    if loss not in LOSSES:
-        raise ValueError(f"loss is {loss!r}; accepted: {', '.join(map(repr, LOSSES))}")
-    if not 0 < prior < 1:
-        raise ValueError(f"prior is {prior}; accepted: a number strictly between 0 and 1")
-    if num_seeds < 1:
-        raise ValueError(f"seeds is {num_seeds}; accepted: at least 1")
+    checks.one_of("loss", loss, LOSSES)
+    checks.require(0 < prior < 1, "prior", prior, "a number strictly between 0 and 1")
+    checks.require(num_seeds >= 1, "seeds", num_seeds, "at least 1")
     factors = tuple(factors) or tuple(x for x in FACTORS if x * prior < 1)
     for factor in factors:
         if not 0 < factor * prior < 1:
@@ -110,16 +109,16 @@ def study(
         scores_of(keys, jnp.asarray(priors, jnp.float32), features, labeled, test_features)
     )
 
-    def each(function, scores):
-        found = [function(row, test_labels) for row in scores.reshape(-1, scores.shape[-1])]
-        return np.asarray(found).reshape(scores.shape[:-1])
+    def metric_of_each(metric, scores):
+        values = [metric(row, test_labels) for row in scores.reshape(-1, scores.shape[-1])]
+        return np.asarray(values).reshape(scores.shape[:-1])
 
     return Study(
         factors=np.asarray(factors),
         priors=priors,
-        auc=each(metrics.auc, scores),
-        f1=each(metrics.f1, scores[:, :, -1]),
-        accuracy=each(metrics.accuracy, scores[:, :, -1]),
+        auc=metric_of_each(metrics.auc, scores),
+        f1=metric_of_each(metrics.f1, scores[:, :, -1]),
+        accuracy=metric_of_each(metrics.accuracy, scores[:, :, -1]),
     )
 
 
@@ -132,7 +131,7 @@ def of_run(folder: str, *, data_dir: str = "", **options: Any) -> Study:
       **options: of `study`.
 
     Raises:
-      ValueError: if the folder holds no encoder, or for an option that cannot be.
+      ValueError: if the folder holds no encoder, or for an option that is not accepted.
     """
     path = os.path.join(folder, "config.json")
     if not os.path.exists(path):
@@ -141,7 +140,9 @@ def of_run(folder: str, *, data_dir: str = "", **options: Any) -> Study:
     if data_dir:
         config.data.dir = data_dir
     data = experiment.load_data(config_lib.resolve(config))
-    if prior_lib.is_wanted(config):  # the run has written its estimate down
+    if not isinstance(data, PUDataset):
+        raise ValueError(f"RUNDIR is {folder!r}, a run with several labels; accepted: one label")
+    if prior_lib.is_wanted(config):  # the run has stored its estimate
         seen = init_from.attach(config_lib.resolve(config), data)
         settled = prior_lib.settle(config, seen, folder, sharding.make_mesh())
         data = data._replace(info=settled.info._replace(mean=data.info.mean, std=data.info.std))
@@ -161,7 +162,8 @@ def _features(
     config: ml_collections.FrozenConfigDict, data: PUDataset, inputs: np.ndarray
 ) -> jax.Array:
     """Features of raw inputs under the attached encoder."""
-    network = network_lib.build(config, data.info, embedding_dim=0)
-    params, batch_stats = network.init(jax.random.key(0), data.inputs[:2], data.encoder)
+    network = methods.build_network(config, data.info, embedding_dim=0)
+    samples = jnp.asarray(data.inputs[:2])
+    params, batch_stats = network.init(jax.random.key(0), samples, data.encoder)
     infer = jax.jit(lambda x: network.infer(params, batch_stats, x).features)
     return batching.map_batches(infer, jnp.asarray(inputs), batch_size=config.run.eval_batch_size)

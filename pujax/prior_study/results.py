@@ -1,4 +1,4 @@
-"""What a prior study leaves: numbers, curves, a figure and a table."""
+"""The results of a prior study: numbers, curves, a figure and a table."""
 
 import csv
 import io
@@ -17,35 +17,35 @@ _COLUMNS = ("factor", "prior", "test AUC", "change", "F1", "accuracy")
 
 
 def write(
-    found: Study, folder: str, *, title: str, beside: dict[str, list[dict[str, Any]]]
+    result: Study, folder: str, *, title: str, beside: dict[str, list[dict[str, Any]]]
 ) -> None:
     """Writes `study.json`, `curves.csv` and `curves.png`.
 
     Args:
-      found: the study.
+      result: the study.
       folder: made if missing.
       title: of the figure.
       beside: rows of other runs by name, whose `test_auc` is drawn too.
     """
     os.makedirs(folder, exist_ok=True)
-    write_json(os.path.join(folder, "study.json"), to_plain(found._asdict()))
+    write_json(os.path.join(folder, "study.json"), to_plain(result._asdict()))
     text = io.StringIO()
     lines = csv.writer(text)
-    lines.writerow(["epoch", *(f"factor {x:g}" for x in found.factors)])
-    for epoch, row in enumerate(found.auc.mean(1).T, 1):
+    lines.writerow(["epoch", *(f"factor {x:g}" for x in result.factors)])
+    for epoch, row in enumerate(result.auc.mean(1).T, 1):
         lines.writerow([epoch, *map(repr, map(float, row))])
     replace_text(os.path.join(folder, "curves.csv"), text.getvalue())
-    figures.save(figure(found, title=title, beside=beside), os.path.join(folder, "curves.png"))
+    figures.save(figure(result, title=title, beside=beside), os.path.join(folder, "curves.png"))
 
 
 def figure(
-    found: Study, *, title: str = "", beside: dict[str, list[dict[str, Any]]] | None = None
+    result: Study, *, title: str = "", beside: dict[str, list[dict[str, Any]]] | None = None
 ) -> Figure:
     """Test AUC over the epochs of the head, one curve per factor: Fig. 3 of ImPULSeS."""
-    drawn, (axes,) = style.panels(title, 1, (7.5, 4.5))
-    epochs = np.arange(1, found.auc.shape[-1] + 1)
-    colours = style.shades(len(found.factors))
-    for factor, auc, colour in zip(found.factors, 100 * found.auc, colours, strict=True):
+    drawing, (axes,) = style.panels(title, 1, (7.5, 4.5))
+    epochs = np.arange(1, result.auc.shape[-1] + 1)
+    colours = style.shades(len(result.factors))
+    for factor, auc, colour in zip(result.factors, 100 * result.auc, colours, strict=True):
         axes.plot(epochs, auc.mean(0), color=colour, label=f"prior x {factor:g}")
         if auc.shape[0] > 1:
             axes.fill_between(epochs, auc.min(0), auc.max(0), color=colour, alpha=0.15, lw=0)
@@ -56,13 +56,13 @@ def figure(
     axes.set_xlabel("epochs completed")
     axes.set_ylabel("test AUC in %")
     axes.legend(fontsize=8, framealpha=0.85, ncols=2)
-    return drawn
+    return drawing
 
 
-def table(found: Study) -> str:
+def table(result: Study) -> str:
     """Means over the seeds after the last epoch; `change` is against the factor nearest to 1."""
-    last = 100 * found.auc[:, :, -1].mean(1)
-    reference = last[np.argmin(np.abs(np.log(found.factors)))]
+    last = 100 * result.auc[:, :, -1].mean(1)
+    reference = last[np.argmin(np.abs(np.log(result.factors)))]
     rows = [
         {
             "factor": f"{factor:g}",
@@ -73,11 +73,11 @@ def table(found: Study) -> str:
             "accuracy": f"{100 * accuracy:.2f} %",
         }
         for factor, prior, auc, f1, accuracy in zip(
-            found.factors,
-            found.priors,
+            result.factors,
+            result.priors,
             last,
-            found.f1.mean(1),
-            found.accuracy.mean(1),
+            result.f1.mean(1),
+            result.accuracy.mean(1),
             strict=True,
         )
     ]

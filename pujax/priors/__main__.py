@@ -1,6 +1,6 @@
 """The command `python -m pujax.priors DATA`: all estimators on a user's own file, as a table.
 
-Unlike the rest of this folder it is a face, on top of the house: it reads a file and prints.
+Unlike the other modules of this package it reads a file and prints.
 """
 
 import os
@@ -98,8 +98,8 @@ def report(
     for name, sample in (("labelled positives (label 1)", p), ("unlabeled examples", u)):
         if len(sample) < 2:
             raise ValueError(f"{path} has {len(sample)} {name}; accepted: at least 2")
-    held: dict[bool, Any] = {}
-    rows = [_row(method, p, u, num_resamples, seed, held) for method in methods]
+    held_out: dict[bool, Any] = {}
+    rows = [_row(method, p, u, num_resamples, seed, held_out) for method in methods]
     lines = [
         f"{os.path.basename(path)}: {len(p)} labelled positives, {len(u)} unlabeled, "
         f"{p.shape[1]} features",
@@ -113,9 +113,14 @@ def report(
 
 
 def _row(
-    method: str, p: np.ndarray, u: np.ndarray, num_resamples: int, seed: int, held: dict[bool, Any]
+    method: str,
+    p: np.ndarray,
+    u: np.ndarray,
+    num_resamples: int,
+    seed: int,
+    held_out: dict[bool, Any],
 ) -> dict[str, Any]:
-    """One line of the table; what stops a method is a line too.
+    """One line of the table; a method that fails gives a line with the reason.
 
     Args:
       method: name of the estimator.
@@ -123,7 +128,8 @@ def _row(
       u: `[n, d]`.
       num_resamples: of the bootstrap.
       seed: of everything random.
-      held: scores by whether they are balanced, filled here, so that a classifier is fitted once.
+      held_out: scores by whether they are balanced, filled here, so that a classifier is fitted
+        once.
     """
     logging.info("%s ...", method)
     start = time.monotonic()
@@ -131,22 +137,22 @@ def _row(
     try:
         if needs_scores(method):
             balanced = is_balanced(method)
-            if balanced not in held:
-                held[balanced] = held_out_scores(p, u, balanced=balanced, key=seed)
-            scores = held[balanced].scores_positive, held[balanced].scores_unlabeled
-            found = from_scores(*scores, method=method, num_resamples=num_resamples, key=seed)
+            if balanced not in held_out:
+                held_out[balanced] = held_out_scores(p, u, balanced=balanced, key=seed)
+            scores = held_out[balanced].scores_positive, held_out[balanced].scores_unlabeled
+            result = from_scores(*scores, method=method, num_resamples=num_resamples, key=seed)
         else:
-            found = estimate(p, u, method=method, num_resamples=num_resamples, key=seed)
+            result = estimate(p, u, method=method, num_resamples=num_resamples, key=seed)
     except (ValueError, ArithmeticError, np.linalg.LinAlgError, MemoryError) as error:
         return {"method": method, "failure": f"{error or type(error).__name__}"}
     counts = {"n_p": len(p), "n_u": len(u)}
-    has_interval = np.isfinite(found.low)
+    has_interval = np.isfinite(result.low)
     return {
         "method": method,
-        "prior in U": found.value,
-        "90 % interval": f"{found.low:.4f} to {found.high:.4f}" if has_interval else None,
-        "prior of all": population_prior(found.value, **counts),
-        "label frequency": label_frequency_from_unlabeled_prior(found.value, **counts),
+        "prior in U": result.value,
+        "90 % interval": f"{result.low:.4f} to {result.high:.4f}" if has_interval else None,
+        "prior of all": population_prior(result.value, **counts),
+        "label frequency": label_frequency_from_unlabeled_prior(result.value, **counts),
         "seconds": f"{time.monotonic() - start:.1f}",
     }
 
@@ -159,8 +165,8 @@ def _advice(count: int) -> str:
         "frequency' (the share of all positives that is labelled) hold if the labelled ones were "
         "taken out of the same sample. Where no region is free of negatives, every method "
         "estimates too much, 'ratio', 'elkan_noto_e1' and 'pearson' most; 'elkan_noto_e3' falls "
-        "far below with any noise. An interval covers the chance of the sample, not that. Methods "
-        "that agree are a good sign; docs/priors.md says which fails when.",
+        "far below with any noise. An interval covers the randomness of the sample, not this "
+        "error. Methods that agree are a good sign; docs/priors.md says which fails when.",
         width=_WIDTH,
     )
 

@@ -34,7 +34,7 @@ def thresholds(positive: np.ndarray, unlabeled: np.ndarray) -> Thresholds:
 
 
 def slack(m: int, n: int, *, delta: float = 0.1, gamma: float = 0.01) -> float:
-    """What the bound of `best` adds, from the numbers of positive and of unlabeled scores."""
+    """The term that the bound of `best` adds, for `m` positive and `n` unlabeled scores."""
     return (1 + gamma) * sum(math.sqrt(math.log(4 / delta) / (2 * size)) for size in (n, m))
 
 
@@ -43,7 +43,7 @@ def best(counts: Thresholds, *, slack: float, allowed: np.ndarray | bool = True)
 
     Args:
       counts: thresholds `[..., k]`.
-      slack: what the bound adds to the ratio, times the share of P above the threshold.
+      slack: the term that the bound adds to the ratio, times the share of P above the threshold.
       allowed: bool `[..., k]`, thresholds to choose from.
 
     Returns:
@@ -78,10 +78,10 @@ def resampled(
       counts: thresholds `[k]`; where they are all, this is the plain bootstrap of the scores.
       slack: as in `best`.
       num_resamples: how many.
-      rng: source of chance.
+      rng: random generator.
 
     Returns:
-      float64 `[num_resamples]`; 1, what nothing rules out, where a resample has no threshold.
+      float64 `[num_resamples]`; 1, the largest possible prior, where a resample has no threshold.
     """
     m, n = counts.m, counts.n
     u_cells = np.diff(counts.unlabeled, prepend=0, append=n)
@@ -96,7 +96,7 @@ def best_of_cells(u_cells: np.ndarray, p_cells: np.ndarray, *, slack: float) -> 
     above = [cells.cumsum(1) for cells in (u_cells, p_cells)]
     n, m = (int(counts[0, -1]) if len(counts) else 0 for counts in above)
     u_above, p_above = (counts[:, :-1] for counts in above)
-    # A threshold that was not drawn is none of the scores, and the lowest score is no threshold.
+    # A threshold needs a drawn score of U in its own bin, and the lowest score is no threshold.
     allowed = (u_cells[:, :-1] > 0) & (u_above < n)
     values = best(Thresholds(u_above, p_above, n, m), slack=slack, allowed=allowed)
     return np.where(np.isnan(values), 1.0, values)

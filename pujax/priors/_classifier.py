@@ -51,10 +51,10 @@ def mlp(hidden: Sequence[int]) -> Network:
 
 
 def make_epoch(net: Network, optimizer: Any, batch_size: int) -> Callable[..., tuple[Any, Any]]:
-    """Compiles an epoch of the mean loss of P and of what is kept of U, half each.
+    """Compiles a training epoch; the loss is half the mean over P plus half that over the kept U.
 
     Args:
-      net: what is trained.
+      net: the network that is trained.
       optimizer: of optax.
       batch_size: examples of P, and of U, in a step; an epoch goes once through the larger sample.
 

@@ -1,22 +1,22 @@
 """The nearest point of a convex hull in a kernel's feature space, with a certified error.
 
 A quadratic programme over the simplex, `min (v-u)'K(v-u)`, `v >= 0`, `sum(v) = 1`, is solved for
-many targets `u` with one `K`. What is fast depends on the kernel's rank, so two algorithms share
-the work, and one certificate that does not know how a point was found judges it:
+many targets `u` with one `K`. Which algorithm is fast depends on the kernel's rank, so there are
+two, and their results are judged by one certificate that does not depend on the algorithm:
 
 - Few features: `K` has a numerical rank of 20 to some hundreds whatever the number of points. An
   interior point on a factor of rank `r` costs `n r^2` a step instead of `n^3 / 3`, and takes 10 to
   25 steps.
 - Many features or a narrow kernel: `K` has full rank, and block pivoting is right. It guesses which
   weights are positive, solves for them with one Cholesky of that block, and moves all wrong guesses
-  at once. The first guess is the last support where the target has hardly moved, and else what the
-  interior point shows on a factor of lower rank; 1 to 10 guesses follow. Blocks are far smaller
-  than `K` but for targets near the hull.
+  at once. The first guess is the last support where the target has hardly moved, and otherwise the
+  support that the interior point finds on a factor of lower rank; 1 to 10 guesses follow. Blocks
+  are far smaller than `K` but for targets near the hull.
 
-In between pivoting may cycle, and the interior point runs on a working set of points, to which
-those are added that the certificate finds missing. Either alone would not do: pivoting cycles at
-low rank, and dense interior points cost `n^3`. First-order methods (projected gradient,
-Frank-Wolfe) were no candidates: the condition of `K` is 1e8 and more.
+Between these cases pivoting may cycle, and the interior point runs on a working set of points, to
+which those are added that the certificate finds missing. Either alone would not do: pivoting cycles
+at low rank, and dense interior points cost `n^3`. First-order methods (projected gradient,
+Frank-Wolfe) converge too slowly: the condition number of `K` is 1e8 and more.
 """
 
 from typing import NamedTuple
@@ -29,8 +29,8 @@ from pujax.priors import _interior_point
 # Added to the diagonal of a block; it moves the squared distance by at most itself.
 _JITTER = 1e-12
 _RANK_TOLERANCE = 1e-13
-_ENOUGH = 1e-7  # error of the distance that is not worth another algorithm
-_START_ERROR = 1e-6  # of the distance, for a factor that is only a start
+_ENOUGH = 1e-7  # error of the distance at which no other algorithm is tried
+_START_ERROR = 1e-6  # of the distance, for a factor that only gives a first guess
 _MAX_RANK = 1200
 _SMALL_RANK = 300  # up to which the whole factor is used at once
 _MAX_CHANCES = 6  # pivots that may fail to lower the number of wrong guesses
@@ -73,18 +73,22 @@ def certify(kernel: np.ndarray, target: np.ndarray, weights: np.ndarray) -> Proj
     """
     residual = weights - target
     slope = kernel @ residual
-    # The squares of both ends, expanded, would cancel.
+    # Expanding the square of the difference would cancel digits.
     distance = float(np.sqrt(max(residual @ slope, 0)))
     gap = float(weights @ slope - slope.min())
     error = min(distance, gap / distance) if distance else 0.0
     return Projection(weights, distance, max(error, 0.0), slope)
 
 
+def _error(projection: Projection) -> float:
+    return projection.error
+
+
 class Projector:
     """Projections of many targets with one kernel matrix."""
 
     def __init__(self, kernel: np.ndarray):
-        """Finds the numerical rank, or that it is large.
+        """Finds the numerical rank, up to a limit.
 
         Args:
           kernel: float64 `[n, n]`, positive semidefinite; kept, not copied.
@@ -94,12 +98,12 @@ class Projector:
         rows, self._is_low_rank = _interior_point.pivoted_cholesky(
             kernel, tolerance=_RANK_TOLERANCE, max_rank=self._max_rank
         )
-        # A factor of a third of the rank costs a ninth and is good enough to begin with.
-        begin = rows[: max(_SMALL_RANK, self._max_rank // 3)]
-        self._is_exact = self._is_low_rank and len(begin) == len(rows)
-        self._begin = _interior_point.low_rank(begin)
+        # A factor of a third of the rank costs a ninth and is accurate enough for a first guess.
+        first = rows[: max(_SMALL_RANK, self._max_rank // 3)]
+        self._is_exact = self._is_low_rank and len(first) == len(rows)
+        self._first_model = _interior_point.low_rank(first)
         self._model = _interior_point.low_rank(rows) if self._is_low_rank else None
-        self._last = None
+        self._last: tuple[np.ndarray, np.ndarray] | None = None
 
     def project(self, target: np.ndarray, *, tolerance: float = 1e-9) -> Projection:
         """The nearest point of the hull of all points.
@@ -113,33 +117,33 @@ class Projector:
           The best `Projection` found; its `error` says how good it is.
         """
         linear = self.kernel @ target
-        found = None
+        result = None
         if self._last is not None and not self._is_exact:
             target_before, support = self._last
             if np.abs(target - target_before).sum() < _NEAR:
-                found = self._pivot(target, linear, support, tolerance)
-        if found is None or found.error > max(tolerance, _ENOUGH):
-            found = self._from_low_rank(target, linear, tolerance)
-        self._last = target, found.weights > 0
-        return found
+                result = self._pivot(target, linear, support, tolerance)
+        if result is None or result.error > max(tolerance, _ENOUGH):
+            result = self._from_low_rank(target, linear, tolerance)
+        self._last = target, result.weights > 0
+        return result
 
     def _from_low_rank(
         self, target: np.ndarray, linear: np.ndarray, tolerance: float
     ) -> Projection:
-        """The interior point on the factor, which is all where that is exact, or else a start."""
-        if self._is_exact:
+        """The interior point on the factor: the result where that is exact, else a first guess."""
+        if self._model is not None and self._is_exact:
             return self._interior(self._model, target, tolerance)[0]
-        found, support = self._interior(self._begin, target, max(tolerance, _START_ERROR))
+        result, support = self._interior(self._first_model, target, max(tolerance, _START_ERROR))
         if np.count_nonzero(support) > np.count_nonzero(target > 0):
-            support = target > 0  # nearly all weights were positive, which says nothing
+            support = target > 0  # nearly all weights were positive, which is no information
         pivoted = self._pivot(target, linear, support, tolerance)
         if pivoted.error <= max(tolerance, _ENOUGH):
             return pivoted
-        found = self._working_set(target, linear, found, support, tolerance)
-        if self._is_low_rank and found.error > max(tolerance, _ENOUGH):
+        result = self._working_set(target, linear, result, support, tolerance)
+        if self._model is not None and result.error > max(tolerance, _ENOUGH):
             whole = self._interior(self._model, target, tolerance)[0]
-            found = min(found, whole, key=lambda each: each.error)
-        return min(found, pivoted, key=lambda each: each.error)
+            result = min(result, whole, key=_error)
+        return min(result, pivoted, key=_error)
 
     def _interior(
         self, model: _interior_point.Model, target: np.ndarray, tolerance: float
@@ -153,28 +157,29 @@ class Projector:
             squared=float(target @ linear),
             tolerance=tolerance / 2,
         )
-        found = certify(self.kernel, target, weights)
-        return found, weights * np.ptp(found.slope) > multipliers * weights.max()
+        result = certify(self.kernel, target, weights)
+        return result, weights * np.ptp(result.slope) > multipliers * weights.max()
 
     def _pivot(
         self, target: np.ndarray, linear: np.ndarray, support: np.ndarray, tolerance: float
     ) -> Projection:
         """Block principal pivoting from a guess of the support, `[n]` bools."""
-        best, fewest, chances = None, len(target) + 1, _MAX_CHANCES
+        best: Projection | None = None
+        fewest, chances = len(target) + 1, _MAX_CHANCES
         for _ in range(_MAX_PIVOTS):
             weights = self._on_support(linear, target, np.flatnonzero(support))
             if weights is None:
                 break
             # The guess's own weights may be negative; the certificate needs a point of the hull.
             feasible = np.maximum(weights, 0)
-            found = certify(self.kernel, target, feasible / feasible.sum())
-            best = found if best is None or found.error < best.error else best
+            result = certify(self.kernel, target, feasible / feasible.sum())
+            best = result if best is None or result.error < best.error else best
             slope = self.kernel @ weights - linear
             level = slope[support].mean()
             wrong = np.where(support, weights < 0, slope < level - 1e-15)
-            count = np.count_nonzero(wrong)
-            # A small support says little of the points far from it: the worst ones first.
-            most = max(_LEAST_ADDED, np.count_nonzero(support))
+            count = int(np.count_nonzero(wrong))
+            # A small support says little about points far from it: only the worst are added.
+            most = max(_LEAST_ADDED, int(np.count_nonzero(support)))
             added = np.flatnonzero(wrong & ~support)
             if len(added) > most:
                 wrong[added[np.argsort(slope[added])[most:]]] = False
@@ -226,7 +231,7 @@ class Projector:
         for _ in range(_MAX_ROUNDS):
             if np.count_nonzero(chosen) > most:
                 break
-            more = max(200, np.count_nonzero(chosen) // 2)
+            more = max(200, int(np.count_nonzero(chosen)) // 2)
             chosen[np.argsort(np.where(chosen, np.inf, slope))[:more]] = True
             index = np.flatnonzero(chosen)
             inner, _ = _interior_point.nearest(
@@ -238,9 +243,9 @@ class Projector:
             )
             weights = np.zeros(len(target))
             weights[index] = inner
-            found = certify(self.kernel, target, weights)
-            slope = found.slope
-            best = min(best, found, key=lambda each: each.error)
+            result = certify(self.kernel, target, weights)
+            slope = result.slope
+            best = min(best, result, key=_error)
             if best.error <= tolerance or chosen.all():
                 break
         return best

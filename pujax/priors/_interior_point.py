@@ -7,12 +7,12 @@ import numpy as np
 from scipy import linalg
 
 _MAX_ITERATIONS = 60
-_PATIENCE = 5  # steps without a better certificate, which is the end of float64
+_PATIENCE = 5  # steps without a better certificate after which float64 allows no progress
 _STEP = 0.995  # share of the step to the boundary
 
 
 class Model(NamedTuple):
-    """What the method has to know of a kernel matrix.
+    """The two operations on a kernel matrix that the method needs.
 
     Attributes:
       product: `[n] -> [n]`, the kernel matrix times a vector.
@@ -74,25 +74,25 @@ def pivoted_cholesky(
     """Rows `[r, n]` with `rows.T @ rows` equal to the kernel up to a positive remainder.
 
     The next pivot is the point that the rows so far explain least. The remainder of smooth kernels
-    falls ever more slowly; where the first third of the rows has not brought a sixth of the
-    digits, there is no hope that the others bring the rest, and it ends there.
+    falls more and more slowly: if the first third of the rows does not reach a sixth of the digits,
+    the others will not reach the rest, and the factorisation stops.
 
     Args:
       kernel: positive semidefinite, `[n, n]`.
-      tolerance: largest entry of the remainder at which it ends.
+      tolerance: largest entry of the remainder at which it stops.
       max_rank: the most rows.
 
     Returns:
       The rows, and whether they reach the tolerance.
     """
     left = kernel.diagonal().copy()
-    hopeless = tolerance ** (1 / 6)
+    too_large = tolerance ** (1 / 6)
     rows = np.empty((max_rank, len(kernel)))
     for rank in range(max_rank):
         pivot = int(left.argmax())
         if left[pivot] <= tolerance:
             return rows[:rank].copy(), True
-        if rank == max_rank // 3 > 0 and left[pivot] > hopeless:
+        if rank == max_rank // 3 > 0 and left[pivot] > too_large:
             return rows[:rank].copy(), False
         explained = rows[:rank, pivot] @ rows[:rank]
         rows[rank] = (kernel[pivot] - explained) / np.sqrt(left[pivot])
@@ -107,8 +107,8 @@ def nearest(
     """The point of the simplex with the least kernel distance to a target.
 
     Minimises `v'Kv / 2 - linear'v` over `v >= 0`, `sum(v) = 1` by Mehrotra's predictor and
-    corrector. It stops at the certificate that `_projection.certify` uses, or where float64 ends:
-    the best certified iterate is returned, never merely the last.
+    corrector. It stops by the certificate of `_hull_projection.certify`, or where float64 allows no
+    further progress. The iterate with the best certificate is returned, not the last.
 
     Args:
       model: the kernel over the `n` points.

@@ -10,7 +10,7 @@ _TOLERANCE = 5e-9  # of a distance
 
 
 def gaussian_kernel(unlabeled: np.ndarray, positives: np.ndarray) -> np.ndarray:
-    """The Gaussian kernel of both samples, of the width that tells them apart best.
+    """The Gaussian kernel of both samples, of the width that separates them best.
 
     Of five widths around the median distance it takes the one with the largest distance between
     the two empirical means in feature space. The median runs over all pairs, a point with itself
@@ -26,7 +26,7 @@ def gaussian_kernel(unlabeled: np.ndarray, positives: np.ndarray) -> np.ndarray:
     size = len(unlabeled) + len(positives)
     weights = _means(len(unlabeled), len(positives))
     squares = _squared_distances(np.concatenate([unlabeled, positives]))
-    # The overwritten copy halves what the median of a large matrix would take.
+    # Overwriting a copy halves the memory that the median of a large matrix takes.
     base = np.median(squares.ravel().copy(), overwrite_input=True)
     if base == 0:
         base = np.median(squares[squares > 0])
@@ -105,12 +105,12 @@ class Curve:
     def of_resample(
         cls, kernel: np.ndarray, num_unlabeled: int, rng: np.random.Generator
     ) -> "Curve":
-        """The curve of both samples drawn anew with replacement; the kernel's entries stay.
+        """The curve of resamples of both with replacement; the kernel's entries stay.
 
         Args:
           kernel: `[n + m, n + m]`, U first.
           num_unlabeled: `n`.
-          rng: source of chance.
+          rng: random generator.
 
         Returns:
           The `Curve`, whose hull is that of the points drawn.
@@ -126,17 +126,17 @@ class Curve:
         return cls(kernel[np.ix_(drawn, drawn)], positive[drawn], unlabeled[drawn])
 
     def solve(self, value: float) -> float:
-        """`d` at a lambda from 1; what was solved once is remembered."""
+        """`d` at a lambda of at least 1; solved values are stored."""
         value = float(value)
         if value not in self._solved:
-            found = self._projector.project(
+            projection = self._projector.project(
                 self._positive + value * self._towards, tolerance=_TOLERANCE
             )
-            self._solved[value] = found.distance
-            if found.distance > 0:
-                start = found.slope.min() - found.slope @ self._positive
-                rise = -(found.slope @ self._towards)
-                self._tangents.append((start / found.distance, rise / found.distance))
+            self._solved[value] = projection.distance
+            if projection.distance > 0:
+                start = projection.slope.min() - projection.slope @ self._positive
+                rise = -(projection.slope @ self._towards)
+                self._tangents.append((start / projection.distance, rise / projection.distance))
         return self._solved[value]
 
     @property
@@ -157,7 +157,7 @@ class Curve:
         """
         ends = (value + width, value)
         for end in ends:
-            (low, high), (low_start, high_start) = (self._bounds(each) for each in ends)
+            (low, high), (low_start, high_start) = (self._bounds(point) for point in ends)
             if low - high_start > than * width:
                 return True
             if high - low_start < than * width:
@@ -166,11 +166,11 @@ class Curve:
         return self.solve(ends[0]) - self.solve(ends[1]) > than * width
 
     def _bounds(self, value: float) -> tuple[float, float]:
-        """Between what `d` is there, by all that has been solved."""
+        """A lower and an upper bound of `d` at a lambda, from all points solved so far."""
         low = max(start + rise * value for start, rise in self._tangents)
-        before = max(each for each in self._solved if each <= value)
+        before = max(solved for solved in self._solved if solved <= value)
         high = self._solved[before] + self.gap * (value - before)
-        after = min((each for each in self._solved if each > value), default=None)
+        after = min((solved for solved in self._solved if solved > value), default=None)
         if after is not None:
             share = (value - before) / (after - before)
             chord = (1 - share) * self._solved[before] + share * self._solved[after]

@@ -1,12 +1,12 @@
 """Means of Gaussian features over samples, over folds of them and over resamples, in little memory.
 
-Matching distributions needs nothing else of the data. Rows are put into groups at random and each
-group keeps its sums, so that folds and resamples are sums over groups: with as many groups as rows
-that is the ordinary bootstrap, with fewer its error bars are known to about `1 / sqrt(2 groups)`.
+Matching distributions needs only these means. Rows are put into groups at random and each group
+keeps its sums, so that folds and resamples are sums over groups: with as many groups as rows that
+is the ordinary bootstrap, with fewer its error bars are known to about `1 / sqrt(2 groups)`.
 
-`pujax.mutual_info.features` has the same features a second time, and needs to: there they are
-differentiated by JAX, in the precision of the data, for a representation to be trained through
-them. Here they are weighed anew for every fold and resample, on the host, in float64.
+`pujax.mutual_info.features` computes the same features for another purpose: there JAX
+differentiates them, in the precision of the data, so that a representation can be trained through
+them. Here their means are taken over every fold and resample, on the host, in float64.
 """
 
 from typing import NamedTuple
@@ -25,11 +25,11 @@ class Moments(NamedTuple):
 
     Attributes:
       mean: `[..., b]`.
-      gram: means of the features' products, `[..., b, b]`; None where not asked for.
+      gram: means of the features' products, `[..., b, b]`; `[..., 0, 0]` where not asked for.
     """
 
     mean: np.ndarray
-    gram: np.ndarray | None
+    gram: np.ndarray
 
 
 class Basis(NamedTuple):
@@ -58,20 +58,18 @@ class Grouped(NamedTuple):
 
     Attributes:
       sums: of the features, `[g, b]`.
-      products: of the features' products, `[g, b, b]`; None where not asked for.
+      products: of the features' products, `[g, b, b]`; `[g, 0, 0]` where not asked for.
       sizes: rows of each group, `[g]`.
     """
 
     sums: np.ndarray
-    products: np.ndarray | None
+    products: np.ndarray
     sizes: np.ndarray
 
     def moments(self, weights: np.ndarray) -> Moments:
         """Means with each group counted as often as `weights [..., g]` say."""
         total = (weights @ self.sizes)[..., None]
-        gram = None
-        if self.products is not None:
-            gram = np.tensordot(weights, self.products, axes=1) / total[..., None]
+        gram = np.tensordot(weights, self.products, axes=1) / total[..., None]
         return Moments(weights @ self.sums / total, gram)
 
     def all_rows(self) -> Moments:
@@ -89,8 +87,7 @@ class Grouped(NamedTuple):
         weights = rng.multinomial(count, np.full(count, 1 / count), size=num_resamples)
         # All at once: one matrix product that reads the sums once.
         mean, gram = self.moments(weights.astype(np.float64))
-        grams = [None] * num_resamples if gram is None else gram
-        return [Moments(*moments) for moments in zip(mean, grams, strict=True)]
+        return [Moments(*moments) for moments in zip(mean, gram, strict=True)]
 
 
 def grouped(
@@ -108,7 +105,7 @@ def grouped(
       basis: the features.
       num_groups: number of groups; no more than rows are made.
       with_products: whether to sum the features' products as well.
-      rng: source of chance.
+      rng: random generator.
 
     Returns:
       A `Grouped`.
@@ -121,15 +118,15 @@ def grouped(
         sums.append(np.sum([part[0] for part in parts], axis=0))
         products.append(np.sum([part[1] for part in parts], axis=0))
     sizes = np.array([len(rows) for rows in groups], np.float64)
-    return Grouped(np.array(sums), np.array(products) if with_products else None, sizes)
+    return Grouped(np.array(sums), np.array(products), sizes)
 
 
 def _sums(phi: np.ndarray, with_products: bool) -> tuple[np.ndarray, np.ndarray]:
-    return phi.sum(axis=0), phi.T @ phi if with_products else np.zeros(())
+    return phi.sum(axis=0), phi.T @ phi if with_products else np.zeros((0, 0))
 
 
 def median_distance(points: np.ndarray, rng: np.random.Generator) -> float:
     """Median distance between pairs of at most 1,000 points; the mean where most pairs coincide."""
     distances = distance.pdist(points[rng.permutation(len(points))[:NUM_FOR_MEDIAN]])
-    # Where the chosen points are all one, any width does.
+    # Where all chosen points coincide, any width is right.
     return float(np.median(distances)) or float(np.mean(distances)) or 1.0

@@ -1,4 +1,4 @@
-"""Centres, width and ridge of the matching estimators: what is given, or chosen from the data."""
+"""Centres, width and ridge of the matching estimators, as given or chosen from the data."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from pujax import checks
 from pujax.priors import _moments, base
 
 NUM_CENTERS = 200
@@ -35,10 +36,12 @@ def selected(
     scores: Callable[[tuple, tuple], list[float]],
     rng: np.random.Generator,
 ) -> tuple[float, float]:
-    """Width and ridge of the least mean score over the folds; what is given is kept."""
+    """Width and ridge of the least mean score over the folds; given values are kept."""
     p, u = (x[rng.permutation(len(x))[:NUM_TO_SELECT]] for x in samples[:2])
-    sigmas = (sigma,)
-    if sigma is None:
+    sigmas: tuple[float, ...]
+    if sigma is not None:
+        sigmas = (sigma,)
+    else:
         median = _moments.median_distance(np.concatenate([p, u]), rng)
         sigmas = tuple(relative * median for relative in RELATIVE_SIGMAS)
     if len(sigmas) * len(ridges) == 1:
@@ -47,8 +50,16 @@ def selected(
     for width in sigmas:
         basis = _moments.Basis(samples.centers, width, samples.with_constant)
         num_groups = min(NUM_FOLDS, len(p), len(u))
-        options = {"num_groups": num_groups, "with_products": samples.with_constant, "rng": rng}
-        folds = [_moments.grouped(points, basis, **options).folds() for points in (p, u)]
+        folds = [
+            _moments.grouped(
+                points,
+                basis,
+                num_groups=num_groups,
+                with_products=samples.with_constant,
+                rng=rng,
+            ).folds()
+            for points in (p, u)
+        ]
         table.append(np.mean([scores(*pair) for pair in zip(*folds, strict=True)], axis=0))
     best = int(np.argmin(table))
     return sigmas[best // len(ridges)], ridges[best % len(ridges)]
@@ -63,10 +74,10 @@ def drawn(p: np.ndarray, u: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 def checked(
     centers: npt.ArrayLike | None, sigma: float | None, ridge: float | None, num_features: int
 ) -> tuple[np.ndarray | None, float | None, float | None]:
-    """Centres `[b, d]` in float64, width and ridge; requires them to be possible."""
+    """Centres `[b, d]` in float64, width and ridge, after checking them."""
     for name, number in (("sigma", sigma), ("ridge", ridge)):
-        if number is not None and not 0 < number < np.inf:
-            raise ValueError(f"{name} is {number!r}; accepted: a finite number above 0, or None")
+        is_fine = number is None or 0 < number < np.inf
+        checks.require(is_fine, name, number, "a finite number above 0, or None")
     if centers is not None:
         array = np.asarray(centers, np.float64)
         shape = array.shape

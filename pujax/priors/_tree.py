@@ -7,13 +7,13 @@ from typing import NamedTuple
 import numpy as np
 
 _MIN_SIZE = 10
-"""Smaller subsets bound nothing, and only larger ones are split."""
+"""Smaller subsets give no bound, and only larger ones are split."""
 _SHRINKAGE = 5
 """What a cell's size is raised by when splits are compared: `k` of max-bepp in the paper."""
 
 
 class Table(NamedTuple):
-    """Data as the tree sees them.
+    """Data in the form that the tree uses.
 
     Attributes:
       cells: uint8 `[d, n]`, which interval between the cuts each feature of a row falls in.
@@ -55,7 +55,7 @@ def best_bound(
     Args:
       table: the data.
       tree: int `[t]`, the rows that choose splits, ascending.
-      estimation: int `[e]`, the rows that bound, ascending.
+      estimation: int `[e]`, the rows that give the bounds, ascending.
       variance: `c (1 - c) (1 - delta) / delta`.
       max_splits: subsets to split at most.
 
@@ -86,7 +86,7 @@ def best_bound(
         for tree_part, part, count in zip(tree_parts, estimation_parts, num_labeled, strict=True):
             if count <= min_labeled or len(tree_part) <= _MIN_SIZE:
                 continue
-            # Meant as a test of purity. That it is the parent's count is taken from the authors.
+            # A test of purity; that it looks at the parent's count follows the authors' code.
             if -node.minus_labeled not in (0, len(tree_part)):
                 heapq.heappush(queue, _node(table, tree_part, part, features, variance))
     return float(best)

@@ -37,10 +37,10 @@ def alphamax(
     For each share, the densities of positives and of negatives that explain both samples best are
     found among histograms. Up to the prior all shares explain them equally well, beyond it the
     likelihood falls: the estimate is where the falling curve bends most, relative to how far it has
-    fallen. Finding that point is the weak step, above all with few examples, where classes overlap
-    (the bend is then beyond the prior) and for priors near 1. Source: Jain, White, Radivojac,
-    "Estimating the class prior and posterior from noisy positives and unlabeled data", NIPS 2016,
-    with the elbow rule of the authors' code but plain least-squares lines.
+    fallen. Finding that point is the unreliable step, above all with few examples, where classes
+    overlap (the bend is then beyond the prior) and for priors near 1. Source: Jain, White,
+    Radivojac, "Estimating the class prior and posterior from noisy positives and unlabeled data",
+    NIPS 2016, with the elbow rule of the authors' code but plain least-squares lines.
 
     Scores should be on a bounded scale, such as probabilities, since bins have one width, and come
     from a classifier that was trained on other data.
@@ -72,12 +72,12 @@ def alphamax(
     if np.ptp(curve) < 1e-9:
         logging.warning("both samples have the same histogram: every prior is possible")
         return ANYTHING
-    resampled = []
+    resampled: list[float] = []
     rng = base.generator(key)
     for start in range(0, num_resamples, AT_ONCE):
         size = min(AT_ONCE, num_resamples - start)
-        again = [rng.multinomial(x.sum(), x / x.sum(), size=size) for x in (counts_p, counts_u)]
-        resampled.extend(elbow(likelihood_curve(*again)))
+        counts = [rng.multinomial(x.sum(), x / x.sum(), size=size) for x in (counts_p, counts_u)]
+        resampled.extend(elbow(likelihood_curve(*counts)))
     return base.with_interval(elbow(curve[None])[0], resampled, level=level)
 
 
@@ -100,7 +100,7 @@ def likelihood_curve(counts_p: np.ndarray, counts_u: np.ndarray) -> np.ndarray:
     p = (counts_p / counts_p.sum(-1, keepdims=True))[..., None, :]
     u = (counts_u / counts_u.sum(-1, keepdims=True))[..., None, :]
     alpha = np.broadcast_to(SHARES[:, None], (*p.shape[:-2], SHARES.size, 1))
-    # Bins without unlabeled examples hold no c: they are the same to all shares.
+    # Bins without unlabeled examples hold no c: they contribute the same to all shares.
     p_seen = np.where(u > 0, p, 0)
     top = u + alpha * p_seen
     low, high = -1 / (1 - alpha), 1 / alpha

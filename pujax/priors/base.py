@@ -10,6 +10,8 @@ import numpy as np
 import numpy.typing as npt
 from absl import logging
 
+from pujax import checks
+
 
 class PriorEstimate(NamedTuple):
     """An estimated share of positives in the unlabeled sample.
@@ -26,13 +28,13 @@ class PriorEstimate(NamedTuple):
 
 
 ANYTHING = PriorEstimate(1.0, 0.0, 1.0)
-"""What data that say nothing allow: U may be all positive, and any smaller share as well."""
+"""The estimate for data without information: U may be all positive, or have any smaller share."""
 
 
 def points(
     positives: npt.ArrayLike, unlabeled: npt.ArrayLike
 ) -> tuple[np.ndarray, np.ndarray, bool]:
-    """Both samples as float64 features, and whether they can tell anything.
+    """Both samples as float64 features, and whether they carry no information.
 
     Args:
       positives: `[m]` or `[m, ...]`; trailing axes are flattened, `[m]` is one feature.
@@ -40,7 +42,7 @@ def points(
 
     Returns:
       `(positives [m, d], unlabeled [n, d], is_blank)`. `is_blank` is True, and a warning given,
-      where the two samples are the same points, of which every prior is true.
+      where the two samples are the same points, for which every prior is possible.
 
     Raises:
       ValueError: naming the argument, for fewer than two examples, values that are not finite,
@@ -68,7 +70,7 @@ def points(
 def scores(
     positive: npt.ArrayLike, unlabeled: npt.ArrayLike
 ) -> tuple[np.ndarray, np.ndarray, bool]:
-    """Scores of both samples as float64 vectors, and whether they can tell anything.
+    """Scores of both samples as float64 vectors, and whether they carry no information.
 
     Args:
       positive: `[m]`.
@@ -102,7 +104,7 @@ def are_blank(positive: np.ndarray, unlabeled: np.ndarray) -> bool:
 
 def _sample(values: npt.ArrayLike, name: str) -> np.ndarray:
     array = np.asarray(values)
-    # NumPy takes bfloat16 and its like for opaque bytes.
+    # NumPy treats bfloat16 and similar types as opaque bytes.
     is_float = jax.dtypes.issubdtype(array.dtype, np.floating)
     if array.dtype.kind not in "iub" and not is_float:
         raise ValueError(f"{name} has dtype {array.dtype}; accepted: real numbers")
@@ -158,7 +160,7 @@ def whole(name: str, value: Any, least: int, other: str | None = None) -> int:
       other: what else the argument accepts, in words.
 
     Raises:
-      ValueError: for what is no whole number, or a smaller one.
+      ValueError: if it is not a whole number, or too small.
     """
     try:
         number = None if isinstance(value, bool) else operator.index(value)
@@ -171,22 +173,21 @@ def whole(name: str, value: Any, least: int, other: str | None = None) -> int:
 
 
 def check_level(num_resamples: int, level: float) -> None:
-    """Raises a ValueError for a number of resamples or a level that cannot be."""
+    """Requires a possible number of resamples and level of an interval."""
     whole("num_resamples", num_resamples, 0)
-    if not 0 < level < 1:
-        raise ValueError(f"level is {level!r}; accepted: a number between 0 and 1, exclusive")
+    checks.require(0 < level < 1, "level", level, "a number between 0 and 1, exclusive")
 
 
 def with_interval(value: float, resampled: npt.ArrayLike, *, level: float) -> PriorEstimate:
     """An estimate with the percentile interval of its bootstrap.
 
-    The interval speaks of the samples' chance alone: where classes overlap everywhere, all
-    estimators aim above the prior, and so does it.
+    The interval covers only the randomness of the samples: where classes overlap everywhere, all
+    estimators converge to a value above the prior, and so does the interval.
 
     Args:
       value: the estimate.
-      resampled: `[b]`, estimates on resamples, NaN where one says nothing, which is taken for 1:
-        all that it allows; empty for no interval.
+      resampled: `[b]`, estimates on resamples, NaN where a resample gives none, which counts as 1,
+        the largest possible prior; empty for no interval.
       level: share of the resamples between the ends, for example 0.9.
 
     Returns:
@@ -203,9 +204,9 @@ def with_interval(value: float, resampled: npt.ArrayLike, *, level: float) -> Pr
 
 
 def moved(estimate: PriorEstimate, value: float) -> PriorEstimate:
-    """Another value with the interval of an estimate around it, as far as it stays in [0, 1].
+    """Another value with the interval of an estimate moved along with it, clipped to [0, 1].
 
-    An interval of everything stays one.
+    The interval [0, 1] stays as it is.
     """
     if estimate[1:] == ANYTHING[1:]:
         return PriorEstimate(value, *ANYTHING[1:])
@@ -228,7 +229,7 @@ def bootstrap(
       positives: `[m, ...]`.
       unlabeled: `[n, ...]`.
       num_resamples: how many.
-      rng: source of chance.
+      rng: random generator.
 
     Returns:
       float64 `[num_resamples]`.

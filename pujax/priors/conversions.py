@@ -6,7 +6,7 @@ a share `prior` is positive:
   U together, that carry a label;
 - the prior of the pool `(n_p + prior * n_u) / (n_p + n_u) = n_p / (c * (n_p + n_u))`, which is that
   of the population where P was taken out of one sample from it (one-sample data). In two-sample
-  data U alone stands for the population and the pool's prior has no use.
+  data U alone represents the population and the prior of the pool is not needed.
 """
 
 

@@ -1,4 +1,4 @@
-"""One door to all estimators: by name, from features, prepared as each method needs them."""
+"""All estimators by name, from features, prepared as each method needs them."""
 
 import math
 from collections.abc import Callable
@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import sklearn.decomposition
 
+from pujax import checks
 from pujax.priors import base
-from pujax.priors._names import NAMES
 from pujax.priors.alphamax import alphamax
 from pujax.priors.base import ANYTHING, PriorEstimate
 from pujax.priors.held_out import held_out_scores
@@ -36,7 +36,10 @@ _ON_FEATURES: dict[str, Callable[..., PriorEstimate]] = {
     "pearson": pearson,
     "ted_n": ted_n,
 }
-# These compare distances between points, which scales and idle dimensions drown.
+NAMES = (*_ON_FEATURES, *_ON_SCORES)
+"""Methods of `estimate`."""
+# These compare distances between points, which features of a large scale and irrelevant dimensions
+# dominate.
 _ON_DISTANCES = ("km1", "km2", "pen_l1", "pearson")
 _WITH_KERNEL = ("km1", "km2")
 _EXPENSIVE = ("km1", "km2", "tice", "alphamax")
@@ -46,16 +49,15 @@ WITH_PROBABILITIES = (*_PROBABILITY_LABELED, "ratio", "alphamax")
 
 MAX_DIMENSIONS = 50
 MAX_KERNEL_POINTS = 2000
-"""Of P and of U, that KM sees at once."""
+"""Examples of P and of U that KM gets at once."""
 _MAX_SUBSAMPLES = 3
 _MAX_RESAMPLED_POINTS = 1000
-"""Of P and U together, that every resample of KM costs little for."""
+"""Examples of P and U together up to which a resample of KM is cheap."""
 
 
 def check_name(method: str, field: str = "method") -> None:
-    """Raises a ValueError that names the field, for what is none of `NAMES`."""
-    if method not in NAMES:
-        raise ValueError(f"{field} is {method!r}; accepted: {', '.join(map(repr, NAMES))}")
+    """Requires one of `NAMES`; the error names the field."""
+    checks.one_of(field, method, NAMES)
 
 
 def needs_scores(method: str) -> bool:
@@ -106,14 +108,14 @@ def estimate(
       The estimate.
 
     Raises:
-      ValueError: naming the argument that cannot be.
+      ValueError: naming the argument that is not accepted.
     """
     check_name(method)
     base.check_level(num_resamples or 0, level)
     p, u, is_blank = base.points(positives, unlabeled)
     if is_blank:
         return ANYTHING
-    options = {"level": level, "key": key}
+    options: dict[str, Any] = {"level": level, "key": key}
     if num_resamples is not None:
         options["num_resamples"] = num_resamples
     if needs_scores(method):
@@ -140,8 +142,7 @@ def from_scores(
       method: one of `NAMES` for which `needs_scores`.
       **options: `num_resamples`, `level`, `key`.
     """
-    if method not in _ON_SCORES:
-        raise ValueError(f"method is {method!r}; accepted: {', '.join(map(repr, _ON_SCORES))}")
+    checks.one_of("method", method, _ON_SCORES)
     function, settings = _ON_SCORES[method]
     return function(scores_positive, scores_unlabeled, **settings, **options)
 
@@ -180,7 +181,7 @@ def _on_subsamples(
     num_resamples: int = 0,
 ) -> PriorEstimate:
     """KM's value on as many points as it can take, its interval on as many as it can resample."""
-    options = {"level": level, "num_resamples": num_resamples}
+    options: dict[str, Any] = {"level": level, "num_resamples": num_resamples}
     largest, total = max(len(p), len(u)), len(p) + len(u)
     is_small = total <= _MAX_RESAMPLED_POINTS or not num_resamples
     if largest <= MAX_KERNEL_POINTS and is_small:
@@ -196,10 +197,10 @@ def _on_subsamples(
     parts = [part(MAX_KERNEL_POINTS, MAX_KERNEL_POINTS, num_resamples=0) for _ in range(count)]
     if ANYTHING in parts:
         return ANYTHING
-    value = float(np.mean([each.value for each in parts]))
+    value = float(np.mean([estimated.value for estimated in parts]))
     if not num_resamples:
         return PriorEstimate(value)
-    # As many of P to one of U as there are, but two of each at least.
+    # P and U in the proportion in which they are given, but at least two of each.
     num_positive = round(_MAX_RESAMPLED_POINTS * len(p) / total)
     num_positive = min(max(num_positive, 2), _MAX_RESAMPLED_POINTS - 2)
     few = part(num_positive, _MAX_RESAMPLED_POINTS - num_positive)

@@ -19,14 +19,14 @@ _MIN_EXAMPLES = 4
 """Two to train on and two to score."""
 _NUM_KERNEL_FEATURES = 300
 _MAX_TRAINED = 50_000
-"""Examples of P, and of U, that the default scorer is trained on; more would not change it."""
+"""Examples of P, and of U, that the default scorer is trained on; more do not improve it."""
 _CHUNK = 20_000
 _MIN_THREADED = 20_000
-"""Fewer training examples are faster on one thread, many times so on a busy machine."""
+"""Fewer training examples are faster on one thread, many times faster on a busy machine."""
 
 
 class HeldOut(NamedTuple):
-    """Scores of the held-out halves, and what gave them.
+    """Scores of the held-out halves, and the classifier that gave them.
 
     Attributes:
       scores_positive: float64 `[m]`, probability of being labelled of the held-out positives.
@@ -89,12 +89,12 @@ def held_out_scores(
 ) -> HeldOut:
     """Train a classifier of P against U on one half of each, and score the other halves.
 
-    On its own training examples a classifier tells P from U better than the densities allow, and
-    every estimate from such scores is off. With `balanced` P and U weigh the same, and the score is
-    `f = a / (a + b)` of the densities `a` of P and `b` of U, as the 'ratio' of `elkan_noto` asks
-    for; else it is `g = P(labelled | x)` where P and U are as many as are scored, which the other
-    forms of `elkan_noto` ask for. A `best_bin` takes either. A scorer whose `fit` takes no
-    `sample_weight` is trained without and its `g` turned into `f`.
+    On its own training examples a classifier separates P from U better than the densities allow,
+    and every estimate from such scores is off. With `balanced` P and U weigh the same, and the
+    score is `f = a / (a + b)` of the densities `a` of P and `b` of U, as the 'ratio' of
+    `elkan_noto` asks for; else it is `g = P(labelled | x)` where P and U are as many as are scored,
+    which the other forms of `elkan_noto` ask for. A `best_bin` takes either. A scorer whose `fit`
+    takes no `sample_weight` is trained without and its `g` turned into `f`.
 
     Args:
       positives: `[n_p, ...]`, at least 4; trailing axes, as of images, are flattened.
@@ -108,7 +108,8 @@ def held_out_scores(
       The scores and the rows they belong to. Of an odd number the larger half is scored.
 
     Raises:
-      ValueError: for points that cannot be, too few of them, or a scorer without the two methods.
+      ValueError: for points that are not accepted, too few of them, or a scorer without the two
+        methods.
     """
     p, u, _ = _halvable(positives, unlabeled)
     return _split_and_score(p, u, scorer=scorer, balanced=balanced, rng=base_lib.generator(key))
@@ -147,7 +148,7 @@ def held_out(
       The estimate.
 
     Raises:
-      ValueError: for points or settings that cannot be.
+      ValueError: for points or settings that are not accepted.
     """
     base_lib.check_level(num_resamples, level)
     p, u, is_blank = _halvable(positives, unlabeled)
@@ -171,9 +172,10 @@ def _halvable(
     positives: npt.ArrayLike, unlabeled: npt.ArrayLike
 ) -> tuple[np.ndarray, np.ndarray, bool]:
     for name, values in (("positives", positives), ("unlabeled", unlabeled)):
-        if np.ndim(values) and len(values) < _MIN_EXAMPLES:
+        shape = np.shape(values)
+        if shape and shape[0] < _MIN_EXAMPLES:
             raise ValueError(
-                f"{name} has {len(values)} examples; accepted: at least {_MIN_EXAMPLES}, half of "
+                f"{name} has {shape[0]} examples; accepted: at least {_MIN_EXAMPLES}, half of "
                 "them to train on and half to score"
             )
     return base_lib.points(positives, unlabeled)

@@ -9,7 +9,7 @@ estimate.
 The published procedure solves quadratic programmes for two `d` in each of 8 halvings. A third of
 them suffices for the same answers: `d` is convex, so each solved `lambda` gives a line below the
 whole curve and, with its neighbours, chords above it; where these already decide on which side of
-the threshold the slope lies, nothing is solved. `_projection` does the rest.
+the threshold the slope lies, nothing is solved. `_hull_projection` solves the programmes.
 
 All distances are kept, 8 (m + n)^2 bytes and as much again while the width is chosen: 1.6 GB at
 10,000 points. There is no cap: from 10,000 points on, take subsamples and average.
@@ -28,7 +28,7 @@ from pujax.priors import _kernel_mean, base
 
 _START = 1.05  # KM2 takes the slope of the curve between 1 and this
 _START_SHARE = 0.8  # weight of that slope in KM2's threshold; the rest is for the distance of P, U
-_LARGE = 0.9  # share of that distance beyond which KM1's threshold is given up for KM2's
+_LARGE = 0.9  # share of that distance beyond which KM1 takes KM2's threshold
 # Threads wait for one another at every small product: 3,000 points took 3.5 s with one of them and
 # 40 s with two on a busy machine.
 _MIN_THREADED = 6000
@@ -68,7 +68,7 @@ def km1(
       The `PriorEstimate`. Resamples keep the kernel's width.
 
     Raises:
-      ValueError: naming the argument that cannot be used.
+      ValueError: naming the argument that is not accepted.
     """
     options = (epsilon, lambda_max, num_resamples, level, key)
     return _estimates(positives, unlabeled, (True, False), *options)[0]
@@ -102,7 +102,7 @@ def km2(
       The `PriorEstimate`.
 
     Raises:
-      ValueError: naming the argument that cannot be used.
+      ValueError: naming the argument that is not accepted.
     """
     options = (epsilon, lambda_max, num_resamples, level, key)
     return _estimates(positives, unlabeled, (False, True), *options)[1]
@@ -133,10 +133,10 @@ def km(
       `(km1, km2)`.
 
     Raises:
-      ValueError: naming the argument that cannot be used.
+      ValueError: naming the argument that is not accepted.
     """
     options = (epsilon, lambda_max, num_resamples, level, key)
-    return tuple(_estimates(positives, unlabeled, (True, True), *options))
+    return _estimates(positives, unlabeled, (True, True), *options)
 
 
 def distance_curve(
@@ -153,7 +153,7 @@ def distance_curve(
       float64 `[k]`, exact to 1e-6 and mostly to 1e-9; 0 at `lambda = 1`.
 
     Raises:
-      ValueError: naming the argument that cannot be used.
+      ValueError: naming the argument that is not accepted.
     """
     lambdas = np.asarray(lambdas, np.float64)
     if lambdas.ndim != 1 or not (np.isfinite(lambdas) & (lambdas >= 1)).all():
@@ -173,32 +173,33 @@ def _estimates(
     num_resamples: int,
     level: float,
     key: jax.Array | int | None,
-) -> list[base.PriorEstimate | None]:
-    """KM1 and KM2, each None where it is not wanted."""
+) -> tuple[base.PriorEstimate, base.PriorEstimate]:
+    """KM1 and KM2, each NaN where it is not wanted."""
     _check_bracket(epsilon, lambda_max)
     base.check_level(num_resamples, level)
     p, u, is_blank = base.points(positives, unlabeled)
     if is_blank:
-        return [base.ANYTHING] * 2
+        return base.ANYTHING, base.ANYTHING
     sizes = (len(p), len(u))
     with _threads(sum(sizes)):
         kernel = _kernel_mean.gaussian_kernel(u, p)
         curve = _kernel_mean.Curve.of(kernel, len(u))
         if curve.gap < _BLANK:
             logging.warning("positives and unlabeled have the same mean embedding: any prior fits")
-            return [base.ANYTHING] * 2
+            return base.ANYTHING, base.ANYTHING
         values = _bisections(curve, sizes, wanted, epsilon, lambda_max)
         rng, resampled_of = base.generator(key), _kernel_mean.Curve.of_resample
         resampled = [
             _bisections(resampled_of(kernel, len(u), rng), sizes, wanted, epsilon, lambda_max)
             for _ in range(num_resamples)
         ]
-    return [
-        base.with_interval(value, [each[i] for each in resampled], level=level)
+    first, second = (
+        base.with_interval(value, [estimates[i] for estimates in resampled], level=level)
         if is_wanted
-        else None
+        else base.PriorEstimate(math.nan)
         for i, (value, is_wanted) in enumerate(zip(values, wanted, strict=True))
-    ]
+    )
+    return first, second
 
 
 def _bisections(

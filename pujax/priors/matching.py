@@ -202,10 +202,11 @@ def _with_interval(
     level: float,
     rng: np.random.Generator,
 ) -> PriorEstimate:
-    # Without resamples there is nothing to keep apart.
-    options = {"num_groups": NUM_GROUPS if num_resamples else 1, "rng": rng}
-    of_p = _moments.grouped(p, basis, with_products=False, **options)
-    of_u = _moments.grouped(u, basis, with_products=basis.with_constant, **options)
+    num_groups = NUM_GROUPS if num_resamples else 1  # groups are only needed for resamples
+    of_p = _moments.grouped(p, basis, num_groups=num_groups, with_products=False, rng=rng)
+    of_u = _moments.grouped(
+        u, basis, num_groups=num_groups, with_products=basis.with_constant, rng=rng
+    )
     pairs = zip(*(x.resampled(rng, num_resamples) for x in (of_p, of_u)), strict=True)
     resampled = [prior(*pair) for pair in pairs]
     return base.with_interval(prior(of_p.all_rows(), of_u.all_rows()), resampled, level=level)

@@ -1,8 +1,8 @@
 """Class-prior estimates from the scores of a classifier of P against U.
 
 The scores have to be those of examples that the classifier was not trained on; `held_out` does
-that. Where some scores are reached by positives only, `best_bin` aims at the prior; everything
-here aims above it where the classes overlap at every score.
+that. Where some scores are reached by positives only, `best_bin` converges to the prior; where the
+classes overlap at every score all estimates here converge to a value above it.
 """
 
 import math
@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from absl import logging
 
+from pujax import checks
 from pujax.priors import _best_bin, base
 from pujax.priors.base import ANYTHING, PriorEstimate
 
@@ -45,12 +46,12 @@ def best_bin(
     and both counts have to be above 1. Where no threshold is left, the authors return 0; here
     that is an interval from 0 to 1 and a warning.
 
-    It fails upwards where no score is free of negatives, downwards for a high prior with few data,
-    and asks for some 200 scores of P. Sorting is all it costs: `O(n log n)`.
+    It is too high where no score is free of negatives, too low for a high prior with few data, and
+    needs about 200 scores of P. Its cost is that of sorting, `O(n log n)`.
 
     The bootstrap draws how many scores fall between thresholds: between all of them up to 2000,
     between 2000 that share P and U evenly beyond. The scorer is held fixed. The choice of the least
-    bound pulls estimate and interval down a little alike: on exact scores of Gaussians 3 to 5 apart
+    bound makes estimate and interval slightly too low: on exact scores of Gaussians 3 to 5 apart
     intervals of level 0.9 held the prior 0.4 in 84 to 87 % of draws, the prior 0.7 in 72 %.
 
     Args:
@@ -66,13 +67,11 @@ def best_bin(
       The share of positives in U, with its interval.
 
     Raises:
-      ValueError: for scores or settings that cannot be.
+      ValueError: for scores or settings that are not accepted.
     """
     base.check_level(num_resamples, level)
-    if not 0 < delta < 1:
-        raise ValueError(f"delta is {delta}; accepted: a number between 0 and 1, exclusive")
-    if not 0 <= gamma < math.inf:
-        raise ValueError(f"gamma is {gamma}; accepted: a number from 0")
+    checks.require(0 < delta < 1, "delta", delta, "a number between 0 and 1, exclusive")
+    checks.require(0 <= gamma < math.inf, "gamma", gamma, "a number from 0")
     positive, unlabeled, is_blank = base.scores(scores_positive, scores_unlabeled)
     if is_blank:
         return ANYTHING
@@ -120,8 +119,8 @@ def elkan_noto(
     - 'ratio': the mean of `f` over U divided by that over P, for the balanced `f = a / (a + b)`,
       with `a` the density of P and `b` that of U. An upper bound of the prior, sampling aside.
 
-    A `c` of exactly 0 or 1, a saturated classifier, says nothing: the interval is then from 0 to 1
-    and a warning is given.
+    A `c` of exactly 0 or 1, a saturated classifier, carries no information: the interval is then
+    from 0 to 1 and a warning is given.
 
     Args:
       scores_positive: `[m]`, probabilities of held-out positives: `g`, for 'ratio' `f`.
@@ -136,13 +135,10 @@ def elkan_noto(
       The share of positives in U, with its interval.
 
     Raises:
-      ValueError: for scores outside of [0, 1] or settings that cannot be.
+      ValueError: for scores outside of [0, 1] or settings that are not accepted.
     """
     base.check_level(num_resamples, level)
-    if estimator not in ELKAN_NOTO_ESTIMATORS:
-        raise ValueError(
-            f"estimator is {estimator!r}; accepted: {', '.join(ELKAN_NOTO_ESTIMATORS)}"
-        )
+    checks.one_of("estimator", estimator, ELKAN_NOTO_ESTIMATORS)
     positive, unlabeled, is_blank = base.scores(scores_positive, scores_unlabeled)
     for name, values in (("scores_positive", positive), ("scores_unlabeled", unlabeled)):
         low, high = values.min(), values.max()
@@ -152,10 +148,9 @@ def elkan_noto(
             )
     if is_blank:
         return ANYTHING
-    observed = (values.mean() for values in (positive, unlabeled))
-    largest = max(positive.max(), unlabeled.max())
+    largest = np.maximum(positive.max(), unlabeled.max())
     m, n = len(positive), len(unlabeled)
-    value = float(_elkan_noto(estimator, *observed, largest, m=m, n=n))
+    value = float(_elkan_noto(estimator, positive.mean(), unlabeled.mean(), largest, m=m, n=n))
     if not 0 < value < math.inf:
         logging.warning(
             "elkan_noto by %r gives %g, as it does when a classifier is saturated: every prior is "
@@ -165,10 +160,10 @@ def elkan_noto(
         )
         return PriorEstimate(min(max(value, 0.0), 1.0), 0.0, 1.0)
     rng = base.generator(key)
-    means, maxima = zip(
-        *(_drawn(values, num_resamples, rng) for values in (positive, unlabeled)), strict=True
-    )
-    resampled = _elkan_noto(estimator, *means, np.maximum(*maxima), m=m, n=n)
+    mean_p, largest_p = _drawn(positive, num_resamples, rng)
+    mean_u, largest_u = _drawn(unlabeled, num_resamples, rng)
+    largest = np.maximum(largest_p, largest_u)
+    resampled = _elkan_noto(estimator, mean_p, mean_u, largest, m=m, n=n)
     return base.with_interval(value, resampled, level=level)
 
 

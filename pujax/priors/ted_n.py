@@ -1,4 +1,4 @@
-"""TED^n: a classifier that forgets the most positive of U, and the prior it sees, in turns."""
+"""TED^n: in turns a classifier without the likely positives of U, and the prior it shows."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -11,6 +11,7 @@ import numpy.typing as npt
 import optax
 from absl import logging
 
+from pujax import checks
 from pujax.priors import _best_bin, base
 from pujax.priors._classifier import Network, make_epoch, mlp
 from pujax.priors.base import ANYTHING, PriorEstimate
@@ -26,7 +27,7 @@ class TedN(NamedTuple):
     Attributes:
       estimate: the prior.
       history: float64 `[epochs]`, the best-bin estimate after every epoch, warm-up first; NaN where
-        the scores said nothing.
+        the scores carry no information.
       num_warmup_epochs: how many of them are P against U.
       scores_positive: `[m']`, last scores of the held-out half of P.
       scores_unlabeled: `[n']`, of the held-out half of U.
@@ -67,18 +68,20 @@ def ted_n_fit(
 
     One half of P and of U trains, the other is scored. After warm-up epochs of P against U, every
     epoch (1) drops the highest-scored share of training U, as large as the last estimate (CVIR),
-    (2) trains on the mean loss of P and of what is kept of U, half each, and (3) estimates the
+    (2) trains on half the mean loss of P plus half that of the rest of U, and (3) estimates the
     prior by `best_bin` on the held-out halves. Garg et al., "Mixture Proportion Estimation and PU
     Learning: A Modern Approach" (NeurIPS 2021).
 
-    The value is the median over the last 10 epochs, without those whose scores say nothing; after
-    such an epoch nothing of U is dropped. Its interval is the bootstrap of `best_bin` on the last
-    held-out scores, moved to that value: it does not cover the chance of training.
+    The value is the median over the last 10 epochs, without those whose scores carry no
+    information; after such an epoch nothing of U is dropped. Its interval is the bootstrap of
+    `best_bin` on the last held-out scores, moved to that value: it does not cover the randomness of
+    training.
 
     The paper's settings are 100 warm-up and as many further epochs at learning rate 0.1 with layers
     of 5000, 5000 and 50 units. The defaults train a table of a few thousand rows in seconds, where
-    that rate and length fit the training half by heart. An estimate that rises over its warm-up's
-    feeds on itself (the more of U is dropped, the more looks positive) and is warned about.
+    that rate and length overfit the training half. An estimate that rises above that of the warm-up
+    may reinforce itself, since the more of U is dropped, the more looks positive; a warning says
+    so.
 
     Args:
       positives: `[m, ...]`, at least 4; trailing axes are flattened.
@@ -99,7 +102,7 @@ def ted_n_fit(
       A `TedN`.
 
     Raises:
-      ValueError: naming the argument that cannot be.
+      ValueError: naming the argument that is not accepted.
     """
     _check(num_warmup_epochs, num_epochs, batch_size, learning_rate, momentum, weight_decay, hidden)
     base.check_level(num_resamples, level)
@@ -132,42 +135,44 @@ def ted_n_fit(
     epoch = make_epoch(net, optimizer, batch_size)
     root = jax.random.key(rng.integers(2**31))
     params = net.init(jax.random.fold_in(root, 0), arrays[0][:2])
-    state, history, n = optimizer.init(params), [], len(train_u)
+    state, n = optimizer.init(params), len(train_u)
+    history: list[float] = []
     for index in range(num_warmup_epochs + num_epochs):
         kept = np.ones(n, np.float32)
         share = history[-1] if index >= num_warmup_epochs else math.nan
         if not math.isnan(share):
             order = np.argsort(-np.asarray(score(params, arrays[1])), kind="stable")
-            # Not all of U: without any negative there is nothing left to learn.
+            # At least one example of U stays: without negatives nothing can be learned.
             kept[order[: min(math.floor(share * n), n - 1)]] = 0
         params, state = epoch(params, state, *arrays, kept, jax.random.fold_in(root, index + 1))
-        scores = [np.asarray(score(params, each), np.float64) for each in held]
-        if not all(np.isfinite(each).all() for each in scores):
+        scores_p, scores_u = (np.asarray(score(params, x), np.float64) for x in held)
+        if not (np.isfinite(scores_p).all() and np.isfinite(scores_u).all()):
             raise ValueError(
                 f"learning_rate is {learning_rate}, at which the scores are no longer finite after "
                 f"epoch {index + 1}; accepted: a smaller one"
             )
-        history.append(_epoch_estimate(*scores))
+        history.append(_epoch_estimate(scores_p, scores_u))
     last = np.array(history[num_warmup_epochs:][-_LAST:] or history[-_LAST:])
-    found = last[~np.isnan(last)]
-    value = float(np.median(found)) if len(found) else ANYTHING.value
+    known = last[~np.isnan(last)]
+    value = float(np.median(known)) if len(known) else ANYTHING.value
     warmup = history[num_warmup_epochs - 1]
-    if len(found) and value > warmup + 0.1:
+    if len(known) and value > warmup + 0.1:
         logging.warning(
             "TED^n rose from %.3f after the warm-up to %.3f: it feeds on itself, and best_bin may "
             "be nearer",
             *(warmup, value),
         )
-    if not len(found):
-        logging.warning("no scores of TED^n tell P from U: every prior is possible")
+    if not len(known):
+        logging.warning("no scores of TED^n separate P from U: every prior is possible")
         estimate = ANYTHING
     else:
-        estimate = _with_interval(value, scores, num_resamples, level, rng)
+        estimate = _with_interval(value, (scores_p, scores_u), num_resamples, level, rng)
     return TedN(
         estimate,
         np.array(history),
         num_warmup_epochs,
-        *scores,
+        scores_p,
+        scores_u,
         predict=lambda x: np.asarray(score(params, standardise(_rows(x))), np.float64),
     )
 
@@ -176,12 +181,10 @@ def _check(num_warmup_epochs, num_epochs, batch_size, learning_rate, momentum, d
     counts = {"num_warmup_epochs": (num_warmup_epochs, 1), "num_epochs": (num_epochs, 0)}
     for name, (value, least) in (counts | {"batch_size": (batch_size, 1)}).items():
         base.whole(name, value, least)
-    if not 0 < learning_rate < math.inf:
-        raise ValueError(f"learning_rate is {learning_rate!r}; accepted: a number above 0")
-    if not 0 <= momentum < 1:
-        raise ValueError(f"momentum is {momentum!r}; accepted: a number from 0 and below 1")
-    if not 0 <= decay < math.inf:
-        raise ValueError(f"weight_decay is {decay!r}; accepted: a number from 0")
+    is_rate = 0 < learning_rate < math.inf
+    checks.require(is_rate, "learning_rate", learning_rate, "a number above 0")
+    checks.require(0 <= momentum < 1, "momentum", momentum, "a number from 0 and below 1")
+    checks.require(0 <= decay < math.inf, "weight_decay", decay, "a number from 0")
     for units in hidden:
         base.whole("hidden", units, 1)
 

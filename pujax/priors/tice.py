@@ -6,7 +6,7 @@ label frequency `c`, and equal to it where all are positive. One fold of the dat
 towards such subsets, the others bound `c` from below in each of its cells, and the best bounds of
 all folds are averaged.
 
-A split costs what its own rows cost, so that the whole is linear in rows times features.
+The cost of a split is proportional to its rows, so that of a tree is linear in rows times features.
 """
 
 from collections.abc import Sequence
@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from absl import logging
 
+from pujax import checks
 from pujax.priors import _tree, base, conversions
 from pujax.priors.base import ANYTHING, PriorEstimate
 
@@ -40,10 +41,10 @@ def tice(
 
     `tice_label_frequency` as a prior, `n_p (1 - c) / (c n_u)`. Every cell is a box, so where the
     boundary of the classes is oblique to the axes no cell is pure and the prior is overestimated;
-    the same happens with few points per cell and with a single feature. Features are scaled to
-    [0, 1] by their least and greatest values, as published, so that one outlier pushes all other
-    points into one cell, and the prior up to 1: clip such features, or take their ranks. For more
-    than some hundred features use the most telling ones, or a classifier's score as the only one.
+    the same happens with few points per cell and with a single feature. Features are scaled to [0,
+    1] by their least and greatest values, as published, so that one outlier pushes all other points
+    into one cell, and the prior up to 1: clip such features, or take their ranks. For more than a
+    few hundred features use the most informative ones, or a classifier's score as the only one.
 
     Args:
       positives: `[n_p, ...]`; trailing axes are flattened.
@@ -62,7 +63,7 @@ def tice(
       The share of positives in U.
 
     Raises:
-      ValueError: for points or settings that cannot be.
+      ValueError: for points or settings that are not accepted.
     """
     base.check_level(num_resamples, level)
     p, u, is_blank = base.points(positives, unlabeled)
@@ -83,7 +84,7 @@ def tice(
         return ANYTHING
 
     def on_resample(p_rows: np.ndarray, u_rows: np.ndarray) -> float:
-        # Ascending rows are what the tree expects; their order says nothing.
+        # The tree expects ascending rows; their order carries no information.
         rows = np.sort(np.concatenate([p_rows, u_rows]))
         drawn = table._replace(cells=table.cells[:, rows], labeled=table.labeled[rows])
         frequency = _frequency(drawn, folds[rows], delta, max_splits)
@@ -132,7 +133,7 @@ def tice_label_frequency(
       A share in [0, 1]; 0 where no subset of 10 points holds a labelled one.
 
     Raises:
-      ValueError: for points or settings that cannot be.
+      ValueError: for points or settings that are not accepted.
     """
     p, u, _ = base.points(positives, unlabeled)
     _check(delta, max_splits, cuts, num_folds)
@@ -149,8 +150,8 @@ def _frequency(
         bests = []
         for fold in np.unique(folds):
             tree, estimation = np.flatnonzero(folds == fold), np.flatnonzero(folds != fold)
-            chance = delta or max(0.025, 1 / (1 + 0.004 * len(estimation)))
-            variance = frequency * (1 - frequency) * (1 - chance) / chance
+            probability = delta or max(0.025, 1 / (1 + 0.004 * len(estimation)))
+            variance = frequency * (1 - frequency) * (1 - probability) / probability
             bests.append(
                 _tree.best_bound(table, tree, estimation, variance=variance, max_splits=max_splits)
             )
@@ -187,12 +188,10 @@ def _folds(
 
 
 def _check(delta: float | None, max_splits: int, cuts: Sequence[float], num_folds: int) -> None:
-    if delta is not None and not 0 < delta < 1:
-        raise ValueError(
-            f"delta is {delta}; accepted: None, or a number between 0 and 1, exclusive"
-        )
+    is_fine = delta is None or 0 < delta < 1
+    checks.require(is_fine, "delta", delta, "None, or a number between 0 and 1, exclusive")
     base.whole("max_splits", max_splits, 1)
     base.whole("num_folds", num_folds, 2)
-    inside = all(0 < cut < 1 for cut in cuts)
-    if not 1 <= len(cuts) <= 255 or not inside or list(cuts) != sorted(set(cuts)):
-        raise ValueError(f"cuts is {cuts!r}; accepted: 1 to 255 rising numbers between 0 and 1")
+    is_rising = list(cuts) == sorted(set(cuts)) and all(0 < cut < 1 for cut in cuts)
+    is_fine = 1 <= len(cuts) <= 255 and is_rising
+    checks.require(is_fine, "cuts", cuts, "1 to 255 rising numbers between 0 and 1")

@@ -1,9 +1,9 @@
 """Risks for positive-unlabeled classification.
 
 Every risk takes a batch of raw scores `g(x)` and a mask that says which examples are labelled
-positives; the rest of the batch is unlabeled. Sums run over the two groups separately, each
-divided by its own count, and the mean over an empty group is 0. The mask may be coded 0/1, -1/1 or
-False/True; other codes are refused wherever their values can be seen, that is unless traced.
+positives; the rest of the batch is unlabeled. Sums run over the two groups separately, each divided
+by its own count, and the mean over an empty group is 0. The mask may be coded 0/1, -1/1 or
+False/True; other codes raise a ValueError unless the values are traced.
 
 Two ways of collecting data need two calibrations. With `two_sample` (case-control) data the
 unlabeled examples are drawn from the whole population and the class prior is all a risk needs.
@@ -12,8 +12,8 @@ positives than the population: pass `unlabeled_prior`, the share of positives in
 `unlabeled_weight = n_u / (n_p + n_u)`, counted on the data set and not on the batch. Risks without
 these arguments say in their documentation what one-sample data needs.
 
-The losses of many labels take `[batch, classes]`. Beside PU-MLC's own there are those it is
-compared with, which learn from known negatives as well or take everything unknown for negative.
+The losses of many labels take `[batch, classes]`. Besides those of PU-MLC there are the losses it
+is compared with, which also learn from known negatives or treat every unknown label as negative.
 """
 
 from pujax.risks.biased import naive, weighted_bce

@@ -1,25 +1,18 @@
-"""What every risk needs: full precision, checked arguments, means over groups, exact sigmoids.
-
-Arguments are looked at only where their numbers are at hand, that is outside `jit`, `grad` and
-`vmap`, or as constants inside them.
-"""
+"""What every risk needs: checked arguments, means over groups, exact sigmoids."""
 
 from collections.abc import Callable, Sequence
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
+
+from pujax.arrays import full_precision, on_host
 
 LABELED_CODES = ((0, 1), (-1, 1))
 
 
-def full_precision(values: jax.Array) -> jax.Array:
-    """`values` in at least float32."""
-    values = jnp.asarray(values)
-    return values.astype(jnp.promote_types(values.dtype, jnp.float32))
-
-
-def checked(scores: jax.Array, labeled: jax.Array) -> tuple[jax.Array, jax.Array]:
+def checked(scores: ArrayLike, labeled: ArrayLike) -> tuple[jax.Array, jax.Array]:
     """Scores in full precision and a boolean mask of the labelled positives, of one shape."""
     check_codes("labeled", labeled, LABELED_CODES)
     scores, labeled = jnp.asarray(scores), jnp.asarray(labeled)
@@ -33,31 +26,27 @@ def check_shape(name: str, values: jax.Array, expected: tuple[int, ...], meaning
         raise ValueError(f"{name} has shape {values.shape}, but must have {meaning}, {expected}")
 
 
-def check_codes(name: str, codes: jax.Array, accepted: Sequence[tuple[int, ...]]) -> None:
-    """Requires concrete `codes` to hold booleans or the values of one of the `accepted` codings."""
-    values = _on_host(codes)
+def check_codes(name: str, codes: ArrayLike, accepted: Sequence[tuple[int, ...]]) -> None:
+    """Requires known `codes` to hold booleans or the values of one of the `accepted` codings."""
+    values = on_host(codes)
     if values is None or values.dtype == bool:
         return
     if any(np.all(np.any([values == code for code in coding], axis=0)) for coding in accepted):
         return
-    found = np.unique(values.astype(np.float64)).tolist()
-    listed = ", ".join(f"{value:g}" for value in found[:8]) + (", ..." if len(found) > 8 else "")
+    held = np.unique(values.astype(np.float64)).tolist()
+    listed = ", ".join(f"{value:g}" for value in held[:8]) + (", ..." if len(held) > 8 else "")
     codings = " or ".join("/".join(map(str, coding)) for coding in accepted)
     raise ValueError(f"{name} holds the values {listed}, but must be {codings}, or booleans")
 
 
-def check_share(name: str, value: float | jax.Array) -> None:
-    """Requires a concrete `value` to lie strictly between 0 and 1."""
-    number = _on_host(value)
-    if number is not None and not np.all((number > 0) & (number < 1)):
-        raise ValueError(f"{name} is {value}, but must lie strictly between 0 and 1")
-
-
 def check_number(
-    name: str, value: float | jax.Array, is_accepted: Callable[[np.ndarray], bool], accepted: str
+    name: str,
+    value: float | jax.Array,
+    is_accepted: Callable[[np.ndarray], np.ndarray],
+    accepted: str,
 ) -> None:
-    """Requires a concrete `value` to be finite and `is_accepted`, described as `accepted`."""
-    number = _on_host(value)
+    """Requires a known `value` to be finite and `is_accepted`, described as `accepted`."""
+    number = on_host(value)
     if number is not None and not np.all(np.isfinite(number) & is_accepted(number)):
         raise ValueError(f"{name} is {value}, but must be {accepted}")
 
@@ -67,7 +56,7 @@ def mean_where(values: jax.Array, mask: jax.Array, axis: int | None = None) -> j
     return jnp.sum(jnp.where(mask, values, 0), axis) / jnp.maximum(jnp.sum(mask, axis), 1)
 
 
-def weighted_mean(values: jax.Array, weights: jax.Array | None) -> jax.Array:
+def weighted_mean(values: jax.Array, weights: ArrayLike | None) -> jax.Array:
     """Mean of `values` with `weights` of the same shape; 0 where nothing has weight."""
     if weights is None:
         return jnp.sum(values) / max(values.size, 1)
@@ -92,7 +81,7 @@ def _sigmoid_jvp(primals, tangents):
 def log_mean_sigmoid(scores: jax.Array, mask: jax.Array, axis: int | None = None) -> jax.Array:
     """Log of the mean of `sigmoid(scores)` where `mask` holds; 0 where it holds nowhere.
 
-    Exact at both ends: small means are summed as logarithms, means near 1 by what they lack.
+    Exact at both ends: small means are summed as logarithms, means near 1 by their distance from 1.
     """
     count = jnp.sum(mask, axis).astype(scores.dtype)
     log_p = jnp.where(mask, jax.nn.log_sigmoid(scores), -jnp.inf)
@@ -104,12 +93,3 @@ def log_mean_sigmoid(scores: jax.Array, mask: jax.Array, axis: int | None = None
     lacking = mean_where(sigmoid(-scores), mask, axis)
     near_one = jnp.log1p(-jnp.minimum(lacking, 0.5))
     return jnp.where(lacking < 0.5, near_one, below + largest.reshape(below.shape))
-
-
-def _on_host(value: float | jax.Array) -> np.ndarray | None:
-    """The numbers in `value`, or None where they are traced or lie on other hosts."""
-    if isinstance(value, jax.core.Tracer):
-        return None
-    if isinstance(value, jax.Array):
-        return np.asarray(jax.device_get(value)) if value.is_fully_addressable else None
-    return np.asarray(value)

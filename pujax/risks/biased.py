@@ -2,12 +2,13 @@
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 
 from pujax.risks import _arrays, surrogates
 
 
 def naive(
-    scores: jax.Array, labeled: jax.Array, *, loss: surrogates.Loss = surrogates.logistic_loss
+    scores: ArrayLike, labeled: ArrayLike, *, loss: surrogates.Loss = surrogates.logistic_loss
 ) -> jax.Array:
     """Treat unlabeled examples as negatives: `E_P l(g) + E_U l(-g)`.
 
@@ -32,7 +33,7 @@ def naive(
 
 
 def weighted_bce(
-    scores: jax.Array, labeled: jax.Array, *, positive_weight: float | jax.Array
+    scores: ArrayLike, labeled: ArrayLike, *, positive_weight: float | jax.Array
 ) -> jax.Array:
     """Binary cross-entropy with unlabeled as negative and a factor on the labelled positives.
 

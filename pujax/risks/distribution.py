@@ -2,14 +2,16 @@
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 
+from pujax import arrays
 from pujax.risks import _arrays
 
 # Dist-PU's code computes entropies from scores clipped to [-10, 10].
 ENTROPY_CLIP = 10.0
 
 
-def dist_pu(scores: jax.Array, labeled: jax.Array, *, prior: float | jax.Array) -> jax.Array:
+def dist_pu(scores: ArrayLike, labeled: ArrayLike, *, prior: float | jax.Array) -> jax.Array:
     """Label-distribution risk of Dist-PU: `|E_P p - 1| + |E_U p - prior| / (2 prior)`.
 
     Every labelled positive should be predicted positive, and of the unlabeled examples the share
@@ -31,7 +33,7 @@ def dist_pu(scores: jax.Array, labeled: jax.Array, *, prior: float | jax.Array) 
         ValueError: if the shapes of `scores` and `labeled` differ, `labeled` holds other codes, or
             `prior` is not between 0 and 1.
     """
-    _arrays.check_share("prior", prior)
+    arrays.check_share("prior", prior)
     scores, is_positive = _arrays.checked(scores, labeled)
     # sigmoid(-g) = 1 - p is never negative and keeps the digits that 1 - p would cancel.
     missed = _arrays.mean_where(_arrays.sigmoid(-scores), is_positive)
@@ -41,7 +43,7 @@ def dist_pu(scores: jax.Array, labeled: jax.Array, *, prior: float | jax.Array) 
     return missed + jnp.where(jnp.any(~is_positive), unlabeled_term, 0)
 
 
-def prediction_entropy(scores: jax.Array, *, weights: jax.Array | None = None) -> jax.Array:
+def prediction_entropy(scores: ArrayLike, *, weights: ArrayLike | None = None) -> jax.Array:
     """Mean entropy of the predicted labels, in nats, small where predictions are decided.
 
     Scores are clipped to [-10, 10] first, as in the authors' code: an entropy is never below
@@ -60,7 +62,7 @@ def prediction_entropy(scores: jax.Array, *, weights: jax.Array | None = None) -
     Raises:
         ValueError: if the shapes of `scores` and `weights` differ.
     """
-    scores = _arrays.full_precision(scores)
+    scores = arrays.full_precision(scores)
     # Not `clip`, which would halve the gradient exactly at the ends.
     inside = jnp.abs(scores) <= ENTROPY_CLIP
     scores = jnp.where(inside, scores, ENTROPY_CLIP * jnp.sign(scores))

@@ -4,7 +4,9 @@ import math
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 
+from pujax import arrays
 from pujax.risks import _arrays
 
 # The authors' epsilon; the variational term adds it twice.
@@ -15,8 +17,8 @@ CODES = ((-1, 0, 1),)
 
 
 def multilabel_vpu(
-    scores: jax.Array,
-    positives: jax.Array,
+    scores: ArrayLike,
+    positives: ArrayLike,
     *,
     gamma: float | jax.Array = 0.0,
     alpha: float | jax.Array | None = None,
@@ -60,10 +62,10 @@ def multilabel_vpu(
 
 
 def multilabel_mixup_consistency(
-    scores: jax.Array,
-    positives: jax.Array,
-    mixed_scores: jax.Array,
-    permutation: jax.Array,
+    scores: ArrayLike,
+    positives: ArrayLike,
+    mixed_scores: ArrayLike,
+    permutation: ArrayLike,
     mix: float | jax.Array,
     *,
     detach_targets: bool = False,
@@ -93,7 +95,7 @@ def multilabel_mixup_consistency(
             other codes.
     """
     scores, is_positive = _checked(scores, positives)
-    mixed_scores, permutation = _arrays.full_precision(mixed_scores), jnp.asarray(permutation)
+    mixed_scores, permutation = arrays.full_precision(mixed_scores), jnp.asarray(permutation)
     batch, classes = scores.shape
     half = batch // 2
     if half == 0:
@@ -109,10 +111,10 @@ def multilabel_mixup_consistency(
     return jnp.sum(jnp.mean(gap**2, axis=0))
 
 
-def _checked(scores: jax.Array, positives: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _checked(scores: ArrayLike, positives: ArrayLike) -> tuple[jax.Array, jax.Array]:
     """Scores in full precision and a boolean mask of the known positives, matrices of one shape."""
     _arrays.check_codes("positives", positives, CODES)
-    scores, positives = _arrays.full_precision(scores), jnp.asarray(positives)
+    scores, positives = arrays.full_precision(scores), jnp.asarray(positives)
     if scores.ndim != 2:
         raise ValueError(f"scores has shape {scores.shape}, but must be [batch, classes]")
     _arrays.check_shape("positives", positives, scores.shape, "the shape of scores")

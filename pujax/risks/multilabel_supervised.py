@@ -8,7 +8,9 @@ import math
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 
+from pujax import arrays
 from pujax.risks import _arrays, multilabel, surrogates
 
 # Smallest probability inside the logarithms of the asymmetric loss, from its authors' code.
@@ -18,7 +20,7 @@ STATED_SHARE = 0.1
 UNKNOWN = ("negative", "ignore")
 
 
-def assume_negative_bce(scores: jax.Array, known: jax.Array) -> jax.Array:
+def assume_negative_bce(scores: ArrayLike, known: ArrayLike) -> jax.Array:
     """Binary cross-entropy in which everything that is not a known positive is negative.
 
     The mean over batch and classes. With all labels known it is the fully supervised loss. Source:
@@ -39,8 +41,8 @@ def assume_negative_bce(scores: jax.Array, known: jax.Array) -> jax.Array:
 
 
 def partial_bce(
-    scores: jax.Array,
-    known: jax.Array,
+    scores: ArrayLike,
+    known: ArrayLike,
     *,
     gamma: float | jax.Array = 1.0,
     weight_at_tenth: float | jax.Array = 5.0,
@@ -79,8 +81,8 @@ def partial_bce(
 
 
 def asymmetric(
-    scores: jax.Array,
-    known: jax.Array,
+    scores: ArrayLike,
+    known: ArrayLike,
     *,
     gamma_negative: float | jax.Array = 4.0,
     gamma_positive: float | jax.Array = 1.0,
@@ -94,8 +96,8 @@ def asymmetric(
     `-(1 - p)^gamma_positive log p` and a negative `-p_m^gamma_negative log(1 - p_m)`; the result is
     the sum over batch and classes. Source: ASL (Ridnik et al., ICCV 2021) and its code, which is
     followed where it adds or differs: it sums, keeps probabilities inside the logarithms above 1e-8
-    (a hopeless positive costs 18.4 and has no gradient), lets no gradient through the focusing
-    weights, and has the default `gamma_positive = 1` where the paper uses 0.
+    (a positive with a lower one costs 18.4 and has no gradient), lets no gradient through the
+    focusing weights, and has the default `gamma_positive = 1` where the paper uses 0.
 
     Args:
         scores: raw scores, `[batch, classes]`.
@@ -142,10 +144,10 @@ def _cross_entropy(scores: jax.Array, is_positive: jax.Array) -> jax.Array:
     return surrogates.logistic_loss(jnp.where(is_positive, scores, -scores))
 
 
-def _checked(scores: jax.Array, known: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+def _checked(scores: ArrayLike, known: ArrayLike) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Scores in full precision and masks of the positives and of the known, of one shape."""
     _arrays.check_codes("known", known, multilabel.CODES)
-    scores, known = _arrays.full_precision(scores), jnp.asarray(known)
+    scores, known = arrays.full_precision(scores), jnp.asarray(known)
     if scores.ndim != 2:
         raise ValueError(f"scores has shape {scores.shape}, but must be [batch, classes]")
     _arrays.check_shape("known", known, scores.shape, "the shape of scores")

@@ -4,13 +4,15 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 
+from pujax import arrays
 from pujax.risks import _arrays
 
 
 def gradpu(
-    scores: jax.Array,
-    labeled: jax.Array,
+    scores: ArrayLike,
+    labeled: ArrayLike,
     *,
     beta: float | jax.Array,
     stop_weight_gradient: bool = True,
@@ -48,20 +50,20 @@ def gradpu(
 
 def gradient_penalty(
     score_fn: Callable[[jax.Array], jax.Array],
-    positives: jax.Array,
-    unlabeled: jax.Array,
-    mix: jax.Array,
+    positives: ArrayLike,
+    unlabeled: ArrayLike,
+    mix: ArrayLike,
     *,
-    weights: jax.Array | None = None,
+    weights: ArrayLike | None = None,
 ) -> jax.Array:
     """Mean squared norm of the score's input gradient between positive and unlabeled examples.
 
-    It keeps the score smooth where P and U meet, so that the network cannot carve out single
+    It keeps the score smooth where P and U meet, so that the network cannot single out individual
     labelled positives. The norm is taken at `mix * positive + (1 - mix) * unlabeled`, squared,
     centred at zero and summed over all input dimensions. Nothing is detached: `jax.grad` over the
     parameters that `score_fn` holds goes through the input gradient. A network with batch
-    statistics has no gradient of one example; leave it, and dropout, out of `score_fn`. Source:
-    Dai et al., AAAI 2023, Eq. 5, on the score before the tanh.
+    statistics has no gradient of one example; leave it, and dropout, out of `score_fn`. Source: Dai
+    et al., AAAI 2023, Eq. 5, on the score before the tanh.
 
     Args:
         score_fn: maps one example `[...]` to a scalar score.
@@ -76,8 +78,8 @@ def gradient_penalty(
     Raises:
         ValueError: if the shapes do not fit.
     """
-    positives, unlabeled = _arrays.full_precision(positives), _arrays.full_precision(unlabeled)
-    mix = _arrays.full_precision(mix)
+    positives, unlabeled = arrays.full_precision(positives), arrays.full_precision(unlabeled)
+    mix = arrays.full_precision(mix)
     _arrays.check_shape("unlabeled", unlabeled, positives.shape, "the shape of positives")
     _arrays.check_shape("mix", mix, positives.shape[:1], "one entry per pair")
     if mix.size == 0:

@@ -3,13 +3,15 @@
 from collections.abc import Callable
 
 import jax
+from jax.typing import ArrayLike
 
+from pujax import arrays
 from pujax.risks import _arrays
 
 Loss = Callable[[jax.Array], jax.Array]
 
 
-def sigmoid_loss(margin: jax.Array) -> jax.Array:
+def sigmoid_loss(margin: ArrayLike) -> jax.Array:
     """Sigmoid loss `1 / (1 + exp(margin))`, bounded in [0, 1] with `l(z) + l(-z) = 1`.
 
     Args:
@@ -18,10 +20,10 @@ def sigmoid_loss(margin: jax.Array) -> jax.Array:
     Returns:
         The loss of each element.
     """
-    return _arrays.sigmoid(-_arrays.full_precision(margin))
+    return _arrays.sigmoid(-arrays.full_precision(margin))
 
 
-def logistic_loss(margin: jax.Array) -> jax.Array:
+def logistic_loss(margin: ArrayLike) -> jax.Array:
     """Logistic loss `log(1 + exp(-margin))`, the cross-entropy of a sigmoid output.
 
     Args:
@@ -30,4 +32,4 @@ def logistic_loss(margin: jax.Array) -> jax.Array:
     Returns:
         The loss of each element.
     """
-    return jax.nn.softplus(-_arrays.full_precision(margin))
+    return jax.nn.softplus(-arrays.full_precision(margin))

@@ -4,7 +4,9 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 
+from pujax import arrays
 from pujax.risks import _arrays, surrogates
 
 
@@ -22,8 +24,8 @@ class PUParts(NamedTuple):
 
 
 def pu_parts(
-    scores: jax.Array,
-    labeled: jax.Array,
+    scores: ArrayLike,
+    labeled: ArrayLike,
     *,
     prior: float | jax.Array,
     loss: surrogates.Loss = surrogates.sigmoid_loss,
@@ -53,7 +55,7 @@ def pu_parts(
         ValueError: if the shapes of `scores` and `labeled` differ, `labeled` holds other codes, or
             `prior` is not between 0 and 1.
     """
-    _arrays.check_share("prior", prior)
+    arrays.check_share("prior", prior)
     scores, is_positive = _arrays.checked(scores, labeled)
     if unlabeled_prior is None:
         unlabeled_prior = prior
@@ -67,8 +69,8 @@ def pu_parts(
 
 
 def upu(
-    scores: jax.Array,
-    labeled: jax.Array,
+    scores: ArrayLike,
+    labeled: ArrayLike,
     *,
     prior: float | jax.Array,
     loss: surrogates.Loss = surrogates.sigmoid_loss,
@@ -108,8 +110,8 @@ def upu(
 
 
 def nnpu(
-    scores: jax.Array,
-    labeled: jax.Array,
+    scores: ArrayLike,
+    labeled: ArrayLike,
     *,
     prior: float | jax.Array,
     loss: surrogates.Loss = surrogates.sigmoid_loss,
@@ -119,7 +121,7 @@ def nnpu(
     unlabeled_prior: float | jax.Array | None = None,
     unlabeled_weight: float | jax.Array = 1.0,
 ) -> jax.Array:
-    """Non-negative PU risk, whose value and gradient are two different things on purpose.
+    """Non-negative PU risk; its gradient is deliberately not always the gradient of its value.
 
     The *value* is the risk to log: `positive + max(negative, -beta)`. The *gradient* is the step to
     take. While `negative >= -beta` it is the gradient of that value. Once `negative < -beta` the
@@ -128,8 +130,8 @@ def nnpu(
 
     - `ascent=True`, as published: the gradient of `-gamma * negative`, without the positive part. A
       descent step then *raises* `negative`, undoing the overfitting. Logging `-gamma * negative`
-      itself would show a positive loss that falls towards zero and says nothing about the risk,
-      which is why it is never returned.
+      itself would show a positive loss that falls towards zero and is unrelated to the risk, which
+      is why it is never returned.
     - `ascent=False`: the gradient of the value, that is of `positive` alone; the negative part is
       left where it is.
 
@@ -166,8 +168,8 @@ def nnpu(
 
 
 def imbalanced_nnpu(
-    scores: jax.Array,
-    labeled: jax.Array,
+    scores: ArrayLike,
+    labeled: ArrayLike,
     *,
     prior: float | jax.Array,
     target_prior: float | jax.Array = 0.5,
@@ -188,7 +190,7 @@ def imbalanced_nnpu(
     Args:
         scores: raw scores, `[batch]`.
         labeled: 1 for labelled positives and 0 for unlabeled examples, same shape as `scores`.
-        prior: share of positives in U, whichever way the data were collected.
+        prior: share of positives in U, for one-sample and two-sample data.
         target_prior: share of positives in the population that the risk is for.
         loss: surrogate loss of the margin, elementwise.
         beta: how far below zero the negative part may fall before the rule fires.
@@ -202,8 +204,8 @@ def imbalanced_nnpu(
         ValueError: if the shapes of `scores` and `labeled` differ, `labeled` holds other codes, or
             a prior is not between 0 and 1.
     """
-    _arrays.check_share("prior", prior)
-    _arrays.check_share("target_prior", target_prior)
+    arrays.check_share("prior", prior)
+    arrays.check_share("target_prior", target_prior)
     parts = pu_parts(
         scores,
         labeled,

@@ -2,11 +2,13 @@
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 
+from pujax import arrays
 from pujax.risks import _arrays, surrogates
 
 
-def vpu(scores: jax.Array, labeled: jax.Array, *, include_positives: bool = False) -> jax.Array:
+def vpu(scores: ArrayLike, labeled: ArrayLike, *, include_positives: bool = False) -> jax.Array:
     """Variational PU risk: `log(mean_X Phi) - mean_P(log Phi)` with `Phi = sigmoid(g)`.
 
     Its minimiser is P(positive | x) up to a factor, so no class prior enters; predictions compare
@@ -31,7 +33,7 @@ def vpu(scores: jax.Array, labeled: jax.Array, *, include_positives: bool = Fals
     return _arrays.log_mean_sigmoid(scores, population) + positive_term
 
 
-def vpu_mixup(mixed_scores: jax.Array, targets: jax.Array) -> jax.Array:
+def vpu_mixup(mixed_scores: ArrayLike, targets: ArrayLike) -> jax.Array:
     """Mixup consistency of VPU: mean of `(log t - log Phi)^2` over the mixed examples.
 
     The mixed example should get the mixed probability `t = mix * Phi(x) + (1 - mix) * 1` of an
@@ -50,7 +52,7 @@ def vpu_mixup(mixed_scores: jax.Array, targets: jax.Array) -> jax.Array:
     Raises:
         ValueError: if the shapes differ.
     """
-    mixed_scores, targets = _arrays.full_precision(mixed_scores), _arrays.full_precision(targets)
+    mixed_scores, targets = arrays.full_precision(mixed_scores), arrays.full_precision(targets)
     _arrays.check_shape("targets", targets, mixed_scores.shape, "the shape of mixed_scores")
     # A slope of the logarithm at the floor must not overflow, not even times the gap.
     smallest = jnp.finfo(targets.dtype).tiny / jnp.finfo(targets.dtype).eps

@@ -1,4 +1,4 @@
-"""Face: many methods on many data sets over many seeds, one command and one table.
+"""Many methods on many data sets over many seeds: one command and one table.
 
     python -m pujax.sweep --plan=configs/sweeps/digits.py --workdir=DIR
     python -m pujax.sweep --config=configs/baseline.py --methods=naive,nnpu --tasks=digits \

@@ -1,4 +1,4 @@
-"""What a sweep trains: cells of a table, each a configuration, and the seeds they all share."""
+"""The plan of a sweep: cells of a table, each a configuration, and the seeds that all share."""
 
 import ast
 import importlib.util
@@ -37,7 +37,7 @@ class Cell(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Row and column, as messages and `--only` have it."""
+        """Row and column, as messages show it and `--only` compares it."""
         return f"{self.row} on {self.column}"
 
     @property
@@ -72,7 +72,7 @@ def _slug(label: str) -> str:
 
 
 def check(plan: Plan) -> None:
-    """Raises a ValueError for a plan that cannot be, before any data is read."""
+    """Raises a ValueError for a plan that cannot be trained, before any data is read."""
     checks.require(len(plan.cells) > 0, "cells", (), "at least one cell")
     checks.require(len(plan.seeds) > 0, "seeds", (), "at least one seed")
     checks.require(
@@ -165,7 +165,7 @@ def _function(flag: str, path: str, name: str) -> Any:
         raise ValueError(f"{flag} is {path!r}; accepted: the path of a Python file in configs/")
     stem = re.sub(r"\W", "_", os.path.splitext(os.path.basename(path))[0])
     spec = importlib.util.spec_from_file_location(f"pujax_sweep_{stem}", path)
-    if spec is None:
+    if spec is None or spec.loader is None:
         raise ValueError(f"{flag} is {path!r}; accepted: a file whose name ends in .py")
     module = importlib.util.module_from_spec(spec)
     try:
@@ -212,14 +212,14 @@ def _set(config: ml_collections.ConfigDict, setting: str, cell: Cell) -> None:
             f"--set is {setting!r}; accepted: SECTION.FIELD=VALUE with a field of every cell's "
             f"configuration but the seed ({cell.name} has no other)"
         )
-    value = text
+    value: Any = text
     if isinstance(section.get(last), bool) and text.lower() in _BOOLEANS:
         value = _BOOLEANS[text.lower()]
     elif not isinstance(section.get(last), str):
         try:
             value = ast.literal_eval(text)
         except (ValueError, SyntaxError):
-            value = text  # the configuration's own check names the field and what it accepts
+            value = text  # the configuration's check names the field and its values
     with section.ignore_type():
         section[last] = value
 
@@ -238,14 +238,14 @@ def set_folders(plan: Plan, folders: str) -> Plan:
     cells = []
     for cell in plan.cells:
         config = ml_collections.ConfigDict(cell.config.to_dict())
-        found = chosen.get(config.data.source, chosen.get(""))
-        config.data.dir = config.data.dir if found is None else found
+        folder = chosen.get(config.data.source, chosen.get(""))
+        config.data.dir = config.data.dir if folder is None else folder
         cells.append(cell._replace(config=config))
     return plan._replace(cells=tuple(cells))
 
 
 def _folders(text: str) -> Mapping[str, str]:
-    """Folder by source; '' stands for every source."""
+    """Folder by source; the key '' is for every other source."""
     if "=" not in text:
         return {"": text} if text else {}
     chosen = {}

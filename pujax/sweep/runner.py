@@ -1,4 +1,4 @@
-"""Trains the cells of a plan one after another and gathers their results."""
+"""Trains the cells of a plan one after another and collects their results."""
 
 import csv
 import hashlib
@@ -28,16 +28,16 @@ def run(
     only: str = "",
     sequential: bool = False,
 ) -> int:
-    """Trains what a plan says and is not there yet, and writes the table.
+    """Trains what a plan says and is not finished yet, and writes the table.
 
     All configurations are resolved, and the methods of every cell's first seed built, before the
-    first trains. Results are gathered anew after every cell, finished or not, from the folders of
+    first trains. Results are collected again after every cell, finished or not, from the folders of
     its seeds: `results.json`, `results.csv` and `table.md`.
 
     Args:
       plan: the cells.
-      workdir: folder of the sweep; finished seeds in it are kept, unfinished ones go on as they
-        were begun, in their group or alone. May be '' in a dry run.
+      workdir: folder of the sweep; finished seeds in it are kept, unfinished ones continue as they
+        were started, in their group or alone. May be '' in a dry run.
       dry_run: says what would be trained, and trains, downloads and writes nothing.
       only: trains only the cells whose name holds this text.
       sequential: trains new seeds one after another even where they could train together.
@@ -48,8 +48,8 @@ def run(
 
     Raises:
       SystemExit: after SIGINT or SIGTERM, once all is saved.
-      ValueError: for a plan, configuration or data that cannot be, or a folder that holds other
-        results, before anything is compiled or written.
+      ValueError: for a plan, configuration or data that is not accepted, or a folder that holds
+        other results, before anything is compiled or written.
     """
     plan_lib.check(plan)
     if not workdir and not dry_run:
@@ -75,7 +75,7 @@ def run(
                 continue
             try:
                 num_failed += not cell_runner.train(cell, configs, place, request)
-            finally:  # what is finished counts after a signal too
+            finally:  # finished seeds are reported after a signal too
                 _write_results(plan, resolved, place)
             if request.signal:
                 raise SystemExit(128 + request.signal)
@@ -104,26 +104,31 @@ def _resolve(cell: Cell, plan: Plan) -> list[ml_collections.FrozenConfigDict]:
 
 
 def _write_results(plan: Plan, resolved: list, place: cell_runner.Place) -> None:
-    """Gathers what is finished into the three files."""
+    """Writes the results of all finished seeds into the three files."""
     workdir, entries, records = place.workdir, [], []
     for cell, configs in zip(plan.cells, resolved, strict=True):
-        found = [(config, place.summary(cell, config.seed)) for config in configs]
-        found = [(config, summary) for config, summary in found if summary is not None]
-        records += [_record(cell, config, summary) for config, summary in found]
+        summaries = []
+        for config in configs:
+            summary = place.summary(cell, config.seed)
+            if summary is not None:
+                summaries.append(summary)
+                records.append(_record(cell, config, summary))
         entries.append(
             {
                 "row": cell.row,
                 "column": cell.column,
                 "published": cell.published,
                 "note": cell.note,
-                "summaries": [summary for _, summary in found],
+                "summaries": summaries,
                 "error": place.error(cell, plan.seeds),
             }
         )
-    about = {"title": plan.title, "seeds": plan.seeds, "rules": plan.rules, "metric": plan.metric}
+    header = {"title": plan.title, "seeds": plan.seeds, "rules": plan.rules, "metric": plan.metric}
     listed = [{k: v for k, v in entry.items() if k != "summaries"} for entry in entries]
     os.makedirs(workdir, exist_ok=True)
-    write_json(os.path.join(workdir, "results.json"), about | {"cells": listed, "records": records})
+    write_json(
+        os.path.join(workdir, "results.json"), header | {"cells": listed, "records": records}
+    )
     replace_text(os.path.join(workdir, "results.csv"), _csv(records))
     table = report.render(
         plan.title, entries, rules=plan.rules, metric=plan.metric, num_seeds=len(plan.seeds)
@@ -132,7 +137,7 @@ def _write_results(plan: Plan, resolved: list, place: cell_runner.Place) -> None
 
 
 def _record(cell: Cell, config: ml_collections.FrozenConfigDict, summary: Any) -> dict[str, Any]:
-    """What the results say about one seed of one cell."""
+    """The record of one seed of one cell."""
     identity = config_lib.fingerprint(config)
     digest = hashlib.blake2b(json.dumps(identity, sort_keys=True).encode(), digest_size=8)
     kept = (
@@ -168,13 +173,13 @@ def _record(cell: Cell, config: ml_collections.FrozenConfigDict, summary: Any) -
 def _csv(records: list[dict[str, Any]]) -> str:
     """One line per cell, seed and rule."""
     columns = ("row", "column", "seed", "rule", "is_oracle", "epoch", *report.METRICS)
-    about = ("seconds", "trained_together", "config_digest", "device")
+    run_columns = ("seconds", "trained_together", "config_digest", "device")
     text = io.StringIO()
-    table = csv.DictWriter(text, [*columns, *about], restval="", lineterminator="\n")
+    table = csv.DictWriter(text, [*columns, *run_columns], restval="", lineterminator="\n")
     table.writeheader()
     for record in records:
         for rule, values in record["metrics"].items():
-            line = {key: record[key] for key in ("row", "column", "seed", *about)}
+            line = {key: record[key] for key in ("row", "column", "seed", *run_columns)}
             line |= {key: values.get(key) for key in columns if key in values}
             table.writerow(line | {"rule": rule})
     return text.getvalue()

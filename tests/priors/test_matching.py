@@ -176,9 +176,7 @@ def test_the_settings_are_those_of_a_naive_cross_validation(name, seed, monkeypa
         return seen[-1]
 
     monkeypatch.setattr(_settings, "selected", watched)
-    monkeypatch.setattr(
-        matching._estimate, "generator", lambda key: Unshuffled(np.random.PCG64(key))
-    )
+    monkeypatch.setattr(matching.base, "generator", lambda key: Unshuffled(np.random.PCG64(key)))
     estimate = getattr(matching, name)
     found = estimate(p, u, centers=centers, num_resamples=0, key=0).value
 

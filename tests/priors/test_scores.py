@@ -265,7 +265,7 @@ def test_wrong_arguments_are_named():
         scores.best_bin(good, good, delta=0)
     with pytest.raises(ValueError, match="gamma is nan; accepted"):
         scores.best_bin(good, good, gamma=math.nan)
-    with pytest.raises(ValueError, match="estimator is 'e4'; accepted: e1, e2, e3, ratio"):
+    with pytest.raises(ValueError, match="estimator is 'e4'; accepted: 'e1', 'e2', 'e3', 'ratio'"):
         scores.elkan_noto(good, good, estimator="e4")
     with pytest.raises(ValueError, match="scores_unlabeled has values from -0.5 to 1.5; accepted"):
         scores.elkan_noto(good, [-0.5, 1.5])

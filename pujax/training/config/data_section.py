@@ -8,7 +8,7 @@ from ml_collections import config_dict
 from pujax import checks
 from pujax.data import dataset, sources
 from pujax.data.splits import labeling_mechanisms, split
-from pujax.priors._names import NAMES as PRIOR_METHODS
+from pujax.priors import NAMES as PRIOR_METHODS
 
 _MULTILABEL_ONLY = ("load_size", "missing", "known_ratio", "known_seed")
 _BINARY_ONLY = (

@@ -1,0 +1,42 @@
+import subprocess
+import sys
+
+from pujax import console
+
+
+def test_table_is_aligned_and_shows_missing_cells():
+    rows = [
+        {"method": "lagam", "F1": 0.98765, "recovered": "590 / 600 (98.3 %)"},
+        {"method": "naive (baseline)", "F1": float("nan"), "recovered": "0 / 600", "extra": 1},
+        {"method": "x", "recovered": None},
+    ]
+    assert console.render_table(rows, ("method", "F1", "recovered")).splitlines() == [
+        "method                F1           recovered",
+        "----------------  ------  ------------------",
+        "lagam             0.9877  590 / 600 (98.3 %)",
+        "naive (baseline)       -             0 / 600",
+        "x                      -                   -",
+    ]
+
+
+def test_table_without_rows_is_its_headings():
+    assert console.render_table([], ["a", "bc"]) == "a  bc\n-  --"
+
+
+def test_own_log_lines_are_shown_and_those_of_libraries_only_from_warnings_on(tmp_path):
+    """In a process of its own: the setting is for a whole program."""
+    library = tmp_path / "pujax" / "library.py"  # a folder of that name is not the package
+    library.parent.mkdir()
+    library.write_text("from absl import logging\nlogging.info('quiet')\nlogging.warning('loud')\n")
+    code = (
+        "import runpy\n"
+        "from pujax import console\n"
+        "from pujax.training import preemption\n"
+        "console.show_own_messages()\n"
+        "preemption.StopRequest()._handle(15, None)\n"
+        f"runpy.run_path({str(library)!r})\n"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    lines = result.stderr.splitlines()
+    assert "SIGTERM: saving and stopping (again to stop now)" in lines
+    assert "loud" in lines and "quiet" not in lines

@@ -1,0 +1,55 @@
+import json
+import math
+import pathlib
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from pujax import files
+
+
+def test_write_json_keeps_order_and_converts_scalars(tmp_path):
+    path = tmp_path / "summary.json"
+    document = {
+        "z": np.float64(0.1),
+        "a": {"f32": np.float32(0.1), "jax": jnp.float32(1 / 3), "bf16": jnp.bfloat16(1.5)},
+        "ints": [np.int64(2**62), jnp.int32(7), True, np.bool_(False)],
+        "array": np.asarray([[1.0, math.nan]]),
+        "bf16": jnp.asarray([0.5], jnp.bfloat16),
+        "none": None,
+        "path": pathlib.PurePosixPath("runs/é"),
+        "tuple": (1, math.inf),
+    }
+    files.write_json(path, document)
+    read = json.loads(path.read_text(encoding="utf-8"))
+    assert list(read) == list(document)
+    assert read["z"] == 0.1
+    # A float32 is exactly a double, so nothing is lost on the way.
+    assert np.float32(read["a"]["f32"]) == np.float32(0.1) and read["a"]["f32"] != 0.1
+    assert read["a"]["jax"] == float(np.float32(1 / 3)) and read["a"]["bf16"] == 1.5
+    assert read["ints"] == [2**62, 7, True, False] and read["ints"][2] is True
+    assert read["array"] == [[1.0, None]] and read["bf16"] == [0.5]
+    assert read["none"] is None and read["path"] == "runs/é" and read["tuple"] == [1, None]
+    text = path.read_text(encoding="utf-8")
+    assert text.startswith('{\n  "z": 0.1,\n') and text.endswith("}\n") and "é" in text
+
+
+def test_what_json_cannot_hold_is_named_and_the_old_file_stays(tmp_path):
+    path = tmp_path / "summary.json"
+    files.write_json(path, {"old": 1})
+    with pytest.raises(ValueError, match=r"value\.test\[1\] is a set; accepted"):
+        files.write_json(path, {"test": [0, {1}]})
+    assert json.loads(path.read_text()) == {"old": 1}
+
+
+def test_a_failed_rewrite_leaves_the_old_file_whole(tmp_path, monkeypatch):
+    files.write_json(tmp_path / "a.json", {"old": 1})
+
+    def no_space(number):
+        raise OSError("no space left")
+
+    monkeypatch.setattr(files.os, "fsync", no_space)
+    with pytest.raises(OSError, match="no space"):
+        files.write_json(tmp_path / "a.json", {"new": 2})
+    assert json.loads((tmp_path / "a.json").read_text()) == {"old": 1}
