@@ -1,27 +1,20 @@
-"""Settings shared by all tests: simulated devices, and where real data may be found."""
+"""Settings shared by all tests: how JAX is set up, and where real data may be found."""
 
 import os
 import pathlib
-import shutil
-import tempfile
 
 import pytest
 
-# Eight simulated CPU devices, so that every test can build a real mesh. Set before jax is imported.
-os.environ.setdefault("JAX_NUM_CPU_DEVICES", "8")
-os.environ.setdefault("JAX_PLATFORMS", "cpu")
-# Tests spend their time compiling programs that run for milliseconds: compile them faster, and the
-# same one once for all workers.
-os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
-_CACHE = pathlib.Path(tempfile.gettempdir()) / f"pujax-tests-{os.getpid()}"
-_CACHE = os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(_CACHE))
-os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
+from tests import jax_settings
+
+# None in the workers of pytest-xdist: they find the variable that the first process set.
+_CACHE = jax_settings.apply(os.environ)
 
 
-def pytest_sessionfinish(session):
-    """Removes the compiled programs, once all workers are done."""
-    if not hasattr(session.config, "workerinput"):
-        shutil.rmtree(_CACHE, ignore_errors=True)
+def pytest_sessionfinish():
+    """Keeps the folder of compiled programs small, once all workers are done."""
+    if _CACHE is not None:
+        jax_settings.prune(_CACHE, jax_settings.CACHE_LIMIT)
 
 
 def real_data_folder(name: str) -> pathlib.Path:
