@@ -1,20 +1,56 @@
-"""Settings shared by all tests: how JAX is set up, and where real data may be found."""
+"""Settings of all tests: how JAX is set up, the tiers, and where real data may be found."""
 
+import collections
 import os
 import pathlib
 
 import pytest
 
-from tests import jax_settings
+from tests import jax_settings, tiers
 
 # None in the workers of pytest-xdist: they find the variable that the first process set.
 _CACHE = jax_settings.apply(os.environ)
+_SECONDS: dict[str, float] = collections.defaultdict(float)
 
 
-def pytest_sessionfinish():
+def pytest_addoption(parser):
+    """The option that renews the list behind the marker `fast`."""
+    text = f"write the tests that take longer than {tiers.LIMIT} s to {tiers.LIST.name}"
+    parser.addoption("--record-tiers", action="store_true", help=text)
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m is looked at
+def pytest_collection_modifyitems(items):
+    """Marks the fast tests."""
+    slower = tiers.listed()
+    for item in items:
+        if tiers.is_fast(item.nodeid, {mark.name for mark in item.iter_markers()}, slower):
+            item.add_marker(pytest.mark.fast)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Distributes files over the workers, and the contract tests by method."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class Scheduling(LoadFileScheduling):
+        def _split_scope(self, nodeid):
+            return tiers.group_of(nodeid)
+
+    return Scheduling(config, log) if config.getvalue("dist") == "loadfile" else None
+
+
+def pytest_runtest_logreport(report):
+    """Counts the time of every test."""
+    _SECONDS[report.nodeid] += report.duration
+
+
+def pytest_sessionfinish(session):
     """Keeps the folder of compiled programs small, once all workers are done."""
     if _CACHE is not None:
         jax_settings.prune(_CACHE, jax_settings.CACHE_LIMIT)
+    if session.config.getoption("record_tiers") and not hasattr(session.config, "workerinput"):
+        tiers.record(_SECONDS)
 
 
 def real_data_folder(name: str) -> pathlib.Path:
