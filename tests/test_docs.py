@@ -13,7 +13,11 @@ from pujax.training import config as config_lib
 from pujax.training.config import flags
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
-PAGES = ("README.md", *sorted(p.relative_to(REPOSITORY) for p in REPOSITORY.glob("docs/*.md")))
+PAGES = (
+    "README.md",
+    "CONTRIBUTING.md",
+    *sorted(p.relative_to(REPOSITORY) for p in REPOSITORY.glob("docs/*.md")),
+)
 TEXTS = {str(page): (REPOSITORY / page).read_text() for page in PAGES}
 
 # A block that begins with "```python sketch" shows a part of a program that cannot run by itself:
@@ -115,5 +119,9 @@ def fields():
 
 
 FIELDS = fields()
-# Files of the examples in docs/adding_a_method.md and CONTRIBUTING.md.
-MADE_BY_THE_READER = {"pujax/methods/mine.py", "configs/mine.py"}
+# Files that a reader of docs/adding_a_method.md or CONTRIBUTING.md writes.
+MADE_BY_THE_READER = {
+    *("pujax/methods/mine.py", "configs/mine.py", "pujax/methods/NAME.py", "configs/NAME.py"),
+    *("pujax/data/sources/NAME.py", "tests/methods/test_NAME.py"),
+    "tests/data/test_sources_NAME.py",
+}
