@@ -1,27 +1,56 @@
-"""Settings shared by all tests: simulated devices, and where real data may be found."""
+"""Settings of all tests: how JAX is set up, the tiers, and where real data may be found."""
 
+import collections
 import os
 import pathlib
-import shutil
-import tempfile
 
 import pytest
 
-# Eight simulated CPU devices, so that every test can build a real mesh. Set before jax is imported.
-os.environ.setdefault("JAX_NUM_CPU_DEVICES", "8")
-os.environ.setdefault("JAX_PLATFORMS", "cpu")
-# Tests spend their time compiling programs that run for milliseconds: compile them faster, and the
-# same one once for all workers.
-os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
-_CACHE = pathlib.Path(tempfile.gettempdir()) / f"pujax-tests-{os.getpid()}"
-_CACHE = os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(_CACHE))
-os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
+from tests import jax_settings, tiers
+
+# None in the workers of pytest-xdist: they find the variable that the first process set.
+_CACHE = jax_settings.apply(os.environ)
+_SECONDS: dict[str, float] = collections.defaultdict(float)
+
+
+def pytest_addoption(parser):
+    """The option that renews the list behind the marker `fast`."""
+    text = f"write the tests that take longer than {tiers.LIMIT} s to {tiers.LIST.name}"
+    parser.addoption("--record-tiers", action="store_true", help=text)
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m is looked at
+def pytest_collection_modifyitems(items):
+    """Marks the fast tests."""
+    slower = tiers.listed()
+    for item in items:
+        if tiers.is_fast(item.nodeid, {mark.name for mark in item.iter_markers()}, slower):
+            item.add_marker(pytest.mark.fast)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Distributes files over the workers, and the contract tests by method."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class Scheduling(LoadFileScheduling):
+        def _split_scope(self, nodeid):
+            return tiers.group_of(nodeid)
+
+    return Scheduling(config, log) if config.getvalue("dist") == "loadfile" else None
+
+
+def pytest_runtest_logreport(report):
+    """Counts the time of every test."""
+    _SECONDS[report.nodeid] += report.duration
 
 
 def pytest_sessionfinish(session):
-    """Removes the compiled programs, once all workers are done."""
-    if not hasattr(session.config, "workerinput"):
-        shutil.rmtree(_CACHE, ignore_errors=True)
+    """Keeps the folder of compiled programs small, once all workers are done."""
+    if _CACHE is not None:
+        jax_settings.prune(_CACHE, jax_settings.CACHE_LIMIT)
+    if session.config.getoption("record_tiers") and not hasattr(session.config, "workerinput"):
+        tiers.record(_SECONDS)
 
 
 def real_data_folder(name: str) -> pathlib.Path:

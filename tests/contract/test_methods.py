@@ -1,4 +1,8 @@
-"""What every method must do; the list of methods is what `pujax/methods` holds."""
+"""What every method must do; the list of methods is what `pujax/methods` holds.
+
+Three methods are put to every test in the default run; the others are built and trained there, and
+put to the other tests with the marker `thorough`.
+"""
 
 import functools
 
@@ -13,6 +17,20 @@ from tests import tiny
 
 METHODS = methods.names()
 BINARY = [name for name in METHODS if not methods.is_multilabel(name)]
+# One stage, two stages with a refresh, and several labels per example.
+ALWAYS = ("nnpu", "dist_pu", "pu_mlc")
+# One method of each kind of batch: all from U or with positives, support, halves, several stages.
+BATCHES = (*ALWAYS, "lagam", "p3mix_e", "self_pu", "supervised", "vpu")
+# Operations outside of jit are compiled one by one, which takes longer than the step itself.
+EAGER = (*ALWAYS, "gradpu", "lagam")
+STEPS = 4  # of training wherever the number does not matter, so that tests share their programs
+
+
+def thorough(names):
+    """Parametrizes a test by these methods; all but a few are for the thorough run."""
+    marks = {True: (), False: (pytest.mark.thorough,)}
+    values = [pytest.param(name, marks=marks[name in ALWAYS]) for name in names]
+    return pytest.mark.parametrize("name", values)
 
 
 @functools.cache
@@ -37,6 +55,12 @@ def small(name, **changes):
         changes = {"calibration_meta": False} | changes
     options = {"hidden": (16, 16), "batch_norm": name != "gradpu"}
     return tiny.config(name, model="mlp", options=options, **changes)
+
+
+@functools.cache
+def trained(name):
+    """A method and its carry after `STEPS` steps of every stage on one device, by seed 0."""
+    return tiny.train_steps(small(name), problem(name), steps=STEPS)
 
 
 def built(config, data):
@@ -82,14 +106,13 @@ def test_it_accepts_two_sample_data(name):
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_a_step_gives_finite_numbers_and_keeps_the_state_structure(name, data):
-    config = small(name)
-    method, carry = tiny.train_steps(config, data, steps=1)
+def test_steps_give_finite_numbers_and_keep_the_state_structure(name, data):
+    method, carry = trained(name)
     assert all(np.isfinite(x).all() for x in leaves(carry))
-    key = jax.random.key(0)
-    previous = None
+    key, previous = jax.random.key(0), None
+    arrays = built(small(name), data)[1]
     for stage in method.stages:
-        previous = jax.eval_shape(stage.init, key, previous, built(config, data)[1])
+        previous = jax.eval_shape(stage.init, key, previous, arrays)
     assert jax.tree.structure(previous) == jax.tree.structure(carry.state)
     for wanted, got in zip(jax.tree.leaves(previous), jax.tree.leaves(carry.state), strict=True):
         assert (wanted.shape, wanted.dtype) == (got.shape, got.dtype)
@@ -98,7 +121,7 @@ def test_a_step_gives_finite_numbers_and_keeps_the_state_structure(name, data):
 @pytest.mark.parametrize("name", METHODS)
 def test_it_learns_to_tell_two_separated_clouds_apart(name, data):
     config = small(name)
-    method, carry = tiny.train_steps(config, data, steps=24, per_call=2)
+    method, carry = tiny.train_steps(config, data, steps=24)
     state = carry.state
     if method.calibrate is not None:
         state = method.calibrate(state, built(config, data)[1])
@@ -145,9 +168,8 @@ def test_a_network_or_view_for_images_is_refused_on_a_table(name):
             methods.module(name).build(config, info)
 
 
-@pytest.mark.parametrize("name", METHODS)
-def test_jit_equals_eager_and_a_batch_of_one_group_stays_finite(name, data):
-    config = small(name, **({"calibration_meta": True} if name == "self_pu" else {}))
+def batches_of_stages(config, data):
+    """Yields (stage, compiled step, state, batch, key) of every stage, entered after one step."""
     method, arrays = built(config, data)
     state, key = None, jax.random.key(0)
     for stage in method.stages:
@@ -155,21 +177,33 @@ def test_jit_equals_eager_and_a_batch_of_one_group_stays_finite(name, data):
         plan = train_step.epoch_plan(stage, key, 0, arrays)
         batch = train_step.batching.gather(seen(stage, state, arrays), plan, 0, epoch=2, step=0)
         step = jax.jit(stage.step)
-        compiled, metrics = step(state, batch, key)
-        for group in (jnp.zeros, jnp.ones):
-            lonely = step(state, batch._replace(labeled=group(batch.labeled.shape)), key)
-            assert all(np.isfinite(x).all() for x in leaves(lonely))
-        with jax.disable_jit():
-            eager, eager_metrics = stage.step(state, batch, key)
-        for a, b in zip(leaves((compiled, metrics)), leaves((eager, eager_metrics)), strict=True):
-            np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-5)  # float32, other fusion
-        state = compiled
+        yield stage, step, state, batch, key
+        state, _ = step(state, batch, key)
 
 
 @pytest.mark.parametrize("name", METHODS)
+def test_a_batch_of_one_group_stays_finite(name, data):
+    config = small(name, **({"calibration_meta": True} if name == "self_pu" else {}))
+    for _, step, state, batch, key in batches_of_stages(config, data):
+        for group in (jnp.zeros, jnp.ones):
+            lonely = step(state, batch._replace(labeled=group(batch.labeled.shape)), key)
+            assert all(np.isfinite(x).all() for x in leaves(lonely))
+
+
+@thorough(EAGER)
+def test_jit_equals_eager(name, data):
+    for stage, step, state, batch, key in batches_of_stages(small(name), data):
+        compiled = step(state, batch, key)
+        with jax.disable_jit():
+            eager = stage.step(state, batch, key)
+        for a, b in zip(leaves(compiled), leaves(eager), strict=True):
+            np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-5)  # float32, other fusion
+
+
+@thorough(BATCHES)
 def test_eight_devices_equal_one(name, data):
-    config = small(name)
-    (_, one), (_, eight) = (tiny.train_steps(config, data, steps=3, num_devices=n) for n in (1, 8))
+    _, one = trained(name)
+    _, eight = tiny.train_steps(small(name), data, steps=STEPS, num_devices=8)
     for a, b in zip(leaves(one), leaves(eight), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4)  # float32 sums in another order
 
@@ -181,15 +215,15 @@ def test_a_batch_that_eight_devices_cannot_share_evenly_gives_the_same_numbers(d
         np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.parametrize("name", METHODS)
+@thorough(METHODS)
 def test_many_steps_per_dispatch_equal_single_steps(name, data):
-    config = small(name)
-    (_, single), (_, many) = (tiny.train_steps(config, data, steps=4, per_call=n) for n in (1, 4))
+    _, single = trained(name)
+    _, many = tiny.train_steps(small(name), data, steps=STEPS, per_call=STEPS)
     for a, b in zip(leaves(single), leaves(many), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.parametrize("name", METHODS)
+@thorough(METHODS)
 def test_bfloat16_runs_and_parameters_stay_float32(name, data):
     config = small(name, dtype="bfloat16")
     method, carry = tiny.train_steps(config, data, steps=1)
@@ -199,7 +233,7 @@ def test_bfloat16_runs_and_parameters_stay_float32(name, data):
     assert method.predict(carry.state, jnp.asarray(data.test_inputs[:2])).dtype == jnp.float32
 
 
-@pytest.mark.parametrize("name", METHODS)
+@thorough(METHODS)
 def test_later_steps_do_not_trace_again(name, data):
     made = method_setup.build(small(name), data, tiny.mesh())
     arrays = sharding.replicate(made.data.training_data(), tiny.mesh())
@@ -224,7 +258,7 @@ def test_later_steps_do_not_trace_again(name, data):
     assert traced == [stage.name for stage in made.method.stages]
 
 
-@pytest.mark.parametrize("name", METHODS)
+@thorough(METHODS)
 def test_stop_and_go_on_equals_a_straight_run_bit_for_bit(name, data, tmp_path):
     straight, rows = tiny.train_in(tmp_path / "straight", small(name), data)
     for epochs in (1, 3, 0):  # 0 goes on to the end
@@ -235,13 +269,13 @@ def test_stop_and_go_on_equals_a_straight_run_bit_for_bit(name, data, tmp_path):
     assert_same(straight.carry, resumed.carry)
 
 
-@pytest.mark.parametrize("name", METHODS)
+@thorough(METHODS)
 def test_hidden_truth_does_not_touch_training(name, data):
     config = small(name)
     shuffled = np.random.default_rng(0).permutation(data.truth)
     assert not np.array_equal(shuffled, data.truth)
-    method, first = tiny.train_steps(config, data, steps=3)
-    second = tiny.train_steps(config, data._replace(truth=shuffled), steps=3)[1]
+    method, first = trained(name)
+    second = tiny.train_steps(config, data._replace(truth=shuffled), steps=STEPS)[1]
     if method.reveals:  # an oracle must depend on it, or it would be no upper bound
         same = zip(leaves(first), leaves(second), strict=True)
         assert not all(np.array_equal(a, b) for a, b in same)
@@ -249,16 +283,17 @@ def test_hidden_truth_does_not_touch_training(name, data):
         assert_same(first, second)
 
 
-@pytest.mark.parametrize("name", METHODS)
+@thorough(METHODS)
 def test_the_seed_decides_everything(name, data):
-    first, again, other = (
-        tiny.train_steps(small(name, seed=seed), data, steps=1)[1] for seed in (0, 0, 1)
-    )
-    assert_same(first, again)
+    method, first = trained(name)
+    if method.reveals:  # for other methods the test of the hidden truth repeats a seed
+        again = tiny.train_steps(small(name), data, steps=STEPS)[1]
+        assert_same(first, again)
+    other = tiny.train_steps(small(name, seed=1), data, steps=STEPS)[1]
     assert not all(np.array_equal(a, b) for a, b in zip(leaves(first), leaves(other), strict=True))
 
 
-@pytest.mark.parametrize("name", METHODS)
+@thorough(METHODS)
 def test_seeds_are_a_batch_axis(name, data):
     """A step under vmap over the whole state equals the same seed alone."""
     method, arrays = built(small(name), data)

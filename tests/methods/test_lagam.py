@@ -220,31 +220,37 @@ def one_step(data, **changes):
 CLASSIFICATION = ("loss_classification", "loss_mixup")
 
 
+SWITCHES = [
+    ({"use_contrast": False}, ("loss_instance", "loss_group"), (), CLASSIFICATION),
+    ({"use_groups": False}, ("loss_group",), (), (*CLASSIFICATION, "loss_instance")),
+    ({"use_cutoff": False}, (), ("loss_group",), (*CLASSIFICATION, "loss_instance")),
+    ({"cutoff": 9.0}, (), ("loss_group",), (*CLASSIFICATION, "loss_instance")),
+    ({"use_neighbors": False}, (), ("loss_group",), (*CLASSIFICATION, "loss_instance")),
+    ({"num_clusters": 7}, (), ("loss_group",), (*CLASSIFICATION, "loss_instance")),
+    ({"temperature": 0.2}, (), ("loss_group", "loss_instance"), CLASSIFICATION),
+    ({"use_meta": False}, (), CLASSIFICATION, ("loss_instance", "loss_group")),
+    ({"label_update": "normalized"}, (), CLASSIFICATION, ("loss_instance", "loss_group")),
+    ({"rho_start": 0.0, "rho_end": 0.0}, (), CLASSIFICATION, ("loss_instance",)),
+    ({"classification_loss": "mean"}, (), CLASSIFICATION, ("loss_instance", "loss_group")),
+    ({"entropy_weight": 0.1}, (), ("loss_classification",), ("loss_mixup", "loss_group")),
+    ({"mixup_weight": 0.5}, (), ("loss",), (*CLASSIFICATION, "loss_group")),
+    ({"contrast_weight": 0.5}, (), ("loss",), (*CLASSIFICATION, "loss_group")),
+    ({"augment": False}, (), ("loss_instance", "loss_classification"), ()),
+    (
+        {"use_meta": False, "classification_loss": "nnpu"},
+        ("loss_mixup",),
+        ("loss_classification",),
+        ("loss_instance", "loss_group"),
+    ),
+    ({"use_meta": False, "use_contrast": False, "augment": False}, ("loss_group",), (), ()),
+]
+
+
 @pytest.mark.parametrize(
     ("changes", "zero", "other", "same"),
     [
-        ({"use_contrast": False}, ("loss_instance", "loss_group"), (), CLASSIFICATION),
-        ({"use_groups": False}, ("loss_group",), (), (*CLASSIFICATION, "loss_instance")),
-        ({"use_cutoff": False}, (), ("loss_group",), (*CLASSIFICATION, "loss_instance")),
-        ({"cutoff": 9.0}, (), ("loss_group",), (*CLASSIFICATION, "loss_instance")),
-        ({"use_neighbors": False}, (), ("loss_group",), (*CLASSIFICATION, "loss_instance")),
-        ({"num_clusters": 7}, (), ("loss_group",), (*CLASSIFICATION, "loss_instance")),
-        ({"temperature": 0.2}, (), ("loss_group", "loss_instance"), CLASSIFICATION),
-        ({"use_meta": False}, (), CLASSIFICATION, ("loss_instance", "loss_group")),
-        ({"label_update": "normalized"}, (), CLASSIFICATION, ("loss_instance", "loss_group")),
-        ({"rho_start": 0.0, "rho_end": 0.0}, (), CLASSIFICATION, ("loss_instance",)),
-        ({"classification_loss": "mean"}, (), CLASSIFICATION, ("loss_instance", "loss_group")),
-        ({"entropy_weight": 0.1}, (), ("loss_classification",), ("loss_mixup", "loss_group")),
-        ({"mixup_weight": 0.5}, (), ("loss",), (*CLASSIFICATION, "loss_group")),
-        ({"contrast_weight": 0.5}, (), ("loss",), (*CLASSIFICATION, "loss_group")),
-        ({"augment": False}, (), ("loss_instance", "loss_classification"), ()),
-        (
-            {"use_meta": False, "classification_loss": "nnpu"},
-            ("loss_mixup",),
-            ("loss_classification",),
-            ("loss_instance", "loss_group"),
-        ),
-        ({"use_meta": False, "use_contrast": False, "augment": False}, ("loss_group",), (), ()),
+        pytest.param(*case, marks=() if "use_meta" in case[0] else pytest.mark.thorough)
+        for case in SWITCHES
     ],
     ids=str,
 )
@@ -263,6 +269,7 @@ def test_every_switch_changes_what_it_names_and_nothing_else(
     assert moved == changes.get("use_meta", True)
 
 
+@pytest.mark.thorough
 def test_empty_batches_are_kept_where_the_loss_is_defined_or_the_switch_is_off(data):
     for changes, skipped in (
         ({}, 1),

@@ -41,7 +41,7 @@ def prepared(name: str, directory: pathlib.Path) -> Any:
     """
     if not has_package("tensorflow_datasets"):
         raise download.MissingDataError(
-            "source 'tfds' needs tensorflow-datasets: pip install \"pujax[tfds]\"",
+            "source 'tfds' needs tensorflow-datasets: pip install tensorflow-datasets",
             reason="no package tensorflow_datasets",
         )
     tfds = importlib.import_module("tensorflow_datasets")

@@ -1,0 +1,127 @@
+"""What README and the docs show is true: Python snippets run, commands and fields exist."""
+
+import ast
+import importlib.util
+import pathlib
+import re
+import shlex
+
+import pytest
+
+from pujax import methods
+from pujax.training import config as config_lib
+from pujax.training.config import flags
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
+PAGES = (
+    "README.md",
+    "CONTRIBUTING.md",
+    *sorted(p.relative_to(REPOSITORY) for p in REPOSITORY.glob("docs/*.md")),
+)
+TEXTS = {str(page): (REPOSITORY / page).read_text() for page in PAGES}
+
+# A block that begins with "```python sketch" shows a part of a program that cannot run by itself:
+# it needs a file to download, or a package that pujax does not require.
+BLOCK = re.compile(r"^```(\w+)( sketch)?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def blocks(text, language, *, sketch=False):
+    found = BLOCK.findall(text)
+    return [code for name, mark, code in found if name == language and bool(mark) == sketch]
+
+
+def commands(text):
+    """Commands in blocks of a shell, one a line, with continued lines joined."""
+    code = "\n".join(blocks(text, "sh")).replace("\\\n", " ")
+    parts = [part for line in code.splitlines() for part in line.split(" && ")]
+    return [shlex.join(shlex.split(part, comments=True)) for part in parts]
+
+
+TRAINING = sorted(
+    {
+        command
+        for text in TEXTS.values()
+        for command in commands(text)
+        if "train.py " in command and "..." not in command
+    }
+)
+SNIPPETS = [
+    pytest.param("\n".join(code), id=page)
+    for page, text in TEXTS.items()
+    if (code := blocks(text, "python"))
+]
+
+
+@pytest.mark.parametrize("code", SNIPPETS)
+def test_the_snippets_of_a_page_run_one_after_another(code, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    exec(compile(code, "snippets", "exec"), {"__name__": "snippets"})
+
+
+@pytest.mark.parametrize("page", TEXTS)
+def test_a_sketch_compiles_and_imports_what_pujax_has(page):
+    for code in blocks(TEXTS[page], "python", sketch=True):
+        lines = [node for node in ast.parse(code).body if isinstance(node, ast.ImportFrom)]
+        for node in lines:
+            if node.module.startswith("pujax"):
+                exec(compile(ast.Module([node], []), "sketch", "exec"), {})
+
+
+@pytest.mark.parametrize("page", TEXTS)
+def test_every_block_names_its_language(page):
+    fences = re.findall(r"^```(.*)$", TEXTS[page], re.MULTILINE)
+    assert set(fences[0::2]) <= {"sh", "python", "python sketch", "", "text"}
+    assert set(fences[1::2]) <= {""}
+
+
+@pytest.mark.parametrize("command", TRAINING)
+def test_a_training_command_reads_its_configuration(command, monkeypatch):
+    monkeypatch.chdir(REPOSITORY)
+    words = shlex.split(command)
+    words = words[next(i for i, word in enumerate(words) if word.endswith("train.py")) :]
+    flags.parse(words)
+
+
+def test_there_are_training_commands_and_snippets():
+    assert len(TRAINING) >= 5 and len(SNIPPETS) >= 3
+
+
+@pytest.mark.parametrize("page", TEXTS)
+def test_configurations_files_and_fields_exist(page):
+    text = TEXTS[page]
+    for file in re.findall(r"(?:configs|benchmarks|docs|tests|pujax)/[\w/]+\.(?:py|md)\b", text):
+        assert (REPOSITORY / file).is_file() or file in MADE_BY_THE_READER, file
+    for field in re.findall(r"--config\.([a-z_0-9.]+)=", text):
+        assert field in FIELDS, field
+
+
+@pytest.mark.parametrize("page", TEXTS)
+def test_modules_that_are_run_have_a_main(page):
+    for module in re.findall(r"python -m ((?:pujax|benchmarks)[\w.]*)", TEXTS[page]):
+        spec = importlib.util.find_spec(module)
+        if spec.submodule_search_locations:
+            spec = importlib.util.find_spec(f"{module}.__main__")
+        assert '__name__ == "__main__"' in pathlib.Path(spec.origin).read_text(), module
+
+
+def fields():
+    """Dotted names of the fields of all methods' configurations."""
+    names = set()
+    for method in methods.names():
+        pending = [("", config_lib.default_config(method))]
+        while pending:
+            path, tree = pending.pop()
+            for key, value in tree.items():
+                names.add(path + key)
+                if hasattr(value, "items"):
+                    pending.append((f"{path}{key}.", value))
+    return names
+
+
+FIELDS = fields()
+# Files that a reader of docs/adding_a_method.md or CONTRIBUTING.md writes.
+MADE_BY_THE_READER = {
+    *("pujax/methods/mine.py", "configs/mine.py", "pujax/methods/NAME.py", "configs/NAME.py"),
+    *("pujax/data/sources/NAME.py", "tests/methods/test_NAME.py"),
+    "tests/data/test_sources_NAME.py",
+}

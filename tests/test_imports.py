@@ -1,0 +1,230 @@
+"""The order of packages, read from the sources: imports run down, private names stay at home."""
+
+import ast
+import functools
+import pathlib
+import re
+import sys
+
+import pytest
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
+
+# A file imports from its own package and from floors below it. A new package goes on one of them.
+FLOORS = (
+    ("checks", "console", "files"),
+    ("risks", "contrastive", "meta", "mutual_info", "metrics", "clustering", "augment"),
+    ("models", "linear_head"),
+    ("data",),
+    ("priors",),
+    ("methods",),
+    ("plots",),
+    ("training",),
+    ("report",),
+    ("sweep", "prior_study"),
+)
+FLOOR_OF = {package: floor for floor, packages in enumerate(FLOORS) for package in packages}
+
+# Public methods of named tuples, whatever their underscore says.
+_NAMED_TUPLE = {"_replace", "_asdict", "_fields", "_make", "_field_defaults"}
+
+# Where the name of a module differs from the name under which it is installed.
+_DISTRIBUTION = {
+    "PIL": "pillow",
+    "absl": "absl-py",
+    "orbax": "orbax-checkpoint",
+    "sklearn": "scikit-learn",
+}
+# Imported only where installed; pujax says so where it is needed.
+_OPTIONAL = {
+    "torch": "pujax/models/torch_weights.py",
+    "tensorboardX": "pujax/training/metrics_writer.py",
+}
+
+
+def package_of(path):
+    """Package of a module of pujax: 'pujax.risks.biased' and 'pujax.risks' are of 'risks'."""
+    return path.split(".")[1]
+
+
+@functools.cache
+def nodes(text):
+    """All nodes of the syntax tree of a source."""
+    return tuple(ast.walk(ast.parse(text)))
+
+
+def imports(text):
+    """All imports of a module, those in functions too.
+
+    Yields tuples of the line, the name that it binds, the dotted path, and whether the name stands
+    for the first part of the path only, as in `import a.b`.
+    """
+    for node in nodes(text):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                bound = alias.asname or alias.name.split(".")[0]
+                yield node.lineno, bound, alias.name, alias.asname is None
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"line {node.lineno}: a relative import"
+            for alias in node.names:
+                path = f"{node.module}.{alias.name}"
+                yield node.lineno, alias.asname or alias.name, path, False
+        elif isinstance(node, ast.Call) and dotted(node.func)[-1:] == ["import_module"]:
+            constants = [a.value for a in node.args if isinstance(a, ast.Constant)]
+            yield from ((node.lineno, "", path, False) for path in constants)
+
+
+def dotted(node):
+    """The names of `a.b.c` in order; empty for anything else."""
+    if isinstance(node, ast.Name):
+        return [node.id]
+    if isinstance(node, ast.Attribute):
+        before = dotted(node.value)
+        return [*before, node.attr] if before else []
+    return []
+
+
+def arrows_up(module, text):
+    """Imports from the module's floor or above it, other than of its own package."""
+    home, errors = package_of(module), []
+    for line, _, path, _ in imports(text):
+        if not path.startswith("pujax.") or package_of(path) in (home, "__version__"):
+            continue
+        if FLOOR_OF[package_of(path)] >= FLOOR_OF[home]:
+            errors.append(f"{module}:{line} imports {path}")
+    return errors
+
+
+def foreign_private_names(module, text):
+    """Private modules, functions and attributes of other packages that the module uses."""
+    home = package_of(module)
+    bound, used = {}, []
+    for line, name, path, is_whole in imports(text):
+        if path.startswith("pujax."):
+            used.append((line, path))
+            bound[name] = "pujax" if is_whole else path
+    for node in nodes(text):
+        names = dotted(node)
+        if len(names) > 1 and names[0] in bound:
+            used.append((node.lineno, ".".join([bound[names[0]], *names[1:]])))
+    errors = []
+    for line, path in used:
+        private = [name for name in path.split(".") if re.match(r"_(?!_)", name)]
+        if package_of(path) != home and set(private) - _NAMED_TUPLE:
+            errors.append(f"{module}:{line} uses {path}")
+    return errors
+
+
+def undeclared(file, text, declared):
+    """Packages of others that a file imports and requirements.txt does not name."""
+    errors = []
+    for line, _, path, _ in imports(text):
+        name = path.split(".")[0]
+        if name in sys.stdlib_module_names or name == "pujax" or _OPTIONAL.get(name) == file:
+            continue
+        if normal(_DISTRIBUTION.get(name, name)) not in declared:
+            errors.append(f"{file}:{line} imports {name}")
+    return errors
+
+
+def normal(name):
+    """A distribution's name as package indexes compare it."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def declared_packages():
+    lines = (REPOSITORY / "requirements.txt").read_text().splitlines()
+    return {normal(re.match(r"[\w.-]+", line)[0]) for line in lines if line.strip()}
+
+
+def sources():
+    """(file, module, text) of every Python file of pujax."""
+    for path in sorted((REPOSITORY / "pujax").rglob("*.py")):
+        file = path.relative_to(REPOSITORY)
+        module = ".".join(file.with_suffix("").parts).removesuffix(".__init__")
+        if module != "pujax":
+            yield file.as_posix(), module, path.read_text()
+
+
+def test_every_package_has_a_floor():
+    packages = {package_of(module) for _, module, _ in sources()}
+    assert packages == set(FLOOR_OF)
+
+
+def test_imports_run_down():
+    assert [error for _, module, text in sources() for error in arrows_up(module, text)] == []
+
+
+def test_private_names_are_used_in_their_own_package_only():
+    errors = [e for _, module, text in sources() for e in foreign_private_names(module, text)]
+    assert errors == []
+
+
+def test_every_import_is_declared():
+    declared = declared_packages()
+    assert [e for file, _, text in sources() for e in undeclared(file, text, declared)] == []
+
+
+def test_every_requirement_is_imported():
+    imported = set()
+    for _, _, text in sources():
+        imported |= {path.split(".")[0] for _, _, path, _ in imports(text)}
+    used = {normal(_DISTRIBUTION.get(name, name)) for name in imported}
+    # tensorflow-datasets imports the first where sets are read in its format, the second always,
+    # and requires neither on every system.
+    assert declared_packages() - used == {"array-record", "importlib-resources"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from pujax.training import config",
+        "from pujax import training",
+        "import pujax.methods",
+        "def f():\n    from pujax.methods.base import Stage",
+        "import pujax.sweep as s",
+        "import importlib\nimportlib.import_module('pujax.methods')",
+        "from pujax import priors",
+    ],
+)
+def test_an_arrow_that_runs_up_is_seen(text):
+    assert len(arrows_up("pujax.data.dataset", text)) == 1
+    assert not arrows_up(
+        "pujax.data.dataset", "from pujax.data import raw; from pujax import risks"
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from pujax.methods import _common",
+        "from pujax.methods._common import losses",
+        "from pujax.priors.base import _best",
+        "import pujax.methods._common.network as n",
+        "from pujax import priors\npriors._names.NAMES",
+        "from pujax.priors import base as b\nx = [b._best(1)]",
+        "import pujax.priors\npujax.priors._names",
+        "def f():\n    from pujax.priors import base\n    base.Estimate._hidden",
+    ],
+)
+def test_a_foreign_private_name_is_seen(text):
+    assert len(foreign_private_names("pujax.training.config", text)) >= 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from pujax.priors import base\nbase.Estimate._replace\nbase.__doc__",
+        "from pujax.training import _own\n_own._inner",
+        "import jax\njax._src",
+        "from pujax.priors import base\nself._base = base.best()",
+    ],
+)
+def test_what_is_no_foreign_private_name(text):
+    assert foreign_private_names("pujax.training.config", text) == []
+
+
+def test_an_undeclared_import_is_seen():
+    errors = undeclared("pujax/data/x.py", "import os, pandas\nfrom PIL import Image", {"pillow"})
+    assert errors == ["pujax/data/x.py:1 imports pandas"]
+    assert undeclared("pujax/data/x.py", "import torch", set())

@@ -1,0 +1,45 @@
+"""The tiers of the tests: what is fast, and what runs on which worker."""
+
+import pytest
+
+from tests import tiers
+
+RISK = "tests/test_risks.py::test_a[nnpu]"
+
+
+def test_a_test_is_fast_unless_it_is_listed_or_marked():
+    assert tiers.is_fast(RISK, {"parametrize"}, {"tests/test_risks.py::test_b"})
+    assert not tiers.is_fast(RISK, set(), {"tests/test_risks.py::test_a"})
+    assert not tiers.is_fast(RISK, {"thorough"}, set())
+    assert not tiers.is_fast(RISK, {"slow"}, set())
+
+
+def test_a_recording_changes_the_tests_that_ran_only(tmp_path, monkeypatch):
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests/test_x.py").write_text("def test_a(): ...\n\ndef test_b(): ...\n")
+    (tmp_path / "tests/test_y.py").write_text("def test_c(x): ...\n")
+    listing = tmp_path / "tests/not_fast.txt"
+    listing.write_text("tests/test_x.py::test_b\ntests/test_x.py::gone\ntests/test_y.py::test_c\n")
+    monkeypatch.setattr(tiers, "LIST", listing)
+    monkeypatch.setattr(tiers, "REPOSITORY", tmp_path)
+    tiers.record({"tests/test_x.py::test_a[2]": 9.0, "tests/test_x.py::test_b": 0.01})
+    assert listing.read_text().split() == ["tests/test_x.py::test_a", "tests/test_y.py::test_c"]
+
+
+def test_every_listed_test_exists():
+    assert [name for name in sorted(tiers.listed()) if not tiers.exists(name)] == []
+
+
+@pytest.mark.parametrize(
+    ("nodeid", "group"),
+    [
+        (RISK, "tests/test_risks.py"),
+        (
+            "tests/contract/test_methods.py::test_a[pu_mlc]",
+            "tests/contract/test_methods.py[pu_mlc]",
+        ),
+        ("tests/contract/test_methods.py::test_a", "tests/contract/test_methods.py"),
+    ],
+)
+def test_tests_of_a_file_run_together_and_contract_tests_of_a_method(nodeid, group):
+    assert tiers.group_of(nodeid) == group
