@@ -56,7 +56,7 @@ def run(
       ValueError: for a configuration or data that cannot be, before anything is compiled or
         written.
     """
-    config = config_lib.resolve(config)
+    config = init_from.resolve_model(config_lib.resolve(config))
     if config.run.distributed and not workdir:
         raise ValueError("--workdir is ''; accepted: one folder that all hosts share")
     sharding.join_hosts(config.run)
