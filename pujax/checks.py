@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable
 
+import numpy as np
+
 
 def require(ok: bool, field: str, value: object, accepted: str) -> None:
     """Raises a ValueError that names the field, its value and what is accepted, unless `ok`."""
@@ -35,3 +37,9 @@ def positive(field: str, value: float) -> None:
 def at_least(field: str, value: float, low: float) -> None:
     """Requires a finite number of at least `low`."""
     between(field, value, low, float("inf"), include="low")
+
+
+def whole_number(field: str, value: object, low: int) -> None:
+    """Requires an integer, which True and False are not, of at least `low`."""
+    is_whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    require(is_whole and value >= low, field, value, f"an integer from {low}")

@@ -7,7 +7,6 @@ from jax.sharding import Mesh
 
 from pujax.data import dataset, multilabel_dataset
 from pujax.data import raw as raw_lib
-from pujax.data.multilabel_raw import RawMultilabel
 from pujax.data.raw import RawDataset
 from pujax.training import config as config_lib
 from pujax.training import method_setup, preemption, run_state, sharding, train_loop, train_step
@@ -114,7 +113,7 @@ def multilabel_problem(seed=0, *, known_ratio=0.8, rows=False, size=8):
         for third in range(3):  # a bright band of columns, the same in all channels
             images[labels[:, third] == 1, :, third::3] += 120
         inputs, mean, std = np.clip(images, 0, 255).astype(np.uint8), (0.4,) * 3, (0.3,) * 3
-    raw = RawMultilabel(
+    raw = RawDataset(
         *("bands", inputs[:200], labels[:200], inputs[200:], labels[200:]),
         *(("a", "b", "c"), mean, std),
     )

@@ -4,12 +4,15 @@ Nothing here has state, so a resumed run needs no iterator and every host comput
 """
 
 import functools
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax.sharding import NamedSharding, PartitionSpec
+from jax.sharding import NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
 
+from pujax.data import streaming
+from pujax.data.image_files import ImageFiles
 from pujax.data.pu_dataset import TrainingData
 
 
@@ -197,7 +200,13 @@ def gather(
     )
 
 
-def map_batches(function, inputs: jax.Array, *, batch_size: int):
+def map_batches(
+    function: Callable[[jax.Array], Any],
+    inputs: jax.Array | ImageFiles,
+    *,
+    batch_size: int,
+    sharding: Sharding | None = None,
+) -> Any:
     """Applies `function` to consecutive batches and joins the results along the first axis.
 
     A Python loop on purpose: XLA's CPU backend runs a convolution many times slower inside a rolled
@@ -207,12 +216,17 @@ def map_batches(function, inputs: jax.Array, *, batch_size: int):
 
     Args:
       function: maps `[batch, ...]` to an array or pytree with the same first axis, row by row.
-      inputs: `[n, ...]`.
+      inputs: `[n, ...]`, or image files, which are decoded as they are needed.
       batch_size: rows per call.
+      sharding: how a batch of image files lies on the devices; None is the default device. An array
+        lies where it is.
 
     Returns:
       What `function` returns, with first axis `n`.
     """
+    if isinstance(inputs, ImageFiles):
+        where = sharding or SingleDeviceSharding(jax.devices()[0])
+        return streaming.map_files(function, inputs, batch_size=batch_size, sharding=where)
     n = inputs.shape[0]
     size = min(batch_size, n)
     split = _splitter(inputs, size)
@@ -224,7 +238,7 @@ def map_batches(function, inputs: jax.Array, *, batch_size: int):
     return jax.tree.map(lambda *parts: jnp.concatenate(parts), *results)
 
 
-def _splitter(inputs: jax.Array, size: int):
+def _splitter(inputs: jax.Array, size: int) -> Callable[[jax.Array], jax.Array]:
     """A function that splits a batch of `size` over the devices that hold `inputs`."""
     traced = isinstance(inputs, jax.core.Tracer)
     sharding = None if traced else getattr(inputs, "sharding", None)

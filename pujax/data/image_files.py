@@ -8,35 +8,47 @@ import dataclasses
 import hashlib
 import os
 from collections.abc import Sequence
+from concurrent import futures
 
 import numpy as np
 from PIL import Image
 
-_BICUBIC = Image.Resampling.BICUBIC
+from pujax.checks import one_of, require, whole_number
+from pujax.data.readers import image_arrays
 
 
 @dataclasses.dataclass(frozen=True)
 class ImageFiles:
-    """Images in files, as an array `[n, side, side, 3]` would be but for the memory.
+    """Images in files, as an array `[n, height, width, channels]` would be but for the memory.
 
     Attributes:
       paths: one file per image, of any kind that Pillow reads with at most 8 bits per channel. Grey
         images, palettes and CMYK become RGB; an alpha channel is dropped.
-      side: pixels of the square that a network sees.
-      load_side: pixels of the square that training images are resized to before they are cropped.
+      side: pixels of the square that a network sees; or `(height, width)`, which all files have,
+        for images that are not resized.
+      load_side: pixels of the square that training images are resized to before they are cropped;
+        0 where they are not.
+      channels: 3, or 1 for grey images.
+      color_order: 'rgb', or 'bgr' as OpenCV reads images.
+      resample: filter that resizes, one of `image_arrays.FILTERS`.
     """
 
     paths: tuple[str, ...]
-    side: int
-    load_side: int
+    side: int | tuple[int, int]
+    load_side: int = 0
+    channels: int = 3
+    color_order: str = "rgb"
+    resample: str = "bicubic"
 
     def __post_init__(self):
-        if not isinstance(self.paths, tuple):
-            raise ValueError(f"paths is a {type(self.paths).__name__}, accepted: a tuple of paths")
-        for name in ("side", "load_side"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ValueError(f"{name} is {value!r}, accepted: a number of pixels from 1")
+        kind = type(self.paths)
+        require(kind is tuple, "the type of paths", kind.__name__, "tuple")
+        for side in self.side if isinstance(self.side, tuple) else (self.side,):
+            whole_number("side", side, 1)
+        whole_number("load_side", self.load_side, 0)
+        one_of("channels", self.channels, image_arrays.CHANNELS)
+        one_of("color_order", self.color_order, image_arrays.COLOR_ORDERS)
+        one_of("resample", self.resample, image_arrays.FILTERS)
 
     def __len__(self) -> int:
         return len(self.paths)
@@ -44,7 +56,8 @@ class ImageFiles:
     @property
     def shape(self) -> tuple[int, int, int, int]:
         """That of the decoded images."""
-        return len(self.paths), self.side, self.side, 3
+        size = self.side if isinstance(self.side, tuple) else (self.side, self.side)
+        return len(self.paths), *size, self.channels
 
     @property
     def dtype(self) -> np.dtype:
@@ -56,11 +69,12 @@ class ImageFiles:
         """0: unlike an array, it keeps no pixels in memory."""
         return 0
 
-    def take(self, rows: np.ndarray) -> "ImageFiles":
-        """The images of these rows, in this order.
+    def __getitem__(self, rows: np.ndarray | slice) -> "ImageFiles":
+        """The images of some rows, in their order.
 
         Args:
-          rows: integer `[m]`, each from 0 to `n - 1`; one may come twice.
+          rows: integers `[m]`, each from 0 to `n - 1`, of which one may come twice; or bool `[n]`,
+            or a slice.
 
         Returns:
           `ImageFiles` of `m` images.
@@ -68,10 +82,33 @@ class ImageFiles:
         Raises:
           ValueError: `rows` is no list of rows or has one that is not there.
         """
+        if isinstance(rows, slice):
+            return dataclasses.replace(self, paths=self.paths[rows])
+        rows = np.asarray(rows)
+        if rows.dtype == bool and rows.shape == (len(self),):
+            rows = np.flatnonzero(rows)
         rows = check_rows("rows", rows, len(self))
-        if rows.ndim != 1:
-            raise ValueError(f"rows has the shape {rows.shape}, accepted: one dimension")
-        return dataclasses.replace(self, paths=tuple(self.paths[row] for row in rows))
+        require(rows.ndim == 1, "the shape of rows", rows.shape, "one dimension")
+        return dataclasses.replace(self, paths=tuple(self.paths[row] for row in rows.tolist()))
+
+    def array(self) -> np.ndarray:
+        """All images, decoded by several threads.
+
+        Returns:
+          uint8 `[n, height, width, channels]`.
+
+        Raises:
+          ValueError: a file cannot be read; the message names it.
+        """
+        images = np.empty(self.shape, np.uint8)
+
+        def fill(row: int) -> None:
+            images[row] = self.read(row)
+
+        with futures.ThreadPoolExecutor() as threads:
+            for _ in threads.map(fill, range(len(self))):
+                pass
+        return images
 
     def read(self, index: int) -> np.ndarray:
         """One image as it is tested: resized to `side` x `side`, its aspect ratio not kept.
@@ -80,12 +117,16 @@ class ImageFiles:
           index: row of the image, from 0 to `n - 1`.
 
         Returns:
-          uint8 `[side, side, 3]`, RGB.
+          uint8 `[height, width, channels]`.
 
         Raises:
-          ValueError: the file cannot be read; the message names it.
+          ValueError: the file cannot be read, or is not resized and of another size than the
+            others; the message names it.
         """
-        return np.asarray(self._load(index, self.side))
+        pixels = self._pixels(self._load(index, self.side if isinstance(self.side, int) else 0))
+        if pixels.shape != self.shape[1:]:
+            raise self._other_size(index, pixels.shape)
+        return pixels
 
     def read_crop(
         self, index: int, rng: np.random.Generator, crop_sizes: Sequence[int]
@@ -93,9 +134,9 @@ class ImageFiles:
         """One image as it is trained on: resized to `load_side`, cropped at random, to `side`.
 
         The crop is a square; its size is drawn uniformly from `crop_sizes`, then its place
-        uniformly from all that lie inside the image. All resizing is bicubic, and the aspect ratio
-        is not kept. Source: the training transform of PU-MLC (512 pixels, crops of 512 to 256, 448
-        pixels), without the flip and the normalisation.
+        uniformly from all that lie inside the image. The aspect ratio is not kept. Source: the
+        training transform of PU-MLC (512 pixels, crops of 512 to 256, 448 pixels, bicubic), without
+        the flip and the normalisation.
 
         Args:
           index: row of the image, from 0 to `n - 1`.
@@ -103,26 +144,44 @@ class ImageFiles:
           crop_sizes: sides of the crop in pixels of the resized image, at most `load_side`.
 
         Returns:
-          uint8 `[side, side, 3]`, RGB.
+          uint8 `[side, side, channels]`.
 
         Raises:
           ValueError: a size is not acceptable, or the file cannot be read; the message names it.
         """
         self.check_crop_sizes(crop_sizes)
-        size = crop_sizes[rng.integers(len(crop_sizes))]
+        size = int(crop_sizes[int(rng.integers(len(crop_sizes)))])
         left, top = (int(x) for x in rng.integers(self.load_side - size, size=2, endpoint=True))
         # Cropped first: `resize(box=...)` would let the filter see pixels outside the crop.
         crop = self._load(index, self.load_side).crop((left, top, left + size, top + size))
-        return np.asarray(crop.resize((self.side, self.side), _BICUBIC))
+        _, height, width, _ = self.shape
+        return self._pixels(crop.resize((width, height), image_arrays.FILTERS[self.resample]))
 
     def check_crop_sizes(self, crop_sizes: Sequence[int]) -> None:
         """Raises a `ValueError` unless `crop_sizes` are sides of crops of the resized images."""
         wrong = [s for s in crop_sizes if s != int(s) or not 1 <= s <= self.load_side]
-        if wrong or not len(crop_sizes):
-            raise ValueError(
-                f"crop_sizes is {tuple(crop_sizes)}, accepted: one or more sizes from 1 to the "
-                f"side that images are loaded with, {self.load_side}"
-            )
+        require(
+            not wrong and len(crop_sizes) > 0,
+            "crop_sizes",
+            tuple(crop_sizes),
+            f"one or more sizes from 1 to the side that images are loaded with, {self.load_side}",
+        )
+
+    def check_sizes(self) -> None:
+        """Raises a `ValueError` that names the first image of another size than `side` says.
+
+        For images that are not resized; it reads the headers of all files.
+        """
+        for index, path in enumerate(self.paths):
+            shape = (*image_arrays.stored_size(path), self.channels)
+            if shape != self.shape[1:]:
+                raise self._other_size(index, shape)
+
+    def _other_size(self, index: int, shape: tuple[int, ...]) -> ValueError:
+        return ValueError(
+            f"{self.paths[index]} has the shape {shape}, others have {self.shape[1:]}; "
+            "set image_size to bring all to one size"
+        )
 
     def digest(self) -> str:
         """A hash of the names and sizes of the files, in their order; no file is opened.
@@ -142,21 +201,19 @@ class ImageFiles:
         return digest.hexdigest()
 
     def _load(self, index: int, side: int) -> Image.Image:
-        """The image as RGB, resized to a square of that side."""
+        """The image, resized to a square of that side unless it is 0."""
         if not 0 <= index < len(self):
-            raise ValueError(f"index is {index}, accepted: 0 to {len(self) - 1}")
-        path = self.paths[index]
-        try:
-            # Pillow's faster decoding of JPEG to a fraction of its size gives other pixels.
-            with Image.open(path) as image:
-                # Pillow would cut deeper pixels off at 255 instead of scaling them.
-                if image.mode[0] in "IF":
-                    raise ValueError(f"it has pixels of mode {image.mode}, accepted: 8 bits")
-                return image.convert("RGB").resize((side, side), _BICUBIC)
-        except MemoryError:
-            raise
-        except Exception as error:  # Pillow's decoders raise whatever a damaged file leads them to.
-            raise ValueError(f"{path} cannot be read as an image: {error}") from error
+            raise ValueError(f"index is {index}; accepted: 0 to {len(self) - 1}")
+        image = image_arrays.decode(self.paths[index], channels=self.channels)
+        return image_arrays.resize(image, side, resample=self.resample)
+
+    def _pixels(self, image: Image.Image) -> np.ndarray:
+        return image_arrays.pixels(image, color_order=self.color_order)
+
+
+def as_array(inputs: np.ndarray | ImageFiles) -> np.ndarray:
+    """The inputs in memory: decoded where they are files."""
+    return inputs.array() if isinstance(inputs, ImageFiles) else inputs
 
 
 def check_rows(name: str, rows: np.ndarray, num_rows: int) -> np.ndarray:
@@ -176,10 +233,8 @@ def check_rows(name: str, rows: np.ndarray, num_rows: int) -> np.ndarray:
     rows = np.asarray(rows)
     if rows.size == 0:
         return rows.astype(np.int32)
-    if rows.dtype.kind not in "iu":
-        raise ValueError(f"{name} is of dtype {rows.dtype}, accepted: integers")
-    if rows.min() < 0 or rows.max() >= num_rows:
-        raise ValueError(
-            f"{name} goes from {rows.min()} to {rows.max()}, accepted: 0 to {num_rows - 1}"
-        )
+    require(rows.dtype.kind in "iu", f"the dtype of {name}", rows.dtype.name, "integers")
+    low, high = int(rows.min()), int(rows.max())
+    is_inside = low >= 0 and high < num_rows
+    require(is_inside, f"the range of {name}", (low, high), f"0 to {num_rows - 1}")
     return rows

@@ -1,16 +1,17 @@
 """Problems with several labels per example, of which a share is known."""
 
-import hashlib
+import dataclasses
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 
-from pujax.data import dataset
+from pujax.checks import at_least, between, one_of, require
+from pujax.data import pu_dataset
 from pujax.data.image_files import ImageFiles
-from pujax.data.multilabel_raw import UNKNOWN, RawMultilabel, empty_classes
 from pujax.data.pu_dataset import TrainingData
+from pujax.data.raw import UNKNOWN, RawDataset, empty_classes
+from pujax.data.splits.settings import SCALINGS
 from pujax.models.encoder import Encoder
 
 
@@ -59,7 +60,7 @@ class MultilabelInfo(NamedTuple):
 class MultilabelDataset(NamedTuple):
     """A multi-label problem on the host.
 
-    It has the parts of a `problem.PUDataset` that training looks at.
+    It has the parts of a `pu_dataset.PUDataset` that training looks at.
 
     Attributes:
       info: counts and shapes.
@@ -68,7 +69,7 @@ class MultilabelDataset(NamedTuple):
         unknown label. PU methods look at the known positives alone.
       test_inputs: `[t, ...]` or `ImageFiles`.
       test_labels: int8 `[t, classes]`, 1 or 0.
-      truth: int8 `[n, classes]`, 1, 0, or -1 where nobody knows. Evaluation only.
+      truth: int8 `[n, classes]`, 1, 0, or -1 where unknown. Evaluation only.
       support_inputs: none.
       support_labels: none.
       validation_inputs: none.
@@ -92,42 +93,23 @@ class MultilabelDataset(NamedTuple):
         return isinstance(self.inputs, ImageFiles)
 
     def training_data(self) -> TrainingData:
-        """The arrays that training sees (still on the host); the truth is not among them.
-
-        Of streamed images it holds two black ones, for their shape.
-        """
-        inputs = self.inputs
-        if self.streamed:
-            inputs = np.zeros([2, *inputs.shape[1:]], np.uint8)
-        return TrainingData(
-            inputs,
-            self.labeled,
-            self.support_inputs,
-            self.support_labels.astype(np.float32),
-            self.encoder,
-        )
+        """What training sees, see `pu_dataset.training_data`."""
+        return pu_dataset.training_data(self)
 
     def reveal(self, which: str) -> "MultilabelDataset":
-        """The problem with every label known that anybody knows: a fully supervised baseline's.
+        """The problem with every label of the source known: a fully supervised baseline's.
 
         Raises:
           ValueError: for a word other than 'all'.
         """
-        if which != "all":
-            raise ValueError(f"reveals is {which!r}; accepted: 'all'")
+        one_of("reveals", which, ("all",))
         return self._replace(
             info=self.info._replace(known_ratio=1.0), labeled=codes(self.truth, self.truth >= 0)
         )
 
     def digest(self) -> str:
         """A short hash of what training sees; problems with the same are the same."""
-        digest = hashlib.blake2b(digest_size=16)
-        for array in jax.tree.leaves(self.training_data()):
-            digest.update(str((array.shape, array.dtype)).encode())
-            digest.update(np.ascontiguousarray(array))
-        if self.streamed:
-            digest.update(self.inputs.digest().encode())
-        return digest.hexdigest()
+        return pu_dataset.digest(self)
 
     def counts(self) -> dict[str, int]:
         """Counts that every run prints at its start and writes into its summary."""
@@ -148,9 +130,31 @@ class MultilabelDataset(NamedTuple):
         }
 
 
-def build(
-    raw: RawMultilabel, *, known_ratio: float, seed: int, scaling: str = "standard"
-) -> MultilabelDataset:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Which labels of a source stay known; a config's `data` section has all fields by these names.
+
+    Attributes:
+      known_ratio: share of the labels that stay known, in (0, 1].
+      known_seed: of the choice; -1 takes the run's seed. The authors' is 0.
+      scaling: 'standard' normalises by the source's mean and standard deviation, 'unit' leaves
+        pixels in [0, 1] and tables as they are.
+
+    Raises:
+      ValueError: naming the field, its value and what is accepted.
+    """
+
+    known_ratio: float
+    known_seed: int = -1
+    scaling: str = "standard"
+
+    def __post_init__(self) -> None:
+        between("data.known_ratio", self.known_ratio, 0, 1, include="high")
+        at_least("data.known_seed", self.known_seed, -1)
+        one_of("data.scaling", self.scaling, SCALINGS)
+
+
+def build(raw: RawDataset, *, seed: int, **settings: Any) -> MultilabelDataset:
     """Hides labels of a source.
 
     Every label, positive or negative, stays known with probability `known_ratio`, drawn as the
@@ -159,11 +163,9 @@ def build(
     known at a smaller ratio are among those known at a larger one. At the ratio 1 all are known.
 
     Args:
-      raw: a loaded source.
-      known_ratio: in (0, 1].
-      seed: of the choice; the authors' is 0.
-      scaling: 'standard' normalises by the source's mean and standard deviation, 'unit' leaves
-        pixels in [0, 1] and tables as they are.
+      raw: a loaded source with several labels per example.
+      seed: of the choice, unless `known_seed` gives another.
+      **settings: fields of `Settings`.
 
     Returns:
       A `MultilabelDataset`; test labels are never hidden.
@@ -172,25 +174,27 @@ def build(
       ValueError: naming the field, for a ratio or scaling that cannot be, or if no positive label
         is known.
     """
-    if not 0 < known_ratio <= 1:
-        raise ValueError(f"data.known_ratio is {known_ratio}; accepted: a number in (0, 1]")
-    dataset.check_word("data.scaling", scaling, dataset.SCALINGS)
+    chosen = Settings(**settings)
+    seed = seed if chosen.known_seed < 0 else chosen.known_seed
+    known_ratio = float(chosen.known_ratio)
     labeled = codes(raw.train_labels, known_mask(raw.train_labels.shape, known_ratio, seed))
-    if not (labeled == 1).any():
-        raise ValueError(
-            f"data.known_ratio is {known_ratio}, which leaves no known positive of "
-            f"{int((raw.train_labels == 1).sum())}; accepted: a ratio that leaves some"
-        )
-    inputs, standard = raw.train_inputs, scaling == "standard"
-    channels = len(raw.mean)
+    require(
+        bool((labeled == 1).any()),
+        "data.known_ratio",
+        known_ratio,
+        "a ratio that leaves a known positive, of which this one leaves none of "
+        f"{int((raw.train_labels == 1).sum())}",
+    )
+    inputs = raw.train_inputs
+    mean, std = raw.scaled_by(chosen.scaling)
     info = MultilabelInfo(
         name=raw.name,
         class_names=tuple(raw.class_names),
         n=len(inputs),
-        known_ratio=float(known_ratio),
+        known_ratio=known_ratio,
         input_shape=tuple(inputs.shape[1:]),
-        mean=raw.mean if standard else (0.0,) * channels,
-        std=raw.std if standard else (1.0,) * channels,
+        mean=mean,
+        std=std,
         load_side=inputs.load_side if isinstance(inputs, ImageFiles) else 0,
     )
     return MultilabelDataset(

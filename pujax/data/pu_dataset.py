@@ -5,11 +5,13 @@ do not hold the truth.
 """
 
 import hashlib
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
+from pujax.checks import one_of
+from pujax.data.image_files import ImageFiles
 from pujax.data.splits import labeling_mechanisms
 from pujax.models.encoder import Encoder
 
@@ -91,17 +93,17 @@ class PUDataset(NamedTuple):
 
     Attributes:
       info: counts, priors and shapes.
-      inputs: uint8 or float32 `[n, ...]`, P and U.
+      inputs: uint8 or float32 `[n, ...]`, P and U; or `ImageFiles`, which are streamed.
       labeled: bool `[n]`.
       source_ids: int `[n]`, rows of the source's training set.
       support_inputs: `[s, ...]`.
       support_labels: int8 `[s]`.
-      test_inputs: `[t, ...]`.
+      test_inputs: `[t, ...]` or `ImageFiles`.
       test_labels: int8 `[t]`, 1 or 0.
-      truth: int8 `[n]`, hidden true labels, 1, 0 or -1 where nobody knows. Evaluation only.
-      validation_inputs: `[v, ...]`, a held-out PU problem of the same setting, P_val first,
-        then U_val, which in two-sample data repeats P_val where U repeats P; `v` is 0 without a
-        validation set.
+      truth: int8 `[n]`, hidden true labels, 1, 0 or -1 where unknown. Evaluation only.
+      validation_inputs: `[v, ...]` or `ImageFiles`, a held-out PU problem of the same setting,
+        P_val first, then U_val, which in two-sample data repeats P_val where U repeats P; `v` is 0
+        without a validation set.
       validation_labeled: bool `[v]`, True for P_val.
       validation_truth: int8 `[v]`, true labels, for the oracle's selection only.
       labeling: how the labelled positives were chosen; its numbers rest on the truth, so that
@@ -113,15 +115,15 @@ class PUDataset(NamedTuple):
     """
 
     info: DataInfo
-    inputs: np.ndarray
+    inputs: np.ndarray | ImageFiles
     labeled: np.ndarray
     source_ids: np.ndarray
     support_inputs: np.ndarray
     support_labels: np.ndarray
-    test_inputs: np.ndarray
+    test_inputs: np.ndarray | ImageFiles
     test_labels: np.ndarray
     truth: np.ndarray
-    validation_inputs: np.ndarray = np.zeros(0, np.uint8)
+    validation_inputs: np.ndarray | ImageFiles = np.zeros(0, np.uint8)
     validation_labeled: np.ndarray = np.zeros(0, bool)
     validation_truth: np.ndarray = np.zeros(0, np.int8)
     labeling: labeling_mechanisms.Report = labeling_mechanisms.Report()
@@ -129,20 +131,19 @@ class PUDataset(NamedTuple):
     prior_interval: tuple[float, float] | None = None
     encoder: Encoder | None = None
 
+    @property
+    def streamed(self) -> bool:
+        """Whether training images come from files, batch by batch."""
+        return isinstance(self.inputs, ImageFiles)
+
     def training_data(self) -> TrainingData:
-        """The arrays that training sees (still on the host); the truth is not among them."""
-        return TrainingData(
-            self.inputs,
-            self.labeled,
-            self.support_inputs,
-            self.support_labels.astype(np.float32),
-            self.encoder,
-        )
+        """What training sees, see `training_data`."""
+        return training_data(self)
 
     def hidden(self) -> np.ndarray:
         """Mask `[n]` of the examples whose label is hidden.
 
-        U, but in two-sample data without its copies of P: their label is in plain sight.
+        U, but in two-sample data without its copies of P, whose label is known.
         """
         return ~np.isin(self.source_ids, self.source_ids[self.labeled])
 
@@ -160,9 +161,7 @@ class PUDataset(NamedTuple):
         Raises:
           ValueError: for another word.
         """
-        if which not in REVEALS:
-            accepted = ", ".join(map(repr, REVEALS))
-            raise ValueError(f"reveals is {which!r}; accepted: {accepted}")
+        one_of("reveals", which, REVEALS)
         if which == "all":
             keep = self.labeled | (self.hidden() & (self.truth >= 0))
             labeled = (self.truth == 1)[keep]
@@ -186,14 +185,9 @@ class PUDataset(NamedTuple):
 
     def digest(self) -> str:
         """A short hash of what training and selection see; problems with the same are the same."""
-        digest = hashlib.blake2b(digest_size=16)
-        arrays = jax.tree.leaves(self.training_data())
-        if len(self.validation_inputs):
-            arrays += [self.validation_inputs, self.validation_labeled]
-        for array in arrays:
-            digest.update(str((array.shape, array.dtype)).encode())
-            digest.update(np.ascontiguousarray(array))
-        return digest.hexdigest()
+        if not len(self.validation_inputs):
+            return digest(self)
+        return digest(self, self.validation_inputs, self.validation_labeled)
 
     def counts(self) -> dict[str, int]:
         """Counts that every run prints at its start and writes into its summary."""
@@ -227,3 +221,36 @@ class PUDataset(NamedTuple):
             return self.info.prior
         share = float(np.mean(self.validation_labeled))
         return share + (1 - share) * self.info.prior_unlabeled
+
+
+def training_data(data: Any) -> TrainingData:
+    """The arrays that training sees (still on the host); the truth is not among them.
+
+    Of streamed images it holds two black ones, for their shape.
+
+    Args:
+      data: a `PUDataset` or a `multilabel_dataset.MultilabelDataset`.
+    """
+    inputs = data.inputs
+    if data.streamed:
+        inputs = np.zeros([2, *inputs.shape[1:]], inputs.dtype)
+    return TrainingData(
+        inputs,
+        data.labeled,
+        data.support_inputs,
+        data.support_labels.astype(np.float32),
+        data.encoder,
+    )
+
+
+def digest(data: Any, *held: np.ndarray | ImageFiles) -> str:
+    """A short hash of what training sees, and of the inputs and labels `held` apart from it."""
+    result = hashlib.blake2b(digest_size=16)
+    streamed = [data.inputs] if data.streamed else []
+    for part in (*jax.tree.leaves(training_data(data)), *streamed, *held):
+        if isinstance(part, ImageFiles):
+            result.update(part.digest().encode())
+        else:
+            result.update(str((part.shape, part.dtype)).encode())
+            result.update(np.ascontiguousarray(part).data)
+    return result.hexdigest()

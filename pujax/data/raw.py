@@ -1,52 +1,86 @@
 """A data set as its source publishes it, before anybody decides what is positive or labelled."""
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
+from pujax.checks import require
+from pujax.data.image_files import ImageFiles, as_array
+
 UNKNOWN = -1
-"""Class id of an example whose class nobody knows, such as STL-10's unlabeled images."""
+"""Class id of an example of unknown class, such as STL-10's unlabeled images; unknown label."""
 
 _CHUNK = 1000
-"""Rows counted at once, which bounds the memory that NumPy takes for it."""
+_IMAGES = 100
+"""Rows, and images, counted at once, which bounds the memory that NumPy takes for it."""
 
 
 class RawDataset(NamedTuple):
-    """Inputs and class ids of a training and a test set.
+    """Inputs and labels of a training and a test set.
 
-    Inputs are images, uint8 `[n, height, width, channels]`, or a table of numbers, float32
+    An example has one class, or several labels. Inputs are images, uint8
+    `[n, height, width, channels]`, in memory or in files, or a table of numbers, float32
     `[n, features]`.
 
     Attributes:
       name: source name.
-      train_inputs: `[n, ...]`.
-      train_labels: int32 `[n]`, class ids; -1 means unknown.
-      test_inputs: `[t, ...]`.
-      test_labels: int32 `[t]`.
-      class_names: one name per class id.
+      train_inputs: `[n, ...]` or `ImageFiles`.
+      train_labels: int32 `[n]`, class ids; with several labels per example int8 `[n, classes]`,
+        1 or 0. -1 means unknown.
+      test_inputs: `[t, ...]` or `ImageFiles`.
+      test_labels: likewise `[t]` or `[t, classes]`; the latter has no -1.
+      class_names: one name per class.
       mean: per channel, of pixels in 0-1; per feature of a table.
       std: likewise, positive.
     """
 
     name: str
-    train_inputs: np.ndarray
+    train_inputs: np.ndarray | ImageFiles
     train_labels: np.ndarray
-    test_inputs: np.ndarray
+    test_inputs: np.ndarray | ImageFiles
     test_labels: np.ndarray
     class_names: tuple[str, ...]
     mean: tuple[float, ...]
     std: tuple[float, ...]
 
+    @property
+    def is_multilabel(self) -> bool:
+        """Whether an example has a row of labels instead of one class id."""
+        return self.train_labels.ndim > 1
 
-def channel_statistics(images: np.ndarray) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    def scaled_by(self, scaling: str) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """What inputs are shifted and divided by.
+
+        Args:
+          scaling: 'standard' for `mean` and `std`; 'unit' for 0 and 1.
+        """
+        if scaling == "standard":
+            return self.mean, self.std
+        return (0.0,) * len(self.mean), (1.0,) * len(self.std)
+
+
+def empty_classes(labels: np.ndarray) -> list[int]:
+    """Ids of the classes to which no example belongs, as far as known.
+
+    Args:
+      labels: int `[n, classes]`, 1, 0 or -1.
+
+    Returns:
+      Increasing class ids.
+    """
+    return np.flatnonzero(~(labels == 1).any(axis=0)).tolist()
+
+
+def channel_statistics(
+    images: np.ndarray | ImageFiles,
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Mean and standard deviation per channel, of pixels in 0-1.
 
     Both come from a histogram of the 256 grey levels, so they are exact and need no float copy of
     the images.
 
     Args:
-      images: uint8 `[n, height, width, channels]`.
+      images: uint8 `[n, height, width, channels]`, or files, of which a part is decoded at a time.
 
     Returns:
       `(mean, std)`, one number per channel.
@@ -56,10 +90,10 @@ def channel_statistics(images: np.ndarray) -> tuple[tuple[float, ...], tuple[flo
     """
     levels = np.arange(256) / 255.0
     counts = np.zeros((images.shape[-1], 256), np.int64)
-    for start in range(0, len(images), _CHUNK):
+    for start in range(0, len(images), _IMAGES):
+        pixels = as_array(images[start : start + _IMAGES])
         for channel in range(images.shape[-1]):
-            pixels = images[start : start + _CHUNK, ..., channel]
-            counts[channel] += np.bincount(pixels.ravel(), minlength=256)
+            counts[channel] += np.bincount(pixels[..., channel].ravel(), minlength=256)
     means, stds = [], []
     for channel, share in enumerate(counts / counts.sum(1, keepdims=True)):
         mean = float(share @ levels)
@@ -93,18 +127,11 @@ def feature_statistics(table: np.ndarray) -> tuple[tuple[float, ...], tuple[floa
     return tuple(mean.tolist()), tuple(np.where(constant, 1.0, std).tolist())
 
 
-def requirement(source: str) -> Callable[[bool, str, object, str], None]:
-    """`require(condition, field, value, accepted)`, whose ValueError names the source."""
-
-    def require(condition: bool, field: str, value: object, accepted: str) -> None:
-        if not condition:
-            raise ValueError(f"source {source!r}: {field} is {value}, accepted: {accepted}")
-
-    return require
-
-
 def check(data: RawDataset) -> RawDataset:
     """Returns `data` unchanged if its parts fit one another.
+
+    With several labels per example, classes without a positive are let through in either split: a
+    metric has a rule for them, and `empty_classes` names them.
 
     Args:
       data: what a source has read.
@@ -115,13 +142,29 @@ def check(data: RawDataset) -> RawDataset:
     Raises:
       ValueError: naming the source, the field, what it is and what is accepted.
     """
+    try:
+        _check_inputs(data)
+        check_labels = _check_label_rows if data.is_multilabel else _check_class_ids
+        for split in ("train", "test"):
+            check_labels(data, split, getattr(data, f"{split}_labels"))
+    except ValueError as error:
+        raise ValueError(f"source {data.name!r}: {error}") from None
+    return data
 
-    require = requirement(data.name)
+
+def _check_inputs(data: RawDataset) -> None:
+    kinds = [isinstance(inputs, ImageFiles) for inputs in (data.train_inputs, data.test_inputs)]
+    require(
+        kinds[0] == kinds[1],
+        "test_inputs",
+        type(data.test_inputs).__name__,
+        f"{type(data.train_inputs).__name__}, as train_inputs is",
+    )
     for split in ("train", "test"):
-        inputs, labels = getattr(data, f"{split}_inputs"), getattr(data, f"{split}_labels")
-        kind = (np.dtype(inputs.dtype).name, inputs.ndim)
+        inputs = getattr(data, f"{split}_inputs")
+        kind = (np.dtype(inputs.dtype).name, len(inputs.shape))
         require(
-            kind in (("uint8", 4), ("float32", 2)) and inputs.size > 0,
+            kind in (("uint8", 4), ("float32", 2)) and min(inputs.shape) > 0,
             f"{split}_inputs",
             f"{inputs.dtype} {inputs.shape}",
             "a non-empty uint8 array [n, height, width, channels] or float32 [n, features]",
@@ -129,19 +172,6 @@ def check(data: RawDataset) -> RawDataset:
         if kind[1] == 2:
             broken = int((~np.isfinite(inputs)).sum())
             require(not broken, f"{split}_inputs", f"not finite in {broken} places", "numbers")
-        require(
-            labels.dtype == np.int32 and labels.shape == inputs.shape[:1],
-            f"{split}_labels",
-            f"{labels.dtype} {labels.shape}",
-            f"int32 {inputs.shape[:1]}",
-        )
-        low, high = int(labels.min()), int(labels.max())
-        require(
-            low >= UNKNOWN and high < len(data.class_names),
-            f"{split}_labels",
-            f"in {low}..{high}",
-            f"{UNKNOWN}..{len(data.class_names) - 1}",
-        )
     shape = data.train_inputs.shape[1:]
     what = "test image" if len(shape) == 3 else "test row"
     require(data.test_inputs.shape[1:] == shape, what, data.test_inputs.shape[1:], f"{shape}")
@@ -150,4 +180,40 @@ def check(data: RawDataset) -> RawDataset:
         right = len(value) == shape[-1] and bool(np.isfinite(value).all())
         require(right, field, value, f"{shape[-1]} finite numbers")
     require(min(data.std) > 0, "std", data.std, "positive numbers")
-    return data
+
+
+def _check_class_ids(data: RawDataset, split: str, labels: np.ndarray) -> None:
+    wanted = (len(getattr(data, f"{split}_inputs")),)
+    require(
+        labels.dtype == np.int32 and labels.shape == wanted,
+        f"{split}_labels",
+        f"{labels.dtype} {labels.shape}",
+        f"int32 {wanted}",
+    )
+    low, high, last = int(labels.min()), int(labels.max()), len(data.class_names) - 1
+    require(
+        low >= UNKNOWN and high <= last,
+        f"{split}_labels",
+        f"in {low}..{high}",
+        f"{UNKNOWN}..{last}",
+    )
+
+
+def _check_label_rows(data: RawDataset, split: str, labels: np.ndarray) -> None:
+    names = data.class_names
+    require(len(names) > 0, "class_names", names, "at least one name")
+    doubles = sorted({name for name in names if names.count(name) > 1})
+    require(not doubles, "class_names", f"{doubles} more than once", "names that differ")
+    wanted = (len(getattr(data, f"{split}_inputs")), len(names))
+    require(
+        labels.dtype == np.int8 and labels.shape == wanted,
+        f"{split}_labels",
+        f"{labels.dtype} {labels.shape}",
+        f"int8 {wanted}, a row per example and a column per class name",
+    )
+    codes = (UNKNOWN, 0, 1) if split == "train" else (0, 1)
+    others = np.setdiff1d(labels, codes).tolist()
+    accepted = ", ".join(map(str, codes))
+    require(not others, f"{split}_labels", f"{others} in places", accepted)
+    positives = split == "test" or bool((labels == 1).any())
+    require(positives, "train_labels", "without a 1", "at least one positive of any class")

@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec, Sharding
 
+from pujax.checks import require, whole_number
 from pujax.data.image_files import ImageFiles, check_rows
 from pujax.data.readers.download import MissingDataError
 
@@ -57,12 +58,11 @@ def train_batches(
       MissingDataError: grain is not installed.
     """
     ids = check_rows("ids", ids, len(files))
-    if ids.ndim != 2 or not ids.shape[1]:
-        raise ValueError(f"ids has the shape {ids.shape}, accepted: [steps, batch], batch from 1")
-    if not 0 <= first_step <= len(ids):
-        raise ValueError(f"first_step is {first_step}, accepted: 0 to {len(ids)}")
-    _check_at_least("seed", seed, 0)
-    _check_at_least("epoch", epoch, 0)
+    is_matrix = ids.ndim == 2 and ids.shape[1] > 0
+    require(is_matrix, "the shape of ids", ids.shape, "[steps, batch], batch from 1")
+    require(0 <= first_step <= len(ids), "first_step", first_step, f"0 to {len(ids)}")
+    whole_number("seed", seed, 0)
+    whole_number("epoch", epoch, 0)
     if crop_sizes:
         files.check_crop_sizes(crop_sizes)
 
@@ -110,10 +110,9 @@ def all_batches(
       ValueError: as in `train_batches`.
       MissingDataError: grain is not installed.
     """
-    _check_at_least("batch_size", batch_size, 1)
+    whole_number("batch_size", batch_size, 1)
     n = len(files)
-    if not n:
-        raise ValueError("files holds no images, accepted: 1 or more")
+    require(n > 0, "the number of files", n, "1 or more")
     size = min(batch_size, n)
     starts = [min(start, n - size) for start in range(0, n, size)]
     batches = _stream(
@@ -170,8 +169,8 @@ def _join(*parts):
 
 def _stream(read, ids, *, shape, sharding, num_threads, read_ahead) -> Iterator[jax.Array]:
     """Batches of `read(id)` for `ids` `[steps, batch]`; `shape` is that of a batch."""
-    _check_at_least("num_threads", num_threads, 0)
-    _check_at_least("read_ahead", read_ahead, 1)
+    whole_number("num_threads", num_threads, 0)
+    whole_number("read_ahead", read_ahead, 1)
     grain = _import_grain()
     sharding = _even(sharding, shape)
     rows = _local_rows(sharding, shape)
@@ -232,11 +231,6 @@ def _with_starts(starts, batches):
 def _num_cores():
     # The cores that this process may use, which not every system tells.
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _check_at_least(name, value, least):
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise ValueError(f"{name} is {value!r}, accepted: an integer from {least}")
 
 
 def _import_grain():

@@ -17,7 +17,7 @@ from pujax.sweep import dry_run as dry_run_lib
 from pujax.sweep import plan as plan_lib
 from pujax.sweep.plan import Cell, Plan
 from pujax.training import config as config_lib
-from pujax.training import experiment, preemption, sharding
+from pujax.training import experiment, init_from, preemption, sharding
 
 
 def run(
@@ -92,7 +92,7 @@ def _resolve(cell: Cell, plan: Plan) -> list[ml_collections.FrozenConfigDict]:
         config.seed = seed
         config.run.update({"figures": False, "compare": "", "tensorboard": "off"})
         try:
-            result.append(config_lib.resolve(config))
+            result.append(init_from.resolve_model(config_lib.resolve(config)))
         except ValueError as error:
             raise ValueError(f"{cell.name}: {error}") from error
         if result[-1].run.distributed:

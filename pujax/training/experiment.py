@@ -12,7 +12,6 @@ from jax.sharding import Mesh
 
 from pujax.console import message, render_table
 from pujax.data import dataset, multilabel_dataset, sources
-from pujax.data.multilabel_raw import RawMultilabel
 from pujax.files import to_plain, write_json
 from pujax.plots import figures
 from pujax.training import config as config_lib
@@ -25,6 +24,7 @@ from pujax.training import (
     sharding,
     train_loop,
 )
+from pujax.training.config import data_section
 from pujax.training.evaluation import summary, tasks
 from pujax.training.evaluation.summary import Final
 from pujax.training.evaluation.tasks import Problem
@@ -36,46 +36,15 @@ from pujax.training.seed_axis import Member
 def load_data(config: ml_collections.ConfigDict) -> Problem:
     """Loads the source a config names and draws the PU split, or hides labels.
 
-    With `data.prior='auto'` its priors are NaN until `prior.settle` has estimated them.
+    With `data.prior='auto'` its priors are NaN until `prior_estimation.settle` has estimated them.
 
     Raises:
       ValueError: naming the field, file or address that is wrong or missing.
     """
-    fields = config.data
-    raw = sources.load(
-        fields.source,
-        directory=fields.dir or None,
-        tfds_name=fields.tfds_name,
-        image_size=fields.image_size,
-        label_column=fields.label_column,
-        labels=fields.label_set,
-        load_size=fields.load_size,
-        missing=fields.missing if sources.is_multilabel(fields.source) else None,
-    )
-    if isinstance(raw, RawMultilabel):
-        seed = config.seed if fields.known_seed < 0 else fields.known_seed
-        return multilabel_dataset.build(
-            raw, known_ratio=fields.known_ratio, seed=seed, scaling=fields.scaling
-        )
-    return dataset.build(
-        raw,
-        positive_classes=fields.positive_classes,
-        num_labeled=fields.num_labeled,
-        num_support=fields.num_support,
-        setting=fields.setting,
-        sampling=fields.sampling,
-        seed=config.seed,
-        prior=fields.prior,
-        mechanism=fields.labeling,
-        power=fields.labeling_power,
-        num_validation=fields.num_validation,
-        validation_labeled=fields.validation_labeled,
-        scaling=fields.scaling,
-        num_unlabeled=fields.num_unlabeled,
-        class_prior=fields.class_prior,
-        num_positives=fields.num_positives,
-        num_negatives=fields.num_negatives,
-    )
+    options = data_section.source_options(config.data)
+    raw = sources.load(config.data.source, directory=config.data.dir or None, **options)
+    problem = multilabel_dataset if raw.is_multilabel else dataset
+    return problem.build(raw, seed=config.seed, **data_section.settings(config.data))
 
 
 def run(
@@ -96,7 +65,7 @@ def run(
       ValueError: for a configuration or data that cannot be, before anything is compiled or
         written.
     """
-    config = config_lib.resolve(config)
+    config = init_from.resolve_model(config_lib.resolve(config))
     if config.run.distributed and not workdir:
         raise ValueError("--workdir is ''; accepted: one folder that all hosts share")
     sharding.join_hosts(config.run)

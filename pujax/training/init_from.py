@@ -14,10 +14,9 @@ from pujax.methods.base import Method
 from pujax.models import encoder as encoder_lib
 from pujax.models import torch_weights
 from pujax.training import sharding
+from pujax.training.config import SAVED
 
 FILE = "encoder.npz"
-SAVED = "saved"
-"""`model.name` that stands for the network of the encoder in `init_from`."""
 
 
 def save(
@@ -53,32 +52,42 @@ def save(
     encoder_lib.save(os.path.join(folder, FILE), encoder, description)
 
 
-def saved_model(model: dict[str, Any], *, init_from: str, seed: int) -> dict[str, Any]:
-    """A model section with the network of an encoder in place of `SAVED`.
+def resolve_model(config: ml_collections.FrozenConfigDict) -> ml_collections.FrozenConfigDict:
+    """A configuration with the network of an encoder in place of `config.SAVED`.
 
     Args:
-      model: the section as given; an `image_size` there counts more than the saved one.
-      init_from: of the config.
-      seed: of the run.
+      config: resolved configuration; a `model.image_size` there counts more than the saved one.
+
+    Returns:
+      The configuration, or the same object where it names its network.
 
     Raises:
-      ValueError: if there is no encoder, or the section has other options.
+      ValueError: if there is no encoder in `init_from`, no file at `model.init`, or `model` has
+        other options than the encoder.
     """
-    if not init_from:
-        raise ValueError(f"model.name is {SAVED!r}; accepted: only with init_from, a run's folder")
-    folder = _folder(init_from, seed)
-    _, there = _load(folder)
-    options = model["options"]
-    if options and _plain(options) != _plain(there["options"]):
+    model = config.model
+    if model.init != models.RANDOM and not os.path.isfile(model.init):
+        raise ValueError(
+            f"model.init is {model.init!r}, where no file is; accepted: {models.RANDOM!r}, or a "
+            "file of weights (docs/pretrained_weights.md)"
+        )
+    if model.name != SAVED:
+        return config
+    folder = _folder(config.init_from, config.seed)
+    _, saved = _load(folder)
+    options = model.options.to_dict()
+    if options and _plain(options) != _plain(saved["options"]):
         raise ValueError(
             f"model.options is {options}; accepted: none with model.name={SAVED!r}, or those of "
-            f"the encoder in {folder}, {there['options']}"
+            f"the encoder in {folder}, {saved['options']}"
         )
-    return model | {
-        "name": there["model"],
-        "options": there["options"],
-        "image_size": model["image_size"] or there["image_size"],
+    tree = config.to_dict()
+    tree["model"] |= {
+        "name": saved["model"],
+        "options": saved["options"],
+        "image_size": model.image_size or saved["image_size"],
     }
+    return ml_collections.FrozenConfigDict(tree)
 
 
 def attach(config: ml_collections.ConfigDict, data: PUDataset) -> PUDataset:
@@ -115,39 +124,23 @@ def attach(config: ml_collections.ConfigDict, data: PUDataset) -> PUDataset:
             raise ValueError(f"model.init: {error}") from error
         return data._replace(encoder=encoder)
     folder = _folder(config.init_from, config.seed)
-    encoder, there = _load(folder)
+    encoder, saved = _load(folder)
     here = {"model": config.model.name, "options": dict(config.model.options)}
     for name, field in (("model", "model.name"), ("options", "model.options")):
-        saved, wanted = (_plain(x[name]) for x in (there, here))
-        if saved != wanted:
+        of_encoder, wanted = (_plain(x[name]) for x in (saved, here))
+        if of_encoder != wanted:
             raise ValueError(
-                f"init_from: the encoder in {folder} is of {field} {saved!r}, this run's "
+                f"init_from: the encoder in {folder} is of {field} {of_encoder!r}, this run's "
                 f"is {wanted!r}; accepted: the same {field}"
             )
-    shapes = there["input_shape"], list(data.info.input_shape)
+    shapes = saved["input_shape"], list(data.info.input_shape)
     if shapes[0][-1] != shapes[1][-1]:
         raise ValueError(
             f"init_from: the encoder in {folder} takes inputs {shapes[0]}, those of "
             f"{data.info.name} are {shapes[1]}; accepted: as many channels or features"
         )
-    info = data.info._replace(mean=tuple(there["mean"]), std=tuple(there["std"]))
+    info = data.info._replace(mean=tuple(saved["mean"]), std=tuple(saved["std"]))
     return data._replace(info=info, encoder=encoder)
-
-
-def check_init(model: ml_collections.ConfigDict, *, init_from: str) -> None:
-    """Raises a ValueError for a `model.init` that cannot be, before any data are read."""
-    if model.init == models.RANDOM:
-        return
-    if init_from:
-        raise ValueError(
-            f"model.init is {model.init!r} and init_from {init_from!r}; accepted: one of them, "
-            f"with model.init={models.RANDOM!r} or init_from=''"
-        )
-    if not os.path.isfile(model.init):
-        raise ValueError(
-            f"model.init is {model.init!r}, where no file is; accepted: {models.RANDOM!r}, or a "
-            "file of weights (docs/pretrained_weights.md)"
-        )
 
 
 def _folder(init_from: str, seed: int) -> str:

@@ -1,11 +1,17 @@
 """Batches: a pure function of key, epoch and step; every example once; support seen evenly."""
 
+import pathlib
+import subprocess
+import sys
+
 import jax
 import numpy as np
 import pytest
 
 from pujax.data import batching
 from pujax.data.batching import Batching
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 
 
 def plan(key=0, n=103, support=25, **sizes):
@@ -91,6 +97,12 @@ def example_data():
         support_inputs=jax.numpy.asarray(rng.integers(0, 256, [6, 3, 3, 1]), "uint8"),
         support_labels=jax.numpy.asarray([0, 1, 0, 1, 1, 0], "float32"),
     )
+
+
+@pytest.mark.parametrize("module", ["batching", "streaming", "pu_dataset"])
+def test_what_training_imports_does_not_import_scikit_learn(module):
+    code = f"import sys, pujax.data.{module}; assert 'sklearn' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=REPOSITORY)
 
 
 @pytest.mark.parametrize("batch_size", [1, 7, 16, 40, 100])

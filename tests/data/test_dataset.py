@@ -81,14 +81,14 @@ def test_stratified_draw_tops_up_to_the_exact_number():
 
 def test_every_row_lands_in_exactly_one_part():
     raw = make_raw()
-    split = split_lib.split(
-        raw.train_labels,
+    settings = dataset.Settings(
         positive_classes=(0, 1),
         num_labeled=20,
         num_support=16,
+        setting="one_sample",
         sampling="uniform",
-        seed=3,
     )
+    split = split_lib.split(raw.train_labels, settings, seed=3)
     together = np.concatenate(split)
     assert sorted(together) == list(range(240))
     assert np.isin(raw.train_labels[split.labeled], (0, 1)).all()
@@ -295,6 +295,17 @@ def test_the_support_set_does_not_depend_on_the_validation_set():
     np.testing.assert_array_equal(build().support_inputs, build(num_validation=40).support_inputs)
 
 
+@pytest.mark.parametrize("setting", dataset.SETTINGS)
+def test_training_labels_do_not_depend_on_how_validation_is_labeled(setting):
+    # An odd number of two classes, so that the last one is drawn at random from what is left.
+    settings = {"setting": setting, "num_labeled": 21, "num_validation": 40}
+    datasets = [build(validation_labeled=n, **settings) for n in (3, 4, 9)]
+    assert [data.validation_labeled.sum() for data in datasets] == [3, 4, 9]
+    for data in datasets[1:]:
+        np.testing.assert_array_equal(data.labeled, datasets[0].labeled)
+        np.testing.assert_array_equal(data.source_ids, datasets[0].source_ids)
+
+
 def test_validation_holds_only_examples_of_known_class():
     data = build(make_raw(unknown=300), num_validation=60)
     assert data.validation_truth.min() == 0
@@ -327,7 +338,7 @@ def test_training_data_do_not_hold_the_truth():
         ({"setting": "three_sample"}, "data.setting"),
         ({"sampling": "biased"}, "data.sampling"),
         ({"scaling": "none"}, "data.scaling"),
-        ({"mechanism": "guess"}, "data.labeling"),
+        ({"labeling": "guess"}, "data.labeling"),
         ({"num_validation": 225}, "data.num_validation"),
         ({"num_validation": 1}, "data.num_validation"),
         ({"num_validation": 40, "validation_labeled": 21}, "data.validation_labeled"),
@@ -507,7 +518,7 @@ def test_half_of_the_positives_is_the_default_where_validation_is_drawn():
 
 @pytest.mark.parametrize("mechanism", ["pusb", "boundary", "gap"])
 def test_biased_labels_and_drawn_samples_go_together(mechanism):
-    data = case_control(mechanism=mechanism, num_labeled=20, validation_labeled=5)
+    data = case_control(labeling=mechanism, num_labeled=20, validation_labeled=5)
     assert data.truth[data.labeled].all() and data.labeling.mechanism == mechanism
     assert data.truth[~data.labeled].mean() == 0.3
     assert data.validation_truth[data.validation_labeled].all()
@@ -523,9 +534,9 @@ def test_a_given_prior_overrides_the_drawn_one():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"num_unlabeled": -1}, "data.num_unlabeled is -1; accepted: 0"),
-        ({"class_prior": 1.0}, "data.class_prior is 1.0; accepted: None"),
-        ({"class_prior": float("nan")}, "data.class_prior is nan; accepted: None"),
+        ({"num_unlabeled": -1}, "data.num_unlabeled is -1; accepted"),
+        ({"class_prior": 1.0}, "data.class_prior is 1.0; accepted"),
+        ({"class_prior": float("nan")}, "data.class_prior is nan; accepted"),
         ({"num_unlabeled": 900}, "data.num_unlabeled is 900; accepted: at most .* positives and"),
         ({"class_prior": None, "num_unlabeled": 900}, "data.num_unlabeled is 900; accepted: at"),
         ({"class_prior": 0.001}, "data.num_validation is 30, which is 0 positives among 20"),

@@ -227,12 +227,12 @@ def test_without_a_server_the_error_comes_at_once_and_nothing_is_left(tmp_path):
 def test_processes_at_once_share_one_download(server, tmp_path):
     server.delay = 1.0
     code = (
-        "import sys; from pujax.data import download;"
+        "import sys; from pujax.data.readers import download;"
         "download.fetch(sys.argv[1], directory=sys.argv[2], filename='data.bin',"
         f"checksum={SHA256!r}, size={len(CONTENT)})"
     )
     command = [sys.executable, "-c", code, server.url, str(tmp_path)]
-    root = pathlib.Path(download.__file__).parents[2]
+    root = pathlib.Path(download.__file__).parents[3]
     env = os.environ | {"PYTHONPATH": str(root)}
     running = [subprocess.Popen(command, env=env) for _ in range(3)]
     assert [process.wait(timeout=60) for process in running] == [0, 0, 0]

@@ -98,19 +98,19 @@ def test_other_modes_become_rgb(tmp_path, mode):
 
 
 def test_rows_are_taken_in_the_order_that_was_asked(files):
-    taken = files.take(np.array([4, 0, 0]))
+    taken = files[np.array([4, 0, 0])]
     assert taken.paths == (files.paths[4], files.paths[0], files.paths[0])
     assert (taken.side, taken.load_side) == (24, 32)
-    assert len(files.take(np.zeros(0, np.int64))) == 0
+    assert len(files[np.zeros(0, np.int64)]) == 0
     for rows in ([5], [-1], [0.0], [[0, 1]], [True]):
         with pytest.raises(ValueError, match="rows .*accepted"):
-            files.take(np.array(rows))
+            files[np.array(rows)]
 
 
 def test_the_digest_tells_other_names_sizes_and_orders_but_not_another_folder(files, tmp_path):
     digest = files.digest()
     assert files.digest() == digest
-    assert files.take(np.array([1, 0, 2, 3, 4])).digest() != digest
+    assert files[np.array([1, 0, 2, 3, 4])].digest() != digest
     moved = tmp_path / "moved"
     moved.mkdir()
     paths = tuple(shutil.copy(path, moved) for path in files.paths)
@@ -142,7 +142,7 @@ def test_damaged_and_missing_files_are_named(files, tmp_path):
 
 
 def test_bad_arguments_are_named(files):
-    with pytest.raises(ValueError, match="paths is a str, accepted: a tuple"):
+    with pytest.raises(ValueError, match="the type of paths is 'str'; accepted: tuple"):
         ImageFiles("a.jpg", 24, 32)
     for sides in ((0, 32), (24, -1), (24.0, 32), (True, 32)):
         with pytest.raises(ValueError, match="side is .*accepted"):
@@ -152,5 +152,5 @@ def test_bad_arguments_are_named(files):
         with pytest.raises(ValueError, match="crop_sizes is .*accepted: .* 32"):
             files.read_crop(0, rng, sizes)
     for index in (-1, 5):
-        with pytest.raises(ValueError, match=f"index is {index}, accepted: 0 to 4"):
+        with pytest.raises(ValueError, match=f"index is {index}; accepted: 0 to 4"):
             files.read(index)

@@ -7,6 +7,7 @@ from pujax.data import dataset
 from pujax.data.raw import RawDataset
 from pujax.data.splits import labeling_mechanisms, oracle_posterior
 from pujax.data.splits import split as split_lib
+from pujax.data.splits.settings import Settings
 from pujax.training.evaluation import summary
 
 R = np.array([0.2, 0.4, 0.8])
@@ -133,15 +134,18 @@ def split(**changes):
         "num_labeled": 10,
         "num_support": 6,
         "sampling": "stratified",
+        "setting": "one_sample",
         "seed": 0,
     }
-    return split_lib.split(labels(), **(settings | changes))
+    settings |= changes
+    seed, r = settings.pop("seed"), settings.pop("posterior", None)
+    return split_lib.split(labels(), Settings(**settings), seed=seed, posterior=r)
 
 
 def test_every_row_lands_in_one_part_under_every_mechanism():
     r = np.linspace(0.01, 0.99, 120)
     for mechanism in labeling_mechanisms.NAMES:
-        parts = split(mechanism=mechanism, posterior=r, num_validation=30)
+        parts = split(labeling=mechanism, posterior=r, num_validation=30)
         assert sorted(np.concatenate(parts)) == list(range(120))
         assert (labels()[parts.labeled] < 2).all()
         assert (labels()[parts.validation_labeled] < 2).all()
@@ -154,7 +158,7 @@ def test_every_row_lands_in_one_part_under_every_mechanism():
 
 def test_the_mechanism_labels_the_validation_positives_too():
     r = np.random.default_rng(0).permutation(np.linspace(0.1, 0.99, 120))
-    parts = split(mechanism="power", power=300.0, posterior=r, num_validation=30)
+    parts = split(labeling="power", labeling_power=300.0, posterior=r, num_validation=30)
     held = np.concatenate([parts.validation_labeled, parts.validation_unlabeled])
     positives = held[labels()[held] < 2]
     top = positives[np.argsort(-r[positives])][: len(positives) // 2]
@@ -165,7 +169,7 @@ def test_thinning_that_keeps_too_few_names_the_field():
     r = np.full(120, 1e-6)
     r[0] = 1.0
     with pytest.raises(ValueError, match=r"data.num_labeled is 10; accepted: .*data.labeling"):
-        split(mechanism="pusb", posterior=r)
+        split(labeling="pusb", posterior=r)
 
 
 def test_the_default_draw_is_what_it_was_before_mechanisms_existed():
@@ -177,6 +181,26 @@ def test_the_default_draw_is_what_it_was_before_mechanisms_existed():
     np.testing.assert_array_equal(
         parts.labeled, np.sort(np.concatenate([pools[0][:3], pools[1][:3]]))
     )
+
+
+@pytest.mark.parametrize("mechanism", labeling_mechanisms.NAMES)
+def test_the_stream_of_the_training_labels_is_not_used_by_the_validation_set(mechanism):
+    r = np.linspace(0.3, 0.9, 120)
+    parts = split(
+        labeling=mechanism, posterior=r, sampling="uniform", num_support=0, num_validation=30
+    )
+    rng = np.random.default_rng([0, 0x5057])
+    pools = [rng.permutation(np.flatnonzero(labels() == c)) for c in range(3)]
+    rng.permutation(np.concatenate(pools))  # the support set's draw
+    held = np.concatenate([parts.validation_labeled, parts.validation_unlabeled])
+    left = np.concatenate([pool[~np.isin(pool, held)] for pool in pools[:2]])
+    if mechanism == "scar":
+        labeled = rng.permutation(left)[:10]
+    else:
+        rows = np.sort(left)
+        e = labeling_mechanisms.propensity(r[rows], mechanism)
+        labeled = rows[labeling_mechanisms.draw(e, 10, mechanism=mechanism, rng=rng)]
+    np.testing.assert_array_equal(parts.labeled, np.sort(labeled))
 
 
 def clouds(n=400, overlap=1.0, unknown=0, seed=0):
@@ -280,7 +304,7 @@ def test_the_report_says_what_was_done(setting):
     # What rests on the truth is not among the numbers that a method sees.
     assert "labeling" not in plain.info._fields
     assert plain.info == dataset.build(clouds(), **(common | {"seed": 1})).info
-    biased = dataset.build(clouds(), **common, mechanism="power", power=3.0)
+    biased = dataset.build(clouds(), **common, labeling="power", labeling_power=3.0)
     report = biased.labeling
     assert (report.mechanism, report.power, report.n_p, report.c) == ("power", 3.0, 50, 0.25)
     assert 0 < report.e_min < report.e_median < report.e_max == 1
@@ -288,7 +312,7 @@ def test_the_report_says_what_was_done(setting):
     pixels, labeled = biased.inputs[:, 0, 0, 0].astype(float), biased.labeled
     hidden = ~labeled & (biased.truth == 1)
     assert pixels[labeled].mean() > pixels[hidden].mean()  # the certain ones are labelled
-    assert dataset.build(clouds(), **common, mechanism="pusb").labeling.power is None
+    assert dataset.build(clouds(), **common, labeling="pusb").labeling.power is None
     assert biased.info.n_u == (350 if setting == "one_sample" else 400)
 
 
@@ -336,7 +360,7 @@ def test_sources_with_unknown_classes_can_be_labeled_with_a_bias():
         setting="one_sample",
         sampling="uniform",
         seed=0,
-        mechanism="boundary",
+        labeling="boundary",
         num_validation=20,
     )
     assert data.counts()["unlabeled_without_truth"] == 100

@@ -6,7 +6,7 @@ import pytest
 
 from pujax.data import multilabel_dataset, sources
 from pujax.data.image_files import ImageFiles
-from pujax.data.multilabel_raw import RawMultilabel
+from pujax.data.raw import RawDataset
 from tests import tiny
 from tests.data.listed_images import write_image
 
@@ -17,7 +17,7 @@ TEST_LABELS = np.array([[1, 0, 0], [1, 0, 1]], np.int8)
 
 def raw(labels=LABELS, *, test_labels=TEST_LABELS):
     inputs = np.arange(2 * (len(labels) + len(test_labels)), dtype=np.float32).reshape(-1, 2)
-    return RawMultilabel(
+    return RawDataset(
         *("five", inputs[: len(labels)], labels, inputs[len(labels) :], test_labels),
         *(("a", "b", "c"), (1.0, 2.0), (3.0, 4.0)),
     )
@@ -146,7 +146,7 @@ def test_a_ratio_that_cannot_be_is_named(ratio):
 
 
 def test_a_choice_without_any_known_positive_is_refused():
-    with pytest.raises(ValueError, match=r"known_ratio is 1e-06, .* no known positive of 5; acc"):
+    with pytest.raises(ValueError, match=r"known_ratio is 1e-06; accepted: .* none of 5"):
         build(known_ratio=1e-6)
 
 

@@ -85,7 +85,7 @@ def test_cifar10_is_the_same_from_every_layout(tmp_path, layout, below):
 def test_cifar100_is_the_same_from_every_layout(tmp_path, layout, labels, column, count):
     write100(tmp_path, layout)
     content = cifar100_content()
-    data = sources.load("cifar100", directory=tmp_path, labels=labels)
+    data = sources.load("cifar100", directory=tmp_path, label_set=labels)
     np.testing.assert_array_equal(data.train_inputs, content["train"][0])
     np.testing.assert_array_equal(data.train_labels, content["train"][column])
     np.testing.assert_array_equal(data.test_labels, content["test"][column])
@@ -98,13 +98,13 @@ def test_cifar100_has_the_superclasses_by_default_in_alphabetical_order(tmp_path
     assert list(data.class_names) == sorted(data.class_names) and len(data.class_names) == 20
     assert data.class_names[18:] == ("vehicles_1", "vehicles_2")
     assert data.class_names[14] == "people"
-    fine = sources.load("cifar100", directory=tmp_path, labels="fine").class_names
+    fine = sources.load("cifar100", directory=tmp_path, label_set="fine").class_names
     assert list(fine) == sorted(set(fine)) and len(fine) == 100
 
 
 def test_another_sort_of_labels_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="labels is 'medium', accepted: 'coarse' or 'fine'"):
-        sources.load("cifar100", directory=tmp_path, labels="medium")
+    with pytest.raises(ValueError, match="label_set is 'medium'; accepted: '', 'coarse', 'fine'"):
+        sources.load("cifar100", directory=tmp_path, label_set="medium")
 
 
 def test_an_image_folder_named_train_is_not_taken_for_a_cifar100_file(tmp_path, monkeypatch):
@@ -169,7 +169,7 @@ def test_a_label_beyond_the_classes_is_refused(tmp_path):
     content = cifar10_content()
     content["test_batch"] = (content["test_batch"][0], np.array([1, 2, 3, 10]))
     write(tmp_path, "binary folder", content)
-    with pytest.raises(ValueError, match="test_batch.bin holds the label 10, accepted: 0..9"):
+    with pytest.raises(ValueError, match="test_batch.bin holds the label 10; accepted: 0..9"):
         sources.load("cifar10", directory=tmp_path)
 
 

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from pujax.data import multilabel_raw, sources
+from pujax.data import raw, sources
 from pujax.data.readers import download
 from tests.data.listed_images import both, write_image
 
@@ -70,7 +70,7 @@ def test_an_image_has_every_category_that_it_has_an_annotation_of_a_crowd_too(co
     assert test == {file_name("val", 42): set(), file_name("val", 7): {"brush"}}
     assert list(train) == [file_name("train", i) for i in IMAGES["train"]]  # as in the file
     assert data.train_labels.dtype == np.int8 and set(np.unique(data.train_labels)) == {0, 1}
-    assert multilabel_raw.empty_classes(data.test_labels) == [0, 1]
+    assert raw.empty_classes(data.test_labels) == [0, 1]
 
 
 def test_class_ids_follow_the_category_ids(coco):

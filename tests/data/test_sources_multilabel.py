@@ -66,18 +66,18 @@ def test_without_a_split_a_fifth_of_the_known_rows_is_held_out_always_the_same(t
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a.jpg,1,0\nb.jpg,0,1", "begins with the image 'a.jpg', accepted: a header"),
-        ("file,split\na.jpg,train\nb.jpg,test", "has no labels, accepted"),
-        ("file,dog\na.jpg,yes", "'dog' of 'a.jpg' is 'yes', accepted: 1, 0, -1 or nothing"),
-        ("file,split,dog\na.jpg,val,1", "split of 'a.jpg' is 'val', accepted: train or test"),
-        ("file,split,dog\na.jpg,train,1", "has no 'test' in column 'split', accepted: both"),
+        ("a.jpg,1,0\nb.jpg,0,1", "begins with the image 'a.jpg'; accepted: a header"),
+        ("file,split\na.jpg,train\nb.jpg,test", "has no labels; accepted"),
+        ("file,dog\na.jpg,yes", "'dog' of 'a.jpg' is 'yes'; accepted: 1, 0, -1 or nothing"),
+        ("file,split,dog\na.jpg,val,1", "split of 'a.jpg' is 'val'; accepted: train or test"),
+        ("file,split,dog\na.jpg,train,1", "has no 'test' in column 'split'; accepted: both"),
         ("file,split,dog\na.jpg,train,1\nb.jpg,test,", "1 test images have .* 'b.jpg'; accepted"),
         ("file,dog\na.jpg,1\na.jpg,0", "1 images in several lines, such as 'a.jpg'"),
         ("file,dog\n,1", "example 1 has no file name"),
         ("file,dog\na.jpg,1,0", "example 1 has 3 cells; accepted: 2"),
-        ("file,dog\na.jpg,1\nb.jpg,0", "2 images whose labels are all known, accepted: at least 5"),
+        ("file,dog\na.jpg,1\nb.jpg,0", "2 images whose labels are all known; accepted: at least 5"),
         ("file,labels\na.jpg,\nb.jpg,", "has no labels"),
-        ("file,split,dog\na.jpg,train,0\nb.jpg,test,1", "train_labels is without a 1"),
+        ("file,split,dog\na.jpg,train,0\nb.jpg,test,1", "train_labels is 'without a 1'"),
     ],
 )
 def test_a_table_that_cannot_be_is_refused(text, message, tmp_path):
@@ -161,10 +161,10 @@ def test_different_images_of_one_name_are_refused(tmp_path):
     ("train", "test", "message"),
     [
         ({"a.png": ["dog"]}, {}, "test is missing"),
-        ({"a.png": ["dog"]}, {"b.png": ["ant"]}, "classes that train has not: ant, accepted: dog"),
-        ({"a.png": ["dog"]}, {"b.png": ["unlabeled"]}, "unlabeled has images, accepted: none"),
+        ({"a.png": ["dog"]}, {"b.png": ["ant"]}, "classes that train has not: ant; accepted: dog"),
+        ({"a.png": ["dog"]}, {"b.png": ["unlabeled"]}, "unlabeled has images; accepted: none"),
         ({"a.png": ["dog", "_none"]}, {"b.png": ["dog"]}, "a.png lies in _none too"),
-        ({"a.png": ["_none"]}, {"b.png": ["_none"]}, "class_names is .., accepted: at least one"),
+        ({"a.png": ["_none"]}, {"b.png": ["_none"]}, "class_names is ..; accepted: at least one"),
         ({"a.txt.gif": ["dog"]}, {"x/y.png": ["dog"]}, "test has no images in class folders"),
     ],
 )
@@ -180,11 +180,11 @@ def test_what_is_missing_or_ambiguous_is_said(tmp_path):
         load(tmp_path)
     assert str(tmp_path / "multilabel") in str(caught.value)
     (tmp_path / "notes.txt").write_text("x")
-    with pytest.raises(ValueError, match="notes.txt is a file, accepted: an archive"):
+    with pytest.raises(ValueError, match="notes.txt is a file; accepted: an archive"):
         load(tmp_path / "notes.txt")
     (tmp_path / "multilabel").mkdir()
     write_table(tmp_path / "multilabel", WIDE)
     assert len(load(tmp_path).train_inputs) == 3
     np.savez(tmp_path / "multilabel" / "own.npz", X_train=np.zeros((2, 2)))
-    with pytest.raises(ValueError, match="holds labels.csv, own.npz, accepted: one"):
+    with pytest.raises(ValueError, match="holds labels.csv, own.npz; accepted: one"):
         load(tmp_path)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pujax.data import multilabel_raw, raw, sources
+from pujax.data import raw, sources
 from tests import conftest
 
 rng = np.random.default_rng(0)
@@ -74,26 +74,26 @@ def test_images_in_an_archive(shape, tmp_path):
     ("changes", "message"),
     [
         ({"Y_test": None}, "lacks Y_test and holds X_test, X_train, Y_train|lacks Y_test"),
-        ({"X_train": np.zeros((4, 3, 2))}, "X_train is float64 .4, 3, 2., accepted: numbers"),
+        ({"X_train": np.zeros((4, 3, 2))}, "X_train is float64 .4, 3, 2.; accepted: numbers"),
         ({"X_train": np.zeros((4, 8, 8, 3))}, "X_train is float64 .* uint8 images"),
         ({"X_train": np.zeros((4, 8, 8, 2), np.uint8)}, "X_train is uint8 .4, 8, 8, 2."),
         ({"X_train": np.zeros((4, 0))}, "X_train is float64 .4, 0."),
         ({"X_train": np.full((4, 3), "a")}, "X_train is <U1"),
         ({"X_test": np.array([None, 1])}, "Object arrays"),
-        ({"Y_train": np.full((4, 2), 2)}, "Y_train holds 2, accepted: -1, 0, 1"),
-        ({"Y_train": np.full((4, 2), 0.5)}, "Y_train holds 0.5, accepted"),
-        ({"Y_train": np.full((4, 2), np.nan)}, "Y_train holds nan, accepted"),
-        ({"Y_train": np.full((4, 2), 257)}, "Y_train holds 257, accepted"),
-        ({"Y_test": np.full((2, 2), -1)}, "Y_test holds -1, accepted: 0, 1"),
-        ({"Y_train": np.ones(4)}, "Y_train is float64 .4,., accepted: numbers .n, classes"),
-        ({"Y_train": np.ones((3, 2))}, "Y_train has shape .3, 2., accepted: .4, 2."),
-        ({"Y_test": np.ones((2, 3))}, "Y_test has shape .2, 3., accepted: .2, 2."),
-        ({"label_names": ["a"]}, "label_names has shape .1,., accepted: .2,., one name"),
-        ({"label_names": ["a", "a"]}, "class_names is .'a'. more than once"),
-        ({"Y_train": np.zeros((4, 2))}, "train_labels is without a 1, accepted"),
-        ({"X_train": np.full((4, 3), np.nan)}, "train_inputs is not finite in 12 places"),
-        ({"X_test": np.full((2, 3), 1e39)}, "test_inputs is not finite in 6 places"),
-        ({"X_test": np.zeros((2, 4))}, "test row is .4,., accepted: .3,."),
+        ({"Y_train": np.full((4, 2), 2)}, "Y_train holds 2; accepted: -1, 0, 1"),
+        ({"Y_train": np.full((4, 2), 0.5)}, "Y_train holds 0.5; accepted"),
+        ({"Y_train": np.full((4, 2), np.nan)}, "Y_train holds nan; accepted"),
+        ({"Y_train": np.full((4, 2), 257)}, "Y_train holds 257; accepted"),
+        ({"Y_test": np.full((2, 2), -1)}, "Y_test holds -1; accepted: 0, 1"),
+        ({"Y_train": np.ones(4)}, "Y_train is float64 .4,.; accepted: numbers .n, classes"),
+        ({"Y_train": np.ones((3, 2))}, "Y_train has shape .3, 2.; accepted: .4, 2."),
+        ({"Y_test": np.ones((2, 3))}, "Y_test has shape .2, 3.; accepted: .2, 2."),
+        ({"label_names": ["a"]}, "label_names has shape .1,.; accepted: .2,., one name"),
+        ({"label_names": ["a", "a"]}, "class_names is .*'a'. more than once"),
+        ({"Y_train": np.zeros((4, 2))}, "train_labels is 'without a 1'; accepted"),
+        ({"X_train": np.full((4, 3), np.nan)}, "train_inputs is 'not finite in 12 places'"),
+        ({"X_test": np.full((2, 3), 1e39)}, "test_inputs is 'not finite in 6 places'"),
+        ({"X_test": np.zeros((2, 4))}, "test row is .4,.; accepted: .3,."),
     ],
 )
 def test_an_archive_that_cannot_be_is_refused_by_name(changes, message, tmp_path):
@@ -127,7 +127,7 @@ def test_a_damaged_archive_is_named(tmp_path):
 @pytest.mark.parametrize("option", [{"image_size": 8}, {"load_size": 8}])
 def test_a_table_has_no_image_size(option, tmp_path):
     np.savez(tmp_path / "own.npz", **arrays())
-    with pytest.raises(ValueError, match=f"{next(iter(option))} is 8, accepted: 0 with"):
+    with pytest.raises(ValueError, match=f"{next(iter(option))} is 8; accepted: 0 with"):
         load(tmp_path, **option)
 
 
@@ -147,8 +147,8 @@ def test_the_real_sets_have_the_published_counts(name, train, test, classes, per
     means = data.train_labels.sum(1).mean(), data.test_labels.sum(1).mean()
     assert tuple(round(float(mean), 3) for mean in means) == per_row
     if name == "coco128_96":  # 71 and 73 of the 80 classes occur
-        assert len(multilabel_raw.empty_classes(data.train_labels)) == 80 - 71
-        assert len(multilabel_raw.empty_classes(data.test_labels)) == 80 - 73
+        assert len(raw.empty_classes(data.train_labels)) == 80 - 71
+        assert len(raw.empty_classes(data.test_labels)) == 80 - 73
 
 
 def test_a_real_set_of_packed_images_is_read_once_unpacked(tmp_path):

@@ -60,10 +60,10 @@ def test_an_unknown_name_is_refused_and_the_known_ones_are_listed(name):
 
 def test_an_option_that_a_source_has_not_is_refused_unless_it_is_empty():
     plain = sources.load("digits")
-    same = sources.load("digits", tfds_name="", image_size=0, labels=None, directory="")
+    same = sources.load("digits", tfds_name="", image_size=0, label_set=None, directory="")
     np.testing.assert_array_equal(plain.train_inputs, same.train_inputs)
     with pytest.raises(
-        ValueError, match="data.image_size is 32, .* no such option, accepted: test_frac"
+        ValueError, match="data.image_size is 32, .* no such option; accepted: test_frac"
     ):
         sources.load("digits", image_size=32)
 
@@ -140,11 +140,11 @@ def small_table(**changes):
 def test_a_table_of_numbers_passes_and_an_infinite_one_does_not():
     assert raw.check(small_table()).train_inputs.shape == (2, 3)
     rows = np.array([[1, 2, np.inf], [np.nan, 5, 6]], np.float32)
-    with pytest.raises(ValueError, match="'small': test_inputs is not finite in 2 places"):
+    with pytest.raises(ValueError, match="'small': test_inputs is 'not finite in 2 places'"):
         raw.check(small_table(test_inputs=rows))
-    with pytest.raises(ValueError, match="'small': test row is .4,., accepted: .3,"):
+    with pytest.raises(ValueError, match="'small': test row is .4,.; accepted: .3,"):
         raw.check(small_table(test_inputs=np.zeros((2, 4), np.float32)))
-    with pytest.raises(ValueError, match="'small': mean is .*, accepted: 3 finite numbers"):
+    with pytest.raises(ValueError, match="'small': mean is .*; accepted: 3 finite numbers"):
         raw.check(small_table(mean=(0.0,) * 2))
 
 

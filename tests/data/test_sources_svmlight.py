@@ -84,7 +84,7 @@ def test_without_a_test_file_a_fixed_part_of_each_class_is_held_out(tmp_path):
     assert sorted(values) == list(range(1, 11))
     np.testing.assert_array_equal(first.test_inputs, again.test_inputs)
     assert not np.array_equal(first.test_inputs, other.test_inputs)
-    with pytest.raises(ValueError, match="test_fraction is 0.1, accepted"):
+    with pytest.raises(ValueError, match="test_fraction is 0.1; accepted"):
         svmlight.load(source, tmp_path, test_fraction=0.1)
 
 

@@ -199,7 +199,7 @@ def test_a_format_that_cannot_be_read_is_named():
     info = types.SimpleNamespace(
         full_name="some/1.0.0", file_format=types.SimpleNamespace(value="riegeli")
     )
-    with pytest.raises(ValueError, match="some/1.0.0 is stored as riegeli, accepted: array_record"):
+    with pytest.raises(ValueError, match="some/1.0.0 is stored as riegeli; accepted: array_record"):
         list(tfds_records.examples(types.SimpleNamespace(info=info), "train"))
 
 
@@ -229,7 +229,7 @@ def test_grey_images_keep_their_channel_when_resized(prepared):
 
 
 def test_images_that_are_not_bytes_are_refused(tmp_path):
-    with pytest.raises(ValueError, match="images of type float32, accepted: uint8"):
+    with pytest.raises(ValueError, match="images of type float32; accepted: uint8"):
         load("pujax_floats", tmp_path)
 
 
@@ -293,7 +293,7 @@ def test_the_package_to_install_is_named_when_it_is_missing(tmp_path, monkeypatc
 
 @pytest.mark.parametrize("name", ["pujax_tensr", "pujax_tensor:9.9.9", "a b"])
 def test_an_unknown_set_or_version_is_refused(tmp_path, name):
-    with pytest.raises(ValueError, match=f"tfds_name is '{name}', accepted"):
+    with pytest.raises(ValueError, match=f"tfds_name is '{name}'; accepted"):
         load(name, tmp_path)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from absl import logging
 
-from pujax.data import multilabel_raw, sources
+from pujax.data import raw, sources
 from pujax.data.readers import download
 from tests.data.listed_images import both, write_image
 
@@ -74,9 +74,7 @@ def test_the_twenty_classes_are_in_alphabetical_order(voc):
     )
     assert np.flatnonzero(data.test_labels[0]).tolist() == [0, 19]
     # Only chair, person and car are known of any training image.
-    assert multilabel_raw.empty_classes(data.train_labels) == [
-        i for i in range(20) if i not in (6, 8, 14)
-    ]
+    assert raw.empty_classes(data.train_labels) == [i for i in range(20) if i not in (6, 8, 14)]
 
 
 @pytest.mark.parametrize("end", ["\r\n", " \n", "\n\n"])
@@ -106,7 +104,7 @@ def test_sizes_are_those_of_the_paper_or_the_options(voc):
     [("image_size", -1), ("image_size", 2.5), ("load_size", -8), ("missing", "ignore")],
 )
 def test_an_option_out_of_range_is_refused(option, value, voc):
-    with pytest.raises(ValueError, match=f"{option} is {value!r}, accepted"):
+    with pytest.raises(ValueError, match=f"{option} is {value!r}; accepted"):
         sources.load("voc2007", directory=voc, **{option: value})
 
 
@@ -136,8 +134,8 @@ def test_skipping_every_image_is_no_way_out(voc):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (annotation([("unicorn", 0)]), "000007.xml has an object 'unicorn', accepted: aeroplane"),
-        (annotation([("dog", "maybe")]), "000007.xml: difficult is 'maybe', accepted: 0 or 1"),
+        (annotation([("unicorn", 0)]), "000007.xml has an object 'unicorn'; accepted: aeroplane"),
+        (annotation([("dog", "maybe")]), "000007.xml: difficult is 'maybe'; accepted: 0 or 1"),
         ("<annotation><object>", "000007.xml cannot be read as XML"),
         ("", "000007.xml cannot be read as XML"),
     ],

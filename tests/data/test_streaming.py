@@ -301,22 +301,22 @@ def test_an_iterator_that_is_forgotten_leaves_no_thread(files):
 def test_bad_arguments_are_named_before_anything_is_read(files):
     ids = epoch_ids()
     for changed, message in (
-        ({"seed": -1}, "seed is -1, accepted"),
-        ({"epoch": -2}, "epoch is -2, accepted"),
-        ({"first_step": 5}, "first_step is 5, accepted: 0 to 4"),
-        ({"first_step": -1}, "first_step is -1, accepted"),
+        ({"seed": -1}, "seed is -1; accepted"),
+        ({"epoch": -2}, "epoch is -2; accepted"),
+        ({"first_step": 5}, "first_step is 5; accepted: 0 to 4"),
+        ({"first_step": -1}, "first_step is -1; accepted"),
         ({"crop_sizes": (20, 21)}, "crop_sizes is .*accepted: .* 20"),
-        ({"num_threads": -1}, "num_threads is -1, accepted"),
-        ({"read_ahead": 0}, "read_ahead is 0, accepted"),
+        ({"num_threads": -1}, "num_threads is -1; accepted"),
+        ({"read_ahead": 0}, "read_ahead is 0; accepted"),
     ):
         with pytest.raises(ValueError, match=message):
             train(files, ids, **changed)
     for wrong in (ids + 21, ids - 21, ids.astype(np.float32), ids[0], ids[:, :0]):
         with pytest.raises(ValueError, match="ids .*accepted"):
             train(files, wrong)
-    with pytest.raises(ValueError, match="batch_size is 0, accepted"):
+    with pytest.raises(ValueError, match="batch_size is 0; accepted"):
         streaming.all_batches(files, batch_size=0, sharding=split())
-    with pytest.raises(ValueError, match="files holds no images"):
+    with pytest.raises(ValueError, match="the number of files is 0; accepted"):
         streaming.all_batches(ImageFiles((), 16, 20), batch_size=4, sharding=split())
 
 

@@ -229,12 +229,17 @@ def test_fields_that_do_not_go_with_several_labels_are_named(table, tmp_path, fi
 
 
 @pytest.mark.parametrize(
-    ("field", "value"), [("known_ratio", 0.5), ("known_seed", 0), ("load_size", 9)]
+    ("field", "value", "message"),
+    [
+        ("known_ratio", 0.5, "; accepted: .* have one label each"),
+        ("known_seed", 0, "; accepted: .* have one label each"),
+        ("load_size", 9, ", but source 'digits' has no such option"),
+    ],
 )
-def test_fields_that_do_not_go_with_one_label_are_named(tmp_path, field, value):
+def test_fields_that_do_not_go_with_one_label_are_named(tmp_path, field, value, message):
     config = config_lib.default_config("naive")
     config.data[field] = value
-    refused(config, f"data.{field} is {value!r}; accepted: .* have one label each", tmp_path)
+    refused(config, f"data.{field} is {value!r}{message}", tmp_path)
 
 
 def test_a_method_of_the_other_kind_is_refused_with_those_that_do(table, tmp_path):

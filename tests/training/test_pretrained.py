@@ -134,19 +134,19 @@ def test_another_architecture_is_named_before_anything_is_written(finished, tmp_
 
 def test_the_saved_network_may_be_asked_for_by_name(finished):
     config = config_lib.default_config("lagam")
-    config.init_from, config.model.name = finished, init_from.SAVED
-    model = config_lib.resolve(config).model
+    config.init_from, config.model.name = finished, config_lib.SAVED
+    model = init_from.resolve_model(config_lib.resolve(config)).model
     assert (model.name, model.options.to_dict()) == (
         "small_cnn",
         {"channels": (4, 8, 8), "hidden": (16,)},
     )
     config.model.image_size = 12
-    assert config_lib.resolve(config).model.image_size == 12
+    assert init_from.resolve_model(config_lib.resolve(config)).model.image_size == 12
     config.model.options.hidden = (32,)
     with pytest.raises(
         ValueError, match="model.options is .* accepted: none with model.name='saved'"
     ):
-        config_lib.resolve(config)
+        init_from.resolve_model(config_lib.resolve(config))
     config.model.options = {}
     config.init_from = ""
     with pytest.raises(ValueError, match="model.name is 'saved'; accepted: only with init_from"):

@@ -104,7 +104,7 @@ def load(
         highest = int(labels[label_key].max(initial=0))
         if highest >= len(class_names):
             raise ValueError(
-                f"{where} holds the label {highest}, accepted: 0..{len(class_names) - 1}"
+                f"{where} holds the label {highest}; accepted: 0..{len(class_names) - 1}"
             )
         return images, labels[label_key]
 
@@ -146,7 +146,7 @@ def read_binary(
     content, record = stream.read(), len(label_keys) + PIXELS
     if not content or len(content) % record:
         raise ValueError(
-            f"{where} is truncated or not such a file: {len(content)} bytes, "
+            f"{where} is truncated or not such a file: {len(content)} bytes; "
             f"accepted: a multiple of {record}"
         )
     records = np.frombuffer(content, np.uint8).reshape(-1, record)
@@ -176,14 +176,14 @@ def read_python(
         data = np.asarray(entries["data"])
         labels = {key: np.asarray(entries[key], np.int32) for key in label_keys}
     except KeyError as error:
-        raise ValueError(f"{where} has no entry {error}, accepted: a CIFAR batch") from error
+        raise ValueError(f"{where} has no entry {error}; accepted: a CIFAR batch") from error
     except _DAMAGE as error:
         raise ValueError(f"{where} is damaged, truncated or no CIFAR batch: {error}") from error
     is_batch = data.dtype == np.uint8 and data.ndim == 2 and data.shape[1] == PIXELS and len(data)
     if not is_batch or any(values.shape != data.shape[:1] for values in labels.values()):
         shapes = {key: values.shape for key, values in labels.items()}
         raise ValueError(
-            f"{where} holds {data.dtype} {data.shape} with labels {shapes}, "
+            f"{where} holds {data.dtype} {data.shape} with labels {shapes}; "
             f"accepted: uint8 [n, {PIXELS}] with n labels"
         )
     return _images(data), labels

@@ -82,7 +82,7 @@ def fetch(
     remote = RemoteFile(filename, url, checksum, size)
     http_transfer.new_hash(checksum)
     if filename in ("", "..") or pathlib.PurePath(filename).name != filename:
-        raise ValueError(f"filename is {filename!r}, accepted: a name without a folder")
+        raise ValueError(f"filename is {filename!r}; accepted: a name without a folder")
     directory = pathlib.Path(directory)
     target = directory / filename
     if is_verified(target, remote):

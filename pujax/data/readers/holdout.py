@@ -28,7 +28,7 @@ def is_test(labels: np.ndarray, *, test_fraction: float, seed: int) -> np.ndarra
         count = int(len(rows) * test_fraction)
         if not 0 < count < len(rows):
             raise ValueError(
-                f"test_fraction is {test_fraction}, accepted: a number between 0 and 1 that "
+                f"test_fraction is {test_fraction}; accepted: a number between 0 and 1 that "
                 f"leaves an example of each class on both sides"
             )
         mask[rows[:count]] = True

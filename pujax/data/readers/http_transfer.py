@@ -47,7 +47,7 @@ def new_hash(checksum: str):
     digits = {"md5": 32, "sha256": 64}.get(kind)
     if len(digest) != digits or set(digest) - set("0123456789abcdef"):
         raise ValueError(
-            f"checksum is {checksum!r}, accepted: 'md5:' or 'sha256:' and lower-case hex digits"
+            f"checksum is {checksum!r}; accepted: 'md5:' or 'sha256:' and lower-case hex digits"
         )
     return hashlib.new(kind, usedforsecurity=False)
 

@@ -59,7 +59,7 @@ def read_idx(path: pathlib.Path, *, rank: int) -> np.ndarray:
         if header[:4] != expected:
             raise ValueError(
                 f"{path} is not an idx file of bytes in {rank} dimensions: "
-                f"it starts with {header[:4].hex()}, accepted: {expected.hex()}"
+                f"it starts with {header[:4].hex()}; accepted: {expected.hex()}"
             )
         shape = tuple(int(size) for size in np.frombuffer(header, ">u4", offset=4))
         length = int(np.prod(shape, dtype=np.int64))
@@ -102,7 +102,7 @@ def load(source: IdxSource, directory: pathlib.Path) -> raw.RawDataset:
             )
         if arrays[labels].size and arrays[labels].max() >= len(source.class_names):
             raise ValueError(
-                f"{paths[labels]} holds the label {arrays[labels].max()}, "
+                f"{paths[labels]} holds the label {arrays[labels].max()}; "
                 f"accepted: 0..{len(source.class_names) - 1}"
             )
     return raw.RawDataset(

@@ -1,54 +1,82 @@
 """Single images: decoding, colour, and resizing, with Pillow."""
 
-import pathlib
+import os
 
 import numpy as np
 from PIL import Image
 
+from pujax.checks import require
+
+CHANNELS = (1, 3)
 COLOR_ORDERS = ("rgb", "bgr")
+FILTERS = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
 
 
-def check_options(*, image_size: int, channels: int = 3, color_order: str = "rgb") -> None:
-    """Raises a `ValueError` that names the option if one of them is not acceptable."""
-    if isinstance(image_size, bool) or not isinstance(image_size, int) or image_size < 0:
-        raise ValueError(f"image_size is {image_size!r}, accepted: 0 (as stored) or a side length")
-    if channels not in (1, 3):
-        raise ValueError(f"channels is {channels!r}, accepted: 1 or 3")
-    if color_order not in COLOR_ORDERS:
-        raise ValueError(f"color_order is {color_order!r}, accepted: {' or '.join(COLOR_ORDERS)}")
-
-
-def read(
-    path: pathlib.Path, *, image_size: int, channels: int, color_order: str = "rgb"
-) -> np.ndarray:
+def decode(path: str | os.PathLike[str], *, channels: int) -> Image.Image:
     """Reads an image file.
 
     Args:
       path: anything that Pillow reads, of at most 8 bits per channel.
-      image_size: side length to resize to (bilinear), or 0 for the stored size.
-      channels: 1 for grey, 3 for colour; converted where the file has the other.
-      color_order: 'rgb', or 'bgr' as OpenCV reads images.
+      channels: 1 for grey, 3 for RGB; converted where the file has the other. Palettes and CMYK are
+        converted too; an alpha channel is dropped.
 
     Returns:
-      uint8 `[height, width, channels]`.
+      The image in its stored size.
 
     Raises:
       ValueError: the file is damaged or no such image; the message names it.
     """
     try:
+        # Pillow's faster decoding of JPEG to a fraction of its size gives other pixels.
         with Image.open(path) as image:
-            if image.mode[0] in "IF":
-                raise ValueError(f"it has pixels of mode {image.mode}, accepted: 8 bits")
-            pixels = resize(image.convert("L" if channels == 1 else "RGB"), image_size)
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        raise ValueError(f"{path} cannot be read as an image: {error}") from error
-    if channels == 1:
-        return pixels[..., None]
-    return pixels[..., ::-1] if color_order == "bgr" else pixels
+            # Pillow would cut deeper pixels off at 255 instead of scaling them.
+            accepted = "8 bits per channel"
+            require(image.mode[0] not in "IF", "the mode of its pixels", image.mode, accepted)
+            return image.convert("L" if channels == 1 else "RGB")
+    except MemoryError:
+        raise
+    except Exception as error:  # Pillow's decoders raise whatever a damaged file leads them to.
+        raise _unreadable(path, error) from error
 
 
-def resize(image: Image.Image, image_size: int) -> np.ndarray:
-    """The pixels of an image, resized to a square of that side (bilinear) unless it is 0."""
-    if image_size and image.size != (image_size, image_size):
-        image = image.resize((image_size, image_size), Image.Resampling.BILINEAR)
-    return np.asarray(image)
+def stored_size(path: str | os.PathLike[str]) -> tuple[int, int]:
+    """Height and width of the image in a file, of which only the header is read.
+
+    Raises:
+      ValueError: the file is no image; the message names it.
+    """
+    try:
+        with Image.open(path) as image:
+            return image.height, image.width
+    except Exception as error:
+        raise _unreadable(path, error) from error
+
+
+def resize(image: Image.Image, side: int, *, resample: str = "bilinear") -> Image.Image:
+    """An image resized to a square; its aspect ratio is not kept.
+
+    Args:
+      image: of any size.
+      side: of the square; 0 leaves the image as it is.
+      resample: one of `FILTERS`.
+    """
+    if side and image.size != (side, side):
+        return image.resize((side, side), FILTERS[resample])
+    return image
+
+
+def pixels(image: Image.Image, *, color_order: str = "rgb") -> np.ndarray:
+    """The pixels of a grey or RGB image as uint8 `[height, width, channels]`.
+
+    Args:
+      image: of mode 'L' or 'RGB'.
+      color_order: 'rgb', or 'bgr' as OpenCV reads images.
+    """
+    array = np.asarray(image)
+    if array.ndim == 2:
+        return array[..., None]
+    return array[..., ::-1] if color_order == "bgr" else array
+
+
+def _unreadable(path: str | os.PathLike[str], error: Exception) -> ValueError:
+    return ValueError(f"{path} cannot be read as an image: {error}")

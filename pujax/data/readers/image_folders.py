@@ -8,6 +8,7 @@ import pathlib
 import numpy as np
 
 from pujax.data import raw
+from pujax.data.image_files import ImageFiles
 from pujax.data.readers import image_arrays
 
 SPLITS = ("train", "test")
@@ -27,13 +28,13 @@ def load(
     root: pathlib.Path,
     *,
     name: str,
-    mean: tuple[float, ...],
-    std: tuple[float, ...],
+    statistics: tuple[tuple[float, ...], tuple[float, ...]] | None = None,
     image_size: int,
     channels: int,
-    color_order: str,
+    color_order: str = "rgb",
+    streamed: bool,
 ) -> raw.RawDataset:
-    """Reads all images of a folder into memory.
+    """Reads all images of a folder into memory, or their names.
 
     Class ids are the positions of the class folders of `train` in alphabetical order. Files whose
     name does not end like an image's, and hidden ones, are passed over.
@@ -41,11 +42,13 @@ def load(
     Args:
       root: folder with `train` and `test`.
       name: name of the data set.
-      mean: per channel, of pixels in 0-1.
-      std: per channel, of pixels in 0-1.
-      image_size: side length to resize to, or 0 for the stored size, which all images must share.
+      statistics: mean and deviation per channel, of pixels in 0-1; None for those of the training
+        images.
+      image_size: side length to resize to (bilinear), or 0 for the stored size, which all images
+        must share.
       channels: 1 or 3.
       color_order: 'rgb' or 'bgr'.
+      streamed: leaves the images in files; what a batch then sees are the same pixels.
 
     Returns:
       A `RawDataset`.
@@ -54,27 +57,40 @@ def load(
       ValueError: a split or class folder is missing or empty, an image is damaged or of another
         size; the message names the path.
     """
-    image_arrays.check_options(image_size=image_size, channels=channels, color_order=color_order)
     for split in SPLITS:
         if not (root / split).is_dir():
-            raise ValueError(f"{root / split} is missing, accepted: a folder of class folders")
+            raise ValueError(f"{root / split} is missing; accepted: a folder of class folders")
     classes = tuple(name for name in class_names(root / "train") if name != UNLABELED)
     unknown = sorted(set(class_names(root / "test")) - set(classes))
     if unknown:
         raise ValueError(
-            f"{root / 'test'} has classes that train has not: {', '.join(unknown)}, "
+            f"{root / 'test'} has classes that train has not: {', '.join(unknown)}; "
             f"accepted: {', '.join(classes)}"
         )
-    read = {"image_size": image_size, "channels": channels, "color_order": color_order}
     ids = {name: i for i, name in enumerate(classes)}
-    train = _read_split(root / "train", ids | {UNLABELED: raw.UNKNOWN}, **read)
-    test = _read_split(root / "test", ids, **read)
+    train_paths, train_labels = _listed(root / "train", ids | {UNLABELED: raw.UNKNOWN})
+    test_paths, test_labels = _listed(root / "test", ids)
+    train, test = (
+        ImageFiles(
+            paths,
+            image_size or image_arrays.stored_size(paths[0]),
+            channels=channels,
+            color_order=color_order,
+            resample="bilinear",
+        )
+        for paths in (train_paths, test_paths)
+    )
+    if streamed and not image_size:
+        for files in (train, test):
+            files.check_sizes()
+    inputs = [files if streamed else files.array() for files in (train, test)]
+    mean, std = statistics or raw.channel_statistics(inputs[0])
     return raw.RawDataset(
         name=name,
-        train_inputs=train[0],
-        train_labels=train[1],
-        test_inputs=test[0],
-        test_labels=test[1],
+        train_inputs=inputs[0],
+        train_labels=train_labels,
+        test_inputs=inputs[1],
+        test_labels=test_labels,
         class_names=classes,
         mean=mean,
         std=std,
@@ -98,22 +114,9 @@ def image_files(folder: pathlib.Path) -> list[pathlib.Path]:
     )
 
 
-def _read_split(
-    folder: pathlib.Path, class_ids: dict[str, int], **options: object
-) -> tuple[np.ndarray, np.ndarray]:
-    """Images and class ids of one split, filled into one array as they are read."""
+def _listed(folder: pathlib.Path, class_ids: dict[str, int]) -> tuple[tuple[str, ...], np.ndarray]:
+    """Paths and class ids of the images of one split."""
     files = [(path, i) for name, i in class_ids.items() for path in image_files(folder / name)]
     if not files:
-        raise ValueError(f"{folder} has no images in class folders, accepted: {SUFFIXES}")
-    images = None
-    for row, (path, _) in enumerate(files):
-        image = image_arrays.read(path, **options)
-        if images is None:
-            images = np.empty((len(files), *image.shape), np.uint8)
-        if image.shape != images.shape[1:]:
-            raise ValueError(
-                f"{path} has the shape {image.shape}, others have {images.shape[1:]}; "
-                f"set image_size to bring all to one size"
-            )
-        images[row] = image
-    return images, np.array([label for _, label in files], np.int32)
+        raise ValueError(f"{folder} has no images in class folders; accepted: {SUFFIXES}")
+    return tuple(str(path) for path, _ in files), np.array([i for _, i in files], np.int32)

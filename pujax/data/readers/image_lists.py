@@ -9,7 +9,7 @@ import numpy as np
 from absl import logging
 
 from pujax.data.image_files import ImageFiles
-from pujax.data.multilabel_raw import UNKNOWN, RawMultilabel
+from pujax.data.raw import UNKNOWN, RawDataset
 from pujax.data.readers import download, holdout
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
@@ -38,15 +38,6 @@ class Split(NamedTuple):
     folder: pathlib.Path
     names: Sequence[str]
     labels: np.ndarray
-
-
-def check_options(*, image_size: int, load_size: int, missing: str) -> None:
-    """Raises a `ValueError` that names the option if one of them is not acceptable."""
-    for field, value in (("image_size", image_size), ("load_size", load_size)):
-        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-            raise ValueError(f"{field} is {value!r}, accepted: 0 (default) or a side length")
-    if missing not in MISSING:
-        raise ValueError(f"missing is {missing!r}, accepted: {' or '.join(MISSING)}")
 
 
 def find_root(
@@ -112,7 +103,7 @@ def hold_out(path: pathlib.Path, whole: Split) -> tuple[Split, Split]:
     least = round(1 / TEST_FRACTION)
     if len(known) < least:
         raise ValueError(
-            f"{path} names no test set and has {len(known)} images whose labels are all known, "
+            f"{path} names no test set and has {len(known)} images whose labels are all known; "
             f"accepted: at least {least}, to hold out a fifth of them, or a test set"
         )
     is_test = np.zeros(len(whole.labels), bool)
@@ -131,7 +122,7 @@ def build(
     load_size: int,
     missing: str,
     default_size: int,
-) -> RawMultilabel:
+) -> RawDataset:
     """A data set of image files, with the mean and deviation of ImageNet.
 
     Args:
@@ -146,7 +137,7 @@ def build(
       default_size: of `image_size`.
 
     Returns:
-      A `RawMultilabel`, without the images that are missing.
+      A `RawDataset`, without the images that are missing.
 
     Raises:
       MissingDataError: image files are missing, and `missing` is 'fail' or none is left.
@@ -158,7 +149,7 @@ def build(
         rows = _present(source, name, split, missing)
         paths = tuple(os.path.join(split.folder, split.names[row]) for row in rows)
         parts.append((ImageFiles(paths, side, load_side), split.labels[rows]))
-    return RawMultilabel(
+    return RawDataset(
         name=source,
         train_inputs=parts[0][0],
         train_labels=parts[0][1],

@@ -12,13 +12,13 @@ import re
 
 import numpy as np
 
-from pujax.data.multilabel_raw import UNKNOWN, RawMultilabel
+from pujax.data.raw import UNKNOWN, RawDataset
 from pujax.data.readers import csv_tables, image_folders, image_lists
 
 _SPLIT, _LABELS = "split", "labels"
 
 
-def load(path: pathlib.Path, *, image_size: int, load_size: int, missing: str) -> RawMultilabel:
+def load(path: pathlib.Path, *, image_size: int, load_size: int, missing: str) -> RawDataset:
     """Reads a table with a header and commas, semicolons or tabs.
 
     The first column is the image's file name, relative to the folder of the table. The column
@@ -34,7 +34,7 @@ def load(path: pathlib.Path, *, image_size: int, load_size: int, missing: str) -
       missing: 'fail', or 'skip' to leave out images whose file is missing.
 
     Returns:
-      A `RawMultilabel` of image files. Classes follow the columns, or the alphabet.
+      A `RawDataset` of image files. Classes follow the columns, or the alphabet.
 
     Raises:
       MissingDataError: image files are missing.
@@ -47,7 +47,7 @@ def load(path: pathlib.Path, *, image_size: int, load_size: int, missing: str) -
         raise ValueError(f"{path} cannot be read as UTF-8: {error}") from error
     if pathlib.PurePath(lines.header[0]).suffix.lower() in image_folders.SUFFIXES:
         raise ValueError(
-            f"{path} begins with the image {lines.header[0]!r}, accepted: a header first, such as "
+            f"{path} begins with the image {lines.header[0]!r}; accepted: a header first, such as "
             "file,split,dog,cat or file,split,labels"
         )
     columns = {
@@ -62,7 +62,7 @@ def load(path: pathlib.Path, *, image_size: int, load_size: int, missing: str) -
     else:
         names, labels = tuple(columns), _coded(path, files, columns)
     if not names:
-        raise ValueError(f"{path} has no labels, accepted: a column per label, or one of all")
+        raise ValueError(f"{path} has no labels; accepted: a column per label, or one of all")
     whole = image_lists.Split(path.parent, files, labels)
     if splits is None:
         parts = image_lists.hold_out(path, whole)
@@ -112,7 +112,7 @@ def _coded(path: pathlib.Path, files: list[str], columns: dict[str, list[str]]) 
         for row, cell in enumerate(cells):
             if cell not in codes:
                 raise ValueError(
-                    f"{path}: {name!r} of {files[row]!r} is {cell!r}, accepted: 1, 0, -1 or "
+                    f"{path}: {name!r} of {files[row]!r} is {cell!r}; accepted: 1, 0, -1 or "
                     f"nothing; names of labels go into one column {_LABELS!r}"
                 )
             labels[row, column] = codes[cell]
@@ -123,8 +123,8 @@ def _test_rows(path: pathlib.Path, files: list[str], splits: list[str]) -> np.nd
     accepted = " or ".join(image_folders.SPLITS)
     for name, split in zip(files, splits, strict=True):
         if split not in image_folders.SPLITS:
-            raise ValueError(f"{path}: {_SPLIT} of {name!r} is {split!r}, accepted: {accepted}")
+            raise ValueError(f"{path}: {_SPLIT} of {name!r} is {split!r}; accepted: {accepted}")
     for split in image_folders.SPLITS:
         if split not in splits:
-            raise ValueError(f"{path} has no {split!r} in column {_SPLIT!r}, accepted: both")
+            raise ValueError(f"{path} has no {split!r} in column {_SPLIT!r}; accepted: both")
     return np.array([split == "test" for split in splits])

@@ -9,7 +9,7 @@ import pathlib
 
 import numpy as np
 
-from pujax.data.multilabel_raw import UNKNOWN, RawMultilabel
+from pujax.data.raw import UNKNOWN, RawDataset
 from pujax.data.readers import image_folders, image_lists
 
 NONE = "_none"
@@ -25,7 +25,7 @@ def is_one(root: pathlib.Path) -> bool:
     )
 
 
-def load(root: pathlib.Path, *, image_size: int, load_size: int, missing: str) -> RawMultilabel:
+def load(root: pathlib.Path, *, image_size: int, load_size: int, missing: str) -> RawDataset:
     """Reads `train/CLASS/IMAGE` and `test/CLASS/IMAGE`, or `CLASS/IMAGE` alone.
 
     An image that lies in several class folders under one name, as a copy or a link, has several
@@ -40,7 +40,7 @@ def load(root: pathlib.Path, *, image_size: int, load_size: int, missing: str) -
       missing: of no meaning here, where every name comes from a file.
 
     Returns:
-      A `RawMultilabel` of image files, in alphabetical order of their names, as the classes.
+      A `RawDataset` of image files, in alphabetical order of their names, as the classes.
 
     Raises:
       ValueError: a folder is missing or empty, or two different images have one name.
@@ -50,7 +50,7 @@ def load(root: pathlib.Path, *, image_size: int, load_size: int, missing: str) -
         folders = [root / split for split in image_folders.SPLITS]
         for folder in folders:
             if not folder.is_dir():
-                raise ValueError(f"{folder} is missing, accepted: a folder of class folders")
+                raise ValueError(f"{folder} is missing; accepted: a folder of class folders")
     else:
         folders = [root]
     special = {NONE, image_folders.UNLABELED}
@@ -59,14 +59,14 @@ def load(root: pathlib.Path, *, image_size: int, load_size: int, missing: str) -
     if unknown:
         raise ValueError(
             f"{folders[-1]} has classes that {folders[0].name} has not: "
-            f"{', '.join(sorted(unknown))}, accepted: {', '.join(classes)}"
+            f"{', '.join(sorted(unknown))}; accepted: {', '.join(classes)}"
         )
     splits = [_read(folder, classes) for folder in folders]
     if len(splits) == 1:
         splits = image_lists.hold_out(root, splits[0])
     elif (splits[1].labels == UNKNOWN).any():
         raise ValueError(
-            f"{folders[1] / image_folders.UNLABELED} has images, accepted: none, since every label "
+            f"{folders[1] / image_folders.UNLABELED} has images; accepted: none, since every label "
             f"of a test set is known ({NONE} holds images of no class)"
         )
     return image_lists.build(
@@ -88,7 +88,7 @@ def _read(folder: pathlib.Path, classes: list[str]) -> image_lists.Split:
             found.setdefault(path.name, []).append(name)
     if not found:
         raise ValueError(
-            f"{folder} has no images in class folders, accepted: {image_folders.SUFFIXES}"
+            f"{folder} has no images in class folders; accepted: {image_folders.SUFFIXES}"
         )
     columns = {name: column for column, name in enumerate(classes)}
     labels = np.zeros((len(found), len(classes)), np.int8)
@@ -96,11 +96,11 @@ def _read(folder: pathlib.Path, classes: list[str]) -> image_lists.Split:
     for row, (image, places) in enumerate(sorted(found.items())):
         paths = [folder / place / image for place in places]
         if NONE in places and len(places) > 1:
-            raise ValueError(f"{paths[0]} lies in {NONE} too, accepted: one or the other")
+            raise ValueError(f"{paths[0]} lies in {NONE} too; accepted: one or the other")
         for path in paths[1:]:
             if not _same(paths[0], path):
                 raise ValueError(
-                    f"{path} is another image than {paths[0]}, accepted: different names, since "
+                    f"{path} is another image than {paths[0]}; accepted: different names, since "
                     "one name in several class folders stands for one image with several labels"
                 )
         if image_folders.UNLABELED in places:

@@ -8,13 +8,12 @@ import numpy as np
 from PIL import Image
 
 from pujax.data import raw
-from pujax.data.multilabel_raw import UNKNOWN, RawMultilabel
 
 _ARRAYS = ("X_train", "Y_train", "X_test", "Y_test")
 _NAMES = "label_names"
 
 
-def load(path: pathlib.Path, *, image_size: int, load_size: int, missing: str) -> RawMultilabel:
+def load(path: pathlib.Path, *, image_size: int, load_size: int, missing: str) -> raw.RawDataset:
     """Reads an archive.
 
     `X_*` are numbers `[n, features]` or uint8 images `[n, height, width, 3]` or `[n, height,
@@ -29,37 +28,37 @@ def load(path: pathlib.Path, *, image_size: int, load_size: int, missing: str) -
       missing: of no meaning here, where no file can be missing.
 
     Returns:
-      A `RawMultilabel` of arrays.
+      A `raw.RawDataset` of arrays.
 
     Raises:
       ValueError: the archive or an array of it is not as above, naming which.
     """
     del missing
     if load_size:
-        raise ValueError(f"load_size is {load_size}, accepted: 0 with the archive {path}")
+        raise ValueError(f"load_size is {load_size}; accepted: 0 with the archive {path}")
     arrays = _read(path)
     x_train, x_test = (_inputs(path, name, arrays[name]) for name in ("X_train", "X_test"))
-    y_train = _labels(path, "Y_train", arrays["Y_train"], (UNKNOWN, 0, 1))
+    y_train = _labels(path, "Y_train", arrays["Y_train"], (raw.UNKNOWN, 0, 1))
     y_test = _labels(path, "Y_test", arrays["Y_test"], (0, 1))
     for name, inputs, labels in (("Y_train", x_train, y_train), ("Y_test", x_test, y_test)):
         accepted = (len(inputs), y_train.shape[1])
         if labels.shape != accepted:
-            raise ValueError(f"{path}: {name} has shape {labels.shape}, accepted: {accepted}")
+            raise ValueError(f"{path}: {name} has shape {labels.shape}; accepted: {accepted}")
     names = np.asarray(arrays.get(_NAMES, np.arange(y_train.shape[1])))
     if names.shape != y_train.shape[1:]:
         raise ValueError(
-            f"{path}: {_NAMES} has shape {names.shape}, accepted: {y_train.shape[1:]}, one name "
+            f"{path}: {_NAMES} has shape {names.shape}; accepted: {y_train.shape[1:]}, one name "
             "per column of Y_train"
         )
     if image_size:
         if x_train.ndim == 2:
-            raise ValueError(f"image_size is {image_size}, accepted: 0 with the table in {path}")
+            raise ValueError(f"image_size is {image_size}; accepted: 0 with the table in {path}")
         x_train, x_test = (_resized(images, image_size) for images in (x_train, x_test))
     statistics = raw.feature_statistics if x_train.ndim == 2 else raw.channel_statistics
     # An overflow in the statistics comes of numbers which `check` refuses by name.
     with np.errstate(over="ignore", invalid="ignore"):
         mean, std = statistics(x_train)
-    return RawMultilabel(
+    return raw.RawDataset(
         name="multilabel",
         train_inputs=x_train,
         train_labels=y_train,
@@ -103,7 +102,7 @@ def _inputs(path: pathlib.Path, name: str, array: np.ndarray) -> np.ndarray:
         is_image = False
     if not array.size or not (is_image or (is_number and array.ndim == 2)):
         raise ValueError(
-            f"{path}: {name} is {array.dtype} {array.shape}, accepted: numbers [n, features], or "
+            f"{path}: {name} is {array.dtype} {array.shape}; accepted: numbers [n, features], or "
             "uint8 images [n, height, width], [n, height, width, 1] or [n, height, width, 3]"
         )
     if is_image:
@@ -116,12 +115,12 @@ def _labels(path: pathlib.Path, name: str, array: np.ndarray, codes: tuple[int, 
     """Labels as int8, after a look at their values."""
     if array.dtype.kind not in "fiub" or array.ndim != 2 or not array.size:
         raise ValueError(
-            f"{path}: {name} is {array.dtype} {array.shape}, accepted: numbers [n, classes]"
+            f"{path}: {name} is {array.dtype} {array.shape}; accepted: numbers [n, classes]"
         )
     others = np.setdiff1d(array, codes)
     if len(others):
         accepted = ", ".join(map(str, codes))
-        raise ValueError(f"{path}: {name} holds {others[0]:g}, accepted: {accepted}")
+        raise ValueError(f"{path}: {name} holds {others[0]:g}; accepted: {accepted}")
     return array.astype(np.int8)
 
 

@@ -54,7 +54,7 @@ def prepared(name: str, directory: pathlib.Path) -> Any:
         known = tfds.list_builders(with_community_datasets=False)
         close = difflib.get_close_matches(re.split("[/:]", name)[0], known)
         raise ValueError(
-            f"tfds_name is {name!r}, accepted: a set, configuration and version that "
+            f"tfds_name is {name!r}; accepted: a set, configuration and version that "
             f"tensorflow-datasets {tfds.__version__} knows or that is prepared in {directory}"
             + (f"; similar names: {', '.join(close)}" if close else "")
         )

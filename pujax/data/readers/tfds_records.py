@@ -36,7 +36,7 @@ def examples(builder: Any, split: str) -> Iterator[dict[str, Any]]:
         yield from builder.as_data_source(split)
     else:
         raise ValueError(
-            f"{builder.info.full_name} is stored as {stored}, accepted: array_record, parquet or "
+            f"{builder.info.full_name} is stored as {stored}; accepted: array_record, parquet or "
             f"tfrecord; prepare it again with file_format='array_record'"
         )
 

@@ -1,46 +1,99 @@
 """Named data sets: every file here whose name does not start with an underscore is one source.
 
-A source module has `load(directory, **options) -> RawDataset`, or `RawMultilabel` where an example
-may have several labels, which it says by `MULTILABEL = True`. There `directory` is a `pathlib.Path`
-to look in and to download to, and the options are keyword-only arguments with defaults. Nothing
-else has to be edited to add one. A module whose files hold several sorts of labels names them in
-`LABEL_SETS` and takes one as its option `labels`.
+A source module has `load(directory, **options) -> RawDataset`. There `directory` is a
+`pathlib.Path` to look in and to download to, and the options are keyword-only arguments, called
+like the fields of a config's `data` section that set them; one without a default must be given.
+Nothing else has to be edited to add a source. A module says `MULTILABEL = True` where an example
+may have several labels, and names in `LABEL_SETS` the sorts of labels that its files hold, of which
+its option `label_set` chooses one. A source with the option `streamed` can leave its images in
+files; multi-label sources of image files always do.
 """
 
+import functools
 import importlib
 import inspect
 import os
 import pathlib
 import pkgutil
+from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
-from pujax.data import multilabel_raw, raw
-from pujax.data.readers import download
+from pujax.checks import one_of, require, whole_number
+from pujax.data import raw
+from pujax.data.image_files import ImageFiles
+from pujax.data.readers import download, image_arrays, image_lists
 
 RawDataset = raw.RawDataset
-RawMultilabel = multilabel_raw.RawMultilabel
 
 NAMES: tuple[str, ...] = tuple(
-    sorted(found.name for found in pkgutil.iter_modules(__path__) if found.name[0] != "_")
+    sorted(module.name for module in pkgutil.iter_modules(__path__) if module.name[0] != "_")
 )
+STREAMING = ("auto", "on", "off")
 
-_FIELDS = {"labels": "label_set"}
-"""Fields of a config's `data` section that are not called like the option that they set."""
-
-
-def label_sets(source: str) -> tuple[str, ...]:
-    """The sorts of labels to choose from in a source of `NAMES`; none where it has but one."""
-    return getattr(importlib.import_module(f"{__name__}.{source}"), "LABEL_SETS", ())
+_CHECKS: dict[str, Callable[[str, Any], None]] = {
+    "image_size": functools.partial(whole_number, low=0),
+    "load_size": functools.partial(whole_number, low=0),
+    "channels": functools.partial(one_of, choices=image_arrays.CHANNELS),
+    "color_order": functools.partial(one_of, choices=image_arrays.COLOR_ORDERS),
+    "missing": functools.partial(one_of, choices=image_lists.MISSING),
+}
+"""What options that several sources have may be."""
 
 
 def is_multilabel(source: str) -> bool:
     """Whether the examples of a source of `NAMES` have several labels, as its module says."""
-    return getattr(importlib.import_module(f"{__name__}.{source}"), "MULTILABEL", False)
+    return getattr(_module(source), "MULTILABEL", False)
+
+
+def check(source: str, *, streaming: str = "auto", **options: Any) -> dict[str, Any]:
+    """Checks the options of a source before anything is read.
+
+    Args:
+      source: one of `NAMES`.
+      streaming: as in `load`.
+      **options: as in `load`.
+
+    Returns:
+      The keyword arguments of the source's own `load`.
+
+    Raises:
+      ValueError: naming the field of the `data` section, its value and what is accepted.
+    """
+    one_of("data.source", source, NAMES)
+    one_of("data.streaming", streaming, STREAMING)
+    own = _options(source)
+    accepted = [name for name in own if name != "streamed"]
+    given = {name: value for name, value in options.items() if value not in (None, "")}
+    for name in [name for name in given if name not in accepted]:
+        value = given.pop(name)
+        if value != 0:
+            raise ValueError(
+                f"data.{name} is {value!r}, but source {source!r} has no such option; accepted: "
+                f"{', '.join(accepted) or 'none'}"
+            )
+    for name in accepted:
+        is_set = name in given or own[name] is not inspect.Parameter.empty
+        require(is_set, f"data.{name}", "", f"a name, which data.source={source!r} needs")
+    for name in [name for name in given if name in _CHECKS]:
+        _CHECKS[name](f"data.{name}", given[name])
+    if "label_set" in given:
+        one_of("data.label_set", given["label_set"], ("", *_module(source).LABEL_SETS))
+    if streaming == "on" and not _has_files(source):
+        raise ValueError(
+            f"data.streaming is 'on'; accepted: 'auto' or 'off' with data.source={source!r}, whose "
+            f"examples are no image files; 'on' with {', '.join(filter(_has_files, NAMES))}"
+        )
+    return given | ({"streamed": streaming == "on"} if "streamed" in own else {})
 
 
 def load(
-    source: str, *, directory: str | os.PathLike[str] | None = None, **options: Any
-) -> raw.RawDataset | multilabel_raw.RawMultilabel:
+    source: str,
+    *,
+    directory: str | os.PathLike[str] | None = None,
+    streaming: str = "auto",
+    **options: Any,
+) -> raw.RawDataset:
     """Reads a named data set, downloading the original files where that is possible.
 
     Files are looked for in `directory` first and in `directory/<source>` second; downloads go to
@@ -49,33 +102,44 @@ def load(
     Args:
       source: one of `NAMES`.
       directory: where the files are or go; None or '' is `download.default_directory()`.
-      **options: what the source's own `load` takes, for example `labels='fine'` for 'cifar100' or
-        `tfds_name='cifar10'` for 'tfds'. None and '' mean the source's default, and an option
+      streaming: 'on' leaves images in files, as `ImageFiles`; 'off' reads them into memory; 'auto'
+        leaves those of multi-label sources in files.
+      **options: what the source's own `load` takes, for example `label_set='fine'` for 'cifar100'
+        or `tfds_name='cifar10'` for 'tfds'. None and '' mean the source's default, and an option
         that the source does not have may be 0, so that one set of options serves every source.
 
     Returns:
-      A `RawDataset` whose parts were checked against one another; a `RawMultilabel` if the source
-        has several labels per example.
+      A `RawDataset` whose parts were checked against one another.
 
     Raises:
       MissingDataError: a `ValueError` that says which file to put where, or what to install.
       ValueError: an unknown source or option, or a file that is damaged; the message names it.
     """
-    if source not in NAMES:
-        raise ValueError(f"source is {source!r}, accepted: {', '.join(NAMES)}")
-    module = importlib.import_module(f"{__name__}.{source}")
-    parameters = inspect.signature(module.load).parameters.values()
-    accepted = [p.name for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY]
-    given = {name: value for name, value in options.items() if value not in (None, "")}
-    for name in [name for name in given if name not in accepted]:
-        value = given.pop(name)
-        if value != 0:
-            raise ValueError(
-                f"data.{_FIELDS.get(name, name)} is {value!r}, but source {source!r} has no such "
-                f"option, accepted: {', '.join(accepted) or 'none'}"
-            )
+    given = check(source, streaming=streaming, **options)
     root = pathlib.Path(directory).expanduser() if directory else download.default_directory()
-    data = module.load(root, **given)
-    if isinstance(data, multilabel_raw.RawMultilabel):
-        return multilabel_raw.check(data)
-    return raw.check(data)
+    data = raw.check(_module(source).load(root, **given))
+    streamed = isinstance(data.train_inputs, ImageFiles)
+    kept = "files, which are streamed" if streamed else "arrays, which are not streamed"
+    require(
+        streaming == "auto" or streamed == (streaming == "on"),
+        "data.streaming",
+        streaming,
+        f"'auto' or {'on' if streamed else 'off'!r}, since these examples of data.source="
+        f"{source!r} are {kept}",
+    )
+    return data
+
+
+def _module(source: str) -> ModuleType:
+    return importlib.import_module(f"{__name__}.{source}")
+
+
+def _options(source: str) -> dict[str, Any]:
+    """The options that a source's own `load` takes, and their defaults."""
+    parameters = inspect.signature(_module(source).load).parameters.values()
+    return {p.name: p.default for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY}
+
+
+def _has_files(source: str) -> bool:
+    """Whether a source may have images in files."""
+    return "streamed" in _options(source) or is_multilabel(source)

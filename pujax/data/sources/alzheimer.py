@@ -10,7 +10,12 @@ PLACES = ("alzheimer", "Alzheimer_s Dataset", "Alzheimers Dataset")
 
 
 def load(
-    directory: pathlib.Path, *, image_size: int = 0, channels: int = 3, color_order: str = "bgr"
+    directory: pathlib.Path,
+    *,
+    image_size: int = 0,
+    channels: int = 3,
+    color_order: str = "bgr",
+    streamed: bool = False,
 ) -> raw.RawDataset:
     """Reads the images from `train/CLASS/` and `test/CLASS/`.
 
@@ -24,6 +29,7 @@ def load(
       image_size: side length to resize to (bilinear), or 0 for the stored size.
       channels: 3, or 1 for grey.
       color_order: 'bgr' or 'rgb'.
+      streamed: leaves the images in files.
 
     Returns:
       A `RawDataset`.
@@ -46,9 +52,9 @@ def load(
     return image_folders.load(
         root,
         name="alzheimer",
-        mean=(0.5,) * channels,
-        std=(0.5,) * channels,
+        statistics=((0.5,) * channels, (0.5,) * channels),
         image_size=image_size,
         channels=channels,
         color_order=color_order,
+        streamed=streamed,
     )

@@ -47,23 +47,21 @@ CLASS_NAMES = {"coarse": tuple(_COARSE.split()), "fine": tuple(_FINE.split())}
 LABEL_SETS = tuple(CLASS_NAMES)
 
 
-def load(directory: pathlib.Path, *, labels: str = "coarse") -> raw.RawDataset:
+def load(directory: pathlib.Path, *, label_set: str = "coarse") -> raw.RawDataset:
     """Reads CIFAR-100 from the original python or binary files, packed or unpacked.
 
     Args:
       directory: folder with an archive, its folder or its files, or with `cifar100/`.
-      labels: 'coarse' for the 20 superclasses, 'fine' for the 100 classes.
+      label_set: 'coarse' for the 20 superclasses, 'fine' for the 100 classes.
 
     Returns:
       A `RawDataset`.
 
     Raises:
       MissingDataError: nothing is there and it cannot be downloaded.
-      ValueError: `labels` is neither, or a file is damaged or missing from its folder.
+      ValueError: a file is damaged or missing from its folder.
     """
-    if labels not in CLASS_NAMES:
-        raise ValueError(f"labels is {labels!r}, accepted: 'coarse' or 'fine'")
-    class_names = CLASS_NAMES[labels]
+    class_names = CLASS_NAMES[label_set]
     return cifar_batches.load(
-        SOURCE, directory, label_key=f"{labels}_labels", class_names=class_names
+        SOURCE, directory, label_key=f"{label_set}_labels", class_names=class_names
     )

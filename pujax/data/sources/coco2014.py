@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pujax.data.multilabel_raw import RawMultilabel
+from pujax.data.raw import RawDataset
 from pujax.data.readers import image_lists
 
 MULTILABEL = True
@@ -25,7 +25,7 @@ class _Instances(NamedTuple):
 
 def load(
     directory: pathlib.Path, *, image_size: int = 0, load_size: int = 0, missing: str = "fail"
-) -> RawMultilabel:
+) -> RawDataset:
     """Reads the labels; the images are decoded when a batch needs them.
 
     `train2014` trains and `val2014` tests, each with all of its images, those without any object
@@ -39,13 +39,12 @@ def load(
       missing: 'fail', or 'skip' to leave out images whose file is missing.
 
     Returns:
-      A `RawMultilabel` of image files.
+      A `RawDataset` of image files.
 
     Raises:
       MissingDataError: a folder, annotation file or image is missing.
       ValueError: an annotation file is damaged or contradicts itself or the other one.
     """
-    image_lists.check_options(image_size=image_size, load_size=load_size, missing=missing)
     root = image_lists.find_root(
         "coco2014", (directory, directory / "coco2014"), (*_SPLITS, *_FILES), hint=_HINT
     )
@@ -86,12 +85,12 @@ def _read(path: pathlib.Path) -> _Instances:
         images = {x["id"]: str(x["file_name"]) for x in content["images"]}
         pairs = [(x["image_id"], x["category_id"]) for x in content["annotations"]]
     except KeyError as error:
-        raise ValueError(f"{path} lacks {error}, accepted: a COCO instances file") from error
+        raise ValueError(f"{path} lacks {error}; accepted: a COCO instances file") from error
     except (TypeError, ValueError) as error:  # no JSON, or none of that form
         raise ValueError(f"{path} is no COCO instances file: {error}") from error
     if not images or len(images) < len(content["images"]):
         raise ValueError(
-            f"{path} has {len(content['images'])} images with {len(images)} different ids, "
+            f"{path} has {len(content['images'])} images with {len(images)} different ids; "
             "accepted: at least one image, each with an id of its own"
         )
     categories = dict(sorted(categories.items()))

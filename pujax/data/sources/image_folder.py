@@ -6,7 +6,9 @@ from pujax.data import raw
 from pujax.data.readers import download, image_folders
 
 
-def load(directory: pathlib.Path, *, image_size: int = 0, channels: int = 3) -> raw.RawDataset:
+def load(
+    directory: pathlib.Path, *, image_size: int = 0, channels: int = 3, streamed: bool = False
+) -> raw.RawDataset:
     """Reads a folder of images in any format that Pillow reads.
 
     Class ids follow the alphabetical order of the class folders of `train`. Images in
@@ -17,6 +19,7 @@ def load(directory: pathlib.Path, *, image_size: int = 0, channels: int = 3) -> 
       directory: folder with `train` and `test`, or with `image_folder/`.
       image_size: side length to resize to (bilinear), or 0 for the stored size.
       channels: 3, or 1 for grey.
+      streamed: leaves the images in files; they are then read once for mean and deviation.
 
     Returns:
       A `RawDataset`.
@@ -34,14 +37,6 @@ def load(directory: pathlib.Path, *, image_size: int = 0, channels: int = 3) -> 
             "images there, or pass the folder that holds them as --config.data.dir",
             reason="not found",
         )
-    data = image_folders.load(
-        root,
-        name="image_folder",
-        mean=(0.0,) * channels,
-        std=(1.0,) * channels,
-        image_size=image_size,
-        channels=channels,
-        color_order="rgb",
+    return image_folders.load(
+        root, name="image_folder", image_size=image_size, channels=channels, streamed=streamed
     )
-    mean, std = raw.channel_statistics(data.train_inputs)
-    return data._replace(mean=mean, std=std)

@@ -2,7 +2,7 @@
 
 import pathlib
 
-from pujax.data.multilabel_raw import RawMultilabel
+from pujax.data.raw import RawDataset
 from pujax.data.readers import (
     download,
     image_lists,
@@ -27,7 +27,7 @@ _ACCEPTED = (
 
 def load(
     directory: pathlib.Path, *, image_size: int = 0, load_size: int = 0, missing: str = "fail"
-) -> RawMultilabel:
+) -> RawDataset:
     """Reads an archive, a table of file names and labels, or image folders.
 
     A label is 1, 0, or -1 where nobody knows; the test set has no -1. `_multilabel_npz`,
@@ -41,17 +41,16 @@ def load(
       missing: 'fail', or 'skip' to leave out images of a table whose file is missing.
 
     Returns:
-      A `RawMultilabel`: arrays from an archive, else image files.
+      A `RawDataset`: arrays from an archive, else image files.
 
     Raises:
       MissingDataError: there is no such file or folder, or images are missing.
       ValueError: a file cannot be read, or something in it is not accepted.
     """
-    image_lists.check_options(image_size=image_size, load_size=load_size, missing=missing)
     options = {"image_size": image_size, "load_size": load_size, "missing": missing}
     if directory.is_file():
         if directory.suffix.lower() not in _READERS:
-            raise ValueError(f"{directory} is a file, accepted: {_ACCEPTED}")
+            raise ValueError(f"{directory} is a file; accepted: {_ACCEPTED}")
         return _READERS[directory.suffix.lower()](directory, **options)
     roots = (directory, directory / "multilabel")
     # Tables before folders: images beside `multilabel/labels.csv` are of no class `multilabel`.
@@ -63,7 +62,7 @@ def load(
         )
         if len(files) > 1:
             raise ValueError(
-                f"{root} holds {image_lists.first_few([path.name for path in files])}, "
+                f"{root} holds {image_lists.first_few([path.name for path in files])}; "
                 "accepted: one archive or table, or the path of one as --config.data.dir"
             )
         if files:
@@ -73,7 +72,7 @@ def load(
             return multilabel_folder.load(root, **options)
     raise download.MissingDataError(
         f"cannot find data with several labels per example in "
-        f"{' or '.join(map(str, roots))}, accepted: {_ACCEPTED}; pass the file or folder as "
+        f"{' or '.join(map(str, roots))}; accepted: {_ACCEPTED}; pass the file or folder as "
         "--config.data.dir",
         reason="not found",
     )

@@ -69,7 +69,7 @@ def load(directory: pathlib.Path) -> raw.RawDataset:
             )
     start = _ROOM - len(train)
     if start < 0:
-        raise ValueError(f"{location}: train_X.bin has {len(train)} images, accepted: {_ROOM}")
+        raise ValueError(f"{location}: train_X.bin has {len(train)} images; accepted: {_ROOM}")
     unlabeled[start:_ROOM] = train
     unknown = np.full(len(unlabeled) - _ROOM, raw.UNKNOWN, np.int32)
     found = (len(train), len(unknown), len(test))
@@ -94,14 +94,14 @@ def _read(stream: BinaryIO, where: str) -> np.ndarray:
         labels = np.frombuffer(archive.read_exactly(stream, size, where), np.uint8)
         if labels.size and not (labels.min() >= 1 and labels.max() <= len(CLASS_NAMES)):
             raise ValueError(
-                f"{where} holds labels in {labels.min()}..{labels.max()}, "
+                f"{where} holds labels in {labels.min()}..{labels.max()}; "
                 f"accepted: 1..{len(CLASS_NAMES)}"
             )
         return labels.astype(np.int32) - 1
     count, rest = divmod(size, 3 * SIDE * SIDE)
     if rest or not count:
         raise ValueError(
-            f"{where} is truncated or not such a file: {size} bytes, "
+            f"{where} is truncated or not such a file: {size} bytes; "
             f"accepted: a multiple of {3 * SIDE * SIDE}"
         )
     room = _ROOM if "unlabeled" in pathlib.PurePath(where).name else 0

@@ -13,7 +13,7 @@ from pujax.data.readers import image_arrays, tfds_builder, tfds_records
 def load(
     directory: pathlib.Path,
     *,
-    tfds_name: str = "",
+    tfds_name: str,
     image_size: int = 0,
     train_split: str = "train",
     test_split: str = "",
@@ -39,9 +39,6 @@ def load(
       MissingDataError: a package or an original file is missing; the message says which.
       ValueError: the set or split does not exist or holds no labelled 8-bit images.
     """
-    image_arrays.check_options(image_size=image_size)
-    if not tfds_name:
-        raise ValueError("tfds_name is '', accepted: a set such as 'cifar10' or 'mnist:3.0.1'")
     builder = tfds_builder.prepared(tfds_name, directory)
     if not test_split:
         test_split = "test" if "test" in builder.info.splits else "validation"
@@ -74,7 +71,7 @@ def _keys(info: Any) -> tuple[str, str]:
     is_usable = len(pair) == 2 and len(features[pair[0]].shape or ()) == 3
     if not is_usable or not hasattr(features[pair[1]], "names"):
         raise ValueError(
-            f"{info.full_name} has the features {', '.join(features)}, "
+            f"{info.full_name} has the features {', '.join(features)}; "
             f"accepted: one image and one class label"
         )
     return pair
@@ -90,7 +87,7 @@ def _read_split(
     except (KeyError, ValueError) as error:
         known = ", ".join(builder.info.splits)
         raise ValueError(
-            f"{name} has no split {split!r}, accepted for train_split and test_split: {known}, "
+            f"{name} has no split {split!r}; accepted for train_split and test_split: {known}, "
             f"or parts such as 'train[80%:]'"
         ) from error
     images, labels = None, np.empty(count, np.int32)
@@ -98,11 +95,11 @@ def _read_split(
     for row, example in enumerate(tfds_records.examples(builder, split)):
         image = np.asarray(example[image_key])
         if image.dtype != np.uint8:
-            raise ValueError(f"{name} has images of type {image.dtype}, accepted: uint8")
+            raise ValueError(f"{name} has images of type {image.dtype}; accepted: uint8")
         if image_size:
             flat = image[..., 0] if image.shape[-1] == 1 else image
             resized = image_arrays.resize(Image.fromarray(flat), image_size)
-            image = resized.reshape(image_size, image_size, image.shape[-1])
+            image = image_arrays.pixels(resized)
         if images is None:
             images = np.empty((count, *image.shape), np.uint8)
         if image.shape != images.shape[1:]:
@@ -112,5 +109,5 @@ def _read_split(
             )
         images[row], labels[row] = image, example[label_key]
     if row + 1 != count or images is None:
-        raise ValueError(f"{name}, split {split!r} has {row + 1} examples, accepted: {count}")
+        raise ValueError(f"{name}, split {split!r} has {row + 1} examples; accepted: {count}")
     return images, labels

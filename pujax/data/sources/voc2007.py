@@ -5,7 +5,7 @@ import xml.etree.ElementTree as ElementTree
 
 import numpy as np
 
-from pujax.data.multilabel_raw import RawMultilabel
+from pujax.data.raw import RawDataset
 from pujax.data.readers import image_lists
 
 MULTILABEL = True
@@ -41,7 +41,7 @@ _HINT = (
 
 def load(
     directory: pathlib.Path, *, image_size: int = 0, load_size: int = 0, missing: str = "fail"
-) -> RawMultilabel:
+) -> RawDataset:
     """Reads the labels; the images are decoded when a batch needs them.
 
     `trainval` trains and `test` tests. An image has the labels of its objects that are not
@@ -55,13 +55,12 @@ def load(
       missing: 'fail', or 'skip' to leave out images whose file is missing.
 
     Returns:
-      A `RawMultilabel` of image files, in the order of the lists.
+      A `RawDataset` of image files, in the order of the lists.
 
     Raises:
       MissingDataError: a folder, list or image is missing.
       ValueError: an annotation is missing, damaged, or of an unknown class.
     """
-    image_lists.check_options(image_size=image_size, load_size=load_size, missing=missing)
     inner = (".", "VOC2007", "VOCdevkit/VOC2007")
     places = [base / name for base in (directory, directory / "voc2007") for name in inner]
     root = image_lists.find_root("voc2007", places, _NEEDED, hint=_HINT)
@@ -73,7 +72,7 @@ def load(
         lines = path.read_text(encoding="utf-8-sig").splitlines()
         ids = [line.strip() for line in lines if line.strip()]
         if not ids:
-            raise ValueError(f"{path} is empty, accepted: one image id per line")
+            raise ValueError(f"{path} is empty; accepted: one image id per line")
         absent = [i for i in ids if f"{i}.xml" not in known]
         if absent:
             raise ValueError(
@@ -107,9 +106,9 @@ def _class_ids(path: pathlib.Path) -> list[int]:
         name = entry.findtext("name", "").strip().lower()
         difficult = entry.findtext("difficult", "0").strip()
         if name not in CLASS_NAMES:
-            raise ValueError(f"{path} has an object {name!r}, accepted: {', '.join(CLASS_NAMES)}")
+            raise ValueError(f"{path} has an object {name!r}; accepted: {', '.join(CLASS_NAMES)}")
         if difficult not in ("0", "1"):
-            raise ValueError(f"{path}: difficult is {difficult!r}, accepted: 0 or 1")
+            raise ValueError(f"{path}: difficult is {difficult!r}; accepted: 0 or 1")
         if difficult == "0":
             found.append(CLASS_NAMES.index(name))
     return found

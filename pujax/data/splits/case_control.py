@@ -1,38 +1,14 @@
 """Samples of their own: P and U of chosen sizes, at a chosen share of positives.
 
-Without them U is all that a split leaves of the source's training set, see `labeling.split`. Pure
+Without them U is all that a split leaves of the source's training set, see `split.split`. Pure
 functions of true classes and a generator of random numbers.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
 
-
-class Request(NamedTuple):
-    """How U is to be drawn.
-
-    Attributes:
-      setting: 'one_sample' or 'two_sample'.
-      num_unlabeled: size of U; 0 for as many as there are.
-      class_prior: share of positives in U; None as the source has it.
-    """
-
-    setting: str = "one_sample"
-    num_unlabeled: int = 0
-    class_prior: float | None = None
-
-    @property
-    def is_made(self) -> bool:
-        """Whether U is drawn at all; otherwise it is all that is left."""
-        return self.num_unlabeled > 0 or self.class_prior is not None
-
-    @property
-    def repeats_labeled(self) -> bool:
-        """Whether U holds a copy of P: two-sample data do where U is all that is left."""
-        return self.setting == "two_sample" and not self.is_made
-
+from pujax.data.splits.settings import Settings
 
 # (how many, among which rows, random numbers) -> rows of labelled positives
 Label = Callable[[int, np.ndarray, np.random.Generator], np.ndarray]
@@ -46,7 +22,7 @@ def largest(share: float, *, positives: int, negatives: int) -> int:
       positives: how many there are.
       negatives: how many there are.
     """
-    # Rounding forgives half an example of either class.
+    # `round` may ask for half an example less of either class.
     size = int(min((positives + 0.5) / share, (negatives + 0.5) / (1 - share))) + 1
     while size and not (
         round(share * size) <= positives and size - round(share * size) <= negatives
@@ -60,8 +36,7 @@ def training(
     binary: np.ndarray,
     label: Label,
     *,
-    num_labeled: int,
-    request: Request,
+    settings: Settings,
     rng: np.random.Generator,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Draws P and U, which share no row.
@@ -75,8 +50,7 @@ def training(
       binary: int `[n]`, true classes of all rows, 1, 0 or -1 (unknown); a row of unknown class is
         drawn only where `class_prior` is None.
       label: chooses labelled positives.
-      num_labeled: size of P.
-      request: size of U and its share of positives.
+      settings: sizes of P and U, and the share of positives in U.
       rng: random numbers.
 
     Returns:
@@ -85,7 +59,7 @@ def training(
     Raises:
       ValueError: naming the field that asks for more rows than there are.
     """
-    size, share = request.num_unlabeled, request.class_prior
+    size, share, num_labeled = settings.num_unlabeled, settings.class_prior, settings.num_labeled
     hidden = None
     if share is None:
         most = len(left) - num_labeled
@@ -107,7 +81,7 @@ def training(
                 "validation set"
             )
         hidden = _exact(share, size, "data.class_prior")
-    return _parts(left, binary, label, num_labeled, size, hidden, request.setting, rng)
+    return _parts(left, binary, label, num_labeled, size, hidden, settings.setting, rng)
 
 
 def validation(
@@ -115,9 +89,7 @@ def validation(
     binary: np.ndarray,
     label: Label,
     *,
-    num_validation: int,
-    num_labeled: int,
-    request: Request,
+    settings: Settings,
     rng: np.random.Generator,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Draws P_val and U_val the way `training` draws P and U, from rows of known class.
@@ -126,9 +98,9 @@ def validation(
       left: as in `training`.
       binary: as in `training`.
       label: as in `training`.
-      num_validation: rows of both.
-      num_labeled: size of P_val; 0 for as many as there are positives in U_val.
-      request: how U is drawn; without a `class_prior`, U_val has the share of the rows `left`.
+      settings: `num_validation` rows of both, `validation_labeled` of them in P_val; 0 for as many
+        as there are positives in U_val. Without a `class_prior`, U_val has the share of the rows
+        `left`.
       rng: random numbers.
 
     Returns:
@@ -138,10 +110,10 @@ def validation(
       ValueError: naming the field that asks for more rows than there are.
     """
     positives, negatives = (int((binary[left] == c).sum()) for c in (1, 0))
-    share = request.class_prior
+    share, num_validation = settings.class_prior, settings.num_validation
     if share is None:
         share = positives / max(positives + negatives, 1)
-    num_labeled = num_labeled or max(1, round(share * num_validation / (1 + share)))
+    num_labeled = settings.validation_labeled or max(1, round(share * num_validation / (1 + share)))
     size = num_validation - num_labeled
     hidden = _exact(share, size, "data.num_validation", value=num_validation)
     if num_labeled + hidden > positives or size - hidden > negatives:
@@ -150,7 +122,7 @@ def validation(
             f"labelled and {hidden} hidden positives and {size - hidden} negatives are drawn from "
             f"{positives} positives and {negatives} negatives"
         )
-    return _parts(left, binary, label, num_labeled, size, hidden, request.setting, rng)
+    return _parts(left, binary, label, num_labeled, size, hidden, settings.setting, rng)
 
 
 def test_rows(binary: np.ndarray, *, class_prior: float, seed: int) -> np.ndarray:

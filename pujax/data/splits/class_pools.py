@@ -1,4 +1,4 @@
-"""Rows of a source by class, and how many of them there must be; for `labeling.split`."""
+"""Rows of a source by class, and how many of them there must be; for `split.split`."""
 
 import numpy as np
 
@@ -35,6 +35,16 @@ def by_class(
         )
     pools = {int(c): np.flatnonzero(class_labels == c) for c in known}
     return pools if rng is None else {c: rng.permutation(pool) for c, pool in pools.items()}
+
+
+def of(pools: Pools, classes: tuple[int, ...]) -> Pools:
+    """The pools of some classes, in their order."""
+    return {c: pool for c, pool in pools.items() if c in classes}
+
+
+def without(pools: Pools, rows: np.ndarray) -> Pools:
+    """The pools without some rows."""
+    return {c: pool[~np.isin(pool, rows)] for c, pool in pools.items()}
 
 
 def take(pools: Pools, count: int, *, per_class: list[int], rng: np.random.Generator) -> np.ndarray:
@@ -83,7 +93,7 @@ def validation_labeled(given: int, positive: Pools, num_validation: int) -> int:
             "accepted: at least 2 with at least one positive"
         )
     most = min(available, num_validation - 1)
-    if not 0 <= given <= most:
+    if given > most:
         raise ValueError(
             f"data.validation_labeled is {given}; accepted: 0 (half of the validation positives) "
             f"to {most}, of {available} positives in a validation set of {num_validation}"
@@ -91,7 +101,9 @@ def validation_labeled(given: int, positive: Pools, num_validation: int) -> int:
     return given or max(available // 2, 1)
 
 
-def require_both_sides(num_validation: int, pools: Pools, positive_classes: tuple[int, ...]):
+def require_both_sides(
+    num_validation: int, pools: Pools, positive_classes: tuple[int, ...]
+) -> None:
     """Raises a ValueError for a validation set that could hold no negative."""
     if num_validation and not any(len(pools[c]) for c in pools if c not in positive_classes):
         raise ValueError(
@@ -100,8 +112,9 @@ def require_both_sides(num_validation: int, pools: Pools, positive_classes: tupl
         )
 
 
-def require_positives(field: str, count: int, available: int):
+def require_positives(field: str, count: int, positive: Pools) -> None:
     """Raises a ValueError unless so many positives can be labelled."""
+    available = sum(map(len, positive.values()))
     if not 1 <= count <= available:
         raise ValueError(
             f"{field} is {count}; accepted: 1 to {available}, the positives of the training set "
@@ -109,10 +122,10 @@ def require_positives(field: str, count: int, available: int):
         )
 
 
-def require_all(drawn: np.ndarray, count: int, field: str, mechanism: str):
+def require_all(drawn: np.ndarray, count: int, field: str, labeling: str) -> None:
     """Raises a ValueError where a mechanism kept fewer rows than asked."""
     if len(drawn) < count:
         raise ValueError(
             f"{field} is {count}; accepted: at most {len(drawn)}, the positives that "
-            f"data.labeling={mechanism!r} keeps with this seed"
+            f"data.labeling={labeling!r} keeps with this seed"
         )

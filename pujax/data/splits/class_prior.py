@@ -10,7 +10,7 @@ class Priors(NamedTuple):
     """Shares of positives and where they come from.
 
     Attributes:
-      population: in the population; NaN where nobody knows.
+      population: in the population; NaN where it is unknown.
       unlabeled: in U.
       source: words for a report.
     """
@@ -80,7 +80,7 @@ def given(
     """Checks a given prior against the counts of a sample.
 
     Args:
-      prior: share of positives in the population.
+      prior: share of positives in the population, in (0, 1).
       n_p: labelled positives of the sample.
       n: its distinct examples, P among them.
       setting: 'one_sample' or 'two_sample'.
@@ -91,10 +91,8 @@ def given(
       `Priors`.
 
     Raises:
-      ValueError: if it is no share, or leaves fewer positives than are labelled.
+      ValueError: if it leaves fewer positives than are labelled.
     """
-    if not 0.0 < prior < 1.0:
-        raise ValueError(f"data.prior is {prior}; accepted: a number strictly between 0 and 1")
     one_sample = setting == "one_sample"
     if not one_sample and not repeats_labeled:
         return Priors(prior, prior, "given")

@@ -4,6 +4,7 @@ No method ever sees it: it decides which positives get a label and is then forgo
 """
 
 import hashlib
+import math
 import warnings
 
 import numpy as np
@@ -13,6 +14,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold
 
 from pujax.data import raw
+from pujax.data.image_files import ImageFiles, as_array
 
 # Inverse L2 strengths to choose from, for inputs of unit overall variance, and how they are chosen.
 # They are tried from the strongest penalty on until the loss rises.
@@ -27,7 +29,7 @@ _MOST_REMEMBERED = 32
 _remembered: dict[bytes, np.ndarray] = {}
 
 
-def fit(inputs: np.ndarray, binary: np.ndarray, *, seed: int) -> np.ndarray:
+def fit(inputs: np.ndarray | ImageFiles, binary: np.ndarray, *, seed: int) -> np.ndarray:
     """Estimates the positive-class posterior of every example with a linear classifier.
 
     A binary logistic regression with an L2 penalty on all examples of known class (GradPU's
@@ -43,7 +45,8 @@ def fit(inputs: np.ndarray, binary: np.ndarray, *, seed: int) -> np.ndarray:
     only share a fit.
 
     Args:
-      inputs: uint8 `[n, ...]` images or a float32 table `[n, features]`, the whole training set.
+      inputs: uint8 `[n, ...]` images or a float32 table `[n, features]`, the whole training set;
+        image files are decoded.
       binary: int `[n]`, true classes 1 and 0, or -1 where unknown.
       seed: of the subsample and the folds.
 
@@ -62,11 +65,14 @@ def fit(inputs: np.ndarray, binary: np.ndarray, *, seed: int) -> np.ndarray:
     return _remembered[key]
 
 
-def _digest(inputs, binary, seed):
+def _digest(inputs: np.ndarray | ImageFiles, binary: np.ndarray, seed: int) -> bytes:
     """Tells problems with another posterior apart."""
     digest = hashlib.blake2b(str((inputs.shape, inputs.dtype, binary.dtype, seed)).encode())
-    for array in (inputs, binary):
-        digest.update(np.ascontiguousarray(array))
+    if isinstance(inputs, ImageFiles):
+        digest.update(f"{inputs}{inputs.digest()}".encode(errors="surrogateescape"))
+    else:
+        digest.update(np.ascontiguousarray(inputs).data)
+    digest.update(np.ascontiguousarray(binary).data)
     return digest.digest()
 
 
@@ -93,12 +99,12 @@ def _fit(inputs, binary, seed):
 
 def _features(inputs, rows):
     """Centred and scaled rows, float32; the only large array that a fit makes."""
-    flat = inputs.reshape(len(inputs), -1)
-    features = np.empty([len(rows), flat.shape[1]], np.float32)
+    features = np.empty([len(rows), math.prod(inputs.shape[1:])], np.float32)
     chunks = [slice(start, start + _CHUNK) for start in range(0, len(rows), _CHUNK)]
     for chunk in chunks:
-        features[chunk] = flat[rows[chunk]]
-    if inputs.ndim == 2:
+        part = as_array(inputs[rows[chunk]])
+        features[chunk] = part.reshape(len(part), -1)
+    if len(inputs.shape) == 2:
         mean, std = raw.feature_statistics(features)
         features -= np.asarray(mean, np.float32)
         features /= np.asarray(std, np.float32)

@@ -6,19 +6,10 @@ The rows that do not stay are in no part of the problem. Pure functions of class
 import numpy as np
 
 from pujax.data.splits import class_pools
+from pujax.data.splits.settings import FILE_ORDER, Settings
 
-FILE_ORDER = "file_order"
 
-
-def rows(
-    class_labels: np.ndarray,
-    *,
-    positive_classes: tuple[int, ...],
-    num_positives: int,
-    num_negatives: int,
-    sampling: str,
-    seed: int,
-) -> np.ndarray | None:
+def rows(class_labels: np.ndarray, settings: Settings, *, seed: int) -> np.ndarray | None:
     """Chooses the rows of the training set that stay, the same number of every class of a side.
 
     They are drawn at random, topped up at random to the exact count; under 'file_order' they are
@@ -27,10 +18,7 @@ def rows(
 
     Args:
       class_labels: int `[n]`, -1 where unknown.
-      positive_classes: class ids that count as positive.
-      num_positives: positives that stay; 0 for all.
-      num_negatives: negatives that stay; 0 for all.
-      sampling: 'file_order' or a word for a random draw.
+      settings: how many positives and negatives stay, 0 for all.
       seed: seed of the draw.
 
     Returns:
@@ -39,14 +27,16 @@ def rows(
     Raises:
       ValueError: where a side or a class has too few rows, or rows have no known class.
     """
-    counts = {"data.num_positives": num_positives, "data.num_negatives": num_negatives}
+    counts = {
+        f"data.{name}": getattr(settings, name) for name in ("num_positives", "num_negatives")
+    }
     if not any(counts.values()):
         return None
     unknown = int((class_labels < 0).sum())
     rng = np.random.default_rng([seed, 0x5057, 3])
-    by_order = sampling == FILE_ORDER
+    by_order, positive_classes = settings.sampling == FILE_ORDER, settings.positive_classes
     pools = class_pools.by_class(class_labels, positive_classes, None if by_order else rng)
-    kept = []
+    kept: list[np.ndarray] = []
     for (field, count), is_positive in zip(counts.items(), (True, False), strict=True):
         side = {c: pool for c, pool in pools.items() if (c in positive_classes) == is_positive}
         available = sum(map(len, side.values()))
@@ -54,8 +44,8 @@ def rows(
         least = len(side) if is_positive else 1
         if count and unknown:
             raise ValueError(
-                f"{field} is {count}; accepted: 0 with this source, since nobody knows the class "
-                f"of {unknown} of its {len(class_labels)} training examples"
+                f"{field} is {count}; accepted: 0 with this source, of which {unknown} of "
+                f"{len(class_labels)} training examples are of unknown class"
             )
         if count and not least <= count <= available:
             raise ValueError(

@@ -13,9 +13,11 @@ import ml_collections
 from pujax import checks, methods, models
 from pujax.augment.layout import MAX_SIDE
 from pujax.data import dataset
-from pujax.training import init_from
 from pujax.training.config import data_section
 from pujax.training.evaluation import model_selection
+
+SAVED = "saved"
+"""`model.name` that stands for the network of the encoder in `init_from`."""
 
 
 def default_config(method: str) -> ml_collections.ConfigDict:
@@ -66,6 +68,9 @@ def default_config(method: str) -> ml_collections.ConfigDict:
 def resolve(config: ml_collections.ConfigDict) -> ml_collections.ConfigDict:
     """Checks a config and returns a frozen copy with plain values.
 
+    It opens no file: what `init_from` and `model.init` name is checked by
+    `init_from.resolve_model`.
+
     Args:
       config: a tree like `default_config`'s, possibly with overridden fields.
 
@@ -86,15 +91,10 @@ def resolve(config: ml_collections.ConfigDict) -> ml_collections.ConfigDict:
         merged["data"]["prior"] = _number("data.prior", merged["data"]["prior"], accepted)
     if merged["data"]["class_prior"] is not None:
         merged["data"]["class_prior"] = _number("data.class_prior", merged["data"]["class_prior"])
-    if merged["model"]["name"] == init_from.SAVED:
-        merged["model"] = init_from.saved_model(
-            merged["model"], init_from=merged["init_from"], seed=merged["seed"]
-        )
     resolved = ml_collections.ConfigDict(merged)
     checks.between("seed", resolved.seed, 0, 2**31 - 1)
     data_section.check(resolved.data)
-    _check_model(resolved.model)
-    init_from.check_init(resolved.model, init_from=resolved.init_from)
+    _check_model(resolved.model, init_from=resolved.init_from)
     _check_lengths(resolved.method)
     _check_run(resolved.run)
     checks.require(
@@ -153,10 +153,19 @@ def _number(field: str, value: Any, accepted: str = "a finite number") -> float:
     return float(value)
 
 
-def _check_model(model: ml_collections.ConfigDict) -> None:
-    checks.one_of("model.name", model.name, models.NAMES)
+def _check_model(model: ml_collections.ConfigDict, *, init_from: str) -> None:
+    if model.name == SAVED:
+        with_init = "only with init_from, a run's folder"
+        checks.require(bool(init_from), "model.name", model.name, with_init)
+    else:
+        checks.one_of("model.name", model.name, models.NAMES)
     checks.one_of("model.dtype", model.dtype, models.DTYPES)
     checks.between("model.image_size", model.image_size, 0, MAX_SIDE)
+    if model.init != models.RANDOM and init_from:
+        raise ValueError(
+            f"model.init is {model.init!r} and init_from {init_from!r}; accepted: one of them, "
+            f"with model.init={models.RANDOM!r} or init_from=''"
+        )
 
 
 def _check_lengths(method: ml_collections.ConfigDict) -> None:

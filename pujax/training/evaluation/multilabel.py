@@ -9,7 +9,7 @@ from jax.sharding import Mesh
 from scipy import special
 
 from pujax import metrics
-from pujax.data import multilabel_raw
+from pujax.data import raw
 from pujax.data.multilabel_dataset import MultilabelDataset
 from pujax.methods.base import Method
 from pujax.training.evaluation import model_selection, summary
@@ -216,7 +216,7 @@ def table_row(result: dict[str, Any]) -> dict[str, Any]:
 
 def _empty(data: MultilabelDataset, labels: np.ndarray) -> list[str]:
     """Names of the classes without a positive."""
-    return [data.info.class_names[i] for i in multilabel_raw.empty_classes(labels)]
+    return [data.info.class_names[i] for i in raw.empty_classes(labels)]
 
 
 def _some(names: Sequence[str], most: int = 5) -> str:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pujax.data import image_files, multilabel_raw
+from pujax.data import image_files, raw
 
 
 def small(**changes):
@@ -19,16 +19,16 @@ def small(**changes):
         "mean": (0.0,) * 3,
         "std": (1.0,) * 3,
     }
-    return multilabel_raw.RawMultilabel(**(fields | changes))
+    return raw.RawDataset(**(fields | changes))
 
 
 def test_a_consistent_set_passes_the_checks_unchanged_with_empty_classes_too():
     data = small(train_labels=np.array([[1, -1], [0, 0]], np.int8))
-    assert multilabel_raw.check(data) is data
-    assert multilabel_raw.empty_classes(data.train_labels) == [1]
-    assert multilabel_raw.empty_classes(data.test_labels) == []
+    assert raw.check(data) is data
+    assert raw.empty_classes(data.train_labels) == [1]
+    assert raw.empty_classes(data.test_labels) == []
     data = small(test_labels=np.zeros((2, 2), np.int8))
-    assert multilabel_raw.check(data) is data
+    assert raw.check(data) is data
 
 
 @pytest.mark.parametrize(
@@ -51,8 +51,8 @@ def test_a_consistent_set_passes_the_checks_unchanged_with_empty_classes_too():
     ],
 )
 def test_an_inconsistent_set_is_refused_by_field(field, value):
-    with pytest.raises(ValueError, match=f"'small': {field} is .*, accepted: "):
-        multilabel_raw.check(small(**{field: value}))
+    with pytest.raises(ValueError, match=f"'small': {field} is .*; accepted: "):
+        raw.check(small(**{field: value}))
 
 
 def test_files_and_arrays_do_not_go_together():
@@ -60,13 +60,13 @@ def test_files_and_arrays_do_not_go_together():
         train_inputs=image_files.ImageFiles(("a.jpg", "b.jpg"), 224, 256),
         test_inputs=image_files.ImageFiles(("c.jpg", "d.jpg"), 224, 256),
     )
-    assert multilabel_raw.check(files) is files
+    assert raw.check(files) is files
     pixels = np.zeros((2, 224, 224, 3), np.uint8)
-    with pytest.raises(ValueError, match="test_inputs is ndarray, accepted: ImageFiles"):
-        multilabel_raw.check(files._replace(test_inputs=pixels))
+    with pytest.raises(ValueError, match="test_inputs is 'ndarray'; accepted: ImageFiles"):
+        raw.check(files._replace(test_inputs=pixels))
     other = image_files.ImageFiles(("c.jpg", "d.jpg"), 64, 64)
-    with pytest.raises(ValueError, match="test image is .64, 64, 3., accepted: .224, 224, 3."):
-        multilabel_raw.check(files._replace(test_inputs=other))
+    with pytest.raises(ValueError, match="test image is .64, 64, 3.; accepted: .224, 224, 3."):
+        raw.check(files._replace(test_inputs=other))
     none = image_files.ImageFiles((), 224, 256)
-    with pytest.raises(ValueError, match="train_inputs is uint8 .0, 224, 224, 3., accepted"):
-        multilabel_raw.check(files._replace(train_inputs=none))
+    with pytest.raises(ValueError, match="train_inputs is 'uint8 .0, 224, 224, 3.'; accepted"):
+        raw.check(files._replace(train_inputs=none))

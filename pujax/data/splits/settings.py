@@ -1,0 +1,134 @@
+"""What a PU problem with one label per example is made with, and the checks that need no data."""
+
+import dataclasses
+
+from pujax.checks import at_least, between, one_of, require
+from pujax.data.splits import class_prior as class_prior_lib
+from pujax.data.splits import labeling_mechanisms
+
+SETTINGS = ("one_sample", "two_sample")
+FILE_ORDER = "file_order"
+SAMPLINGS = ("stratified", "uniform", FILE_ORDER)
+SCALINGS = ("standard", "unit")
+# Counts that may be 0, and fields that ask for a draw at random.
+_COUNTS = (
+    *("num_support", "num_validation", "validation_labeled"),
+    *("num_unlabeled", "num_positives", "num_negatives"),
+)
+_DRAWS = ("num_support", "num_validation", "num_unlabeled", "class_prior", "labeling")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings:
+    """How a source becomes a PU problem; a config's `data` section has all fields by these names.
+
+    In `one_sample` data the labelled positives are taken out of the pool, so U holds fewer
+    positives than the population; in `two_sample` (case-control) data U is a sample of the
+    population, made as the literature does by leaving a copy of every labelled positive in U.
+
+    With `num_unlabeled` or `class_prior`, U is drawn from what is left instead of being all of it,
+    and two-sample data are what their name says: P and U are two independent samples that share no
+    example, and so are P_val and U_val. `class_prior` is the share of positives in U, in U_val and
+    in the test set, of which the largest part with that share is kept. In one-sample data the
+    population is then P and U together, which has more positives than that.
+
+    With `num_positives` or `num_negatives`, only so many positives and negatives of the source stay
+    in its training set before anything else is drawn; the others are in no part of the problem, and
+    the test set is what it was. The population is what stays.
+
+    Attributes:
+      positive_classes: class ids that count as positive.
+      num_labeled: labelled positives.
+      num_support: clean support examples, taken out of training.
+      setting: one of `SETTINGS`.
+      sampling: of labelled positives and support set, one of `SAMPLINGS`, see `split.split`.
+      prior: share of positives in the population; None counts it in the source's training labels
+        and leaves it NaN where they do not tell it, see `class_prior.counted`; `class_prior.AUTO`
+        leaves it NaN for `pujax.training.prior_estimation` to estimate.
+      labeling: which positives get a label, one of `labeling_mechanisms.NAMES`.
+      labeling_power: its exponent, see `labeling_mechanisms.propensity`.
+      num_validation: examples held out of training to select an epoch with; 0 for none.
+      validation_labeled: labelled positives among them; 0 is half of their positives.
+      scaling: 'standard' normalises by the source's mean and standard deviation (of its training
+        images or rows), 'unit' leaves pixels in [0, 1] and tables as they are.
+      num_unlabeled: size of U; 0 for all that is left.
+      class_prior: share of positives to draw; None for that of the source.
+      num_positives: positives of the training set that stay, P among them, as many of every
+        positive class; 0 for all. See `subsample.rows`.
+      num_negatives: negatives that stay, as many of every negative class; 0 for all.
+
+    Raises:
+      ValueError: naming the field, its value and what is accepted.
+    """
+
+    positive_classes: tuple[int, ...]
+    num_labeled: int
+    num_support: int
+    setting: str
+    sampling: str
+    prior: float | str | None = None
+    labeling: str = labeling_mechanisms.SCAR
+    labeling_power: float = 1.0
+    num_validation: int = 0
+    validation_labeled: int = 0
+    scaling: str = "standard"
+    num_unlabeled: int = 0
+    class_prior: float | None = None
+    num_positives: int = 0
+    num_negatives: int = 0
+
+    def __post_init__(self) -> None:
+        one_of("data.setting", self.setting, SETTINGS)
+        one_of("data.sampling", self.sampling, SAMPLINGS)
+        one_of("data.scaling", self.scaling, SCALINGS)
+        self._check_counts()
+        self._check_labeling()
+        if self.class_prior is not None:
+            between("data.class_prior", self.class_prior, 0, 1, include="neither")
+        if self.prior is not None and self.prior != class_prior_lib.AUTO:
+            between("data.prior", float(self.prior), 0, 1, include="neither")
+        for name in _DRAWS if self.sampling == FILE_ORDER else ():
+            value = getattr(self, name)
+            require(
+                not value or value == labeling_mechanisms.SCAR,
+                "data.sampling",
+                self.sampling,
+                f"'stratified' or 'uniform' with data.{name}={value!r}, which is a draw at random",
+            )
+
+    @property
+    def draws_unlabeled(self) -> bool:
+        """Whether U is drawn at all; otherwise it is all that is left."""
+        return self.num_unlabeled > 0 or self.class_prior is not None
+
+    @property
+    def repeats_labeled(self) -> bool:
+        """Whether U holds a copy of P: two-sample data do where U is all that is left."""
+        return self.setting == "two_sample" and not self.draws_unlabeled
+
+    def _check_counts(self) -> None:
+        at_least("data.num_labeled", self.num_labeled, 1)
+        for name in _COUNTS:
+            at_least(f"data.{name}", getattr(self, name), 0)
+        require(
+            not self.num_positives or self.num_labeled <= self.num_positives,
+            "data.num_labeled",
+            self.num_labeled,
+            f"at most {self.num_positives}, which is data.num_positives",
+        )
+        require(
+            self.validation_labeled <= self.num_validation,
+            "data.validation_labeled",
+            self.validation_labeled,
+            f"at most {self.num_validation}, which is data.num_validation",
+        )
+
+    def _check_labeling(self) -> None:
+        one_of("data.labeling", self.labeling, labeling_mechanisms.NAMES)
+        at_least("data.labeling_power", self.labeling_power, 0)
+        require(
+            self.labeling_power == 1.0 or self.labeling in labeling_mechanisms.WITH_POWER,
+            "data.labeling_power",
+            self.labeling_power,
+            f"1.0 with data.labeling={self.labeling!r}, which has no exponent to choose",
+        )
