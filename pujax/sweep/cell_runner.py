@@ -1,4 +1,4 @@
-"""Trains the seeds of one cell, together where they can, and keeps what stopped them."""
+"""Trains the seeds of one cell, together where possible, and stores the error that stopped them."""
 
 import contextlib
 import functools
@@ -30,7 +30,7 @@ ERROR = "error.txt"
 
 
 class Place(NamedTuple):
-    """What the cells of a sweep have in common.
+    """What all cells of a sweep share.
 
     Attributes:
       workdir: folder of the sweep; '' in a dry run that looks at none.
@@ -62,7 +62,7 @@ class Place(NamedTuple):
     def error(self, cell: Cell, seeds: Sequence[int]) -> str:
         """What stopped the unfinished seeds of a cell when they were trained last; '' if nothing.
 
-        What several seeds have in common is said once.
+        A reason that several seeds share is given once.
         """
         by_text: dict[str, list[str]] = {}
         for seed in self.unfinished(cell, seeds):
@@ -113,16 +113,15 @@ def train(
       SystemExit: after a signal, once all is saved.
     """
     by_seed = {config.seed: config for config in configs}
-    found = resume.find(place.folder(cell), place.unfinished(cell, list(by_seed)))
+    unfinished = resume.find(place.folder(cell), place.unfinished(cell, list(by_seed)))
     failed: list[int] = []
 
     def member(seed: int) -> Member:
         config = by_seed.get(seed) or with_seed(configs[0], seed)
         folder = resume.seed_folder(place.folder(cell), seed)
         data = place.load(config)
-        if prior_estimation.is_wanted(
-            config
-        ):  # the method is checked first: an estimate takes its time
+        if prior_estimation.is_wanted(config):
+            # Building checks the method before the estimate, which takes long.
             method_setup.build(config, prior_estimation.provisional(config, data), place.mesh)
             data = prior_estimation.settle(config, data, folder, place.mesh, known=place.estimates)
         return Member(method_setup.build(config, data, place.mesh), data, folder)
@@ -130,29 +129,29 @@ def train(
     def keeping_errors(*seeds: int):
         return _keeping_errors(cell, seeds, place, failed)
 
-    for folder, seeds in found.groups:
+    for folder, seeds in unfinished.groups:
         logging.info("%s: the group of seeds %s goes on", cell.name, seeds)
         with keeping_errors(*seeds):
             group = [member(seed) for seed in seeds]
             experiment.run_members(group, place.mesh, request, folder=folder)
     members, reason = [], "--sequential"
     if not place.sequential:
-        for seed in found.free:
+        for seed in unfinished.new:
             with keeping_errors(seed):
                 members.append(member(seed))
         reason = seed_axis.why_sequential(members, place.mesh)
-    seeds = [each.seed for each in members]
+    together = [each.seed for each in members]
     if members and not reason:
-        logging.info("%s: seeds %s together", cell.name, seeds)
-        with keeping_errors(*seeds):
-            folder = resume.group_folder(place.folder(cell), seeds)
+        logging.info("%s: seeds %s together", cell.name, together)
+        with keeping_errors(*together):
+            folder = resume.group_folder(place.folder(cell), together)
             experiment.run_members(members, place.mesh, request, folder=folder)
         members = []
     ready = {each.seed: each for each in members}
-    new = found.free if place.sequential else tuple(ready)
+    new = unfinished.new if place.sequential else tuple(ready)
     if new:
         logging.info("%s: seeds %s one after another: %s", cell.name, new, reason)
-    for seed in (*found.alone, *new):
+    for seed in (*unfinished.alone, *new):
         with keeping_errors(seed):
             each = ready.pop(seed, None) or member(seed)
             experiment.run_one(each.setup, each.truth, place.mesh, each.folder, request)
@@ -163,7 +162,7 @@ def train(
 def _keeping_errors(
     cell: Cell, seeds: Sequence[int], place: Place, failed: list[int]
 ) -> Iterator[None]:
-    """What stops these seeds is left in their folders and ends nothing else."""
+    """Writes an error that stops these seeds into their folders and does not raise it."""
     for seed in place.unfinished(cell, seeds):
         with contextlib.suppress(FileNotFoundError):
             os.remove(os.path.join(resume.seed_folder(place.folder(cell), seed), ERROR))

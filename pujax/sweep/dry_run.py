@@ -30,7 +30,7 @@ def describe(
     positives are those of `scar`.
 
     Raises:
-      ValueError: if configuration and data do not go together.
+      ValueError: if configuration and data do not fit.
     """
     seeds = [config.seed for config in configs]
     if dry_run:
@@ -63,18 +63,18 @@ def _mode(
     cell: Cell, configs: Sequence, left: list[int], setup: method_setup.MethodSetup, place: Place
 ) -> str:
     """How the unfinished seeds of a cell would train."""
-    found = resume.Begun((), (), tuple(left))
+    unfinished = resume.Unfinished((), (), tuple(left))
     if place.workdir:
-        found = resume.find(place.folder(cell), left)
-    parts = [f"the group of {', '.join(map(str, seeds))} goes on" for _, seeds in found.groups]
-    parts += [f"{seed} goes on alone" for seed in found.alone]
-    if found.free:
-        parts.append(_mode_of_new([c for c in configs if c.seed in found.free], setup, place))
+        unfinished = resume.find(place.folder(cell), left)
+    parts = [f"the group of {', '.join(map(str, seeds))} goes on" for _, seeds in unfinished.groups]
+    parts += [f"{seed} goes on alone" for seed in unfinished.alone]
+    if unfinished.new:
+        parts.append(_mode_of_new([c for c in configs if c.seed in unfinished.new], setup, place))
     return ", ".join(parts)
 
 
 def _mode_of_new(configs: Sequence, setup: method_setup.MethodSetup, place: Place) -> str:
-    """How seeds without checkpoints would train; their methods need not be setup to know."""
+    """How seeds without checkpoints would train; their methods need not be built for that."""
     reason = "--sequential"
     if not place.sequential:
         members = []
@@ -92,11 +92,11 @@ def _without_mechanism(config: ml_collections.FrozenConfigDict) -> ml_collection
     return ml_collections.FrozenConfigDict(changed)
 
 
-class _NoNetwork:
-    """An opener that opens nothing."""
+class _NoNetwork(urllib.request.OpenerDirector):
+    """An opener that refuses every address."""
 
     def open(self, *args: Any, **kwargs: Any) -> Any:
-        """Refuses."""
+        """Raises the error of a missing network."""
         raise urllib.error.URLError("a dry run downloads nothing")
 
 
@@ -107,14 +107,14 @@ def _root(data: ml_collections.FrozenConfigDict) -> pathlib.Path:
 
 @contextlib.contextmanager
 def _offline(data: ml_collections.FrozenConfigDict) -> Iterator[None]:
-    """No download through `urllib`, as all of our own are, starts inside or leaves a trace."""
+    """Inside, downloads through `urllib` (all of pujax use it) fail and leave no empty folders."""
     folder = _root(data) / data.source
-    missing = [each for each in (folder, *folder.parents) if not each.exists()]
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
     urllib.request.install_opener(_NoNetwork())
     try:
         yield
     finally:
         urllib.request.install_opener(None)
-        for each in missing:
+        for path in missing:
             with contextlib.suppress(OSError):
-                each.rmdir()  # made for the download, and empty
+                path.rmdir()  # created for the download, and empty

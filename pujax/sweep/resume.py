@@ -1,4 +1,4 @@
-"""What earlier calls have begun: seeds go on in the mode that their checkpoints were made in."""
+"""Resuming: unfinished seeds continue in the mode in which their checkpoints were made."""
 
 import os
 import re
@@ -8,23 +8,23 @@ from typing import NamedTuple
 _GROUP = re.compile(r"together_(\d+(?:-\d+)*)$")
 
 
-class Begun(NamedTuple):
-    """How the unfinished seeds of a cell go on.
+class Unfinished(NamedTuple):
+    """How the unfinished seeds of a cell continue.
 
     Attributes:
-      groups: folder and all seeds of every group that holds an unfinished one. A group saves as
-        one, so its finished seeds, and those of an earlier call that nobody asks for now, belong to
-        it still.
+      groups: folder and all seeds of every group that holds an unfinished one. A group has
+        one checkpoint for all seeds, so its finished seeds, and seeds of an earlier call that this
+        call does not ask for, still belong to it.
       alone: unfinished seeds with checkpoints of their own, of a group that they left too.
-      free: unfinished seeds without any.
+      new: unfinished seeds without any checkpoint.
     """
 
     groups: tuple[tuple[str, tuple[int, ...]], ...]
     alone: tuple[int, ...]
-    free: tuple[int, ...]
+    new: tuple[int, ...]
 
 
-def find(folder: str, unfinished: Sequence[int]) -> Begun:
+def find(folder: str, unfinished: Sequence[int]) -> Unfinished:
     """Looks for checkpoints in the folder of a cell.
 
     Args:
@@ -33,18 +33,19 @@ def find(folder: str, unfinished: Sequence[int]) -> Begun:
     """
     alone = [seed for seed in unfinished if _has_checkpoint(seed_folder(folder, seed))]
     wanted = set(unfinished) - set(alone)
-    groups, taken = [], set()
+    groups: list[tuple[str, tuple[int, ...]]] = []
+    taken: set[int] = set()
     names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
-    found = [(name, _seeds(name)) for name in names if _GROUP.match(name)]
-    # Where two groups want the same seed, the larger has it.
-    for name, seeds in sorted(found, key=lambda each: -len(each[1])):
+    candidates = [(name, seeds) for name in names if (seeds := _group_seeds(name))]
+    # A seed that belongs to two groups continues in the larger one.
+    for name, seeds in sorted(candidates, key=lambda candidate: -len(candidate[1])):
         path = os.path.join(folder, name)
         is_wanted = bool(set(seeds) & wanted) and not set(seeds) & taken
         if is_wanted and _has_checkpoint(path):
             groups.append((path, seeds))
             taken |= set(seeds)
-    free = [seed for seed in unfinished if seed in wanted - taken]
-    return Begun(tuple(groups), tuple(alone), tuple(free))
+    new = [seed for seed in unfinished if seed in wanted - taken]
+    return Unfinished(tuple(groups), tuple(alone), tuple(new))
 
 
 def seed_folder(folder: str, seed: int) -> str:
@@ -53,12 +54,14 @@ def seed_folder(folder: str, seed: int) -> str:
 
 
 def group_folder(folder: str, seeds: Sequence[int]) -> str:
-    """Folder of a group's checkpoints inside that of its cell; its name says who belongs to it."""
+    """Folder of a group's checkpoints inside that of its cell; its name lists the seeds."""
     return os.path.join(folder, f"together_{'-'.join(map(str, seeds))}")
 
 
-def _seeds(name: str) -> tuple[int, ...]:
-    return tuple(map(int, _GROUP.match(name)[1].split("-")))
+def _group_seeds(name: str) -> tuple[int, ...]:
+    """The seeds of the group whose folder has this name; none for other folders."""
+    match = _GROUP.match(name)
+    return tuple(map(int, match[1].split("-"))) if match else ()
 
 
 def _has_checkpoint(folder: str) -> bool:

@@ -10,7 +10,7 @@ from scipy import special
 from pujax import metrics, training
 from pujax.training import config as config_lib
 from pujax.training import experiment, method_setup
-from pujax.training.evaluation import multilabel, multilabel_summary
+from pujax.training.evaluation import multilabel
 from pujax.training.evaluation.evaluator import Final
 from tests import tiny
 from tests.training import multilabel_runs as runs
@@ -116,16 +116,16 @@ def test_scores_that_say_nothing_are_warned_about():
     fine = Final(
         test={}, test_scores=scores, train_scores=scores, embeddings=None, labels={}, estimates={}
     )
-    assert multilabel_summary.warnings(fine, data, 0.5) == []
+    assert multilabel.warnings(fine, data, 0.5) == []
     equal = np.where(np.arange(3) == 1, 0.25, scores)
-    (text,) = multilabel_summary.warnings(fine._replace(test_scores=equal), data, 0.5)
+    (text,) = multilabel.warnings(fine._replace(test_scores=equal), data, 0.5)
     assert text == "all test scores are equal in 1 classes: b"
     absent = fine._replace(train_scores=-np.abs(scores))
-    assert multilabel_summary.warnings(absent, data, 0.5) == [
+    assert multilabel.warnings(absent, data, 0.5) == [
         "every label of every training example is predicted absent"
     ]
     low = absent._replace(train_scores=np.clip(absent.train_scores, -2, None))
-    assert multilabel_summary.warnings(low, data, 0.1) == [  # whose logit is -2.2
+    assert multilabel.warnings(low, data, 0.1) == [  # whose logit is -2.2
         "every label of every training example is predicted present"
     ]
 
@@ -169,10 +169,10 @@ def test_the_best_of_rows_by_hand():
         {"epoch": 1},  # not evaluated
         {"epoch": 2, "test_mean_average_precision": 0.9, "test_overall_f1": 0.3},
     ]
-    found = multilabel_summary.best(rows, alternatives=("raw",))
+    found = multilabel.best(rows, alternatives=("raw",))
     assert (found["epoch"], found["test_mean_average_precision"]) == (0, 0.9)
     assert (found["test_overall_f1"], found["test_class_f1"]) == (0.3, None)
-    assert multilabel_summary.best(rows)["epoch"] == 2
+    assert multilabel.best(rows)["epoch"] == 2
 
 
 def test_hidden_labels_are_compared_by_hand():
