@@ -9,7 +9,6 @@ from jax.sharding import Mesh
 
 from pujax import methods
 from pujax.data.dataset import AUTO
-from pujax.data.image_files import ImageFiles
 from pujax.data.multilabel_dataset import MultilabelDataset
 from pujax.data.pu_dataset import PUDataset
 from pujax.methods.base import Method, Stage
@@ -58,7 +57,8 @@ def build(
         method = module.build(config, data.info)
     for stage in method.stages:
         _check_batches(stage, config, data, mesh)
-        _check_stream(stage, config, data)
+    if data.streamed:
+        _check_streamed(method, config, data)
     return MethodSetup(
         config, method, data, train_step.metric_names(method.stages, data.training_data())
     )
@@ -84,13 +84,21 @@ def _check_batches(
         )
 
 
-def _check_stream(stage: Stage, config: ml_collections.FrozenConfigDict, data) -> None:
+def _check_streamed(
+    method: Method, config: ml_collections.FrozenConfigDict, data: PUDataset | MultilabelDataset
+) -> None:
     """Streamed images are seen batch by batch only."""
-    if isinstance(data.inputs, ImageFiles) and (stage.refresh or stage.encode):
+    needs_all = [stage.name for stage in method.stages if stage.refresh or stage.encode]
+    if needs_all or method.calibrate:
+        where = f"stage {needs_all[0]!r}" if needs_all else "calibration"
         raise ValueError(
-            f"method.name is {config.method.name!r}, whose stage {stage.name!r} looks at all "
-            f"examples at once; accepted: other methods, since the images of {data.info.name} are "
-            "streamed"
+            f"method.name is {config.method.name!r}, whose {where} looks at all examples at once; "
+            f"accepted: other methods, since the images of {data.info.name} are streamed"
+        )
+    if config.data.prior == AUTO:
+        raise ValueError(
+            f"data.prior is {AUTO!r}, whose estimate looks at all examples at once; accepted: a "
+            f"number, since the images of {data.info.name} are streamed"
         )
 
 

@@ -198,7 +198,6 @@ def test_arrays_with_several_labels_are_not_streamed(tmp_path):
         sources.load("multilabel", directory=tmp_path, streaming="on")
 
 
-@pytest.mark.xfail(strict=False, reason="the evaluator of binary problems takes arrays only")
 def test_a_streamed_run_gives_the_numbers_of_one_in_memory(folder, tmp_path):
     pytest.importorskip("grain")
     rows = []
@@ -208,4 +207,6 @@ def test_a_streamed_run_gives_the_numbers_of_one_in_memory(folder, tmp_path):
         config = tiny.config("nnpu", data=data, num_epochs=1, augment=False)
         data = experiment.load_data(config)
         rows.append(tiny.train_in(tmp_path / streaming, config, data)[1])
-    assert rows[0] and rows[0] == rows[1]
+    assert len(rows[0]) == len(rows[1]) == 1
+    # Two programs, whose sums are rounded differently.
+    assert rows[0][0] == pytest.approx(rows[1][0], rel=1e-5)
