@@ -193,11 +193,11 @@ class GraphUpdate(nn.Module):
             out = layers.dense(inputs, nodes.shape[-1], dtype=self.dtype, name=name)
             return out.astype(jnp.float32)
 
-        messages = [
+        both_ways = [
             jnp.einsum(rule, graph, nodes, precision=_EXACT)
             for rule in ("ij,bjd->bid", "ji,bjd->bid")
         ]
-        messages = jnp.concatenate(messages, axis=-1)
+        messages = jnp.concatenate(both_ways, axis=-1)
         update = nn.sigmoid(affine("update_message", messages) + affine("update_node", nodes))
         reset = nn.sigmoid(affine("reset_message", messages) + affine("reset_node", nodes))
         candidate = jnp.tanh(

@@ -10,12 +10,13 @@ import pathlib
 import urllib.error
 import uuid
 from collections.abc import Iterable, Iterator
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from absl import logging
 
 from pujax.data.readers import http_transfer
 
+fcntl: Any
 try:
     import fcntl
 except ImportError:  # Windows

@@ -77,7 +77,7 @@ def load(path: pathlib.Path, *, image_size: int, load_size: int, missing: str) -
         )
     return image_lists.build(
         "multilabel",
-        *parts,
+        parts,
         names,
         image_size=image_size,
         load_size=load_size,

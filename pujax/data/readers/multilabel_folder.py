@@ -63,7 +63,7 @@ def load(root: pathlib.Path, *, image_size: int, load_size: int, missing: str) -
         )
     splits = [_read(folder, classes) for folder in folders]
     if len(splits) == 1:
-        splits = image_lists.hold_out(root, splits[0])
+        splits = [*image_lists.hold_out(root, splits[0])]
     elif (splits[1].labels == UNKNOWN).any():
         raise ValueError(
             f"{folders[1] / image_folders.UNLABELED} has images; accepted: none, since every label "
@@ -71,7 +71,7 @@ def load(root: pathlib.Path, *, image_size: int, load_size: int, missing: str) -
         )
     return image_lists.build(
         "multilabel",
-        *splits,
+        splits,
         classes,
         image_size=image_size,
         load_size=load_size,

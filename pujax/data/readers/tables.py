@@ -10,7 +10,7 @@ import lzma
 import os
 import zipfile
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import sklearn.datasets
@@ -64,7 +64,10 @@ def read_together(paths: Sequence[str | os.PathLike], *, label: str | None = Non
     Raises:
       ValueError: naming the file, and what in it cannot be read.
     """
-    paths = [os.fspath(path) for path in paths]
+    return _read_together([os.fspath(path) for path in paths], label)
+
+
+def _read_together(paths: list[str], label: str | None) -> list[Table]:
     for path in paths:
         if not os.path.isfile(path):
             raise ValueError(f"{path} is no file; accepted: {_FORMATS}")
@@ -95,8 +98,8 @@ def _kind(path: str) -> str:
     )
 
 
-def _open(path: str, mode: str, **options):
-    opener = _OPENERS.get(os.path.splitext(path.lower())[1], open)
+def _open(path: str, mode: str, **options: Any) -> Any:
+    opener: Any = _OPENERS.get(os.path.splitext(path.lower())[1], open)
     return opener(path, mode, **options)
 
 
@@ -161,7 +164,7 @@ def _archives(paths: list[str]) -> list[Table]:
                     f"{path}: unlabeled has shape {second.shape}; accepted: "
                     f"[n, {', '.join(map(str, first.shape[1:]))}], as positives has"
                 )
-            labels = np.repeat(np.int32([1, UNKNOWN]), [len(first), len(second)])
+            labels = np.repeat(np.array([1, UNKNOWN], np.int32), [len(first), len(second)])
             first = np.concatenate([first, second])
         else:
             if second.shape != first.shape[:1]:

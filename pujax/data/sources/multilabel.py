@@ -1,6 +1,7 @@
 """Your own examples with several labels each: an NPZ archive, a CSV of image names, or folders."""
 
 import pathlib
+from typing import Any
 
 from pujax.data.raw import RawDataset
 from pujax.data.readers import (
@@ -47,7 +48,7 @@ def load(
       MissingDataError: there is no such file or folder, or images are missing.
       ValueError: a file cannot be read, or something in it is not accepted.
     """
-    options = {"image_size": image_size, "load_size": load_size, "missing": missing}
+    options: dict[str, Any] = {"image_size": image_size, "load_size": load_size, "missing": missing}
     if directory.is_file():
         if directory.suffix.lower() not in _READERS:
             raise ValueError(f"{directory} is a file; accepted: {_ACCEPTED}")

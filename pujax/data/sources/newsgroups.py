@@ -120,7 +120,8 @@ def _posts(location: pathlib.Path) -> dict[str, list[tuple[str, str, str]]]:
     for path, post in read(location):
         split = next((s for s, folder in _FOLDERS.items() if folder == path.parts[-3]), None)
         if split is not None and path.parts[-2] in _CLASS_OF:
-            posts[split].append((*path.parts[-2:], body(post)))
+            topic, number = path.parts[-2:]
+            posts[split].append((topic, number, body(post)))
     for split, found in posts.items():
         found.sort()
         counts = tuple(np.bincount(_labels(found), minlength=2).tolist()) if found else (0, 0)
@@ -145,7 +146,8 @@ def _from_archive(location: pathlib.Path) -> Iterator[tuple[pathlib.PurePath, by
         with archive_lib.naming(str(location)), tarfile.open(location, "r:*") as archive:
             for member in archive:
                 path = pathlib.PurePosixPath(member.name)
-                if member.isfile() and len(path.parts) >= 3:
-                    yield path, archive.extractfile(member).read()
+                file = archive.extractfile(member) if member.isfile() else None
+                if file is not None and len(path.parts) >= 3:
+                    yield path, file.read()
     except lzma.LZMAError as error:
         raise ValueError(f"{location} is damaged or truncated: {error}") from error

@@ -32,8 +32,9 @@ def load(directory: pathlib.Path, *, label_column: str = "") -> raw.RawDataset:
       ValueError: a file cannot be read, or a label or number is not accepted.
     """
     for root in (directory, directory / "table"):
-        paths = [_find(root, split) for split in ("train", "test")]
-        if None not in paths:
+        files = [_find(root, split) for split in ("train", "test")]
+        paths = [path for path in files if path is not None]
+        if len(paths) == 2:
             break
     else:
         raise download.MissingDataError(

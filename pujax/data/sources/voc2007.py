@@ -86,7 +86,7 @@ def load(
         splits.append(image_lists.Split(root / "JPEGImages", names, labels))
     return image_lists.build(
         "voc2007",
-        *splits,
+        splits,
         CLASS_NAMES,
         image_size=image_size,
         load_size=load_size,
