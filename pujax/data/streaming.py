@@ -2,7 +2,7 @@
 
 Nothing here has state that a checkpoint would need: which images a step sees is given, and the crop
 of an image is a pure function of (seed, epoch, id). So a resumed run sees the same pixels as one
-that was never stopped, whatever the number of threads, devices and hosts. Each host decodes only
+that was never stopped, with any number of threads, devices and hosts. Each host decodes only
 the rows that its own devices hold. Threads are enough: Pillow works outside of Python's lock.
 """
 
@@ -246,7 +246,7 @@ def _import_grain():
         import grain
     except ImportError as error:
         raise MissingDataError(
-            "images in files are streamed with grain: pip install 'grain>=0.2.15' (it is not to be "
-            "had for Windows; sets that fit into memory do without it)"
+            "images in files are streamed with grain: pip install 'grain>=0.2.15' (there is "
+            "none for Windows; sets that fit into memory do not need it)"
         ) from error
     return grain

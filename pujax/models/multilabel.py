@@ -49,7 +49,7 @@ class MultilabelNet(nn.Module):
     - "semantic_graph": `SemanticGraph` on the backbone's last feature map, the head of the released
       code. Its parameters are at `params['semantic_graph']`.
 
-    Classifiers multiply in full float32 whatever the backbone computes in.
+    Classifiers multiply in full float32 for every type of the backbone.
 
     Attributes:
       backbone: module called as `(inputs, train)` that gives features [batch, d] for "gap", and

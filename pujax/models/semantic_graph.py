@@ -28,8 +28,8 @@ def adjacency(known_positives: jax.Array) -> jax.Array:
     """How often category j is present where category i is: count(i and j) / count(i).
 
     Counts run over *known* positives, those that the labelling left. The diagonal is 1, as
-    count(i) / count(i). A category that is nowhere known would divide zero by zero, and the
-    released code goes on with NaN (it drops the result of its own repair): here its whole row is 0,
+    count(i) / count(i). A category without a known example would divide zero by zero, and the
+    released code continues with NaN (it does not use its own replacement): here its row is 0,
     the diagonal too, and so is its column, so that it neither sends nor receives messages.
 
     Args:

@@ -82,11 +82,11 @@ def read_exactly(stream: BinaryIO, size: int, where: str) -> bytes:
 
 
 def warn_if_partial(
-    where: pathlib.Path, *, found: tuple[int, ...], original: tuple[int, ...]
+    where: pathlib.Path, *, sizes: tuple[int, ...], original: tuple[int, ...]
 ) -> None:
     """Warns where a set is smaller or larger than published; files do not say their length."""
-    if found != original:
-        logging.warning("%s holds %s images, the original has %s", where, found, original)
+    if sizes != original:
+        logging.warning("%s holds %s images, the original has %s", where, sizes, original)
 
 
 def find(

@@ -113,8 +113,8 @@ def load(
     train = [batches[name] for name in names[:-1]]
     train_labels = np.concatenate([labels for _, labels in train])
     test_inputs, test_labels = batches[names[-1]]
-    found = (len(train_labels), len(test_labels))
-    archive.warn_if_partial(location, found=found, original=SIZES)
+    sizes = (len(train_labels), len(test_labels))
+    archive.warn_if_partial(location, sizes=sizes, original=SIZES)
     return raw.RawDataset(
         name=source.name,
         train_inputs=np.concatenate([images for images, _ in train]),

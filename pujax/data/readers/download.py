@@ -24,7 +24,7 @@ except ImportError:  # Windows
 
 
 class MissingDataError(ValueError):
-    """A file that is needed is neither on disk nor to be had; the message says what to do.
+    """A file that is needed is not on disk and cannot be downloaded; the message says what to do.
 
     Attributes:
       reason: what went wrong, in a few words.

@@ -31,8 +31,8 @@ def load(
 ) -> RawDataset:
     """Reads an archive, a table of file names and labels, or image folders.
 
-    A label is 1, 0, or -1 where nobody knows; the test set has no -1. `_multilabel_npz`,
-    `_multilabel_csv` and `_multilabel_folder` say how each of the three is written down.
+    A label is 1, 0, or -1 for unknown; the test set has no -1. The readers
+    `multilabel_npz`, `multilabel_csv` and `multilabel_folder` describe the three layouts.
 
     Args:
       directory: an `.npz`, `.csv` or `.tsv` file, or a folder with exactly one of them, or a folder

@@ -73,8 +73,8 @@ def load(directory: pathlib.Path) -> raw.RawDataset:
             f"The folders {' and '.join(_FOLDERS.values())} of the unpacked archive, or an archive "
             "20news-bydate-comp-sci.tar.xz of their comp.* and sci.* alone, are accepted as well."
         )
-        found = download.fetch_all([_REMOTE], directory=directory / "newsgroups", hint=hint)
-        location = found[0]
+        paths = download.fetch_all([_REMOTE], directory=directory / "newsgroups", hint=hint)
+        location = paths[0]
     posts = _posts(location)
     vectorizer = TfidfVectorizer(max_features=NUM_FEATURES, dtype=np.float32)
     texts = {split: [text for _, _, text in posts[split]] for split in _FOLDERS}
@@ -122,9 +122,9 @@ def _posts(location: pathlib.Path) -> dict[str, list[tuple[str, str, str]]]:
         if split is not None and path.parts[-2] in _CLASS_OF:
             topic, number = path.parts[-2:]
             posts[split].append((topic, number, body(post)))
-    for split, found in posts.items():
-        found.sort()
-        counts = tuple(np.bincount(_labels(found), minlength=2).tolist()) if found else (0, 0)
+    for split, items in posts.items():
+        items.sort()
+        counts = tuple(np.bincount(_labels(items), minlength=2).tolist()) if items else (0, 0)
         if counts != COUNTS[split]:
             raise ValueError(
                 f"{location} has {counts[0]} posts of sci.* and {counts[1]} of comp.* in "
