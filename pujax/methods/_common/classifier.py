@@ -150,7 +150,6 @@ def stage(
     batching: Batching,
     name: str = "train",
     num_epochs: int | None = None,
-    first_epoch: int = 0,
 ) -> Stage:
     """A stage that minimises an objective, starting from the previous stage's network if any.
 
@@ -161,7 +160,6 @@ def stage(
       batching: which examples a batch holds.
       name: of the stage.
       num_epochs: length; None is `config.num_epochs`.
-      first_epoch: epochs before this stage.
 
     Returns:
       A `Stage` on `State`.
@@ -187,7 +185,7 @@ def stage(
             state.params
         )
         params, momentum = optimizer.update(
-            gradient, state.momentum, state.params, batch.progress - first_epoch
+            gradient, state.momentum, state.params, batch.stage_progress
         )
         state = State(params, batch_stats, momentum, state.offset)
         return state, metrics | {"loss": loss}

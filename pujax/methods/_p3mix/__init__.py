@@ -38,7 +38,6 @@ class State(NamedTuple):
       teacher: averaged parameters, or None without the early-learning term.
       pool_ids: int32 `[pool]`, the candidate positives, least certain first.
       pool_inputs: uint8 `[pool, ...]`, their inputs.
-      epochs: int32 scalar, how often the pool has been chosen, which is once per epoch.
     """
 
     params: Any
@@ -47,7 +46,6 @@ class State(NamedTuple):
     teacher: Any
     pool_ids: jax.Array
     pool_inputs: jax.Array
-    epochs: jax.Array
 
 
 def default_config(name: str, **changes: Any) -> ml_collections.ConfigDict:
@@ -130,7 +128,6 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
             teacher=params if c.elr_weight else None,
             pool_ids=ids,
             pool_inputs=data.inputs[ids],
-            epochs=jnp.zeros([], jnp.int32),
         )
 
     @jax.jit
@@ -148,13 +145,12 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
         ids = ids[parts.least_certain(scores, size=pool_size)]
         teacher = state.teacher
         if c.elr_weight:
-            decay = parts.teacher_decay(state.epochs, start=c.ema_start, limit=c.ema_decay)
+            decay = parts.teacher_decay(epoch, start=c.ema_start, limit=c.ema_decay)
             teacher = ema.ema(teacher, state.params, decay)
         return state._replace(
             teacher=teacher,
             pool_ids=ids,
             pool_inputs=data.inputs[ids],
-            epochs=state.epochs + 1,
         )
 
     def step(state: State, batch: Batch, key: jax.Array):
@@ -207,7 +203,7 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
             }
             if c.elr_weight:
                 # Not before the teacher is an average of trained networks.
-                taught = state.epochs > c.ema_start + 1
+                taught = batch.stage_epoch > c.ema_start
                 agreement = parts.early_learning(scores, teacher_targets)
                 metrics["loss_elr"] = jnp.where(taught, agreement, 0)
                 loss += c.elr_weight * metrics["loss_elr"]

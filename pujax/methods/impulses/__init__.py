@@ -184,8 +184,9 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
         return params["classifier"] if is_linear else params
 
     def update(state: State, gradient, batch: Batch) -> State:
-        epoch = batch.progress - c.pretrain_epochs
-        params, momentum = optimizer.update(gradient, state.momentum, trained(state.params), epoch)
+        params, momentum = optimizer.update(
+            gradient, state.momentum, trained(state.params), batch.stage_progress
+        )
         if is_linear:
             params = {**state.params, "classifier": params}
         return state._replace(params=params, momentum=momentum)

@@ -48,13 +48,11 @@ class State(NamedTuple):
     Attributes:
       students: two.
       teachers: two, or None before they start.
-      refreshes: int32 scalar, epochs begun in which examples may be picked.
       updates: int32 scalar, steps that the teachers have followed.
     """
 
     students: tuple[Student, Student]
     teachers: tuple[Teacher, Teacher] | None
-    refreshes: jax.Array
     updates: jax.Array
 
 
