@@ -8,14 +8,17 @@ is adding a file here and a config: `config.method.name` is imported by name.
 import importlib
 import pkgutil
 
+from pujax.methods._common.optimizer import RENAMED
 from pujax.methods.base import Method, Metrics, Stage
 
-__all__ = ["Method", "Metrics", "Stage", "is_multilabel", "module", "names"]
+__all__ = ["RENAMED", "Method", "Metrics", "Stage", "is_multilabel", "module", "names"]
 
 
 def names() -> tuple[str, ...]:
-    """Names of all methods, in alphabetical order: every file or folder here but `base.py` and those
-    that start with `_`."""
+    """Names of all methods, in alphabetical order.
+
+    They are the files and folders here but `base.py` and those that start with `_`.
+    """
     modules = (module.name for module in pkgutil.iter_modules(__path__))
     return tuple(sorted(name for name in modules if name != "base" and not name.startswith("_")))
 

@@ -38,14 +38,14 @@ class State(NamedTuple):
     Attributes:
       params: network parameters.
       batch_stats: running batch-norm statistics.
-      momentum: optimizer state of the phase.
+      opt_state: optimizer state of the phase.
       labels: float32 `[n]`, the memory: probability of every training example to be positive, 1 for
         labelled positives. Before the second phase 0 for all others.
     """
 
     params: Any
     batch_stats: Any
-    momentum: Any
+    opt_state: Any
     labels: jax.Array
 
 
@@ -155,12 +155,12 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
         return risk + c.warmup_entropy_weight * entropy, (stats, state.labels, metrics)
 
     def main_loss(params, state, images, batch, key, epoch):
-        share_key, pair_key = jax.random.split(key)
-        share = jax.random.beta(share_key, c.mixup_alpha, c.mixup_alpha)
+        lam_key, pair_key = jax.random.split(key)
+        lam = jax.random.beta(lam_key, c.mixup_alpha, c.mixup_alpha)
         partner = jax.random.permutation(pair_key, images.shape[0])
         stored = state.labels[batch.ids]
-        targets = mixup_lib.mix(stored, stored[partner], share)
-        mixed = mixup_lib.mix(images, images[partner], share)
+        targets = mixup_lib.mix(stored, stored[partner], lam)
+        mixed = mixup_lib.mix(images, images[partner], lam)
         mixed_pass, stats = network.train_pass(params, state.batch_stats, mixed)
         outputs, stats = network.train_pass(params, stats, images)
         risk, entropy = matching(outputs.logits, batch.labeled)
@@ -217,11 +217,10 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
             def loss_of(params):
                 return loss(params, state, images, batch, loss_key, epoch)
 
-            value, gradient = jax.value_and_grad(loss_of, has_aux=True)(state.params)
-            total, (stats, labels, metrics) = value
-            params, momentum = optimizer.update(gradient, state.momentum, state.params, epoch)
-            state = State(params, stats, momentum, labels)
-            return state, metrics | {"loss": total}
+            state, total, (stats, labels, metrics) = optimizer_lib.descend(
+                optimizer, state, loss_of, epoch
+            )
+            return state._replace(batch_stats=stats, labels=labels), metrics | {"loss": total}
 
         return Stage(name, num_epochs, init, step, batching, refresh, refresh_every=0)
 

@@ -244,7 +244,7 @@ def test_main_phase_starts_from_the_warmed_up_network_with_a_fresh_optimizer(dat
         strict=True,
     ):
         np.testing.assert_array_equal(a, b)
-    assert all((np.asarray(x) == 0).all() for x in jax.tree.leaves(started.momentum))
+    assert all((np.asarray(x) == 0).all() for x in jax.tree.leaves(started.opt_state))
 
 
 @pytest.mark.parametrize(

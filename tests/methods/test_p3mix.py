@@ -342,7 +342,7 @@ def test_published_values_of_the_two_variants():
     assert (c.gamma, c.entropy_weight, c.elr_weight, c.relabel) == (0.8, 0.1, 0.0, True)
     for config in (e, c):
         assert (config.pool_size, config.start_hmix, config.mixup_alpha) == (96, 5, 1.0)
-        assert (config.lr_schedule, config.lr_factor, config.lr_every) == ("halve", 0.5, 20)
+        assert (config.lr_schedule, config.lr_factor, config.lr_every) == ("step", 0.5, 20)
         _p3mix.check(config)
 
 

@@ -245,7 +245,7 @@ def test_rounds_end_on_time_start_afresh_and_hand_on_soft_labels(data):
         strict=True,
     ):
         np.testing.assert_allclose(a, b, rtol=1e-6)
-    assert all((np.asarray(x) == 0).all() for x in jax.tree.leaves(state.momentum))
+    assert all((np.asarray(x) == 0).all() for x in jax.tree.leaves(state.opt_state))
     pseudo = np.asarray(state.is_pseudo)
     called = probability > 0.5
     assert pseudo.any() and not pseudo[data.labeled].any()

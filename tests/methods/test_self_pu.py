@@ -360,7 +360,7 @@ def test_before_anything_is_picked_a_step_is_that_of_nnpu_for_each_student(data,
     step = jax.jit(plain.step)
     for before, student in zip(state.students, after.students, strict=True):
         begun = start._replace(
-            params=before.params, batch_stats=before.batch_stats, momentum=before.momentum
+            params=before.params, batch_stats=before.batch_stats, opt_state=before.opt_state
         )
         wanted, _ = step(begun, batch, jax.random.key(0))
         for a, b in zip(

@@ -32,13 +32,13 @@ class State(NamedTuple):
     Attributes:
       params: network parameters.
       batch_stats: running batch-norm statistics.
-      momentum: optimizer state.
+      opt_state: optimizer state.
       offset: what `predict` subtracts from the scores; set by `calibrate`, 0 during training.
     """
 
     params: Any
     batch_stats: Any
-    momentum: Any
+    opt_state: Any
     offset: jax.Array
 
 
@@ -181,14 +181,10 @@ def stage(
         def loss_of(params):
             return objective(params, state.batch_stats, images, batch, objective_key)
 
-        (loss, (batch_stats, metrics)), gradient = jax.value_and_grad(loss_of, has_aux=True)(
-            state.params
+        state, loss, (batch_stats, metrics) = optimizer_lib.descend(
+            optimizer, state, loss_of, batch.stage_progress
         )
-        params, momentum = optimizer.update(
-            gradient, state.momentum, state.params, batch.stage_progress
-        )
-        state = State(params, batch_stats, momentum, state.offset)
-        return state, metrics | {"loss": loss}
+        return state._replace(batch_stats=batch_stats), metrics | {"loss": loss}
 
     return Stage(name, num_epochs, init, step, batching)
 

@@ -46,7 +46,7 @@ class State(NamedTuple):
       prior: share of positives in U; one half until it is estimated.
       params: parameters of the classifier.
       batch_stats: its running batch-norm statistics.
-      momentum: its optimizer state.
+      opt_state: its optimizer state.
     """
 
     features: Any
@@ -54,7 +54,7 @@ class State(NamedTuple):
     prior: jax.Array
     params: Any
     batch_stats: Any
-    momentum: Any
+    opt_state: Any
 
 
 def default_config() -> ml_collections.ConfigDict:
@@ -153,7 +153,7 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
             prior=jnp.float32(0.5),
             params=params,
             batch_stats=batch_stats,
-            momentum=optimizer.init(params),
+            opt_state=optimizer.init(params),
         )
 
     compiled_features = jax.jit(features)
@@ -193,12 +193,8 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
             outputs, stats = classifier.train_pass(params, state.batch_stats, points)
             return risk(outputs.logits, batch.labeled), stats
 
-        (loss, stats), gradient = jax.value_and_grad(loss_of, has_aux=True)(state.params)
-        params, momentum = optimizer.update(
-            gradient, state.momentum, state.params, batch.stage_progress
-        )
-        state = state._replace(params=params, batch_stats=stats, momentum=momentum)
-        return state, {"loss": loss}
+        state, loss, stats = optimizer_lib.descend(optimizer, state, loss_of, batch.stage_progress)
+        return state._replace(batch_stats=stats), {"loss": loss}
 
     def predict(state: Any, inputs: jax.Array) -> jax.Array:
         if isinstance(state, ratio_stage.State):

@@ -40,7 +40,7 @@ class State(NamedTuple):
     Attributes:
       params: network parameters.
       batch_stats: running batch-norm statistics.
-      momentum: optimizer state of all networks.
+      opt_state: optimizer state of all networks.
       seeds: uint32 `[num_nets, ...]`, the key data that each network starts from in every round.
       is_pseudo: bool `[n]`, which unlabeled examples have a pseudo-label.
       targets: float32 `[n]`: 1 for labelled positives, the pseudo-label where there is one, else
@@ -49,7 +49,7 @@ class State(NamedTuple):
 
     params: Any
     batch_stats: Any
-    momentum: Any
+    opt_state: Any
     seeds: jax.Array
     is_pseudo: jax.Array
     targets: jax.Array
@@ -137,7 +137,7 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
         return State(
             params=params,
             batch_stats=batch_stats,
-            momentum=optimizer.init(params),
+            opt_state=optimizer.init(params),
             seeds=seeds,
             is_pseudo=jnp.zeros_like(data.labeled),
             targets=data.labeled.astype(jnp.float32),
@@ -160,8 +160,8 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
             return gradient, stats, metrics
 
         gradient, batch_stats, metrics = per_net(train_one, state.params, state.batch_stats)
-        params, momentum = optimizer.update(gradient, state.momentum, state.params, epoch)
-        state = state._replace(params=params, batch_stats=batch_stats, momentum=momentum)
+        state = optimizer_lib.apply(optimizer, state, gradient, epoch)
+        state = state._replace(batch_stats=batch_stats)
         metrics = {name: jnp.mean(values) for name, values in metrics.items()}
         return state, metrics | {"pseudo_labels": jnp.sum(state.is_pseudo).astype(jnp.float32)}
 
@@ -190,7 +190,7 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
         return state._replace(
             params=params,
             batch_stats=batch_stats,
-            momentum=optimizer.init(params),
+            opt_state=optimizer.init(params),
             is_pseudo=is_pseudo,
             targets=jnp.where(old | labeled, state.targets, jax.nn.sigmoid(score)),
         )
