@@ -197,6 +197,7 @@ def test_pools_stay_between_the_epochs_of_picking(data):
     assert not np.array_equal(third.students[0].pool, first.students[0].pool)
 
 
+@pytest.mark.thorough
 def test_under_vmap_a_refresh_is_that_of_each_seed_alone(data):
     """Also where one seed is due and the other is not, which no loop does but vmap allows."""
     method, arrays, states = build(data, pick_every=2)
