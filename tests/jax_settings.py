@@ -7,8 +7,9 @@ import re
 import stat
 
 # Tests spend their time compiling programs that run for milliseconds, so they compile without
-# optimisation. An unknown flag ends the process; this one is known to jaxlib 0.5.3 to 0.11.0 only.
-_FLAGS = {"--xla_backend_optimization_level": "0"}
+# optimisation, each in one piece, since the workers of pytest-xdist fill the cores. An unknown flag
+# ends the process: the first two are known to jaxlib 0.5.3 to 0.12, the last up to 0.11.0 only.
+_FLAGS = {"--xla_backend_optimization_level": "0", "--xla_cpu_parallel_codegen_split_count": "1"}
 _FLAGS_BEFORE_0_11_1 = {"--xla_cpu_use_fusion_emitters": "false"}
 
 # Bytes of compiled programs kept on disk between runs; the whole suite makes less than half.

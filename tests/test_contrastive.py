@@ -103,6 +103,7 @@ def test_compiled_mapped_and_second_derivatives_agree_and_stay_finite(name):
 
 
 @pytest.mark.parametrize("name", sorted(LOSSES))
+@pytest.mark.thorough
 def test_bfloat16_embeddings_are_compared_in_float32(name):
     queries, keys = (jnp.asarray(view, jnp.bfloat16) for view in unit_views())
     value = LOSSES[name](queries, keys)

@@ -61,6 +61,7 @@ def test_both_losses_of_two_views_take_blocks(name):
         np.testing.assert_allclose(found[1], expected[1], rtol=1e-12, atol=1e-13)
 
 
+@pytest.mark.thorough
 def test_blocks_can_be_mapped_and_derived_twice():
     many = np.stack([unit_views(seed) for seed in range(3)])
     with x64():

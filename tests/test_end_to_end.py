@@ -6,9 +6,12 @@ import pathlib
 import subprocess
 import sys
 
+import pytest
+
 REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
 
 
+@pytest.mark.thorough
 def test_lagam_beats_naive_on_the_digits(tmp_path):
     # Optimised programs on one device, as outside of the tests.
     environment = os.environ | {"XLA_FLAGS": "", "JAX_NUM_CPU_DEVICES": "1"}

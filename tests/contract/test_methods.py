@@ -181,7 +181,7 @@ def batches_of_stages(config, data):
         state, _ = step(state, batch, key)
 
 
-@pytest.mark.parametrize("name", METHODS)
+@thorough(METHODS)
 def test_a_batch_of_one_group_stays_finite(name, data):
     config = small(name, **({"calibration_meta": True} if name == "self_pu" else {}))
     for _, step, state, batch, key in batches_of_stages(config, data):

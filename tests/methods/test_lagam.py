@@ -125,6 +125,7 @@ def test_mean_loss_is_plain_cross_entropy():
     np.testing.assert_allclose(lagam.label_loss(scores, labels, form="mean"), wanted, rtol=1e-6)
 
 
+@pytest.mark.thorough
 def test_running_statistics_see_mixed_then_weak_then_strong_view(data):
     """A step's statistics equal those of three passes over its views in the reference's order."""
     config = tiny.config("lagam")

@@ -23,6 +23,7 @@ TINY = {
     "small_cnn": {"channels": (4, 4, 4), "hidden": (8,)},
     "mlp": {"hidden": (8, 8), "batch_norm": True},
 }
+DEEP = ("cnn13", "resnet50", "resnet101_v1")  # compile for seconds even at this width
 IMAGES = np.random.default_rng(1).normal(size=(6, 8, 8, 3)).astype(np.float32)
 
 
@@ -95,7 +96,13 @@ def test_small_cnn_has_the_size_that_its_docstring_says(side, about):
     assert models.count_parameters(variables["params"]) == pytest.approx(about, rel=0.02)
 
 
-@pytest.mark.parametrize("name", models.NAMES)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.thorough if name in DEEP else ())
+        for name in models.NAMES
+    ],
+)
 def test_every_network_learns_from_one_step_with_finite_gradients(name):
     module, variables = tiny(name), tiny_variables(name)
     state = {key: value for key, value in variables.items() if key != "params"}

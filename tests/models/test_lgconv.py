@@ -80,6 +80,7 @@ def test_layer_equals_its_definition(features, strides, side):
     np.testing.assert_allclose(outputs, expected, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.thorough
 def test_double_precision_stays_and_half_precision_inputs_compute_in_single():
     with x64():
         inputs = jnp.ones([1, 4, 4, 8], jnp.float64)

@@ -168,6 +168,7 @@ def test_an_interrupted_sweep_goes_on_as_if_nothing_had_happened(
 
 
 @pytest.mark.parametrize("begun", ["together", "alone"])
+@pytest.mark.thorough
 def test_seeds_go_on_as_they_were_begun_whatever_the_flags_say(config_file, tmp_path, begun):
     modes = ([], ["--sequential"]) if begun == "together" else (["--sequential"], [])
     first, second = (["--only=naive", *mode] for mode in modes)

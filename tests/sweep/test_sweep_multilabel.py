@@ -15,6 +15,8 @@ from pujax.training.seed_axis import Member
 from tests import tiny
 from tests.training import multilabel_runs as runs
 
+pytestmark = pytest.mark.thorough
+
 CHOSEN = ("mean_average_precision", "overall_f1", "class_f1")
 
 

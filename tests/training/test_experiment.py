@@ -185,7 +185,10 @@ def test_a_collapsed_model_is_warned_about_in_the_summary(tmp_path, monkeypatch,
     assert "every test example is predicted negative" in caplog.text
 
 
-@pytest.mark.parametrize("first_stop", [1, 2, 3])
+@pytest.mark.parametrize(
+    "first_stop",
+    [pytest.param(1, marks=pytest.mark.thorough), 2, pytest.param(3, marks=pytest.mark.thorough)],
+)
 def test_stop_and_go_on_equals_a_straight_run_bit_for_bit(straight, tmp_path, first_stop):
     folder, summary = straight
     assert training.run(small(stop_after_epoch=first_stop), str(tmp_path)) is None
@@ -390,6 +393,7 @@ def test_a_checkpoint_of_another_shape_is_named(tmp_path):
         train_loop.start(second)
 
 
+@pytest.mark.thorough
 def test_eight_devices_train_evaluate_and_go_on_as_one_does(straight, tmp_path, monkeypatch):
     folder, summary = straight
     monkeypatch.setattr("pujax.training.sharding.make_mesh", lambda: tiny.mesh(8))
