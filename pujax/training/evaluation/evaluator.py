@@ -10,7 +10,7 @@ from jax.sharding import Mesh
 
 from pujax.data import batching, streaming
 from pujax.data.image_files import ImageFiles
-from pujax.data.pu_dataset import TrainingData
+from pujax.data.pu_dataset import DataInfo, PUDataset, TrainingData
 from pujax.methods.base import Method
 from pujax.training import sharding
 from pujax.training.evaluation.summary import Final
@@ -45,16 +45,18 @@ class Evaluator:
     ):
         self._method = method
         self._data = data
-        self._training = training
+        self._training: Any = training  # not None where the method calibrates
         self._mesh = mesh
         self._task = task
         self._threshold = threshold
         # A batch that the devices divide evenly, for a small set too.
         self._batch_size = max(batch_size - batch_size % mesh.size, mesh.size)
         self._test_inputs = self._put(data.test_inputs)
-        self._has_validation = len(data.validation_inputs) > 0
-        if self._has_validation:
+        self._validation_inputs: jax.Array | ImageFiles | None = None
+        self._validation_labeled: np.ndarray | None = None
+        if isinstance(data, PUDataset) and len(data.validation_inputs):
             self._validation_inputs = self._put(data.validation_inputs)
+            self._validation_labeled = data.validation_labeled
         self._predict = compiled(method.predict, mesh)
         self._embed = compiled(method.embed, mesh) if method.embed else None
         self._predict_all = None
@@ -78,9 +80,9 @@ class Evaluator:
         if moves_scores:
             plain = self._map(self._predict, trained, self._test_inputs)
             result["test_uncalibrated_accuracy"] = self._test_metrics(plain)["accuracy"]
-        if self._has_validation:
-            inputs = self._validation_inputs
-            population = self._population(self._data.validation_labeled)
+        inputs = self._validation_inputs
+        if inputs is not None:
+            population = self._population(self._validation_labeled)
             scores = self._scores(state, inputs, population)
             plain = self._map(self._predict, trained, inputs) if moves_scores else scores
             result |= self._task.validation_metrics(scores, self._data, plain_scores=plain)
@@ -112,8 +114,9 @@ class Evaluator:
 
     def _put(self, inputs: Inputs) -> jax.Array | ImageFiles:
         """Arrays on the devices; files stay where they are."""
-        on_host = isinstance(inputs, np.ndarray)
-        return sharding.replicate(inputs, self._mesh) if on_host else inputs
+        if isinstance(inputs, np.ndarray):
+            return sharding.replicate(inputs, self._mesh)
+        return inputs
 
     def _map(self, function: Callable[..., Any], state: Any, inputs: jax.Array | ImageFiles) -> Any:
         """A compiled function of state and inputs, over a whole set, on the host."""
@@ -135,8 +138,8 @@ class Evaluator:
         """Scores of a whole set by prefix: '' of `predict`, 'NAME_' of every alternative."""
         if self._predict_all is None:
             return {"": self._scores(state, inputs, self._population(None))}
-        found = self._map(self._predict_all, state, inputs)
-        return {name: self._adjusted(scores, None) for name, scores in found.items()}
+        by_prefix = self._map(self._predict_all, state, inputs)
+        return {name: self._adjusted(scores, None) for name, scores in by_prefix.items()}
 
     def _scores(
         self, state: Any, inputs: jax.Array | ImageFiles, population: np.ndarray | None
@@ -145,18 +148,20 @@ class Evaluator:
         return self._adjusted(self._map(self._predict, state, inputs), population)
 
     def _adjusted(self, scores: np.ndarray, population: np.ndarray | None) -> np.ndarray:
-        if self._method.adjust is None:
+        adjust: Callable[..., Any] | None = self._method.adjust
+        if adjust is None:
             return scores
         population = np.ones(len(scores), bool) if population is None else population
-        return np.asarray(self._method.adjust(scores, population))
+        return np.asarray(adjust(scores, population))
 
     def _population(self, labeled: np.ndarray | None) -> np.ndarray | None:
         """Mask of the rows that are a sample of the population, None for all of them.
 
-        In two-sample data the labelled positives are not.
+        In two-sample data the labelled positives are not. Multi-label data have no such setting.
         """
-        is_sample = labeled is None or self._data.info.setting != "two_sample"
-        return None if is_sample else ~labeled
+        info = self._data.info
+        is_two_sample = isinstance(info, DataInfo) and info.setting == "two_sample"
+        return ~labeled if is_two_sample and labeled is not None else None
 
     def _calibrated(self, state: Any) -> Any:
         """The state as the method wants it evaluated; training never sees it."""
