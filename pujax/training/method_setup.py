@@ -10,16 +10,15 @@ from jax.sharding import Mesh
 from pujax import methods
 from pujax.data.dataset import AUTO
 from pujax.data.image_files import ImageFiles
-from pujax.data.multilabel_dataset import MultilabelDataset
-from pujax.data.pu_dataset import PUDataset
 from pujax.methods.base import Method, Stage
 from pujax.training import config as config_lib
 from pujax.training import train_step
 from pujax.training.evaluation import model_selection, tasks
+from pujax.training.evaluation.tasks import Problem
 
 
 class MethodSetup(NamedTuple):
-    """A method and what it is to train on.
+    """A built method with its training data.
 
     Attributes:
       config: resolved configuration.
@@ -30,20 +29,18 @@ class MethodSetup(NamedTuple):
 
     config: ml_collections.FrozenConfigDict
     method: Method
-    data: PUDataset | MultilabelDataset
+    data: Problem
     metric_names: list[list[str]]
 
     def fingerprint(self) -> dict[str, Any]:
-        """What must be equal for a run to go on from a checkpoint."""
+        """The fields that must be equal to resume a checkpoint."""
         result = config_lib.fingerprint(self.config) | {"data_digest": self.data.digest()}
         if self.config.data.prior == AUTO:
             result["estimated_prior"] = self.data.info.prior
         return json.loads(json.dumps(result))  # as JSON gives it back
 
 
-def build(
-    config: ml_collections.FrozenConfigDict, data: PUDataset | MultilabelDataset, mesh: Mesh
-) -> MethodSetup:
+def build(config: ml_collections.FrozenConfigDict, data: Problem, mesh: Mesh) -> MethodSetup:
     """Builds the method a config names and traces all of it, without computing or writing.
 
     Raises:
@@ -58,7 +55,7 @@ def build(
         method = module.build(config, data.info)
     for stage in method.stages:
         _check_batches(stage, config, data, mesh)
-        _check_stream(stage, config, data)
+    _check_stream(method, config, data)
     return MethodSetup(
         config, method, data, train_step.metric_names(method.stages, data.training_data())
     )
@@ -67,7 +64,7 @@ def build(
 def _check_batches(
     stage: Stage,
     config: ml_collections.FrozenConfigDict,
-    data: PUDataset | MultilabelDataset,
+    data: Problem,
     mesh: Mesh,
 ) -> None:
     n, size = len(data.labeled), stage.batching.batch_size
@@ -84,13 +81,16 @@ def _check_batches(
         )
 
 
-def _check_stream(stage: Stage, config: ml_collections.FrozenConfigDict, data) -> None:
-    """Streamed images are seen batch by batch only."""
-    if isinstance(data.inputs, ImageFiles) and (stage.refresh or stage.encode):
+def _check_stream(method: Method, config: ml_collections.FrozenConfigDict, data: Problem) -> None:
+    """Streamed images are seen batch by batch only: the data on the devices hold none."""
+    if not isinstance(data.inputs, ImageFiles):
+        return
+    stages = [stage.name for stage in method.stages if stage.refresh or stage.encode]
+    parts = [f"stage {name!r}" for name in stages] + ["calibration"] * bool(method.calibrate)
+    if parts:
         raise ValueError(
-            f"method.name is {config.method.name!r}, whose stage {stage.name!r} looks at all "
-            f"examples at once; accepted: other methods, since the images of {data.info.name} are "
-            "streamed"
+            f"method.name is {config.method.name!r}, whose {parts[0]} looks at all examples at "
+            f"once; accepted: other methods, since the images of {data.info.name} are streamed"
         )
 
 
