@@ -1,10 +1,10 @@
-"""The loop: epochs, steps, rows and checkpoints of one seed, or of several that share a program.
+"""The training loop: stages, epochs, evaluation and checkpoints of one seed, or of several.
 
-Start, in this order: check the configuration, load and split the data, build the method, then go on
-from the newest usable checkpoint of the run if there is one, else from scratch.
+A run resumes from its newest usable checkpoint if there is one, else it starts from scratch.
 
-Every seed computes what it would compute alone, to rounding. One that meets a number that is not
-finite leaves the others, with a checkpoint of its own in its own folder, and they go on.
+Seeds that train together share a program, see `seed_axis`. Every seed gets the numbers of a
+separate run, up to rounding. One that meets a number that is not finite leaves the others, with a
+checkpoint of its own in its own folder, and they go on.
 """
 
 import contextlib
@@ -12,7 +12,7 @@ import dataclasses
 import os
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from typing import Any
 
 import jax
@@ -21,7 +21,6 @@ import numpy as np
 from absl import logging
 
 from pujax.data import streaming
-from pujax.data.batching import EpochPlan
 from pujax.data.pu_dataset import TrainingData
 from pujax.training import preemption, seed_axis, sharding, train_step
 from pujax.training.checkpoint import Checkpoints, Position
@@ -45,8 +44,9 @@ class LoopState:
       carry: state and metric sums.
       best: states of the epochs that `run.selection` prefers so far; None under 'last' and before
         the last stage.
-      data: of the current stage, see `Stage.encode`; None until its first epoch here.
-      plan: order of the current epoch.
+      data: `TrainingData` of the current stage, see `Stage.encode`; None until its first epoch in
+        this process.
+      plan: `EpochPlan` of the current epoch.
       stopped_by: 0, or the number of the signal that ended it early.
       left: messages of the seeds that left the run.
     """
@@ -55,8 +55,8 @@ class LoopState:
     position: Position
     carry: Carry
     best: Any = None
-    data: TrainingData | None = None
-    plan: EpochPlan | None = None
+    data: Any = None
+    plan: Any = None
     stopped_by: int = 0
     left: list[str] = dataclasses.field(default_factory=list)
 
@@ -83,7 +83,7 @@ def train(run: Run, progress: Progress, request: preemption.StopRequest) -> Loop
       request: tells whether a signal came.
 
     Returns:
-      Where the run stands.
+      The state of the run at its end.
 
     Raises:
       NonFiniteError: see `run.nonfinite`, if no seed is left; metrics and the last finite state
@@ -118,7 +118,7 @@ def start(run: Run) -> LoopState:
         state.best = _first_best(state)
     else:
         position, tree = restored
-        logging.info("going on after epoch %d, step %d", position.epoch, position.step)
+        logging.info("resuming after epoch %d, step %d", position.epoch, position.step)
         if list(position.members) != run.indices:
             run = run.keep(position.members)
         state = LoopState(run, position, tree["carry"], tree.get("best"))
@@ -128,7 +128,7 @@ def start(run: Run) -> LoopState:
         if member.is_finished and not state.is_finished:
             raise ValueError(
                 f"{member.folder} holds a finished run, but its group has trained {epoch} epochs; "
-                "accepted: the folders as written (remove the group's to train the others anew)"
+                "accepted: the folders as written (remove the group's to train the others again)"
             )
     hole = next(filter(None, (writer.hole(epoch) for writer in run.writers)), "")
     if sharding.any_host(bool(hole)):
@@ -156,7 +156,7 @@ def _keeps_best(run: Run, index: int) -> bool:
 
 
 def _first_best(state: LoopState) -> Any:
-    """What stands in for the best state when a stage begins."""
+    """The best state when a stage begins: a copy, since the next call donates the carry."""
     keeps = _keeps_best(state.run, state.run.stage_index(state.position.epoch))
     return jax.tree.map(jnp.copy, state.carry.state) if keeps else None
 
@@ -176,7 +176,7 @@ def _like(run: Run, position: Position) -> dict[str, Any]:
 
 
 def _train_epoch(state: LoopState, request: preemption.StopRequest, progress: Progress) -> None:
-    """One epoch, or what is left of it; ends at a step border if a signal came."""
+    """Trains one epoch, or the rest of a resumed one; stops between two steps if a signal came."""
     run, epoch = state.run, state.position.epoch
     index = run.stage_index(epoch)
     started = time.monotonic() - state.position.seconds
@@ -203,9 +203,10 @@ def _refreshed(run: Run, state: Any, epoch: int) -> Any:
     if not run.stages[index].is_refreshed(stage_epoch):
         return state
     key = train_step.stage_key(run.key, train_step.REFRESH, epoch)
+    refreshes: list[Any] = [method.stages[index].refresh for method in run.methods]
     states = [
-        method.stages[index].refresh(*run.of_seed((state, run.on_device, key), seed), stage_epoch)
-        for seed, method in enumerate(run.methods)
+        refresh(*run.of_seed((state, run.on_device, key), seed), stage_epoch)
+        for seed, refresh in enumerate(refreshes)
     ]
     return seed_axis.join(states, run.mesh)
 
@@ -214,22 +215,18 @@ def _stage_data(run: Run, index: int, state: Any) -> TrainingData:
     """What a stage trains on, of every seed."""
     if run.stages[index].encode is None:
         return run.on_device
-    datas = [
-        train_step.stage_data(
-            method.stages[index],
-            *run.of_seed((state, run.on_device), seed),
-            run.mesh,
-            batch_size=run.config.run.eval_batch_size,
-        )
-        for seed, method in enumerate(run.methods)
-    ]
+    size, datas = run.config.run.eval_batch_size, []
+    for seed, method in enumerate(run.methods):
+        own, data = run.of_seed((state, run.on_device), seed)
+        stage = method.stages[index]
+        datas.append(train_step.stage_data(stage, own, data, run.mesh, batch_size=size))
     return seed_axis.join(datas, run.mesh)
 
 
-def _inputs(state: LoopState, index: int) -> Iterator[TrainingData]:
-    """What the calls of an epoch, or of what is left of it, look their batches up in.
+def _inputs(state: LoopState, index: int) -> Generator[TrainingData, None, None]:
+    """The training data for each call of an epoch, or of the rest of a resumed one.
 
-    All the data every time; where images are streamed, those of one batch.
+    All examples every time; where images are streamed, the images of one batch.
     """
     run = state.run
     if run.streamed is None:
@@ -257,11 +254,11 @@ def _train_steps(
     request: preemption.StopRequest,
     progress: Progress,
 ) -> None:
-    """The steps of an epoch; ends at a step border if a signal came."""
-    every = state.run.config.run.progress_every
+    """The steps of an epoch that are not done; stops between two if a signal came."""
+    interval = state.run.config.run.progress_every
     num_steps = state.run.steps_per_epoch(index)
     per_call = _steps_per_call(state.run, state.carry.state)
-    step = shown = state.position.step
+    step = last_reported = state.position.step
     with contextlib.closing(_inputs(state, index)) as inputs:
         while step < num_steps:
             count = min(per_call, num_steps - step)
@@ -270,16 +267,16 @@ def _train_steps(
             seconds = time.monotonic() - started
             state.position = state.position._replace(seconds=seconds)
             signalled = bool(request.signal) and jax.process_count() == 1
-            if step - shown >= every or step == num_steps or signalled:
+            if step - last_reported >= interval or step == num_steps or signalled:
                 values = _fetch(state)
                 progress.update(
-                    step - shown,
+                    step - last_reported,
                     epoch=state.position.epoch,
                     num_epochs=state.run.num_epochs,
                     stage=state.run.stages[index].name,
                     metrics={k: sum(x[k] for x in values) / len(values) for k in values[0]},
                 )
-                shown = step
+                last_reported = step
                 _note_signal(state, request)
                 if state.stopped_by and step < num_steps:
                     return
@@ -309,7 +306,7 @@ def _fetch(state: LoopState) -> list[dict[str, float]]:
       NonFiniteError: if no seed is left.
     """
     run, values = state.run, train_step.means(state.carry.sums)
-    bad = [i for i, x in enumerate(values) if x["nonfinite"]]
+    bad = [i for i, metrics in enumerate(values) if metrics["nonfinite"]]
     if not bad or run.config.run.nonfinite != "stop":
         return values
     counts = {i: int(values[i]["nonfinite"]) for i in bad}
@@ -352,7 +349,7 @@ def _save_alone(state: LoopState, seed: int) -> None:
 
 
 def _keep(state: LoopState, seeds: Sequence[int]) -> None:
-    """Goes on with some of the seeds, counted from 0."""
+    """Keeps some of the seeds, counted from 0, and drops the others."""
     position, mesh = state.position, state.run.mesh
     state.run = state.run.keep(seeds)
     state.carry = seed_axis.keep(state.carry, seeds, mesh)
@@ -366,7 +363,10 @@ def _keep(state: LoopState, seeds: Sequence[int]) -> None:
 
 
 def _leave_seeds_with_checkpoints(state: LoopState) -> None:
-    """Lets seeds go that left the others after the checkpoint that all go on from."""
+    """Drops the seeds that left the others after the group's newest checkpoint.
+
+    Such a seed has checkpoints of its own.
+    """
     if state.run.num_seeds == 1:
         return
     alone = [os.path.isdir(own_checkpoints(member)) for member in state.run.members]

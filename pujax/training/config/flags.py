@@ -2,6 +2,7 @@
 
 import os
 import re
+from typing import Any
 
 import ml_collections
 from absl import flags
@@ -43,7 +44,8 @@ def parse(argv: list[str]) -> tuple[ml_collections.ConfigDict, str, str]:
         )
     if len(rest) > 1:
         raise ValueError(f"command line: {rest[1:]} is not understood; options begin with --")
-    file = values["config"].config_filename.split(":")[0]
+    flag: Any = values["config"]
+    file = flag.config_filename.split(":")[0]
     return config.value, workdir.value, os.path.splitext(os.path.basename(file))[0]
 
 
