@@ -172,6 +172,11 @@ class Checkpoints:
         self._manager.close()
 
 
+def exists(folder: str) -> bool:
+    """Whether a folder of `Checkpoints` holds one; those half written have other names."""
+    return os.path.isdir(folder) and any(name.isdigit() for name in os.listdir(folder))
+
+
 class _OtherRunError(ValueError):
     """A checkpoint with another fingerprint."""
 

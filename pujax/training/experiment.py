@@ -30,6 +30,7 @@ from pujax.training.evaluation import summary, tasks
 from pujax.training.evaluation.evaluator import Inputs
 from pujax.training.evaluation.summary import Final
 from pujax.training.evaluation.tasks import Problem
+from pujax.training.loop_state import LoopState
 from pujax.training.method_setup import MethodSetup
 from pujax.training.progress import Progress
 from pujax.training.seed_axis import Member
@@ -168,7 +169,7 @@ def run_members(
         run.close()
 
 
-def _finish(state: train_loop.LoopState, seed: int, num_together: int) -> dict[str, Any]:
+def _finish(state: LoopState, seed: int, num_together: int) -> dict[str, Any]:
     """Evaluates the reported state of one seed, counted from 0, and writes its results."""
     run = state.run
     member, method = run.members[seed], run.methods[seed]
