@@ -150,7 +150,7 @@ class PUDataset(NamedTuple):
     def reveal(self, which: str) -> "PUDataset":
         """The problem with hidden labels revealed: a supervised upper bound's data.
 
-        Examples whose class nobody knows are left out, and so are the copies of P that two-sample
+        Examples of unknown class are left out, and so are the copies of P that two-sample
         data keep in U. The priors are those of what is left. Only oracle baselines may ask for it.
 
         Args:

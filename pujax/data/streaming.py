@@ -2,14 +2,14 @@
 
 Nothing here has state that a checkpoint would need: which images a step sees is given, and the crop
 of an image is a pure function of (seed, epoch, id). So a resumed run sees the same pixels as one
-that was never stopped, whatever the number of threads, devices and hosts. Each host decodes only
+that was never stopped, with any number of threads, devices and hosts. Each host decodes only
 the rows that its own devices hold. Threads are enough: Pillow works outside of Python's lock.
 """
 
 import collections
 import contextlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from typing import Any
 
 import jax
@@ -33,7 +33,7 @@ def train_batches(
     sharding: Sharding,
     num_threads: int = 0,
     read_ahead: int = 2,
-) -> Iterator[jax.Array]:
+) -> Generator[jax.Array, None, None]:
     """Batches of randomly cropped images, in the order of an epoch.
 
     Args:
@@ -89,7 +89,7 @@ def all_batches(
     sharding: Sharding,
     num_threads: int = 0,
     read_ahead: int = 2,
-) -> Iterator[tuple[int, jax.Array]]:
+) -> Generator[tuple[int, jax.Array], None, None]:
     """All images in their order, as they are tested.
 
     The last batch is moved back to full size, so it may begin with images that the batch before it
@@ -154,8 +154,14 @@ def map_files(
       MissingDataError: grain is not installed.
     """
     results, done = [], 0
-    options = {"sharding": sharding, "num_threads": num_threads, "read_ahead": read_ahead}
-    with contextlib.closing(all_batches(files, batch_size=batch_size, **options)) as batches:
+    batches = all_batches(
+        files,
+        batch_size=batch_size,
+        sharding=sharding,
+        num_threads=num_threads,
+        read_ahead=read_ahead,
+    )
+    with contextlib.closing(batches):
         for start, images in batches:
             cut = done - start
             results.append(jax.tree.map(lambda x, cut=cut: x[cut:], function(images)))
@@ -167,7 +173,9 @@ def _join(*parts):
     return (np if isinstance(parts[0], np.ndarray) else jnp).concatenate(parts)
 
 
-def _stream(read, ids, *, shape, sharding, num_threads, read_ahead) -> Iterator[jax.Array]:
+def _stream(
+    read, ids, *, shape, sharding, num_threads, read_ahead
+) -> Generator[jax.Array, None, None]:
     """Batches of `read(id)` for `ids` `[steps, batch]`; `shape` is that of a batch."""
     whole_number("num_threads", num_threads, 0)
     whole_number("read_ahead", read_ahead, 1)
@@ -238,7 +246,7 @@ def _import_grain():
         import grain
     except ImportError as error:
         raise MissingDataError(
-            "images in files are streamed with grain: pip install 'grain>=0.2.15' (it is not to be "
-            "had for Windows; sets that fit into memory do without it)"
+            "images in files are streamed with grain: pip install 'grain>=0.2.15' (there is "
+            "none for Windows; sets that fit into memory do not need it)"
         ) from error
     return grain

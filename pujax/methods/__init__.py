@@ -9,9 +9,19 @@ import importlib
 import pkgutil
 
 from pujax.methods._common.network import build as build_network
+from pujax.methods._common.optimizer import RENAMED
 from pujax.methods.base import Method, Metrics, Stage
 
-__all__ = ["Method", "Metrics", "Stage", "build_network", "is_multilabel", "module", "names"]
+__all__ = [
+    "RENAMED",
+    "Method",
+    "Metrics",
+    "Stage",
+    "build_network",
+    "is_multilabel",
+    "module",
+    "names",
+]
 
 
 def names() -> tuple[str, ...]:

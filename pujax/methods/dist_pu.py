@@ -38,17 +38,15 @@ class State(NamedTuple):
     Attributes:
       params: network parameters.
       batch_stats: running batch-norm statistics.
-      momentum: optimizer state of the phase.
+      opt_state: optimizer state of the phase.
       labels: float32 `[n]`, the memory: probability of every training example to be positive, 1 for
         labelled positives. Before the second phase 0 for all others.
-      is_filled: bool scalar, whether the memory has been filled.
     """
 
     params: Any
     batch_stats: Any
-    momentum: Any
+    opt_state: Any
     labels: jax.Array
-    is_filled: jax.Array
 
 
 def default_config() -> ml_collections.ConfigDict:
@@ -157,12 +155,12 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
         return risk + c.warmup_entropy_weight * entropy, (stats, state.labels, metrics)
 
     def main_loss(params, state, images, batch, key, epoch):
-        share_key, pair_key = jax.random.split(key)
-        share = jax.random.beta(share_key, c.mixup_alpha, c.mixup_alpha)
+        lam_key, pair_key = jax.random.split(key)
+        lam = jax.random.beta(lam_key, c.mixup_alpha, c.mixup_alpha)
         partner = jax.random.permutation(pair_key, images.shape[0])
         stored = state.labels[batch.ids]
-        targets = mixup_lib.mix(stored, stored[partner], share)
-        mixed = mixup_lib.mix(images, images[partner], share)
+        targets = mixup_lib.mix(stored, stored[partner], lam)
+        mixed = mixup_lib.mix(images, images[partner], lam)
         mixed_pass, stats = network.train_pass(params, state.batch_stats, mixed)
         outputs, stats = network.train_pass(params, stats, images)
         risk, entropy = matching(outputs.logits, batch.labeled)
@@ -182,25 +180,17 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
         return loss, (stats, labels, metrics)
 
     @jax.jit
-    def first_labels(state: State, inputs: jax.Array) -> jax.Array:
-        # Decided on the device, batch by batch: a filled memory costs no pass, and no epoch has a
-        # program of its own.
-        return jax.lax.cond(
-            state.is_filled,
-            lambda: jnp.zeros(inputs.shape[:1]),
-            lambda: probability(network.infer(state.params, state.batch_stats, inputs).logits),
-        )
+    def first_labels(params, batch_stats, inputs: jax.Array) -> jax.Array:
+        return probability(network.infer(params, batch_stats, inputs).logits)
 
     def fill(state: State, data: TrainingData, key: jax.Array, epoch: int = 0) -> State:
-        del key
-        found = batching_lib.map_batches(
-            lambda inputs: first_labels(state, inputs),
+        del key, epoch
+        labels = batching_lib.map_batches(
+            lambda inputs: first_labels(state.params, state.batch_stats, inputs),
             data.inputs,
             batch_size=config.run.eval_batch_size,
         )
-        found = jnp.where(data.labeled, 1, found)
-        labels = jnp.where(state.is_filled, state.labels, found)
-        return state._replace(labels=labels, is_filled=jnp.ones_like(state.is_filled))
+        return state._replace(labels=jnp.where(data.labeled, 1, labels))
 
     def predict(state: State, inputs: jax.Array) -> jax.Array:
         return network.infer(state.params, state.batch_stats, inputs).logits
@@ -208,7 +198,7 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
     def embed(state: State, inputs: jax.Array) -> jax.Array:
         return network.infer(state.params, state.batch_stats, inputs).features
 
-    def phase(name, num_epochs, loss, *, settings, first_epoch, refresh=None):
+    def phase(name, num_epochs, loss, *, settings, refresh=None):
         optimizer = optimizer_lib.build(settings, num_epochs=max(num_epochs, 1))
 
         def init(key: jax.Array, previous: State | None, data: TrainingData) -> State:
@@ -217,33 +207,25 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
             else:
                 params, batch_stats = previous.params, previous.batch_stats
             labels = data.labeled.astype(jnp.float32)
-            return State(params, batch_stats, optimizer.init(params), labels, jnp.zeros([], bool))
+            return State(params, batch_stats, optimizer.init(params), labels)
 
         def step(state: State, batch: Batch, key: jax.Array):
             view_key, loss_key = jax.random.split(key)
             images = classifier.view(c, network, batch.inputs, view_key)
-            epoch = batch.progress - first_epoch
+            epoch = batch.stage_progress
 
             def loss_of(params):
                 return loss(params, state, images, batch, loss_key, epoch)
 
-            value, gradient = jax.value_and_grad(loss_of, has_aux=True)(state.params)
-            total, (stats, labels, metrics) = value
-            params, momentum = optimizer.update(gradient, state.momentum, state.params, epoch)
-            state = State(params, stats, momentum, labels, state.is_filled)
-            return state, metrics | {"loss": total}
+            state, total, (stats, labels, metrics) = optimizer_lib.descend(
+                optimizer, state, loss_of, epoch
+            )
+            return state._replace(batch_stats=stats, labels=labels), metrics | {"loss": total}
 
-        return Stage(name, num_epochs, init, step, batching, refresh)
+        return Stage(name, num_epochs, init, step, batching, refresh, refresh_every=0)
 
-    warmup = phase("warmup", c.warmup_epochs, warmup_loss, settings=warmup_config, first_epoch=0)
-    main = phase(
-        "main",
-        main_epochs,
-        main_loss,
-        settings=c,
-        first_epoch=c.warmup_epochs,
-        refresh=fill,
-    )
+    warmup = phase("warmup", c.warmup_epochs, warmup_loss, settings=warmup_config)
+    main = phase("main", main_epochs, main_loss, settings=c, refresh=fill)
     return Method(
         stages=tuple(stage for stage in (warmup, main) if stage.num_epochs),
         predict=predict,

@@ -35,14 +35,14 @@ class State(NamedTuple):
     Attributes:
       params: network parameters.
       batch_stats: running batch-norm statistics.
-      momentum: optimizer state.
+      opt_state: optimizer state.
       labels: float32 `[n]`, soft label (positive mass) of every training example.
       clusters: int32 `[n]`, k-means cluster of every training example; zeros before the first.
     """
 
     params: Any
     batch_stats: Any
-    momentum: Any
+    opt_state: Any
     labels: jax.Array
     clusters: jax.Array
 
@@ -165,8 +165,8 @@ def update_labels(
     """One label update of a batch (paper Eq. 8-11): virtual step, label gradient, projection, EMA.
 
     Only the classifier's weight vector moves in the virtual step, so features are constants: they
-    come from a training-mode pass whose statistics are nobody's business here. A support batch of
-    one class says nothing about the other and leaves the labels as they are.
+    come from a training-mode pass whose running statistics are dropped. A support batch of one
+    class says nothing about the other and leaves the labels as they are.
 
     Args:
       classifier: `{'kernel': [dim, 1], 'bias': [1]}`.
@@ -240,7 +240,7 @@ def _views(config, network, batch, key):
     """Normalised mixed, weak and strong view of a batch, and how it was mixed.
 
     Returns:
-      `(mixed, weak, strong, share, partner)`; `strong` is None without the contrastive part.
+      `(mixed, weak, strong, lam, partner)`; `strong` is None without the contrastive part.
     """
     weak_key, strong_key, mix_key, pair_key = jax.random.split(key, 4)
     weak = strong = batch.inputs
@@ -249,11 +249,11 @@ def _views(config, network, batch, key):
         weak = augment.weak_view(weak_key, batch.inputs, **how)
         strong = augment.strong_view(strong_key, batch.inputs, **how)
     weak = network.normalize(weak)
-    share = mixup.larger_share(mix_key, config.mixup_alpha)
+    lam = mixup.larger_lam(mix_key, config.mixup_alpha)
     partner = jax.random.permutation(pair_key, weak.shape[0])
-    mixed = mixup.mix(weak, weak[partner], share)
+    mixed = mixup.mix(weak, weak[partner], lam)
     strong = network.normalize(strong) if config.use_contrast else None
-    return mixed, weak, strong, share, partner
+    return mixed, weak, strong, lam, partner
 
 
 def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
@@ -272,7 +272,7 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
         return State(
             params=params,
             batch_stats=batch_stats,
-            momentum=optimizer.init(params),
+            opt_state=optimizer.init(params),
             labels=data.labeled.astype(jnp.float32),
             clusters=jnp.zeros(data.labeled.shape, jnp.int32),
         )
@@ -307,7 +307,7 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
 
     def step(state: State, batch: Batch, key: jax.Array, *, in_warmup: bool):
         epoch = batch.epoch
-        mixed, weak, strong, share, partner = _views(c, network, batch, key)
+        mixed, weak, strong, lam, partner = _views(c, network, batch, key)
         stored = state.labels[batch.ids]
 
         def loss_of(params):
@@ -319,7 +319,7 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
             labels = stored
             if c.use_meta and not in_warmup:
                 labels = new_labels(state, batch, weak_pass, epoch)
-            mixed_labels = mixup.mix(labels, labels[partner], share)
+            mixed_labels = mixup.mix(labels, labels[partner], lam)
             weak_loss, mixed_loss = classification(
                 weak_pass.logits, mixed_pass.logits, batch, labels, mixed_labels
             )
@@ -336,7 +336,6 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
                 )
             loss = weak_loss + c.mixup_weight * mixed_loss + c.contrast_weight * (instance + group)
             metrics = {
-                "loss": loss,
                 "loss_classification": weak_loss,
                 "loss_mixup": mixed_loss,
                 "loss_instance": instance,
@@ -344,19 +343,15 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
             }
             return loss, (metrics, stats, labels)
 
-        gradient, (metrics, stats, labels) = jax.grad(loss_of, has_aux=True)(state.params)
-        params, momentum = optimizer.update(gradient, state.momentum, state.params, batch.progress)
-        updated = state._replace(
-            params=params,
-            batch_stats=stats,
-            momentum=momentum,
-            labels=state.labels.at[batch.ids].set(labels),
+        updated, loss, (metrics, stats, labels) = optimizer_lib.descend(
+            optimizer, state, loss_of, batch.progress
         )
+        updated = updated._replace(batch_stats=stats, labels=state.labels.at[batch.ids].set(labels))
         # A batch without positive mass leaves the balanced loss undefined; the code drops it whole.
         may_skip = c.skip_empty_batches and c.classification_loss == "balanced"
         skip = jnp.logical_and(may_skip, jnp.sum(stored) <= 0)
         state = jax.tree.map(lambda old, new: jnp.where(skip, old, new), state, updated)
-        return state, metrics | {"skipped": skip.astype(jnp.float32)}
+        return state, metrics | {"loss": loss, "skipped": skip.astype(jnp.float32)}
 
     @jax.jit
     def embed(state: State, inputs: jax.Array) -> jax.Array:

@@ -32,12 +32,12 @@ class Player(NamedTuple):
     Attributes:
       params: network parameters.
       batch_stats: running batch-norm statistics.
-      momentum: optimizer state.
+      opt_state: optimizer state.
     """
 
     params: Any
     batch_stats: Any
-    momentum: Any
+    opt_state: Any
 
 
 class State(NamedTuple):
@@ -129,11 +129,10 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
 
         return State(*map(player, jax.random.split(key)))
 
-    def move(player: Player, loss_of: Callable[..., Any], epoch: jax.Array):
+    def move(player: Player, loss_of: Callable[..., Any], progress: jax.Array):
         """One optimizer step of one player; `loss_of(params) -> (loss, batch_stats)`."""
-        (loss, batch_stats), gradient = jax.value_and_grad(loss_of, has_aux=True)(player.params)
-        params, momentum = optimizer.update(gradient, player.momentum, player.params, epoch)
-        return Player(params, batch_stats, momentum), loss
+        player, loss, batch_stats = optimizer_lib.descend(optimizer, player, loss_of, progress)
+        return player._replace(batch_stats=batch_stats), loss
 
     def step(state: State, batch: Batch, key: jax.Array):
         images = classifier_lib.view(c, network, batch.inputs, key)

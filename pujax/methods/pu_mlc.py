@@ -56,14 +56,14 @@ def build(config: ml_collections.ConfigDict, info: MultilabelInfo) -> Method:
         loss = variational = jnp.mean(jax.vmap(variational_of)(scores, labels))
         metrics = {"loss_variational": variational}
         if c.mixup_weight:
-            mixed, permutations, shares = mix_halves(
+            mixed, permutations, lams = mix_halves(
                 key, _grouped(images, c.num_groups), alpha=c.mixup_alpha
             )
             flat = mixed.reshape(-1, *mixed.shape[2:])
             mixed_scores, batch_stats = forward(batch_stats, flat)
             mixed_scores = _grouped(mixed_scores, c.num_groups)
             consistency = jnp.mean(
-                jax.vmap(consistency_of)(scores, labels, mixed_scores, permutations, shares)
+                jax.vmap(consistency_of)(scores, labels, mixed_scores, permutations, lams)
             )
             loss = variational + c.mixup_weight * consistency
             metrics["loss_mixup"] = consistency
@@ -72,9 +72,9 @@ def build(config: ml_collections.ConfigDict, info: MultilabelInfo) -> Method:
     def variational_of(scores, labels):
         return risks.multilabel_vpu(scores, labels, gamma=c.gamma, alpha=c.alpha or None)
 
-    def consistency_of(scores, labels, mixed_scores, permutation, share):
+    def consistency_of(scores, labels, mixed_scores, permutation, lam):
         return risks.multilabel_mixup_consistency(
-            scores, labels, mixed_scores, permutation, share, detach_targets=c.detach_targets
+            scores, labels, mixed_scores, permutation, lam, detach_targets=c.detach_targets
         )
 
     return multilabel.build(config, info, objective)
@@ -96,12 +96,12 @@ def mix_halves(
     """
     groups, rows = images.shape[:2]
     half = rows // 2
-    share_key, order_key = jax.random.split(key)
-    shares = jax.random.beta(share_key, alpha, alpha, [groups])
+    lam_key, order_key = jax.random.split(key)
+    lams = jax.random.beta(lam_key, alpha, alpha, [groups])
     orders = jax.random.split(order_key, groups)
     permutations = jax.vmap(lambda key: jax.random.permutation(key, half))(orders)
     first = jax.vmap(lambda part, order: part[:half][order])(images, permutations)
-    return mixup.mix(first, images[:, rows - half :], shares), permutations, shares
+    return mixup.mix(first, images[:, rows - half :], lams), permutations, lams
 
 
 def _grouped(array: jax.Array, num_groups: int) -> jax.Array:

@@ -34,7 +34,7 @@ def default_config() -> ml_collections.ConfigDict:
         beta1=0.5,
         beta2=0.99,
         weight_decay=0.0,
-        lr_schedule="halve",
+        lr_schedule="step",
         lr_factor=0.5,
         lr_every=20,
         lr_resets=True,
@@ -72,15 +72,15 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
     )
 
     def objective(params, batch_stats, images, batch, key):
-        share_key, pair_key = jax.random.split(key)
+        lam_key, pair_key = jax.random.split(key)
         outputs, batch_stats = network.train_pass(params, batch_stats, images)
         variational = risks.vpu(outputs.logits, batch.labeled)
         if not c.mixup_weight:
             return variational, (batch_stats, {})
-        share = jax.random.beta(share_key, c.mixup_alpha, c.mixup_alpha)
+        lam = jax.random.beta(lam_key, c.mixup_alpha, c.mixup_alpha)
         partners = jax.random.permutation(pair_key, images[:half])
-        mixed = mixup.mix(images[half:], partners, share)
-        targets = mixup.mix(jax.nn.sigmoid(outputs.logits[half:]), jnp.ones([half]), share)
+        mixed = mixup.mix(images[half:], partners, lam)
+        targets = mixup.mix(jax.nn.sigmoid(outputs.logits[half:]), jnp.ones([half]), lam)
         if c.mixup_target_stop_gradient:
             targets = jax.lax.stop_gradient(targets)
         mixed_pass, batch_stats = network.train_pass(params, batch_stats, mixed)

@@ -108,7 +108,7 @@ def build_multilabel(
             f"head is {head!r}, and {name!r} has no feature map; accepted: head='gap', or one of "
             + ", ".join(WITH_MAPS)
         )
-    widths = {
+    widths: dict[str, Any] = {
         "num_classes": num_classes,
         "reduced_width": reduced_width,
         "attention_width": attention_width,

@@ -79,7 +79,7 @@ def save(path: str, encoder: Encoder, description: dict[str, Any]) -> None:
       encoder: arrays on the host or on a device of this host.
       description: what JSON can hold.
     """
-    arrays = {name: np.asarray(array) for name, array in _flat(encoder).items()}
+    arrays: dict[str, Any] = {name: np.asarray(array) for name, array in _flat(encoder).items()}
     arrays[_DESCRIPTION] = np.asarray(json.dumps(description))
     beside = f"{path}.partial"
     with open(beside, "wb") as file:

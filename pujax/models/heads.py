@@ -64,7 +64,7 @@ class PUNet(nn.Module):
     - "dcl": d -> 512 without bias, batch norm before ReLU, -> embedding_dim with bias (Chuang et
       al., 2020, https://arxiv.org/abs/2007.00224).
 
-    The heads multiply in full float32 whatever the backbone computes in, since their outputs decide
+    The heads multiply in full float32 for every type of the backbone, since their outputs decide
     labels. Classifier parameters are at `params['classifier']`: `kernel` [d, 1] and `bias` [1].
 
     Attributes:

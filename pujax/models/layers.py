@@ -42,7 +42,7 @@ INITIALIZERS = {
 }
 
 
-def _initializers(name: str, fan_in: int) -> dict[str, nn.initializers.Initializer]:
+def _initializers(name: str, fan_in: int) -> dict[str, Any]:
     if name not in INITIALIZERS:
         raise ValueError(f"initializer is {name!r}; accepted: {', '.join(INITIALIZERS)}")
     if fan_in == 0:

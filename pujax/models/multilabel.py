@@ -49,7 +49,7 @@ class MultilabelNet(nn.Module):
     - "semantic_graph": `SemanticGraph` on the backbone's last feature map, the head of the released
       code. Its parameters are at `params['semantic_graph']`.
 
-    Classifiers multiply in full float32 whatever the backbone computes in.
+    Classifiers multiply in full float32 for every type of the backbone.
 
     Attributes:
       backbone: module called as `(inputs, train)` that gives features [batch, d] for "gap", and
@@ -92,7 +92,7 @@ class MultilabelNet(nn.Module):
         check_head(self.head)
         is_graph = self.head == "semantic_graph"
         if is_graph:
-            self._check_constants(constants)
+            constants = self._checked(constants)
         features = self.backbone(inputs, train).astype(jnp.float32)
         if features.ndim != (4 if is_graph else 2):
             accepted = "[batch, height, width, d] (pool=False)" if is_graph else "[batch, d]"
@@ -100,7 +100,7 @@ class MultilabelNet(nn.Module):
                 f"features of the backbone have shape {features.shape}; accepted with the head "
                 f"{self.head!r}: {accepted}"
             )
-        if is_graph:
+        if constants is not None and is_graph:
             head = SemanticGraph(
                 self.reduced_width,
                 self.attention_width,
@@ -114,8 +114,8 @@ class MultilabelNet(nn.Module):
         )
         return Outputs(logits, features)
 
-    def _check_constants(self, constants: GraphConstants | None) -> None:
-        """Raises a ValueError unless the constants are those of `num_classes` categories."""
+    def _checked(self, constants: GraphConstants | None) -> GraphConstants:
+        """The constants; raises a ValueError unless they are those of `num_classes` categories."""
         count = self.num_classes
         if constants is None:
             raise ValueError(
@@ -130,3 +130,4 @@ class MultilabelNet(nn.Module):
             )
         if graph != (count, count):
             raise ValueError(f"constants.adjacency has shape {graph}; accepted: [{count}, {count}]")
+        return constants

@@ -1,7 +1,7 @@
 """Pre-activation residual networks for small images (LaGAM's backbones)."""
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -31,8 +31,8 @@ class Block(nn.Module):
 
 
 def blocks(
-    block: type[Block], stage_sizes: Sequence[int], *, width: int, dtype: Any, lgconv: bool
-) -> Iterator[Block]:
+    block: Callable[..., Any], stage_sizes: Sequence[int], *, width: int, dtype: Any, lgconv: bool
+) -> Iterator[Any]:
     """The blocks of all stages in order; call it inside a compact method.
 
     The width doubles from each stage to the next, whose first block has the stride 2.

@@ -28,8 +28,8 @@ def adjacency(known_positives: jax.Array) -> jax.Array:
     """How often category j is present where category i is: count(i and j) / count(i).
 
     Counts run over *known* positives, those that the labelling left. The diagonal is 1, as
-    count(i) / count(i). A category that is nowhere known would divide zero by zero, and the
-    released code goes on with NaN (it drops the result of its own repair): here its whole row is 0,
+    count(i) / count(i). A category without a known example would divide zero by zero, and the
+    released code continues with NaN (it does not use its own replacement): here its row is 0,
     the diagonal too, and so is its column, so that it neither sends nor receives messages.
 
     Args:
@@ -193,11 +193,11 @@ class GraphUpdate(nn.Module):
             out = layers.dense(inputs, nodes.shape[-1], dtype=self.dtype, name=name)
             return out.astype(jnp.float32)
 
-        messages = [
+        both_ways = [
             jnp.einsum(rule, graph, nodes, precision=_EXACT)
             for rule in ("ij,bjd->bid", "ji,bjd->bid")
         ]
-        messages = jnp.concatenate(messages, axis=-1)
+        messages = jnp.concatenate(both_ways, axis=-1)
         update = nn.sigmoid(affine("update_message", messages) + affine("update_node", nodes))
         reset = nn.sigmoid(affine("reset_message", messages) + affine("reset_node", nodes))
         candidate = jnp.tanh(

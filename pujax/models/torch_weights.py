@@ -116,7 +116,7 @@ def _torch_name(place: tuple[str, ...]) -> str:
     if modules[0].startswith("stem"):
         names = ["conv1" if modules[0] == "stem" else "bn1"]
     else:
-        stage, block = re.fullmatch(r"stage(\d+)_block(\d+)", modules[0]).groups()
+        ((stage, block),) = re.findall(r"^stage(\d+)_block(\d+)$", modules[0])
         child = modules[1].replace("norm", "bn")
         child = {"shortcut": "downsample.0", "shortcut_bn": "downsample.1"}.get(child, child)
         # An LgConv has its 3x3 kernel one level further down; the file knows of no such level.

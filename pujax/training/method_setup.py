@@ -9,7 +9,6 @@ from jax.sharding import Mesh
 
 from pujax import methods
 from pujax.data.dataset import AUTO
-from pujax.data.image_files import ImageFiles
 from pujax.methods.base import Method, Stage
 from pujax.training import config as config_lib
 from pujax.training import train_step
@@ -55,7 +54,8 @@ def build(config: ml_collections.FrozenConfigDict, data: Problem, mesh: Mesh) ->
         method = module.build(config, data.info)
     for stage in method.stages:
         _check_batches(stage, config, data, mesh)
-    _check_stream(method, config, data)
+    if data.streamed:
+        _check_streamed(method, config, data)
     return MethodSetup(
         config, method, data, train_step.metric_names(method.stages, data.training_data())
     )
@@ -81,16 +81,19 @@ def _check_batches(
         )
 
 
-def _check_stream(method: Method, config: ml_collections.FrozenConfigDict, data: Problem) -> None:
-    """Streamed images are seen batch by batch only: the data on the devices hold none."""
-    if not isinstance(data.inputs, ImageFiles):
-        return
-    stages = [stage.name for stage in method.stages if stage.refresh or stage.encode]
-    parts = [f"stage {name!r}" for name in stages] + ["calibration"] * bool(method.calibrate)
-    if parts:
+def _check_streamed(method: Method, config: ml_collections.FrozenConfigDict, data: Problem) -> None:
+    """Streamed images are seen batch by batch only."""
+    needs_all = [stage.name for stage in method.stages if stage.refresh or stage.encode]
+    if needs_all or method.calibrate:
+        where = f"stage {needs_all[0]!r}" if needs_all else "calibration"
         raise ValueError(
-            f"method.name is {config.method.name!r}, whose {parts[0]} looks at all examples at "
-            f"once; accepted: other methods, since the images of {data.info.name} are streamed"
+            f"method.name is {config.method.name!r}, whose {where} looks at all examples at once; "
+            f"accepted: other methods, since the images of {data.info.name} are streamed"
+        )
+    if config.data.prior == AUTO:
+        raise ValueError(
+            f"data.prior is {AUTO!r}, whose estimate looks at all examples at once; accepted: a "
+            f"number, since the images of {data.info.name} are streamed"
         )
 
 

@@ -116,8 +116,8 @@ def estimate_unlabeled(
 
     Methods on scores get those of the configuration's own network, trained on P against U as the
     'naive' method does. Methods on features get the inputs, flattened, of at most 10,000 random
-    rows of P and of U. Images in files are decoded into memory. A function of the data and
-    `config.seed`.
+    rows of P and of U. A function of the data and `config.seed`. Streamed images are refused by
+    `method_setup.build`.
 
     Args:
       config: resolved configuration; `data.prior_method` and `data.prior_epochs` count.

@@ -8,6 +8,7 @@ import pytest
 from configs import impulses as impulses_config
 from pujax import augment, contrastive, risks
 from pujax.methods import impulses
+from pujax.methods._common import network as network_lib
 from pujax.methods.impulses import pretraining as pretraining_lib
 from pujax.training import config as config_lib
 from pujax.training import method_setup, sharding, train_step
@@ -61,7 +62,7 @@ def test_pretraining_minimises_the_debiased_loss_of_two_random_views(small):
     c, stage = config.method, method.stages[0]
     state = start(stage, arrays)
     batch, key = batch_of(stage, state, arrays), jax.random.key(5)
-    network = impulses._network.build(
+    network = network_lib.build(
         config, tiny.problem().info, embedding_dim=c.embedding_dim, projection=c.projection
     )
 

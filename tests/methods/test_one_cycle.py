@@ -5,6 +5,7 @@ import math
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 from pujax.methods._common import optimizer as optimizer_lib
@@ -51,7 +52,7 @@ def progress(step, steps_per_epoch):
 )
 def test_every_step_has_the_rate_and_beta1_of_the_definition(epochs, steps_per_epoch, warm):
     total = epochs * steps_per_epoch
-    config = cycle_config(lr_cycle_epochs=epochs, lr_warm_share=warm)
+    config = cycle_config(lr_cycle_epochs=epochs, pct_start=warm)
     places = [progress(step, steps_per_epoch) for step in range(total)]
     rates, betas = ours(config, places, num_epochs=1, steps_per_epoch=steps_per_epoch)
     wanted = np.array([by_hand(step, total, warm) for step in range(total)])
@@ -123,7 +124,8 @@ def trained(dtype, steps=range(20)):
     state, update = rule.init(params), jax.jit(rule.update)
     for step in steps:
         gradient = jnp.asarray(GRADIENTS[step], dtype)
-        params, state = update(gradient, state, params, progress(step, 5))
+        updates, state = update(gradient, state, params, progress=progress(step, 5))
+        params = optax.apply_updates(params, updates)
     return params
 
 
@@ -144,8 +146,8 @@ def test_the_correction_of_the_mean_takes_the_present_beta1():
     config = cycle_config(weight_decay=0.0, beta2=0.0)
     rule = optimizer_lib.build(config, num_epochs=1, steps_per_epoch=10)
     params, (first, second) = jnp.zeros(1), (1.0, -3.0)
-    _, state = rule.update(jnp.full(1, first), rule.init(params), params, progress(0, 10))
-    moved, _ = rule.update(jnp.full(1, second), state, params, progress(1, 10))
+    _, state = rule.update(jnp.full(1, first), rule.init(params), params, progress=progress(0, 10))
+    moved, _ = rule.update(jnp.full(1, second), state, params, progress=progress(1, 10))
     beta1 = 0.85  # the peak of 10 steps is step 1
     mean = (beta1 * 0.05 * first + (1 - beta1) * second) / (1 - beta1**2)
     assert float(moved[0]) == pytest.approx(-PEAK * mean / 3.0, rel=1e-5)
@@ -163,7 +165,8 @@ def test_state_keeps_its_structure_and_types_and_stays_finite_from_zero_gradient
     rule = optimizer_lib.build(cycle_config(), num_epochs=1, steps_per_epoch=3)
     params = {"a": jnp.ones((2, 2)), "b": jnp.zeros(3)}
     state = rule.init(params)
-    moved, after = jax.jit(rule.update)(jax.tree.map(jnp.zeros_like, params), state, params, 0.0)
+    zeros = jax.tree.map(jnp.zeros_like, params)
+    moved, after = jax.jit(rule.update)(zeros, state, params, progress=0.0)
     assert jax.tree.structure(after) == jax.tree.structure(state)
     pairs = zip(jax.tree.leaves(after), jax.tree.leaves(state), strict=True)
     assert all(new.dtype == old.dtype and new.shape == old.shape for new, old in pairs)
@@ -176,19 +179,19 @@ def test_the_other_optimizers_take_the_rate_and_keep_their_momentum(optimizer):
     config = cycle_config(optimizer=optimizer, weight_decay=0.0, trust_coefficient=1.0)
     rule = optimizer_lib.build(config, num_epochs=4, steps_per_epoch=5)
     params = jnp.zeros((1, 2))  # of no length, which LARS does not rescale
-    moved, _ = rule.update(jnp.ones((1, 2)), rule.init(params), params, progress(8, 5))
+    moved, _ = rule.update(jnp.ones((1, 2)), rule.init(params), params, progress=progress(8, 5))
     np.testing.assert_allclose(moved, -by_hand(8, 20)[0], rtol=1e-5)
 
 
 @pytest.mark.parametrize(
     ("fields", "named"),
     [
-        ({"lr_warm_share": 1.2}, "method.lr_warm_share is 1.2"),
-        ({"lr_warm_share": float("nan")}, "method.lr_warm_share is nan"),
+        ({"pct_start": 1.2}, "method.pct_start is 1.2"),
+        ({"pct_start": float("nan")}, "method.pct_start is nan"),
         ({"lr_cycle_epochs": -1}, "method.lr_cycle_epochs is -1"),
         ({"lr_cycle_epochs": 3}, "method.lr_cycle_epochs is 3; accepted: at least the 4 epochs"),
-        ({"beta1_low": 1.0}, "method.beta1_low is 1.0"),
-        ({"beta1_high": 0.8}, r"method.beta1_high is 0.8; accepted: a number in \[0.85, 1\)"),
+        ({"base_momentum": 1.0}, "method.base_momentum is 1.0"),
+        ({"max_momentum": 0.8}, r"method.max_momentum is 0.8; accepted: a number in \[0.85, 1\)"),
     ],
 )
 def test_a_wrong_setting_is_named(fields, named):

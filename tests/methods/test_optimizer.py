@@ -3,9 +3,11 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 from pujax.methods._common import optimizer
+from pujax.training import config as config_lib
 
 
 def rates(epochs, **fields):
@@ -13,8 +15,8 @@ def rates(epochs, **fields):
     return [float(optimizer.learning_rate(config, jnp.asarray(e), num_epochs=40)) for e in epochs]
 
 
-def test_halving_starts_at_the_named_epoch_and_holds_within_an_epoch():
-    got = rates((0, 19.9, 20, 39, 40), lr_schedule="halve", lr_every=20, lr_factor=0.5)
+def test_step_drops_start_at_the_named_epoch_and_holds_within_an_epoch():
+    got = rates((0, 19.9, 20, 39, 40), lr_schedule="step", lr_every=20, lr_factor=0.5)
     assert got == pytest.approx([0.1, 0.1, 0.05, 0.05, 0.025], rel=1e-6)
 
 
@@ -40,7 +42,8 @@ def test_cosine_may_end_at_zero():
 @pytest.mark.parametrize("schedule", optimizer.SCHEDULES)
 def test_warm_up_rises_within_epochs_and_leaves_the_schedule_where_it_is(schedule):
     epochs = (0.0, 0.5, 3.0, 4.0, 25.0)
-    fields = {"lr_schedule": schedule, "lr_drops": (2, 20), "lr_every": 2}
+    drops = {"lr_drops": (2, 20)} if schedule == "multistep" else {}
+    fields = {"lr_schedule": schedule, "lr_every": 2} | drops
     plain = np.array(rates(epochs, **fields))
     got = rates(epochs, lr_warmup=4.0, **fields)
     np.testing.assert_allclose(got, plain * [0, 0.125, 0.75, 1, 1], rtol=1e-6)
@@ -61,12 +64,22 @@ def adam_by_hand(gradients, start, *, rate, decay, resets_before=()):
 GRADIENTS = [np.array(g) for g in ([0.5, -1.0], [0.2, 0.3], [-0.1, 0.4], [0.3, 0.3])]
 
 
+def applied(update):
+    """`(gradient, state, params, epoch) -> (params, state)`."""
+
+    def new(gradient, state, params, epoch):
+        updates, state = update(gradient, state, params, progress=jnp.asarray(epoch))
+        return optax.apply_updates(params, updates), state
+
+    return new
+
+
 def run(config):
     rule = optimizer.build(config, num_epochs=4)
     params = jnp.asarray([1.0, -2.0])
     state = rule.init(params)
     for epoch, gradient in enumerate(GRADIENTS):
-        params, state = rule.update(jnp.asarray(gradient), state, params, jnp.asarray(epoch))
+        params, state = applied(rule.update)(jnp.asarray(gradient), state, params, epoch)
     return params
 
 
@@ -95,7 +108,7 @@ def test_a_drop_resets_the_moments_where_asked(resets):
         weight_decay=0.0,
         beta1=0.5,
         beta2=0.9,
-        lr_schedule="halve",
+        lr_schedule="step",
         lr_factor=0.5,
         lr_every=2,
         lr_resets=resets,
@@ -152,7 +165,7 @@ def test_lars_equals_its_definition_while_the_rate_changes(momentum):
         momentum=momentum,
         weight_decay=0.3,
         trust_coefficient=0.02,
-        lr_schedule="halve",
+        lr_schedule="step",
         lr_factor=0.1,
         lr_every=2,
         lr_warmup=1.5,
@@ -162,7 +175,7 @@ def test_lars_equals_its_definition_while_the_rate_changes(momentum):
     gradients[3]["zero"] *= 0
     epochs = [0.5, 1.0, 1.5, 2.0, 3.0]
     params = starting_point()
-    state, update = rule.init(params), jax.jit(rule.update)
+    state, update = rule.init(params), jax.jit(applied(rule.update))
     for gradient, epoch in zip(gradients, epochs, strict=True):
         params, state = update(gradient, state, params, epoch)
     wanted = lars_by_hand(
@@ -179,7 +192,7 @@ def test_lars_equals_its_definition_while_the_rate_changes(momentum):
 
 def test_a_step_of_lars_is_a_share_of_the_weights_whatever_the_size_of_the_gradient():
     rule = optimizer.build(lars_config(weight_decay=0.0), num_epochs=1)
-    params, update = starting_point(), jax.jit(rule.update)
+    params, update = starting_point(), jax.jit(applied(rule.update))
     for size in (1e-3, 1e3):
         gradient = jax.tree.map(lambda leaf, size=size: size * leaf, draws(1))
         moved, _ = update(gradient, rule.init(params), params, 0.0)
@@ -195,9 +208,9 @@ def test_seeds_stacked_on_an_axis_do_not_turn_biases_into_matrices():
     rule = optimizer.build(lars_config(weight_decay=0.1), num_epochs=1)
     params, gradient = draws(0, num_seeds=2), draws(1, num_seeds=2)
     state = jax.vmap(rule.init)(params)
-    update_all = jax.jit(jax.vmap(rule.update, in_axes=(0, 0, 0, None)))
+    update_all = jax.jit(jax.vmap(applied(rule.update), in_axes=(0, 0, 0, None)))
     together, _ = update_all(gradient, state, params, 0.0)
-    update = jax.jit(rule.update)
+    update = jax.jit(applied(rule.update))
     for seed in range(2):
         alone, slope = (
             jax.tree.map(lambda leaf, seed=seed: leaf[seed], tree) for tree in (params, gradient)
@@ -226,3 +239,19 @@ def test_a_wrong_setting_is_named(field, value):
     config = optimizer.default_config(**{field: value})
     with pytest.raises(ValueError, match=f"method.{field} is "):
         optimizer.build(config, num_epochs=1)
+
+
+def test_schedules_are_refused_by_their_old_names_with_the_new_one():
+    with pytest.raises(ValueError, match="is 'halve'; accepted: 'step', which is the new name"):
+        optimizer.build(optimizer.default_config(lr_schedule="halve"), num_epochs=4)
+    with pytest.raises(ValueError, match="is 'step'; accepted: 'multistep'"):
+        optimizer.build(optimizer.default_config(lr_schedule="step", lr_drops=(1, 2)), num_epochs=4)
+
+
+@pytest.mark.parametrize(("old", "new"), optimizer.RENAMED.items())
+def test_fields_are_refused_by_their_old_names_with_the_new_one(old, new):
+    config = config_lib.default_config("nnpu")
+    with config.method.unlocked():
+        config.method[old] = 0.5
+    with pytest.raises(ValueError, match=f"method.{old} was renamed to method.{new}"):
+        config_lib.resolve(config)

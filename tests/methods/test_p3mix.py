@@ -174,20 +174,19 @@ def test_the_teacher_follows_once_per_epoch_and_steps_leave_it_alone(data):
     _, method, arrays, state, batch = setup(data)
     stage = method.stages[0]
 
-    def refresh(state):
-        return stage.refresh(state, arrays, jax.random.key(0))
+    def refresh(state, epoch):
+        return stage.refresh(state, arrays, jax.random.key(0), epoch)
 
-    start = refresh(state)
+    start = refresh(state, 0)
     assert_equal(start.teacher, state.params)
     stepped, _ = jax.jit(stage.step)(start, batch, jax.random.key(0))
     assert_equal(stepped.teacher, state.params)
     one, two = moved(start, 0.1), moved(start, 0.4)
-    after_one = refresh(one)
+    after_one = refresh(one, 1)
     assert_equal(after_one.teacher, one.params)  # the first update copies
-    after_two = refresh(after_one._replace(params=two.params))
+    after_two = refresh(after_one._replace(params=two.params), 2)
     mean = jax.tree.map(lambda a, b: (a + b) / 2, one.params, two.params)
     assert_equal(after_two.teacher, mean)  # then a plain average
-    assert int(after_two.epochs) == 3
 
 
 # --- a whole step against NumPy -------------------------------------------------------------------
@@ -264,10 +263,7 @@ def spread_out(config, data, state, batch):
     head, scale = state.params["classifier"], 2 / jnp.std(scores)
     head = {"kernel": head["kernel"] * scale, "bias": (head["bias"] - jnp.mean(scores)) * scale}
     teacher = moved(state, 0.02).params if state.teacher else None
-    taught = jnp.asarray(config.method.ema_start + 2, jnp.int32)
-    return state._replace(
-        params=state.params | {"classifier": head}, teacher=teacher, epochs=taught
-    )
+    return state._replace(params=state.params | {"classifier": head}, teacher=teacher)
 
 
 @pytest.mark.parametrize("name", ["p3mix_e", "p3mix_c"])
@@ -302,9 +298,10 @@ def test_the_teacher_is_not_heard_before_it_follows_a_trained_network(data):
     config, method, arrays, state, batch = setup(data, "p3mix_e")
     stage, key = method.stages[0], jax.random.key(4)
     state = spread_out(config, data, stage.refresh(state, arrays, key), batch)
-    for epochs, is_heard in ((1, False), (config.method.ema_start + 1, False), (None, True)):
-        early = state if epochs is None else state._replace(epochs=jnp.asarray(epochs, jnp.int32))
-        metrics = jax.jit(stage.step)(early, batch, key)[1]
+    start = config.method.ema_start
+    for epoch, is_heard in ((0, False), (start, False), (start + 1, True)):
+        early = batch._replace(stage_epoch=jnp.asarray(epoch, jnp.int32))
+        metrics = jax.jit(stage.step)(state, early, key)[1]
         assert (float(metrics["loss_elr"]) != 0) == is_heard
 
 
@@ -345,7 +342,7 @@ def test_published_values_of_the_two_variants():
     assert (c.gamma, c.entropy_weight, c.elr_weight, c.relabel) == (0.8, 0.1, 0.0, True)
     for config in (e, c):
         assert (config.pool_size, config.start_hmix, config.mixup_alpha) == (96, 5, 1.0)
-        assert (config.lr_schedule, config.lr_factor, config.lr_every) == ("halve", 0.5, 20)
+        assert (config.lr_schedule, config.lr_factor, config.lr_every) == ("step", 0.5, 20)
         _p3mix.check(config)
 
 

@@ -233,25 +233,19 @@ def test_rounds_end_on_time_start_afresh_and_hand_on_soft_labels(data):
     stage, key = method.stages[0], jax.random.key(4)
     step = jax.jit(stage.step)
     first = state
-    for epoch in range(2):  # epochs 0 and 1 begin: nothing but the counter moves
-        refreshed = stage.refresh(state, arrays, key)
-        assert refreshed.epochs == epoch + 1
-        for a, b in zip(
-            jax.tree.leaves(refreshed._replace(epochs=state.epochs)),
-            jax.tree.leaves(state),
-            strict=True,
-        ):
-            np.testing.assert_array_equal(a, b)
-        state, _ = step(refreshed, batch_of(method, arrays, epoch=epoch), key)
+    assert [stage.is_refreshed(epoch) for epoch in range(4)] == [True, False, True, False]
+    assert stage.refresh(state, arrays, key, 0) is state  # the first round has begun already
+    for epoch in range(2):
+        state, _ = step(state, batch_of(method, arrays, epoch=epoch), key)
     probability = sigmoid(method.predict(state, arrays.inputs))
-    state = stage.refresh(state, arrays, key)  # epoch 2 begins: the second round
+    state = stage.refresh(state, arrays, key, 2)  # epoch 2 begins: the second round
     for a, b in zip(
         jax.tree.leaves((state.params, state.batch_stats)),
         jax.tree.leaves((first.params, first.batch_stats)),
         strict=True,
     ):
         np.testing.assert_allclose(a, b, rtol=1e-6)
-    assert all((np.asarray(x) == 0).all() for x in jax.tree.leaves(state.momentum))
+    assert all((np.asarray(x) == 0).all() for x in jax.tree.leaves(state.opt_state))
     pseudo = np.asarray(state.is_pseudo)
     called = probability > 0.5
     assert pseudo.any() and not pseudo[data.labeled].any()
@@ -266,16 +260,15 @@ def test_a_pseudo_label_keeps_its_value_until_it_is_withdrawn(data):
     state = state._replace(
         is_pseudo=state.is_pseudo.at[ids].set(True),
         targets=state.targets.at[ids].set(0.123),
-        epochs=jnp.int32(2),
     )
-    kept = method.stages[0].refresh(state, arrays, jax.random.key(0))
+    kept = method.stages[0].refresh(state, arrays, jax.random.key(0), 2)
     np.testing.assert_array_equal(np.flatnonzero(kept.is_pseudo), ids)
     np.testing.assert_allclose(kept.targets[ids], 0.123)
     # Networks that contradict each other everywhere: all labels go.
     bias = jnp.asarray([[20.0], [-20.0]])
     params = jax.tree.map(jnp.zeros_like, state.params)
     params["classifier"]["bias"] = bias
-    gone = method.stages[0].refresh(state._replace(params=params), arrays, jax.random.key(0))
+    gone = method.stages[0].refresh(state._replace(params=params), arrays, jax.random.key(0), 2)
     assert not gone.is_pseudo.any()
     np.testing.assert_allclose(gone.targets[ids], 0.5, atol=1e-6)
 

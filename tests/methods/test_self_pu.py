@@ -179,39 +179,31 @@ def test_pools_are_replaced_and_not_accumulated(data, made, picked):
         )
         for s in picked.students
     ]
-    again = stage.refresh(picked._replace(students=tuple(flipped)), arrays, jax.random.key(9))
-    assert int(again.refreshes) == 2
+    again = stage.refresh(picked._replace(students=tuple(flipped)), arrays, jax.random.key(9), 1)
     # Epoch 2 of 4: twice the share.
     for student, count in zip(again.students, (15, 22), strict=True):
         assert_pool(student, data, student.params, student.batch_stats, count)
 
 
-def test_pools_stay_between_the_epochs_of_picking(data):
-    method, arrays, states = build(data, pick_every=2)
-    stage, state = stage_of(method, "self_paced"), states["self_paced"]
-    first = stage.refresh(state, arrays, jax.random.key(0))
-    second = stage.refresh(first, arrays, jax.random.key(1))
-    third = stage.refresh(second._replace(refreshes=jnp.int32(0)), arrays, jax.random.key(1))
-    assert_same(first.students, second.students)
-    assert int(second.refreshes) == 2
-    assert not np.array_equal(third.students[0].pool, first.students[0].pool)
-
-
-def test_under_vmap_a_refresh_is_that_of_each_seed_alone(data):
-    """Also where one seed is due and the other is not, which no loop does but vmap allows."""
-    method, arrays, states = build(data, pick_every=2)
-    stage, state = stage_of(method, "self_paced"), states["self_paced"]
-    alone = [
-        stage.refresh(state._replace(refreshes=jnp.int32(i)), arrays, jax.random.key(i))
-        for i in range(2)
-    ]
-    stacked = jax.tree.map(lambda x: jnp.stack([x, x]), state)
-    stacked = stacked._replace(refreshes=jnp.arange(2, dtype=jnp.int32))
-    keys = jax.vmap(jax.random.key)(jnp.arange(2))
-    together = jax.vmap(lambda s, k: stage.refresh(s, arrays, k))(stacked, keys)
-    for i in range(2):
-        for a, b in zip(jax.tree.leaves(together), jax.tree.leaves(alone[i]), strict=True):
-            np.testing.assert_allclose(a[i], b, rtol=1e-6)
+@pytest.mark.parametrize(
+    ("teacher_start", "due"),
+    [(5, {"self_paced": [1, 3]}), (2, {"self_paced": [1], "self_paced_taught": [3]})],
+)
+def test_pools_stay_between_the_epochs_of_picking(data, teacher_start, due):
+    """Also where teachers start between two epochs of picking."""
+    method, arrays, states = build(
+        data, num_epochs=6, pick_stop=5, pick_every=2, teacher_start=teacher_start
+    )
+    first, picks = 0, {name: [] for name in due}
+    for stage in method.stages:
+        state = states[stage.name]
+        for epoch in range(stage.num_epochs):
+            if stage.is_refreshed(epoch):
+                after = stage.refresh(state, arrays, jax.random.key(0), epoch)
+                if after is not state:
+                    picks[stage.name].append(first + epoch)
+        first += stage.num_epochs
+    assert picks == due
 
 
 def test_active_teachers_rank_the_pool(data):
@@ -368,7 +360,7 @@ def test_before_anything_is_picked_a_step_is_that_of_nnpu_for_each_student(data,
     step = jax.jit(plain.step)
     for before, student in zip(state.students, after.students, strict=True):
         begun = start._replace(
-            params=before.params, batch_stats=before.batch_stats, momentum=before.momentum
+            params=before.params, batch_stats=before.batch_stats, opt_state=before.opt_state
         )
         wanted, _ = step(begun, batch, jax.random.key(0))
         for a, b in zip(

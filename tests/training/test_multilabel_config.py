@@ -111,7 +111,7 @@ def test_the_voc_and_coco_configs_hold_the_published_settings(data, published):
     config = parsed("pu_mlc_voc", f"data={data}", "--config.data.known_ratio=0.1")
     published |= {
         **{"optimizer": "adam", "weight_decay": 1e-4, "lr_schedule": "one_cycle"},
-        **{"lr_cycle_epochs": 80, "lr_warm_share": 0.2, "beta1_low": 0.85, "beta1_high": 0.95},
+        **{"lr_cycle_epochs": 80, "pct_start": 0.2, "base_momentum": 0.85, "max_momentum": 0.95},
         **{"mixup_weight": 1.0, "mixup_alpha": 0.3, "detach_targets": False, "num_groups": 2},
         **{"frozen_stages": -1, "freeze_norm": "auto", "flip": True, "augment": True},
         **{"crop_sizes": (512, 448, 384, 320, 256)},

@@ -260,9 +260,9 @@ def test_seeds_together_and_cells_of_a_sweep_share_what_was_estimated(tmp_path, 
         [sweep.Cell(method, "digits", small(method)) for method in ("nnpu", "naive")],
         seeds=(0, 1),
     )
-    assert sweep.execute.run(plan, str(tmp_path), dry_run=True) == 0
+    assert sweep.runner.run(plan, str(tmp_path), dry_run=True) == 0
     assert not found.calls
-    assert sweep.execute.run(plan, str(tmp_path)) == 0
+    assert sweep.runner.run(plan, str(tmp_path)) == 0
     assert sorted(found.calls) == [0, 1]
     for path in tmp_path.rglob("summary.json"):
         summary = json.loads(path.read_text())

@@ -6,7 +6,7 @@ import pathlib
 import tarfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from typing import BinaryIO, TypeVar
+from typing import BinaryIO, TypeVar, cast
 
 from absl import logging
 
@@ -58,15 +58,15 @@ def read_members(
     else:
         with naming(str(location)), tarfile.open(location, "r:*") as archive:
             for member in archive:
-                path = pathlib.PurePosixPath(member.name)
-                if path.is_absolute() or ".." in path.parts:
+                inner = pathlib.PurePosixPath(member.name)
+                if inner.is_absolute() or ".." in inner.parts:
                     raise ValueError(f"{location} is unsafe: it holds the path {member.name!r}")
-                if path.parent.name != folder or path.name not in names:
+                if inner.parent.name != folder or inner.name not in names:
                     continue
                 if not member.isfile():
                     raise ValueError(f"{location}: {member.name} is not an ordinary file")
-                stream = archive.extractfile(member)
-                results[path.name] = reader(stream, f"{location}, member {member.name}")
+                content = cast(BinaryIO, archive.extractfile(member))
+                results[inner.name] = reader(content, f"{location}, member {member.name}")
     missing = [name for name in names if name not in results]
     if missing:
         raise ValueError(f"{location} is incomplete: {', '.join(missing)} missing")
@@ -82,11 +82,11 @@ def read_exactly(stream: BinaryIO, size: int, where: str) -> bytes:
 
 
 def warn_if_partial(
-    where: pathlib.Path, *, found: tuple[int, ...], original: tuple[int, ...]
+    where: pathlib.Path, *, sizes: tuple[int, ...], original: tuple[int, ...]
 ) -> None:
     """Warns where a set is smaller or larger than published; files do not say their length."""
-    if found != original:
-        logging.warning("%s holds %s images, the original has %s", where, found, original)
+    if sizes != original:
+        logging.warning("%s holds %s images, the original has %s", where, sizes, original)
 
 
 def find(

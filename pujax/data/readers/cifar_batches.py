@@ -85,20 +85,20 @@ def load(
         (source.python_folder, source.python_archive.filename),
         marker=source.train[0],
     )
-    if binary is None and python is None:
-        hint = (
-            f"Also accepted there: {source.binary_archive}, or either archive unpacked "
-            f"({source.binary_folder}, {source.python_folder})."
-        )
-        (python,) = download.fetch_all(
-            [source.python_archive], directory=directory / source.name, hint=hint
-        )
     if binary is not None:
         location, folder, suffix = binary, source.binary_folder, ".bin"
     else:
+        if python is None:
+            hint = (
+                f"Also accepted there: {source.binary_archive}, or either archive unpacked "
+                f"({source.binary_folder}, {source.python_folder})."
+            )
+            (python,) = download.fetch_all(
+                [source.python_archive], directory=directory / source.name, hint=hint
+            )
         location, folder, suffix = python, source.python_folder, ""
 
-    def reader(stream: BinaryIO, where: str) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    def reader(stream: BinaryIO, where: str) -> tuple[np.ndarray, np.ndarray]:
         read = read_python if binary is None else read_binary
         images, labels = read(stream, where, label_keys=source.label_keys)
         highest = int(labels[label_key].max(initial=0))
@@ -113,8 +113,8 @@ def load(
     train = [batches[name] for name in names[:-1]]
     train_labels = np.concatenate([labels for _, labels in train])
     test_inputs, test_labels = batches[names[-1]]
-    found = (len(train_labels), len(test_labels))
-    archive.warn_if_partial(location, found=found, original=SIZES)
+    sizes = (len(train_labels), len(test_labels))
+    archive.warn_if_partial(location, sizes=sizes, original=SIZES)
     return raw.RawDataset(
         name=source.name,
         train_inputs=np.concatenate([images for images, _ in train]),
@@ -210,7 +210,7 @@ class _ArrayUnpickler(pickle.Unpickler):
         raise pickle.UnpicklingError(f"it refers to {module}.{name}, which is not allowed")
 
 
-def _empty_array(kind: type, shape: tuple[int, ...], code: bytes) -> np.ndarray:
+def _empty_array(kind: type, shape: tuple[int, ...], code: Any) -> np.ndarray:
     """What NumPy's own reconstruction does: an empty array that is filled in afterwards."""
     return np.ndarray.__new__(kind, shape, code)
 

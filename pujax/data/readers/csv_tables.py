@@ -80,9 +80,10 @@ def numbers(
         raise ValueError(f"label is {label!r}; accepted: {', '.join(map(repr, header))}")
     label = header[-1] if label is None else label
     rows = [row for file in files for row in file.rows]
-    labels, features, names = np.zeros(0), [], []
-    for name, cells in zip(header, zip(*rows, strict=True), strict=True):
-        cells = [cell.strip() for cell in cells]
+    labels, features = np.zeros(0), []
+    names: list[str] = []
+    for name, column in zip(header, zip(*rows, strict=True), strict=True):
+        cells = [cell.strip() for cell in column]
         if name == label:
             labels = _label_column(path, name, cells, unknown)
         else:
@@ -113,10 +114,10 @@ def _label_column(path: str, name: str, cells: list[str], unknown: int) -> np.nd
 def _column(path: str, name: str, cells: list[str]) -> tuple[np.ndarray, list[str]]:
     """One column as numbers `[n, 1]`, or as 0 and 1 for each of its words."""
     values = [_number(cell) for cell in cells]
-    words = sorted({cell for cell, value in zip(cells, values, strict=True) if value is None})
-    if not words:
+    others = {cell for cell, value in zip(cells, values, strict=True) if value is None}
+    if not others:
         return np.array(values)[:, None], [name]
-    if words == [""]:
+    if others == {""}:
         raise ValueError(
             f"{path}: {name!r} of example {cells.index('') + 1} is empty; accepted: numbers "
             "throughout (fill in or drop what is missing)"

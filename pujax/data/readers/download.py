@@ -10,12 +10,13 @@ import pathlib
 import urllib.error
 import uuid
 from collections.abc import Iterable, Iterator
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from absl import logging
 
 from pujax.data.readers import http_transfer
 
+fcntl: Any
 try:
     import fcntl
 except ImportError:  # Windows
@@ -23,7 +24,7 @@ except ImportError:  # Windows
 
 
 class MissingDataError(ValueError):
-    """A file that is needed is neither on disk nor to be had; the message says what to do.
+    """A file that is needed is not on disk and cannot be downloaded; the message says what to do.
 
     Attributes:
       reason: what went wrong, in a few words.

@@ -8,7 +8,7 @@ import numpy as np
 def is_test(labels: np.ndarray, *, test_fraction: float, seed: int) -> np.ndarray:
     """Holds out a share of every class, by a hash of the row number.
 
-    The same rows are held out whatever the seed of a run and whatever the version of NumPy.
+    The same rows are held out for every seed of a run and every version of NumPy.
 
     Args:
       labels: int `[n]`, class ids.

@@ -1,4 +1,4 @@
-"""One file over HTTP: resuming, noticing lies, and knowing when it is complete."""
+"""One file over HTTP: resumed where it stopped, and checked for being complete and unchanged."""
 
 import hashlib
 import http
@@ -99,8 +99,8 @@ def _transfer(
 ) -> str | None:
     """One request for what `part` lacks. None if the server says that this was all, else why not.
 
-    Errors that another attempt cannot mend are raised; `is_patient` also forgives a server that
-    cannot be reached.
+    Errors that another attempt cannot mend are raised; with `is_patient` a server that cannot be
+    reached is no such error.
     """
     start = part.seek(0, os.SEEK_END)
     headers = {"User-Agent": "pujax", "Accept-Encoding": "identity"}

@@ -2,7 +2,7 @@
 
 import gzip
 import pathlib
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple, cast
 
 import numpy as np
 
@@ -83,16 +83,16 @@ def load(source: IdxSource, directory: pathlib.Path) -> raw.RawDataset:
       MissingDataError: files are missing and cannot be downloaded.
       ValueError: a file is damaged or two files do not fit one another.
     """
-    paths = [_find(directory, source, name) for name, _ in _FILES]
-    if None in paths:
-        remotes = [
-            download.RemoteFile(f"{name}.gz", f"{source.base_url}{name}.gz", f"sha256:{sum_}", size)
-            for (name, _), (size, sum_), path in zip(_FILES, source.files, paths, strict=True)
-            if path is None
-        ]
+    remotes = [
+        download.RemoteFile(f"{name}.gz", f"{source.base_url}{name}.gz", f"sha256:{sum_}", size)
+        for (name, _), (size, sum_) in zip(_FILES, source.files, strict=True)
+        if _find(directory, source, name) is None
+    ]
+    if remotes:
         hint = "The unpacked files (the same names without .gz) are accepted as well."
         download.fetch_all(remotes, directory=directory / source.name, hint=hint)
-        paths = [_find(directory, source, name) for name, _ in _FILES]
+    places = [_find(directory, source, name) for name, _ in _FILES]
+    paths = [path for path in places if path is not None]
     arrays = [read_idx(path, rank=rank) for path, (_, rank) in zip(paths, _FILES, strict=True)]
     for images, labels in ((0, 1), (2, 3)):
         if len(arrays[images]) != len(arrays[labels]):
@@ -118,7 +118,9 @@ def load(source: IdxSource, directory: pathlib.Path) -> raw.RawDataset:
 
 
 def _open(path: pathlib.Path) -> BinaryIO:
-    return gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")
+    if path.suffix == ".gz":
+        return cast(BinaryIO, gzip.open(path, "rb"))
+    return path.open("rb")
 
 
 def _find(directory: pathlib.Path, source: IdxSource, name: str) -> pathlib.Path | None:

@@ -35,7 +35,7 @@ def decode(path: str | os.PathLike[str], *, channels: int) -> Image.Image:
             return image.convert("L" if channels == 1 else "RGB")
     except MemoryError:
         raise
-    except Exception as error:  # Pillow's decoders raise whatever a damaged file leads them to.
+    except Exception as error:  # A damaged file makes Pillow raise errors of many types.
         raise _unreadable(path, error) from error
 
 

@@ -80,10 +80,15 @@ def divide(whole: Split, is_test: np.ndarray) -> tuple[Split, Split]:
     Returns:
       `(train, test)`.
     """
-    return tuple(
-        Split(whole.folder, [whole.names[i] for i in np.flatnonzero(rows)], whole.labels[rows])
+    train, test = (
+        Split(
+            whole.folder,
+            [whole.names[i] for i in np.flatnonzero(rows).tolist()],
+            whole.labels[rows],
+        )
         for rows in (~is_test, is_test)
     )
+    return train, test
 
 
 def hold_out(path: pathlib.Path, whole: Split) -> tuple[Split, Split]:
@@ -114,8 +119,7 @@ def hold_out(path: pathlib.Path, whole: Split) -> tuple[Split, Split]:
 
 def build(
     source: str,
-    train: Split,
-    test: Split,
+    splits: Sequence[Split],
     class_names: Sequence[str],
     *,
     image_size: int,
@@ -127,8 +131,7 @@ def build(
 
     Args:
       source: name of the data set.
-      train: training images.
-      test: test images.
+      splits: training and test images.
       class_names: one name per class.
       image_size: side length that a network sees, or 0 for `default_size`.
       load_size: side length that training images are resized to before they are cropped; 0 is
@@ -145,9 +148,9 @@ def build(
     side = image_size or default_size
     load_side = load_size or side * 8 // 7
     parts = []
-    for name, split in (("training", train), ("test", test)):
+    for name, split in zip(("training", "test"), splits, strict=True):
         rows = _present(source, name, split, missing)
-        paths = tuple(os.path.join(split.folder, split.names[row]) for row in rows)
+        paths = tuple(os.path.join(split.folder, split.names[row]) for row in rows.tolist())
         parts.append((ImageFiles(paths, side, load_side), split.labels[rows]))
     return RawDataset(
         name=source,
@@ -166,7 +169,7 @@ def _present(source: str, which: str, split: Split, missing: str) -> np.ndarray:
     places = [os.path.split(os.path.join(split.folder, name)) for name in split.names]
     listings = {folder: names_in(folder) for folder in {folder for folder, _ in places}}
     is_there = np.array([name in listings[folder] for folder, name in places], bool)
-    absent = [split.names[row] for row in np.flatnonzero(~is_there)]
+    absent = [split.names[row] for row in np.flatnonzero(~is_there).tolist()]
     if absent:
         message = (
             f"source {source!r}: {len(absent)} of {len(split.names)} {which} images are not in "

@@ -25,7 +25,7 @@ def load(path: pathlib.Path, *, image_size: int, load_size: int, missing: str) -
     `split` (optional) says 'train' or 'test'; without it a fifth of the rows whose labels are all
     known is the test set, the same one on every run. The rest is either one column per label,
     with 1, 0, and in training rows -1 or nothing for unknown; or the single column `labels` with
-    the names of all labels of the image, separated by `|` or `;`, which nobody else has.
+    the names of all labels of the image, separated by `|` or `;`, which no name contains.
 
     Args:
       path: the table.
@@ -77,7 +77,7 @@ def load(path: pathlib.Path, *, image_size: int, load_size: int, missing: str) -
         )
     return image_lists.build(
         "multilabel",
-        *parts,
+        parts,
         names,
         image_size=image_size,
         load_size=load_size,
@@ -101,7 +101,7 @@ def _listed(cells: list[str]) -> tuple[tuple[str, ...], np.ndarray]:
     """Names and labels of a column that lists names."""
     lists = [{name.strip() for name in re.split(r"[|;]", cell)} - {""} for cell in cells]
     names = tuple(sorted(set().union(*lists)))
-    return names, np.array([[name in found for name in names] for found in lists], np.int8)
+    return names, np.array([[name in named for name in names] for named in lists], np.int8)
 
 
 def _coded(path: pathlib.Path, files: list[str], columns: dict[str, list[str]]) -> np.ndarray:

@@ -63,7 +63,7 @@ def load(root: pathlib.Path, *, image_size: int, load_size: int, missing: str) -
         )
     splits = [_read(folder, classes) for folder in folders]
     if len(splits) == 1:
-        splits = image_lists.hold_out(root, splits[0])
+        splits = [*image_lists.hold_out(root, splits[0])]
     elif (splits[1].labels == UNKNOWN).any():
         raise ValueError(
             f"{folders[1] / image_folders.UNLABELED} has images; accepted: none, since every label "
@@ -71,7 +71,7 @@ def load(root: pathlib.Path, *, image_size: int, load_size: int, missing: str) -
         )
     return image_lists.build(
         "multilabel",
-        *splits,
+        splits,
         classes,
         image_size=image_size,
         load_size=load_size,
@@ -82,21 +82,21 @@ def load(root: pathlib.Path, *, image_size: int, load_size: int, missing: str) -
 
 def _read(folder: pathlib.Path, classes: list[str]) -> image_lists.Split:
     """The images of one split, each once."""
-    found: dict[str, list[str]] = {}
+    folders_of: dict[str, list[str]] = {}
     for name in (*classes, NONE, image_folders.UNLABELED):
         for path in image_folders.image_files(folder / name):
-            found.setdefault(path.name, []).append(name)
-    if not found:
+            folders_of.setdefault(path.name, []).append(name)
+    if not folders_of:
         raise ValueError(
             f"{folder} has no images in class folders; accepted: {image_folders.SUFFIXES}"
         )
     columns = {name: column for column, name in enumerate(classes)}
-    labels = np.zeros((len(found), len(classes)), np.int8)
+    labels = np.zeros((len(folders_of), len(classes)), np.int8)
     names = []
-    for row, (image, places) in enumerate(sorted(found.items())):
+    for row, (image, places) in enumerate(sorted(folders_of.items())):
         paths = [folder / place / image for place in places]
         if NONE in places and len(places) > 1:
-            raise ValueError(f"{paths[0]} lies in {NONE} too; accepted: one or the other")
+            raise ValueError(f"{paths[0]} is in {NONE} too; accepted: one or the other")
         for path in paths[1:]:
             if not _same(paths[0], path):
                 raise ValueError(

@@ -87,8 +87,8 @@ def load(
 
 def _find_all(source, directory):
     """Paths of the training files and of the test file (None where there is none)."""
-    found = [[_find(directory, source.name, name) for name in way] for way in source.train_files]
-    train = next((paths for paths in found if None not in paths), None)
+    places = [[_find(directory, source.name, name) for name in way] for way in source.train_files]
+    train = next((paths for paths in places if None not in paths), None)
     test = _find(directory, source.name, source.test_file) if source.test_file else None
     missing = []
     if train is None:
@@ -126,10 +126,10 @@ def _read(source, paths, counts):
             "each pair negative"
         )
     labels = (codes == pair[1]).astype(np.int32)
-    found = tuple(np.bincount(labels).tolist())
-    if found != counts:
+    sizes = tuple(np.bincount(labels).tolist())
+    if sizes != counts:
         raise ValueError(
-            f"{where} has {found[0]} negatives and {found[1]} positives; accepted: {counts[0]} and "
+            f"{where} has {sizes[0]} negatives and {sizes[1]} positives; accepted: {counts[0]} and "
             f"{counts[1]}, as published"
         )
     return inputs, labels

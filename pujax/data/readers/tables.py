@@ -10,7 +10,7 @@ import lzma
 import os
 import zipfile
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import sklearn.datasets
@@ -64,7 +64,10 @@ def read_together(paths: Sequence[str | os.PathLike], *, label: str | None = Non
     Raises:
       ValueError: naming the file, and what in it cannot be read.
     """
-    paths = [os.fspath(path) for path in paths]
+    return _read_together([os.fspath(path) for path in paths], label)
+
+
+def _read_together(paths: list[str], label: str | None) -> list[Table]:
     for path in paths:
         if not os.path.isfile(path):
             raise ValueError(f"{path} is no file; accepted: {_FORMATS}")
@@ -95,8 +98,8 @@ def _kind(path: str) -> str:
     )
 
 
-def _open(path: str, mode: str, **options):
-    opener = _OPENERS.get(os.path.splitext(path.lower())[1], open)
+def _open(path: str, mode: str, **options: Any) -> Any:
+    opener: Any = _OPENERS.get(os.path.splitext(path.lower())[1], open)
     return opener(path, mode, **options)
 
 
@@ -154,14 +157,14 @@ def _check_size(path: str, rows: int, columns: int) -> None:
 def _archives(paths: list[str]) -> list[Table]:
     tables = []
     for path in paths:
-        found, (first, second) = _arrays(path)
-        if found == _ARRAYS[0]:
+        pair, (first, second) = _arrays(path)
+        if pair == _ARRAYS[0]:
             if first.shape[1:] != second.shape[1:]:
                 raise ValueError(
                     f"{path}: unlabeled has shape {second.shape}; accepted: "
                     f"[n, {', '.join(map(str, first.shape[1:]))}], as positives has"
                 )
-            labels = np.repeat(np.int32([1, UNKNOWN]), [len(first), len(second)])
+            labels = np.repeat(np.array([1, UNKNOWN], np.int32), [len(first), len(second)])
             first = np.concatenate([first, second])
         else:
             if second.shape != first.shape[:1]:
@@ -185,23 +188,23 @@ def _arrays(path: str) -> tuple[tuple[str, str], list[np.ndarray]]:
     if not zipfile.is_zipfile(path):
         raise ValueError(f"{path} is no archive; accepted: what numpy.savez writes")
     with np.load(path, allow_pickle=False) as archive:
-        found = next((pair for pair in _ARRAYS if set(pair) <= set(archive)), None)
-        if found is None:
+        names = next((pair for pair in _ARRAYS if set(pair) <= set(archive)), None)
+        if names is None:
             accepted = " or ".join(f"{a!r} and {b!r}" for a, b in _ARRAYS)
             raise ValueError(f"{path} holds {sorted(archive)}; accepted: {accepted}")
         try:
-            arrays = [np.asarray(archive[name]) for name in found]
+            arrays = [np.asarray(archive[name]) for name in names]
         except ValueError as error:  # of Python objects, or cut short
             raise ValueError(
-                f"{path}: {' or '.join(found)} cannot be read ({error}); accepted: real numbers"
+                f"{path}: {' or '.join(names)} cannot be read ({error}); accepted: real numbers"
             ) from error
-    for name, array in zip(found, arrays, strict=True):
+    for name, array in zip(names, arrays, strict=True):
         if array.dtype.kind not in "fiub" or not array.ndim:
             raise ValueError(
                 f"{path}: {name} is {array.dtype} of shape {array.shape}; accepted: real numbers, "
                 "one entry per example"
             )
-    return found, arrays
+    return names, arrays
 
 
 def _separated_values(paths: list[str], label: str | None) -> list[Table]:

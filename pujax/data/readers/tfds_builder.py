@@ -18,7 +18,6 @@ import urllib.error
 import urllib.request
 from typing import Any
 
-from pujax.data import sources
 from pujax.data.readers import download
 
 TIMEOUT = 10.0
@@ -26,11 +25,11 @@ TIMEOUT = 10.0
 
 
 def prepared(name: str, directory: pathlib.Path) -> Any:
-    """Returns a builder whose data are on disk, preparing them if they are nowhere.
+    """Returns a builder whose data are on disk, preparing them if they are not on disk yet.
 
     Args:
       name: set, configuration and version as in `tfds.builder`.
-      directory: data directory; see `pujax.data.sources.tfds.load` for where it is looked.
+      directory: data directory; see `pujax.data.sources.tfds.load` for the folders it may be in.
 
     Returns:
       A `tfds.core.DatasetBuilder`.
@@ -104,7 +103,7 @@ def _prepare(
             f"{name} is not prepared in {home}, and unpacking its original files needs "
             f"TensorFlow: pip install tensorflow. Or prepare it elsewhere with "
             f"tfds.builder({name!r}).download_and_prepare(file_format='array_record') and copy "
-            f"the folder {builder.info.full_name} to {home}" + _native_hint(builder.name),
+            f"the folder {builder.info.full_name} to {home}",
             reason="no package tensorflow",
         )
     if missing and (reason := _unreachable(missing[0].url)):
@@ -121,12 +120,8 @@ def _prepare(
         raise _needs(name, error) from error
 
 
-def _native_hint(name: str) -> str:
-    return f". Source {name!r} reads its original files directly." if name in sources.NAMES else ""
-
-
 def _unreachable(url: str) -> str:
-    """Why a server does not answer; '' if it does, with whatever status."""
+    """Why a server does not answer; '' if it does, with any status."""
     request = urllib.request.Request(url, method="HEAD", headers={"User-Agent": "pujax"})
     try:
         urllib.request.urlopen(request, timeout=TIMEOUT).close()

@@ -61,7 +61,7 @@ def load(
     ]
     return image_lists.build(
         "coco2014",
-        *splits,
+        splits,
         tuple(train.categories.values()),
         image_size=image_size,
         load_size=load_size,

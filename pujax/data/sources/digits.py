@@ -16,7 +16,7 @@ def load(
 
     scikit-learn publishes no test set, so one is cut out here. It is stratified by class and
     depends on `seed` alone, through a hash of the image's number: the same images are held out
-    whatever the seed of a run and whatever the version of NumPy.
+    for every seed of a run and every version of NumPy.
 
     The grey values 0..16 become 0..255: `(255 * value + 8) // 16`, which is the nearest integer.
 

@@ -12,7 +12,7 @@ def load(
     """Reads a folder of images in any format that Pillow reads.
 
     Class ids follow the alphabetical order of the class folders of `train`. Images in
-    `train/unlabeled/` have no class: they go to U whatever the split. Mean and deviation are those
+    `train/unlabeled/` have no class: they go to U in every split. Mean and deviation are those
     of the training images.
 
     Args:

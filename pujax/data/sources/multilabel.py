@@ -1,6 +1,7 @@
 """Your own examples with several labels each: an NPZ archive, a CSV of image names, or folders."""
 
 import pathlib
+from typing import Any
 
 from pujax.data.raw import RawDataset
 from pujax.data.readers import (
@@ -30,8 +31,8 @@ def load(
 ) -> RawDataset:
     """Reads an archive, a table of file names and labels, or image folders.
 
-    A label is 1, 0, or -1 where nobody knows; the test set has no -1. `_multilabel_npz`,
-    `_multilabel_csv` and `_multilabel_folder` say how each of the three is written down.
+    A label is 1, 0, or -1 for unknown; the test set has no -1. The readers
+    `multilabel_npz`, `multilabel_csv` and `multilabel_folder` describe the three layouts.
 
     Args:
       directory: an `.npz`, `.csv` or `.tsv` file, or a folder with exactly one of them, or a folder
@@ -47,7 +48,7 @@ def load(
       MissingDataError: there is no such file or folder, or images are missing.
       ValueError: a file cannot be read, or something in it is not accepted.
     """
-    options = {"image_size": image_size, "load_size": load_size, "missing": missing}
+    options: dict[str, Any] = {"image_size": image_size, "load_size": load_size, "missing": missing}
     if directory.is_file():
         if directory.suffix.lower() not in _READERS:
             raise ValueError(f"{directory} is a file; accepted: {_ACCEPTED}")

@@ -73,8 +73,8 @@ def load(directory: pathlib.Path) -> raw.RawDataset:
             f"The folders {' and '.join(_FOLDERS.values())} of the unpacked archive, or an archive "
             "20news-bydate-comp-sci.tar.xz of their comp.* and sci.* alone, are accepted as well."
         )
-        found = download.fetch_all([_REMOTE], directory=directory / "newsgroups", hint=hint)
-        location = found[0]
+        paths = download.fetch_all([_REMOTE], directory=directory / "newsgroups", hint=hint)
+        location = paths[0]
     posts = _posts(location)
     vectorizer = TfidfVectorizer(max_features=NUM_FEATURES, dtype=np.float32)
     texts = {split: [text for _, _, text in posts[split]] for split in _FOLDERS}
@@ -120,10 +120,11 @@ def _posts(location: pathlib.Path) -> dict[str, list[tuple[str, str, str]]]:
     for path, post in read(location):
         split = next((s for s, folder in _FOLDERS.items() if folder == path.parts[-3]), None)
         if split is not None and path.parts[-2] in _CLASS_OF:
-            posts[split].append((*path.parts[-2:], body(post)))
-    for split, found in posts.items():
-        found.sort()
-        counts = tuple(np.bincount(_labels(found), minlength=2).tolist()) if found else (0, 0)
+            topic, number = path.parts[-2:]
+            posts[split].append((topic, number, body(post)))
+    for split, items in posts.items():
+        items.sort()
+        counts = tuple(np.bincount(_labels(items), minlength=2).tolist()) if items else (0, 0)
         if counts != COUNTS[split]:
             raise ValueError(
                 f"{location} has {counts[0]} posts of sci.* and {counts[1]} of comp.* in "
@@ -145,7 +146,8 @@ def _from_archive(location: pathlib.Path) -> Iterator[tuple[pathlib.PurePath, by
         with archive_lib.naming(str(location)), tarfile.open(location, "r:*") as archive:
             for member in archive:
                 path = pathlib.PurePosixPath(member.name)
-                if member.isfile() and len(path.parts) >= 3:
-                    yield path, archive.extractfile(member).read()
+                file = archive.extractfile(member) if member.isfile() else None
+                if file is not None and len(path.parts) >= 3:
+                    yield path, file.read()
     except lzma.LZMAError as error:
         raise ValueError(f"{location} is damaged or truncated: {error}") from error

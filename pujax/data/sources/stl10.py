@@ -72,8 +72,8 @@ def load(directory: pathlib.Path) -> raw.RawDataset:
         raise ValueError(f"{location}: train_X.bin has {len(train)} images; accepted: {_ROOM}")
     unlabeled[start:_ROOM] = train
     unknown = np.full(len(unlabeled) - _ROOM, raw.UNKNOWN, np.int32)
-    found = (len(train), len(unknown), len(test))
-    archive.warn_if_partial(location, found=found, original=SIZES)
+    sizes = (len(train), len(unknown), len(test))
+    archive.warn_if_partial(location, sizes=sizes, original=SIZES)
     return raw.RawDataset(
         name="stl10",
         train_inputs=unlabeled[start:],
@@ -107,9 +107,9 @@ def _read(stream: BinaryIO, where: str) -> np.ndarray:
     room = _ROOM if "unlabeled" in pathlib.PurePath(where).name else 0
     images = np.empty((room + count, SIDE, SIDE, 3), np.uint8)
     for first in range(0, count, _CHUNK):
-        here = min(_CHUNK, count - first)
-        content = archive.read_exactly(stream, here * 3 * SIDE * SIDE, where)
+        part = min(_CHUNK, count - first)
+        content = archive.read_exactly(stream, part * 3 * SIDE * SIDE, where)
         # On disk: channel by channel, and within a channel column by column.
-        columns = np.frombuffer(content, np.uint8).reshape(here, 3, SIDE, SIDE)
-        images[room + first :][:here] = columns.transpose(0, 3, 2, 1)
+        columns = np.frombuffer(content, np.uint8).reshape(part, 3, SIDE, SIDE)
+        images[room + first :][:part] = columns.transpose(0, 3, 2, 1)
     return images

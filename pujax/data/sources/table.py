@@ -15,7 +15,7 @@ def load(directory: pathlib.Path, *, label_column: str = "") -> raw.RawDataset:
     """Reads a training and a test file of the same columns; see `tables.read_together`.
 
     In the training file the label 1 is a known positive, 0 a known negative, and -1 or an empty
-    cell an example whose class nobody knows, which goes to U whatever the split. The test file is
+    cell an example of unknown class, which goes to U in every split. The test file is
     what results are measured on, so each of its labels is 1 or 0. Numbers become float32; mean and
     deviation are those of the training rows, labelled or not.
 
@@ -32,8 +32,9 @@ def load(directory: pathlib.Path, *, label_column: str = "") -> raw.RawDataset:
       ValueError: a file cannot be read, or a label or number is not accepted.
     """
     for root in (directory, directory / "table"):
-        paths = [_find(root, split) for split in ("train", "test")]
-        if None not in paths:
+        files = [_find(root, split) for split in ("train", "test")]
+        paths = [path for path in files if path is not None]
+        if len(paths) == 2:
             break
     else:
         raise download.MissingDataError(
@@ -68,7 +69,7 @@ def load(directory: pathlib.Path, *, label_column: str = "") -> raw.RawDataset:
 def _find(root: pathlib.Path, split: str) -> pathlib.Path | None:
     """The one file of a split."""
     names = [split + ending + packed for ending in ENDINGS for packed in ("", ".gz", ".bz2", ".xz")]
-    found = [root / name for name in names if (root / name).is_file()]
-    if len(found) > 1:
-        raise ValueError(f"{root} holds {', '.join(p.name for p in found)}; accepted: one of them")
-    return found[0] if found else None
+    paths = [root / name for name in names if (root / name).is_file()]
+    if len(paths) > 1:
+        raise ValueError(f"{root} holds {', '.join(p.name for p in paths)}; accepted: one of them")
+    return paths[0] if paths else None

@@ -1,13 +1,14 @@
 """Any image classification set of tensorflow-datasets, read without TensorFlow where possible."""
 
 import pathlib
+import re
 from typing import Any
 
 import numpy as np
 from PIL import Image
 
-from pujax.data import raw
-from pujax.data.readers import image_arrays, tfds_builder, tfds_records
+from pujax.data import raw, sources
+from pujax.data.readers import download, image_arrays, tfds_builder, tfds_records
 
 
 def load(
@@ -39,7 +40,14 @@ def load(
       MissingDataError: a package or an original file is missing; the message says which.
       ValueError: the set or split does not exist or holds no labelled 8-bit images.
     """
-    builder = tfds_builder.prepared(tfds_name, directory)
+    try:
+        builder = tfds_builder.prepared(tfds_name, directory)
+    except download.MissingDataError as error:
+        source = re.split("[/:]", tfds_name)[0]
+        if source not in sources.NAMES:
+            raise
+        hint = f"{error}. Source {source!r} reads its original files directly."
+        raise download.MissingDataError(hint, reason=error.reason) from error
     if not test_split:
         test_split = "test" if "test" in builder.info.splits else "validation"
     image_key, label_key = _keys(builder.info)

@@ -86,7 +86,7 @@ def load(
         splits.append(image_lists.Split(root / "JPEGImages", names, labels))
     return image_lists.build(
         "voc2007",
-        *splits,
+        splits,
         CLASS_NAMES,
         image_size=image_size,
         load_size=load_size,
@@ -101,7 +101,7 @@ def _class_ids(path: pathlib.Path) -> list[int]:
         objects = ElementTree.parse(path).getroot().findall("object")
     except (ElementTree.ParseError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} cannot be read as XML: {error}") from error
-    found = []
+    ids = []
     for entry in objects:
         name = entry.findtext("name", "").strip().lower()
         difficult = entry.findtext("difficult", "0").strip()
@@ -110,5 +110,5 @@ def _class_ids(path: pathlib.Path) -> list[int]:
         if difficult not in ("0", "1"):
             raise ValueError(f"{path}: difficult is {difficult!r}; accepted: 0 or 1")
         if difficult == "0":
-            found.append(CLASS_NAMES.index(name))
-    return found
+            ids.append(CLASS_NAMES.index(name))
+    return ids

@@ -162,22 +162,23 @@ def report(
     pool = np.concatenate([labeled, unlabeled])
     pool = pool[binary[pool] == 1]
     n_p = len(labeled)
-    about = Report(mechanism=mechanism, n_p=n_p, c=n_p / len(pool))
+    result = Report(mechanism=mechanism, n_p=n_p, c=n_p / len(pool))
     if mechanism == SCAR:
         if classes is None or len(np.unique(classes[pool])) == 1:
-            return about
+            return result
         _, which, sizes = np.unique(classes[pool], return_inverse=True, return_counts=True)
         shares = np.bincount(which[np.isin(pool, labeled)], minlength=len(sizes)) / sizes
-        return _with_propensities(about, shares[which])._replace(within_class=True)
+        return _with_propensities(result, shares[which])._replace(within_class=True)
+    assert posterior is not None  # every other mechanism goes by it
     e = propensity(posterior[pool], mechanism, power=power)
     known = binary >= 0
-    return _with_propensities(about, e)._replace(
+    return _with_propensities(result, e)._replace(
         power=power if mechanism in WITH_POWER else None,
         posterior_accuracy=float(np.mean((posterior[known] > 0.5) == (binary[known] == 1))),
     )
 
 
-def _with_propensities(about, e):
+def _with_propensities(result: Report, e: np.ndarray) -> Report:
     """The report with the smallest, median and largest e, relative to the largest."""
     e = e / e.max()
-    return about._replace(e_min=float(e.min()), e_median=float(np.median(e)), e_max=float(e.max()))
+    return result._replace(e_min=float(e.min()), e_median=float(np.median(e)), e_max=float(e.max()))

@@ -32,13 +32,13 @@ class State(NamedTuple):
     Attributes:
       params: network parameters.
       batch_stats: running batch-norm statistics.
-      momentum: optimizer state.
+      opt_state: optimizer state.
       offset: what `predict` subtracts from the scores; set by `calibrate`, 0 during training.
     """
 
     params: Any
     batch_stats: Any
-    momentum: Any
+    opt_state: Any
     offset: jax.Array
 
 
@@ -150,7 +150,6 @@ def stage(
     batching: Batching,
     name: str = "train",
     num_epochs: int | None = None,
-    first_epoch: int = 0,
 ) -> Stage:
     """A stage that minimises an objective, starting from the previous stage's network if any.
 
@@ -161,7 +160,6 @@ def stage(
       batching: which examples a batch holds.
       name: of the stage.
       num_epochs: length; None is `config.num_epochs`.
-      first_epoch: epochs before this stage.
 
     Returns:
       A `Stage` on `State`.
@@ -183,14 +181,10 @@ def stage(
         def loss_of(params):
             return objective(params, state.batch_stats, images, batch, objective_key)
 
-        (loss, (batch_stats, metrics)), gradient = jax.value_and_grad(loss_of, has_aux=True)(
-            state.params
+        state, loss, (batch_stats, metrics) = optimizer_lib.descend(
+            optimizer, state, loss_of, batch.stage_progress
         )
-        params, momentum = optimizer.update(
-            gradient, state.momentum, state.params, batch.progress - first_epoch
-        )
-        state = State(params, batch_stats, momentum, state.offset)
-        return state, metrics | {"loss": loss}
+        return state._replace(batch_stats=batch_stats), metrics | {"loss": loss}
 
     return Stage(name, num_epochs, init, step, batching)
 

@@ -4,23 +4,23 @@ import jax
 import jax.numpy as jnp
 
 
-def mix(first: jax.Array, second: jax.Array, share: jax.Array) -> jax.Array:
-    """`share * first + (1 - share) * second`; a share per row spreads over the other axes.
+def mix(first: jax.Array, second: jax.Array, lam: jax.Array) -> jax.Array:
+    """`lam * first + (1 - lam) * second`; a `lam` per row spreads over the other axes.
 
     Args:
       first: `[batch, ...]`.
       second: like `first`.
-      share: scalar, or `[batch]`.
+      lam: share of the first, scalar or `[batch]`.
 
     Returns:
       Like `first`.
     """
-    share = jnp.asarray(share)
-    share = share.reshape(share.shape + (1,) * (first.ndim - share.ndim))
-    return share * first + (1 - share) * second
+    lam = jnp.asarray(lam)
+    lam = lam.reshape(lam.shape + (1,) * (first.ndim - lam.ndim))
+    return lam * first + (1 - lam) * second
 
 
-def larger_share(key: jax.Array, alpha: float, shape: tuple[int, ...] = ()) -> jax.Array:
+def larger_lam(key: jax.Array, alpha: float, shape: tuple[int, ...] = ()) -> jax.Array:
     """`max(b, 1 - b)` of `b ~ Beta(alpha, alpha)`: the first example keeps the larger share."""
-    share = jax.random.beta(key, alpha, alpha, shape)
-    return jnp.maximum(share, 1 - share)
+    lam = jax.random.beta(key, alpha, alpha, shape)
+    return jnp.maximum(lam, 1 - lam)

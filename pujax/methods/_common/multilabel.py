@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import ml_collections
+import optax
 
 from pujax import checks, models
 from pujax.data.batching import Batch, Batching
@@ -17,7 +18,6 @@ from pujax.data.multilabel_dataset import MultilabelInfo
 from pujax.data.pu_dataset import TrainingData
 from pujax.methods._common import freezing, multilabel_network
 from pujax.methods._common import optimizer as optimizer_lib
-from pujax.methods._common.ema import ema
 from pujax.methods.base import Method, Stage
 from pujax.models import encoder as encoder_lib
 from pujax.models import multilabel as nets
@@ -38,7 +38,7 @@ class State(NamedTuple):
       params: parameters that train.
       frozen: the others.
       batch_stats: running batch-norm statistics.
-      momentum: optimizer state.
+      opt_state: optimizer state.
       average: moving average of `params`.
       average_stats: moving average of `batch_stats`.
       constants: of the semantic-graph head, or None.
@@ -47,7 +47,7 @@ class State(NamedTuple):
     params: Any
     frozen: Any
     batch_stats: Any
-    momentum: Any
+    opt_state: Any
     average: Any
     average_stats: Any
     constants: nets.GraphConstants | None
@@ -160,8 +160,8 @@ def build(
             params, batch_stats = encoder_lib.put(data.encoder, params, batch_stats)
         freezing.check_stages(params, frozen_stages)
         params, frozen = freezing.split(params, trains)
-        momentum = optimizer.init(params)
-        return State(params, frozen, batch_stats, momentum, params, batch_stats, constants)
+        opt_state = optimizer.init(params)
+        return State(params, frozen, batch_stats, opt_state, params, batch_stats, constants)
 
     def forward_of(params: Any, state: State) -> Forward:
         variables = {"params": freezing.merge(params, state.frozen)}
@@ -186,16 +186,14 @@ def build(
             forward = forward_of(params, state)
             return objective(forward, state.batch_stats, images, batch, objective_key)
 
-        (loss, (batch_stats, metrics)), gradient = jax.value_and_grad(loss_of, has_aux=True)(
-            state.params
+        state, loss, (batch_stats, metrics) = optimizer_lib.descend(
+            optimizer, state, loss_of, batch.progress
         )
-        params, momentum = optimizer.update(gradient, state.momentum, state.params, batch.progress)
+        share = 1 - c.average_decay
         state = state._replace(
-            params=params,
             batch_stats=batch_stats,
-            momentum=momentum,
-            average=ema(state.average, params, c.average_decay),
-            average_stats=ema(state.average_stats, batch_stats, c.average_decay),
+            average=optax.incremental_update(state.params, state.average, share),
+            average_stats=optax.incremental_update(batch_stats, state.average_stats, share),
         )
         return state, metrics | {"loss": loss}
 

@@ -5,7 +5,7 @@ is skipped or undone must not delay the schedule.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -13,23 +13,20 @@ import ml_collections
 import optax
 
 from pujax import checks
-from pujax.methods._common import lars, schedules
+from pujax.methods._common import schedules
 
 OPTIMIZERS = ("sgd", "adam", "adagrad", "lars")
-SCHEDULES = ("step", "cosine", "exponential", "halve", "constant", "one_cycle")
+SCHEDULES = ("multistep", "cosine", "exponential", "step", "constant", "one_cycle")
+RENAMED = {
+    "lr_warm_share": "pct_start",
+    "beta1_low": "base_momentum",
+    "beta1_high": "max_momentum",
+}
+"""Fields of the method's section that had another name, and their names since."""
+_DROPS = (250, 300, 350)
 
-
-class Optimizer(NamedTuple):
-    """An optimizer bound to its schedule.
-
-    Attributes:
-      init: `params -> state`.
-      update: `(gradient, state, params, epoch) -> (params, state)`; `epoch` counts from the start
-        of the stage and may be a fraction.
-    """
-
-    init: Callable[[Any], Any]
-    update: Callable[[Any, Any, Any, jax.Array], tuple[Any, Any]]
+Optimizer = optax.GradientTransformationExtraArgs
+TrainState = TypeVar("TrainState", bound=tuple)
 
 
 class State(NamedTuple):
@@ -37,7 +34,7 @@ class State(NamedTuple):
 
     Attributes:
       moments: momentum sums or Adam's moments.
-      drops: how often the learning rate has been halved; None unless that resets the moments.
+      drops: how often the schedule `step` has dropped the rate; None unless that resets moments.
     """
 
     moments: Any
@@ -62,17 +59,17 @@ def default_config(**changes: Any) -> ml_collections.ConfigDict:
             "beta1": 0.9,
             "beta2": 0.999,
             "trust_coefficient": 1e-3,  # of LARS
-            "lr_schedule": "step",
-            "lr_drops": (250, 300, 350),
+            "lr_schedule": "multistep",
+            "lr_drops": _DROPS,  # epochs of `multistep`
             "lr_factor": 0.1,
-            "lr_every": 20,
+            "lr_every": 20,  # epochs of `step`
             "lr_floor": 1e-3,
             "lr_resets": False,
             "lr_warmup": 0.0,  # epochs of linear warm-up
-            "lr_warm_share": 0.2,  # of the steps of `one_cycle`, before its peak
+            "pct_start": 0.2,  # share of the steps of `one_cycle` before its peak
             "lr_cycle_epochs": 0,  # length of `one_cycle`; 0 is that of the training
-            "beta1_low": 0.85,  # Adam's beta1 at the peak of `one_cycle`
-            "beta1_high": 0.95,  # and at both of its ends
+            "base_momentum": 0.85,  # Adam's beta1 at the peak of `one_cycle`
+            "max_momentum": 0.95,  # and at both of its ends
         }
     )
     config.update(changes)
@@ -92,7 +89,7 @@ def check(config: ml_collections.ConfigDict) -> None:
     for name in ("momentum", "beta1", "beta2"):
         checks.between(f"method.{name}", config[name], 0, 1, include="low")
     checks.positive("method.trust_coefficient", config.trust_coefficient)
-    checks.one_of("method.lr_schedule", config.lr_schedule, SCHEDULES)
+    _check_schedule(config)
     checks.between("method.lr_factor", config.lr_factor, 0, 1)
     checks.at_least("method.lr_every", config.lr_every, 1)
     checks.between("method.lr_floor", config.lr_floor, 0, 1)
@@ -100,6 +97,21 @@ def check(config: ml_collections.ConfigDict) -> None:
     if config.lr_schedule == "exponential":
         checks.positive("method.lr_floor", config.lr_floor)
     schedules.check(config)
+
+
+def _check_schedule(config: ml_collections.ConfigDict) -> None:
+    """Raises a ValueError for a schedule that there is not, or one by its old name."""
+    name = config.lr_schedule
+    renamed = "'step', which is the new name of 'halve'"
+    checks.require(name != "halve", "method.lr_schedule", name, renamed)
+    checks.one_of("method.lr_schedule", name, SCHEDULES)
+    checks.require(
+        name != "step" or tuple(config.lr_drops) == _DROPS,
+        "method.lr_schedule",
+        name,
+        "'multistep' for drops after the epochs of method.lr_drops, which was called 'step' before;"
+        " 'step' drops the rate every method.lr_every epochs",
+    )
 
 
 def learning_rate(
@@ -113,9 +125,9 @@ def learning_rate(
 
     Within an epoch only `exponential`, `one_cycle` and the warm-up change it.
 
-    - `step` multiplies by `lr_factor` after each epoch of `lr_drops` (so 251 is the first epoch of
-      the drop at 250);
-    - `halve` multiplies by `lr_factor` after every `lr_every` epochs (20 is the first epoch of the
+    - `multistep` multiplies by `lr_factor` after each epoch of `lr_drops` (so 251 is the first
+      epoch of the drop at 250);
+    - `step` multiplies by `lr_factor` after every `lr_every` epochs (20 is the first epoch of the
       first drop at 20);
     - `cosine` and `exponential` fall from the start to `lr_floor` times it over `num_epochs`;
     - `one_cycle` rises to `learning_rate` and falls again over `lr_cycle_epochs`, see `_one_cycle`;
@@ -152,10 +164,10 @@ def _scheduled(
     if config.lr_schedule == "exponential":
         return start * jnp.float32(config.lr_floor) ** (epoch / num_epochs)
     epoch = jnp.floor(epoch)
-    if config.lr_schedule == "step":
+    if config.lr_schedule == "multistep":
         drops = jnp.asarray(config.lr_drops, jnp.int32)
         return start * jnp.float32(config.lr_factor) ** jnp.sum(epoch > drops)
-    if config.lr_schedule == "halve":
+    if config.lr_schedule == "step":
         return start * jnp.float32(config.lr_factor) ** _drops(config, epoch)
     if config.lr_schedule == "cosine":
         floor = start * config.lr_floor
@@ -168,9 +180,9 @@ def build(
 ) -> Optimizer:
     """Binds an optimizer and a schedule to the length of a stage.
 
-    With `one_cycle`, Adam's `beta1` runs between `beta1_high` and `beta1_low` instead, and its bias
-    correction takes the value of the step, `1 - beta1**t` in the t-th update, as PyTorch's does.
-    The other optimizers keep their momentum.
+    With `one_cycle`, Adam's `beta1` runs between `max_momentum` and `base_momentum` instead, and
+    its bias correction takes the value of the step, `1 - beta1**t` in the t-th update, as PyTorch's
+    does. The other optimizers keep their momentum.
 
     Args:
       config: a section with the fields of `default_config`.
@@ -178,7 +190,9 @@ def build(
       steps_per_epoch: updates in an epoch, which makes `one_cycle` exact to the step.
 
     Returns:
-      An `Optimizer`.
+      A transformation as of optax: `update(gradient, opt_state, params, progress=progress)` gives
+      `(updates, opt_state)`, where `progress` counts epochs from the start of the stage and may be
+      a fraction, and `optax.apply_updates` adds the updates to the parameters.
 
     Raises:
       ValueError: for a setting that cannot be.
@@ -189,30 +203,73 @@ def build(
         schedules.check_length(config, num_epochs, steps_per_epoch)
     length = {"num_epochs": num_epochs, "steps_per_epoch": steps_per_epoch}
     is_lars = config.optimizer == "lars"
-    rule = lars.build(config) if is_lars else _rule(config, config.beta1)
-    resets = config.lr_schedule == "halve" and config.lr_resets
+    rule = _lars(config) if is_lars else _rule(config, config.beta1)
+    resets = config.lr_schedule == "step" and config.lr_resets
 
     def init(params: Any) -> State:
         return State(rule.init(params), jnp.zeros([], jnp.int32) if resets else None)
 
-    def update(gradient: Any, state: State, params: Any, epoch: jax.Array) -> tuple[Any, State]:
+    def update(gradient: Any, state: State, params: Any = None, *, progress: jax.Array, **extra):
+        del extra
         moments, drops = state
         if resets:
-            drops = _drops(config, epoch).astype(jnp.int32)
+            drops = _drops(config, progress).astype(jnp.int32)
             is_new = drops != state.drops
             fresh = rule.init(params)
             moments = jax.tree.map(lambda new, old: jnp.where(is_new, new, old), fresh, moments)
-        rate = learning_rate(config, epoch, **length)
+        rate = learning_rate(config, progress, **length)
         if is_lars:
             change, moments = rule.update(gradient, moments, params, rate=rate)
-            params = jax.tree.map(lambda p, d: p - d, params, change)
-        else:
-            now = _rule(config, schedules.beta1(config, epoch, **length)) if is_cycle else rule
-            direction, moments = now.update(gradient, moments, params)
-            params = jax.tree.map(lambda p, d: p - rate * d, params, direction)
-        return params, State(moments, drops)
+            return jax.tree.map(jnp.negative, change), State(moments, drops)
+        step_rule = rule
+        if is_cycle:
+            step_rule = _rule(config, schedules.beta1(config, progress, **length))
+        direction, moments = step_rule.update(gradient, moments, params)
+        return jax.tree.map(lambda d: -rate * d, direction), State(moments, drops)
 
     return Optimizer(init, update)
+
+
+def apply(
+    optimizer: Optimizer, state: TrainState, gradient: Any, progress: jax.Array
+) -> TrainState:
+    """One update of the `params` and the `opt_state` of a state that has both.
+
+    Args:
+      optimizer: from `build`.
+      state: a NamedTuple.
+      gradient: a tree like `state.params`.
+      progress: epochs from the start of the stage.
+
+    Returns:
+      The state with the two fields replaced.
+    """
+    updates, opt_state = optimizer.update(
+        gradient, state.opt_state, state.params, progress=progress
+    )
+    params = optax.apply_updates(state.params, updates)
+    return state._replace(params=params, opt_state=opt_state)
+
+
+def descend(
+    optimizer: Optimizer,
+    state: TrainState,
+    loss_of: Callable[[Any], tuple[jax.Array, Any]],
+    progress: jax.Array,
+) -> tuple[TrainState, jax.Array, Any]:
+    """One update against the gradient of a loss.
+
+    Args:
+      optimizer: from `build`.
+      state: a NamedTuple with `params` and `opt_state`.
+      loss_of: `params -> (loss, aux)`.
+      progress: epochs from the start of the stage.
+
+    Returns:
+      `(state, loss, aux)`, the last two of the parameters before the update.
+    """
+    (loss, aux), gradient = jax.value_and_grad(loss_of, has_aux=True)(state.params)
+    return apply(optimizer, state, gradient, progress), loss, aux
 
 
 def _rule(
@@ -228,6 +285,47 @@ def _rule(
     return optax.chain(optax.add_decayed_weights(config.weight_decay), rule)
 
 
+def _lars(config: ml_collections.ConfigDict) -> optax.GradientTransformationExtraArgs:
+    """LARS: each tensor's step is proportional to the tensor's own length.
+
+    The change of the parameters is that of `update(gradients, state, params, rate=rate)`.
+
+    With `d = gradient + weight_decay * w` and `trust = trust_coefficient * |w| / |d|` (1 where a
+    length is 0), `velocity = momentum * velocity + rate * trust * d` is what `w` loses. The rate is
+    inside the velocity: a change of it reaches old gradients only as they fade. `|d|` is SimCLR's
+    denominator; the paper's `|gradient| + weight_decay * |w|` bounds it from above.
+
+    Biases and the parameters of batch norm (all tensors with fewer than two axes) are neither
+    decayed nor rescaled, as in SimCLR.
+
+    You et al., 2017, https://arxiv.org/abs/1708.03888, algorithm 1; Chen et al., 2020,
+    https://arxiv.org/abs/2002.05709.
+
+    Args:
+      config: a section with the fields of `default_config`.
+
+    Returns:
+      A transformation whose result is to be subtracted from the parameters.
+    """
+
+    def is_adapted(params: Any) -> Any:
+        return jax.tree.map(lambda leaf: leaf.ndim > 1, params)
+
+    def scale_by_rate(updates, state, params=None, *, rate, **extra_args):
+        del params, extra_args
+        return jax.tree.map(lambda update: rate * update, updates), state
+
+    # Not `optax.lars`, which takes its rate from a count of updates.
+    return optax.chain(
+        optax.add_decayed_weights(config.weight_decay, mask=is_adapted),
+        optax.masked(
+            optax.scale_by_trust_ratio(trust_coefficient=config.trust_coefficient), is_adapted
+        ),
+        optax.GradientTransformationExtraArgs(optax.init_empty_state, scale_by_rate),
+        optax.trace(decay=config.momentum),
+    )
+
+
 def _drops(config: ml_collections.ConfigDict, epoch: jax.Array) -> jax.Array:
-    """How often `halve` has dropped the rate by an epoch."""
+    """How often `step` has dropped the rate by an epoch."""
     return jnp.floor(epoch / config.lr_every)

@@ -18,10 +18,12 @@ END_DIVISOR = 1e4
 
 def check(config: ml_collections.ConfigDict) -> None:
     """Raises a ValueError for a setting that cannot be."""
-    checks.between("method.lr_warm_share", config.lr_warm_share, 0, 1)
+    checks.between("method.pct_start", config.pct_start, 0, 1)
     checks.at_least("method.lr_cycle_epochs", config.lr_cycle_epochs, 0)
-    checks.between("method.beta1_low", config.beta1_low, 0, 1, include="low")
-    checks.between("method.beta1_high", config.beta1_high, config.beta1_low, 1, include="low")
+    checks.between("method.base_momentum", config.base_momentum, 0, 1, include="low")
+    checks.between(
+        "method.max_momentum", config.max_momentum, config.base_momentum, 1, include="low"
+    )
 
 
 def check_length(
@@ -48,11 +50,11 @@ def learning_rate(
     """Learning rate at a point of the cycle.
 
     With `steps_per_epoch` the cycle has T = `steps_per_epoch` * its epochs; the rate peaks in step
-    `lr_warm_share * T - 1` and ends in step T - 1, counted from 0. Without, the cycle is the limit
+    `pct_start * T - 1` and ends in step T - 1, counted from 0. Without, the cycle is the limit
     of short steps: it peaks after that share of its epochs.
 
     Args:
-      config: a section with the fields of `_optimizer.default_config`; its `learning_rate` is the
+      config: a section with the fields of `optimizer.default_config`; its `learning_rate` is the
         peak.
       epoch: from the start of the stage, a fraction within an epoch.
       num_epochs: length of the cycle where `lr_cycle_epochs` is 0.
@@ -75,7 +77,7 @@ def beta1(
     num_epochs: int,
     steps_per_epoch: int | None = None,
 ) -> jax.Array:
-    """Adam's first decay: `beta1_high` at both ends of the cycle, `beta1_low` at its peak.
+    """Adam's first decay: `max_momentum` at both ends of the cycle, `base_momentum` at its peak.
 
     Args:
       config: as in `learning_rate`.
@@ -87,20 +89,20 @@ def beta1(
       A scalar in float32.
     """
     height, _ = _height(config, epoch, num_epochs, steps_per_epoch)
-    high = jnp.float32(config.beta1_high)
-    return high + (jnp.float32(config.beta1_low) - high) * height
+    high = jnp.float32(config.max_momentum)
+    return high + (jnp.float32(config.base_momentum) - high) * height
 
 
 def _height(config, epoch, num_epochs, steps_per_epoch):
     """Height in the cycle, from 0 at both ends to 1 at the peak, and whether the peak is past."""
     length = float(config.lr_cycle_epochs or num_epochs)
     if steps_per_epoch is None:
-        step, peak, end = jnp.asarray(epoch, jnp.float32), config.lr_warm_share * length, length
+        step, peak, end = jnp.asarray(epoch, jnp.float32), config.pct_start * length, length
     else:
         # `epoch` is a sum of floats; the steps themselves are whole.
         step = jnp.round(jnp.asarray(epoch, jnp.float32) * steps_per_epoch)
         total = length * steps_per_epoch
-        peak, end = config.lr_warm_share * total - 1, total - 1
+        peak, end = config.pct_start * total - 1, total - 1
     # A cycle of so few steps that none of them rises has its peak before the first.
     falls = step > peak if peak > 0 else jnp.ones_like(step, bool)
     rising = step / peak if peak > 0 else jnp.ones_like(step)

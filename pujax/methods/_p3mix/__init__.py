@@ -16,12 +16,13 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import ml_collections
+import optax
 
 from pujax import checks
 from pujax.data import batching as batching_lib
 from pujax.data.batching import Batch, Batching
 from pujax.data.pu_dataset import DataInfo, TrainingData
-from pujax.methods._common import classifier, ema, mixup
+from pujax.methods._common import classifier, mixup
 from pujax.methods._common import network as network_lib
 from pujax.methods._common import optimizer as optimizer_lib
 from pujax.methods._p3mix import parts
@@ -34,20 +35,18 @@ class State(NamedTuple):
     Attributes:
       params: network parameters.
       batch_stats: running batch-norm statistics.
-      momentum: optimizer state.
+      opt_state: optimizer state.
       teacher: averaged parameters, or None without the early-learning term.
       pool_ids: int32 `[pool]`, the candidate positives, least certain first.
       pool_inputs: uint8 `[pool, ...]`, their inputs.
-      epochs: int32 scalar, how often the pool has been chosen, which is once per epoch.
     """
 
     params: Any
     batch_stats: Any
-    momentum: Any
+    opt_state: Any
     teacher: Any
     pool_ids: jax.Array
     pool_inputs: jax.Array
-    epochs: jax.Array
 
 
 def default_config(name: str, **changes: Any) -> ml_collections.ConfigDict:
@@ -72,7 +71,7 @@ def default_config(name: str, **changes: Any) -> ml_collections.ConfigDict:
         "beta1": 0.5,
         "beta2": 0.99,
         "weight_decay": 5e-4,
-        "lr_schedule": "halve",
+        "lr_schedule": "step",
         "lr_factor": 0.5,
         "lr_every": 20,
         "batching": "separate",
@@ -126,11 +125,10 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
         return State(
             params=params,
             batch_stats=batch_stats,
-            momentum=optimizer.init(params),
+            opt_state=optimizer.init(params),
             teacher=params if c.elr_weight else None,
             pool_ids=ids,
             pool_inputs=data.inputs[ids],
-            epochs=jnp.zeros([], jnp.int32),
         )
 
     @jax.jit
@@ -148,17 +146,16 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
         ids = ids[parts.least_certain(scores, size=pool_size)]
         teacher = state.teacher
         if c.elr_weight:
-            decay = parts.teacher_decay(state.epochs, start=c.ema_start, limit=c.ema_decay)
-            teacher = ema.ema(teacher, state.params, decay)
+            decay = parts.teacher_decay(epoch, start=c.ema_start, limit=c.ema_decay)
+            teacher = optax.incremental_update(state.params, teacher, 1 - decay)
         return state._replace(
             teacher=teacher,
             pool_ids=ids,
             pool_inputs=data.inputs[ids],
-            epochs=state.epochs + 1,
         )
 
     def step(state: State, batch: Batch, key: jax.Array):
-        view_key, pool_key, pick_key, pair_key, share_key = jax.random.split(key, 5)
+        view_key, pool_key, pick_key, pair_key, lam_key = jax.random.split(key, 5)
         images = classifier.view(c, network, batch.inputs, view_key)
         picks = jax.random.randint(pick_key, [num_unlabeled], 0, pool_size)
         candidates = classifier.view(c, network, state.pool_inputs[picks], pool_key)
@@ -171,12 +168,12 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
         rows, ambiguous = parts.choose_partners(
             pair_key, probabilities, gamma=c.gamma, batch_size=c.batch_size, active=active
         )
-        share = mixup.larger_share(share_key, c.mixup_alpha)
+        lam = mixup.larger_lam(lam_key, c.mixup_alpha)
         partners = jnp.concatenate([images, candidates])[rows]
 
         def mixed(values: jax.Array) -> jax.Array:
             """Numbers of the batch, mixed with those of the partners; candidates have 1."""
-            return mixup.mix(values, _with_candidates(values, num_unlabeled)[rows], share)
+            return mixup.mix(values, _with_candidates(values, num_unlabeled)[rows], lam)
 
         targets, teacher_targets = mixed(targets), None
         if c.elr_weight:
@@ -185,13 +182,13 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
 
         def scores_of(params):
             if c.mix_at == "input":
-                blend = mixup.mix(images, partners, share)
+                blend = mixup.mix(images, partners, lam)
                 outputs, stats = network.train_pass(params, state.batch_stats, blend)
                 return outputs.logits, stats
             # The classifier layer is affine: it takes mixed features to mixed logits.
             first, stats = network.train_pass(params, state.batch_stats, images)
             second, stats = network.train_pass(params, stats, partners)
-            return mixup.mix(first.logits, second.logits, share), stats
+            return mixup.mix(first.logits, second.logits, lam), stats
 
         def loss_of(params):
             scores, stats = scores_of(params)
@@ -207,15 +204,16 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
             }
             if c.elr_weight:
                 # Not before the teacher is an average of trained networks.
-                taught = state.epochs > c.ema_start + 1
+                taught = batch.stage_epoch > c.ema_start
                 agreement = parts.early_learning(scores, teacher_targets)
                 metrics["loss_elr"] = jnp.where(taught, agreement, 0)
                 loss += c.elr_weight * metrics["loss_elr"]
-            return loss, (metrics | {"loss": loss}, stats)
+            return loss, (metrics, stats)
 
-        gradient, (metrics, stats) = jax.grad(loss_of, has_aux=True)(state.params)
-        params, momentum = optimizer.update(gradient, state.momentum, state.params, batch.progress)
-        return state._replace(params=params, batch_stats=stats, momentum=momentum), metrics
+        state, loss, (metrics, stats) = optimizer_lib.descend(
+            optimizer, state, loss_of, batch.progress
+        )
+        return state._replace(batch_stats=stats), metrics | {"loss": loss}
 
     def embed(state: State, inputs: jax.Array) -> jax.Array:
         return network.infer(state.params, state.batch_stats, inputs).features

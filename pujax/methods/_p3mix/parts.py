@@ -103,7 +103,7 @@ def early_learning(scores: jax.Array, targets: jax.Array) -> jax.Array:
     return jnp.mean(jnp.log(targets * (1 - q) + (1 - targets) * q))
 
 
-def teacher_decay(epochs: jax.Array, *, start: int, limit: float) -> jax.Array:
+def teacher_decay(epochs: int | jax.Array, *, start: int, limit: float) -> jax.Array:
     """Share of the old teacher that stays after an epoch: `min(1 - 1 / (e - start + 1), limit)`.
 
     With `e` the epoch just done, counted from 0, so the first update copies the network and a

@@ -178,26 +178,18 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
         if previous is not None:
             params = {**previous.params, "classifier": params["classifier"]}
             batch_stats = previous.batch_stats
-        return State(params, batch_stats, optimizer.init(trained(params)))
-
-    def trained(params):
-        return params["classifier"] if is_linear else params
-
-    def update(state: State, gradient, batch: Batch) -> State:
-        epoch = batch.progress - c.pretrain_epochs
-        params, momentum = optimizer.update(gradient, state.momentum, trained(state.params), epoch)
-        if is_linear:
-            params = {**state.params, "classifier": params}
-        return state._replace(params=params, momentum=momentum)
+        trained = params["classifier"] if is_linear else params
+        return State(params, batch_stats, optimizer.init(trained))
 
     def linear_step(state: State, batch: Batch, key: jax.Array):
         del key
 
         def loss_of(classifier):
-            return risk(pretraining.linear(classifier, batch.inputs), batch.labeled)
+            return risk(pretraining.linear(classifier, batch.inputs), batch.labeled), None
 
-        loss, gradient = jax.value_and_grad(loss_of)(state.params["classifier"])
-        return update(state, gradient, batch), {"loss": loss}
+        head = state._replace(params=state.params["classifier"])
+        head, loss, _ = optimizer_lib.descend(optimizer, head, loss_of, batch.stage_progress)
+        return head._replace(params={**state.params, "classifier": head.params}), {"loss": loss}
 
     def finetune_step(state: State, batch: Batch, key: jax.Array):
         images = classifier_lib.view(c, network, batch.inputs, key)
@@ -206,8 +198,10 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
             outputs, batch_stats = network.train_pass(params, state.batch_stats, images)
             return risk(outputs.logits, batch.labeled), batch_stats
 
-        (loss, batch_stats), gradient = jax.value_and_grad(loss_of, has_aux=True)(state.params)
-        return update(state._replace(batch_stats=batch_stats), gradient, batch), {"loss": loss}
+        state, loss, batch_stats = optimizer_lib.descend(
+            optimizer, state, loss_of, batch.stage_progress
+        )
+        return state._replace(batch_stats=batch_stats), {"loss": loss}
 
     def infer(state: State, inputs: jax.Array):
         return network.infer(state.params, state.batch_stats, inputs)

@@ -25,12 +25,12 @@ class State(NamedTuple):
     Attributes:
       params: network parameters, with the projection.
       batch_stats: running batch-norm statistics.
-      momentum: optimizer state of what is trained.
+      opt_state: optimizer state of what is trained.
     """
 
     params: Any
     batch_stats: Any
-    momentum: Any
+    opt_state: Any
 
 
 def default_config() -> dict[str, Any]:
@@ -168,8 +168,9 @@ def build(config: ml_collections.ConfigDict, network: Network, risk: Any) -> Sta
             probe = risk(linear(params["classifier"], seen), batch.labeled)
             return loss + probe, (batch_stats, {"loss": loss, "probe_loss": probe})
 
-        gradient, (batch_stats, metrics) = jax.grad(loss_of, has_aux=True)(state.params)
-        params, momentum = optimizer.update(gradient, state.momentum, state.params, batch.progress)
-        return State(params, batch_stats, momentum), metrics
+        state, _, (batch_stats, metrics) = optimizer_lib.descend(
+            optimizer, state, loss_of, batch.progress
+        )
+        return state._replace(batch_stats=batch_stats), metrics
 
     return Stage("pretrain", c.pretrain_epochs, init, step, Batching(c.batch_size))

@@ -43,20 +43,18 @@ class State(NamedTuple):
     Attributes:
       features: v: a `Fit`, or a `_representation.Linear` map.
       held: bool `[n]`, the examples held out.
-      prior: share of positives in U; one half until it is found.
-      is_found: bool scalar, whether it is.
+      prior: share of positives in U; one half until it is estimated.
       params: parameters of the classifier.
       batch_stats: its running batch-norm statistics.
-      momentum: its optimizer state.
+      opt_state: its optimizer state.
     """
 
     features: Any
     held: jax.Array
     prior: jax.Array
-    is_found: jax.Array
     params: Any
     batch_stats: Any
-    momentum: Any
+    opt_state: Any
 
 
 def default_config() -> ml_collections.ConfigDict:
@@ -133,7 +131,6 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
     )
     classifier = Network(head, mean=(0.0,), std=(1.0,))
     length = c.num_epochs - c.representation_epochs
-    first_epoch = c.representation_epochs if is_learned else 0
     optimizer = optimizer_lib.build(c, num_epochs=length)
 
     def features(representation: Any, inputs: jax.Array) -> jax.Array:
@@ -154,10 +151,9 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
             features=representation,
             held=held,
             prior=jnp.float32(0.5),
-            is_found=jnp.zeros([], bool),
             params=params,
             batch_stats=batch_stats,
-            momentum=optimizer.init(params),
+            opt_state=optimizer.init(params),
         )
 
     compiled_features = jax.jit(features)
@@ -171,9 +167,8 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
         return class_prior.on_host(found, like=data.labeled)
 
     def prepare(state: State, data: TrainingData, key: jax.Array, epoch: int = 0) -> State:
-        """Finds the prior before the first epoch, and a linear map; later nothing is to be done."""
-        if bool(state.is_found):
-            return state
+        """Estimates the prior and, where it is not learned, fits the linear map."""
+        del epoch
         labeled, held = np.asarray(data.labeled), np.asarray(state.held)
         representation = state.features
         if not is_learned:
@@ -186,9 +181,7 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
         prior = class_prior.estimate(
             found[labeled & looked_at], found[~labeled & looked_at], config=c, info=info, key=key
         )
-        return state._replace(
-            features=representation, prior=jnp.float32(prior), is_found=jnp.ones([], bool)
-        )
+        return state._replace(features=representation, prior=jnp.float32(prior))
 
     def step(state: State, batch: Batch, key: jax.Array):
         del key
@@ -200,12 +193,8 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
             outputs, stats = classifier.train_pass(params, state.batch_stats, points)
             return risk(outputs.logits, batch.labeled), stats
 
-        (loss, stats), gradient = jax.value_and_grad(loss_of, has_aux=True)(state.params)
-        params, momentum = optimizer.update(
-            gradient, state.momentum, state.params, batch.progress - first_epoch
-        )
-        state = state._replace(params=params, batch_stats=stats, momentum=momentum)
-        return state, {"loss": loss}
+        state, loss, stats = optimizer_lib.descend(optimizer, state, loss_of, batch.stage_progress)
+        return state._replace(batch_stats=stats), {"loss": loss}
 
     def predict(state: Any, inputs: jax.Array) -> jax.Array:
         if isinstance(state, ratio_stage.State):
@@ -225,7 +214,7 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
         return found | {"estimated_prior": state.prior}
 
     batches = classifier_lib.batches(_with_batch_size(c), info)
-    classify = Stage("classify", length, init, step, batches, prepare)
+    classify = Stage("classify", length, init, step, batches, prepare, refresh_every=0)
     return Method(
         stages=(ratio.stage, classify) if is_learned else (classify,),
         predict=predict,

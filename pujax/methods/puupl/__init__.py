@@ -40,9 +40,8 @@ class State(NamedTuple):
     Attributes:
       params: network parameters.
       batch_stats: running batch-norm statistics.
-      momentum: optimizer state of all networks.
+      opt_state: optimizer state of all networks.
       seeds: uint32 `[num_nets, ...]`, the key data that each network starts from in every round.
-      epochs: int32 scalar, epochs begun.
       is_pseudo: bool `[n]`, which unlabeled examples have a pseudo-label.
       targets: float32 `[n]`: 1 for labelled positives, the pseudo-label where there is one, else
         the ensemble's probability at the end of the last round (0 before).
@@ -50,9 +49,8 @@ class State(NamedTuple):
 
     params: Any
     batch_stats: Any
-    momentum: Any
+    opt_state: Any
     seeds: jax.Array
-    epochs: jax.Array
     is_pseudo: jax.Array
     targets: jax.Array
 
@@ -139,9 +137,8 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
         return State(
             params=params,
             batch_stats=batch_stats,
-            momentum=optimizer.init(params),
+            opt_state=optimizer.init(params),
             seeds=seeds,
-            epochs=jnp.zeros([], jnp.int32),
             is_pseudo=jnp.zeros_like(data.labeled),
             targets=data.labeled.astype(jnp.float32),
         )
@@ -163,66 +160,57 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
             return gradient, stats, metrics
 
         gradient, batch_stats, metrics = per_net(train_one, state.params, state.batch_stats)
-        params, momentum = optimizer.update(gradient, state.momentum, state.params, epoch)
-        state = state._replace(params=params, batch_stats=batch_stats, momentum=momentum)
+        state = optimizer_lib.apply(optimizer, state, gradient, epoch)
+        state = state._replace(batch_stats=batch_stats)
         metrics = {name: jnp.mean(values) for name, values in metrics.items()}
         return state, metrics | {"pseudo_labels": jnp.sum(state.is_pseudo).astype(jnp.float32)}
 
     def outputs_of(state: State, inputs: jax.Array):
         return per_net(lambda *tree: network.infer(*tree, inputs), state.params, state.batch_stats)
 
-    def ends_round(state: State) -> jax.Array:
-        return (state.epochs > 0) & (state.epochs % c.round_epochs == 0)
+    @jax.jit
+    def scores_of(state: State, inputs: jax.Array) -> jax.Array:
+        return outputs_of(state, inputs).logits.T
 
     @jax.jit
-    def scores_at_end(state: State, inputs: jax.Array) -> jax.Array:
-        # Decided on the device, batch by batch: within a round this costs no pass.
-        return jax.lax.cond(
-            ends_round(state),
-            lambda: outputs_of(state, inputs).logits.T,
-            lambda: jnp.zeros([inputs.shape[0], c.num_nets]),
+    def next_round(state: State, scores, inputs, encoder, labeled, key) -> State:
+        score = ensemble.mean_score(scores)
+        is_pseudo, is_new = ensemble.select(
+            key,
+            ensemble.mutual_information(scores),
+            score,
+            state.is_pseudo,
+            labeled=labeled,
+            label_below=c.label_below,
+            withdraw_above=c.withdraw_above,
+            max_new=c.max_new,
+        )
+        old = is_pseudo & ~is_new
+        params, batch_stats = start(state.seeds, inputs, encoder)
+        return state._replace(
+            params=params,
+            batch_stats=batch_stats,
+            opt_state=optimizer.init(params),
+            is_pseudo=is_pseudo,
+            targets=jnp.where(old | labeled, state.targets, jax.nn.sigmoid(score)),
         )
 
-    @jax.jit
-    def next_epoch(state: State, scores, inputs, encoder, labeled, key) -> State:
-        def next_round():
-            score = ensemble.mean_score(scores)
-            is_pseudo, is_new = ensemble.select(
-                key,
-                ensemble.mutual_information(scores),
-                score,
-                state.is_pseudo,
-                labeled=labeled,
-                label_below=c.label_below,
-                withdraw_above=c.withdraw_above,
-                max_new=c.max_new,
-            )
-            old = is_pseudo & ~is_new
-            params, batch_stats = start(state.seeds, inputs, encoder)
-            return state._replace(
-                params=params,
-                batch_stats=batch_stats,
-                momentum=optimizer.init(params),
-                is_pseudo=is_pseudo,
-                targets=jnp.where(old | labeled, state.targets, jax.nn.sigmoid(score)),
-            )
-
-        state = jax.lax.cond(ends_round(state), next_round, lambda: state)
-        return state._replace(epochs=state.epochs + 1)
-
     def refresh(state: State, data: TrainingData, key: jax.Array, epoch: int = 0) -> State:
+        if epoch == 0:  # the first round starts from `init`
+            return state
         scores = batching_lib.map_batches(
-            lambda inputs: scores_at_end(state, inputs),
+            lambda inputs: scores_of(state, inputs),
             data.inputs,
             batch_size=config.run.eval_batch_size,
         )
-        return next_epoch(state, scores.T, data.inputs[:2], data.encoder, data.labeled, key)
+        return next_round(state, scores.T, data.inputs[:2], data.encoder, data.labeled, key)
 
     def embed(state: State, inputs: jax.Array) -> jax.Array:
         features = outputs_of(state, inputs).features
         return jnp.moveaxis(features, 0, 1).reshape(inputs.shape[0], -1)
 
-    stage = Stage("train", c.num_epochs, init, step, classifier.batches(c, info), refresh)
+    batching = classifier.batches(c, info)
+    stage = Stage("train", c.num_epochs, init, step, batching, refresh, c.round_epochs)
     return Method(
         stages=(stage,),
         predict=lambda state, inputs: ensemble.mean_score(outputs_of(state, inputs).logits),

@@ -24,7 +24,9 @@ averages of themselves. What differs from the authors' code, and why:
 - Teachers move after every step; the code's move twice an epoch.
 """
 
+import functools
 import itertools
+import math
 from typing import Any
 
 import jax
@@ -142,7 +144,7 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
         if previous is None:
             first, second = jax.random.split(key)
             students = new_student(first, data), new_student(second, data)
-            previous = State(students, None, jnp.zeros([], jnp.int32), jnp.zeros([], jnp.int32))
+            previous = State(students, None, jnp.zeros([], jnp.int32))
         if previous.teachers is not None or not taught:
             return previous
         # Copies: a training step gives its buffers back, and may not do so twice.
@@ -156,11 +158,11 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
     counts = _pick_counts(c, info)
     count_labeled = int(c.clean_labeled * info.n_p)
 
-    def refresh(state: State, data: TrainingData, key: jax.Array, epoch: int = 0) -> State:
-        is_due = state.refreshes % c.pick_every == 0
-        state = state._replace(refreshes=state.refreshes + 1)
-        # Nothing to score for; under `vmap` that is not known, and the pools are put back below.
-        if not isinstance(is_due, jax.core.Tracer) and not is_due:
+    def refresh(
+        state: State, data: TrainingData, key: jax.Array, epoch: int = 0, *, first: int
+    ) -> State:
+        """New pools; `first` is the number of epochs of picking before the stage."""
+        if (first + epoch) % c.pick_every:
             return state
         judges = state.students if state.teachers is None else state.teachers
         students = []
@@ -170,7 +172,7 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
                 data.inputs,
                 batch_size=config.run.eval_batch_size,
             )
-            count = jnp.asarray(counts[index])[state.refreshes - 1]
+            count = jnp.int32(counts[index][first + epoch])  # an array: noisy_info in float32
             pool = self_paced.pick(
                 jax.random.fold_in(key, index),
                 scores,
@@ -179,9 +181,7 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
                 count_labeled=count_labeled,
             )
             noisy = _noisy_numbers(c, info, picked=2 * count, picked_labeled=count_labeled)
-            renewed = student._replace(pool=pool, noisy=noisy)
-            keep = (renewed, student)
-            students.append(jax.tree.map(lambda new, old: jnp.where(is_due, new, old), *keep))
+            students.append(student._replace(pool=pool, noisy=noisy))
         return state._replace(students=tuple(students))
 
     def reported(state: State) -> Student | Teacher:
@@ -204,7 +204,9 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
             init=lambda *args: init(*args, taught=taught),
             step=train_step.build_step(c, network, optimizer, calibrated=calibrated, taught=taught),
             batching=classifier.batches(c, info, support_batch_size=support),
-            refresh=refresh if picks else None,
+            refresh=functools.partial(refresh, first=first - c.pick_start) if picks else None,
+            # Teachers may start between two epochs in which examples are picked.
+            refresh_every=math.gcd(c.pick_every, first - c.pick_start) if picks else 0,
         )
 
     borders = sorted({0, c.pick_start, c.pick_stop, c.teacher_start, c.num_epochs})

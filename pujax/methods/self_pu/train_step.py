@@ -6,10 +6,11 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import ml_collections
+import optax
 
 from pujax import risks
 from pujax.data.batching import Batch
-from pujax.methods._common import classifier, ema
+from pujax.methods._common import classifier
 from pujax.methods._common import losses as losses_lib
 from pujax.methods._common import optimizer as optimizer_lib
 from pujax.methods._common.network import Network
@@ -23,14 +24,14 @@ class Student(NamedTuple):
     Attributes:
       params: network parameters.
       batch_stats: running batch-norm statistics.
-      momentum: optimizer state.
+      opt_state: optimizer state.
       pool: int8 `[n]`, see `_self_paced`.
       noisy: priors and weight of the noisy set's risk, float32 scalars, see `_calibration`.
     """
 
     params: Any
     batch_stats: Any
-    momentum: Any
+    opt_state: Any
     pool: jax.Array
     noisy: dict[str, jax.Array]
 
@@ -48,13 +49,11 @@ class State(NamedTuple):
     Attributes:
       students: two.
       teachers: two, or None before they start.
-      refreshes: int32 scalar, epochs begun in which examples may be picked.
       updates: int32 scalar, steps that the teachers have followed.
     """
 
     students: tuple[Student, Student]
     teachers: tuple[Teacher, Teacher] | None
-    refreshes: jax.Array
     updates: jax.Array
 
 
@@ -102,17 +101,15 @@ def build_step(
         gradients, (stats, parts) = jax.grad(loss_of, has_aux=True)(before)
         moved = []
         for student, gradient, batch_stats in zip(students, gradients, stats, strict=True):
-            params, momentum = optimizer.update(
-                gradient, student.momentum, student.params, batch.progress
-            )
-            moved.append(
-                student._replace(params=params, batch_stats=batch_stats, momentum=momentum)
-            )
+            student = optimizer_lib.apply(optimizer, student, gradient, batch.progress)
+            moved.append(student._replace(batch_stats=batch_stats))
         state = state._replace(students=tuple(moved))
         if taught:
             decay = self_paced.teacher_decay(state.updates, decay=config.teacher_decay)
             followed = (
-                Teacher(ema.ema(teacher.params, student.params, decay), batch_stats)
+                Teacher(
+                    optax.incremental_update(student.params, teacher.params, 1 - decay), batch_stats
+                )
                 for teacher, student, batch_stats in zip(teachers, moved, lesson_stats, strict=True)
             )
             state = state._replace(teachers=tuple(followed), updates=state.updates + 1)

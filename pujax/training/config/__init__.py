@@ -110,6 +110,9 @@ def _merge(default: dict[str, Any], given: dict[str, Any], *, path: str) -> dict
     """`given` over `default`, refusing unknown keys and wrong types."""
     for key in given:
         if key not in default:
+            new = methods.RENAMED.get(key) if path == "method." else None
+            if new in default:
+                raise ValueError(f"{path}{key} was renamed to {path}{new}")
             close = difflib.get_close_matches(key, default, n=1)
             hint = f" (did you mean {close[0]!r}?)" if close else ""
             raise ValueError(
@@ -210,7 +213,7 @@ _SHARED = (
     *("optimizer", "learning_rate", "weight_decay", "momentum", "beta1", "beta2"),
     *("lr_schedule", "lr_drops", "lr_factor", "lr_every", "lr_floor", "lr_resets"),
     *("lr_warmup", "trust_coefficient"),
-    *("lr_warm_share", "lr_cycle_epochs", "beta1_low", "beta1_high"),
+    *("pct_start", "lr_cycle_epochs", "base_momentum", "max_momentum"),
     *("average_decay", "head", "word_vectors", "reduced_width", "attention_width", "graph_steps"),
     *("frozen_stages", "freeze_norm", "crop_sizes"),
 )

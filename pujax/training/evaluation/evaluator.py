@@ -82,8 +82,7 @@ class Evaluator:
             result["test_uncalibrated_accuracy"] = self._test_metrics(plain)["accuracy"]
         inputs = self._validation_inputs
         if inputs is not None:
-            population = self._population(self._validation_labeled)
-            scores = self._scores(state, inputs, population)
+            scores = self._scores(state, inputs, self._validation_labeled)
             plain = self._map(self._predict, trained, inputs) if moves_scores else scores
             result |= self._task.validation_metrics(scores, self._data, plain_scores=plain)
         return result | self._label_metrics(state) | self._estimates(state)
@@ -98,15 +97,14 @@ class Evaluator:
         """
         state = self._calibrated(state)
         inputs = self._put(inputs)
-        test_scores = self._scores(state, self._test_inputs, self._population(None))
-        population = self._population(self._data.labeled)
+        test_scores = self._scores(state, self._test_inputs)
         embeddings = None
         if self._embed is not None and with_embeddings:
             embeddings = self._map(self._embed, state, inputs)
         return Final(
             test=self._test_metrics(test_scores),
             test_scores=test_scores,
-            train_scores=self._scores(state, inputs, population),
+            train_scores=self._scores(state, inputs, self._data.labeled),
             embeddings=embeddings,
             labels=self._label_metrics(state),
             estimates=self._estimates(state),
@@ -137,31 +135,31 @@ class Evaluator:
     def _all_scores(self, state: Any, inputs: jax.Array | ImageFiles) -> Mapping[str, np.ndarray]:
         """Scores of a whole set by prefix: '' of `predict`, 'NAME_' of every alternative."""
         if self._predict_all is None:
-            return {"": self._scores(state, inputs, self._population(None))}
+            return {"": self._scores(state, inputs)}
         by_prefix = self._map(self._predict_all, state, inputs)
-        return {name: self._adjusted(scores, None) for name, scores in by_prefix.items()}
+        return {name: self._adjusted(scores) for name, scores in by_prefix.items()}
 
     def _scores(
-        self, state: Any, inputs: jax.Array | ImageFiles, population: np.ndarray | None
+        self, state: Any, inputs: jax.Array | ImageFiles, labeled: np.ndarray | None = None
     ) -> np.ndarray:
-        """Scores of a whole set; `population` masks a sample of the population, None takes all."""
-        return self._adjusted(self._map(self._predict, state, inputs), population)
+        """Scores of a whole set; see `_adjusted`."""
+        return self._adjusted(self._map(self._predict, state, inputs), labeled)
 
-    def _adjusted(self, scores: np.ndarray, population: np.ndarray | None) -> np.ndarray:
+    def _adjusted(self, scores: np.ndarray, labeled: np.ndarray | None = None) -> np.ndarray:
+        """Scores after the method's transductive rule, if it has one.
+
+        The rule is told which rows are a sample of the population: all, but in two-sample data not
+        the labelled positives, which `labeled` masks; None is a set without any.
+        """
         adjust: Callable[..., Any] | None = self._method.adjust
         if adjust is None:
             return scores
-        population = np.ones(len(scores), bool) if population is None else population
-        return np.asarray(adjust(scores, population))
-
-    def _population(self, labeled: np.ndarray | None) -> np.ndarray | None:
-        """Mask of the rows that are a sample of the population, None for all of them.
-
-        In two-sample data the labelled positives are not. Multi-label data have no such setting.
-        """
         info = self._data.info
         is_two_sample = isinstance(info, DataInfo) and info.setting == "two_sample"
-        return ~labeled if is_two_sample and labeled is not None else None
+        population = np.ones(len(scores), bool)
+        if is_two_sample and labeled is not None:
+            population = ~labeled
+        return np.asarray(adjust(scores, population))
 
     def _calibrated(self, state: Any) -> Any:
         """The state as the method wants it evaluated; training never sees it."""
