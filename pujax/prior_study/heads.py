@@ -12,6 +12,7 @@ import numpy as np
 
 from pujax import checks, linear_head, methods, metrics, risks
 from pujax.data import batching
+from pujax.data.image_files import ImageFiles, as_array
 from pujax.data.pu_dataset import PUDataset
 from pujax.training import config as config_lib
 from pujax.training import experiment, init_from, sharding
@@ -159,11 +160,12 @@ def of_run(folder: str, *, data_dir: str = "", **options: Any) -> Study:
 
 
 def _features(
-    config: ml_collections.FrozenConfigDict, data: PUDataset, inputs: np.ndarray
+    config: ml_collections.FrozenConfigDict, data: PUDataset, inputs: np.ndarray | ImageFiles
 ) -> jax.Array:
     """Features of raw inputs under the attached encoder."""
     network = methods.build_network(config, data.info, embedding_dim=0)
-    samples = jnp.asarray(data.inputs[:2])
+    samples = jnp.asarray(as_array(data.inputs[:2]))
     params, batch_stats = network.init(jax.random.key(0), samples, data.encoder)
     infer = jax.jit(lambda x: network.infer(params, batch_stats, x).features)
-    return batching.map_batches(infer, jnp.asarray(inputs), batch_size=config.run.eval_batch_size)
+    rows = inputs if isinstance(inputs, ImageFiles) else jnp.asarray(inputs)
+    return batching.map_batches(infer, rows, batch_size=config.run.eval_batch_size)

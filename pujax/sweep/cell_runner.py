@@ -24,6 +24,7 @@ from pujax.training import (
     seed_axis,
     train_loop,
 )
+from pujax.training.evaluation.tasks import Problem
 from pujax.training.seed_axis import Member
 
 ERROR = "error.txt"
@@ -35,14 +36,14 @@ class Place(NamedTuple):
     Attributes:
       workdir: folder of the sweep; '' in a dry run that looks at none.
       mesh: devices.
-      load: gives the PU problem of a configuration.
+      load: gives the problem of a configuration.
       sequential: whether new seeds train one after another even where they could train together.
       estimates: class priors estimated so far, which cells of the same data share.
     """
 
     workdir: str
     mesh: Mesh
-    load: Callable[[ml_collections.FrozenConfigDict], PUDataset]
+    load: Callable[[ml_collections.FrozenConfigDict], Problem]
     sequential: bool
     estimates: dict[str, list[float]]
 
@@ -73,16 +74,16 @@ class Place(NamedTuple):
         return "; ".join(f"seed {', '.join(names)}: {text}" for text, names in by_text.items())
 
 
-def loader(size: int) -> Callable[[ml_collections.FrozenConfigDict], PUDataset]:
-    """A function that gives the PU problem of a configuration and remembers the last few."""
+def loader(size: int) -> Callable[[ml_collections.FrozenConfigDict], Problem]:
+    """A function that gives the problem of a configuration and remembers the last few."""
 
     @functools.lru_cache(maxsize=size)
-    def load(data: str, seed: int) -> PUDataset:
+    def load(data: str, seed: int) -> Problem:
         fields = {"data": json.loads(data), "seed": seed}
         fields["data"]["positive_classes"] = tuple(fields["data"]["positive_classes"])
         return experiment.load_data(ml_collections.FrozenConfigDict(fields))
 
-    def load_for(config: ml_collections.FrozenConfigDict) -> PUDataset:
+    def load_for(config: ml_collections.FrozenConfigDict) -> Problem:
         data = load(json.dumps(config.data.to_dict()), config.seed)
         return init_from.attach(config, data)
 
@@ -120,7 +121,7 @@ def train(
         config = by_seed.get(seed) or with_seed(configs[0], seed)
         folder = resume.seed_folder(place.folder(cell), seed)
         data = place.load(config)
-        if prior_estimation.is_wanted(config):
+        if isinstance(data, PUDataset) and prior_estimation.is_wanted(config):
             # Building checks the method before the estimate, which takes long.
             method_setup.build(config, prior_estimation.provisional(config, data), place.mesh)
             data = prior_estimation.settle(config, data, folder, place.mesh, known=place.estimates)
@@ -140,21 +141,21 @@ def train(
             with keeping_errors(seed):
                 members.append(member(seed))
         reason = seed_axis.why_sequential(members, place.mesh)
-    together = [each.seed for each in members]
+    together = [one.seed for one in members]
     if members and not reason:
         logging.info("%s: seeds %s together", cell.name, together)
         with keeping_errors(*together):
             folder = resume.group_folder(place.folder(cell), together)
             experiment.run_members(members, place.mesh, request, folder=folder)
         members = []
-    ready = {each.seed: each for each in members}
+    ready = {one.seed: one for one in members}
     new = unfinished.new if place.sequential else tuple(ready)
     if new:
         logging.info("%s: seeds %s one after another: %s", cell.name, new, reason)
     for seed in (*unfinished.alone, *new):
         with keeping_errors(seed):
-            each = ready.pop(seed, None) or member(seed)
-            experiment.run_one(each.setup, each.truth, place.mesh, each.folder, request)
+            one = ready.pop(seed, None) or member(seed)
+            experiment.run_one(one.setup, one.truth, place.mesh, one.folder, request)
     return not failed
 
 

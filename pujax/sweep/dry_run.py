@@ -9,6 +9,7 @@ from typing import Any
 
 import ml_collections
 
+from pujax.data.pu_dataset import PUDataset
 from pujax.data.readers import download
 from pujax.sweep import resume
 from pujax.sweep.cell_runner import Place
@@ -40,7 +41,8 @@ def describe(
     try:
         with _offline(configs[0].data) if dry_run else contextlib.nullcontext():
             data = place.load(configs[0])
-        data = prior_estimation.provisional(configs[0], data)
+        if isinstance(data, PUDataset):
+            data = prior_estimation.provisional(configs[0], data)
         setup = method_setup.build(configs[0], data, place.mesh)
     except download.MissingDataError as error:
         if not dry_run:

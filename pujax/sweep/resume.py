@@ -5,6 +5,8 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from pujax.training import checkpoint
+
 _GROUP = re.compile(r"together_(\d+(?:-\d+)*)$")
 
 
@@ -65,6 +67,5 @@ def _group_seeds(name: str) -> tuple[int, ...]:
 
 
 def _has_checkpoint(folder: str) -> bool:
-    """Whether a folder of a run or a group has a checkpoint; unfinished ones have other names."""
-    inside = os.path.join(folder, "checkpoints")
-    return os.path.isdir(inside) and any(name.isdigit() for name in os.listdir(inside))
+    """Whether a folder of a run or a group has a checkpoint."""
+    return checkpoint.exists(os.path.join(folder, "checkpoints"))

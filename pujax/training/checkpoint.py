@@ -142,17 +142,18 @@ class Checkpoints:
             step, args=ocp.args.Composite(description=ocp.args.JsonRestore())
         )
         description = restored["description"]
-        found = config_lib.differences(description["fingerprint"], self._fingerprint)
-        if found:
+        differences = config_lib.differences(description["fingerprint"], self._fingerprint)
+        if differences:
             raise _OtherRunError(
                 f"checkpoint {step} in {self._folder} belongs to another run "
-                f"({'; '.join(found)}); accepted: the same configuration and data"
+                f"({'; '.join(differences)}); accepted: the same configuration and data"
             )
-        saved = description["position"]  # JSON has lists only
-        return Position(**{k: tuple(v) if isinstance(v, list) else v for k, v in saved.items()})
+        stored = description["position"].items()  # JSON has lists only
+        fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in stored}
+        return Position(**fields)
 
     def _set_aside(self, steps: list[int]) -> None:
-        """Moves damaged checkpoints out of orbax's way without deleting anything."""
+        """Moves damaged checkpoints to another folder, so that orbax does not see them."""
         if not steps:
             return
         if sharding.is_writer():
@@ -169,6 +170,11 @@ class Checkpoints:
     def close(self) -> None:
         """Releases the folder."""
         self._manager.close()
+
+
+def exists(folder: str) -> bool:
+    """Whether a folder of `Checkpoints` holds one; those half written have other names."""
+    return os.path.isdir(folder) and any(name.isdigit() for name in os.listdir(folder))
 
 
 class _OtherRunError(ValueError):

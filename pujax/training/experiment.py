@@ -12,6 +12,7 @@ from jax.sharding import Mesh
 
 from pujax.console import message, render_table
 from pujax.data import dataset, multilabel_dataset, sources
+from pujax.data.pu_dataset import PUDataset
 from pujax.files import to_plain, write_json
 from pujax.plots import figures
 from pujax.training import config as config_lib
@@ -26,8 +27,10 @@ from pujax.training import (
 )
 from pujax.training.config import data_section
 from pujax.training.evaluation import summary, tasks
+from pujax.training.evaluation.evaluator import Inputs
 from pujax.training.evaluation.summary import Final
 from pujax.training.evaluation.tasks import Problem
+from pujax.training.loop_state import LoopState
 from pujax.training.method_setup import MethodSetup
 from pujax.training.progress import Progress
 from pujax.training.seed_axis import Member
@@ -50,7 +53,7 @@ def load_data(config: ml_collections.ConfigDict) -> Problem:
 def run(
     config: ml_collections.ConfigDict, workdir: str = "", *, name: str = ""
 ) -> dict[str, Any] | None:
-    """Trains what a configuration says, or goes on with it, and leaves a folder of results.
+    """Trains what a configuration says, or resumes it, and writes a folder of results.
 
     Args:
       config: as from a file in `configs/`.
@@ -78,7 +81,7 @@ def run(
     configs = [config, *others]
     # All methods are built before the first trains, so that a wrong setting costs no time. An
     # estimate of the prior trains too.
-    if prior_estimation.is_wanted(config):
+    if isinstance(data, PUDataset) and prior_estimation.is_wanted(config):
         _build_all(configs, prior_estimation.provisional(config, data), mesh)
         data = prior_estimation.settle(config, data, folder, mesh)
     main, *others = _build_all(configs, data, mesh)
@@ -86,17 +89,18 @@ def run(
     _say(task.describe(config, data, summary.device(mesh)))
     results = []
     with preemption.StopRequest() as request:
-        for each in (main, *others):
-            inside = folder if each is main else os.path.join(folder, each.config.method.name)
-            results.append(run_one(each, data, mesh, inside, request))
-            if results[-1] is None:
+        for setup in (main, *others):
+            inside = folder if setup is main else os.path.join(folder, setup.config.method.name)
+            result = run_one(setup, data, mesh, inside, request)
+            if result is None:
                 return None
-    result, *compared = results
+            results.append(result)
+    result = results[0]
     if sharding.is_writer():
         known = result.get("comparison", {})
-        result["comparison"] = known | {x["method"]: x["test"] | x["train"] for x in compared}
+        result["comparison"] = known | {x["method"]: x["test"] | x["train"] for x in results[1:]}
         write_json(os.path.join(folder, "summary.json"), result)
-        rows = [task.table_row(each) for each in results]
+        rows = [task.table_row(x) for x in results]
         message(f"{render_table(rows, task.columns)}\nRun directory: {folder}")
     return result
 
@@ -121,7 +125,7 @@ def run_members(
 ) -> list[dict[str, Any]] | None:
     """Trains one seed, or several in one program, to the end, or goes on with them.
 
-    Every seed leaves the folder that it would leave alone.
+    Every seed writes the folder that a separate run writes.
 
     Args:
       members: the seeds; of several, `seed_axis.why_sequential` must be ''.
@@ -165,7 +169,7 @@ def run_members(
         run.close()
 
 
-def _finish(state: train_loop.LoopState, seed: int, num_together: int) -> dict[str, Any]:
+def _finish(state: LoopState, seed: int, num_together: int) -> dict[str, Any]:
     """Evaluates the reported state of one seed, counted from 0, and writes its results."""
     run = state.run
     member, method = run.members[seed], run.methods[seed]
@@ -173,7 +177,7 @@ def _finish(state: train_loop.LoopState, seed: int, num_together: int) -> dict[s
         return read_json(member.summary)
     config, truth, folder = member.setup.config, member.truth, member.folder
     # All hosts take part in the evaluation, one of them writes.
-    inputs = truth.inputs
+    inputs: Inputs = truth.inputs
     if run.num_seeds == 1 and run.streamed is None and not method.reveals:
         inputs = run.on_device.inputs  # the same, and on the devices already
     reported = state.reported(seed)
@@ -233,10 +237,10 @@ def _draw(
         figures.label_error(rows, path("label_error.png"), title=title)
     figures.score_histogram(scores, truth, labeled, path("scores.png"), title=title)
     if final.embeddings is not None:
-        about = (final.embeddings, truth, labeled)
+        points = (final.embeddings, truth, labeled)
         for method in ("pca", "tsne"):
             file = path(f"embedding_{method}.png")
-            figures.embedding(*about, file, method=method, title=title)
+            figures.embedding(*points, file, method=method, title=title)
 
 
 def _new_folder(name: str) -> str:
@@ -253,11 +257,11 @@ def refuse_other_run(folder: str, config: ml_collections.FrozenConfigDict) -> No
     path = os.path.join(folder, "config.json")
     if not os.path.exists(path):
         return
-    there = config_lib.fingerprint(ml_collections.ConfigDict(read_json(path)))
-    found = config_lib.differences(there, config_lib.fingerprint(config))
-    if found:
+    stored = config_lib.fingerprint(ml_collections.ConfigDict(read_json(path)))
+    differences = config_lib.differences(stored, config_lib.fingerprint(config))
+    if differences:
         raise ValueError(
-            f"--workdir={folder} holds a run with another configuration ({'; '.join(found)}); "
-            "accepted: the same configuration (of `run`, all but `selection` may change), or "
-            "another folder"
+            f"--workdir={folder} holds a run with another configuration "
+            f"({'; '.join(differences)}); accepted: the same configuration (of `run`, all but "
+            "`selection` may change), or another folder"
         )

@@ -3,12 +3,13 @@ outside weights.
 """
 
 import os
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import ml_collections
 
 from pujax import models
+from pujax.data.multilabel_dataset import MultilabelDataset, MultilabelInfo
 from pujax.data.pu_dataset import DataInfo, PUDataset
 from pujax.methods.base import Method
 from pujax.models import encoder as encoder_lib
@@ -18,13 +19,15 @@ from pujax.training.config import SAVED
 
 FILE = "encoder.npz"
 
+_Problem = TypeVar("_Problem", bound=PUDataset | MultilabelDataset)
+
 
 def save(
     folder: str,
     config: ml_collections.FrozenConfigDict,
     method: Method,
     state: Any,
-    info: DataInfo,
+    info: DataInfo | MultilabelInfo,
 ) -> None:
     """Writes the encoder of a method's final state into the run's folder, if it has one.
 
@@ -90,17 +93,17 @@ def resolve_model(config: ml_collections.FrozenConfigDict) -> ml_collections.Fro
     return ml_collections.FrozenConfigDict(tree)
 
 
-def attach(config: ml_collections.ConfigDict, data: PUDataset) -> PUDataset:
+def attach(config: ml_collections.ConfigDict, data: _Problem) -> _Problem:
     """The problem with the encoder of `config.init_from` or `config.model.init`, if one is named.
 
     `{seed}` in `init_from` stands for the run's seed, so that every seed of a sweep can start from
-    an encoder of its own. Inputs are then normalised as they were in that run: the encoder knows no
-    others (outside weights leave that to the data set). Whether its arrays fit this run's network
-    is checked when a method is built.
+    an encoder of its own. Inputs are then normalised as they were in that run, since the encoder
+    was trained with these only (outside weights leave that to the data set). Whether its arrays fit
+    this run's network is checked when a method is built.
 
     Args:
       config: the configuration.
-      data: the PU problem.
+      data: the problem.
 
     Raises:
       ValueError: naming what differs, if there is no encoder or it is of another architecture.
@@ -108,6 +111,7 @@ def attach(config: ml_collections.ConfigDict, data: PUDataset) -> PUDataset:
     is_random = config.model.init == models.RANDOM
     if not config.init_from and is_random:
         return data
+    replace: Any = data._replace  # the result is of the same kind of problem
     if not is_random:
         if data.info.input_shape[-1] != 3:
             raise ValueError(
@@ -115,19 +119,19 @@ def attach(config: ml_collections.ConfigDict, data: PUDataset) -> PUDataset:
                 f"{data.info.name} has inputs {list(data.info.input_shape)}; accepted: "
                 f"{models.RANDOM!r}"
             )
-        backbone = models.build(
+        backbone: Any = models.build(  # `load` refuses networks that the weights do not fit
             config.model.name, embedding_dim=0, **config.model.options.to_dict()
         ).backbone
         try:
             encoder = torch_weights.load(config.model.init, backbone)
         except ValueError as error:
             raise ValueError(f"model.init: {error}") from error
-        return data._replace(encoder=encoder)
+        return replace(encoder=encoder)
     folder = _folder(config.init_from, config.seed)
     encoder, saved = _load(folder)
-    here = {"model": config.model.name, "options": dict(config.model.options)}
+    current = {"model": config.model.name, "options": dict(config.model.options)}
     for name, field in (("model", "model.name"), ("options", "model.options")):
-        of_encoder, wanted = (_plain(x[name]) for x in (saved, here))
+        of_encoder, wanted = (_plain(x[name]) for x in (saved, current))
         if of_encoder != wanted:
             raise ValueError(
                 f"init_from: the encoder in {folder} is of {field} {of_encoder!r}, this run's "
@@ -140,7 +144,7 @@ def attach(config: ml_collections.ConfigDict, data: PUDataset) -> PUDataset:
             f"{data.info.name} are {shapes[1]}; accepted: as many channels or features"
         )
     info = data.info._replace(mean=tuple(saved["mean"]), std=tuple(saved["std"]))
-    return data._replace(info=info, encoder=encoder)
+    return replace(info=info, encoder=encoder)
 
 
 def _folder(init_from: str, seed: int) -> str:

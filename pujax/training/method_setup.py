@@ -9,16 +9,15 @@ from jax.sharding import Mesh
 
 from pujax import methods
 from pujax.data.dataset import AUTO
-from pujax.data.multilabel_dataset import MultilabelDataset
-from pujax.data.pu_dataset import PUDataset
 from pujax.methods.base import Method, Stage
 from pujax.training import config as config_lib
 from pujax.training import train_step
 from pujax.training.evaluation import model_selection, tasks
+from pujax.training.evaluation.tasks import Problem
 
 
 class MethodSetup(NamedTuple):
-    """A method and what it is to train on.
+    """A built method with its training data.
 
     Attributes:
       config: resolved configuration.
@@ -29,20 +28,18 @@ class MethodSetup(NamedTuple):
 
     config: ml_collections.FrozenConfigDict
     method: Method
-    data: PUDataset | MultilabelDataset
+    data: Problem
     metric_names: list[list[str]]
 
     def fingerprint(self) -> dict[str, Any]:
-        """What must be equal for a run to go on from a checkpoint."""
+        """The fields that must be equal to resume a checkpoint."""
         result = config_lib.fingerprint(self.config) | {"data_digest": self.data.digest()}
         if self.config.data.prior == AUTO:
             result["estimated_prior"] = self.data.info.prior
         return json.loads(json.dumps(result))  # as JSON gives it back
 
 
-def build(
-    config: ml_collections.FrozenConfigDict, data: PUDataset | MultilabelDataset, mesh: Mesh
-) -> MethodSetup:
+def build(config: ml_collections.FrozenConfigDict, data: Problem, mesh: Mesh) -> MethodSetup:
     """Builds the method a config names and traces all of it, without computing or writing.
 
     Raises:
@@ -67,7 +64,7 @@ def build(
 def _check_batches(
     stage: Stage,
     config: ml_collections.FrozenConfigDict,
-    data: PUDataset | MultilabelDataset,
+    data: Problem,
     mesh: Mesh,
 ) -> None:
     n, size = len(data.labeled), stage.batching.batch_size
@@ -84,9 +81,7 @@ def _check_batches(
         )
 
 
-def _check_streamed(
-    method: Method, config: ml_collections.FrozenConfigDict, data: PUDataset | MultilabelDataset
-) -> None:
+def _check_streamed(method: Method, config: ml_collections.FrozenConfigDict, data: Problem) -> None:
     """Streamed images are seen batch by batch only."""
     needs_all = [stage.name for stage in method.stages if stage.refresh or stage.encode]
     if needs_all or method.calibrate:

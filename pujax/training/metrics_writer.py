@@ -25,8 +25,8 @@ class MetricsWriter:
     """One row per epoch in `metrics.jsonl` and `metrics.csv`, and in TensorBoard where asked for.
 
     Rows that an earlier process left in the folder are read first, so that a resumed run goes on
-    in the same files. What a crash can leave is mended: an unfinished last line is dropped, and the
-    CSV is brought level with the JSON lines.
+    in the same files. What a crash can leave is repaired: an unfinished last line is dropped, and
+    the CSV is written again from the JSON lines.
 
     Args:
       folder: where the files go; made if missing.
@@ -43,7 +43,7 @@ class MetricsWriter:
         self._folder = os.fspath(folder)
         os.makedirs(self._folder, exist_ok=True)
         self._make_events = _tensorboard_writer() if tensorboard else None
-        self._events = None
+        self._events: Any = None
         path = self._path(JSON_LINES)
         self.rows, intact = _read_rows(path) if os.path.exists(path) else ([], True)
         if not intact:
@@ -60,16 +60,16 @@ class MetricsWriter:
         Raises:
           ValueError: if `epoch` is missing, or a value cannot be written as JSON.
         """
-        row = to_plain(row)
-        if not _is_row(row):
-            raise ValueError(f"a row needs an integer 'epoch'; got the row {row}")
-        self.rows.append(row)
+        plain = to_plain(row)
+        if not _is_row(plain):
+            raise ValueError(f"a row needs an integer 'epoch'; got the row {plain}")
+        self.rows.append(plain)
         with open(self._path(JSON_LINES), "a", encoding="utf-8") as file:
-            file.write(_line(row))
+            file.write(_line(plain))
             file.flush()
             os.fsync(file.fileno())
         self._write_csv()
-        self._write_events(row)
+        self._write_events(plain)
 
     def hole(self, num_epochs: int) -> str:
         """What is wrong with the rows of the first epochs; '' if there is one of each, in order.

@@ -1,7 +1,7 @@
 """`data.prior='auto'`: the class prior, estimated from P and U before training and kept in a file.
 
-Two-sample data leave copies of P in U. They are left out of the estimate, since their label is in
-plain sight, and counted back in afterwards.
+Two-sample data leave copies of P in U. They are left out of the estimate, since their label is
+visible to the estimator, and are added again afterwards.
 """
 
 import json
@@ -17,6 +17,7 @@ from jax.sharding import Mesh
 
 from pujax.data import batching
 from pujax.data.dataset import AUTO
+from pujax.data.image_files import as_array
 from pujax.data.pu_dataset import PUDataset, TrainingData
 from pujax.files import write_json
 from pujax.methods import naive
@@ -79,8 +80,9 @@ def settle(
       `prior_interval`; as it is where the prior is given or counted.
 
     Raises:
-      ValueError: if the estimate says nothing, `prior.json` belongs to other data, or the
-        validation set holds more labels than such a prior allows.
+      ValueError: if the estimate carries no information (0, 1, or an interval from 0 to 1),
+        `prior.json` belongs to other data, or the validation set holds more labels than such a
+        prior allows.
     """
     if not is_wanted(config):
         return data
@@ -90,18 +92,18 @@ def settle(
     name = json.dumps(identity, sort_keys=True)
     # All hosts train the scorer together, so one that does not find the file decides for all.
     if not sharding.any_host(not os.path.exists(path)):
-        found = _read(path, identity)
+        result = _read(path, identity)
     else:
         if sharding.any_host(name not in known):
             logging.info("estimating the prior by %s", config.data.prior_method)
             known[name] = list(estimate_unlabeled(config, data, mesh))
-        found = PriorEstimate(*known[name])
-    _check(found, config.data.prior_method)
-    data = _with_priors(data, found, f"estimated by {config.data.prior_method}")
+        result = PriorEstimate(*known[name])
+    _check(result, config.data.prior_method)
+    data = _with_priors(data, result, f"estimated by {config.data.prior_method}")
     _check_validation(data)
     if sharding.is_writer() and not os.path.exists(path):
         os.makedirs(folder, exist_ok=True)
-        kept = {"estimate": found._asdict(), "prior": data.info.prior}
+        kept = {"estimate": result._asdict(), "prior": data.info.prior}
         kept |= {"prior_unlabeled": data.info.prior_unlabeled, "of": identity}
         write_json(path, kept | {"prior_interval": data.prior_interval})
     return data
@@ -114,7 +116,8 @@ def estimate_unlabeled(
 
     Methods on scores get those of the configuration's own network, trained on P against U as the
     'naive' method does. Methods on features get the inputs, flattened, of at most 10,000 random
-    rows of P and of U. A function of the data and `config.seed`.
+    rows of P and of U. A function of the data and `config.seed`. Streamed images are refused by
+    `method_setup.build`.
 
     Args:
       config: resolved configuration; `data.prior_method` and `data.prior_epochs` count.
@@ -128,17 +131,17 @@ def estimate_unlabeled(
     p = rng.permutation(np.flatnonzero(data.labeled))
     u = rng.permutation(np.flatnonzero(data.hidden()))
     if not needs_scores(method):
-        rows = (each[:_MAX_POINTS] for each in (p, u))
-        return estimate(*(data.inputs[each] for each in rows), **options)
+        points_p, points_u = (as_array(data.inputs[x[:_MAX_POINTS]]) for x in (p, u))
+        return estimate(points_p, points_u, **options)
     if min(len(p), len(u)) < 4:
         raise ValueError(
             f"data.prior is 'auto' with {len(p)} labelled and {len(u)} unlabeled examples; "
             "accepted: at least 4 of each, two in each half, or a number for data.prior"
         )
-    (train_p, held_p), (train_u, held_u) = (np.array_split(each, 2) for each in (p, u))
+    (train_p, held_p), (train_u, held_u) = (np.array_split(x, 2) for x in (p, u))
     rows = np.concatenate([train_p, train_u])
     held = np.concatenate([held_p, held_u])
-    scores = network_scores(config, data, rows, data.inputs[held], mesh)
+    scores = network_scores(config, data, rows, as_array(data.inputs[held]), mesh)
     scores = scores.astype(np.float64)
     if method in WITH_PROBABILITIES:
         scores = scipy.special.expit(scores)
@@ -155,10 +158,11 @@ def network_scores(
     held: np.ndarray,
     mesh: Mesh,
 ) -> np.ndarray:
-    """Trains the configuration's own network on P against U and scores examples held apart.
+    """Trains the configuration's own network on P against U and scores held-out examples.
 
     The loss is that of the 'naive' method, P and U at weight 1 each, with its defaults. Batches
-    hold as many of P as of U. No checkpoints and no evaluation: it is short, and only ranks.
+    hold as many of P as of U. No checkpoints and no evaluation: it is short, and only its ranking
+    counts.
 
     Args:
       config: resolved configuration; `model`, `data.prior_epochs` and `seed` count.
@@ -171,9 +175,9 @@ def network_scores(
       float32 `[h]`, logits.
     """
     labeled = data.labeled[rows]
-    training = TrainingData(
-        data.inputs[rows], labeled, data.support_inputs[:0], np.zeros(0, np.float32), data.encoder
-    )
+    inputs, support = as_array(data.inputs[rows]), data.support_inputs[:0]
+    arrays: Any = (inputs, labeled, support, np.zeros(0, np.float32), data.encoder)  # on the host
+    training = TrainingData(*arrays)
     size = min(_BATCH_SIZE, len(rows) // 2 * 2)  # even, or U would count more than P
     tree = config_lib.default_config("naive")
     tree.update({"seed": config.seed, "model": config.model.to_dict()})
@@ -214,7 +218,7 @@ def network_scores(
     return sharding.to_host(result)
 
 
-def _with_priors(data: PUDataset, found: PriorEstimate, source: str) -> PUDataset:
+def _with_priors(data: PUDataset, result: PriorEstimate, source: str) -> PUDataset:
     """Priors of U as it is and of the population, from that of U without copies of P."""
     info = data.info
     hidden = int(data.hidden().sum())
@@ -228,24 +232,26 @@ def _with_priors(data: PUDataset, found: PriorEstimate, source: str) -> PUDatase
             return in_unlabeled(share)
         return population_prior(share, n_p=info.n_p, n_u=info.n_u)
 
-    has_interval = np.isfinite(found.low)
+    interval = None
+    if np.isfinite(result.low):
+        interval = (in_population(result.low), in_population(result.high))
     return data._replace(
         info=info._replace(
-            prior=in_population(found.value),
-            prior_unlabeled=in_unlabeled(found.value),
+            prior=in_population(result.value),
+            prior_unlabeled=in_unlabeled(result.value),
             prior_source=source,
         ),
-        prior_interval=tuple(map(in_population, found[1:])) if has_interval else None,
+        prior_interval=interval,
     )
 
 
-def _check(found: PriorEstimate, method: str) -> None:
-    if 0 < found.value < 1 and not (found.low == 0 and found.high == 1):
+def _check(result: PriorEstimate, method: str) -> None:
+    if 0 < result.value < 1 and not (result.low == 0 and result.high == 1):
         return
-    interval = f", interval {found.low:.3g} to {found.high:.3g}" * bool(np.isfinite(found.low))
+    interval = f", interval {result.low:.3g} to {result.high:.3g}" * bool(np.isfinite(result.low))
     raise ValueError(
-        f"data.prior is 'auto', and {method} finds {found.value:.3g} in the unlabeled "
-        f"examples{interval}, which says nothing to train on; accepted: a number for data.prior, "
+        f"data.prior is 'auto', and {method} finds {result.value:.3g} in the unlabeled "
+        f"examples{interval}, which carries no information; accepted: a number for data.prior, "
         "or another data.prior_method"
     )
 
@@ -287,20 +293,20 @@ def _read(path: str, identity: dict[str, Any]) -> PriorEstimate:
     try:
         with open(path, encoding="utf-8") as file:
             kept = json.load(file)
-        there, numbers = dict(kept["of"]), dict(kept["estimate"])
+        stored, numbers = dict(kept["of"]), dict(kept["estimate"])
         if set(numbers) != set(PriorEstimate._fields):
             raise ValueError(f"'estimate' has {sorted(numbers)}")
-        # A string is no number, and JSON's null stands for an end that there is none of.
+        # A string is not a number; JSON's null is a missing end of the interval.
         numbers = {name: np.nan if x is None else x + 0.0 for name, x in numbers.items()}
-        found = PriorEstimate(**numbers)
-        if np.isnan(found.value):
-            raise ValueError("'value' is no number")
+        result = PriorEstimate(**numbers)
+        if np.isnan(result.value):
+            raise ValueError("'value' is not a number")
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{path} is damaged ({error}); accepted: the file as written") from error
-    other = config_lib.differences(there, identity)
+    other = config_lib.differences(stored, identity)
     if other:
         raise ValueError(
             f"{path} belongs to another run ({'; '.join(other)}); accepted: the same data and "
             "settings, or another folder"
         )
-    return found
+    return result

@@ -1,4 +1,4 @@
-"""What a run says while it goes: a progress bar on a terminal, a line now and then elsewhere.
+"""Progress of a run: a bar on a terminal, a line every few seconds elsewhere.
 
 Progress goes to the standard error stream, results (`console.message`) to the standard output, so
 that a pipe receives the results only.
@@ -36,7 +36,7 @@ class Progress:
     Args:
       total_steps: steps of the whole run.
       description: what is running.
-      enabled: False says nothing at all, for hosts other than the first.
+      enabled: False shows nothing, for hosts other than the first.
       stream: where it goes; the standard error stream if None.
       interval: seconds between plain lines.
       clock: seconds from any origin; replaced in tests.
@@ -125,10 +125,10 @@ class Progress:
         """
         if not self._enabled:
             return
-        now = self._clock()
+        time_now = self._clock()
         self._done += steps
         if steps:
-            self._note_speed(now)
+            self._note_speed(time_now)
         self._place = f"{stage} {min(epoch + 1, num_epochs)}/{num_epochs}"
         for name in _SHOWN:
             value = metrics.get(name)
@@ -142,14 +142,14 @@ class Progress:
                 description=self._heading(),
                 status=self._status(),
             )
-        elif now >= self._next_line:
-            self._next_line = now + self._interval
+        elif time_now >= self._next_line:
+            self._next_line = time_now + self._interval
             self._write_line()
 
-    def _note_speed(self, now: float) -> None:
+    def _note_speed(self, time_now: float) -> None:
         points = self._speed_points
-        points.append((now, self._done))
-        while len(points) > 2 and now - points[1][0] >= _SPEED_WINDOW:
+        points.append((time_now, self._done))
+        while len(points) > 2 and time_now - points[1][0] >= _SPEED_WINDOW:
             points.popleft()
 
     def _time(self) -> str:

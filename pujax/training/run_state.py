@@ -1,4 +1,4 @@
-"""What stays fixed while a run lasts: methods, data on the devices, open files."""
+"""The fixed part of a run: methods, data on the devices, open files."""
 
 import dataclasses
 import functools
@@ -25,7 +25,7 @@ from pujax.training.train_step import Carry
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """One seed, or several along a seed axis (see `seed_axis`), and all they hold open.
+    """One seed, or several along a seed axis (see `seed_axis`), with their open files.
 
     Lists have an entry per seed that still trains.
 
@@ -115,10 +115,10 @@ class Run:
         return tree if self.num_seeds == 1 else seed_axis.pick(tree, seed)
 
     def keep(self, seeds: Sequence[int]) -> "Run":
-        """The run of some of its seeds, counted from 0; what the others hold open is closed."""
+        """The run of some of its seeds, counted from 0; the files of the others are closed."""
         for seed in set(range(len(self.writers))) - set(seeds):
             self.writers[seed].close()
-        parts = {
+        parts: dict[str, Any] = {
             name: [getattr(self, name)[seed] for seed in seeds]
             for name in ("members", "indices", "methods", "evaluators", "writers")
             if getattr(self, name)
@@ -146,8 +146,8 @@ def prepare(members: Sequence[Member], mesh: Mesh, *, folder: str = "") -> Run:
     """
     first = members[0].setup
     run = first.config.run
-    # A method is built on numbers of its split; where they are equal the methods are the same, and
-    # where they are not, those of their functions that do not use them.
+    # A method is built on numbers of its split. Where these are equal, so are the methods; where
+    # they are not, the functions that do not use them are.
     methods = [
         first.method if member.setup.data.info == first.data.info else member.setup.method
         for member in members
@@ -174,7 +174,7 @@ def prepare(members: Sequence[Member], mesh: Mesh, *, folder: str = "") -> Run:
         fingerprint=(
             fingerprints[0]
             if len(members) == 1
-            else {str(i): each for i, each in enumerate(fingerprints)}
+            else {str(i): fingerprint for i, fingerprint in enumerate(fingerprints)}
         ),
     )
     writers = []

@@ -1,12 +1,12 @@
 """Several seeds in one program: a leading axis of state, data, order, sums and keys.
 
-A mean and a standard deviation then cost little more than one run where a device has room to spare.
-One seed has no such axis. Here stands which seeds can share a program, and what joins their
-functions and their arrays.
+A mean and a standard deviation then cost little more than one run where a device is not fully used
+by one seed. One seed has no such axis. This module decides which seeds can share a program, and
+joins their functions and their arrays.
 
 A method is built on numbers of its split. Every seed therefore has functions of its own, even where
-those numbers go nowhere: GradPU uses no class prior, so its seeds differ in name only. Functions
-that are the same program are mapped over the axis by `jax.vmap` and compile once.
+they do not use those numbers: GradPU uses no class prior, so the functions of its seeds compute the
+same. Functions that are the same program are mapped over the axis by `jax.vmap` and compile once.
 """
 
 import hashlib
@@ -105,7 +105,7 @@ def _last_shapes(member: Member) -> tuple[Any, Any]:
 
 
 def state_shapes(stages: Sequence[Stage], data: TrainingData) -> Any:
-    """Shapes and types of one seed's state in the last of the stages, computing nothing."""
+    """Shapes and types of one seed's state in the last of the stages, without computing it."""
     state, key = None, jax.eval_shape(lambda: jax.random.key(0))
     for stage in stages:
         state = jax.eval_shape(stage.init, key, state, data)
@@ -179,9 +179,9 @@ def over_seeds(functions: Sequence[Callable[..., Any]]) -> Callable[..., Any]:
     """Maps the function of every seed over the leading axis of its arguments.
 
     Where all seeds have the same function this is `jax.vmap`. Where they have not, because a number
-    that a method is built on differs with the split (the prior in U, say), the calls stand one
-    after another in the same program; it takes longer to compile and, on a CPU, no longer to run:
-    dense layers fill the cores either way.
+    that a method is built on differs with the split (for example the prior in U), the same program
+    calls one function after another; it takes longer to compile but, on a CPU, not longer to run,
+    since dense layers use all cores in both cases.
 
     Args:
       functions: one per seed; shapes and structures must be equal.
@@ -209,20 +209,20 @@ def share_methods(methods: Sequence[Method], data: TrainingData) -> list[Method]
       As many methods.
     """
     key, state, stages = jax.eval_shape(lambda: jax.random.key(0)), None, []
-    for each in zip(*(method.stages for method in methods), strict=True):
-        inits = share([stage.init for stage in each], key, state, data)
+    for same in zip(*(method.stages for method in methods), strict=True):
+        inits = share([stage.init for stage in same], key, state, data)
         state = jax.eval_shape(inits[0], key, state, data)
-        batch = train_step.batch_shapes(each[0], state, data)
-        steps = share([stage.step for stage in each], state, batch, key)
-        encodes = [stage.encode for stage in each]
+        batch = train_step.batch_shapes(same[0], state, data)
+        steps = share([stage.step for stage in same], state, batch, key)
+        encodes: list[Any] = [stage.encode for stage in same]
         if encodes[0] is not None:
             encodes = share(encodes, state, data.inputs)
-        parts = zip(each, inits, steps, encodes, strict=True)
+        parts = zip(same, inits, steps, encodes, strict=True)
         stages.append([s._replace(init=i, step=t, encode=e) for s, i, t, e in parts])
     inputs = jax.ShapeDtypeStruct([2, *data.inputs.shape[1:]], data.inputs.dtype)
     predicts = share([method.predict for method in methods], state, inputs)
-    parts = zip(methods, zip(*stages, strict=True), predicts, strict=True)
-    return [method._replace(stages=x, predict=predict) for method, x, predict in parts]
+    by_method = zip(methods, zip(*stages, strict=True), predicts, strict=True)
+    return [method._replace(stages=x, predict=predict) for method, x, predict in by_method]
 
 
 def share(functions: Sequence[Callable[..., Any]], *args: Any) -> list[Callable[..., Any]]:
@@ -234,7 +234,7 @@ def share(functions: Sequence[Callable[..., Any]], *args: Any) -> list[Callable[
     """
     if all(function is functions[0] for function in functions):
         return list(functions)
-    first = {}
+    first: dict[str, Callable[..., Any]] = {}
     return [first.setdefault(digest(function, *args), function) for function in functions]
 
 
@@ -248,7 +248,7 @@ def digest(function: Callable[..., Any], *args: Any) -> str:
       *args: arrays, or shapes of arrays.
     """
     closed, out = jax.make_jaxpr(function, return_shape=True)(*args)
-    # Closures are printed with their address, which says nothing about what they compute.
+    # Closures are printed with their address, which does not depend on what they compute.
     text = re.sub(r"0x[0-9a-f]+", "", f"{jax.tree.structure(out)} {closed}")
     result = hashlib.blake2b(text.encode(), digest_size=16)
     for value in _constants(closed):
@@ -261,8 +261,8 @@ def digest(function: Callable[..., Any], *args: Any) -> str:
 def _constants(value: Any) -> Iterator[Any]:
     """Arrays and numbers in a traced program; its text shortens them or leaves them out."""
     if isinstance(value, (tuple, list)):
-        for each in value:
-            yield from _constants(each)
+        for item in value:
+            yield from _constants(item)
     elif hasattr(getattr(value, "jaxpr", value), "eqns"):
         yield from getattr(value, "consts", ())
         inner = getattr(value, "jaxpr", value)

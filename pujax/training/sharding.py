@@ -1,6 +1,6 @@
 """One program over a mesh with a `data` axis: batches are split over it, everything else is copied.
 
-This is what `jax.pmap` has become. One device, eight devices and many hosts run the same program.
+One device, eight devices and many hosts run the same program.
 """
 
 from typing import Any
@@ -15,7 +15,7 @@ def join_hosts(run: ml_collections.ConfigDict) -> None:
     """Joins the processes of a cluster if `run.distributed` says so; call before any array."""
     if not run.distributed:
         return
-    given = {}
+    given: dict[str, Any] = {}
     if run.coordinator:
         given["coordinator_address"] = run.coordinator
     if run.num_processes:
@@ -36,7 +36,7 @@ def replicated(mesh: Mesh) -> NamedSharding:
 
 
 def of_batch(size: int, mesh: Mesh) -> NamedSharding:
-    """How a batch lies on the devices: split where they divide it evenly, else copied."""
+    """Sharding of a batch: split where its size is a multiple of the devices, else replicated."""
     return NamedSharding(mesh, PartitionSpec("data") if size % mesh.size == 0 else PartitionSpec())
 
 
@@ -57,7 +57,7 @@ def gather(tree: Any, mesh: Mesh) -> Any:
 
 
 def _same(tree: Any) -> Any:
-    # A function with a name is compiled once; a lambda made anew is compiled at every call.
+    # A function with a name is compiled once; a new lambda is compiled at every call.
     return tree
 
 

@@ -1,18 +1,16 @@
-"""The loop: epochs, steps, rows and checkpoints of one seed, or of several that share a program.
+"""The training loop: stages, epochs, evaluation and checkpoints of one seed, or of several.
 
-Start, in this order: check the configuration, load and split the data, build the method, then go on
-from the newest usable checkpoint of the run if there is one, else from scratch.
+A run resumes from its newest usable checkpoint if there is one, else it starts from scratch.
 
-Every seed computes what it would compute alone, to rounding. One that meets a number that is not
-finite leaves the others, with a checkpoint of its own in its own folder, and they go on.
+Seeds that train together share a program, see `seed_axis`. Every seed gets the numbers of a
+separate run, up to rounding. One that meets a number that is not finite leaves the others, with a
+checkpoint of its own in its own folder, and they go on.
 """
 
 import contextlib
-import dataclasses
-import os
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from typing import Any
 
 import jax
@@ -21,57 +19,17 @@ import numpy as np
 from absl import logging
 
 from pujax.data import streaming
-from pujax.data.batching import EpochPlan
 from pujax.data.pu_dataset import TrainingData
-from pujax.training import preemption, seed_axis, sharding, train_step
-from pujax.training.checkpoint import Checkpoints, Position
+from pujax.training import loop_state, preemption, seed_axis, sharding, train_step
 from pujax.training.evaluation import model_selection
+from pujax.training.loop_state import LoopState
 from pujax.training.progress import Progress
-from pujax.training.run_state import Run, own_checkpoints
+from pujax.training.run_state import Run
 from pujax.training.train_step import Carry
 
 
 class NonFiniteError(FloatingPointError):
     """Training met a number that is not finite and `run.nonfinite` is 'stop'."""
-
-
-@dataclasses.dataclass
-class LoopState:
-    """What changes during a run.
-
-    Attributes:
-      run: its fixed part, of the seeds that still train.
-      position: where it stands.
-      carry: state and metric sums.
-      best: states of the epochs that `run.selection` prefers so far; None under 'last' and before
-        the last stage.
-      data: of the current stage, see `Stage.encode`; None until its first epoch here.
-      plan: order of the current epoch.
-      stopped_by: 0, or the number of the signal that ended it early.
-      left: messages of the seeds that left the run.
-    """
-
-    run: Run
-    position: Position
-    carry: Carry
-    best: Any = None
-    data: TrainingData | None = None
-    plan: EpochPlan | None = None
-    stopped_by: int = 0
-    left: list[str] = dataclasses.field(default_factory=list)
-
-    @property
-    def is_finished(self) -> bool:
-        """Whether all epochs are done."""
-        return self.position.epoch == self.run.num_epochs
-
-    def reported(self, seed: int) -> Any:
-        """The state of one seed, counted from 0, that `run.selection` reports at the end.
-
-        That of its best epoch, or the last one under 'last' or where no epoch had a value.
-        """
-        is_last = self.position.best_values[seed] is None
-        return self.run.of_seed(self.carry.state if is_last else self.best, seed)
 
 
 def train(run: Run, progress: Progress, request: preemption.StopRequest) -> LoopState:
@@ -83,18 +41,18 @@ def train(run: Run, progress: Progress, request: preemption.StopRequest) -> Loop
       request: tells whether a signal came.
 
     Returns:
-      Where the run stands.
+      The state of the run at its end.
 
     Raises:
       NonFiniteError: see `run.nonfinite`, if no seed is left; metrics and the last finite state
         are saved first.
     """
-    state = start(run)
+    state = loop_state.start(run)
     progress.start_at(state.position.global_step)
     stop_after = min(run.config.run.stop_after_epoch or run.num_epochs, run.num_epochs)
     while state.position.epoch < stop_after and not state.stopped_by:
         _train_epoch(state, request, progress)
-    _save(state)
+    loop_state.save(state)
     _note_signal(state, request)
     return state
 
@@ -105,84 +63,14 @@ def _note_signal(state: LoopState, request: preemption.StopRequest) -> None:
         state.stopped_by = request.signal or signal.SIGTERM
 
 
-def start(run: Run) -> LoopState:
-    """Resumes from the newest usable checkpoint, else starts from scratch.
-
-    Raises:
-      ValueError: if a seed's folder and the checkpoint contradict each other.
-    """
-    restored = run.checkpoints.restore_newest(lambda position: _like(run, position))
-    if restored is None:
-        position = Position(members=tuple(run.indices), best_values=(None,) * run.num_seeds)
-        state = LoopState(run, position, _first_carry(run, 0, None))
-        state.best = _first_best(state)
-    else:
-        position, tree = restored
-        logging.info("going on after epoch %d, step %d", position.epoch, position.step)
-        if list(position.members) != run.indices:
-            run = run.keep(position.members)
-        state = LoopState(run, position, tree["carry"], tree.get("best"))
-    _leave_seeds_with_checkpoints(state)
-    run, epoch = state.run, state.position.epoch
-    for member in run.members:
-        if member.is_finished and not state.is_finished:
-            raise ValueError(
-                f"{member.folder} holds a finished run, but its group has trained {epoch} epochs; "
-                "accepted: the folders as written (remove the group's to train the others anew)"
-            )
-    hole = next(filter(None, (writer.hole(epoch) for writer in run.writers)), "")
-    if sharding.any_host(bool(hole)):
-        raise ValueError(hole or "the first host's metrics lack an epoch; its message says more")
-    for writer in run.writers:
-        writer.truncate(epoch)
-    return state
-
-
-def _first_carry(run: Run, index: int, previous: Any) -> Carry:
-    """Carry at the start of a stage."""
-    key = train_step.stage_key(run.key, train_step.INIT, index)
-    state = train_step.init_state(run.stages[index], key, previous, run.on_device, run.mesh)
-    return Carry(state, _zero_sums(run, index, run.num_seeds))
-
-
-def _zero_sums(run: Run, index: int, num_seeds: int) -> dict[str, jax.Array]:
-    return train_step.zero_sums(run.metric_names[index], run.mesh, num_seeds=num_seeds)
-
-
-def _keeps_best(run: Run, index: int) -> bool:
-    """Whether a stage looks for its best epoch: stages before the last prepare it only."""
-    is_last_stage = index == len(run.stages) - 1
-    return is_last_stage and run.config.run.selection != model_selection.LAST
-
-
-def _first_best(state: LoopState) -> Any:
-    """What stands in for the best state when a stage begins."""
-    keeps = _keeps_best(state.run, state.run.stage_index(state.position.epoch))
-    return jax.tree.map(jnp.copy, state.carry.state) if keeps else None
-
-
-def _like(run: Run, position: Position) -> dict[str, Any]:
-    """Shapes, types and shardings of a checkpoint at a position, without computing anything."""
-    index, count = run.stage_index(position.epoch), len(position.members)
-    stages = run.methods[0].stages[: index + 1]
-    state = seed_axis.state_shapes(stages, run.members[0].setup.data.training_data())
-    axis = (count,) if count > 1 else ()
-    state = jax.tree.map(lambda x: jax.ShapeDtypeStruct((*axis, *x.shape), x.dtype), state)
-    tree = {"carry": Carry(state, _zero_sums(run, index, count))}
-    if _keeps_best(run, index):
-        tree["best"] = state
-    where = sharding.replicated(run.mesh)
-    return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=where), tree)
-
-
 def _train_epoch(state: LoopState, request: preemption.StopRequest, progress: Progress) -> None:
-    """One epoch, or what is left of it; ends at a step border if a signal came."""
+    """Trains one epoch, or the rest of a resumed one; stops between two steps if a signal came."""
     run, epoch = state.run, state.position.epoch
     index = run.stage_index(epoch)
     started = time.monotonic() - state.position.seconds
     if state.position.step == 0:
         refreshed = _refreshed(run, state.carry.state, epoch)
-        state.carry = Carry(refreshed, _zero_sums(run, index, run.num_seeds))
+        state.carry = Carry(refreshed, loop_state.zero_sums(run, index, run.num_seeds))
     if state.data is None:
         state.data = _stage_data(run, index, state.carry.state)
     state.plan = train_step.epoch_plan(run.stages[index], run.key, epoch, run.on_device)
@@ -203,9 +91,10 @@ def _refreshed(run: Run, state: Any, epoch: int) -> Any:
     if not run.stages[index].is_refreshed(stage_epoch):
         return state
     key = train_step.stage_key(run.key, train_step.REFRESH, epoch)
+    refreshes: list[Any] = [method.stages[index].refresh for method in run.methods]
     states = [
-        method.stages[index].refresh(*run.of_seed((state, run.on_device, key), seed), stage_epoch)
-        for seed, method in enumerate(run.methods)
+        refresh(*run.of_seed((state, run.on_device, key), seed), stage_epoch)
+        for seed, refresh in enumerate(refreshes)
     ]
     return seed_axis.join(states, run.mesh)
 
@@ -214,22 +103,18 @@ def _stage_data(run: Run, index: int, state: Any) -> TrainingData:
     """What a stage trains on, of every seed."""
     if run.stages[index].encode is None:
         return run.on_device
-    datas = [
-        train_step.stage_data(
-            method.stages[index],
-            *run.of_seed((state, run.on_device), seed),
-            run.mesh,
-            batch_size=run.config.run.eval_batch_size,
-        )
-        for seed, method in enumerate(run.methods)
-    ]
+    size, datas = run.config.run.eval_batch_size, []
+    for seed, method in enumerate(run.methods):
+        own, data = run.of_seed((state, run.on_device), seed)
+        stage = method.stages[index]
+        datas.append(train_step.stage_data(stage, own, data, run.mesh, batch_size=size))
     return seed_axis.join(datas, run.mesh)
 
 
-def _inputs(state: LoopState, index: int) -> Iterator[TrainingData]:
-    """What the calls of an epoch, or of what is left of it, look their batches up in.
+def _inputs(state: LoopState, index: int) -> Generator[TrainingData, None, None]:
+    """The training data for each call of an epoch, or of the rest of a resumed one.
 
-    All the data every time; where images are streamed, those of one batch.
+    All examples every time; where images are streamed, the images of one batch.
     """
     run = state.run
     if run.streamed is None:
@@ -257,11 +142,11 @@ def _train_steps(
     request: preemption.StopRequest,
     progress: Progress,
 ) -> None:
-    """The steps of an epoch; ends at a step border if a signal came."""
-    every = state.run.config.run.progress_every
+    """The steps of an epoch that are not done; stops between two if a signal came."""
+    interval = state.run.config.run.progress_every
     num_steps = state.run.steps_per_epoch(index)
     per_call = _steps_per_call(state.run, state.carry.state)
-    step = shown = state.position.step
+    step = last_reported = state.position.step
     with contextlib.closing(_inputs(state, index)) as inputs:
         while step < num_steps:
             count = min(per_call, num_steps - step)
@@ -270,16 +155,16 @@ def _train_steps(
             seconds = time.monotonic() - started
             state.position = state.position._replace(seconds=seconds)
             signalled = bool(request.signal) and jax.process_count() == 1
-            if step - shown >= every or step == num_steps or signalled:
+            if step - last_reported >= interval or step == num_steps or signalled:
                 values = _fetch(state)
                 progress.update(
-                    step - shown,
+                    step - last_reported,
                     epoch=state.position.epoch,
                     num_epochs=state.run.num_epochs,
                     stage=state.run.stages[index].name,
                     metrics={k: sum(x[k] for x in values) / len(values) for k in values[0]},
                 )
-                shown = step
+                last_reported = step
                 _note_signal(state, request)
                 if state.stopped_by and step < num_steps:
                     return
@@ -309,19 +194,20 @@ def _fetch(state: LoopState) -> list[dict[str, float]]:
       NonFiniteError: if no seed is left.
     """
     run, values = state.run, train_step.means(state.carry.sums)
-    bad = [i for i, x in enumerate(values) if x["nonfinite"]]
+    bad = [i for i, metrics in enumerate(values) if metrics["nonfinite"]]
     if not bad or run.config.run.nonfinite != "stop":
         return values
     counts = {i: int(values[i]["nonfinite"]) for i in bad}
     if len(bad) == run.num_seeds:
-        _save(state)
+        loop_state.save(state)
         which = ", ".join(f"{counts[i]} of seed {run.members[i].seed}" for i in bad)
-        raise NonFiniteError(
+        text = (
             f"steps up to {state.position.global_step} gave a number that is not finite and were "
             f"undone ({which}); the state without them is saved. Go on from it with "
             "--config.run.nonfinite=skip, or start in another folder, for example with a lower "
             "method.learning_rate"
         )
+        raise NonFiniteError("; ".join([*state.left, text]))
     for i in bad:
         text = (
             f"seed {run.members[i].seed} left the others: {counts[i]} of its steps up to "
@@ -331,48 +217,10 @@ def _fetch(state: LoopState) -> list[dict[str, float]]:
         )
         logging.error(text)
         state.left.append(text)
-        _save_alone(state, i)
+        loop_state.save_alone(state, i)
     rest = [i for i in range(run.num_seeds) if i not in bad]
-    _keep(state, rest)
+    loop_state.keep(state, rest)
     return [values[i] for i in rest]
-
-
-def _save_alone(state: LoopState, seed: int) -> None:
-    """Saves one seed, counted from 0, as if it had trained alone."""
-    run, position = state.run, state.position
-    member = run.members[seed]
-    checkpoints = Checkpoints(
-        own_checkpoints(member),
-        keep=run.config.run.keep_checkpoints,
-        fingerprint=member.setup.fingerprint(),
-    )
-    with contextlib.closing(checkpoints):
-        position = position._replace(members=(0,), best_values=(position.best_values[seed],))
-        checkpoints.save(position, run.of_seed(_tree(state), seed))
-
-
-def _keep(state: LoopState, seeds: Sequence[int]) -> None:
-    """Goes on with some of the seeds, counted from 0."""
-    position, mesh = state.position, state.run.mesh
-    state.run = state.run.keep(seeds)
-    state.carry = seed_axis.keep(state.carry, seeds, mesh)
-    state.best = None if state.best is None else seed_axis.keep(state.best, seeds, mesh)
-    state.data = None if state.data is None else seed_axis.keep(state.data, seeds, mesh)
-    state.plan = None if state.plan is None else seed_axis.keep(state.plan, seeds, mesh)
-    state.position = position._replace(
-        members=tuple(position.members[seed] for seed in seeds),
-        best_values=tuple(position.best_values[seed] for seed in seeds),
-    )
-
-
-def _leave_seeds_with_checkpoints(state: LoopState) -> None:
-    """Lets seeds go that left the others after the checkpoint that all go on from."""
-    if state.run.num_seeds == 1:
-        return
-    alone = [os.path.isdir(own_checkpoints(member)) for member in state.run.members]
-    rest = [i for i, is_alone in enumerate(alone) if not is_alone]
-    if rest and len(rest) < len(alone):
-        _keep(state, rest)
 
 
 def _end_epoch(state: LoopState, index: int, seconds: float, progress: Progress) -> None:
@@ -393,7 +241,7 @@ def _end_epoch(state: LoopState, index: int, seconds: float, progress: Progress)
         if is_evaluated:
             row |= run.evaluators[seed].row(run.of_seed(state.carry.state, seed))
         rows.append(row)
-    if is_evaluated and _keeps_best(run, index):
+    if is_evaluated and loop_state.keeps_best(run, index):
         _keep_best(state, rows)
     for seed, row in enumerate(rows):
         row |= time_columns
@@ -401,10 +249,10 @@ def _end_epoch(state: LoopState, index: int, seconds: float, progress: Progress)
             run.writers[seed].append(row)
     progress.update(0, epoch=epochs - 1, num_epochs=total, stage=stage.name, metrics=rows[-1])
     if epochs == run.first_epochs[index + 1] and epochs != total:
-        state.carry, state.data = _first_carry(run, index + 1, state.carry.state), None
-        state.best = _first_best(state)
+        state.carry, state.data = loop_state.first_carry(run, index + 1, state.carry.state), None
+        state.best = loop_state.first_best(state)
     if epochs % run.config.run.checkpoint_every == 0 and epochs != total:
-        _save(state)
+        loop_state.save(state)
 
 
 def _keep_best(state: LoopState, rows: Sequence[dict[str, Any]]) -> None:
@@ -434,12 +282,3 @@ def _choose(mask: jax.Array, new: Any, old: Any) -> Any:
         return jnp.where(mask.reshape(mask.shape + (1,) * (a.ndim - mask.ndim)), a, b)
 
     return jax.tree.map(of_leaf, new, old)
-
-
-def _tree(state: LoopState) -> dict[str, Any]:
-    """What a checkpoint holds."""
-    return {"carry": state.carry} | ({} if state.best is None else {"best": state.best})
-
-
-def _save(state: LoopState) -> None:
-    state.run.checkpoints.save(state.position, _tree(state))

@@ -5,8 +5,8 @@ the method's step, undoes a step that is not finite, and adds the metrics to run
 on the device until they are fetched.
 
 Several seeds can share a program: state, data, order, sums and keys then have a leading seed axis,
-and a `Stage` is one whose functions take it, see `seed_axis.join_stages`. What stands here follows
-the keys: scalar keys are one seed without an axis, `[seeds]` keys are several.
+and a `Stage` is one whose functions take it, see `seed_axis.join_stages`. Functions here see from
+the keys which it is: a scalar key is one seed without an axis, `[seeds]` keys are several.
 """
 
 import functools
@@ -80,13 +80,13 @@ def metric_names(stages: tuple[Stage, ...], data: TrainingData) -> list[list[str
     for stage in stages:
         state = jax.eval_shape(stage.init, key, state, data)
         batch = batch_shapes(stage, state, data)
-        found = sorted(jax.eval_shape(stage.step, state, batch, key)[1])
-        if "loss" not in found or {"steps", "nonfinite"} & set(found):
+        reported = sorted(jax.eval_shape(stage.step, state, batch, key)[1])
+        if "loss" not in reported or {"steps", "nonfinite"} & set(reported):
             raise ValueError(
-                f"stage {stage.name!r} reports the metrics {found}; accepted: names that include "
-                "'loss' and neither 'steps' nor 'nonfinite', which belong to the loop"
+                f"stage {stage.name!r} reports the metrics {reported}; accepted: names that "
+                "include 'loss' and neither 'steps' nor 'nonfinite', which belong to the loop"
             )
-        names.append(found)
+        names.append(reported)
     return names
 
 
@@ -98,20 +98,20 @@ def batch_shapes(stage: Stage, state: Any, data: TrainingData) -> batching.Batch
       state: its state, or its shapes.
       data: training arrays, or their shapes.
     """
+    array: Any = jax.ShapeDtypeStruct  # stands for an array while shapes are traced
     if stage.encode is not None:
         inputs = jax.eval_shape(stage.encode, state, data.inputs)
-        support = jax.ShapeDtypeStruct(
-            [data.support_labels.shape[0], *inputs.shape[1:]], inputs.dtype
-        )
+        support = array([data.support_labels.shape[0], *inputs.shape[1:]], inputs.dtype)
         data = data._replace(inputs=inputs, support_inputs=support)
     size = stage.batching.batch_size
     plan = EpochPlan(
-        jax.ShapeDtypeStruct([1, size], jnp.int32),
-        jax.ShapeDtypeStruct([1, stage.batching.support_batch_size], jnp.int32),
-        jax.ShapeDtypeStruct([size], jnp.float32) if stage.batching.num_positives else None,
+        array([1, size], jnp.int32),
+        array([1, stage.batching.support_batch_size], jnp.int32),
+        array([size], jnp.float32) if stage.batching.num_positives else None,
     )
     return jax.eval_shape(
-        lambda data, plan: batching.gather(data, plan, 0, epoch=0, step=0), data, plan
+        lambda data, plan, at: batching.gather(data, plan, at, epoch=at, step=at),
+        *(data, plan, array([], jnp.int32)),
     )
 
 
@@ -135,8 +135,8 @@ def stage_data(
         if not len(inputs):
             shape = jax.eval_shape(stage.encode, state, data.inputs).shape[1:]
             return sharding.replicate(np.zeros([0, *shape], np.float32), mesh)
-        found = batching.map_batches(lambda x: encode(state, x), inputs, batch_size=batch_size)
-        return sharding.gather(found, mesh)
+        encoded = batching.map_batches(lambda x: encode(state, x), inputs, batch_size=batch_size)
+        return sharding.gather(encoded, mesh)
 
     return data._replace(inputs=all_of(data.inputs), support_inputs=all_of(data.support_inputs))
 
@@ -214,7 +214,7 @@ def make_train(
 def _keep_finite(carry: Carry, state: Any, metrics: dict[str, jax.Array]) -> Carry:
     """The carry after a step, or as it was but for the count if the step was not finite."""
     finite = _is_finite(state, metrics)
-    # Restore everything, batch statistics and momentum too: half an undone step is a new bug.
+    # Everything is restored, batch statistics and momentum too.
     state = jax.tree.map(lambda old, new: jnp.where(finite, new, old), carry.state, state)
     skipped = finite & (metrics.get("skipped", jnp.zeros([])) > 0)
     counted = finite & ~skipped
@@ -283,7 +283,7 @@ def means(sums: dict[str, jax.Array]) -> list[dict[str, float]]:
     """
     totals = {name: np.atleast_1d(sharding.to_host(total)) for name, total in sums.items()}
     by_seed = zip(*totals.values(), strict=True)
-    return [_means_of(dict(zip(totals, map(float, each), strict=True))) for each in by_seed]
+    return [_means_of(dict(zip(totals, map(float, row), strict=True))) for row in by_seed]
 
 
 def _means_of(values: dict[str, float]) -> dict[str, float]:

@@ -7,7 +7,7 @@ from PIL import Image
 from pujax.data import batching, dataset, sources
 from pujax.data.image_files import ImageFiles
 from pujax.training import config as config_lib
-from pujax.training import experiment
+from pujax.training import experiment, method_setup, prior_estimation
 from tests import tiny
 
 SETTINGS = {
@@ -211,3 +211,18 @@ def test_a_streamed_run_gives_the_numbers_of_one_in_memory(folder, tmp_path):
     # Two programs, whose sums are rounded differently.
     for name, value in rows[0][0].items():
         assert value == (value if name == "stage" else pytest.approx(rows[1][0][name], rel=1e-5))
+
+
+@pytest.mark.parametrize(
+    ("method", "changes", "message"),
+    [
+        ("vpu", {}, "'vpu', whose calibration looks at all examples at once"),
+        ("nnpu", {"prior": "auto"}, "data.prior is 'auto', whose estimate looks at all examples"),
+    ],
+)
+def test_what_needs_all_streamed_images_at_once_is_refused(folder, method, changes, message):
+    data = {"source": "image_folder", "dir": str(folder), "streaming": "on", "image_size": 8}
+    config = tiny.config(method, data=data | SETTINGS | changes)
+    problem = prior_estimation.provisional(config, experiment.load_data(config))
+    with pytest.raises(ValueError, match=message):
+        method_setup.build(config, problem, tiny.mesh())

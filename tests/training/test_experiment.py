@@ -18,7 +18,7 @@ from pujax import training
 from pujax.methods import naive
 from pujax.methods._common import optimizer
 from pujax.training import config as config_lib
-from pujax.training import experiment, method_setup, run_state, train_loop
+from pujax.training import experiment, loop_state, method_setup, run_state, train_loop
 from pujax.training.checkpoint import Position
 from pujax.training.evaluation import binary, model_selection, tasks
 from pujax.training.seed_axis import Member
@@ -386,11 +386,11 @@ def test_a_checkpoint_of_another_shape_is_named(tmp_path):
         return run
 
     first = prepared(tiny.config("naive"))
-    carry = train_loop._first_carry(first, 0, None)
+    carry = loop_state.first_carry(first, 0, None)
     first.checkpoints.save(Position(1, 0, 10), {"carry": carry})
     second = prepared(tiny.config("naive", options={"channels": (4, 8, 8), "hidden": (17,)}))
     with pytest.raises(ValueError, match=r"params/.* is float32\[16\]; accepted: float32\[17\]"):
-        train_loop.start(second)
+        loop_state.start(second)
 
 
 @pytest.mark.thorough

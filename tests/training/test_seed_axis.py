@@ -13,6 +13,7 @@ from pujax.data.pu_dataset import TrainingData
 from pujax.methods.base import Stage
 from pujax.training import (
     experiment,
+    loop_state,
     method_setup,
     preemption,
     run_state,
@@ -48,7 +49,7 @@ def final_state(group, folder):
     """The last state of every seed, from the checkpoint."""
     run = run_state.prepare(group, tiny.mesh(), folder=str(folder / "checkpoints"))
     try:
-        state = train_loop.start(run).carry.state
+        state = loop_state.start(run).carry.state
     finally:
         run.close()
     return [run.of_seed(state, index) for index in range(len(group))]
@@ -247,6 +248,12 @@ def test_two_seeds_of_which_one_leaves_go_on_without_an_axis(tmp_path):
         train([diverging(made[0], from_step=0), made[1]], tmp_path)
     _, rows = tiny.train_in(tmp_path / "alone", made[1].setup.config, made[1].truth)
     assert_rows_close(rows_in(tmp_path / "seed_4"), rows)
+
+
+def test_a_seed_stays_whose_own_checkpoint_was_not_completed(tmp_path):
+    train(members(tmp_path, "naive", run={"stop_after_epoch": 1}), tmp_path)
+    (tmp_path / "seed_3" / "checkpoints" / "24.orbax-checkpoint-tmp-0").mkdir(parents=True)
+    assert [result["seed"] for result in train(members(tmp_path, "naive"), tmp_path)] == [3, 4]
 
 
 def test_a_group_of_which_all_stop_names_the_seeds_and_goes_on_with_skip(tmp_path):

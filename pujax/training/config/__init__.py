@@ -238,7 +238,7 @@ def to_compare(config: ml_collections.ConfigDict, method: str) -> ml_collections
 
 
 def fingerprint(config: ml_collections.ConfigDict) -> dict[str, Any]:
-    """What must be equal for a run to go on: all but where data and weights lie and most of `run`.
+    """The fields that must be equal to resume a run: all but places of files and most of `run`.
 
     Of `run` the selection rule counts: it decides which state was kept on the way.
     """

@@ -38,7 +38,7 @@ def test_metrics(
 def validation_metrics(
     scores: np.ndarray, data: PUDataset, *, plain_scores: np.ndarray | None = None
 ) -> dict[str, float]:
-    """The criteria of every selection rule on a problem's validation set, see `selection`.
+    """The criteria of every selection rule on a problem's validation set, see `model_selection`.
 
     Args:
       scores: `[v]`, raw scores of `data.validation_inputs`.
@@ -46,7 +46,7 @@ def validation_metrics(
       plain_scores: `[v]`, scores before the method calibrates them; None if it does not.
 
     Returns:
-      The columns `selection.COLUMNS`.
+      The columns `model_selection.COLUMNS`.
     """
     return model_selection.criteria(
         scores,
@@ -62,7 +62,7 @@ def with_prior_error(estimates: dict[str, float], data: PUDataset) -> dict[str, 
     """Adds how far an estimated share of positives in U is from the true one.
 
     Args:
-      estimates: what a method found out; nothing is added without an `estimated_prior`.
+      estimates: what a method estimates; nothing is added without an `estimated_prior`.
       data: the PU problem.
 
     Returns:
@@ -185,21 +185,21 @@ def summarize(
 
 
 def warnings(final: Final, rows: list[dict[str, Any]], rule: str) -> list[str]:
-    """Sentences about a result that should not be taken at face value; mostly there are none.
+    """Sentences about an implausible result; usually none.
 
     Args:
       final: evaluation of the reported state.
       rows: one dict per epoch.
       rule: the selection rule.
     """
-    found = []
+    sentences = []
     for name, scores in (("test", final.test_scores), ("training", final.train_scores)):
         if metrics.predicts_one_class(scores):
             side = "positive" if np.all(scores > 0) else "negative"
-            found.append(f"every {name} example is predicted {side} at the reported epoch")
+            sentences.append(f"every {name} example is predicted {side} at the reported epoch")
     if model_selection.choose(rows, rule) is None:
-        found.append(f"run.selection={rule!r} had no value at any epoch; the last is reported")
-    return found
+        sentences.append(f"run.selection={rule!r} had no value at any epoch; the last is reported")
+    return sentences
 
 
 def describe_labeling(report: labeling_mechanisms.Report) -> str:

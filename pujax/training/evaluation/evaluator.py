@@ -10,7 +10,7 @@ from jax.sharding import Mesh
 
 from pujax.data import batching, streaming
 from pujax.data.image_files import ImageFiles
-from pujax.data.pu_dataset import TrainingData
+from pujax.data.pu_dataset import DataInfo, PUDataset, TrainingData
 from pujax.methods.base import Method
 from pujax.training import sharding
 from pujax.training.evaluation.summary import Final
@@ -45,16 +45,18 @@ class Evaluator:
     ):
         self._method = method
         self._data = data
-        self._training = training
+        self._training: Any = training  # not None where the method calibrates
         self._mesh = mesh
         self._task = task
         self._threshold = threshold
         # A batch that the devices divide evenly, for a small set too.
         self._batch_size = max(batch_size - batch_size % mesh.size, mesh.size)
         self._test_inputs = self._put(data.test_inputs)
-        self._has_validation = len(data.validation_inputs) > 0
-        if self._has_validation:
+        self._validation_inputs: jax.Array | ImageFiles | None = None
+        self._validation_labeled: np.ndarray | None = None
+        if isinstance(data, PUDataset) and len(data.validation_inputs):
             self._validation_inputs = self._put(data.validation_inputs)
+            self._validation_labeled = data.validation_labeled
         self._predict = compiled(method.predict, mesh)
         self._embed = compiled(method.embed, mesh) if method.embed else None
         self._predict_all = None
@@ -78,9 +80,9 @@ class Evaluator:
         if moves_scores:
             plain = self._map(self._predict, trained, self._test_inputs)
             result["test_uncalibrated_accuracy"] = self._test_metrics(plain)["accuracy"]
-        if self._has_validation:
-            inputs = self._validation_inputs
-            scores = self._scores(state, inputs, self._data.validation_labeled)
+        inputs = self._validation_inputs
+        if inputs is not None:
+            scores = self._scores(state, inputs, self._validation_labeled)
             plain = self._map(self._predict, trained, inputs) if moves_scores else scores
             result |= self._task.validation_metrics(scores, self._data, plain_scores=plain)
         return result | self._label_metrics(state) | self._estimates(state)
@@ -110,8 +112,9 @@ class Evaluator:
 
     def _put(self, inputs: Inputs) -> jax.Array | ImageFiles:
         """Arrays on the devices; files stay where they are."""
-        on_host = isinstance(inputs, np.ndarray)
-        return sharding.replicate(inputs, self._mesh) if on_host else inputs
+        if isinstance(inputs, np.ndarray):
+            return sharding.replicate(inputs, self._mesh)
+        return inputs
 
     def _map(self, function: Callable[..., Any], state: Any, inputs: jax.Array | ImageFiles) -> Any:
         """A compiled function of state and inputs, over a whole set, on the host."""
@@ -133,8 +136,8 @@ class Evaluator:
         """Scores of a whole set by prefix: '' of `predict`, 'NAME_' of every alternative."""
         if self._predict_all is None:
             return {"": self._scores(state, inputs)}
-        found = self._map(self._predict_all, state, inputs)
-        return {name: self._adjusted(scores) for name, scores in found.items()}
+        by_prefix = self._map(self._predict_all, state, inputs)
+        return {name: self._adjusted(scores) for name, scores in by_prefix.items()}
 
     def _scores(
         self, state: Any, inputs: jax.Array | ImageFiles, labeled: np.ndarray | None = None
@@ -148,11 +151,15 @@ class Evaluator:
         The rule is told which rows are a sample of the population: all, but in two-sample data not
         the labelled positives, which `labeled` masks; None is a set without any.
         """
-        if self._method.adjust is None:
+        adjust: Callable[..., Any] | None = self._method.adjust
+        if adjust is None:
             return scores
-        is_all = labeled is None or self._data.info.setting == "one_sample"
-        population = np.ones(len(scores), bool) if is_all else ~labeled
-        return np.asarray(self._method.adjust(scores, population))
+        info = self._data.info
+        is_two_sample = isinstance(info, DataInfo) and info.setting == "two_sample"
+        population = np.ones(len(scores), bool)
+        if is_two_sample and labeled is not None:
+            population = ~labeled
+        return np.asarray(adjust(scores, population))
 
     def _calibrated(self, state: Any) -> Any:
         """The state as the method wants it evaluated; training never sees it."""

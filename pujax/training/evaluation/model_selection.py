@@ -58,7 +58,7 @@ def criteria(
       scores: `[v]`, raw scores of P_val and U_val.
       labeled: bool `[v]`, True for P_val.
       truth: `[v]`, true labels 1 or 0.
-      prior: share of positives in the population; NaN, where nobody knows it, leaves the rules
+      prior: share of positives in the population; NaN, where it is unknown, leaves the rules
         that need it without a value.
       setting: 'one_sample' (P_val and U_val together are a sample of the population) or
         'two_sample' (U_val is, and may repeat P_val).
@@ -82,7 +82,7 @@ def criteria(
     }
     if not math.isfinite(prior):
         return result
-    calibration = {}
+    calibration: dict[str, Any] = {}
     if one_sample:
         n_u = n - n_p
         calibration = {"unlabeled_prior": (prior * n - n_p) / n_u, "unlabeled_weight": n_u / n}
@@ -94,7 +94,7 @@ def criteria(
 
 
 def check(rule: str, prior: float) -> None:
-    """Raises a ValueError for a rule that needs a prior where nobody knows it."""
+    """Raises a ValueError for a rule that needs a prior where it is unknown."""
     if rule in _WITH_PRIOR and not math.isfinite(prior):
         others = ", ".join(repr(name) for name in RULES if name not in _WITH_PRIOR)
         raise ValueError(
@@ -165,12 +165,12 @@ def table(rows: Sequence[Row]) -> dict[str, dict[str, Any]]:
     for rule in RULES:
         row = choose(rows, rule)
         if row is not None:
-            about = describe(rows, rule)
-            about.pop("rule")
+            description = describe(rows, rule)
+            description.pop("rule")
             is_binary = "test_accuracy" in row
             names = BINARY_METRICS if is_binary else (*MULTILABEL_METRICS, *ORACLE_METRICS)
             tested = {name: row.get(f"test_{name}") for name in names}
             if PRIOR_ERROR in row:
                 tested[PRIOR_ERROR] = row[PRIOR_ERROR]
-            result[rule] = about | tested
+            result[rule] = description | tested
     return result

@@ -55,7 +55,7 @@ def compare_labels(scores: np.ndarray, data: MultilabelDataset) -> dict[str, flo
       data: the problem.
 
     Returns:
-      `label_accuracy` over the hidden labels that somebody knows, `recovered_positives` and
+      `label_accuracy` over the hidden labels whose truth is known, `recovered_positives` and
       `hidden_positives` (counts), `label_precision` of those called positive; NaN over none.
     """
     rows = (data.labeled == 0) & (data.truth >= 0)
@@ -97,7 +97,7 @@ def describe(config: ml_collections.FrozenConfigDict, data: MultilabelDataset, d
         f"{counts['classes']} classes; known_ratio {info.known_ratio:g}",
         f"  known positives {counts['labeled']}, known negatives {counts['labeled_negatives']}, "
         f"unknown {counts['unlabeled']} ({counts['hidden_positives']} hidden positives, "
-        f"{counts['unlabeled_without_truth']} that nobody knows)",
+        f"{counts['unlabeled_without_truth']} of unknown class)",
     ]
     empty = _empty(data, data.labeled)
     if empty:
@@ -137,11 +137,11 @@ def summarize(
 
 def by_class(scores: np.ndarray, data: MultilabelDataset) -> dict[str, dict[str, float]]:
     """Average precision and counts of every class; NaN where the test set has no positive."""
-    found = metrics.average_precisions(scores, data.test_labels)
+    precisions = metrics.average_precisions(scores, data.test_labels)
     known, tested = (data.labeled == 1).sum(0), data.test_labels.sum(0)
     return {
         name: {
-            "average_precision": float(found[i]) if tested[i] else float("nan"),
+            "average_precision": float(precisions[i]) if tested[i] else float("nan"),
             "known_positives": int(known[i]),
             "test_positives": int(tested[i]),
         }
@@ -164,41 +164,42 @@ def best(rows: Sequence[Mapping[str, Any]], *, alternatives: Sequence[str] = ())
     for name in _CHOSEN:
         columns = [f"test_{name}", *(f"test_{prefix}_{name}" for prefix in alternatives)]
         values = [(row.get(column), row["epoch"]) for row in rows for column in columns]
-        known = [each for each in values if each[0] is not None]
-        result[f"test_{name}"], epoch = max(known, key=lambda each: each[0], default=(None, None))
+        known: list[tuple[Any, Any]] = [pair for pair in values if pair[0] is not None]
+        value, epoch = max(known, key=lambda pair: pair[0], default=(None, None))
+        result[f"test_{name}"] = value
         if name == MAIN:
             result["epoch"] = epoch
     return result
 
 
 def warnings(final: Final, data: MultilabelDataset, threshold: float) -> list[str]:
-    """Sentences about a result that should not be taken at face value; mostly there are none.
+    """Sentences about an implausible result; usually none.
 
     Args:
       final: evaluation of the reported state.
       data: the problem.
       threshold: probability from which on a label is predicted.
     """
-    found = []
+    sentences = []
     for split, scores in (("test", final.test_scores), ("training", final.train_scores)):
         margins = scores - special.logit(threshold)
         if metrics.predicts_one_class(margins):
             side = "present" if np.all(margins > 0) else "absent"
-            found.append(f"every label of every {split} example is predicted {side}")
+            sentences.append(f"every label of every {split} example is predicted {side}")
     names = data.info.class_names
     constant = [name for name, x in zip(names, final.test_scores.T, strict=True) if np.ptp(x) == 0]
     if constant:
-        found.append(f"all test scores are equal in {len(constant)} classes: {_some(constant)}")
+        sentences.append(f"all test scores are equal in {len(constant)} classes: {_some(constant)}")
     unknown = _empty(data, data.labeled)
     if unknown:
-        found.append(f"no known positive in {len(unknown)} classes: {_some(unknown)}")
+        sentences.append(f"no known positive in {len(unknown)} classes: {_some(unknown)}")
     empty = _empty(data, data.test_labels)
     if empty:
-        found.append(
+        sentences.append(
             f"no test positive in {len(empty)} classes, which count as average precision 0 and "
             f"leave CR and CF1 undefined: {_some(empty)}"
         )
-    return found
+    return sentences
 
 
 def table_row(result: dict[str, Any]) -> dict[str, Any]:

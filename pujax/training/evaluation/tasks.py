@@ -60,7 +60,7 @@ def check(config: ml_collections.ConfigDict, data: Problem) -> None:
     wanted, name = isinstance(data, MultilabelDataset), config.method.name
     if methods.is_multilabel(name) == wanted:
         return
-    accepted = [each for each in methods.names() if methods.is_multilabel(each) == wanted]
+    accepted = [other for other in methods.names() if methods.is_multilabel(other) == wanted]
     raise ValueError(
         f"method.name is {name!r} and the data ({data.info.name}) are {of(data).name}; accepted: "
         + ", ".join(map(repr, accepted))

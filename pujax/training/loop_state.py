@@ -1,0 +1,178 @@
+"""The state of a training loop: where it starts, what is saved of it, and seeds that leave it."""
+
+import contextlib
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from absl import logging
+
+from pujax.training import checkpoint, seed_axis, sharding, train_step
+from pujax.training.checkpoint import Checkpoints, Position
+from pujax.training.evaluation import model_selection
+from pujax.training.run_state import Run, own_checkpoints
+from pujax.training.train_step import Carry
+
+
+@dataclasses.dataclass
+class LoopState:
+    """What changes during a run.
+
+    Attributes:
+      run: its fixed part, of the seeds that still train.
+      position: where it stands.
+      carry: state and metric sums.
+      best: states of the epochs that `run.selection` prefers so far; None under 'last' and before
+        the last stage.
+      data: `TrainingData` of the current stage, see `Stage.encode`; None until its first epoch in
+        this process.
+      plan: `EpochPlan` of the current epoch.
+      stopped_by: 0, or the number of the signal that ended it early.
+      left: messages of the seeds that left the run.
+    """
+
+    run: Run
+    position: Position
+    carry: Carry
+    best: Any = None
+    data: Any = None
+    plan: Any = None
+    stopped_by: int = 0
+    left: list[str] = dataclasses.field(default_factory=list)
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether all epochs are done."""
+        return self.position.epoch == self.run.num_epochs
+
+    def reported(self, seed: int) -> Any:
+        """The state of one seed, counted from 0, that `run.selection` reports at the end.
+
+        That of its best epoch, or the last one under 'last' or where no epoch had a value.
+        """
+        is_last = self.position.best_values[seed] is None
+        return self.run.of_seed(self.carry.state if is_last else self.best, seed)
+
+
+def start(run: Run) -> LoopState:
+    """Resumes from the newest usable checkpoint, else starts from scratch.
+
+    Raises:
+      ValueError: if a seed's folder and the checkpoint contradict each other.
+    """
+    restored = run.checkpoints.restore_newest(lambda position: _like(run, position))
+    if restored is None:
+        position = Position(members=tuple(run.indices), best_values=(None,) * run.num_seeds)
+        state = LoopState(run, position, first_carry(run, 0, None))
+        state.best = first_best(state)
+    else:
+        position, tree = restored
+        logging.info("resuming after epoch %d, step %d", position.epoch, position.step)
+        if list(position.members) != run.indices:
+            run = run.keep(position.members)
+        state = LoopState(run, position, tree["carry"], tree.get("best"))
+    _leave_seeds_with_checkpoints(state)
+    run, epoch = state.run, state.position.epoch
+    for member in run.members:
+        if member.is_finished and not state.is_finished:
+            raise ValueError(
+                f"{member.folder} holds a finished run, but its group has trained {epoch} epochs; "
+                "accepted: the folders as written (remove the group's to train the others again)"
+            )
+    hole = next(filter(None, (writer.hole(epoch) for writer in run.writers)), "")
+    if sharding.any_host(bool(hole)):
+        raise ValueError(hole or "the first host's metrics lack an epoch; its message says more")
+    for writer in run.writers:
+        writer.truncate(epoch)
+    return state
+
+
+def first_carry(run: Run, index: int, previous: Any) -> Carry:
+    """Carry at the start of a stage."""
+    key = train_step.stage_key(run.key, train_step.INIT, index)
+    state = train_step.init_state(run.stages[index], key, previous, run.on_device, run.mesh)
+    return Carry(state, zero_sums(run, index, run.num_seeds))
+
+
+def zero_sums(run: Run, index: int, num_seeds: int) -> dict[str, jax.Array]:
+    """Metric sums of a stage at the start of an epoch."""
+    return train_step.zero_sums(run.metric_names[index], run.mesh, num_seeds=num_seeds)
+
+
+def keeps_best(run: Run, index: int) -> bool:
+    """Whether a stage looks for its best epoch: stages before the last prepare it only."""
+    is_last_stage = index == len(run.stages) - 1
+    return is_last_stage and run.config.run.selection != model_selection.LAST
+
+
+def first_best(state: LoopState) -> Any:
+    """The best state when a stage begins: a copy, since the next call donates the carry."""
+    keeps = keeps_best(state.run, state.run.stage_index(state.position.epoch))
+    return jax.tree.map(jnp.copy, state.carry.state) if keeps else None
+
+
+def _like(run: Run, position: Position) -> dict[str, Any]:
+    """Shapes, types and shardings of a checkpoint at a position, without computing anything."""
+    index, count = run.stage_index(position.epoch), len(position.members)
+    stages = run.methods[0].stages[: index + 1]
+    state = seed_axis.state_shapes(stages, run.members[0].setup.data.training_data())
+    axis = (count,) if count > 1 else ()
+    state = jax.tree.map(lambda x: jax.ShapeDtypeStruct((*axis, *x.shape), x.dtype), state)
+    tree = {"carry": Carry(state, zero_sums(run, index, count))}
+    if keeps_best(run, index):
+        tree["best"] = state
+    where = sharding.replicated(run.mesh)
+    return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=where), tree)
+
+
+def save_alone(state: LoopState, seed: int) -> None:
+    """Saves one seed, counted from 0, as if it had trained alone."""
+    run, position = state.run, state.position
+    member = run.members[seed]
+    checkpoints = Checkpoints(
+        own_checkpoints(member),
+        keep=run.config.run.keep_checkpoints,
+        fingerprint=member.setup.fingerprint(),
+    )
+    with contextlib.closing(checkpoints):
+        position = position._replace(members=(0,), best_values=(position.best_values[seed],))
+        checkpoints.save(position, run.of_seed(_tree(state), seed))
+
+
+def keep(state: LoopState, seeds: Sequence[int]) -> None:
+    """Keeps some of the seeds, counted from 0, and drops the others."""
+    position, mesh = state.position, state.run.mesh
+    state.run = state.run.keep(seeds)
+    state.carry = seed_axis.keep(state.carry, seeds, mesh)
+    state.best = None if state.best is None else seed_axis.keep(state.best, seeds, mesh)
+    state.data = None if state.data is None else seed_axis.keep(state.data, seeds, mesh)
+    state.plan = None if state.plan is None else seed_axis.keep(state.plan, seeds, mesh)
+    state.position = position._replace(
+        members=tuple(position.members[seed] for seed in seeds),
+        best_values=tuple(position.best_values[seed] for seed in seeds),
+    )
+
+
+def _leave_seeds_with_checkpoints(state: LoopState) -> None:
+    """Drops the seeds that left the others after the group's newest checkpoint.
+
+    Such a seed has checkpoints of its own.
+    """
+    if state.run.num_seeds == 1:
+        return
+    alone = [checkpoint.exists(own_checkpoints(member)) for member in state.run.members]
+    rest = [i for i, is_alone in enumerate(alone) if not is_alone]
+    if rest and len(rest) < len(alone):
+        keep(state, rest)
+
+
+def _tree(state: LoopState) -> dict[str, Any]:
+    """What a checkpoint holds."""
+    return {"carry": state.carry} | ({} if state.best is None else {"best": state.best})
+
+
+def save(state: LoopState) -> None:
+    """Saves a checkpoint of the run."""
+    state.run.checkpoints.save(state.position, _tree(state))
