@@ -118,3 +118,30 @@ def test_map_batches_equals_one_call(batch_size):
     np.testing.assert_array_equal(result["double"], 2 * inputs)
     np.testing.assert_array_equal(result["row"], inputs[:, 0])
     assert len(set(seen)) == 1  # one shape, one compilation
+
+
+def test_every_shuffle_is_another_one_and_nothing_shares_an_order():
+    order = plan(n=20, support=20, batch_size=5, support_batch_size=5, steps=8)
+    ids, support = np.asarray(order.ids).ravel(), np.asarray(order.support).ravel()
+    assert sorted(ids[:20]) == sorted(ids[20:]) == list(range(20))
+    assert not np.array_equal(ids[:20], ids[20:])
+    assert not np.array_equal(support[:20], support[20:])
+    once = plan(n=20, support=20, batch_size=5, support_batch_size=5)
+    assert not np.array_equal(once.ids, once.support)
+    # Ten positives and ten others, drawn five and five: their places in P and in U.
+    apart = batching.epoch_plan(
+        jax.random.key(0),
+        jax.numpy.arange(20) < 10,
+        num_labeled=10,
+        num_support=0,
+        batching=Batching(10, num_positives=5),
+    )
+    places = np.asarray(apart.ids)
+    assert not np.array_equal(places[:, :5], places[:, 5:] - 10)
+
+
+def test_progress_of_a_stage_counts_from_its_first_epoch(example_data):
+    order = plan(n=40, support=6)
+    batch = batching.gather(example_data, order, 3, epoch=5, step=23, first_epoch=2)
+    numbers = (batch.epoch, batch.step, batch.progress, batch.stage_epoch, batch.stage_progress)
+    assert tuple(map(float, numbers)) == (5, 23, 5.75, 3, 3.75)  # the last of four steps begins

@@ -3,11 +3,14 @@
 import math
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from pujax.methods.base import Method
 from pujax.training import method_setup, preemption, run_state, train_loop
 from pujax.training.evaluation import binary, model_selection, summary, tasks
+from pujax.training.evaluation.evaluator import Evaluator
 from pujax.training.seed_axis import Member
 from tests import tiny
 
@@ -326,3 +329,97 @@ def test_a_model_that_predicts_one_class_is_warned_about(test_scores, train_scor
 def test_a_rule_without_values_is_warned_about():
     good = final([1.0, -1.0], [1.0, -1.0])
     assert "proxy_auc" in binary.warnings(good, made_rows([None]), "proxy_auc")[0]
+
+
+@pytest.mark.parametrize(
+    ("rule", "values", "epoch"),
+    [
+        ("proxy_auc", [math.nan, 0.1, 0.2], 2),  # what is not a number does not stand as the best
+        ("proxy_auc", [0.1, math.inf, 0.2], 2),
+        ("vpu_risk", [math.nan, 0.2, 0.1, 0.3], 2),  # a risk: the lowest
+        ("vpu_risk", [0.2, -math.inf, 0.1], 2),
+    ],
+)
+def test_a_value_that_is_not_finite_never_wins(rule, values, epoch):
+    rows = made_rows(values, column=model_selection.COLUMNS[rule])
+    assert model_selection.choose(rows, rule)["epoch"] == epoch
+
+
+def test_where_no_epoch_has_a_value_the_last_state_is_reported(tmp_path, monkeypatch):
+    def nothing(scores, data, **options):
+        return dict.fromkeys(model_selection.COLUMNS.values(), math.nan)
+
+    set_criteria(monkeypatch, nothing)
+    state, rows, reported = train(tmp_path, settings(num_epochs=2), tiny.problem(num_validation=40))
+    assert state.position.best_values == (None,)
+    assert model_selection.describe(rows, "proxy_auc")["epoch"] == 1
+    assert_same(reported, state.carry.state)
+
+
+def test_validation_criteria_take_the_prior_of_the_population():
+    data = tiny.problem(num_validation=40)
+    assert data.validation_prior() == data.info.prior != data.info.prior_unlabeled
+    scores = np.where(data.validation_labeled, 3.0, -1.0)
+    found = binary.validation_metrics(scores, data)
+    recall_part = 2 * data.info.prior  # every labelled positive is called positive
+    share = np.mean(~data.validation_labeled)  # and everything else negative
+    assert found["val_proxy_accuracy"] == pytest.approx(recall_part + share)
+
+
+def offset_method(seen):
+    """Scores are the first pixel, less 120 and an offset that only `calibrate` sets."""
+
+    def score(state, inputs):
+        return inputs.reshape(len(inputs), -1)[:, 0].astype(jnp.float32) - 120 - state
+
+    def adjust(scores, population):
+        seen.append(np.asarray(population))
+        return scores - np.median(scores[population])
+
+    alternatives = {"raw": lambda state, inputs: 0.5 * score(state, inputs) - 1000}
+    return Method((), score, adjust=adjust, alternatives=alternatives)
+
+
+@pytest.mark.parametrize("setting", ["one_sample", "two_sample"])
+def test_a_transductive_rule_is_told_the_population_and_moves_all_scores(setting):
+    data, seen = tiny.problem(num_validation=40, setting=setting), []
+    judge = Evaluator(
+        offset_method(seen), data, None, tiny.mesh(), task=tasks.of(data), batch_size=64
+    )
+    row = judge.row(jnp.float32(0))
+    half = np.mean(data.test_inputs[:, 0, 0, 0] > np.median(data.test_inputs[:, 0, 0, 0]))
+    assert row["test_predicted_positive"] == row["test_raw_predicted_positive"] == half
+    labeled = data.validation_labeled
+    population = np.ones(len(labeled), bool) if setting == "one_sample" else ~labeled
+    assert labeled.any() and [len(x) for x in seen] == [200, 200, len(labeled)]
+    assert seen[0].all() and seen[1].all()
+    np.testing.assert_array_equal(seen[2], population)
+    seen.clear()
+    judge.final(jnp.float32(0), data.inputs)
+    population = np.ones(len(data.labeled), bool) if setting == "one_sample" else ~data.labeled
+    np.testing.assert_array_equal(seen[1], population)
+
+
+def test_a_calibrated_state_goes_into_all_scores_but_the_uncalibrated_ones():
+    data = tiny.problem(num_validation=40)
+    method = offset_method([])._replace(
+        adjust=None, calibrate=lambda state, training: state + jnp.float32(len(training.inputs))
+    )
+    training = data.training_data()
+    judge = Evaluator(method, data, training, tiny.mesh(), task=tasks.of(data), batch_size=64)
+    state = jnp.float32(0)
+    row, final = judge.row(state), judge.final(state, data.inputs)
+
+    def scores(inputs, offset):
+        return inputs[:, 0, 0, 0].astype(np.float32) - 120 - offset
+
+    moved, plain = len(data.inputs), scores(data.test_inputs, 0)
+    np.testing.assert_array_equal(final.test_scores, scores(data.test_inputs, moved))
+    np.testing.assert_array_equal(final.train_scores, scores(data.inputs, moved))
+    assert row["test_predicted_positive"] == np.mean(scores(data.test_inputs, moved) > 0)
+    assert row["test_uncalibrated_accuracy"] == np.mean((plain > 0) == data.test_labels)
+    assert row["test_uncalibrated_accuracy"] != row["test_accuracy"]
+    inputs = data.validation_inputs
+    wanted = binary.validation_metrics(scores(inputs, moved), data, plain_scores=scores(inputs, 0))
+    assert {name: row[name] for name in wanted} == wanted
+    assert binary.validation_metrics(scores(inputs, moved), data) != wanted
