@@ -36,7 +36,6 @@ _SMALL = {
     "teacher_start": 3,
     "num_neighbors": 4,
     "embedding_dim": 8,
-    "average_decay": 0.5,
     "padding": 1,
     "flip": False,
 }
@@ -135,7 +134,8 @@ def config(method: str, *, model="small_cnn", options=None, dtype="float32", see
         changes = {"learning_rate": 0.005} | changes
     tree.run.update(changes.pop("run", {}))
     tree.data.update(changes.pop("data", {}))
-    for key, value in (_SMALL | _SMALL_OF.get(method, {}) | changes).items():
+    average = {"average_decay": 0.5} if tree.method.average_decay else {}
+    for key, value in (_SMALL | average | _SMALL_OF.get(method, {}) | changes).items():
         if key in tree.method:
             tree.method[key] = value
     return config_lib.resolve(tree)

@@ -8,6 +8,12 @@ is adding a file here and a config: `config.method.name` is imported by name.
 import importlib
 import pkgutil
 
+import ml_collections
+
+from pujax.data.multilabel_dataset import MultilabelInfo
+from pujax.data.pu_dataset import DataInfo
+from pujax.methods._common import averaging, freezing
+from pujax.methods._common.classifier import shared_fields
 from pujax.methods._common.network import build as build_network
 from pujax.methods._common.optimizer import RENAMED
 from pujax.methods.base import Method, Metrics, Stage
@@ -17,15 +23,20 @@ __all__ = [
     "Method",
     "Metrics",
     "Stage",
+    "build",
     "build_network",
     "is_multilabel",
     "module",
     "names",
+    "shared_fields",
 ]
 
 
 def names() -> tuple[str, ...]:
-    """Names of all methods in alphabetical order: files and folders here but `base` and `_*`."""
+    """Names of all methods, in alphabetical order.
+
+    They are the files and folders here but `base.py` and those that start with `_`.
+    """
     modules = (module.name for module in pkgutil.iter_modules(__path__))
     return tuple(sorted(name for name in modules if name != "base" and not name.startswith("_")))
 
@@ -50,3 +61,22 @@ def module(name: str):
     if name not in names():
         raise ValueError(f"method.name is {name!r}; accepted: {', '.join(map(repr, names()))}")
     return importlib.import_module(f"{__name__}.{name}")
+
+
+def build(config: ml_collections.ConfigDict, info: DataInfo | MultilabelInfo) -> Method:
+    """Builds the method that a configuration names, with averaged weights where it asks for them.
+
+    Args:
+      config: the whole configuration, resolved.
+      info: numbers of the data set.
+
+    Returns:
+      A `Method`.
+
+    Raises:
+      ValueError: for a setting that cannot be.
+    """
+    averaging.check(config.method)
+    config = freezing.resolved(config)
+    method = module(config.method.name).build(config, info)
+    return averaging.wrap(method, config.method, info)

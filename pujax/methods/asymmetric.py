@@ -4,7 +4,7 @@ import ml_collections
 
 from pujax import checks, risks
 from pujax.data.multilabel_dataset import MultilabelInfo
-from pujax.methods._common import multilabel
+from pujax.methods._common import classifier
 from pujax.methods.base import Method
 from pujax.risks.multilabel_supervised import UNKNOWN
 
@@ -13,7 +13,7 @@ MULTILABEL = True
 
 def default_config() -> ml_collections.ConfigDict:
     """Settings of every multi-label method, and those of the loss, see `risks.asymmetric`."""
-    return multilabel.default_config(
+    return classifier.multilabel_config(
         "asymmetric",
         gamma_negative=4.0,
         gamma_positive=1.0,
@@ -41,4 +41,4 @@ def build(config: ml_collections.ConfigDict, info: MultilabelInfo) -> Method:
     def risk(scores, labels):
         return risks.asymmetric(scores, labels, **settings)
 
-    return multilabel.build(config, info, multilabel.from_risk(risk))
+    return classifier.build(config, info, risk)

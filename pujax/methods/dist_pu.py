@@ -211,7 +211,7 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
 
         def step(state: State, batch: Batch, key: jax.Array):
             view_key, loss_key = jax.random.split(key)
-            images = classifier.view(c, network, batch.inputs, view_key)
+            images = classifier.weak_view(c, network, batch.inputs, view_key)
             epoch = batch.stage_progress
 
             def loss_of(params):

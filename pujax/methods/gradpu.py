@@ -64,13 +64,12 @@ def check(config: ml_collections.ConfigDict, info: DataInfo, network: network_li
 def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
     """Builds GradPU."""
     c = config.method
-    network = network_lib.build(config, info, embedding_dim=0)
-    check(c, info, network)
+    check(c, info, network_lib.build(config, info, embedding_dim=0))
     batching = classifier.batches(c, info)
     num_steps = c.num_epochs * batching.steps_per_epoch(info.n)
 
-    def objective(params, batch_stats, images, batch, key):
-        outputs, batch_stats = network.train_pass(params, batch_stats, images)
+    def objective(forward, batch_stats, images, batch, key):
+        outputs, batch_stats = forward(batch_stats, images)
         # Eq. 6's ramp over all steps, k = 1 .. K: large weights from the start destabilise.
         beta = c.beta_max * (batch.step + 1) / num_steps
         risk = risks.gradpu(
@@ -80,7 +79,7 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
             return risk, (batch_stats, {})
 
         def score(image):
-            logit = network.module.apply({"params": params}, image[None], False).logits[0]
+            logit = forward({}, image[None])[0].logits[0]  # without batch norm: no statistics
             return jnp.tanh(logit) if c.penalty_on == "tanh" else logit
 
         positives, unlabeled, mix, weights = pairs(
@@ -89,8 +88,7 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
         penalty = risks.gradient_penalty(score, positives, unlabeled, mix, weights=weights)
         return risk + c.alpha * penalty, (batch_stats, {"risk": risk, "penalty": penalty})
 
-    training = classifier.stage(c, network, objective, batching=batching)
-    return classifier.method(network, (training,))
+    return classifier.minimize(config, info, objective, batching=batching)
 
 
 def pairs(
@@ -114,13 +112,13 @@ def pairs(
     size = images.shape[0]
     if num_positives:
         positives, unlabeled = images[:num_positives], images[num_positives:]
-        count = max(num_positives, size - num_positives)
-        draw = jax.random.uniform(draw_key, [count])
-        if num_positives < count:
+        larger = max(num_positives, size - num_positives)
+        draw = jax.random.uniform(draw_key, [larger])
+        if num_positives < larger:
             positives = positives[_place(draw, num_positives)]
-        elif count > size - num_positives:
+        elif larger > size - num_positives:
             unlabeled = unlabeled[_place(draw, size - num_positives)]
-        return positives, unlabeled, jax.random.uniform(mix_key, [count]), None
+        return positives, unlabeled, jax.random.uniform(mix_key, [larger]), None
     num_labeled = jnp.sum(labeled > 0)
     num_unlabeled = size - num_labeled
     count = jnp.maximum(num_labeled, num_unlabeled)
@@ -139,6 +137,6 @@ def pairs(
     )
 
 
-def _place(draw: jax.Array, count: jax.Array) -> jax.Array:
+def _place(draw: jax.Array, count: int | jax.Array) -> jax.Array:
     """A uniform place in `range(count)` from uniform numbers in [0, 1)."""
     return jnp.minimum(jnp.floor(draw * count).astype(jnp.int32), count - 1)

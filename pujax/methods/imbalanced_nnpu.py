@@ -39,7 +39,7 @@ def risk(config: ml_collections.ConfigDict, info: DataInfo) -> Any:
     checks.between("method.target_prior", c.target_prior, 0, 1, include="neither")
     checks.at_least("method.beta", c.beta, 0)
     checks.at_least("method.gamma", c.gamma, 0)
-    numbers = {
+    numbers: dict[str, Any] = {
         "prior": calibration.unlabeled_prior(info, c.calibration),
         "loss": losses.surrogate(c.loss),
     }

@@ -4,7 +4,7 @@ import ml_collections
 
 from pujax import risks
 from pujax.data.multilabel_dataset import MultilabelInfo
-from pujax.methods._common import multilabel
+from pujax.methods._common import classifier
 from pujax.methods.base import Method
 
 MULTILABEL = True
@@ -12,7 +12,7 @@ MULTILABEL = True
 
 def default_config() -> ml_collections.ConfigDict:
     """Settings of every multi-label method."""
-    return multilabel.default_config("multilabel_supervised")
+    return classifier.multilabel_config("multilabel_supervised")
 
 
 def build(config: ml_collections.ConfigDict, info: MultilabelInfo) -> Method:
@@ -22,4 +22,4 @@ def build(config: ml_collections.ConfigDict, info: MultilabelInfo) -> Method:
         # Known labels at equal weight: with all of them known it is the plain cross-entropy.
         return risks.partial_bce(scores, labels, weight_at_tenth=1.0)
 
-    return multilabel.build(config, info, multilabel.from_risk(risk), reveals="all")
+    return classifier.build(config, info, risk, reveals="all")

@@ -30,9 +30,9 @@ def risk(config: ml_collections.ConfigDict, info: DataInfo) -> Any:
     checks.at_least("method.beta", config.beta, 0)
     checks.at_least("method.gamma", config.gamma, 0)
     loss = losses.surrogate(config.loss)
-    numbers = calibration.risk_numbers(info, config.calibration)
-    rule = {"beta": config.beta, "gamma": config.gamma, "ascent": config.ascent}
-    return lambda scores, labeled: risks.nnpu(scores, labeled, loss=loss, **rule, **numbers)
+    numbers: dict[str, Any] = {"beta": config.beta, "gamma": config.gamma, "ascent": config.ascent}
+    numbers |= calibration.risk_numbers(info, config.calibration)
+    return lambda scores, labeled: risks.nnpu(scores, labeled, loss=loss, **numbers)
 
 
 def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:

@@ -135,7 +135,7 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
         return player._replace(batch_stats=batch_stats), loss
 
     def step(state: State, batch: Batch, key: jax.Array):
-        images = classifier_lib.view(c, network, batch.inputs, key)
+        images = classifier_lib.weak_view(c, network, batch.inputs, key)
 
         def play(loss, opinions: jax.Array, guesses: jax.Array) -> jax.Array:
             both = opinions[:half], opinions[half:], guesses

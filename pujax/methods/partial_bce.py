@@ -4,7 +4,7 @@ import ml_collections
 
 from pujax import checks, risks
 from pujax.data.multilabel_dataset import MultilabelInfo
-from pujax.methods._common import multilabel
+from pujax.methods._common import classifier
 from pujax.methods.base import Method
 
 MULTILABEL = True
@@ -12,7 +12,7 @@ MULTILABEL = True
 
 def default_config() -> ml_collections.ConfigDict:
     """Settings of every multi-label method, and the weight of scarcely labelled examples."""
-    return multilabel.default_config("partial_bce", gamma=1.0, weight_at_tenth=5.0)
+    return classifier.multilabel_config("partial_bce", gamma=1.0, weight_at_tenth=5.0)
 
 
 def build(config: ml_collections.ConfigDict, info: MultilabelInfo) -> Method:
@@ -24,4 +24,4 @@ def build(config: ml_collections.ConfigDict, info: MultilabelInfo) -> Method:
     def risk(scores, labels):
         return risks.partial_bce(scores, labels, gamma=c.gamma, weight_at_tenth=c.weight_at_tenth)
 
-    return multilabel.build(config, info, multilabel.from_risk(risk))
+    return classifier.build(config, info, risk)

@@ -19,7 +19,7 @@ import ml_collections
 from pujax import checks, risks
 from pujax.data.batching import Batch
 from pujax.data.multilabel_dataset import MultilabelInfo
-from pujax.methods._common import mixup, multilabel
+from pujax.methods._common import classifier, mixup
 from pujax.methods.base import Method
 
 MULTILABEL = True
@@ -27,7 +27,7 @@ MULTILABEL = True
 
 def default_config() -> ml_collections.ConfigDict:
     """Settings of every multi-label method, and those of the risk."""
-    return multilabel.default_config(
+    return classifier.multilabel_config(
         "pu_mlc",
         gamma=0.5,  # exponent of the re-balance factor: larger where fewer labels are known
         alpha=1.0,  # factor of the scores' spread in the temperature; 0 for the temperature 1
@@ -51,8 +51,9 @@ def build(config: ml_collections.ConfigDict, info: MultilabelInfo) -> Method:
     checks.require(even, "method.num_groups", c.num_groups, accepted)
 
     def objective(forward, batch_stats: Any, images: jax.Array, batch: Batch, key: jax.Array):
-        scores, batch_stats = forward(batch_stats, images)
-        scores, labels = _grouped(scores, c.num_groups), _grouped(batch.labeled, c.num_groups)
+        outputs, batch_stats = forward(batch_stats, images)
+        scores = _grouped(outputs.logits, c.num_groups)
+        labels = _grouped(batch.labeled, c.num_groups)
         loss = variational = jnp.mean(jax.vmap(variational_of)(scores, labels))
         metrics = {"loss_variational": variational}
         if c.mixup_weight:
@@ -60,8 +61,8 @@ def build(config: ml_collections.ConfigDict, info: MultilabelInfo) -> Method:
                 key, _grouped(images, c.num_groups), alpha=c.mixup_alpha
             )
             flat = mixed.reshape(-1, *mixed.shape[2:])
-            mixed_scores, batch_stats = forward(batch_stats, flat)
-            mixed_scores = _grouped(mixed_scores, c.num_groups)
+            mixed_outputs, batch_stats = forward(batch_stats, flat)
+            mixed_scores = _grouped(mixed_outputs.logits, c.num_groups)
             consistency = jnp.mean(
                 jax.vmap(consistency_of)(scores, labels, mixed_scores, permutations, lams)
             )
@@ -77,7 +78,7 @@ def build(config: ml_collections.ConfigDict, info: MultilabelInfo) -> Method:
             scores, labels, mixed_scores, permutation, lam, detach_targets=c.detach_targets
         )
 
-    return multilabel.build(config, info, objective)
+    return classifier.minimize(config, info, objective)
 
 
 def mix_halves(

@@ -15,7 +15,6 @@ import ml_collections
 from pujax import checks, risks
 from pujax.data.pu_dataset import DataInfo
 from pujax.methods._common import classifier, mixup
-from pujax.methods._common import network as network_lib
 from pujax.methods.base import Method
 
 
@@ -61,7 +60,6 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
     checks.require(c.batch_size % 2 == 0, "method.batch_size", c.batch_size, "an even number")
     checks.one_of("method.batching", c.batching, ("separate",))
     checks.one_of("method.positives_per_batch", c.positives_per_batch, (0, c.batch_size // 2))
-    network = network_lib.build(config, info, embedding_dim=0)
     half = c.batch_size // 2
     batching = classifier.batches(
         c,
@@ -71,9 +69,9 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
         steps=c.steps_per_epoch,
     )
 
-    def objective(params, batch_stats, images, batch, key):
+    def objective(forward, batch_stats, images, batch, key):
         lam_key, pair_key = jax.random.split(key)
-        outputs, batch_stats = network.train_pass(params, batch_stats, images)
+        outputs, batch_stats = forward(batch_stats, images)
         variational = risks.vpu(outputs.logits, batch.labeled)
         if not c.mixup_weight:
             return variational, (batch_stats, {})
@@ -83,7 +81,7 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
         targets = mixup.mix(jax.nn.sigmoid(outputs.logits[half:]), jnp.ones([half]), lam)
         if c.mixup_target_stop_gradient:
             targets = jax.lax.stop_gradient(targets)
-        mixed_pass, batch_stats = network.train_pass(params, batch_stats, mixed)
+        mixed_pass, batch_stats = forward(batch_stats, mixed)
         consistency = risks.vpu_mixup(mixed_pass.logits, targets)
         metrics = {"loss_variational": variational, "loss_mixup": consistency}
         return variational + c.mixup_weight * consistency, (batch_stats, metrics)
@@ -94,9 +92,4 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
         half = jax.nn.log_sigmoid(jnp.quantile(scores, c.normalization_quantile)) - math.log(2)
         return half - jnp.log1p(-jnp.exp(half))
 
-    return classifier.method(
-        network,
-        (classifier.stage(c, network, objective, batching=batching),),
-        offset=offset,
-        batch_size=config.run.eval_batch_size,
-    )
+    return classifier.minimize(config, info, objective, batching=batching, offset=offset)

@@ -47,11 +47,10 @@ def build(config: ml_collections.FrozenConfigDict, data: Problem, mesh: Mesh) ->
     """
     tasks.check(config, data)
     model_selection.check(config.run.selection, data.info.prior)
-    module = methods.module(config.method.name)
-    method = module.build(config, data.info)
+    method = methods.build(config, data.info)
     if method.reveals:
         data = data.reveal(method.reveals)
-        method = module.build(config, data.info)
+        method = methods.build(config, data.info)
     for stage in method.stages:
         _check_batches(stage, config, data, mesh)
     if data.streamed:

@@ -1,10 +1,11 @@
-"""A plain classifier trained on an objective: what most baselines are.
+"""A plain classifier of one or several labels per example, trained on an objective.
 
-A baseline that is a risk of scores and labels is `build(config, info, risk)`; one with its own
-objective (a penalty, mixup) gives that; one whose scores need an offset known only after training
-(a threshold, a largest probability) gives `offset`.
+A method that is a risk of scores and labels is `build(config, info, risk)`; one with its own
+objective (a penalty, mixup) gives that to `minimize`; one whose scores need an offset known only
+after training (a threshold, a largest probability) gives `offset`.
 """
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -15,14 +16,19 @@ import ml_collections
 from pujax import augment, checks
 from pujax.data import batching as batching_lib
 from pujax.data.batching import Batch, Batching
+from pujax.data.multilabel_dataset import MultilabelInfo
 from pujax.data.pu_dataset import DataInfo, TrainingData
 from pujax.methods._common import network as network_lib
 from pujax.methods._common import optimizer as optimizer_lib
 from pujax.methods._common.network import Network
 from pujax.methods.base import Method, Stage
 from pujax.models import encoder as encoder_lib
+from pujax.models import multilabel
 
-# (params, batch_stats, images, batch, key) -> (loss, (batch_stats, metrics))
+Info = DataInfo | MultilabelInfo
+# (batch_stats, images) -> (outputs, batch_stats), a training pass with the parameters of the step
+Forward = Callable[[Any, jax.Array], tuple[Any, Any]]
+# (forward, batch_stats, images, batch, key) -> (loss, (batch_stats, metrics))
 Objective = Callable[..., tuple[jax.Array, tuple[Any, dict[str, jax.Array]]]]
 
 
@@ -33,13 +39,38 @@ class State(NamedTuple):
       params: network parameters.
       batch_stats: running batch-norm statistics.
       opt_state: optimizer state.
-      offset: what `predict` subtracts from the scores; set by `calibrate`, 0 during training.
+      offset: what `predict` subtracts from the scores; set by `calibrate`, 0 during training;
+        None for several labels, whose thresholds are always 0.
+      constants: of the semantic-graph head, else None.
     """
 
     params: Any
     batch_stats: Any
     opt_state: Any
-    offset: jax.Array
+    offset: jax.Array | None
+    constants: multilabel.GraphConstants | None = None
+
+
+_LENGTH_AND_VIEWS = {
+    "num_epochs": 100,
+    "batch_size": 64,
+    "augment": True,
+    "flip": True,
+}
+_PADDING = {"padding": 4}
+_BATCHES = {
+    # 'joint' shuffles P and U together; 'separate' puts a fixed number of P in each batch.
+    "batching": "joint",
+    "positives_per_batch": 0,  # of separate batches; 0 is the share of P in the data
+}
+_MULTILABEL = {
+    "head": "gap",  # or 'semantic_graph', that of PU-MLC's code
+    "word_vectors": "",  # of that head: an .npy file [classes, width], or 'random'
+    "reduced_width": 1024,  # of that head, as the next two
+    "attention_width": 512,
+    "graph_steps": 3,
+    "crop_sizes": (),  # sides of random crops in pixels of the loaded image
+}
 
 
 def default_config(name: str, **changes: Any) -> ml_collections.ConfigDict:
@@ -52,22 +83,8 @@ def default_config(name: str, **changes: Any) -> ml_collections.ConfigDict:
     Returns:
       A new `ConfigDict`.
     """
-    config = optimizer_lib.default_config()
-    config.update(
-        {
-            "name": name,
-            "num_epochs": 100,
-            "batch_size": 64,
-            # 'joint' shuffles P and U together; 'separate' puts a fixed number of P in each batch.
-            "batching": "joint",
-            "positives_per_batch": 0,  # of separate batches; 0 is the share of P in the data
-            "augment": True,
-            "flip": True,
-            "padding": 4,
-        }
-    )
-    config.update(changes)
-    return config
+    settings = {"name": name, **_LENGTH_AND_VIEWS, **_PADDING, **_BATCHES}
+    return optimizer_lib.default_config(**(settings | changes))
 
 
 def baseline_config(name: str, **changes: Any) -> ml_collections.ConfigDict:
@@ -75,6 +92,18 @@ def baseline_config(name: str, **changes: Any) -> ml_collections.ConfigDict:
     settings = dict(optimizer_lib.adam_config())
     settings |= {"batch_size": 256, "augment": False, "weight_decay": 5e-3}
     return default_config(name, **(settings | changes))
+
+
+def multilabel_config(name: str, **changes: Any) -> ml_collections.ConfigDict:
+    """Settings of every method for several labels: Adam, and averaged weights that predict."""
+    settings = {"name": name, **_LENGTH_AND_VIEWS, **_MULTILABEL, "average_decay": 0.99}
+    return optimizer_lib.adam_config(**(settings | changes))
+
+
+def shared_fields() -> tuple[str, ...]:
+    """Fields that methods have in common: optimizer, length, views, network, not how P is drawn."""
+    shared = {**optimizer_lib.default_config(), **_LENGTH_AND_VIEWS, **_PADDING, **_MULTILABEL}
+    return tuple(sorted(shared))
 
 
 def check(config: ml_collections.ConfigDict) -> None:
@@ -131,12 +160,23 @@ def batches(config: ml_collections.ConfigDict, info: DataInfo, **changes: Any) -
     return Batching(**({"batch_size": size, "num_positives": count} | changes))
 
 
-def from_risk(network: Network, risk: Callable[[jax.Array, jax.Array], jax.Array]) -> Objective:
-    """The objective of a risk of `[batch]` scores and `[batch]` labels."""
+def check_multilabel(config: ml_collections.ConfigDict, info: MultilabelInfo) -> None:
+    """Raises a ValueError for settings of several labels that cannot be."""
+    optimizer_lib.check(config)
+    checks.one_of("method.head", config.head, multilabel.HEADS)
+    if config.crop_sizes and config.augment:
+        side = info.load_side or min(info.input_shape[:2])
+        for size in config.crop_sizes:
+            accepted = f"whole numbers from 1 to {side}, the side of the loaded images"
+            checks.require(1 <= size <= side, "method.crop_sizes", config.crop_sizes, accepted)
 
-    def objective(params, batch_stats, images, batch, key):
+
+def from_risk(risk: Callable[[jax.Array, jax.Array], jax.Array]) -> Objective:
+    """The objective of a risk of scores and labels, each `[batch]` or `[batch, classes]`."""
+
+    def objective(forward, batch_stats, images, batch, key):
         del key
-        outputs, batch_stats = network.train_pass(params, batch_stats, images)
+        outputs, batch_stats = forward(batch_stats, images)
         return risk(outputs.logits, batch.labeled), (batch_stats, {})
 
     return objective
@@ -148,53 +188,78 @@ def stage(
     objective: Objective,
     *,
     batching: Batching,
-    name: str = "train",
-    num_epochs: int | None = None,
+    view: Callable[[jax.Array, jax.Array], jax.Array] | None = None,
+    constants: Callable[[TrainingData], Any] | None = None,
+    steps_per_epoch: int | None = None,
 ) -> Stage:
     """A stage that minimises an objective, starting from the previous stage's network if any.
 
     Args:
-      config: the method's section; a stage with an optimizer of its own passes a changed copy.
+      config: the method's section.
       network: what is trained.
       objective: see `Objective`; its metrics are reported beside `loss`.
       batching: which examples a batch holds.
-      name: of the stage.
-      num_epochs: length; None is `config.num_epochs`.
+      view: `(inputs, key) -> images`, normalised; None for `weak_view`.
+      constants: makes those of the semantic-graph head.
+      steps_per_epoch: see `optimizer.build`.
 
     Returns:
       A `Stage` on `State`.
     """
-    num_epochs = config.num_epochs if num_epochs is None else num_epochs
-    optimizer = optimizer_lib.build(config, num_epochs=num_epochs)
+    optimizer = optimizer_lib.build(
+        config, num_epochs=config.num_epochs, steps_per_epoch=steps_per_epoch
+    )
+    view = view or functools.partial(weak_view, config, network)
 
     def init(key: jax.Array, previous: State | None, data: TrainingData) -> State:
+        fixed = constants(data) if constants else None
         if previous is None:
-            params, batch_stats = network.init(key, data.inputs[:2], data.encoder)
+            params, batch_stats = network.init(key, data.inputs[:2], data.encoder, constants=fixed)
         else:
             params, batch_stats = previous.params, previous.batch_stats
-        return State(params, batch_stats, optimizer.init(params), jnp.zeros([]))
+        offset = None if network.is_multilabel else jnp.zeros([])
+        return State(params, batch_stats, optimizer.init(params), offset, fixed)
 
     def step(state: State, batch: Batch, key: jax.Array):
         view_key, objective_key = jax.random.split(key)
-        images = view(config, network, batch.inputs, view_key)
+        images = view(batch.inputs, view_key)
 
         def loss_of(params):
-            return objective(params, state.batch_stats, images, batch, objective_key)
+            forward = functools.partial(network.train_pass, params, constants=state.constants)
+            return objective(forward, state.batch_stats, images, batch, objective_key)
 
         state, loss, (batch_stats, metrics) = optimizer_lib.descend(
             optimizer, state, loss_of, batch.stage_progress
         )
         return state._replace(batch_stats=batch_stats), metrics | {"loss": loss}
 
-    return Stage(name, num_epochs, init, step, batching)
+    return Stage("train", config.num_epochs, init, step, batching)
 
 
-def view(
+def weak_view(
     config: ml_collections.ConfigDict, network: Network, inputs: jax.Array, key: jax.Array
 ) -> jax.Array:
     """Normalised images, randomly flipped and shifted where `config.augment` says so."""
     if config.augment:
         inputs = augment.weak_view(key, inputs, flip=config.flip, padding=config.padding)
+    return network.normalize(inputs)
+
+
+def cropped_view(
+    config: ml_collections.ConfigDict,
+    info: MultilabelInfo,
+    network: Network,
+    inputs: jax.Array,
+    key: jax.Array,
+) -> jax.Array:
+    """Normalised images, randomly cropped and flipped; streamed ones are cropped already."""
+    if config.augment:
+        crop_key, flip_key = jax.random.split(key)
+        if config.crop_sizes and not info.load_side:
+            side = network.image_size or min(info.input_shape[:2])
+            inputs = augment.multiscale_crop(crop_key, inputs, sizes=config.crop_sizes, side=side)
+        if config.flip:
+            inputs = augment.random_flip(flip_key, inputs)
     return network.normalize(inputs)
 
 
@@ -220,21 +285,26 @@ def method(
       A `Method`.
     """
 
+    def infer(state: State, inputs: jax.Array):
+        return network.infer(state.params, state.batch_stats, inputs, constants=state.constants)
+
     def raw(state: State, inputs: jax.Array) -> jax.Array:
-        return network.infer(state.params, state.batch_stats, inputs).logits
+        return infer(state, inputs).logits
 
     compiled = jax.jit(raw)
 
     def predict(state: State, inputs: jax.Array) -> jax.Array:
-        return raw(state, inputs) - state.offset
+        scores = raw(state, inputs)
+        return scores if state.offset is None else scores - state.offset
 
     def embed(state: State, inputs: jax.Array) -> jax.Array:
-        return network.infer(state.params, state.batch_stats, inputs).features
+        return infer(state, inputs).features
 
     def calibrate(state: State, data: TrainingData) -> State:
         scores = batching_lib.map_batches(
             lambda inputs: compiled(state, inputs), data.inputs, batch_size=batch_size
         )
+        assert offset is not None  # else there is nothing to calibrate
         return state._replace(offset=offset(scores, data.labeled))
 
     return Method(
@@ -249,23 +319,77 @@ def method(
 
 def build(
     config: ml_collections.ConfigDict,
-    info: DataInfo,
+    info: Info,
     risk: Callable[[jax.Array, jax.Array], jax.Array],
     **options: Any,
 ) -> Method:
-    """A one-stage method that minimises `risk(scores, labeled)` over batches.
+    """A one-stage method that minimises `risk(scores, labels)` over batches.
 
     Args:
       config: the whole configuration.
       info: numbers of the data set.
-      risk: maps `[batch]` scores and `[batch]` labels to a scalar.
-      **options: of `method`.
+      risk: maps scores and labels, `[batch]` or `[batch, classes]`, to a scalar.
+      **options: of `minimize`.
 
     Returns:
       A `Method`.
     """
+    return minimize(config, info, from_risk(risk), **options)
+
+
+def minimize(
+    config: ml_collections.ConfigDict,
+    info: Info,
+    objective: Objective,
+    *,
+    batching: Batching | None = None,
+    **options: Any,
+) -> Method:
+    """A one-stage method that minimises an objective over batches.
+
+    Args:
+      config: the whole configuration.
+      info: numbers of the data set, whose kind says whether examples have one label or several.
+      objective: see `Objective`.
+      batching: which examples a batch holds; None for those of the configuration.
+      **options: of `method`.
+
+    Returns:
+      A `Method`.
+
+    Raises:
+      ValueError: for a setting that cannot be.
+    """
     c = config.method
+    if isinstance(info, MultilabelInfo):
+        network, training = _multilabel_stage(config, info, objective)
+        return method(network, (training,), **options)._replace(embed=None)
     check(c)
     network = network_lib.build(config, info, embedding_dim=0)
-    training = stage(c, network, from_risk(network, risk), batching=batches(c, info))
+    training = stage(c, network, objective, batching=batching or batches(c, info))
     return method(network, (training,), batch_size=config.run.eval_batch_size, **options)
+
+
+def _multilabel_stage(
+    config: ml_collections.ConfigDict, info: MultilabelInfo, objective: Objective
+) -> tuple[Network, Stage]:
+    """The network of several labels, and the stage that trains it."""
+    c = config.method
+    check_multilabel(c, info)
+    network = network_lib.build_multilabel(config, info)
+    words = network_lib.word_vectors(c, info.num_classes)
+
+    def constants(data: TrainingData) -> multilabel.GraphConstants:
+        return multilabel.GraphConstants(
+            jnp.asarray(words), multilabel.adjacency(data.labeled == 1)
+        )
+
+    return network, stage(
+        c,
+        network,
+        objective,
+        batching=Batching(c.batch_size, crop_sizes=c.crop_sizes if c.augment else ()),
+        view=functools.partial(cropped_view, c, info, network),
+        constants=None if words is None else constants,
+        steps_per_epoch=max(info.n // c.batch_size, 1),
+    )

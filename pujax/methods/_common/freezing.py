@@ -1,80 +1,72 @@
-"""Parts of a network that do not train, taken out of what is differentiated.
+"""Parts of a network that do not train.
 
-The trainable parameters are a tree of their own. The gradient is taken with respect to it alone, so
-that XLA drops the gradients of the frozen kernels, and all of the backward pass below the first
-layer that trains; the optimizer keeps no moments and applies no weight decay to the rest.
+Frozen parameters get updates of zero and no moments. What a gradient with respect to them would
+cost is not computed: nothing reads it, so that the compiler drops it, and with it all of the
+backward pass below the first layer that trains.
 """
 
 import re
 from collections.abc import Callable
 from typing import Any
 
+import jax
+import ml_collections
+import optax
 from flax import traverse_util
 
-from pujax import checks
+from pujax import checks, models
 
 _STEM = re.compile(r"backbone/(stem|stem_norm)/")
 _STAGE = re.compile(r"backbone/stage(\d+)_block\d+/")
 _GLOBAL_BRANCH = "global_branch"
+_PUBLISHED_STAGES = 3
+_NORMS = ("off", "on", "auto")
 
 
-def split(params: Any, is_trainable: Callable[[str], bool]) -> tuple[Any, Any]:
-    """Sorts the leaves of a tree of parameters into two trees.
-
-    Args:
-      params: nested dicts of arrays.
-      is_trainable: takes the path of a leaf, its keys joined by "/", such as
-        "backbone/stage1_block1/conv1/kernel".
-
-    Returns:
-      `(trainable, frozen)`, nested dicts that hold the leaves at their old places and nothing else.
-    """
-    parts = {}, {}
-    for path, leaf in traverse_util.flatten_dict(params, keep_empty_nodes=True).items():
-        # An empty dict has nothing to train and is kept so that `merge` restores it.
-        trains = leaf is not traverse_util.empty_node and is_trainable("/".join(path))
-        parts[0 if trains else 1][path] = leaf
-    trainable, frozen = map(traverse_util.unflatten_dict, parts)
-    return trainable, frozen
+def default_config() -> dict[str, Any]:
+    """Fields of every method."""
+    return {
+        # Stages of a residual network that do not train, from the stem on; -1 is 3 for a network
+        # that starts from other weights, 0 for a fresh one.
+        "frozen_stages": 0,
+        "freeze_norm": "off",  # or 'on', running statistics in training too; 'auto' as above
+    }
 
 
-def merge(trainable: Any, frozen: Any) -> Any:
-    """Puts two trees of `split` together again.
-
-    Args:
-      trainable: nested dicts of arrays.
-      frozen: nested dicts of arrays at other places.
-
-    Returns:
-      One tree of nested dicts.
+def resolved(config: ml_collections.ConfigDict) -> ml_collections.ConfigDict:
+    """The whole configuration with numbers in place of -1 and 'auto'.
 
     Raises:
-      ValueError: for a leaf that is in both trees.
+      ValueError: for a setting that cannot be.
     """
-    here, there = (
-        traverse_util.flatten_dict(tree, keep_empty_nodes=True) for tree in (trainable, frozen)
-    )
-    twice = sorted("/".join(path) for path in here.keys() & there.keys())
-    if twice:
-        raise ValueError(
-            f"{twice[0]} is in both trees, as are {len(twice) - 1} others; accepted: two trees "
-            "without a common leaf"
-        )
-    return traverse_util.unflatten_dict(here | there)
+    c = config.method
+    checks.at_least("method.frozen_stages", c.frozen_stages, -1)
+    checks.one_of("method.freeze_norm", c.freeze_norm, _NORMS)
+    if c.frozen_stages >= 0 and c.freeze_norm != "auto":
+        return config
+    is_fresh = config.model.init == models.RANDOM and not config.init_from
+    changed = ml_collections.ConfigDict(config.to_dict())
+    if c.frozen_stages < 0:
+        changed.method.frozen_stages = 0 if is_fresh else _PUBLISHED_STAGES
+    if c.freeze_norm == "auto":
+        changed.method.freeze_norm = "off" if is_fresh else "on"
+    return ml_collections.FrozenConfigDict(changed)
 
 
 def trainable_path(frozen_stages: int) -> Callable[[str], bool]:
-    """Which parameters of a residual network train in PU-MLC.
+    """Which parameters of a residual network train.
 
     Frozen are the stem and the first stages of the backbone, convolutions as well as scale and bias
-    of batch norm. The global branches of LgConv, which no pretrained file has, train in all stages.
+    of batch norm, as in PU-MLC. The global branches of LgConv, which no pretrained file has, train
+    in all stages.
 
     Args:
-      frozen_stages: how many stages are frozen, 3 in the paper's experiments; with 0 nothing is,
-        the stem included.
+      frozen_stages: how many stages are frozen, 3 in PU-MLC's experiments; with 0 nothing is, the
+        stem included.
 
     Returns:
-      The `is_trainable` of `split`.
+      A function of the path of a parameter, its keys joined by "/", such as
+      "backbone/stage1_block1/conv1/kernel".
 
     Raises:
       ValueError: for a number of stages that cannot be.
@@ -95,6 +87,32 @@ def trainable_path(frozen_stages: int) -> Callable[[str], bool]:
         return not is_frozen
 
     return is_trainable
+
+
+def trainable(params: Any, frozen_stages: int) -> Any:
+    """For every parameter whether it trains, in a tree like `params` (nested dicts)."""
+    is_trainable = trainable_path(frozen_stages)
+    return jax.tree_util.tree_map_with_path(lambda path, _: is_trainable(joined(path)), params)
+
+
+def joined(path: tuple[Any, ...]) -> str:
+    """The key path of a leaf of nested dicts as one string."""
+    return "/".join(str(entry.key) for entry in path)
+
+
+def freeze(
+    optimizer: optax.GradientTransformationExtraArgs, frozen_stages: int
+) -> optax.GradientTransformationExtraArgs:
+    """The optimizer for what trains alone; the updates of frozen parameters are zero."""
+    if not frozen_stages:
+        return optimizer
+
+    def labels(params: Any) -> Any:
+        return jax.tree.map(
+            lambda trains: "trains" if trains else "frozen", trainable(params, frozen_stages)
+        )
+
+    return optax.partition({"trains": optimizer, "frozen": optax.set_to_zero()}, labels)
 
 
 def check_stages(params: Any, frozen_stages: int) -> None:

@@ -1,33 +1,48 @@
 """A network as functions of parameter trees and batch statistics."""
 
+import os
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import ml_collections
+import numpy as np
 
 from pujax import augment, checks, models
 from pujax.data.multilabel_dataset import MultilabelInfo
 from pujax.data.pu_dataset import DataInfo
+from pujax.methods._common import freezing
 from pujax.models import encoder as encoder_lib
+from pujax.models import multilabel
 from pujax.models.encoder import Encoder
+
+RANDOM = "random"
+"""`method.word_vectors` that are drawn and mean nothing."""
+_WORD_WIDTH = 300
+_GRAPH = "semantic_graph"
 
 
 class Network(NamedTuple):
     """A Linen module bound to a data set's normalisation.
 
     Attributes:
-      module: a `models.heads.PUNet`.
+      module: a `models.heads.PUNet`, or a `models.multilabel.MultilabelNet`, which all functions
+        below take `constants` for where its head needs them.
       mean: per channel, of pixels in 0-1; per feature of a table.
       std: likewise.
       image_size: side in pixels that images are resized to; 0 keeps theirs.
+      frozen_stages: stages of the backbone that do not train, which it must have.
+      freeze_norm: whether batch norm uses its running statistics in training too.
     """
 
     module: nn.Module
     mean: tuple[float, ...]
     std: tuple[float, ...]
     image_size: int = 0
+    frozen_stages: int = 0
+    freeze_norm: bool = False
 
     def normalize(self, inputs: jax.Array) -> jax.Array:
         """Raw inputs to normalised float32.
@@ -43,7 +58,12 @@ class Network(NamedTuple):
         return (inputs - mean) / std
 
     def init(
-        self, key: jax.Array, inputs: jax.Array, encoder: Encoder | None = None
+        self,
+        key: jax.Array,
+        inputs: jax.Array,
+        encoder: Encoder | None = None,
+        *,
+        constants: multilabel.GraphConstants | None = None,
     ) -> tuple[Any, Any]:
         """Parameters and batch statistics to start from.
 
@@ -51,15 +71,19 @@ class Network(NamedTuple):
           key: random key.
           inputs: raw inputs `[batch, ...]`.
           encoder: backbone to start from, usually `TrainingData.encoder`; None makes a fresh one.
+          constants: of the semantic-graph head.
 
         Returns:
           `(params, batch_stats)`; heads are always fresh.
 
         Raises:
-          ValueError: if the encoder is of another architecture.
+          ValueError: if the encoder is of another architecture, or the backbone has fewer stages
+            than are to be frozen.
         """
-        variables = self.module.init(key, self.normalize(inputs), False)
+        options: dict[str, Any] = {} if constants is None else {"constants": constants}
+        variables = self.module.init(key, self.normalize(inputs), False, **options)
         fresh = variables["params"], variables.get("batch_stats", {})
+        freezing.check_stages(fresh[0], self.frozen_stages)
         return fresh if encoder is None else encoder_lib.put(encoder, *fresh)
 
     def has_batch_stats(self, info: DataInfo) -> bool:
@@ -67,14 +91,36 @@ class Network(NamedTuple):
         inputs = jax.ShapeDtypeStruct((2, *info.input_shape), info.input_dtype)
         return bool(jax.eval_shape(self.init, jax.eval_shape(jax.random.key, 0), inputs)[1])
 
-    def infer(self, params: Any, batch_stats: Any, inputs: jax.Array, *, with_embedding=False):
+    @property
+    def is_multilabel(self) -> bool:
+        """Whether there is one logit per class."""
+        return isinstance(self.module, multilabel.MultilabelNet)
+
+    @property
+    def is_trainable(self) -> Callable[[tuple[Any, ...]], bool] | None:
+        """Whether the parameter at a key path trains; None where all do."""
+        if not self.frozen_stages:
+            return None
+        trains = freezing.trainable_path(self.frozen_stages)
+        return lambda path: trains(freezing.joined(path))
+
+    def _options(self, with_embedding: bool, constants: Any) -> dict[str, Any]:
+        """What the module takes beside inputs."""
+        if self.is_multilabel:
+            return {"constants": constants}
+        return {"with_embedding": with_embedding}
+
+    def infer(
+        self, params, batch_stats, inputs: jax.Array, *, with_embedding=False, constants=None
+    ):
         """Outputs on raw inputs with running statistics and no augmentation."""
         variables = {"params": params, "batch_stats": batch_stats}
-        return self.module.apply(
-            variables, self.normalize(inputs), False, with_embedding=with_embedding
-        )
+        options = self._options(with_embedding, constants)
+        return self.module.apply(variables, self.normalize(inputs), False, **options)
 
-    def train_pass(self, params, batch_stats, images: jax.Array, *, with_embedding=False):
+    def train_pass(
+        self, params, batch_stats, images: jax.Array, *, with_embedding=False, constants=None
+    ):
         """Training-mode outputs of one view, normalised by its own batch statistics.
 
         Every view of a batch is a pass of its own, as in the papers: on a CPU that is also a third
@@ -86,15 +132,17 @@ class Network(NamedTuple):
           batch_stats: running statistics.
           images: normalised images `[batch, height, width, channels]` or rows `[batch, features]`.
           with_embedding: whether the projection head is needed.
+          constants: of the semantic-graph head.
 
         Returns:
-          `(outputs, batch_stats)` with the running statistics moved towards this view's.
+          `(outputs, batch_stats)` with the running statistics moved towards this view's, or as
+          they were with `freeze_norm`, whose outputs are normalised by them.
         """
         outputs, updated = self.module.apply(
             {"params": params, "batch_stats": batch_stats},
             images,
-            True,
-            with_embedding=with_embedding,
+            not self.freeze_norm,
+            **self._options(with_embedding, constants),
             mutable=["batch_stats"],
         )
         return outputs, updated.get("batch_stats", {})
@@ -132,7 +180,72 @@ def build(
         dtype=config.model.dtype,
         **config.model.options.to_dict(),
     )
-    return Network(module, info.mean, info.std, config.model.image_size)
+    return _bound(module, config, info)
+
+
+def build_multilabel(config: ml_collections.ConfigDict, info: MultilabelInfo) -> Network:
+    """The network that a configuration names, of one logit per class.
+
+    Raises:
+      ValueError: if it does not go with the data, or with how they are loaded.
+    """
+    check(config, info)
+    c = config.method
+    checks.require(
+        not (info.load_side and config.data.load_size) or len(c.crop_sizes) > 0,
+        "data.load_size",
+        config.data.load_size,
+        "0 without method.crop_sizes, since images are then resized to data.image_size alone",
+    )
+    module = models.build_multilabel(
+        config.model.name,
+        num_classes=info.num_classes,
+        head=c.head,
+        reduced_width=c.reduced_width,
+        attention_width=c.attention_width,
+        graph_steps=c.graph_steps,
+        dtype=config.model.dtype,
+        **config.model.options.to_dict(),
+    )
+    return _bound(module, config, info)
+
+
+def _bound(
+    module: nn.Module, config: ml_collections.ConfigDict, info: DataInfo | MultilabelInfo
+) -> Network:
+    """The module with the data's normalisation, and what of it is frozen."""
+    return Network(
+        module,
+        info.mean,
+        info.std,
+        config.model.image_size,
+        config.method.frozen_stages,
+        config.method.freeze_norm == "on",
+    )
+
+
+def word_vectors(config: ml_collections.ConfigDict, num_classes: int) -> np.ndarray | None:
+    """One vector per class for the semantic-graph head, else None."""
+    path = config.word_vectors
+    if config.head != _GRAPH:
+        checks.require(not path, "method.word_vectors", path, f"'' without method.head={_GRAPH!r}")
+        return None
+    accepted = f"the path of an .npy file with {num_classes} vectors, or {RANDOM!r}"
+    if path == RANDOM:
+        return np.random.default_rng(0).normal(size=[num_classes, _WORD_WIDTH]).astype(np.float32)
+    checks.require(os.path.isfile(path), "method.word_vectors", path, accepted)
+    try:
+        words = np.load(path, allow_pickle=False)
+    except (ValueError, EOFError, OSError) as error:
+        raise ValueError(
+            f"method.word_vectors is {path!r}, no .npy file; accepted: {accepted}"
+        ) from error
+    right = getattr(words, "ndim", 0) == 2 and words.dtype.kind in "fiu"
+    right = right and len(words) == num_classes and words.shape[1] > 0
+    what = f"{path} of {getattr(words, 'dtype', 'several arrays')} {getattr(words, 'shape', '')}"
+    finite = right and bool(np.isfinite(words).all())
+    checks.require(finite, "method.word_vectors", what, accepted)
+    return words.astype(np.float32)
 
 
 def check(config: ml_collections.ConfigDict, info: DataInfo | MultilabelInfo) -> None:

@@ -5,7 +5,7 @@ is skipped or undone must not delay the schedule.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +13,7 @@ import ml_collections
 import optax
 
 from pujax import checks
-from pujax.methods._common import schedules
+from pujax.methods._common import freezing, schedules
 
 OPTIMIZERS = ("sgd", "adam", "adagrad", "lars")
 SCHEDULES = ("multistep", "cosine", "exponential", "step", "constant", "one_cycle")
@@ -25,8 +25,7 @@ RENAMED = {
 """Fields of the method's section that had another name, and their names since."""
 _DROPS = (250, 300, 350)
 
-Optimizer = optax.GradientTransformationExtraArgs
-TrainState = TypeVar("TrainState", bound=tuple)
+Optimizer: TypeAlias = optax.GradientTransformationExtraArgs
 
 
 class State(NamedTuple):
@@ -70,6 +69,8 @@ def default_config(**changes: Any) -> ml_collections.ConfigDict:
             "lr_cycle_epochs": 0,  # length of `one_cycle`; 0 is that of the training
             "base_momentum": 0.85,  # Adam's beta1 at the peak of `one_cycle`
             "max_momentum": 0.95,  # and at both of its ends
+            "average_decay": 0.0,  # of the averaged weights that predict; 0: those of the last step
+            **freezing.default_config(),
         }
     )
     config.update(changes)
@@ -201,7 +202,7 @@ def build(
     is_cycle = config.lr_schedule == "one_cycle"
     if is_cycle:
         schedules.check_length(config, num_epochs, steps_per_epoch)
-    length = {"num_epochs": num_epochs, "steps_per_epoch": steps_per_epoch}
+    length: dict[str, Any] = {"num_epochs": num_epochs, "steps_per_epoch": steps_per_epoch}
     is_lars = config.optimizer == "lars"
     rule = _lars(config) if is_lars else _rule(config, config.beta1)
     resets = config.lr_schedule == "step" and config.lr_resets
@@ -227,12 +228,10 @@ def build(
         direction, moments = step_rule.update(gradient, moments, params)
         return jax.tree.map(lambda d: -rate * d, direction), State(moments, drops)
 
-    return Optimizer(init, update)
+    return freezing.freeze(Optimizer(init, update), config.frozen_stages)
 
 
-def apply(
-    optimizer: Optimizer, state: TrainState, gradient: Any, progress: jax.Array
-) -> TrainState:
+def apply(optimizer: Optimizer, state: Any, gradient: Any, progress: jax.Array) -> Any:
     """One update of the `params` and the `opt_state` of a state that has both.
 
     Args:
@@ -253,10 +252,10 @@ def apply(
 
 def descend(
     optimizer: Optimizer,
-    state: TrainState,
+    state: Any,
     loss_of: Callable[[Any], tuple[jax.Array, Any]],
     progress: jax.Array,
-) -> tuple[TrainState, jax.Array, Any]:
+) -> tuple[Any, jax.Array, Any]:
     """One update against the gradient of a loss.
 
     Args:

@@ -156,9 +156,9 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
 
     def step(state: State, batch: Batch, key: jax.Array):
         view_key, pool_key, pick_key, pair_key, lam_key = jax.random.split(key, 5)
-        images = classifier.view(c, network, batch.inputs, view_key)
+        images = classifier.weak_view(c, network, batch.inputs, view_key)
         picks = jax.random.randint(pick_key, [num_unlabeled], 0, pool_size)
-        candidates = classifier.view(c, network, state.pool_inputs[picks], pool_key)
+        candidates = classifier.weak_view(c, network, state.pool_inputs[picks], pool_key)
 
         active = batch.epoch >= c.start_hmix
         opinion, _ = network.train_pass(state.params, state.batch_stats, images[num_positives:])

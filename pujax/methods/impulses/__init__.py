@@ -192,7 +192,7 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
         return head._replace(params={**state.params, "classifier": head.params}), {"loss": loss}
 
     def finetune_step(state: State, batch: Batch, key: jax.Array):
-        images = classifier_lib.view(c, network, batch.inputs, key)
+        images = classifier_lib.weak_view(c, network, batch.inputs, key)
 
         def loss_of(params):
             outputs, batch_stats = network.train_pass(params, state.batch_stats, images)

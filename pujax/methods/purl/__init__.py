@@ -33,7 +33,7 @@ from pujax.methods._common import network as network_lib
 from pujax.methods._common import optimizer as optimizer_lib
 from pujax.methods._common.network import Network
 from pujax.methods.base import Method, Stage
-from pujax.methods.purl import class_prior, holdout, linear_maps, ratio_settings, ratio_stage
+from pujax.methods.purl import class_prior, holdout, linear_maps, ratio_stage
 from pujax.methods.purl.ratio_stage import Fit, RatioStage
 
 
@@ -87,7 +87,7 @@ def default_config() -> ml_collections.ConfigDict:
             "prior_max_points": 2000,
             "classifier_hidden": (300, 300, 300),
             "classifier_batch_size": 0,
-            **ratio_settings.default_config(),
+            **ratio_stage.default_config(),
             **nnpu.risk_config(),
         }
     )
@@ -99,7 +99,7 @@ def check(config: ml_collections.ConfigDict, info: DataInfo) -> None:
     c = config.method
     optimizer_lib.check(c)
     checks.one_of("method.representation", c.representation, linear_maps.NAMES)
-    ratio_settings.check(config)
+    ratio_stage.check(config)
     classifier_lib.check_batches(c)
     checks.between("method.pca_share", c.pca_share, 0, 1)
     checks.positive("method.fda_ridge", c.fda_ridge)
@@ -140,10 +140,11 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
 
     def init(key: jax.Array, previous: Any, data: TrainingData) -> State:
         net_key, held_key = jax.random.split(key)
+        representation: Any
         if is_learned:
             representation, held = ratio.best(previous, data), previous.held
         else:
-            held = ratio_settings.hold_out(held_key, data.labeled, c, info)
+            held = ratio_stage.hold_out(held_key, data.labeled, c, info)
             dim = math.prod(info.input_shape)
             representation = linear_maps.blank(c.representation, dim, pca_share=c.pca_share)
         params, batch_stats = classifier.init(net_key, features(representation, data.inputs[:2]))

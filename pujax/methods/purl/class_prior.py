@@ -1,6 +1,7 @@
 """The share of positives in U as a method estimates it on its own features, on the host."""
 
 import math
+from typing import Any
 
 import jax
 import ml_collections
@@ -27,7 +28,8 @@ def believed(info: DataInfo, prior_unlabeled: jax.Array) -> DataInfo:
     prior = prior_unlabeled
     if info.setting == "one_sample":
         prior = (info.n_p + prior_unlabeled * info.n_u) / info.n
-    return info._replace(prior=prior, prior_unlabeled=prior_unlabeled)
+    numbers: dict[str, Any] = {"prior": prior, "prior_unlabeled": prior_unlabeled}  # traced
+    return info._replace(**numbers)
 
 
 def on_host(values: jax.Array, *, like: jax.Array) -> np.ndarray:

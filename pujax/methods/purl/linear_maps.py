@@ -61,6 +61,7 @@ def fit(like: Linear, name: str, points: np.ndarray, labeled: np.ndarray, *, rid
     points = points.astype(np.float64)
     mean = points.mean(0)
     if name == "pca":
+        assert like.matrix is not None  # as `blank` makes it
         width = like.matrix.shape[1]
         solver = "full" if width > len(points) else "covariance_eigh"
         matrix = decomposition.PCA(width, svd_solver=solver).fit(points).components_.T

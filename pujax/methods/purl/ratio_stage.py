@@ -12,14 +12,14 @@ import jax
 import jax.numpy as jnp
 import ml_collections
 
-from pujax import mutual_info
+from pujax import checks, mutual_info
 from pujax.data import batching as batching_lib
 from pujax.data.batching import Batch
 from pujax.data.pu_dataset import DataInfo, TrainingData
-from pujax.methods._common import classifier
+from pujax.methods._common import classifier, freezing
 from pujax.methods._common.network import Network
 from pujax.methods.base import Stage
-from pujax.methods.purl import density_ratio, holdout, ratio_settings
+from pujax.methods.purl import density_ratio, holdout
 
 _HEAD = "classifier"  # its place in the parameters of a `PUNet`
 _LARGEST = 3e38  # stands for infinity, which the loop would take for a failure
@@ -55,6 +55,68 @@ class State(NamedTuple):
     held: jax.Array
 
 
+def default_config() -> dict[str, Any]:
+    """Fields of the stage that learns the features: the paper's values but for its unknown length.
+
+    `inner` says what the four updates move: 'head' is g alone, 'all' is the whole network. `head`
+    is trained ('sgd') or solved for in every batch ('closed_form'; then each update moves v).
+    `output` 'softplus' keeps w above 0. `pre_activation` makes v what comes before the last batch
+    norm and ReLU, which then belong to g. Held out are at most a fifth of P, and of U.
+    """
+    return {
+        "representation_epochs": 300,
+        "representation_learning_rate": 1e-3,
+        "representation_weight_decay": 5e-4,
+        "gradient_noise": 0.01,
+        "inner": "head",
+        "inner_steps": 4,
+        "head": "sgd",
+        "head_ridge": 1e-2,
+        "output": "linear",
+        "pre_activation": False,
+        "validation_positives": 50,
+        "validation_unlabeled": 200,
+    }
+
+
+def check(config: ml_collections.ConfigDict) -> None:
+    """Raises a ValueError for settings that cannot be."""
+    c = config.method
+    checks.between("method.representation_epochs", c.representation_epochs, 1, c.num_epochs - 1)
+    checks.positive("method.representation_learning_rate", c.representation_learning_rate)
+    checks.at_least("method.representation_weight_decay", c.representation_weight_decay, 0)
+    checks.at_least("method.gradient_noise", c.gradient_noise, 0)
+    checks.one_of("method.inner", c.inner, ("head", "all"))
+    checks.at_least("method.inner_steps", c.inner_steps, 1)
+    checks.one_of("method.head", c.head, ("sgd", "closed_form"))
+    checks.positive("method.head_ridge", c.head_ridge)
+    checks.one_of("method.output", c.output, ("linear", "softplus"))
+    for name in ("validation_positives", "validation_unlabeled"):
+        checks.at_least(f"method.{name}", c[name], 1)
+    if c.head == "closed_form":
+        accepted = "'linear' while method.head is 'closed_form'"
+        checks.require(c.output == "linear", "method.output", c.output, accepted)
+    if c.pre_activation:
+        accepted = "'mlp' while method.pre_activation is True"
+        checks.require(config.model.name == "mlp", "model.name", config.model.name, accepted)
+
+
+def hold_out(
+    key: jax.Array, labeled: jax.Array, config: ml_collections.ConfigDict, info: DataInfo
+) -> jax.Array:
+    """The examples held out, bool `[n]`; see `default_config`."""
+    num_positives, num_unlabeled = num_held_out(config, info)
+    return holdout.choose(key, labeled, num_positives=num_positives, num_unlabeled=num_unlabeled)
+
+
+def num_held_out(config: ml_collections.ConfigDict, info: DataInfo) -> tuple[int, int]:
+    """How many of P and of U are held out."""
+    return (
+        max(min(config.validation_positives, info.n_p // 5), 1),
+        max(min(config.validation_unlabeled, info.n_u // 5), 1),
+    )
+
+
 def measured(fit: Fit) -> dict[str, jax.Array]:
     """How well a density ratio fits the examples held out."""
     return {"validation_objective": fit.objective, "mean_ratio": fit.mean_ratio}
@@ -83,7 +145,7 @@ class RatioStage:
         *,
         positive_share: float,
     ):
-        ratio_settings.check(config)
+        check(config)
         self._config = config.method
         self._info = info
         self._network = network
@@ -127,9 +189,8 @@ class RatioStage:
     def estimates(self, fit: Fit, prior: jax.Array) -> dict[str, jax.Array]:
         """`measured`, and the SMI that it stands for at a share of positives in U."""
         # With P in the mixture, the classes are P and U, and the prior is known.
-        prior = self._share or prior
-        smi = mutual_info.smi_from_objective(fit.objective, prior=prior)
-        return measured(fit) | {"smi": smi}
+        smi = mutual_info.smi_from_objective(fit.objective, prior=self._share or prior)
+        return measured(fit) | {"smi": jnp.asarray(smi)}
 
     def _link(self, logits: jax.Array) -> jax.Array:
         return jax.nn.softplus(logits) if self._config.output == "softplus" else logits
@@ -139,16 +200,14 @@ class RatioStage:
         net_key, held_key = jax.random.split(key)
         params, batch_stats = self._network.init(net_key, data.inputs[:2], data.encoder)
         fit = Fit(params, batch_stats, jnp.float32(_LARGEST), jnp.float32(0))
-        return State(
-            fit, fit, ratio_settings.hold_out(held_key, data.labeled, self._config, self._info)
-        )
+        return State(fit, fit, hold_out(held_key, data.labeled, self._config, self._info))
 
     def _offer(self, state: State, data: TrainingData) -> State:
         """Measures the network and keeps it if it is the best so far."""
         now = state.now
         if self._config.head == "closed_form":
             now = now._replace(params=self._refitted(now, data, state.held))
-        num_positives, num_unlabeled = ratio_settings.num_held_out(self._config, self._info)
+        num_positives, num_unlabeled = num_held_out(self._config, self._info)
         positives = jnp.nonzero(state.held & data.labeled, size=num_positives)[0]
         unlabeled = jnp.nonzero(state.held & ~data.labeled, size=num_unlabeled)[0]
         labeled = jnp.arange(num_positives + num_unlabeled) < num_positives
@@ -200,7 +259,11 @@ class RatioStage:
             in_outer, in_inner = (0.0, 1.0) if self._is_head(path) else (1.0, inner_of_v)
             return jnp.where(is_outer, in_outer, in_inner)
 
-        return jax.tree_util.tree_map_with_path(moves, params)
+        moved = jax.tree_util.tree_map_with_path(moves, params)
+        if not self._network.frozen_stages:
+            return moved
+        trains = freezing.trainable(params, self._network.frozen_stages)
+        return jax.tree.map(lambda moves, trains: moves * trains, moved, trains)
 
     def _step(self, state: State, batch: Batch, key: jax.Array):
         c, now = self._config, state.now

@@ -144,7 +144,7 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
         )
 
     def step(state: State, batch: Batch, key: jax.Array):
-        images = classifier.view(c, network, batch.inputs, key)
+        images = classifier.weak_view(c, network, batch.inputs, key)
         is_pseudo, targets = state.is_pseudo[batch.ids], state.targets[batch.ids]
         epoch = jnp.mod(batch.progress, c.round_epochs)
 
@@ -166,7 +166,11 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
         return state, metrics | {"pseudo_labels": jnp.sum(state.is_pseudo).astype(jnp.float32)}
 
     def outputs_of(state: State, inputs: jax.Array):
-        return per_net(lambda *tree: network.infer(*tree, inputs), state.params, state.batch_stats)
+        return per_net(
+            lambda params, stats: network.infer(params, stats, inputs),
+            state.params,
+            state.batch_stats,
+        )
 
     @jax.jit
     def scores_of(state: State, inputs: jax.Array) -> jax.Array:

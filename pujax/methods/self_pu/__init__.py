@@ -186,8 +186,8 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
 
     def reported(state: State) -> Student | Teacher:
         kind, number = c.report.split("_")
-        use_students = kind == "student" or state.teachers is None
-        return (state.students if use_students else state.teachers)[int(number) - 1]
+        teachers = None if kind == "student" else state.teachers
+        return (teachers or state.students)[int(number) - 1]
 
     def outputs(state: State, inputs: jax.Array):
         chosen = reported(state)

@@ -7,6 +7,7 @@ never change.
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import chex
 import jax
@@ -83,12 +84,13 @@ def noisy_info(
 
     from_population = picked_labeled if info.setting == "one_sample" else 0
     size = info.n if info.setting == "one_sample" else info.n_u
-    return info._replace(
-        n_p=info.n_p - picked_labeled,
-        n_u=info.n_u - picked,
-        prior=left(info.prior, size, picked / 2 + from_population, picked + from_population),
-        prior_unlabeled=left(info.prior_unlabeled, info.n_u, picked / 2, picked),
-    )
+    numbers: dict[str, Any] = {  # may be traced
+        "n_p": info.n_p - picked_labeled,
+        "n_u": info.n_u - picked,
+        "prior": left(info.prior, size, picked / 2 + from_population, picked + from_population),
+        "prior_unlabeled": left(info.prior_unlabeled, info.n_u, picked / 2, picked),
+    }
+    return info._replace(**numbers)
 
 
 def weighted_nnpu(
@@ -98,7 +100,7 @@ def weighted_nnpu(
     *,
     rows: jax.Array,
     loss: risks.Loss = risks.sigmoid_loss,
-    **rule: float | bool | jax.Array,
+    **rule: Any,
 ) -> jax.Array:
     """nnPU of some rows of a batch, with a weight on the loss of each.
 
@@ -136,7 +138,7 @@ def noisy_terms(
     weights: jax.Array,
     *,
     rows: jax.Array,
-    **rule: float | bool | jax.Array,
+    **rule: Any,
 ) -> tuple[jax.Array, jax.Array]:
     """The two losses of the noisy rows: weighted nnPU, and weighted entropy over these rows.
 
@@ -163,6 +165,7 @@ def calibrated_weights(
     adjustable: jax.Array,
     learning_rate: float,
     budget: float | jax.Array,
+    trainable: Callable[[tuple[Any, ...]], bool] | None = None,
 ) -> jax.Array:
     """Weights of every example that would have helped on clean data (paper section 3.3).
 
@@ -176,6 +179,7 @@ def calibrated_weights(
       adjustable: bool `[batch]`, examples whose weights are learned.
       learning_rate: of the virtual step.
       budget: see `allot`.
+      trainable: which parameters move, see `meta.virtual_step`; None for all.
 
     Returns:
       `[batch, 2]`, constants.
@@ -183,7 +187,12 @@ def calibrated_weights(
     params = jax.lax.stop_gradient(params)
     zeros = jnp.zeros([adjustable.shape[0], 2], jnp.result_type(*jax.tree.leaves(params)))
     gradient = meta.meta_gradient(
-        noisy_loss, support_loss, params, zeros, learning_rate=learning_rate
+        noisy_loss,
+        support_loss,
+        params,
+        zeros,
+        learning_rate=learning_rate,
+        trainable=trainable,
     )
     return jax.lax.stop_gradient(allot(gradient, adjustable=adjustable, budget=budget))
 

@@ -52,8 +52,8 @@ class State(NamedTuple):
       updates: int32 scalar, steps that the teachers have followed.
     """
 
-    students: tuple[Student, Student]
-    teachers: tuple[Teacher, Teacher] | None
+    students: tuple[Student, ...]
+    teachers: tuple[Teacher, ...] | None
     updates: jax.Array
 
 
@@ -79,14 +79,15 @@ def build_step(
     """
 
     def step(state: State, batch: Batch, key: jax.Array) -> tuple[State, Metrics]:
-        images = classifier.view(config, network, batch.inputs, key)
+        images = classifier.weak_view(config, network, batch.inputs, key)
         students, teachers = state.students, state.teachers
         if calibrated:
             weights = [learned_weights(config, network, s, images, batch) for s in students]
         else:
             weights = [jnp.tile(jnp.asarray([1.0, 0.0]), (images.shape[0], 1))] * 2
-        lessons, lesson_stats = [None, None], None
+        lessons, lesson_stats = [None, None], []
         if taught:
+            assert teachers is not None
             lessons, lesson_stats = _passes(network, [t.params for t in teachers], teachers, images)
 
         def loss_of(params):
@@ -105,6 +106,7 @@ def build_step(
             moved.append(student._replace(batch_stats=batch_stats))
         state = state._replace(students=tuple(moved))
         if taught:
+            assert teachers is not None
             decay = self_paced.teacher_decay(state.updates, decay=config.teacher_decay)
             followed = (
                 Teacher(
@@ -130,6 +132,7 @@ def learned_weights(
     The clone is in training mode, as in the authors' code, and its statistics are dropped.
     """
     rows = student.pool[batch.ids] == self_paced.NOISY
+    assert batch.support_inputs is not None and batch.support_labels is not None
     support = network.normalize(batch.support_inputs)
 
     def noisy_loss(params, weights):
@@ -147,6 +150,7 @@ def learned_weights(
         support_loss,
         student.params,
         adjustable=rows & (batch.labeled == 0),
+        trainable=network.is_trainable,
         learning_rate=config.meta_learning_rate,
         budget=config.entropy_budget * jnp.sum(rows),
     )

@@ -207,18 +207,6 @@ def compared_methods(run: ml_collections.ConfigDict) -> tuple[str, ...]:
     return tuple(name.strip() for name in run.compare.split(",") if name.strip())
 
 
-# What a comparison carries over: how long and how fast is trained, and on which views.
-_SHARED = (
-    *("num_epochs", "batch_size", "augment", "flip", "padding"),
-    *("optimizer", "learning_rate", "weight_decay", "momentum", "beta1", "beta2"),
-    *("lr_schedule", "lr_drops", "lr_factor", "lr_every", "lr_floor", "lr_resets"),
-    *("lr_warmup", "trust_coefficient"),
-    *("pct_start", "lr_cycle_epochs", "base_momentum", "max_momentum"),
-    *("average_decay", "head", "word_vectors", "reduced_width", "attention_width", "graph_steps"),
-    *("frozen_stages", "freeze_norm", "crop_sizes"),
-)
-
-
 def to_compare(config: ml_collections.ConfigDict, method: str) -> ml_collections.ConfigDict:
     """The config of another method on the same split, for the comparison at the end of a run.
 
@@ -228,7 +216,7 @@ def to_compare(config: ml_collections.ConfigDict, method: str) -> ml_collections
     """
     other = ml_collections.ConfigDict(config.to_dict())
     section = methods.module(method).default_config()
-    for key in _SHARED:
+    for key in methods.shared_fields():
         if key in config.method and key in section:
             section[key] = config.method.get(f"warmup_{key}", config.method[key])
     other.method = section

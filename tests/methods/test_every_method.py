@@ -1,0 +1,147 @@
+"""What every method gets without a line of its own: averaged weights and frozen parts."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from pujax import methods
+from pujax.methods._common import averaging
+from pujax.training import sharding, train_loop, train_step
+from tests import tiny
+
+NORMED = {"model": "mlp", "options": {"hidden": (8,), "batch_norm": True}}
+PLAIN = {"model": "mlp", "options": {"hidden": (8,), "batch_norm": False}}  # for GradPU
+RESIDUAL = {"model": "resnet_small", "options": {"width": 4, "stage_sizes": (1, 1)}}
+
+
+def setup(name, **changes):
+    """The method, its first stage, its start and its first batch."""
+    data = tiny.multilabel_problem() if methods.is_multilabel(name) else tiny.problem()
+    config = tiny.config(name, **changes)
+    built = train_loop.build(config, data, tiny.mesh())
+    arrays = sharding.replicate(built.data.training_data(), tiny.mesh())
+    stage = built.method.stages[0]
+    state = train_step.init_state(stage, jax.random.key(0), None, arrays, tiny.mesh())
+    plan = train_step.epoch_plan(stage, jax.random.key(1), 0, arrays)
+    batch = train_step.batching.gather(arrays, plan, 0, epoch=0, step=0)
+    return built.method, stage, state, arrays, batch
+
+
+def numbers(state, *fields):
+    """The leaves of a state under some fields, by path."""
+    leaves = jax.tree_util.tree_leaves_with_path(state)
+    return {
+        jax.tree_util.keystr(path): np.asarray(leaf)
+        for path, leaf in leaves
+        if {getattr(entry, "name", None) for entry in path} & set(fields)
+    }
+
+
+@pytest.mark.parametrize("name", methods.names())
+def test_predictions_are_those_of_averaged_weights(name):
+    network = PLAIN if name == "gradpu" else NORMED
+    method, stage, state, arrays, batch = setup(name, **network, average_decay=0.5)
+    step, fields = jax.jit(stage.step), ("params", "batch_stats")
+    wanted = numbers(state.method, *fields)
+    for seed in range(3):
+        state, _ = step(state, batch, jax.random.key(seed))
+        new = numbers(state.method, *fields)
+        wanted = {path: 0.5 * wanted[path] + 0.5 * new[path] for path in wanted}
+    assert any(np.any(wanted[path] != new[path]) for path in wanted)
+    by_hand = jax.tree_util.tree_map_with_path(
+        lambda path, leaf: jnp.asarray(wanted.get(jax.tree_util.keystr(path), leaf)), state.method
+    )
+    # The alternative 'raw' reads a method's own weights: here those worked out by hand.
+    raw, inputs = jax.jit(method.alternatives["raw"]), arrays.inputs[:20]
+    average = jax.jit(method.predict)(state, inputs)
+    np.testing.assert_allclose(
+        average, raw(state._replace(method=by_hand), inputs), rtol=1e-4, atol=1e-5
+    )
+    assert np.any(average != raw(state, inputs))
+
+
+@pytest.mark.parametrize("name", [name for name in methods.names() if name != "gradpu"])
+def test_the_stem_and_the_first_stage_stay_and_the_rest_trains(name):
+    _, stage, state, _, batch = setup(name, **RESIDUAL, average_decay=0.0, frozen_stages=1)
+    after, _ = jax.jit(stage.step)(state, batch, jax.random.key(0))
+    before, after = (numbers(s, "params") for s in (state, after))
+    moved = {path for path in before if np.any(before[path] != after[path])}
+    frozen = {path for path in before if "stem" in path or "stage1" in path}
+    assert frozen and not moved & frozen
+    assert any("stage2" in path for path in moved)
+
+
+@pytest.mark.parametrize("name", [name for name in methods.names() if name != "gradpu"])
+def test_frozen_batch_norm_leaves_its_statistics_alone(name):
+    _, stage, state, _, batch = setup(name, **NORMED, average_decay=0.0, freeze_norm="on")
+    after, _ = jax.jit(stage.step)(state, batch, jax.random.key(0))
+    before, after = (numbers(s, "batch_stats") for s in (state, after))
+    assert before
+    for path, leaf in before.items():
+        np.testing.assert_array_equal(leaf, after[path])
+
+
+def test_frozen_weights_are_not_averaged():
+    method, _, state, _, _ = setup("nnpu", **RESIDUAL, average_decay=0.5, frozen_stages=1)
+    stays = [path for path in numbers(state.method, "params") if "stem" in path or "stage1" in path]
+    all_weights = numbers(state.method, "params", "batch_stats")
+    assert len(state.average) == len(all_weights) - len(stays)
+
+
+def test_averages_start_anew_with_a_stage_and_where_a_refresh_replaces_the_weights():
+    changes = {"num_epochs": 4, "round_epochs": 2, "average_decay": 0.9}
+    _, stage, state, arrays, batch = setup("puupl", **NORMED, **changes)
+    state, _ = jax.jit(stage.step)(state, batch, jax.random.key(0))
+    state = stage.refresh(state, arrays, jax.random.key(0), 2)
+    weights = numbers(state.method, "params", "batch_stats").values()
+    for average, weight in zip(state.average, weights, strict=True):
+        np.testing.assert_array_equal(average, weight)
+    method, stage, state, arrays, batch = setup("dist_pu", **NORMED, average_decay=0.9)
+    state, _ = jax.jit(stage.step)(state, batch, jax.random.key(0))
+    state = train_step.init_state(method.stages[1], jax.random.key(0), state, arrays, tiny.mesh())
+    filled = method.stages[1].refresh(state, arrays, jax.random.key(1), 0)
+    weights = numbers(state.method, "params", "batch_stats").values()
+    for average, kept, weight in zip(state.average, filled.average, weights, strict=True):
+        np.testing.assert_array_equal(average, weight)
+        np.testing.assert_array_equal(average, kept)
+
+
+def test_a_threshold_is_that_of_the_weights_it_is_used_with():
+    method, stage, state, arrays, batch = setup("vpu", **NORMED, average_decay=0.5)
+    state, _ = jax.jit(stage.step)(state, batch, jax.random.key(0))
+    state = method.calibrate(state, arrays)
+    for scores in (
+        method.predict(state, arrays.inputs),
+        method.alternatives["raw"](state, arrays.inputs),
+    ):
+        # The largest probability of a training example stands for 1.
+        assert float(jnp.max(scores)) > 0
+    assert state.method.offset != state.calibrated.offset
+
+
+def test_few_steps_leave_a_warning_about_the_average():
+    method, *_ = setup("nnpu", **NORMED, average_decay=0.99)
+    (sentence,) = method.diagnose({})
+    assert "after 48 steps at method.average_decay=0.99" in sentence and "62 %" in sentence
+    method, *_ = setup("nnpu", **NORMED, average_decay=0.5)
+    assert method.diagnose({}) == []
+
+
+def test_without_a_decay_a_method_is_left_as_it_is():
+    config = tiny.config("nnpu")
+    method = methods.module("nnpu").build(config, tiny.problem().info)
+    assert averaging.wrap(method, config.method, tiny.problem().info) is method
+
+
+@pytest.mark.parametrize("name", methods.names())
+def test_every_method_refuses_what_cannot_be(name):
+    wrong = {
+        "average_decay": (1.0, "method.average_decay is 1.0; accepted"),
+        "frozen_stages": (-2, "method.frozen_stages is -2; accepted"),
+        "freeze_norm": ("yes", "method.freeze_norm is 'yes'; accepted: 'off', 'on', 'auto'"),
+    }
+    data = tiny.multilabel_problem() if methods.is_multilabel(name) else tiny.problem()
+    for field, (value, message) in wrong.items():
+        with pytest.raises(ValueError, match=message):
+            methods.build(tiny.config(name, **NORMED, **{field: value}), data.info)
