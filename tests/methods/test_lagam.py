@@ -407,31 +407,36 @@ def test_a_step_equals_its_parts_worked_out_one_after_another(data):
     ids = np.asarray(batch.ids)
     after, metrics = jax.jit(stage.step)(state, batch, jax.random.key(7))
 
-    @jax.jit
-    def outputs(images):
-        passed = network.train_pass(state.params, state.batch_stats, images, with_embedding=True)
-        return passed[0]
+    @jax.jit  # operation by operation would compile longer
+    def parts():
+        def outputs(images):
+            return network.train_pass(state.params, state.batch_stats, images, with_embedding=True)[
+                0
+            ]
 
-    weak_key, strong_key, share_key, partner_key = jax.random.split(jax.random.key(7), 4)
-    weak = network.normalize(augment.weak_view(weak_key, batch.inputs, flip=False, padding=1))
-    strong = network.normalize(augment.strong_view(strong_key, batch.inputs, flip=False, padding=1))
-    share = float(jax.random.beta(share_key, 4.0, 4.0))
-    share = max(share, 1 - share)
-    partner = np.asarray(jax.random.permutation(partner_key, 16))
-    of_weak, of_strong = outputs(weak), outputs(strong)
-    of_mixed = outputs(share * weak + (1 - share) * weak[partner])
-    of_support = outputs(network.normalize(batch.support_inputs))
+        weak_key, strong_key, share_key, partner_key = jax.random.split(jax.random.key(7), 4)
+        how = {"flip": False, "padding": 1}
+        weak = network.normalize(augment.weak_view(weak_key, batch.inputs, **how))
+        strong = network.normalize(augment.strong_view(strong_key, batch.inputs, **how))
+        share = jax.random.beta(share_key, 4.0, 4.0)
+        share = jnp.maximum(share, 1 - share)
+        partner = jax.random.permutation(partner_key, 16)
+        mixed = share * weak + (1 - share) * weak[partner]
+        support = outputs(network.normalize(batch.support_inputs))
+        labels = lagam.update_labels(
+            state.params["classifier"],
+            outputs(weak).features,
+            state.labels[batch.ids],
+            support.features,
+            batch.support_labels,
+            pinned=batch.labeled > 0,
+            rho=0.95 - 0.15 * 3 / 4,  # the fourth of four epochs, the warm-up's one among them
+            learning_rate=5.0,
+        )
+        return outputs(weak), outputs(strong), outputs(mixed), share, partner, labels
 
-    labels = lagam.update_labels(
-        state.params["classifier"],
-        of_weak.features,
-        stored[ids],
-        of_support.features,
-        batch.support_labels,
-        pinned=batch.labeled > 0,
-        rho=0.95 - 0.15 * 3 / 4,  # the fourth of four epochs, the warm-up's one among them
-        learning_rate=5.0,
-    )
+    of_weak, of_strong, of_mixed, share, partner, labels = parts()
+    share, partner = float(share), np.asarray(partner)
     wanted = stored.copy()
     wanted[ids] = labels
     np.testing.assert_allclose(after.labels, wanted, atol=1e-6)
