@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from pujax import metrics
 from pujax.data import batching
 from pujax.data.batching import Batching, EpochPlan
 from pujax.data.pu_dataset import TrainingData
@@ -493,8 +494,8 @@ def recording(member):
         }
         if batch.support_inputs is not None:
             noted["support"] = state["support"].at[batch.step].set(batch.support_inputs[:, 0])
-        metrics = {"loss": batch.step.astype(jnp.float32), "skipped": jnp.float32(batch.step == 6)}
-        return state | noted, metrics
+        skipped = jnp.float32(batch.step == 6)
+        return state | noted, {"loss": batch.step.astype(jnp.float32), "skipped": skipped}
 
     def encode(state, inputs):
         return inputs[:, 0, 0].astype(jnp.float32) + state["stage"]
@@ -565,6 +566,8 @@ def test_the_loop_gives_each_stage_the_keys_batches_and_data_that_the_seed_decid
         assert [x["loss"] for x in lines] == pytest.approx([1.5, (4 + 5 + 7) / 3, 9.5, 13.5, 17.5])
         assert [x["skipped"] for x in lines] == [0, 0.25, 0, 0, 0]
         assert ["test_auc" in x for x in lines] == [False, True, False, True, True]
+        pixels = data.test_inputs[:, 0, 0, 0].astype(np.float32)
+        assert lines[-1]["test_auc"] == float(metrics.auc(pixels, data.test_labels))
 
 
 def test_a_seed_that_leaves_and_those_that_stay_keep_their_best_values_and_states(
