@@ -7,7 +7,7 @@ import pytest
 
 from pujax import methods
 from pujax.methods._common import averaging
-from pujax.training import sharding, train_loop, train_step
+from pujax.training import method_setup, sharding, train_step
 from tests import tiny
 
 NORMED = {"model": "mlp", "options": {"hidden": (8,), "batch_norm": True}}
@@ -19,7 +19,7 @@ def setup(name, **changes):
     """The method, its first stage, its start and its first batch."""
     data = tiny.multilabel_problem() if methods.is_multilabel(name) else tiny.problem()
     config = tiny.config(name, **changes)
-    built = train_loop.build(config, data, tiny.mesh())
+    built = method_setup.build(config, data, tiny.mesh())
     arrays = sharding.replicate(built.data.training_data(), tiny.mesh())
     stage = built.method.stages[0]
     state = train_step.init_state(stage, jax.random.key(0), None, arrays, tiny.mesh())

@@ -12,6 +12,7 @@ from pujax.methods._common import network as network_lib
 from pujax.methods._common import optimizer
 from pujax.training import method_setup, sharding, train_step
 from tests import tiny
+from tests.test_contrastive import naive_group
 
 
 @pytest.fixture(scope="module")
@@ -366,3 +367,133 @@ def test_optimizer_is_sgd_with_l2_before_momentum():
         velocity = 0.9 * velocity + np.asarray(gradient) + 1e-4 * by_hand
         by_hand = by_hand - 0.1 * velocity
     np.testing.assert_allclose(params, by_hand, rtol=1e-6)
+
+
+# Dense layers with batch normalisation: quick to compile, and training differs from inference.
+DENSE = {"model": "mlp", "options": {"hidden": (8,), "batch_norm": True}}
+
+
+def naive_balanced(scores, labels):
+    """`-log p` of each class, averaged by the mass of the class; no score reaches the clip."""
+    p = 1 / (1 + np.exp(-np.asarray(scores, np.float64)))
+    assert p.min() > 1e-4 and p.max() < 1 - 1e-4
+    positive = np.sum(labels * -np.log(p)) / np.sum(labels)
+    return positive + np.sum((1 - labels) * -np.log(1 - p)) / np.sum(1 - labels)
+
+
+def naive_positives(weak, strong, clusters, sides, num_neighbors):
+    """Own key, same cluster and side, and the nearest of the batch, the anchor itself being one."""
+    size, pool = len(weak), np.concatenate([weak, strong])
+    positives = np.zeros([size, 2 * size], bool)
+    for i in range(size):
+        nearest = np.argsort(-(pool @ weak[i]), kind="stable")[:num_neighbors]
+        for j in range(2 * size):
+            grouped = clusters[i] == clusters[j % size] and sides[i] == sides[j % size]
+            positives[i, j] = j != i and (grouped or j in nearest or j == size + i)
+    return positives
+
+
+def test_a_step_equals_its_parts_worked_out_one_after_another(data):
+    """Views, mixed labels, the label update, groups and weights, each from its own definition."""
+    # An inner rate at which the virtual step changes the signs of many label gradients.
+    changes = {"entropy_weight": 0.3, "mixup_weight": 0.7, "contrast_weight": 0.5, "cutoff": 0.1}
+    changes |= {"meta_learning_rate": 5.0, "temperature": 0.2, "num_clusters": 4} | DENSE
+    _, arrays, stage, state = setup(data, **changes)
+    network = network_lib.build(tiny.config("lagam", **changes), data.info, embedding_dim=8)
+    state = stage.refresh(state, arrays, jax.random.key(5))
+    stored = np.random.default_rng(0).uniform(0, 0.6, len(state.labels)).astype(np.float32)
+    stored[np.asarray(arrays.labeled)] = 1
+    state = state._replace(labels=jnp.asarray(stored))
+    batch = first_batch(stage, arrays, epoch=3)
+    ids = np.asarray(batch.ids)
+    after, metrics = jax.jit(stage.step)(state, batch, jax.random.key(7))
+
+    @jax.jit  # operation by operation would compile longer
+    def parts():
+        def outputs(images):
+            return network.train_pass(state.params, state.batch_stats, images, with_embedding=True)[
+                0
+            ]
+
+        weak_key, strong_key, share_key, partner_key = jax.random.split(jax.random.key(7), 4)
+        how = {"flip": False, "padding": 1}
+        weak = network.normalize(augment.weak_view(weak_key, batch.inputs, **how))
+        strong = network.normalize(augment.strong_view(strong_key, batch.inputs, **how))
+        share = jax.random.beta(share_key, 4.0, 4.0)
+        share = jnp.maximum(share, 1 - share)
+        partner = jax.random.permutation(partner_key, 16)
+        mixed = share * weak + (1 - share) * weak[partner]
+        support = outputs(network.normalize(batch.support_inputs))
+        labels = lagam.update_labels(
+            state.params["classifier"],
+            outputs(weak).features,
+            state.labels[batch.ids],
+            support.features,
+            batch.support_labels,
+            pinned=batch.labeled > 0,
+            rho=0.95 - 0.15 * 3 / 4,  # the fourth of four epochs, the warm-up's one among them
+            learning_rate=5.0,
+        )
+        return outputs(weak), outputs(strong), outputs(mixed), share, partner, labels
+
+    of_weak, of_strong, of_mixed, share, partner, labels = parts()
+    share, partner = float(share), np.asarray(partner)
+    wanted = stored.copy()
+    wanted[ids] = labels
+    np.testing.assert_allclose(after.labels, wanted, atol=1e-6)
+    moved = np.asarray(labels)[np.asarray(batch.labeled) == 0] - stored[ids][batch.labeled == 0]
+    assert (moved > 0).any() and (moved < 0).any()
+
+    labels = np.asarray(labels, np.float64)
+    p = 1 / (1 + np.exp(-np.asarray(of_weak.logits, np.float64)))
+    entropy = -np.mean(p * np.log(p) + (1 - p) * np.log(1 - p))
+    classification = naive_balanced(of_weak.logits, labels) + 0.3 * entropy
+    mixup = naive_balanced(of_mixed.logits, share * labels + (1 - share) * labels[partner])
+    weak_points, strong_points = (np.asarray(x.embedding, np.float64) for x in (of_weak, of_strong))
+    clusters, sides = np.asarray(state.clusters)[ids], np.asarray(of_weak.logits) > 0.1
+    assert len(set(sides)) == 2
+    positives = naive_positives(weak_points, strong_points, clusters, sides, num_neighbors=4)
+    partners = np.eye(16, 32, k=16, dtype=bool)
+    instance = naive_group(weak_points, strong_points, partners, 0.2)
+    group = naive_group(weak_points, strong_points, positives, 0.2)
+    expected = {
+        "loss_classification": classification,
+        "loss_mixup": mixup,
+        "loss_instance": instance,
+        "loss_group": group,
+        "loss": classification + 0.7 * mixup + 0.5 * (instance + group),
+        "skipped": 0,
+    }
+    for name, value in expected.items():
+        assert float(metrics[name]) == pytest.approx(value, rel=1e-4), name
+
+
+def test_a_batch_with_learned_positive_mass_only_is_not_left_out(data):
+    _, arrays, stage, state = setup(data, **DENSE)
+    state = state._replace(labels=jnp.full(len(state.labels), 0.3))
+    batch = first_batch(stage, arrays)._replace(ids=jnp.arange(100, 116), labeled=jnp.zeros([16]))
+    after, metrics = jax.jit(stage.step)(state, batch, jax.random.key(0))
+    assert metrics["skipped"] == 0
+    kernels = (x.params["classifier"]["kernel"] for x in (state, after))
+    assert not np.array_equal(*kernels)
+
+
+def test_the_learning_rate_follows_the_epochs_of_both_stages(data):
+    changes = {"lr_schedule": "cosine", "use_meta": False, "use_contrast": False} | DENSE
+    _, arrays, stage, state = setup(data, **changes)
+    batch, step = first_batch(stage, arrays), jax.jit(stage.step)
+
+    def moved(progress):
+        # The warm-up has one epoch.
+        place = batch._replace(
+            progress=jnp.float32(progress), stage_progress=jnp.float32(progress - 1)
+        )
+        after, _ = step(state, place, jax.random.key(0))
+        return np.asarray(
+            after.params["classifier"]["kernel"] - state.params["classifier"]["kernel"]
+        )
+
+    def rate(progress):
+        return 1e-3 + (1 - 1e-3) * (1 + np.cos(np.pi * progress / 4)) / 2
+
+    np.testing.assert_allclose(moved(3) / moved(1), rate(3) / rate(1), rtol=1e-3)

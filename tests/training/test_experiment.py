@@ -19,7 +19,7 @@ from pujax.methods import naive
 from pujax.methods._common import optimizer
 from pujax.training import config as config_lib
 from pujax.training import experiment, loop_state, method_setup, run_state, train_loop
-from pujax.training.checkpoint import Position
+from pujax.training.checkpoint import Checkpoints, Position
 from pujax.training.evaluation import binary, model_selection, tasks
 from pujax.training.seed_axis import Member
 from tests import tiny
@@ -442,3 +442,35 @@ def test_the_command_line_reports_errors_in_one_line_and_stops_on_a_signal(tmp_p
     assert process.returncode == 128 + signal.SIGINT, text
     assert "goes on" in text and str(tmp_path) in text
     assert any((tmp_path / "checkpoints").iterdir())
+
+
+def checkpoints(folder, **fingerprint):
+    return Checkpoints(str(folder / "checkpoints"), keep=3, fingerprint=fingerprint)
+
+
+def test_a_tree_that_is_not_finite_is_never_saved(tmp_path):
+    like = {"a": jax.ShapeDtypeStruct([2], "float32"), "b": jax.ShapeDtypeStruct([], "int32")}
+    store = checkpoints(tmp_path)
+    store.save(Position(1, 0, 10), {"a": jnp.ones([2]), "b": jnp.int32(5)})
+    for step, bad in ((20, jnp.nan), (30, jnp.inf)):
+        store.save(Position(step // 10, 0, step), {"a": jnp.asarray([1, bad]), "b": jnp.int32(6)})
+    position, tree = store.restore_newest(lambda _: like)
+    store.close()
+    assert position.global_step == 10 and tree["b"] == 5
+
+
+@pytest.mark.parametrize(
+    ("wanted", "message"),
+    [
+        ({"a": jnp.float32, "b": jnp.bfloat16}, r"b is float32\[2\]; accepted: bfloat16\[2\]"),
+        ({"a": jnp.float32}, r"holds \['b'\], which this run does not have"),
+        ({"a": jnp.float32, "b": jnp.float32, "c": jnp.float32}, "has no c"),
+    ],
+)
+def test_a_checkpoint_of_other_types_or_leaves_is_named(tmp_path, wanted, message):
+    store = checkpoints(tmp_path)
+    store.save(Position(1, 0, 10), {"a": jnp.ones([2]), "b": jnp.ones([2])})
+    like = {name: jax.ShapeDtypeStruct([2], kind) for name, kind in wanted.items()}
+    with pytest.raises(ValueError, match=message):
+        store.restore_newest(lambda _: like)
+    store.close()

@@ -8,6 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from pujax import metrics
+from pujax.data import batching
 from pujax.data.batching import Batching, EpochPlan
 from pujax.data.pu_dataset import TrainingData
 from pujax.methods.base import Stage
@@ -21,6 +23,7 @@ from pujax.training import (
     train_loop,
     train_step,
 )
+from pujax.training.evaluation import model_selection, tasks
 from pujax.training.seed_axis import Member
 from tests import tiny
 
@@ -454,3 +457,169 @@ def test_many_steps_per_call_unless_convolutions_run_on_a_cpu():
     assert train_step.steps_per_dispatch(0, dense) == 32
     assert train_step.steps_per_dispatch(0, convolution) == train_step.steps_per_dispatch(0) == 1
     assert train_step.steps_per_dispatch(5, convolution) == 5
+
+
+# Batches of the two stages of `recording`; 192 examples, of which 40 are labelled, and 8 support.
+RECORDED = (Batching(40, support_batch_size=5), Batching(48, num_positives=16, reshuffle=False))
+
+
+def recording(member):
+    """The member with a method that learns nothing and writes down what its functions are given.
+
+    Two stages of two and three epochs, four steps each. The second is refreshed every other epoch.
+    Both see the first pixel of an example plus the number of the stage.
+    """
+
+    def init(key, previous, data):
+        state = previous or {
+            "inits": jnp.zeros([2, 2], jnp.uint32),
+            "refreshes": jnp.zeros([5, 2], jnp.uint32),
+            "keys": jnp.zeros([20, 2], jnp.uint32),
+            "ids": jnp.zeros([20, 48], jnp.int32),
+            "inputs": jnp.zeros([20, 48]),
+            "support": jnp.zeros([20, 5]),
+            "epochs": jnp.zeros([20, 4]),
+            "stage": jnp.int32(-1),
+            "refreshed": jnp.int32(0),
+        }
+        stage = state["stage"] + 1
+        inits = state["inits"].at[stage].set(jax.random.key_data(key))
+        return state | {"stage": stage, "inits": inits}
+
+    def refresh(state, data, key, epoch=0):
+        keys = state["refreshes"].at[state["refreshed"]].set(jax.random.key_data(key))
+        return state | {"refreshes": keys, "refreshed": state["refreshed"] + 1}
+
+    def step(state, batch, key):
+        places = (batch.epoch, batch.progress, batch.stage_epoch, batch.stage_progress)
+        size = len(batch.ids)
+        noted = {
+            "keys": state["keys"].at[batch.step].set(jax.random.key_data(key)),
+            "ids": state["ids"].at[batch.step, :size].set(batch.ids),
+            "inputs": state["inputs"].at[batch.step, :size].set(batch.inputs[:, 0]),
+            "epochs": state["epochs"].at[batch.step].set(jnp.stack(places).astype(jnp.float32)),
+        }
+        if batch.support_inputs is not None:
+            noted["support"] = state["support"].at[batch.step].set(batch.support_inputs[:, 0])
+        skipped = jnp.float32(batch.step == 6)
+        return state | noted, {"loss": batch.step.astype(jnp.float32), "skipped": skipped}
+
+    def encode(state, inputs):
+        return inputs[:, 0, 0].astype(jnp.float32) + state["stage"]
+
+    def predict(state, inputs):
+        return inputs[:, 0, 0, 0].astype(jnp.float32) - 120 + 0 * state["stage"]
+
+    stages = tuple(
+        Stage(name, length, init, step, batching, refresh, every, encode)
+        for name, length, batching, every in zip("ab", (2, 3), RECORDED, (1, 2), strict=True)
+    )
+    setup = member.setup
+    method = setup.method._replace(stages=stages, predict=predict, embed=None)
+    names = train_step.metric_names(stages, setup.data.training_data())
+    return member._replace(setup=setup._replace(method=method, metric_names=names))
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_the_loop_gives_each_stage_the_keys_batches_and_data_that_the_seed_decides(tmp_path, count):
+    run = {"eval_every": 2, "checkpoint_every": 2, "keep_checkpoints": 9, "steps_per_dispatch": 3}
+    group = members(tmp_path, "naive", seeds=SEEDS[:count], run=run, num_epochs=5)
+    group = [recording(member) for member in group]
+    run = run_state.prepare(group, tiny.mesh(), folder=str(tmp_path / "checkpoints"))
+    state = train_loop.train(run, tiny.NoProgress(), preemption.StopRequest())
+    run.close()
+    # After every other epoch, and at the end.
+    assert {path.name for path in (tmp_path / "checkpoints").iterdir()} == {"8", "16", "20"}
+
+    for index, member in enumerate(group):
+        seed, data = SEEDS[index], member.truth
+
+        def key_of(purpose, index, seed=seed):
+            return jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), purpose), index)
+
+        def words(keys):
+            return [jax.random.key_data(key) for key in keys]
+
+        found = jax.tree.map(np.asarray, run.of_seed(state.carry.state, index))
+        for_init, for_order, for_step, for_refresh = range(4)
+        np.testing.assert_array_equal(found["inits"], words(key_of(for_init, i) for i in (0, 1)))
+        refreshed = words(key_of(for_refresh, epoch) for epoch in (0, 1, 2, 4))
+        np.testing.assert_array_equal(found["refreshes"][:4], refreshed)
+        assert found["refreshed"] == 4
+        np.testing.assert_array_equal(found["keys"], words(key_of(for_step, i) for i in range(20)))
+        for epoch in range(5):
+            stage = int(epoch >= 2)
+            plan = batching.epoch_plan(
+                key_of(for_order, (0, 1, 0, 0, 0)[epoch]),  # the second stage repeats its batches
+                jnp.asarray(data.labeled),
+                num_labeled=40,
+                num_support=8,
+                batching=RECORDED[stage],
+            )
+            steps, size = slice(4 * epoch, 4 * epoch + 4), RECORDED[stage].batch_size
+            ids = np.asarray(plan.ids)
+            np.testing.assert_array_equal(found["ids"][steps, :size], ids)
+            seen = data.inputs[ids, 0, 0, 0] + float(stage)
+            np.testing.assert_array_equal(found["inputs"][steps, :size], seen)
+            if stage == 0:
+                support = data.support_inputs[np.asarray(plan.support), 0, 0, 0]
+                np.testing.assert_array_equal(found["support"][steps], support)
+            progress, first = epoch + np.arange(4) / 4, 2 * stage
+            for column, wanted in enumerate((epoch, progress, epoch - first, progress - first)):
+                np.testing.assert_array_equal(found["epochs"][steps, column], wanted)
+
+        lines = rows_in(tmp_path / f"seed_{seed}")
+        # Means over the steps of an epoch; the seventh of all is left out.
+        assert [x["loss"] for x in lines] == pytest.approx([1.5, (4 + 5 + 7) / 3, 9.5, 13.5, 17.5])
+        assert [x["skipped"] for x in lines] == [0, 0.25, 0, 0, 0]
+        assert ["test_auc" in x for x in lines] == [False, True, False, True, True]
+        pixels = data.test_inputs[:, 0, 0, 0].astype(np.float32)
+        assert lines[-1]["test_auc"] == float(metrics.auc(pixels, data.test_labels))
+
+
+def test_a_seed_that_leaves_and_those_that_stay_keep_their_best_values_and_states(
+    tmp_path, monkeypatch
+):
+    calls = []
+
+    def falling(scores, data, **options):  # the first epoch of every seed is its best
+        calls.append(None)
+        return dict.fromkeys(model_selection.COLUMNS.values(), -float(len(calls)))
+
+    changed = tasks._BINARY._replace(validation_metrics=falling)
+    monkeypatch.setattr(tasks, "_BINARY", changed)
+    problem = {"num_validation": 40}
+    settings = {"problem": problem, "data": problem, "num_epochs": 2}
+    made = members(tmp_path, "naive", seeds=(3, 4, 5), run={"selection": "proxy_auc"}, **settings)
+    made[1] = diverging(made[1], from_step=10)  # in its second epoch
+    run = run_state.prepare(made, tiny.mesh(), folder=str(tmp_path / "checkpoints"))
+    state = train_loop.train(run, tiny.NoProgress(), preemption.StopRequest())
+    assert state.position.best_values == (-1, -3) and state.position.members == (0, 2)
+    state.run.close()
+    alone = run_state.prepare([made[1]], tiny.mesh())
+    left = train_loop.start(alone)
+    assert left.position.best_values == (-2,) and left.position.epoch == 1
+    alone.close()
+    run = {"selection": "proxy_auc", "stop_after_epoch": 1}
+    short = members(tmp_path / "short", "naive", seeds=(3, 4, 5), run=run, **settings)
+    for index, reported in ((0, state.reported(0)), (1, left.best), (2, state.reported(1))):
+        member = short[index]
+        first, _ = tiny.train_in(member.folder, member.setup.config, member.truth)
+        pairs = zip(*map(jax.tree.leaves, (reported, first.carry.state)), strict=True)
+        for a, b in pairs:
+            np.testing.assert_allclose(a, b, rtol=2e-3, atol=2e-3)
+
+
+def test_a_call_takes_over_the_memory_of_its_carry():
+    def step(state, batch, key):
+        return state + 1, {"loss": jnp.zeros([])}
+
+    stage, mesh = Stage("only", 1, lambda *_: jnp.zeros([3]), step, Batching(2)), tiny.mesh()
+    data = TrainingData(jnp.zeros([4, 1]), jnp.zeros([4], bool), jnp.zeros([0, 1]), jnp.zeros([0]))
+    key = train_step.run_key(0, mesh)
+    state = train_step.init_state(stage, key, None, data, mesh)
+    carry = train_step.Carry(state, train_step.zero_sums(["loss"], mesh))
+    plan = train_step.epoch_plan(stage, key, 0, data)
+    after = train_step.make_train(stage, mesh)(carry, data, plan, key, 0, 0, 0, count=2)
+    np.testing.assert_array_equal(after.state, [2, 2, 2])
+    assert carry.state.is_deleted() and carry.sums["loss"].is_deleted()
