@@ -41,5 +41,5 @@ def at_least(field: str, value: float, low: float) -> None:
 
 def whole_number(field: str, value: object, low: int) -> None:
     """Requires an integer, which True and False are not, of at least `low`."""
-    is_whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-    require(is_whole and value >= low, field, value, f"an integer from {low}")
+    accepted = isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value >= low
+    require(bool(accepted), field, value, f"an integer from {low}")
