@@ -53,7 +53,7 @@ def default_config() -> ml_collections.ConfigDict:
     """The authors' settings; unprefixed optimizer fields are those of the second phase.
 
     `num_epochs` is the length of both phases. `calibration` says which share of positives is asked
-    of U, see `_calibration.unlabeled_prior`.
+    of U, see `calibration.unlabeled_prior`.
     """
     return classifier.baseline_config(
         "dist_pu",

@@ -16,7 +16,7 @@ def default_config() -> ml_collections.ConfigDict:
 
 
 def risk_config(**changes: Any) -> dict[str, Any]:
-    """Fields of the risk: loss, sign rule, and how it is calibrated (`_calibration`)."""
+    """Fields of the risk: loss, sign rule, and how it is calibrated (`calibration`)."""
     fields = {"loss": "sigmoid", "beta": 0.0, "gamma": 1.0, "ascent": True, "calibration": "auto"}
     return fields | changes
 

@@ -2,7 +2,7 @@
 
 Sakai, Niu and Sugiyama (2021), https://arxiv.org/abs/1710.05359. Three things happen in turn:
 - a network w = g(v(x)) is fitted to the density ratio p(x | +1) / p(x), which maximises the
-  squared-loss mutual information of v(x) and the class (`pujax.mutual_info`); see `_ratio_stage`.
+  squared-loss mutual information of v(x) and the class (`pujax.mutual_info`); see `ratio_stage`.
   The objective has no lower bound for a network that tells P from U by heart, so that some of P and
   of U is held out, and the network of the epoch that fits them best is kept;
 - the share of positives in U is estimated on the features of P and U, by KM2 unless told otherwise;
@@ -41,7 +41,7 @@ class State(NamedTuple):
     """Everything that the classifier's stage changes, and what it rests on.
 
     Attributes:
-      features: v: a `Fit`, or a `_representation.Linear` map.
+      features: v: a `Fit`, or a `linear_maps.Linear` map.
       held: bool `[n]`, the examples held out.
       prior: share of positives in U; one half until it is estimated.
       params: parameters of the classifier.
@@ -64,7 +64,7 @@ def default_config() -> ml_collections.ConfigDict:
     one alone, `num_epochs - representation_epochs` long. The network of the configuration is that
     of the density ratio; `classifier_hidden` are the layers of the classifier, and
     `classifier_batch_size` the size of its batches (0 is `batch_size`), of which P has its share in
-    the data. `calibration` is that of `_calibration.risk_numbers`, applied to the estimated prior.
+    the data. `calibration` is that of `calibration.risk_numbers`, applied to the estimated prior.
 
     `prior_points` are the examples that the prior is estimated on: 'training' as in the paper, or
     'held_out', with as many as `validation_positives` and `validation_unlabeled` leave. Features

@@ -31,7 +31,7 @@ class Fit(NamedTuple):
     Attributes:
       params: parameters.
       batch_stats: running batch-norm statistics.
-      objective: `_density_ratio.ratio_objective`, lower is better.
+      objective: `density_ratio.ratio_objective`, lower is better.
       mean_ratio: mean of w, which is 1 for the true ratio.
     """
 
@@ -134,7 +134,7 @@ class RatioStage:
       config: the whole configuration.
       info: numbers of the data set.
       network: w of an input.
-      positive_share: see `_density_ratio.ratio_objective`.
+      positive_share: see `density_ratio.ratio_objective`.
     """
 
     def __init__(

@@ -25,8 +25,8 @@ class Student(NamedTuple):
       params: network parameters.
       batch_stats: running batch-norm statistics.
       opt_state: optimizer state.
-      pool: int8 `[n]`, see `_self_paced`.
-      noisy: priors and weight of the noisy set's risk, float32 scalars, see `_calibration`.
+      pool: int8 `[n]`, see `self_paced`.
+      noisy: priors and weight of the noisy set's risk, float32 scalars, see `calibration`.
     """
 
     params: Any
@@ -171,7 +171,7 @@ def losses(
       config: the method's section.
       student: the student.
       batch: the batch.
-      weights: `[batch, 2]`, see `_self_paced.noisy_terms`.
+      weights: `[batch, 2]`, see `self_paced.noisy_terms`.
       scores: `[batch]`, its own.
       peer_scores: `[batch]`, those of the other student.
       teacher_scores: `[batch]`; None leaves the distillation out.
