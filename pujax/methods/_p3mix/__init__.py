@@ -147,7 +147,8 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
         teacher = state.teacher
         if c.elr_weight:
             decay = parts.teacher_decay(epoch, start=c.ema_start, limit=c.ema_decay)
-            teacher = optax.incremental_update(state.params, teacher, 1 - decay)
+            # The step size is the teacher's share: 1 - (1 - decay) would be rounded.
+            teacher = optax.incremental_update(teacher, state.params, decay)
         return state._replace(
             teacher=teacher,
             pool_ids=ids,

@@ -168,7 +168,7 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
         students = []
         for index, (student, judge) in enumerate(zip(state.students, judges, strict=True)):
             scores = batching_lib.map_batches(
-                lambda inputs, judge=judge: score(judge.params, judge.batch_stats, inputs),
+                functools.partial(score, judge.params, judge.batch_stats),
                 data.inputs,
                 batch_size=config.run.eval_batch_size,
             )

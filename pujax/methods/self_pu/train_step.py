@@ -109,8 +109,9 @@ def build_step(
             assert teachers is not None
             decay = self_paced.teacher_decay(state.updates, decay=config.teacher_decay)
             followed = (
+                # The step size is the teacher's share: 1 - (1 - decay) would be rounded.
                 Teacher(
-                    optax.incremental_update(student.params, teacher.params, 1 - decay), batch_stats
+                    optax.incremental_update(teacher.params, student.params, decay), batch_stats
                 )
                 for teacher, student, batch_stats in zip(teachers, moved, lesson_stats, strict=True)
             )
