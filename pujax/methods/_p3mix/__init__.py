@@ -146,7 +146,8 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
         ids = ids[parts.least_certain(scores, size=pool_size)]
         teacher = state.teacher
         if c.elr_weight:
-            decay = parts.teacher_decay(epoch, start=c.ema_start, limit=c.ema_decay)
+            done = jnp.int32(epoch)  # an array: the decay is computed in float32
+            decay = parts.teacher_decay(done, start=c.ema_start, limit=c.ema_decay)
             # The step size is the teacher's share: 1 - (1 - decay) would be rounded.
             teacher = optax.incremental_update(teacher, state.params, decay)
         return state._replace(

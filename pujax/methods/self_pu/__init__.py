@@ -164,7 +164,7 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
         """New pools; `first` is the number of epochs of picking before the stage."""
         if (first + epoch) % c.pick_every:
             return state
-        judges = state.students if state.teachers is None else state.teachers
+        judges: Any = state.students if state.teachers is None else state.teachers
         students = []
         for index, (student, judge) in enumerate(zip(state.students, judges, strict=True)):
             scores = batching_lib.map_batches(
