@@ -181,7 +181,8 @@ def test_a_number_that_is_not_finite_undoes_the_step_of_its_seed_only():
         bad = jnp.any(batch.inputs == 9) & (batch.step != 1)
         state = state | {"count": state["count"] + 1}
         state["kept"] = state["kept"] + jnp.where(bad, jnp.inf, 1.0)
-        return state, {"loss": batch.inputs[0, 0].astype(jnp.float32)}
+        # A step that is left out and not finite is undone, and counted once.
+        return state, {"loss": batch.inputs[0, 0].astype(jnp.float32), "skipped": bad * 1.0}
 
     stage = Stage("only", 1, init, step, Batching(2))
     inputs = jnp.asarray([[[1]] * 4, [[9]] * 4], jnp.uint8)
@@ -190,14 +191,14 @@ def test_a_number_that_is_not_finite_undoes_the_step_of_its_seed_only():
     keys = train_step.run_key((0, 1), mesh)
     both = seed_axis.join_stages([stage, stage])
     state = train_step.init_state(both, keys, None, data, mesh)
-    carry = train_step.Carry(state, train_step.zero_sums(["loss"], mesh, num_seeds=2))
+    carry = train_step.Carry(state, train_step.zero_sums(["loss", "skipped"], mesh, num_seeds=2))
     plan = EpochPlan(jnp.zeros([2, 3, 2], jnp.int32), jnp.zeros([2, 3, 0], jnp.int32))
     carry = train_step.make_train(both, mesh)(carry, data, plan, keys, 0, 0, 0, count=3)
     np.testing.assert_array_equal(carry.state["count"], [3, 1])
     np.testing.assert_array_equal(carry.state["kept"], [[3, 3], [1, 1]])
     good, poor = train_step.means(carry.sums)
-    assert good == {"loss": 1.0, "nonfinite": 0.0}
-    assert poor == {"loss": 9.0, "nonfinite": 2.0}
+    assert good == {"loss": 1.0, "skipped": 0.0, "nonfinite": 0.0}
+    assert poor == {"loss": 9.0, "skipped": 0.0, "nonfinite": 2.0}
 
 
 def diverging(member, *, from_step):
@@ -307,18 +308,18 @@ def test_the_seconds_of_an_epoch_are_those_of_its_parts_before_and_after_a_stop(
 
     def group():
         run = {"progress_every": 1, "steps_per_dispatch": 1}
-        return members(tmp_path, "naive", seeds=SEEDS[:count], num_epochs=1, run=run)
+        return members(tmp_path, "naive", seeds=SEEDS[:count], num_epochs=2, run=run)
 
     folder = str(tmp_path) if count > 1 else ""
     with pytest.raises(SystemExit):
         experiment.run_members(group(), tiny.mesh(), StopOnce(), folder=folder)
     clock.now, stops = 5000.0, stops.clear()
     experiment.run_members(group(), tiny.mesh(), preemption.StopRequest(), folder=folder)
-    (line,) = (tmp_path / "seed_3" / "metrics.jsonl").read_text().splitlines()
-    row = json.loads(line)
+    lines = (tmp_path / "seed_3" / "metrics.jsonl").read_text().splitlines()
     # Twelve steps of 16 examples in 24 seconds, whatever the time between the two processes.
-    assert row["step"] == 12 and row["seconds"] == pytest.approx(24 / count)
-    assert row["examples_per_second"] == pytest.approx(12 * 16 * count / 24)
+    for row, last_step in zip(map(json.loads, lines), (12, 24), strict=True):
+        assert row["step"] == last_step and row["seconds"] == pytest.approx(24 / count)
+        assert row["examples_per_second"] == pytest.approx(12 * 16 * count / 24)
 
 
 def test_what_stands_in_the_way_of_training_together_is_named(tmp_path, monkeypatch):
