@@ -256,6 +256,37 @@ def _views(config, network, batch, key):
     return mixed, weak, strong, lam, partner
 
 
+def _classification(config, info, scores, batch, labels):
+    """Losses of the weak and of the mixed view, whose scores and labels are pairs."""
+    if config.classification_loss == "nnpu":
+        loss = risks.nnpu(scores[0], batch.labeled, **calibration.risk_numbers(info))
+        return loss, jnp.zeros([])
+    weak_loss = label_loss(scores[0], labels[0], form=config.classification_loss)
+    if config.entropy_weight:
+        weak_loss += config.entropy_weight * _mean_entropy(scores[0])
+    return weak_loss, label_loss(scores[1], labels[1], form=config.classification_loss)
+
+
+def _new_labels(config, network, state, batch, weak_pass):
+    """The label update of step 4a, on constants: nothing here feeds the real gradient."""
+    params, features = jax.lax.stop_gradient((state.params, weak_pass.features))
+    images = network.normalize(batch.support_inputs)
+    support, _ = network.train_pass(params, state.batch_stats, images)
+    share = batch.epoch / config.num_epochs
+    return update_labels(
+        params["classifier"],
+        features,
+        state.labels[batch.ids],
+        support.features,
+        batch.support_labels,
+        pinned=(batch.labeled > 0) & config.pin_labeled,
+        rho=config.rho_start + (config.rho_end - config.rho_start) * share,
+        learning_rate=config.meta_learning_rate,
+        form=config.classification_loss,
+        rule=config.label_update,
+    )
+
+
 def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
     """Builds LaGAM for a resolved configuration and a data set's numbers."""
     c = config.method
@@ -277,34 +308,6 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
             clusters=jnp.zeros(data.labeled.shape, jnp.int32),
         )
 
-    def classification(scores, mixed_scores, batch, labels, mixed_labels):
-        if c.classification_loss == "nnpu":
-            loss = risks.nnpu(scores, batch.labeled, **calibration.risk_numbers(info))
-            return loss, jnp.zeros([])
-        weak_loss = label_loss(scores, labels, form=c.classification_loss)
-        if c.entropy_weight:
-            weak_loss += c.entropy_weight * _mean_entropy(scores)
-        return weak_loss, label_loss(mixed_scores, mixed_labels, form=c.classification_loss)
-
-    def new_labels(state, batch, weak_pass, epoch):
-        """The label update of step 4a, on constants: nothing here feeds the real gradient."""
-        params, features = jax.lax.stop_gradient((state.params, weak_pass.features))
-        images = network.normalize(batch.support_inputs)
-        support, _ = network.train_pass(params, state.batch_stats, images)
-        share = epoch / c.num_epochs
-        return update_labels(
-            params["classifier"],
-            features,
-            state.labels[batch.ids],
-            support.features,
-            batch.support_labels,
-            pinned=(batch.labeled > 0) & c.pin_labeled,
-            rho=c.rho_start + (c.rho_end - c.rho_start) * share,
-            learning_rate=c.meta_learning_rate,
-            form=c.classification_loss,
-            rule=c.label_update,
-        )
-
     def step(state: State, batch: Batch, key: jax.Array, *, in_warmup: bool):
         epoch = batch.epoch
         mixed, weak, strong, lam, partner = _views(c, network, batch, key)
@@ -318,10 +321,10 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
             )
             labels = stored
             if c.use_meta and not in_warmup:
-                labels = new_labels(state, batch, weak_pass, epoch)
+                labels = _new_labels(c, network, state, batch, weak_pass)
             mixed_labels = mixup.mix(labels, labels[partner], lam)
-            weak_loss, mixed_loss = classification(
-                weak_pass.logits, mixed_pass.logits, batch, labels, mixed_labels
+            weak_loss, mixed_loss = _classification(
+                c, info, (weak_pass.logits, mixed_pass.logits), batch, (labels, mixed_labels)
             )
             instance = group = jnp.zeros([])
             if c.use_contrast:

@@ -16,7 +16,7 @@ def default_config() -> ml_collections.ConfigDict:
 
 
 def build(config: ml_collections.ConfigDict, info: MultilabelInfo) -> Method:
-    """Builds the oracle; labels that nobody knows are left out of the loss."""
+    """Builds the oracle; unknown labels are left out of the loss."""
 
     def risk(scores, labels):
         # Known labels at equal weight: with all of them known it is the plain cross-entropy.

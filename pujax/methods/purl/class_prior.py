@@ -67,7 +67,7 @@ def estimate(
       A number above 0 and below 1.
 
     Raises:
-      ValueError: if the estimate is 0 or 1, with which nobody can train.
+      ValueError: if the estimate is 0 or 1, which no risk accepts.
     """
     name = config.prior_method
     if name == GIVEN:
