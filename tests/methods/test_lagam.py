@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 from pujax import augment
@@ -363,7 +364,8 @@ def test_optimizer_is_sgd_with_l2_before_momentum():
     )
     state, by_hand, velocity = rule.init(params), np.asarray(params), np.zeros(2)
     for gradient in gradients:
-        params, state = rule.update(gradient, state, params, 0)
+        updates, state = rule.update(gradient, state, params, progress=0)
+        params = optax.apply_updates(params, updates)
         velocity = 0.9 * velocity + np.asarray(gradient) + 1e-4 * by_hand
         by_hand = by_hand - 0.1 * velocity
     np.testing.assert_allclose(params, by_hand, rtol=1e-6)
