@@ -249,5 +249,5 @@ def _splitter(inputs: jax.Array, size: int) -> Callable[[jax.Array], jax.Array]:
 
 
 def _same(batch: jax.Array) -> jax.Array:
-    # A function with a name is compiled once; a lambda made anew is compiled at every call.
+    # A function with a name is compiled once; a new lambda is compiled at every call.
     return batch

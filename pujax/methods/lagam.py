@@ -7,7 +7,7 @@ Where the paper and the authors' code disagree this follows the code, except tha
 - positive classes are passed directly instead of flipping labels;
 - a support batch of one class only leaves the labels alone instead of giving NaN;
 - support batches are always full (the code's eighth batch of an order has 52 of 500 images);
-- k-means draws its subset and its starts anew each epoch (the code's seed is fixed).
+- k-means draws a new subset and new initial centres in every epoch (the code's seed is fixed).
 """
 
 from typing import Any, NamedTuple

@@ -21,7 +21,7 @@ from typing import Any
 from pujax.data.readers import download
 
 TIMEOUT = 10.0
-"""Seconds after which a server counts as out of reach."""
+"""Seconds after which a server counts as unreachable."""
 
 
 def prepared(name: str, directory: pathlib.Path) -> Any:

@@ -29,7 +29,7 @@ class State(NamedTuple):
     Attributes:
       method: the method's own state, as it trains.
       average: averages of the leaves under `params` and `batch_stats` in it, but for frozen ones,
-        in the order of the tree. They start anew with every stage.
+        in the order of the tree. They restart with every stage.
       calibrated: the method's state with averaged weights as its `calibrate` returns it, for an
         evaluation; None in training.
     """
@@ -147,7 +147,7 @@ def _wrapped(stage: Stage, decay: float, is_trainable: Callable[[str], bool]) ->
 def _restarted(
     before: tuple[jax.Array, ...], after: tuple[jax.Array, ...], average: tuple[jax.Array, ...]
 ) -> tuple[jax.Array, ...]:
-    """Averages after a refresh: those of the weights that it has replaced start anew."""
+    """Averages after a refresh: those of the weights that it replaced restart."""
     return tuple(
         jnp.where(jnp.all(old == new), mean, new)
         for old, new, mean in zip(before, after, average, strict=True)

@@ -88,7 +88,7 @@ def add_noise(key: jax.Array, gradient: Any, *, eta: float, updates: jax.Array) 
     has it.
 
     Args:
-      key: source of chance.
+      key: random key.
       gradient: a tree.
       eta: variance at the first update; 0 for no noise.
       updates: how many updates there have been.

@@ -10,7 +10,7 @@ def choose(
     """Draws the examples to hold out.
 
     Args:
-      key: source of chance.
+      key: random key.
       labeled: bool `[n]`, which examples are labelled positives.
       num_positives: how many of them to hold out.
       num_unlabeled: how many of the others.
