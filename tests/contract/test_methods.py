@@ -264,7 +264,7 @@ def test_stop_and_go_on_equals_a_straight_run_bit_for_bit(name, data, tmp_path):
     for epochs in (1, 3, 0):  # 0 goes on to the end
         config = small(name, stop_after_epoch=epochs)
         resumed, resumed_rows = tiny.train_in(tmp_path / "resumed", config, data)
-    assert straight.finished and resumed.finished and len(rows) == 4
+    assert straight.is_finished and resumed.is_finished and len(rows) == 4
     assert resumed_rows == rows
     assert_same(straight.carry, resumed.carry)
 

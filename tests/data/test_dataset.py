@@ -10,7 +10,7 @@ from pujax.data import dataset
 from pujax.data.raw import RawDataset
 from pujax.data.splits import case_control as case_control_lib
 from pujax.data.splits import split as split_lib
-from pujax.training.evaluation import evaluator
+from pujax.training.evaluation import binary
 from tests import tiny
 
 
@@ -253,7 +253,7 @@ def test_the_true_classes_win_by_every_criterion_on_unbalanced_validation_data(s
     assert share == pytest.approx(0.1, abs=0.0026 if sampling == "stratified" else 0.06)
     perfect = np.where(data.validation_truth == 1, 20.0, -20.0)
     best, negative, positive = (
-        evaluator.validation_metrics(scores, data)
+        binary.validation_metrics(scores, data)
         for scores in (perfect, np.full_like(perfect, -20), np.full_like(perfect, 20))
     )
     for other in (negative, positive):
@@ -267,7 +267,7 @@ def test_copies_of_labeled_positives_in_u_are_not_hidden():
     assert data.counts()["hidden_positives"] == 112 - 20
     # Calling nothing positive but the copies recovers nothing.
     copies = np.isin(data.source_ids, data.source_ids[data.labeled])
-    found = evaluator.compare_labels(copies.astype(float), data)
+    found = binary.compare_labels(copies.astype(float), data)
     assert found["hidden_positives"] == 92 and found["recovered_positives"] == 0
     assert found["label_accuracy"] == pytest.approx(112 / 204)
     assert math.isnan(found["label_precision"])
@@ -449,7 +449,7 @@ def test_in_one_sample_data_the_population_is_p_and_u_together():
     assert data.validation_prior() == pytest.approx(16 / 30)
     assert case_control().validation_prior() == 0.3
     perfect = np.where(data.validation_truth == 1, 20.0, -20.0)
-    best = evaluator.validation_metrics(perfect, data)
+    best = binary.validation_metrics(perfect, data)
     assert best["val_nnpu_risk"] == pytest.approx(0, abs=1e-6)  # both parts vanish
 
 

@@ -8,7 +8,6 @@ from pujax.data.raw import RawDataset
 from pujax.data.splits import labeling_mechanisms, oracle_posterior
 from pujax.data.splits import split as split_lib
 from pujax.data.splits.settings import Settings
-from pujax.training.evaluation import summary
 
 R = np.array([0.2, 0.4, 0.8])
 
@@ -326,9 +325,9 @@ def test_an_equal_draw_from_unequal_classes_is_reported_as_scar_within_class():
     report = labeling_mechanisms.report(binary, labeled, rest, **about, classes=classes)
     assert report.within_class and report.c == 0.1
     assert (report.e_min, report.e_median, report.e_max) == (0.25, 0.25, 1.0)
-    assert "scar within class, c 0.1000, relative e 0.25" in summary.describe_labeling(report)
+    assert "scar within class, c 0.1000, relative e 0.25" in evaluation.describe_labeling(report)
     plain = labeling_mechanisms.report(binary, labeled, rest, **about)
-    assert not plain.within_class and "within" not in summary.describe_labeling(plain)
+    assert not plain.within_class and "within" not in evaluation.describe_labeling(plain)
     # One positive class: nothing differs from SCAR.
     single = labeling_mechanisms.report(binary, labeled, rest, **about, classes=binary)
     assert single == plain

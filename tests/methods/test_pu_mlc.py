@@ -90,7 +90,7 @@ def test_two_steps_equal_two_worked_out_in_numpy(data, detach):
     step = jax.jit(method.stages[0].step)
     rows, known = rows_of(data, batch), np.asarray(batch.labeled) == 1
     kernel, bias = (
-        np.asarray(state.params["classifier"][k], np.float64) for k in ("kernel", "bias")
+        np.asarray(state.method.params["classifier"][k], np.float64) for k in ("kernel", "bias")
     )
     moment_kernel, moment_bias = 0.0, 0.0
     for seed in (5, 6):
@@ -113,7 +113,7 @@ def test_two_steps_equal_two_worked_out_in_numpy(data, detach):
         moment_kernel = moment_kernel + decay * kernel
         moment_bias = 0.5 * moment_bias + by_scores.sum(0) + by_mixed.sum(0) + decay * bias
         kernel, bias = kernel - rate * moment_kernel, bias - rate * moment_bias
-        found = state.params["classifier"]
+        found = state.method.params["classifier"]
         np.testing.assert_allclose(found["kernel"], kernel, rtol=1e-3, atol=1e-5)
         np.testing.assert_allclose(found["bias"], bias, rtol=1e-3, atol=1e-5)
 
@@ -144,7 +144,7 @@ def test_groups_of_a_batch_keep_statistics_of_their_own(data):
     key = jax.random.key(5)
     _, metrics = jax.jit(method.stages[0].step)(state, batch, key)
     permutations, shares = draws(batch, key, num_groups=2)
-    found = state.params["classifier"]
+    found = state.method.params["classifier"]
     rows, known = rows_of(data, batch), np.asarray(batch.labeled) == 1
     parts = []
     for group, rows_here in enumerate((slice(0, 8), slice(8, 16))):
@@ -168,7 +168,7 @@ def test_groups_of_a_batch_keep_statistics_of_their_own(data):
 def test_alpha_0_is_temperature_1(data):
     method, _, state, batch = setup(data, alpha=0.0, gamma=0.0, mixup_weight=0.0)
     _, metrics = jax.jit(method.stages[0].step)(state, batch, jax.random.key(0))
-    found = state.params["classifier"]
+    found = state.method.params["classifier"]
     scores = rows_of(data, batch) @ found["kernel"] + found["bias"]
     wanted = risks.multilabel_vpu(jnp.asarray(scores), np.asarray(batch.labeled))
     np.testing.assert_allclose(metrics["loss"], wanted, rtol=1e-4)

@@ -11,7 +11,7 @@ from sklearn import discriminant_analysis
 from pujax import mutual_info, priors
 from pujax.methods.purl import class_prior, density_ratio, holdout, linear_maps
 from pujax.training import method_setup, sharding, train_step
-from pujax.training.evaluation import evaluator
+from pujax.training.evaluation import binary
 from tests import tiny
 
 OPTIONS = {"model": "mlp", "options": {"hidden": (12, 6), "batch_norm": True}}
@@ -451,8 +451,8 @@ def test_an_error_is_reported_where_the_truth_of_all_of_u_is_known(data):
     found = {"estimated_prior": 0.4, "smi": 0.1}
     truth = data.truth.copy()
     truth[~data.labeled] = np.arange(152) % 4 == 0
-    got = evaluator.with_prior_error(found, data._replace(truth=truth))
+    got = binary.with_prior_error(found, data._replace(truth=truth))
     assert got == found | {"prior_error": pytest.approx(0.15)}
     truth[-1] = -1
-    assert evaluator.with_prior_error(found, data._replace(truth=truth)) == found
-    assert evaluator.with_prior_error({"smi": 0.1}, data) == {"smi": 0.1}
+    assert binary.with_prior_error(found, data._replace(truth=truth)) == found
+    assert binary.with_prior_error({"smi": 0.1}, data) == {"smi": 0.1}

@@ -136,4 +136,4 @@ def test_encoders_go_from_several_labels_to_one_and_back(tmp_path):
     kernel = wanted["params/conv2/kernel"]
     built = method_setup.build(config_lib.resolve(back), data, tiny.mesh())
     state = built.method.stages[0].init(jax.random.key(0), None, built.data.training_data())
-    np.testing.assert_array_equal(state.params["backbone"]["conv2"]["kernel"], kernel)
+    np.testing.assert_array_equal(state.method.params["backbone"]["conv2"]["kernel"], kernel)

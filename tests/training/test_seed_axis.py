@@ -598,7 +598,7 @@ def test_a_seed_that_leaves_and_those_that_stay_keep_their_best_values_and_state
     assert state.position.best_values == (-1, -3) and state.position.members == (0, 2)
     state.run.close()
     alone = run_state.prepare([made[1]], tiny.mesh())
-    left = train_loop.start(alone)
+    left = loop_state.start(alone)
     assert left.position.best_values == (-2,) and left.position.epoch == 1
     alone.close()
     run = {"selection": "proxy_auc", "stop_after_epoch": 1}
