@@ -8,6 +8,7 @@ from pujax.data.raw import RawDataset
 from pujax.data.splits import labeling_mechanisms, oracle_posterior
 from pujax.data.splits import split as split_lib
 from pujax.data.splits.settings import Settings
+from pujax.training.evaluation import binary as evaluation
 
 R = np.array([0.2, 0.4, 0.8])
 

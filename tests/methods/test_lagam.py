@@ -128,6 +128,7 @@ def test_mean_loss_is_plain_cross_entropy():
 
 
 @pytest.mark.thorough
+@pytest.mark.thorough
 def test_running_statistics_see_mixed_then_weak_then_strong_view(data):
     """A step's statistics equal those of three passes over its views in the reference's order."""
     config = tiny.config("lagam")
@@ -273,6 +274,7 @@ def test_every_switch_changes_what_it_names_and_nothing_else(
 
 
 @pytest.mark.thorough
+@pytest.mark.thorough
 def test_empty_batches_are_kept_where_the_loss_is_defined_or_the_switch_is_off(data):
     for changes, skipped in (
         ({}, 1),
@@ -299,6 +301,7 @@ def group_loss(data, epoch, **changes):
     return float(jax.jit(stage.step)(state, batch, jax.random.key(0))[1]["loss_group"])
 
 
+@pytest.mark.thorough
 def test_neighbors_join_only_after_their_epoch(data):
     # tiny.config sets neighbors_after_epoch = 1, so epoch 1 is without and epoch 2 with them.
     assert group_loss(data, 1) == group_loss(data, 1, use_neighbors=False)

@@ -80,6 +80,7 @@ def metrics(folder):
     return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
 
 
+@pytest.mark.thorough
 def test_two_hosts_equal_one_and_go_on_after_a_stop(tmp_path):
     alone, together = tmp_path / "alone", tmp_path / "together"
     finish([start(LAGAM, alone, 4)])
@@ -101,6 +102,7 @@ def test_two_hosts_equal_one_and_go_on_after_a_stop(tmp_path):
     )
 
 
+@pytest.mark.thorough
 def test_two_hosts_stream_what_one_does(tmp_path):
     pytest.importorskip("grain")
     folder = runs.write_folders(tmp_path / "images")
