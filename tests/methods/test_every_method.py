@@ -38,7 +38,15 @@ def numbers(state, *fields):
     }
 
 
-@pytest.mark.parametrize("name", methods.names())
+def each(names):
+    """The methods as parameters; all but three are thorough."""
+    daily = ("nnpu", "dist_pu", "pu_mlc")
+    return [
+        pytest.param(name, marks=() if name in daily else pytest.mark.thorough) for name in names
+    ]
+
+
+@pytest.mark.parametrize("name", each(methods.names()))
 def test_predictions_are_those_of_averaged_weights(name):
     network = PLAIN if name == "gradpu" else NORMED
     method, stage, state, arrays, batch = setup(name, **network, average_decay=0.5)
@@ -61,7 +69,7 @@ def test_predictions_are_those_of_averaged_weights(name):
     assert np.any(average != raw(state, inputs))
 
 
-@pytest.mark.parametrize("name", [name for name in methods.names() if name != "gradpu"])
+@pytest.mark.parametrize("name", each(name for name in methods.names() if name != "gradpu"))
 def test_the_stem_and_the_first_stage_stay_and_the_rest_trains(name):
     # PURL's first update moves its head alone unless `inner` says otherwise.
     changes = {"average_decay": 0.0, "frozen_stages": 1, "inner": "all"}
@@ -74,7 +82,7 @@ def test_the_stem_and_the_first_stage_stay_and_the_rest_trains(name):
     assert any("stage2" in path for path in moved)
 
 
-@pytest.mark.parametrize("name", [name for name in methods.names() if name != "gradpu"])
+@pytest.mark.parametrize("name", each(name for name in methods.names() if name != "gradpu"))
 def test_frozen_batch_norm_leaves_its_statistics_alone(name):
     _, stage, state, _, batch = setup(name, **NORMED, average_decay=0.0, freeze_norm="on")
     after, _ = jax.jit(stage.step)(state, batch, jax.random.key(0))

@@ -201,6 +201,7 @@ def test_stop_and_go_on_equals_a_straight_run_bit_for_bit(straight, tmp_path, fi
         np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.thorough
 def test_rows_of_epochs_after_the_checkpoint_are_written_again_not_twice(straight, tmp_path):
     folder, _ = straight
     training.run(small(stop_after_epoch=2, checkpoint_every=5), str(tmp_path))
@@ -211,6 +212,7 @@ def test_rows_of_epochs_after_the_checkpoint_are_written_again_not_twice(straigh
     assert rows(tmp_path) == rows(folder)
 
 
+@pytest.mark.thorough
 def test_a_signal_in_the_middle_of_an_epoch_loses_nothing(straight, tmp_path, monkeypatch):
     folder, _ = straight
     original = train_loop._fetch
@@ -232,6 +234,7 @@ def test_a_signal_in_the_middle_of_an_epoch_loses_nothing(straight, tmp_path, mo
         np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.thorough
 def test_a_signal_in_the_last_epoch_stops_before_the_compared_methods(tmp_path, monkeypatch):
     original = train_loop._end_epoch
 
@@ -337,6 +340,7 @@ def damage(folder, *, newest):
                 path.write_bytes(b"")
 
 
+@pytest.mark.thorough
 def test_an_unreadable_newest_checkpoint_falls_back_and_is_saved_again(straight, tmp_path):
     folder, _ = straight
     training.run(small(stop_after_epoch=3), str(tmp_path))
@@ -418,6 +422,7 @@ def test_counts_and_the_final_table_are_printed(straight, capsys):
     assert last == f"Run directory: {folder}"
 
 
+@pytest.mark.thorough
 def test_the_command_line_reports_errors_in_one_line_and_stops_on_a_signal(tmp_path):
     command = [sys.executable, "train.py", "--config=configs/lagam_digits.py"]
     wrong = subprocess.run(

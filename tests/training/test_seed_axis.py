@@ -78,14 +78,17 @@ def assert_rows_close(first, second):
 @pytest.mark.parametrize(
     ("method", "model", "changes"),
     [
-        ("naive", "mlp", {"run": {"steps_per_dispatch": 5}}),  # shuffled jointly
+        pytest.param(
+            *("naive", "mlp", {"run": {"steps_per_dispatch": 5}}),  # shuffled jointly
+            marks=pytest.mark.thorough,
+        ),
         ("gradpu", "mlp", {}),  # P and U drawn apart
         ("dist_pu", "mlp", {}),  # two stages, refreshed
-        ("pusb", "mlp", {}),  # calibrated
+        pytest.param("pusb", "mlp", {}, marks=pytest.mark.thorough),  # calibrated
         # The second stage sees encoded inputs. Adam at higher rates makes much of small roundings.
         ("impulses", "mlp", {"run": {"eval_every": 4}, "head_learning_rate": 1e-3}),
         # Roundings of convolutions grow from step to step.
-        ("naive", "small_cnn", {"num_epochs": 1}),
+        pytest.param("naive", "small_cnn", {"num_epochs": 1}, marks=pytest.mark.thorough),
     ],
 )
 def test_seeds_together_equal_seeds_alone(tmp_path, method, model, changes):
@@ -217,6 +220,7 @@ def diverging(member, *, from_step):
     return member._replace(setup=setup._replace(method=method, data=setup.data._replace(info=info)))
 
 
+@pytest.mark.thorough
 def test_a_seed_that_meets_a_number_that_is_not_finite_leaves_and_the_others_end(tmp_path):
     run = {"progress_every": 2, "steps_per_dispatch": 2, "checkpoint_every": 1}
 
