@@ -326,3 +326,9 @@ def test_differences_takes_lists_for_tuples():
     assert config_lib.differences({"a": (1, 2)}, {"a": [1, 2]}) == []
     tree = ml_collections.ConfigDict({"a": {"b": 1}})
     assert config_lib.differences(tree.to_dict(), {"a": {}}) == ["a.b: 1 there, None here"]
+
+
+def test_a_renamed_field_on_the_command_line_is_refused_with_its_new_name():
+    argv = ["train.py", "--config=configs/pu_mlc_scene.py", "--config.method.lr_warm_share=0.2"]
+    with pytest.raises(ValueError, match=r"accepted: method.pct_start=0.2$"):
+        flags.parse(argv)

@@ -8,6 +8,8 @@ import ml_collections
 from absl import flags
 from ml_collections import config_flags
 
+from pujax import methods
+
 
 def parse(argv: list[str]) -> tuple[ml_collections.ConfigDict, str, str]:
     """Reads the command line.
@@ -57,6 +59,9 @@ def _bad_override(argv: list[str], error: Exception) -> str:
         name, _, value = argument.lstrip("-").partition("=")
         field = name.removeprefix("config.")
         if name.startswith("config.") and unknown and unknown[1] in field.split("."):
+            new = methods.RENAMED.get(field.removeprefix("method."))
+            if new:
+                return f"{field} was renamed; accepted: method.{new}={value}"
             hint = re.search(r'Did you mean "(\w+)"', text)
             also = f" (did you mean {hint[1]!r}?)" if hint else ""
             return (
