@@ -146,30 +146,51 @@ def mesh(num_devices=1) -> Mesh:
     return Mesh(np.asarray(jax.devices()[:num_devices]), ("data",))
 
 
+class Trainer:
+    """A method on devices, which can be run more than once with the same compiled steps.
+
+    Args:
+      method_config: resolved configuration.
+      data: the problem.
+      num_devices: how many devices share a batch.
+    """
+
+    def __init__(self, method_config, data, *, num_devices=1):
+        self.mesh = mesh(num_devices)
+        self.setup = method_setup.build(method_config, data, self.mesh)
+        self.method = self.setup.method
+        self.arrays = sharding.replicate(self.setup.data.training_data(), self.mesh)
+        self._trains, first_epoch = [], 0
+        for stage in self.method.stages:
+            train = train_step.make_train(stage, self.mesh, first_epoch=first_epoch)
+            self._trains.append((stage, train, first_epoch))
+            first_epoch += stage.num_epochs
+
+    def run(self, *, steps, per_call=1, seed=None):
+        """Some steps of every stage after one another; returns the last carry."""
+        key = train_step.run_key(self.setup.config.seed if seed is None else seed, self.mesh)
+        state, done, carry = None, 0, None
+        for index, (stage, train, first_epoch) in enumerate(self._trains):
+            init_key = train_step.stage_key(key, train_step.INIT, index)
+            state = train_step.init_state(stage, init_key, state, self.arrays, self.mesh)
+            if stage.refresh is not None:
+                refresh_key = train_step.stage_key(key, train_step.REFRESH, first_epoch)
+                state = stage.refresh(state, self.arrays, refresh_key)
+            sums = train_step.zero_sums(self.setup.metric_names[index], self.mesh)
+            carry = train_step.Carry(state, sums)
+            plan = train_step.epoch_plan(stage, key, first_epoch, self.arrays)
+            inputs = train_step.stage_data(stage, state, self.arrays, self.mesh, batch_size=64)
+            for step in range(0, steps, per_call):
+                carry = train(carry, inputs, plan, key, first_epoch, step, done, count=per_call)
+                done += per_call
+            state = carry.state
+        return carry
+
+
 def train_steps(method_config, data, *, steps, num_devices=1, per_call=1):
     """Runs some steps of every stage after one another; returns the method and the last carry."""
-    devices = mesh(num_devices)
-    built = method_setup.build(method_config, data, devices)
-    method = built.method
-    arrays = sharding.replicate(built.data.training_data(), devices)
-    key = train_step.run_key(method_config.seed, devices)
-    state, first_epoch, done, carry = None, 0, 0, None
-    for index, stage in enumerate(method.stages):
-        state = train_step.init_state(
-            stage, train_step.stage_key(key, train_step.INIT, index), state, arrays, devices
-        )
-        if stage.refresh is not None:
-            refresh_key = train_step.stage_key(key, train_step.REFRESH, first_epoch)
-            state = stage.refresh(state, arrays, refresh_key)
-        carry = train_step.Carry(state, train_step.zero_sums(built.metric_names[index], devices))
-        train = train_step.make_train(stage, devices, first_epoch=first_epoch)
-        plan = train_step.epoch_plan(stage, key, first_epoch, arrays)
-        inputs = train_step.stage_data(stage, state, arrays, devices, batch_size=64)
-        for step in range(0, steps, per_call):
-            carry = train(carry, inputs, plan, key, first_epoch, step, done, count=per_call)
-            done += per_call
-        state, first_epoch = carry.state, first_epoch + stage.num_epochs
-    return method, carry
+    trainer = Trainer(method_config, data, num_devices=num_devices)
+    return trainer.method, trainer.run(steps=steps, per_call=per_call)
 
 
 class NoProgress:
@@ -182,10 +203,10 @@ class NoProgress:
         """Nothing."""
 
 
-def train_in(folder, method_config, data, *, num_devices=1):
+def train_in(folder, method_config, data, *, num_devices=1, setup=None):
     """Trains or goes on in a folder as the loop does; returns where it stands and the rows."""
     devices = mesh(num_devices)
-    setup = method_setup.build(method_config, data, devices)
+    setup = setup or method_setup.build(method_config, data, devices)
     run = run_state.prepare([Member(setup, data, str(folder))], devices)
     try:
         state = train_loop.train(run, NoProgress(), preemption.StopRequest())

@@ -23,12 +23,13 @@ import ml_collections
 
 from pujax import checks, risks
 from pujax.data import batching as batching_lib
-from pujax.data.batching import Batch
+from pujax.data.batching import Batch, Batching
 from pujax.data.pu_dataset import DataInfo, TrainingData
 from pujax.methods._common import calibration, classifier
 from pujax.methods._common import mixup as mixup_lib
 from pujax.methods._common import network as network_lib
 from pujax.methods._common import optimizer as optimizer_lib
+from pujax.methods._common.network import Network
 from pujax.methods.base import Method, Stage
 
 
@@ -133,51 +134,14 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
     """Builds Dist-PU for a resolved configuration and a data set's numbers."""
     c = config.method
     check(c)
-    prior = calibration.unlabeled_prior(info, c.calibration)
-    network = network_lib.build(config, info, embedding_dim=0)
-    batching = classifier.batches(c, info)
-    main_epochs = c.num_epochs - c.warmup_epochs
-    warmup_config = ml_collections.ConfigDict(c.to_dict())
-    warmup_config.learning_rate = c.warmup_learning_rate
-    warmup_config.weight_decay = c.warmup_weight_decay
-    warmup_config.lr_floor = c.warmup_lr_floor
-
-    def matching(scores, labeled):
-        """Label-distribution risk and the entropy over U."""
-        entropy = risks.prediction_entropy(scores, weights=1 - labeled)
-        return risks.dist_pu(scores, labeled, prior=prior), entropy
-
-    def warmup_loss(params, state, images, batch, key, epoch):
-        del key, epoch
-        outputs, stats = network.train_pass(params, state.batch_stats, images)
-        risk, entropy = matching(outputs.logits, batch.labeled)
-        metrics = {"risk": risk, "entropy": entropy}
-        return risk + c.warmup_entropy_weight * entropy, (stats, state.labels, metrics)
-
-    def main_loss(params, state, images, batch, key, epoch):
-        lam_key, pair_key = jax.random.split(key)
-        lam = jax.random.beta(lam_key, c.mixup_alpha, c.mixup_alpha)
-        partner = jax.random.permutation(pair_key, images.shape[0])
-        stored = state.labels[batch.ids]
-        targets = mixup_lib.mix(stored, stored[partner], lam)
-        mixed = mixup_lib.mix(images, images[partner], lam)
-        mixed_pass, stats = network.train_pass(params, state.batch_stats, mixed)
-        outputs, stats = network.train_pass(params, stats, images)
-        risk, entropy = matching(outputs.logits, batch.labeled)
-        mixed_entropy = risks.prediction_entropy(mixed_pass.logits)
-        mixup = soft_cross_entropy(mixed_pass.logits, targets)
-        ramp = entropy_ramp(jnp.floor(epoch), num_epochs=main_epochs)
-        loss = risk + c.entropy_weight * ramp * entropy
-        loss += c.mixed_entropy_weight * mixed_entropy + c.mixup_weight * mixup
-        updated = jnp.where(batch.labeled > 0, 1, probability(outputs.logits))
-        labels = state.labels.at[batch.ids].set(jax.lax.stop_gradient(updated))
-        metrics = {
-            "risk": risk,
-            "entropy": entropy,
-            "mixed_entropy": mixed_entropy,
-            "loss_mixup": mixup,
-        }
-        return loss, (stats, labels, metrics)
+    parts = _Parts(
+        config=c,
+        network=network_lib.build(config, info, embedding_dim=0),
+        batching=classifier.batches(c, info),
+        prior=calibration.unlabeled_prior(info, c.calibration),
+        main_epochs=c.num_epochs - c.warmup_epochs,
+    )
+    network = parts.network
 
     @jax.jit
     def first_labels(params, batch_stats, inputs: jax.Array) -> jax.Array:
@@ -198,37 +162,111 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
     def embed(state: State, inputs: jax.Array) -> jax.Array:
         return network.infer(state.params, state.batch_stats, inputs).features
 
-    def phase(name, num_epochs, loss, *, settings, refresh=None):
-        optimizer = optimizer_lib.build(settings, num_epochs=max(num_epochs, 1))
-
-        def init(key: jax.Array, previous: State | None, data: TrainingData) -> State:
-            if previous is None:
-                params, batch_stats = network.init(key, data.inputs[:2], data.encoder)
-            else:
-                params, batch_stats = previous.params, previous.batch_stats
-            labels = data.labeled.astype(jnp.float32)
-            return State(params, batch_stats, optimizer.init(params), labels)
-
-        def step(state: State, batch: Batch, key: jax.Array):
-            view_key, loss_key = jax.random.split(key)
-            images = classifier.weak_view(c, network, batch.inputs, view_key)
-            epoch = batch.stage_progress
-
-            def loss_of(params):
-                return loss(params, state, images, batch, loss_key, epoch)
-
-            state, total, (stats, labels, metrics) = optimizer_lib.descend(
-                optimizer, state, loss_of, epoch
-            )
-            return state._replace(batch_stats=stats, labels=labels), metrics | {"loss": total}
-
-        return Stage(name, num_epochs, init, step, batching, refresh, refresh_every=0)
-
-    warmup = phase("warmup", c.warmup_epochs, warmup_loss, settings=warmup_config)
-    main = phase("main", main_epochs, main_loss, settings=c, refresh=fill)
+    warmup_config = ml_collections.ConfigDict(c.to_dict())
+    warmup_config.learning_rate = c.warmup_learning_rate
+    warmup_config.weight_decay = c.warmup_weight_decay
+    warmup_config.lr_floor = c.warmup_lr_floor
+    warmup = _stage(parts, "warmup", c.warmup_epochs, _warmup_loss, settings=warmup_config)
+    main = _stage(parts, "main", parts.main_epochs, _main_loss, settings=c)._replace(refresh=fill)
     return Method(
         stages=tuple(stage for stage in (warmup, main) if stage.num_epochs),
         predict=predict,
         embed=embed,
         soft_labels=lambda state: state.labels,
     )
+
+
+class _Parts(NamedTuple):
+    """What both phases are made of.
+
+    Attributes:
+      config: the method's section.
+      network: what is trained.
+      batching: which examples a batch holds.
+      prior: share of positives asked of U.
+      main_epochs: length of the second phase.
+    """
+
+    config: ml_collections.ConfigDict
+    network: Network
+    batching: Batching
+    prior: float
+    main_epochs: int
+
+
+def _stage(parts: _Parts, name: str, num_epochs: int, loss, *, settings) -> Stage:
+    """A phase with an optimizer of its own.
+
+    Args:
+      parts: see `_Parts`.
+      name: of the stage.
+      num_epochs: its length.
+      loss: `(parts, params, state, images, batch, key) -> (loss, (batch_stats, labels, metrics))`.
+      settings: section with the optimizer's fields.
+    """
+    optimizer = optimizer_lib.build(settings, num_epochs=max(num_epochs, 1))
+
+    def init(key: jax.Array, previous: State | None, data: TrainingData) -> State:
+        if previous is None:
+            params, batch_stats = parts.network.init(key, data.inputs[:2], data.encoder)
+        else:
+            params, batch_stats = previous.params, previous.batch_stats
+        labels = data.labeled.astype(jnp.float32)
+        return State(params, batch_stats, optimizer.init(params), labels)
+
+    def step(state: State, batch: Batch, key: jax.Array):
+        view_key, loss_key = jax.random.split(key)
+        images = classifier.weak_view(parts.config, parts.network, batch.inputs, view_key)
+
+        def loss_of(params):
+            return loss(parts, params, state, images, batch, loss_key)
+
+        state, total, (stats, labels, metrics) = optimizer_lib.descend(
+            optimizer, state, loss_of, batch.stage_progress
+        )
+        return state._replace(batch_stats=stats, labels=labels), metrics | {"loss": total}
+
+    return Stage(name, num_epochs, init, step, parts.batching, refresh_every=0)
+
+
+def _matching(parts, scores, labeled):
+    """Label-distribution risk and the entropy over U."""
+    entropy = risks.prediction_entropy(scores, weights=1 - labeled)
+    return risks.dist_pu(scores, labeled, prior=parts.prior), entropy
+
+
+def _warmup_loss(parts, params, state, images, batch, key):
+    """The first phase's; the memory stays as it is."""
+    del key
+    outputs, stats = parts.network.train_pass(params, state.batch_stats, images)
+    risk, entropy = _matching(parts, outputs.logits, batch.labeled)
+    loss = risk + parts.config.warmup_entropy_weight * entropy
+    return loss, (stats, state.labels, {"risk": risk, "entropy": entropy})
+
+
+def _main_loss(parts, params, state, images, batch, key):
+    """The second phase's, with mixup; the memory takes over the batch's probabilities."""
+    c = parts.config
+    lam_key, pair_key = jax.random.split(key)
+    lam = jax.random.beta(lam_key, c.mixup_alpha, c.mixup_alpha)
+    partner = jax.random.permutation(pair_key, images.shape[0])
+    stored = state.labels[batch.ids]
+    targets = mixup_lib.mix(stored, stored[partner], lam)
+    mixed = mixup_lib.mix(images, images[partner], lam)
+    mixed_pass, stats = parts.network.train_pass(params, state.batch_stats, mixed)
+    outputs, stats = parts.network.train_pass(params, stats, images)
+    risk, entropy = _matching(parts, outputs.logits, batch.labeled)
+    mixed_entropy = risks.prediction_entropy(mixed_pass.logits)
+    mixup = soft_cross_entropy(mixed_pass.logits, targets)
+    ramp = entropy_ramp(jnp.floor(batch.stage_progress), num_epochs=parts.main_epochs)
+    loss = risk + c.entropy_weight * ramp * entropy
+    loss += c.mixed_entropy_weight * mixed_entropy + c.mixup_weight * mixup
+    updated = jnp.where(batch.labeled > 0, 1, probability(outputs.logits))
+    labels = state.labels.at[batch.ids].set(jax.lax.stop_gradient(updated))
+    metrics = {
+        "risk": risk,
+        "entropy": entropy,
+        "mixed_entropy": mixed_entropy,
+        "loss_mixup": mixup,
+    }
+    return loss, (stats, labels, metrics)

@@ -236,12 +236,26 @@ def _contrastive_loss(config, weak_pass, strong, clusters, epoch, *, in_warmup):
     return instance, group
 
 
-def _views(config, network, batch, key):
-    """Normalised mixed, weak and strong view of a batch, and how it was mixed.
+class _Views(NamedTuple):
+    """Normalised views of a batch, `[batch, ...]` each, and how it was mixed.
 
-    Returns:
-      `(mixed, weak, strong, lam, partner)`; `strong` is None without the contrastive part.
+    Attributes:
+      mixed: weak views, each mixed with its partner's.
+      weak: weak views.
+      strong: strong views; None without the contrastive part.
+      lam: share of the first example in `mixed`.
+      partner: int32 `[batch]`, rows of the second.
     """
+
+    mixed: jax.Array
+    weak: jax.Array
+    strong: jax.Array | None
+    lam: jax.Array
+    partner: jax.Array
+
+
+def _views(config, network, batch, key):
+    """Draws the views of a batch."""
     weak_key, strong_key, mix_key, pair_key = jax.random.split(key, 4)
     weak = strong = batch.inputs
     if config.augment:
@@ -253,7 +267,7 @@ def _views(config, network, batch, key):
     partner = jax.random.permutation(pair_key, weak.shape[0])
     mixed = mixup.mix(weak, weak[partner], lam)
     strong = network.normalize(strong) if config.use_contrast else None
-    return mixed, weak, strong, lam, partner
+    return _Views(mixed, weak, strong, lam, partner)
 
 
 def _classification(config, info, scores, batch, labels):
@@ -287,6 +301,47 @@ def _new_labels(config, network, state, batch, weak_pass):
     )
 
 
+def _losses(config, info, network, params, state, batch, views, *, in_warmup):
+    """The loss of a step for `params`, all other parts of `state` as they are.
+
+    Returns:
+      `(loss, (metrics, batch_stats, labels))`, with the batch's new soft labels `[batch]`.
+    """
+    # Three passes in the order of the reference, each moving the running statistics.
+    mixed_pass, stats = network.train_pass(params, state.batch_stats, views.mixed)
+    weak_pass, stats = network.train_pass(
+        params, stats, views.weak, with_embedding=config.use_contrast
+    )
+    labels = state.labels[batch.ids]
+    if config.use_meta and not in_warmup:
+        labels = _new_labels(config, network, state, batch, weak_pass)
+    mixed_labels = mixup.mix(labels, labels[views.partner], views.lam)
+    weak_loss, mixed_loss = _classification(
+        config, info, (weak_pass.logits, mixed_pass.logits), batch, (labels, mixed_labels)
+    )
+    instance = group = jnp.zeros([])
+    if config.use_contrast:
+        strong_pass, stats = network.train_pass(params, stats, views.strong, with_embedding=True)
+        instance, group = _contrastive_loss(
+            config,
+            weak_pass,
+            strong_pass.embedding,
+            state.clusters[batch.ids],
+            batch.epoch,
+            in_warmup=in_warmup,
+        )
+    loss = (
+        weak_loss + config.mixup_weight * mixed_loss + config.contrast_weight * (instance + group)
+    )
+    metrics = {
+        "loss_classification": weak_loss,
+        "loss_mixup": mixed_loss,
+        "loss_instance": instance,
+        "loss_group": group,
+    }
+    return loss, (metrics, stats, labels)
+
+
 def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
     """Builds LaGAM for a resolved configuration and a data set's numbers."""
     c = config.method
@@ -309,42 +364,10 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
         )
 
     def step(state: State, batch: Batch, key: jax.Array, *, in_warmup: bool):
-        epoch = batch.epoch
-        mixed, weak, strong, lam, partner = _views(c, network, batch, key)
-        stored = state.labels[batch.ids]
+        views = _views(c, network, batch, key)
 
         def loss_of(params):
-            # Three passes in the order of the reference, each moving the running statistics.
-            mixed_pass, stats = network.train_pass(params, state.batch_stats, mixed)
-            weak_pass, stats = network.train_pass(
-                params, stats, weak, with_embedding=c.use_contrast
-            )
-            labels = stored
-            if c.use_meta and not in_warmup:
-                labels = _new_labels(c, network, state, batch, weak_pass)
-            mixed_labels = mixup.mix(labels, labels[partner], lam)
-            weak_loss, mixed_loss = _classification(
-                c, info, (weak_pass.logits, mixed_pass.logits), batch, (labels, mixed_labels)
-            )
-            instance = group = jnp.zeros([])
-            if c.use_contrast:
-                strong_pass, stats = network.train_pass(params, stats, strong, with_embedding=True)
-                instance, group = _contrastive_loss(
-                    c,
-                    weak_pass,
-                    strong_pass.embedding,
-                    state.clusters[batch.ids],
-                    epoch,
-                    in_warmup=in_warmup,
-                )
-            loss = weak_loss + c.mixup_weight * mixed_loss + c.contrast_weight * (instance + group)
-            metrics = {
-                "loss_classification": weak_loss,
-                "loss_mixup": mixed_loss,
-                "loss_instance": instance,
-                "loss_group": group,
-            }
-            return loss, (metrics, stats, labels)
+            return _losses(c, info, network, params, state, batch, views, in_warmup=in_warmup)
 
         updated, loss, (metrics, stats, labels) = optimizer_lib.descend(
             optimizer, state, loss_of, batch.progress
@@ -352,7 +375,7 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
         updated = updated._replace(batch_stats=stats, labels=state.labels.at[batch.ids].set(labels))
         # A batch without positive mass leaves the balanced loss undefined; the code drops it whole.
         may_skip = c.skip_empty_batches and c.classification_loss == "balanced"
-        skip = jnp.logical_and(may_skip, jnp.sum(stored) <= 0)
+        skip = jnp.logical_and(may_skip, jnp.sum(state.labels[batch.ids]) <= 0)
         state = jax.tree.map(lambda old, new: jnp.where(skip, old, new), state, updated)
         return state, metrics | {"loss": loss, "skipped": skip.astype(jnp.float32)}
 

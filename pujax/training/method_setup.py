@@ -55,9 +55,9 @@ def build(config: ml_collections.FrozenConfigDict, data: Problem, mesh: Mesh) ->
         _check_batches(stage, config, data, mesh)
     if data.streamed:
         _check_streamed(method, config, data)
-    return MethodSetup(
-        config, method, data, train_step.metric_names(method.stages, data.training_data())
-    )
+    method = method._replace(stages=tuple(map(train_step.traced_once, method.stages)))
+    names = train_step.metric_names(method.stages, data.training_data(), mesh)
+    return MethodSetup(config, method, data, names)
 
 
 def _check_batches(

@@ -194,7 +194,8 @@ def network_scores(
     (stage,) = method.stages
     num_steps = max(stage.batching.steps_per_epoch(len(rows)), _MIN_STEPS)
     stage = stage._replace(batching=stage.batching._replace(steps=num_steps))
-    names = train_step.metric_names(method.stages, training)[0]
+    stage = train_step.traced_once(stage)
+    names = train_step.metric_names((stage,), training, mesh)[0]
     on_device = sharding.replicate(training, mesh)
     key = train_step.stage_key(train_step.run_key(config.seed, mesh), _KEY, 0)
     state = train_step.init_state(

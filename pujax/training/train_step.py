@@ -70,16 +70,35 @@ def init_state(stage: Stage, key: jax.Array, previous: Any, data: TrainingData, 
     return init(key, previous, data)
 
 
-def metric_names(stages: tuple[Stage, ...], data: TrainingData) -> list[list[str]]:
+def traced_once(stage: Stage) -> Stage:
+    """The stage with functions that are traced once for each set of argument types.
+
+    The check before a run, the program of many steps, and that of the steps that remain all take
+    over the same trace, which for a deep network takes seconds. Programs are the same.
+    """
+    once = functools.partial(jax.jit, inline=True)
+    return stage._replace(init=once(stage.init), step=once(stage.step))
+
+
+def metric_names(stages: tuple[Stage, ...], data: TrainingData, mesh: Mesh) -> list[list[str]]:
     """Names of every stage's metrics, by tracing one seed's stages without computing anything.
+
+    Shapes are on the mesh, as arrays are later, so that `traced_once` need not trace again.
 
     Raises:
       ValueError: if a stage does not report its loss or uses a name that belongs to the loop.
     """
-    state, key, names = None, jax.eval_shape(lambda: jax.random.key(0)), []
+    def on_mesh(tree):
+        where = sharding.replicated(mesh)
+        return jax.tree.map(
+            lambda x: jax.ShapeDtypeStruct(np.shape(x), x.dtype, sharding=where), tree
+        )
+
+    state, names = None, []
+    key, data = on_mesh((jax.eval_shape(lambda: jax.random.key(0)), data))
     for stage in stages:
-        state = jax.eval_shape(stage.init, key, state, data)
-        batch = batch_shapes(stage, state, data)
+        state = on_mesh(jax.eval_shape(stage.init, key, state, data))
+        batch = on_mesh(batch_shapes(stage, state, data))
         reported = sorted(jax.eval_shape(stage.step, state, batch, key)[1])
         if "loss" not in reported or {"steps", "nonfinite"} & set(reported):
             raise ValueError(
@@ -200,6 +219,9 @@ def make_train(
         out_shardings=sharding.replicated(mesh),
     )
     def train(carry, data, plan, key, epoch, first, global_step, *, count):
+        # One type for all counts: a Python number would be another one than a loop's index.
+        epoch, first, global_step = (jnp.int32(x) for x in (epoch, first, global_step))
+
         def body(carry, offset):
             at = (epoch, first + offset, global_step + offset)
             return one_step(carry, data, plan, key, *at), None

@@ -155,13 +155,13 @@ LAST_NORM = {"backbone/norm2/scale", "backbone/norm2/bias"}
 )
 def test_four_updates_move_the_head_and_the_fifth_moves_the_features(data, changes, in_head):
     _, method, arrays, state = setup(**changes)
-    everything = moved(state.now.params, jax.tree.map(lambda x: x + 1, state.now.params))
+    everything = moved(state.current.params, jax.tree.map(lambda x: x + 1, state.current.params))
     step = jax.jit(method.stages[0].step)
     for index in range(6):
         batch = batch_of(method.stages[0], arrays, step=index)
         new, _ = step(state, batch, jax.random.key(index))
         inner = everything if "inner" in changes else in_head
-        assert moved(state.now.params, new.now.params) == (
+        assert moved(state.current.params, new.current.params) == (
             everything - in_head if index == 4 else inner
         )
         state = new
@@ -173,22 +173,22 @@ def test_an_update_is_plain_descent_with_weight_decay(data):
     new, metrics = jax.jit(stage.step)(state, batch, jax.random.key(0))
     rows = holdout.replacements(state.held[batch.ids], batch.labeled)
     inputs = (np.asarray(batch.inputs)[rows] / 255 - data.info.mean[0]) / data.info.std[0]
-    features = naive_features(state.now.params, inputs.reshape(len(inputs), -1))
-    kernel = np.asarray(state.now.params["classifier"]["kernel"])[:, 0]
-    bias = float(state.now.params["classifier"]["bias"][0])
+    features = naive_features(state.current.params, inputs.reshape(len(inputs), -1))
+    kernel = np.asarray(state.current.params["classifier"]["kernel"])[:, 0]
+    bias = float(state.current.params["classifier"]["bias"][0])
     p = np.asarray(batch.labeled) > 0
     w = features @ kernel + bias
     assert metrics["loss"] == pytest.approx(np.mean(w[~p] ** 2) / 2 - np.mean(w[p]), rel=1e-4)
     gradient = (w[~p, None] * features[~p]).mean(0) - features[p].mean(0)
     rate, decay = config.method.representation_learning_rate, 5e-4
     np.testing.assert_allclose(
-        new.now.params["classifier"]["kernel"][:, 0],
+        new.current.params["classifier"]["kernel"][:, 0],
         kernel - rate * (gradient + decay * kernel),
         rtol=1e-4,
         atol=1e-6,
     )
     wanted = bias - rate * (np.mean(w[~p]) - 1 + decay * bias)
-    assert new.now.params["classifier"]["bias"][0] == pytest.approx(wanted, rel=1e-4, abs=1e-6)
+    assert new.current.params["classifier"]["bias"][0] == pytest.approx(wanted, rel=1e-4, abs=1e-6)
 
 
 def naive_features(params, out):
@@ -206,7 +206,7 @@ def test_the_closed_form_head_moves_the_features_at_every_update(data):
     new, _ = jax.jit(method.stages[0].step)(
         state, batch_of(method.stages[0], arrays), jax.random.key(0)
     )
-    assert {x for x in moved(state.now.params, new.now.params) if "backbone" in x}
+    assert {x for x in moved(state.current.params, new.current.params) if "backbone" in x}
     refreshed = method.stages[0].refresh(new, arrays, jax.random.key(1))
     # Refitted on all examples that count, at the running statistics.
     features = np.asarray(method.embed(refreshed, arrays.inputs))
@@ -214,15 +214,15 @@ def test_the_closed_form_head_moves_the_features_at_every_update(data):
         features, data.labeled, positive_share=0.0, ridge=1e-2, counted=~np.asarray(state.held)
     )
     # To a hundredth: a system of such features magnifies what float32 rounds in another order.
-    np.testing.assert_allclose(refreshed.now.params["classifier"]["kernel"], kernel, atol=1e-2)
-    np.testing.assert_allclose(refreshed.now.params["classifier"]["bias"], bias, atol=1e-2)
+    np.testing.assert_allclose(refreshed.current.params["classifier"]["kernel"], kernel, atol=1e-2)
+    np.testing.assert_allclose(refreshed.current.params["classifier"]["bias"], bias, atol=1e-2)
 
 
 def test_features_before_the_activation_are_what_the_activation_takes(data):
     _, method, arrays, state = setup(pre_activation=True)
     before = np.asarray(method.embed(state, arrays.inputs))
     _, plain, _, same_state = setup()
-    stats = state.now.batch_stats["backbone"]["norm2"]
+    stats = state.current.batch_stats["backbone"]["norm2"]
     normalised = (before - stats["mean"]) / np.sqrt(stats["var"] + 1e-5)
     after = np.asarray(plain.embed(same_state, arrays.inputs))
     np.testing.assert_allclose(np.maximum(normalised, 0), after, rtol=1e-4, atol=1e-5)
@@ -250,8 +250,8 @@ def test_the_network_that_fits_the_examples_held_out_best_is_kept(data):
         ratios = np.asarray(predict(state, arrays.inputs)) + 1
         p, u = ratios[held & data.labeled], ratios[held & ~data.labeled]
         objectives.append(np.mean(u**2) / 2 - np.mean(p))
-        assert state.now.objective == pytest.approx(objectives[-1], rel=1e-4, abs=1e-5)
-        assert state.now.mean_ratio == pytest.approx(np.mean(u), rel=1e-4, abs=1e-5)
+        assert state.current.objective == pytest.approx(objectives[-1], rel=1e-4, abs=1e-5)
+        assert state.current.mean_ratio == pytest.approx(np.mean(u), rel=1e-4, abs=1e-5)
         assert state.best.objective == pytest.approx(min(objectives), rel=1e-4, abs=1e-5)
         state, _ = step(state, batch_of(stage, arrays, step=index), jax.random.key(index))
     assert objectives[-1] > min(objectives)  # it has overfitted, or this shows nothing
@@ -313,7 +313,7 @@ def test_pnrl_takes_unlabeled_for_negative(data):
     held, ratios = np.asarray(state.held), np.asarray(method.predict(state, arrays.inputs)) + 1
     p, u = ratios[held & data.labeled], ratios[held & ~data.labeled]
     wanted = mutual_info.pn_objective(p, u, prior=data.info.n_p / data.info.n)
-    assert state.now.objective == pytest.approx(float(wanted), rel=1e-4)
+    assert state.current.objective == pytest.approx(float(wanted), rel=1e-4)
 
 
 # The prior.

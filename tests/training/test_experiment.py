@@ -25,25 +25,18 @@ from pujax.training.seed_axis import Member
 from tests import tiny
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
-NETWORK = {"channels": (4, 8, 8), "hidden": (16,)}
 
 
-def small(method="lagam", **run):
-    """LaGAM on the digits with a very small net and few epochs."""
+def small(method="dist_pu", **run):
+    """A method on the digits with a very small network and few epochs; by default one that has two
+    stages, a refresh between them, learned labels, and compiles in a second."""
     config = config_lib.default_config(method)
     config.data.update({"num_labeled": 200, "num_support": 60})
-    config.model.options = NETWORK
-    config.method.update({"num_epochs": 4, "batch_size": 128, "padding": 1, "flip": False})
-    if method == "lagam":
-        config.method.update(
-            {
-                "warmup_epochs": 2,
-                "support_batch_size": 32,
-                "num_clusters": 4,
-                "embedding_dim": 16,
-                "learning_rate": 0.02,
-            }
-        )
+    config.model.name = "mlp"
+    config.model.options = {"hidden": (16, 16)}
+    config.method.update({"num_epochs": 4, "batch_size": 128, "learning_rate": 0.005})
+    sizes = {"warmup_epochs": 2, "support_batch_size": 32}
+    config.method.update({name: size for name, size in sizes.items() if name in config.method})
     config.run.update({"figures": False, "checkpoint_every": 1} | run)
     return config
 
@@ -87,7 +80,7 @@ def test_a_run_leaves_what_the_design_lists(straight):
     folder, summary = straight
     assert json.loads((folder / "summary.json").read_text()) == summary
     wanted = {
-        "method": "lagam",
+        "method": "dist_pu",
         "dataset": "digits",
         "seed": 0,
         "num_epochs": 4,
@@ -108,7 +101,7 @@ def test_a_run_leaves_what_the_design_lists(straight):
         assert summary[key]
     assert set(summary["comparison"]) == {"naive", "supervised"}
     config = json.loads((folder / "config.json").read_text())
-    assert config["method"]["name"] == "lagam" and config["data"]["num_labeled"] == 200
+    assert config["method"]["name"] == "dist_pu" and config["data"]["num_labeled"] == 200
     assert len(rows(folder)) == 4
     header = (folder / "metrics.csv").read_text().splitlines()[0].split(",")
     assert {"epoch", "stage", "loss", "test_accuracy", "label_accuracy", "label_mse"} <= set(header)
@@ -239,7 +232,7 @@ def test_a_signal_in_the_last_epoch_stops_before_the_compared_methods(tmp_path, 
     original = train_loop._end_epoch
 
     def end_epoch(state, *rest):
-        if state.run.config.method.name == "lagam" and state.position.epoch == 4:
+        if state.run.config.method.name == "dist_pu" and state.position.epoch == 4:
             os.kill(os.getpid(), signal.SIGINT)
         return original(state, *rest)
 
@@ -256,9 +249,9 @@ def test_a_signal_in_the_last_epoch_stops_before_the_compared_methods(tmp_path, 
 def test_another_configuration_in_the_same_folder_is_refused(straight):
     folder, _ = straight
     other = small()
-    other.method.rho_end = 0.5
+    other.method.mixup_weight = 0.5
     before = sorted(p.stat().st_mtime_ns for p in folder.rglob("*"))
-    with pytest.raises(ValueError, match=r"workdir.*method.rho_end: 0.8 there, 0.5 here"):
+    with pytest.raises(ValueError, match=r"workdir.*method.mixup_weight: 5.0 there, 0.5 here"):
         training.run(other, str(folder))
     assert sorted(p.stat().st_mtime_ns for p in folder.rglob("*")) == before
 
@@ -280,7 +273,7 @@ def test_another_configuration_in_the_same_folder_is_refused(straight):
     ],
 )
 def test_bad_input_names_the_field_and_writes_nothing(tmp_path, section, field, value):
-    config = small()
+    config = small("lagam")
     with config.ignore_type():
         config[section][field] = value
     folder = tmp_path / "run"
@@ -417,7 +410,7 @@ def test_counts_and_the_final_table_are_printed(straight, capsys):
     assert "labeled positives 200, unlabeled 1182 (485 hidden positives), support 60" in text
     heading, _, *table, last = text.splitlines()[-6:]
     assert heading.split()[:3] == ["method", "test", "accuracy"]
-    assert [line.split()[0] for line in table] == ["lagam", "naive", "supervised"]
+    assert [line.split()[0] for line in table] == ["dist_pu", "naive", "supervised"]
     assert f"{100 * summary['test']['accuracy']:.2f} %" in table[0]
     assert last == f"Run directory: {folder}"
 

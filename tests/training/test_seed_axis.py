@@ -521,7 +521,7 @@ def recording(member):
     )
     setup = member.setup
     method = setup.method._replace(stages=stages, predict=predict, embed=None)
-    names = train_step.metric_names(stages, setup.data.training_data())
+    names = train_step.metric_names(stages, setup.data.training_data(), tiny.mesh())
     return member._replace(setup=setup._replace(method=method, metric_names=names))
 
 

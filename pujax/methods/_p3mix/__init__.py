@@ -111,9 +111,8 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
     """Builds P3MIX; the first rows of every batch are labelled positives, the others are from U."""
     c = config.method
     check(c)
-    num_positives = c.positives_per_batch or c.batch_size // 2
+    num_positives = _num_positives(c)
     checks.between("method.positives_per_batch", num_positives, 1, c.batch_size - 1)
-    num_unlabeled = c.batch_size - num_positives
     pool_size = min(c.pool_size, info.n_p)
     network = network_lib.build(config, info, embedding_dim=0)
     optimizer = optimizer_lib.build(c, num_epochs=c.num_epochs)
@@ -157,60 +156,10 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
         )
 
     def step(state: State, batch: Batch, key: jax.Array):
-        view_key, pool_key, pick_key, pair_key, lam_key = jax.random.split(key, 5)
-        images = classifier.weak_view(c, network, batch.inputs, view_key)
-        picks = jax.random.randint(pick_key, [num_unlabeled], 0, pool_size)
-        candidates = classifier.weak_view(c, network, state.pool_inputs[picks], pool_key)
-
-        active = batch.epoch >= c.start_hmix
-        opinion, _ = network.train_pass(state.params, state.batch_stats, images[num_positives:])
-        probabilities = jax.nn.sigmoid(opinion.logits)
-        relabeled = active & c.relabel & (probabilities >= c.gamma)
-        targets = jnp.concatenate([jnp.ones([num_positives]), relabeled.astype(jnp.float32)])
-        rows, ambiguous = parts.choose_partners(
-            pair_key, probabilities, gamma=c.gamma, batch_size=c.batch_size, active=active
-        )
-        lam = mixup.larger_lam(lam_key, c.mixup_alpha)
-        partners = jnp.concatenate([images, candidates])[rows]
-
-        def mixed(values: jax.Array) -> jax.Array:
-            """Numbers of the batch, mixed with those of the partners; candidates have 1."""
-            return mixup.mix(values, _with_candidates(values, num_unlabeled)[rows], lam)
-
-        targets, teacher_targets = mixed(targets), None
-        if c.elr_weight:
-            teacher, _ = network.train_pass(state.teacher, state.batch_stats, images)
-            teacher_targets = mixed(jax.nn.sigmoid(teacher.logits))
-
-        def scores_of(params):
-            if c.mix_at == "input":
-                blend = mixup.mix(images, partners, lam)
-                outputs, stats = network.train_pass(params, state.batch_stats, blend)
-                return outputs.logits, stats
-            # The classifier layer is affine: it takes mixed features to mixed logits.
-            first, stats = network.train_pass(params, state.batch_stats, images)
-            second, stats = network.train_pass(params, stats, partners)
-            return mixup.mix(first.logits, second.logits, lam), stats
+        pairs = _pairs(c, network, state, batch, key)
 
         def loss_of(params):
-            scores, stats = scores_of(params)
-            terms = parts.losses(scores, targets, num_positives=num_positives)
-            loss = terms.positive + c.unlabeled_weight * terms.unlabeled
-            loss += c.entropy_weight * terms.entropy
-            metrics = {
-                "loss_positive": terms.positive,
-                "loss_unlabeled": terms.unlabeled,
-                "entropy": terms.entropy,
-                "ambiguous": jnp.mean(ambiguous),
-                "relabeled": jnp.mean(relabeled),
-            }
-            if c.elr_weight:
-                # Not before the teacher is an average of trained networks.
-                taught = batch.stage_epoch > c.ema_start
-                agreement = parts.early_learning(scores, teacher_targets)
-                metrics["loss_elr"] = jnp.where(taught, agreement, 0)
-                loss += c.elr_weight * metrics["loss_elr"]
-            return loss, (metrics, stats)
+            return _loss(c, network, params, state, batch, pairs)
 
         state, loss, (metrics, stats) = optimizer_lib.descend(
             optimizer, state, loss_of, batch.progress
@@ -226,6 +175,98 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
         predict=lambda state, inputs: score(state.params, state.batch_stats, inputs),
         embed=embed,
     )
+
+
+class _Pairs(NamedTuple):
+    """A batch and what it is mixed with.
+
+    Attributes:
+      images: `[batch, ...]`, normalised views, labelled positives first.
+      partners: `[batch, ...]`, the view that each is mixed with.
+      targets: `[batch]`, mixed positive mass.
+      teacher_targets: `[batch]`, mixed probabilities of the teacher; None without it.
+      lam: share of the first example.
+      ambiguous: bool `[unlabeled]`, who got a candidate positive as partner.
+      relabeled: bool `[unlabeled]`, who counts as positive.
+    """
+
+    images: jax.Array
+    partners: jax.Array
+    targets: jax.Array
+    teacher_targets: jax.Array | None
+    lam: jax.Array
+    ambiguous: jax.Array
+    relabeled: jax.Array
+
+
+def _pairs(config, network, state, batch, key) -> _Pairs:
+    """Chooses the partner of every example, and corrects labels."""
+    num_positives = _num_positives(config)
+    num_unlabeled = config.batch_size - num_positives
+    view_key, pool_key, pick_key, pair_key, lam_key = jax.random.split(key, 5)
+    images = classifier.weak_view(config, network, batch.inputs, view_key)
+    picks = jax.random.randint(pick_key, [num_unlabeled], 0, state.pool_ids.shape[0])
+    candidates = classifier.weak_view(config, network, state.pool_inputs[picks], pool_key)
+
+    active = batch.epoch >= config.start_hmix
+    opinion, _ = network.train_pass(state.params, state.batch_stats, images[num_positives:])
+    probabilities = jax.nn.sigmoid(opinion.logits)
+    relabeled = active & config.relabel & (probabilities >= config.gamma)
+    targets = jnp.concatenate([jnp.ones([num_positives]), relabeled.astype(jnp.float32)])
+    rows, ambiguous = parts.choose_partners(
+        pair_key, probabilities, gamma=config.gamma, batch_size=config.batch_size, active=active
+    )
+    lam = mixup.larger_lam(lam_key, config.mixup_alpha)
+    partners = jnp.concatenate([images, candidates])[rows]
+
+    def mixed(values: jax.Array) -> jax.Array:
+        """Numbers of the batch, mixed with those of the partners; candidates have 1."""
+        return mixup.mix(values, _with_candidates(values, num_unlabeled)[rows], lam)
+
+    targets, teacher_targets = mixed(targets), None
+    if config.elr_weight:
+        teacher, _ = network.train_pass(state.teacher, state.batch_stats, images)
+        teacher_targets = mixed(jax.nn.sigmoid(teacher.logits))
+    return _Pairs(images, partners, targets, teacher_targets, lam, ambiguous, relabeled)
+
+
+def _mixed_scores(config, network, params, batch_stats, pairs):
+    """Scores of mixed inputs or of mixed features, and the running statistics."""
+    if config.mix_at == "input":
+        blend = mixup.mix(pairs.images, pairs.partners, pairs.lam)
+        outputs, stats = network.train_pass(params, batch_stats, blend)
+        return outputs.logits, stats
+    # The classifier layer is affine: it takes mixed features to mixed logits.
+    first, stats = network.train_pass(params, batch_stats, pairs.images)
+    second, stats = network.train_pass(params, stats, pairs.partners)
+    return mixup.mix(first.logits, second.logits, pairs.lam), stats
+
+
+def _loss(config, network, params, state, batch, pairs):
+    """The loss of mixed examples, and `(metrics, batch_stats)`."""
+    scores, stats = _mixed_scores(config, network, params, state.batch_stats, pairs)
+    terms = parts.losses(scores, pairs.targets, num_positives=_num_positives(config))
+    loss = terms.positive + config.unlabeled_weight * terms.unlabeled
+    loss += config.entropy_weight * terms.entropy
+    metrics = {
+        "loss_positive": terms.positive,
+        "loss_unlabeled": terms.unlabeled,
+        "entropy": terms.entropy,
+        "ambiguous": jnp.mean(pairs.ambiguous),
+        "relabeled": jnp.mean(pairs.relabeled),
+    }
+    if config.elr_weight:
+        # Not before the teacher is an average of trained networks.
+        taught = batch.stage_epoch > config.ema_start
+        agreement = parts.early_learning(scores, pairs.teacher_targets)
+        metrics["loss_elr"] = jnp.where(taught, agreement, 0)
+        loss += config.elr_weight * metrics["loss_elr"]
+    return loss, (metrics, stats)
+
+
+def _num_positives(config: ml_collections.ConfigDict) -> int:
+    """Labelled positives of a batch, its first rows."""
+    return config.positives_per_batch or config.batch_size // 2
 
 
 def _positives(data: TrainingData, count: int) -> jax.Array:

@@ -154,21 +154,8 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
         config, info, embedding_dim=c.embedding_dim, projection=c.projection
     )
     risk = head_risk(c, info)
-    settings = ml_collections.ConfigDict(c.to_dict())
-    settings.update({"learning_rate": c.head_learning_rate, "batch_size": c.head_batch_size})
-    classifier_lib.check_batches(settings)
-    if c.head_loss in _PN_LOSSES:
-        classifier_lib.require_joint(c)
+    settings = _head_settings(c)
     is_linear = c.head == "linear"
-    if is_linear:
-        settings.update(
-            {
-                "optimizer": "adam",
-                "lr_schedule": "constant",
-                "lr_warmup": 0.0,
-                "weight_decay": 0.0,
-            }
-        )
     head_epochs = c.num_epochs - c.pretrain_epochs
     optimizer = optimizer_lib.build(settings, num_epochs=max(head_epochs, 1))
 
@@ -229,3 +216,18 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
         encoder=lambda state: encoder_lib.of(state.params, state.batch_stats),
         reveals="all" if c.labels == "true" else "",
     )
+
+
+def _head_settings(config: ml_collections.ConfigDict) -> ml_collections.ConfigDict:
+    """The section as the head is trained by; a linear one has Adam at a constant learning rate."""
+    settings = ml_collections.ConfigDict(config.to_dict())
+    settings.update(
+        {"learning_rate": config.head_learning_rate, "batch_size": config.head_batch_size}
+    )
+    classifier_lib.check_batches(settings)
+    if config.head_loss in _PN_LOSSES:
+        classifier_lib.require_joint(config)
+    if config.head == "linear":
+        settings.update({"optimizer": "adam", "lr_schedule": "constant"})
+        settings.update({"lr_warmup": 0.0, "weight_decay": 0.0})
+    return settings

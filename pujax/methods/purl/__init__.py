@@ -15,46 +15,21 @@ The paper leaves open how long the first stage takes (as long as the held-out ob
 size of batches, and the learning rate of the classifier.
 """
 
-import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
-import jax.numpy as jnp
 import ml_collections
-import numpy as np
 
-from pujax import checks, models
-from pujax.data import batching as batching_lib
-from pujax.data.batching import Batch
-from pujax.data.pu_dataset import DataInfo, TrainingData
+from pujax import checks
+from pujax.data.pu_dataset import DataInfo
 from pujax.methods import nnpu
 from pujax.methods._common import classifier as classifier_lib
 from pujax.methods._common import network as network_lib
 from pujax.methods._common import optimizer as optimizer_lib
-from pujax.methods._common.network import Network
-from pujax.methods.base import Method, Stage
-from pujax.methods.purl import class_prior, holdout, linear_maps, ratio_stage
-from pujax.methods.purl.ratio_stage import Fit, RatioStage
-
-
-class State(NamedTuple):
-    """Everything that the classifier's stage changes, and what it rests on.
-
-    Attributes:
-      features: v: a `Fit`, or a `linear_maps.Linear` map.
-      held: bool `[n]`, the examples held out.
-      prior: share of positives in U; one half until it is estimated.
-      params: parameters of the classifier.
-      batch_stats: its running batch-norm statistics.
-      opt_state: its optimizer state.
-    """
-
-    features: Any
-    held: jax.Array
-    prior: jax.Array
-    params: Any
-    batch_stats: Any
-    opt_state: Any
+from pujax.methods.base import Method
+from pujax.methods.purl import class_prior, linear_maps, ratio_stage
+from pujax.methods.purl.classifier_stage import ClassifierStage
+from pujax.methods.purl.ratio_stage import RatioStage
 
 
 def default_config() -> ml_collections.ConfigDict:
@@ -122,113 +97,28 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
     network = network_lib.build(config, info, embedding_dim=0)
     share = info.n_p / info.n if c.representation == "pnrl" else 0.0
     ratio = RatioStage(config, info, network, positive_share=share)
-    head = models.build(
-        "mlp",
-        embedding_dim=0,
-        dtype=config.model.dtype,
-        hidden=tuple(c.classifier_hidden),
-        batch_norm=True,
-    )
-    classifier = Network(head, mean=(0.0,), std=(1.0,))
-    length = c.num_epochs - c.representation_epochs
-    optimizer = optimizer_lib.build(c, num_epochs=length)
-
-    def features(representation: Any, inputs: jax.Array) -> jax.Array:
-        if isinstance(representation, Fit):
-            return ratio.features(representation, inputs)
-        return representation(network.normalize(inputs))
-
-    def init(key: jax.Array, previous: Any, data: TrainingData) -> State:
-        net_key, held_key = jax.random.split(key)
-        representation: Any
-        if is_learned:
-            representation, held = ratio.best(previous, data), previous.held
-        else:
-            held = ratio_stage.hold_out(held_key, data.labeled, c, info)
-            dim = math.prod(info.input_shape)
-            representation = linear_maps.blank(c.representation, dim, pca_share=c.pca_share)
-        params, batch_stats = classifier.init(net_key, features(representation, data.inputs[:2]))
-        return State(
-            features=representation,
-            held=held,
-            prior=jnp.float32(0.5),
-            params=params,
-            batch_stats=batch_stats,
-            opt_state=optimizer.init(params),
-        )
-
-    compiled_features = jax.jit(features)
-
-    def all_features(representation: Any, data: TrainingData) -> np.ndarray:
-        found = batching_lib.map_batches(
-            lambda inputs: compiled_features(representation, inputs),
-            data.inputs,
-            batch_size=config.run.eval_batch_size,
-        )
-        return class_prior.on_host(found, like=data.labeled)
-
-    def prepare(state: State, data: TrainingData, key: jax.Array, epoch: int = 0) -> State:
-        """Estimates the prior and, where it is not learned, fits the linear map."""
-        del epoch
-        labeled, held = np.asarray(data.labeled), np.asarray(state.held)
-        representation = state.features
-        if not is_learned:
-            points = all_features(representation._replace(matrix=None), data)[~held]
-            representation = linear_maps.fit(
-                representation, c.representation, points, labeled[~held], ridge=c.fda_ridge
-            )
-        found = all_features(representation, data)
-        looked_at = held if c.prior_points == "held_out" else ~held
-        prior = class_prior.estimate(
-            found[labeled & looked_at], found[~labeled & looked_at], config=c, info=info, key=key
-        )
-        return state._replace(features=representation, prior=jnp.float32(prior))
-
-    def step(state: State, batch: Batch, key: jax.Array):
-        del key
-        rows = holdout.replacements(state.held[batch.ids], batch.labeled)
-        points = jax.lax.stop_gradient(features(state.features, batch.inputs[rows]))
-        risk = nnpu.risk(c, class_prior.believed(info, state.prior))
-
-        def loss_of(params):
-            outputs, stats = classifier.train_pass(params, state.batch_stats, points)
-            return risk(outputs.logits, batch.labeled), stats
-
-        state, loss, stats = optimizer_lib.descend(optimizer, state, loss_of, batch.stage_progress)
-        return state._replace(batch_stats=stats), {"loss": loss}
+    classifier = ClassifierStage(config, info, network, ratio if is_learned else None)
 
     def predict(state: Any, inputs: jax.Array) -> jax.Array:
         if isinstance(state, ratio_stage.State):
             # Denser under P than under U: all that can be said before the prior is known.
             return ratio.ratio(state, inputs) - 1
-        points = features(state.features, inputs)
-        return classifier.infer(state.params, state.batch_stats, points).logits
+        return classifier.predict(state, inputs)
 
     def embed(state: Any, inputs: jax.Array) -> jax.Array:
         is_ratio = isinstance(state, ratio_stage.State)
-        return features(state.now if is_ratio else state.features, inputs)
+        return classifier.features(state.current if is_ratio else state.features, inputs)
 
     def estimates(state: Any) -> dict[str, jax.Array]:
         if isinstance(state, ratio_stage.State):
-            return ratio_stage.measured(state.now)
-        found = ratio.estimates(state.features, state.prior) if is_learned else {}
-        return found | {"estimated_prior": state.prior}
+            return ratio_stage.measured(state.current)
+        measured = ratio.estimates(state.features, state.prior) if is_learned else {}
+        return measured | {"estimated_prior": state.prior}
 
-    batches = classifier_lib.batches(_with_batch_size(c), info)
-    classify = Stage("classify", length, init, step, batches, prepare, refresh_every=0)
     return Method(
-        stages=(ratio.stage, classify) if is_learned else (classify,),
+        stages=(ratio.stage, classifier.stage) if is_learned else (classifier.stage,),
         predict=predict,
         embed=embed,
         estimates=estimates,
         diagnose=ratio_stage.diagnose if is_learned else None,
     )
-
-
-def _with_batch_size(config: ml_collections.ConfigDict) -> ml_collections.ConfigDict:
-    """The section as the classifier's batches are drawn by."""
-    if not config.classifier_batch_size:
-        return config
-    changed = ml_collections.ConfigDict(config.to_dict())
-    changed.batch_size, changed.positives_per_batch = config.classifier_batch_size, 0
-    return changed

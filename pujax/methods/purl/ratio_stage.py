@@ -45,12 +45,12 @@ class State(NamedTuple):
     """Everything that the stage changes.
 
     Attributes:
-      now: the network that is trained, as measured when the epoch began.
+      current: the network that is trained, as measured when the epoch began.
       best: the network of the epoch with the lowest objective so far.
       held: bool `[n]`, the examples held out.
     """
 
-    now: Fit
+    current: Fit
     best: Fit
     held: jax.Array
 
@@ -166,7 +166,7 @@ class RatioStage:
 
     def ratio(self, state: State, inputs: jax.Array) -> jax.Array:
         """w `[batch]` of raw inputs under the network that is trained."""
-        outputs = self._network.infer(state.now.params, state.now.batch_stats, inputs)
+        outputs = self._network.infer(state.current.params, state.current.batch_stats, inputs)
         return self._link(outputs.logits)
 
     def features(self, fit: Fit, inputs: jax.Array) -> jax.Array:
@@ -204,23 +204,23 @@ class RatioStage:
 
     def _offer(self, state: State, data: TrainingData) -> State:
         """Measures the network and keeps it if it is the best so far."""
-        now = state.now
+        current = state.current
         if self._config.head == "closed_form":
-            now = now._replace(params=self._refitted(now, data, state.held))
+            current = current._replace(params=self._refitted(current, data, state.held))
         num_positives, num_unlabeled = num_held_out(self._config, self._info)
         positives = jnp.nonzero(state.held & data.labeled, size=num_positives)[0]
         unlabeled = jnp.nonzero(state.held & ~data.labeled, size=num_unlabeled)[0]
         labeled = jnp.arange(num_positives + num_unlabeled) < num_positives
         inputs = data.inputs[jnp.concatenate([positives, unlabeled])]
-        ratios = self.ratio(state._replace(now=now), inputs)
+        ratios = self.ratio(state._replace(current=current), inputs)
         share = {"positive_share": self._share}
-        now = now._replace(
+        current = current._replace(
             objective=density_ratio.ratio_objective(ratios, labeled, **share),
             mean_ratio=density_ratio.mean_ratio(ratios, labeled, **share),
         )
-        is_better = now.objective < state.best.objective
-        best = jax.tree.map(lambda new, old: jnp.where(is_better, new, old), now, state.best)
-        return state._replace(now=now, best=best)
+        is_better = current.objective < state.best.objective
+        best = jax.tree.map(lambda new, old: jnp.where(is_better, new, old), current, state.best)
+        return state._replace(current=current, best=best)
 
     def _refitted(self, fit: Fit, data: TrainingData, held: jax.Array) -> Any:
         """Parameters with the head in closed form on all examples that are not held out."""
@@ -266,12 +266,12 @@ class RatioStage:
         return jax.tree.map(lambda moves, trains: moves * trains, moved, trains)
 
     def _step(self, state: State, batch: Batch, key: jax.Array):
-        c, now = self._config, state.now
+        c, current = self._config, state.current
         rows = holdout.replacements(state.held[batch.ids], batch.labeled)
         inputs = self._network.normalize(batch.inputs[rows])
 
         def loss_of(params):
-            outputs, stats = self._network.train_pass(params, now.batch_stats, inputs)
+            outputs, stats = self._network.train_pass(params, current.batch_stats, inputs)
             logits = outputs.logits
             if c.head == "closed_form":
                 params = self._with_head(params, outputs.features, batch.labeled)
@@ -282,18 +282,18 @@ class RatioStage:
             )
             return loss, (stats, params[_HEAD])
 
-        (loss, (stats, head)), gradient = jax.value_and_grad(loss_of, has_aux=True)(now.params)
+        (loss, (stats, head)), gradient = jax.value_and_grad(loss_of, has_aux=True)(current.params)
         gradient = jax.tree.map(
-            lambda g, p: g + c.representation_weight_decay * p, gradient, now.params
+            lambda g, p: g + c.representation_weight_decay * p, gradient, current.params
         )
         gradient = density_ratio.add_noise(key, gradient, eta=c.gradient_noise, updates=batch.step)
         params = jax.tree.map(
             lambda p, g, moves: p - c.representation_learning_rate * moves * g,
-            now.params,
+            current.params,
             gradient,
-            self._moves(now.params, batch.step),
+            self._moves(current.params, batch.step),
         )
         if c.head == "closed_form":
             params = params | {_HEAD: head}
-        now = now._replace(params=params, batch_stats=stats)
-        return state._replace(now=now), {"loss": loss}
+        current = current._replace(params=params, batch_stats=stats)
+        return state._replace(current=current), {"loss": loss}

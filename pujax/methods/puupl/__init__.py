@@ -32,6 +32,7 @@ from pujax.methods._common import network as network_lib
 from pujax.methods._common import optimizer as optimizer_lib
 from pujax.methods.base import Method, Stage
 from pujax.methods.puupl import ensemble
+from pujax.methods.puupl.networks import Networks
 
 
 class State(NamedTuple):
@@ -111,29 +112,14 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
     c = config.method
     check(c)
     risk = pu_risk(c, info)
-    network = network_lib.build(config, info, embedding_dim=0)
+    networks = Networks(network_lib.build(config, info, embedding_dim=0), c.num_nets)
     optimizer = optimizer_lib.build(c, num_epochs=c.round_epochs)
-
-    def per_net(function, *trees):
-        """`function` of each network's slice of `trees`, results stacked on a leading axis.
-
-        One after the other and not under vmap, which would make every convolution a grouped one:
-        four times slower on a CPU with two networks.
-        """
-        slices = [jax.tree.map(lambda x, k=k: x[k], trees) for k in range(c.num_nets)]
-        return jax.tree.map(lambda *parts: jnp.stack(parts), *(function(*s) for s in slices))
-
-    def start(seeds, inputs, encoder):
-        def init(seed):
-            return network.init(jax.random.wrap_key_data(seed), inputs, encoder)
-
-        return per_net(init, seeds)
 
     def init(key: jax.Array, previous: State | None, data: TrainingData) -> State:
         if previous is not None:
             return previous
         seeds = jax.random.key_data(jax.random.split(key, c.num_nets))
-        params, batch_stats = start(seeds, data.inputs[:2], data.encoder)
+        params, batch_stats = networks.init(seeds, data.inputs[:2], data.encoder)
         return State(
             params=params,
             batch_stats=batch_stats,
@@ -144,80 +130,75 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
         )
 
     def step(state: State, batch: Batch, key: jax.Array):
-        images = classifier.weak_view(c, network, batch.inputs, key)
+        images = classifier.weak_view(c, networks.network, batch.inputs, key)
         is_pseudo, targets = state.is_pseudo[batch.ids], state.targets[batch.ids]
         epoch = jnp.mod(batch.progress, c.round_epochs)
 
-        def train_one(params, batch_stats):
-            def loss_of(params):
-                outputs, stats = network.train_pass(params, batch_stats, images)
-                pu = risk(outputs.logits, batch.labeled)
-                pseudo = ensemble.pseudo_loss(outputs.logits, targets, is_pseudo)
-                loss = c.pseudo_weight * pseudo + (1 - c.pseudo_weight) * pu
-                return loss, (stats, {"loss": loss, "loss_pu": pu, "loss_pseudo": pseudo})
+        def loss_of(params, batch_stats):
+            outputs, stats = networks.network.train_pass(params, batch_stats, images)
+            pu = risk(outputs.logits, batch.labeled)
+            pseudo = ensemble.pseudo_loss(outputs.logits, targets, is_pseudo)
+            loss = c.pseudo_weight * pseudo + (1 - c.pseudo_weight) * pu
+            return loss, (stats, {"loss": loss, "loss_pu": pu, "loss_pseudo": pseudo})
 
-            gradient, (stats, metrics) = jax.grad(loss_of, has_aux=True)(params)
-            return gradient, stats, metrics
-
-        gradient, batch_stats, metrics = per_net(train_one, state.params, state.batch_stats)
+        gradient, (batch_stats, metrics) = networks.each(
+            jax.grad(loss_of, has_aux=True), state.params, state.batch_stats
+        )
         state = optimizer_lib.apply(optimizer, state, gradient, epoch)
         state = state._replace(batch_stats=batch_stats)
         metrics = {name: jnp.mean(values) for name, values in metrics.items()}
         return state, metrics | {"pseudo_labels": jnp.sum(state.is_pseudo).astype(jnp.float32)}
 
-    def outputs_of(state: State, inputs: jax.Array):
-        return per_net(
-            lambda params, stats: network.infer(params, stats, inputs),
-            state.params,
-            state.batch_stats,
-        )
-
     @jax.jit
     def scores_of(state: State, inputs: jax.Array) -> jax.Array:
-        return outputs_of(state, inputs).logits.T
+        return networks.infer(state.params, state.batch_stats, inputs).logits
 
     @jax.jit
-    def next_round(state: State, scores, inputs, encoder, labeled, key) -> State:
-        score = ensemble.mean_score(scores)
-        is_pseudo, is_new = ensemble.select(
-            key,
-            ensemble.mutual_information(scores),
-            score,
-            state.is_pseudo,
-            labeled=labeled,
-            label_below=c.label_below,
-            withdraw_above=c.withdraw_above,
-            max_new=c.max_new,
-        )
-        old = is_pseudo & ~is_new
-        params, batch_stats = start(state.seeds, inputs, encoder)
+    def next_round(state: State, scores, data: TrainingData, key) -> State:
+        state = _relabeled(c, state, scores, data.labeled, key)
+        params, batch_stats = networks.init(state.seeds, data.inputs, data.encoder)
         return state._replace(
-            params=params,
-            batch_stats=batch_stats,
-            opt_state=optimizer.init(params),
-            is_pseudo=is_pseudo,
-            targets=jnp.where(old | labeled, state.targets, jax.nn.sigmoid(score)),
+            params=params, batch_stats=batch_stats, opt_state=optimizer.init(params)
         )
 
     def refresh(state: State, data: TrainingData, key: jax.Array, epoch: int = 0) -> State:
         if epoch == 0:  # the first round starts from `init`
             return state
         scores = batching_lib.map_batches(
-            lambda inputs: scores_of(state, inputs),
+            lambda inputs: scores_of(state, inputs).T,
             data.inputs,
             batch_size=config.run.eval_batch_size,
         )
-        return next_round(state, scores.T, data.inputs[:2], data.encoder, data.labeled, key)
+        # Two rows tell the networks what inputs look like; the rest is not compiled in.
+        return next_round(state, scores.T, data._replace(inputs=data.inputs[:2]), key)
 
     def embed(state: State, inputs: jax.Array) -> jax.Array:
-        features = outputs_of(state, inputs).features
+        features = networks.infer(state.params, state.batch_stats, inputs).features
         return jnp.moveaxis(features, 0, 1).reshape(inputs.shape[0], -1)
 
     batching = classifier.batches(c, info)
     stage = Stage("train", c.num_epochs, init, step, batching, refresh, c.round_epochs)
     return Method(
         stages=(stage,),
-        predict=lambda state, inputs: ensemble.mean_score(outputs_of(state, inputs).logits),
+        predict=lambda state, inputs: ensemble.mean_score(scores_of(state, inputs)),
         embed=embed,
         soft_labels=lambda state: state.targets,
     )
+
+
+def _relabeled(config, state: State, scores: jax.Array, labeled: jax.Array, key) -> State:
+    """New pseudo-labels by the ensemble's scores `[num_nets, n]`; older ones keep their value."""
+    score = ensemble.mean_score(scores)
+    is_pseudo, is_new = ensemble.select(
+        key,
+        ensemble.mutual_information(scores),
+        score,
+        state.is_pseudo,
+        labeled=labeled,
+        label_below=config.label_below,
+        withdraw_above=config.withdraw_above,
+        max_new=config.max_new,
+    )
+    is_kept = (is_pseudo & ~is_new) | labeled
+    targets = jnp.where(is_kept, state.targets, jax.nn.sigmoid(score))
+    return state._replace(is_pseudo=is_pseudo, targets=targets)

@@ -1,0 +1,167 @@
+"""PURL's second stage: a class prior, then nnPU on features that stay as they are."""
+
+import math
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import ml_collections
+import numpy as np
+
+from pujax import models
+from pujax.data import batching as batching_lib
+from pujax.data.batching import Batch
+from pujax.data.pu_dataset import DataInfo, TrainingData
+from pujax.methods import nnpu
+from pujax.methods._common import classifier as classifier_lib
+from pujax.methods._common import optimizer as optimizer_lib
+from pujax.methods._common.network import Network
+from pujax.methods.base import Stage
+from pujax.methods.purl import class_prior, holdout, linear_maps, ratio_stage
+from pujax.methods.purl.ratio_stage import RatioStage
+
+
+class State(NamedTuple):
+    """Everything that the classifier's stage changes, and what it rests on.
+
+    Attributes:
+      features: v: a `Fit`, or a `linear_maps.Linear` map.
+      held: bool `[n]`, the examples held out.
+      prior: share of positives in U; one half until it is estimated.
+      params: parameters of the classifier.
+      batch_stats: its running batch-norm statistics.
+      opt_state: its optimizer state.
+    """
+
+    features: Any
+    held: jax.Array
+    prior: jax.Array
+    params: Any
+    batch_stats: Any
+    opt_state: Any
+
+
+class ClassifierStage:
+    """Builds the stage and what prediction needs of it.
+
+    Args:
+      config: the whole configuration.
+      info: numbers of the data set.
+      network: what normalises inputs for linear features.
+      ratio: the stage before, whose network gives the features; None for linear ones.
+    """
+
+    def __init__(
+        self,
+        config: ml_collections.ConfigDict,
+        info: DataInfo,
+        network: Network,
+        ratio: RatioStage | None,
+    ):
+        c = config.method
+        self._config = c
+        self._info = info
+        self._network = network
+        self._ratio = ratio
+        self._batch_size = config.run.eval_batch_size
+        head = models.build(
+            "mlp",
+            embedding_dim=0,
+            dtype=config.model.dtype,
+            hidden=tuple(c.classifier_hidden),
+            batch_norm=True,
+        )
+        self._classifier = Network(head, mean=(0.0,), std=(1.0,))
+        length = c.num_epochs - c.representation_epochs
+        self._optimizer = optimizer_lib.build(c, num_epochs=length)
+        self._compiled_features = jax.jit(self.features)
+        self.stage = Stage(
+            "classify",
+            length,
+            self._init,
+            self._step,
+            classifier_lib.batches(_with_batch_size(c), info),
+            self._prepare,
+            refresh_every=0,
+        )
+
+    def features(self, representation: Any, inputs: jax.Array) -> jax.Array:
+        """v `[batch, m]` of raw inputs."""
+        if self._ratio is not None:
+            return self._ratio.features(representation, inputs)
+        return representation(self._network.normalize(inputs))
+
+    def predict(self, state: State, inputs: jax.Array) -> jax.Array:
+        """Scores `[batch]` of raw inputs."""
+        points = self.features(state.features, inputs)
+        return self._classifier.infer(state.params, state.batch_stats, points).logits
+
+    def _init(self, key: jax.Array, previous: Any, data: TrainingData) -> State:
+        c = self._config
+        net_key, held_key = jax.random.split(key)
+        representation: Any
+        if self._ratio is not None:
+            representation, held = self._ratio.best(previous, data), previous.held
+        else:
+            held = ratio_stage.hold_out(held_key, data.labeled, c, self._info)
+            dim = math.prod(self._info.input_shape)
+            representation = linear_maps.blank(c.representation, dim, pca_share=c.pca_share)
+        points = self.features(representation, data.inputs[:2])
+        params, batch_stats = self._classifier.init(net_key, points)
+        return State(
+            features=representation,
+            held=held,
+            prior=jnp.float32(0.5),
+            params=params,
+            batch_stats=batch_stats,
+            opt_state=self._optimizer.init(params),
+        )
+
+    def _all_features(self, representation: Any, data: TrainingData) -> np.ndarray:
+        points = batching_lib.map_batches(
+            lambda inputs: self._compiled_features(representation, inputs),
+            data.inputs,
+            batch_size=self._batch_size,
+        )
+        return class_prior.on_host(points, like=data.labeled)
+
+    def _prepare(self, state: State, data: TrainingData, key: jax.Array, epoch: int = 0) -> State:
+        """Estimates the prior and, where it is not learned, fits the linear map."""
+        del epoch
+        c, representation = self._config, state.features
+        labeled, held = np.asarray(data.labeled), np.asarray(state.held)
+        if self._ratio is None:
+            points = self._all_features(representation._replace(matrix=None), data)[~held]
+            representation = linear_maps.fit(
+                representation, c.representation, points, labeled[~held], ridge=c.fda_ridge
+            )
+        points = self._all_features(representation, data)
+        used = held if c.prior_points == "held_out" else ~held
+        prior = class_prior.estimate(
+            points[labeled & used], points[~labeled & used], config=c, info=self._info, key=key
+        )
+        return state._replace(features=representation, prior=jnp.float32(prior))
+
+    def _step(self, state: State, batch: Batch, key: jax.Array):
+        del key
+        rows = holdout.replacements(state.held[batch.ids], batch.labeled)
+        points = jax.lax.stop_gradient(self.features(state.features, batch.inputs[rows]))
+        risk = nnpu.risk(self._config, class_prior.believed(self._info, state.prior))
+
+        def loss_of(params):
+            outputs, stats = self._classifier.train_pass(params, state.batch_stats, points)
+            return risk(outputs.logits, batch.labeled), stats
+
+        state, loss, stats = optimizer_lib.descend(
+            self._optimizer, state, loss_of, batch.stage_progress
+        )
+        return state._replace(batch_stats=stats), {"loss": loss}
+
+
+def _with_batch_size(config: ml_collections.ConfigDict) -> ml_collections.ConfigDict:
+    """The section as the classifier's batches are drawn by."""
+    if not config.classifier_batch_size:
+        return config
+    changed = ml_collections.ConfigDict(config.to_dict())
+    changed.batch_size, changed.positives_per_batch = config.classifier_batch_size, 0
+    return changed
