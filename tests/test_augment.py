@@ -43,6 +43,7 @@ def test_flip_mirrors_each_image_with_probability_one_half():
     np.testing.assert_array_equal(augment.random_flip(KEY, images), expected)
 
 
+@pytest.mark.thorough
 def test_crop_shows_every_window_of_the_black_padded_image_equally_often():
     image = augment_images.positions(5, 4)
     cropped = augment.random_crop(KEY, np.broadcast_to(image, (10_000, 5, 4, 3)), padding=1)
@@ -53,6 +54,7 @@ def test_crop_shows_every_window_of_the_black_padded_image_equally_often():
     assert _chi_square(matches.sum(axis=1)) < 30  # 8 degrees of freedom: probability 2e-4
 
 
+@pytest.mark.thorough
 def test_weak_view_is_a_flip_and_then_a_crop():
     flip_key, crop_key = jax.random.split(KEY)
     flipped = RANDOM_VIEWS["random_flip"](flip_key, IMAGES)
@@ -62,6 +64,7 @@ def test_weak_view_is_a_flip_and_then_a_crop():
     np.testing.assert_array_equal(augment.weak_view(KEY, IMAGES, flip=False, padding=2), expected)
 
 
+@pytest.mark.thorough
 def test_strong_view_is_rand_augment_and_then_a_weak_view():
     augment_key, view_key = jax.random.split(KEY)
     rand_augment = jax.jit(partial(augment.rand_augment, num_ops=2, max_cutout=0.4))
@@ -116,6 +119,7 @@ def test_posterize_keeps_four_to_seven_bits():
     assert set(bits) == {4, 5, 6, 7}
 
 
+@pytest.mark.thorough
 def test_rand_augment_ends_with_exactly_one_cutout_of_uniform_side_and_centre():
     images = np.zeros((20_000, 20, 20, 1), np.uint8)
     painted = np.asarray(augment.rand_augment(KEY, images, num_ops=0))[..., 0]
@@ -181,6 +185,7 @@ def test_an_image_does_not_depend_on_its_neighbours(view):
     np.testing.assert_array_equal(view(KEY, IMAGES)[0], view(KEY, others)[0])
 
 
+@pytest.mark.thorough
 @every_view
 def test_vmap_over_keys_equals_one_image_at_a_time(view):
     keys = jax.random.split(KEY, 16)

@@ -237,6 +237,7 @@ def test_default_kernel_is_near_a_tenth_of_the_shorter_side():
     assert {side: blur.default_kernel_size(side, side + 5) for side in sides} == sides
 
 
+@pytest.mark.thorough
 def test_random_blur_draws_sigma_in_its_range():
     dots = np.zeros((4000, 9, 9, 1), np.uint8)
     dots[:, 4, 4] = 255

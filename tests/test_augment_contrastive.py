@@ -35,6 +35,7 @@ YES_OR_NO = ("random_grayscale", "random_blur", "random_solarize")
 every_view = pytest.mark.parametrize("name", RANDOM_VIEWS)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["contrastive_view", "contrastive_view, all steps"])
 def test_view_is_its_steps_one_after_the_other(name):
     keys, expected = jax.random.split(KEY, 6), IMAGES
@@ -193,6 +194,7 @@ def test_jitter_and_greys_are_drawn_independently_in_a_view():
 # What a result depends on -----------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 @every_view
 def test_same_key_gives_the_same_result_and_another_key_another(name):
     view = RANDOM_VIEWS[name]
@@ -207,6 +209,7 @@ def test_equal_images_get_different_draws(name):
     assert len(different) >= (2 if name in YES_OR_NO else 10)
 
 
+@pytest.mark.thorough
 def test_compiled_draws_equal_eager_ones():
     # What follows a draw equals Pillow's integers once compiled, as other tests show.
     boxes = partial(crops.random_boxes, KEY, 16, 16, 12)
@@ -241,6 +244,7 @@ def test_eight_devices_equal_one_and_do_not_talk_to_each_other(name):
         assert collective not in program
 
 
+@pytest.mark.thorough
 def test_double_precision_changes_nothing():
     view = RANDOM_VIEWS["contrastive_view, all steps"]
     expected = np.asarray(view(KEY, IMAGES))

@@ -197,6 +197,7 @@ def test_fill_for_one_channel_is_the_luminance_of_the_colour():
     assert augment.cutout(black[..., :1], 1.0, 0.5, 0.5)[0, 3, 3, 0] == 123
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("channels", [1, 3])
 def test_grouped_operations_equal_the_single_ones(channels):
     images = augment_images.smooth(70, 16, 12, channels)

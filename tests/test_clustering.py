@@ -92,6 +92,7 @@ def test_fewer_distinct_points_than_clusters_are_all_fitted_exactly():
     assert np.isfinite(result.centers).all()
 
 
+@pytest.mark.thorough
 def test_the_same_key_repeats_and_more_starts_never_hurt():
     points = np.random.default_rng(3).normal(size=(80, 2))
     run = functools.partial(clustering.kmeans, jax.random.key(5), points, num_clusters=9)

@@ -1,6 +1,8 @@
 import subprocess
 import sys
 
+import pytest
+
 from pujax import console
 
 
@@ -23,6 +25,7 @@ def test_table_without_rows_is_its_headings():
     assert console.render_table([], ["a", "bc"]) == "a  bc\n-  --"
 
 
+@pytest.mark.thorough
 def test_own_log_lines_are_shown_and_those_of_libraries_only_from_warnings_on(tmp_path):
     """In a process of its own: the setting is for a whole program."""
     library = tmp_path / "pujax" / "library.py"  # a folder of that name is not the package

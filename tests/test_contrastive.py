@@ -92,6 +92,7 @@ def test_gradients_match_finite_differences(name):
         np.testing.assert_allclose(gradient, (upper - lower) / 2e-6, atol=1e-7)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", sorted(LOSSES))
 def test_compiled_mapped_and_second_derivatives_agree_and_stay_finite(name):
     queries, keys = unit_views(batch=3, dim=2).astype(np.float32)
@@ -132,6 +133,7 @@ def test_one_image_and_low_temperature_are_finite(temperature):
                     assert float(value) == pytest.approx(0, abs=1e-5)
 
 
+@pytest.mark.thorough
 def test_anchors_without_positives_contribute_zero():
     queries, keys = unit_views()
     empty = np.zeros((5, 10), bool)

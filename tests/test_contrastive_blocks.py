@@ -114,6 +114,7 @@ def over_devices(block_size, batch=32, views=3):
     return points, jax.device_put(points, rows), program
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("block_size", [0, 8, 5])
 def test_eight_devices_equal_one(block_size):
     with x64():

@@ -36,6 +36,7 @@ def naive(views, temperature, tau_plus):
     return np.mean(losses)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("num_views", [2, 3, 4])
 @pytest.mark.parametrize("temperature", [0.5, 0.1])
 @pytest.mark.parametrize("tau_plus", [0.0, 0.1, 0.6])
@@ -99,6 +100,7 @@ def test_order_of_views_and_images_does_not_matter():
             )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("num_views", [2, 3])
 @pytest.mark.parametrize("block_size", [0, 1])
 def test_a_binding_floor_sends_gradient_through_the_partners_only(num_views, block_size):
@@ -179,6 +181,7 @@ def test_extreme_temperatures_are_exact_in_single_precision(tau_plus, block_size
         np.testing.assert_allclose(gradients, slopes, rtol=1e-3, atol=2e-4)
 
 
+@pytest.mark.thorough
 def test_numbers_in_double_precision_leave_single_precision_views_alone():
     first, second = unit_views().astype(np.float32)
     with x64():

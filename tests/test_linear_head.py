@@ -37,6 +37,7 @@ def naive_gradient(weights, bias, features, labeled, *, prior, target=0.5):
     return features.T @ of_scores, of_scores.sum()
 
 
+@pytest.mark.thorough
 def test_it_is_adam_on_the_imbalanced_risk_written_out_in_numpy():
     with x64():
         features, labeled, _ = clouds()
@@ -66,6 +67,7 @@ def test_it_is_adam_on_the_imbalanced_risk_written_out_in_numpy():
         np.testing.assert_allclose(scores, after, rtol=1e-8)
 
 
+@pytest.mark.thorough
 def test_many_priors_in_one_program_equal_one_after_another():
     features, labeled, _ = clouds()
     keys = jax.random.split(jax.random.key(0), 2)
@@ -82,6 +84,7 @@ def test_many_priors_in_one_program_equal_one_after_another():
             np.testing.assert_allclose(together.bias[i, j], alone.bias, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.thorough
 def test_it_finds_the_hidden_positives_where_unlabeled_as_negative_finds_none():
     features, labeled, truth = clouds(d=20)
 
@@ -100,6 +103,7 @@ def test_it_finds_the_hidden_positives_where_unlabeled_as_negative_finds_none():
     assert outcome(as_negative)[1] < 0.5
 
 
+@pytest.mark.thorough
 def test_the_gradient_goes_through_training():
     with x64():
         features, labeled, _ = clouds()

@@ -106,6 +106,7 @@ def test_one_column_moves_mass_between_both_columns():
         np.testing.assert_allclose(by_label, by_column[:, 1] - by_column[:, 0], rtol=1e-12)
 
 
+@pytest.mark.thorough
 def test_gradient_vanishes_outside_the_clip_and_passes_at_its_boundary():
     with x64():
         # The clip begins at a score of log(0.9999 / 0.0001) = 9.2102.
@@ -141,6 +142,7 @@ def test_balanced_bce_is_stable_in_float32():
     assert np.isfinite(unclipped) and np.isfinite(gradient).all()
 
 
+@pytest.mark.thorough
 def test_balanced_bce_computes_bfloat16_in_float32_maps_and_keeps_nan_visible():
     scores, labels = (jnp.asarray(v, jnp.bfloat16) for v in soft_batch())
     value = meta.balanced_bce(scores, labels)

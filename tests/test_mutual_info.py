@@ -93,6 +93,7 @@ def test_the_true_ratio_gives_the_mutual_information_found_by_quadrature(prior, 
             assert float(lost) == pytest.approx(expected, rel=1e-3) and lost > 0
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("prior", [0.2, 0.5])
 def test_all_closed_forms_are_exact_where_the_features_span_everything(prior):
     counts_p, counts_n = np.array([6, 3, 1]), np.array([1, 2, 7])
@@ -137,6 +138,7 @@ def test_classes_that_do_not_overlap_share_one_half(prior):
         np.testing.assert_allclose(value, 0.5, rtol=1e-10)
 
 
+@pytest.mark.thorough
 def test_fits_equal_a_naive_version_with_the_ridge_outside_the_gram_matrix():
     positives, unlabeled = gaussians(0, 30, dim=3)
     negatives, centers, sigma, ridge, prior = -positives[:20], unlabeled[:8], 1.3, 0.05, 0.3
@@ -242,6 +244,7 @@ def gram_of(phi):
     return phi.T @ phi / len(phi)
 
 
+@pytest.mark.thorough
 def test_cross_validation_equals_a_naive_loop():
     positives, unlabeled = gaussians(3, 23, dim=2)
     centers, sigmas, ridges = unlabeled[:6], np.array([0.4, 1.0, 3.0]), np.array([1e-3, 0.1])
@@ -286,6 +289,7 @@ def test_cross_validation_equals_a_naive_loop():
             assert (found.sigma, found.ridge) == (sigmas[i], ridges[j])
 
 
+@pytest.mark.thorough
 def test_a_fit_that_fails_in_rounding_is_not_chosen():
     positives, unlabeled = (x.astype(np.float32) for x in gaussians(4, 20))
     # Centres twice, no ridge: the Gram matrix is singular, and a width of 1e3 makes all ones of it.
@@ -322,6 +326,7 @@ def test_the_error_falls_with_the_root_of_the_sample():
     assert 0.02 < few < 0.08 and 0.005 < many < 0.02
 
 
+@pytest.mark.thorough
 def test_the_complete_estimates_find_the_truth_and_repeat():
     positives, unlabeled = (x.astype(np.float32) for x in gaussians(5, 1500))
     estimate = jax.jit(functools.partial(mutual_info.pu_smi, prior=0.5, num_centers=50))
@@ -337,6 +342,7 @@ def test_the_complete_estimates_find_the_truth_and_repeat():
     assert float(again.value) == float(found.value) != float(other.value)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("two_output", [False, True])
 def test_the_supervised_twins_find_the_truth(two_output):
     positives, _ = gaussians(5, 1000)
@@ -347,6 +353,7 @@ def test_the_supervised_twins_find_the_truth(two_output):
     assert float(twin.mean_ratio) == pytest.approx(1, abs=0.05)
 
 
+@pytest.mark.thorough
 def test_the_short_form_is_smaller_by_the_ridge():
     positives, unlabeled = gaussians(7, 400)
     with x64():
@@ -361,6 +368,7 @@ def test_the_short_form_is_smaller_by_the_ridge():
         assert abs(float(full.value) - 0.2752) < abs(float(short.value) - 0.2752)
 
 
+@pytest.mark.thorough
 def test_median_distance_is_the_median_and_falls_back_where_points_coincide():
     points = np.random.default_rng(8).normal(size=(40, 3)) + 1e3
     distances = np.sqrt(((points[:, None] - points) ** 2).sum(-1))[np.triu_indices(40, 1)]

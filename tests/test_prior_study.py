@@ -23,6 +23,7 @@ def problem(seed=0, *, d=6):
     return jnp.float32(train), labeled, jnp.float32(test), test_truth
 
 
+@pytest.mark.thorough
 def test_every_factor_and_seed_is_the_head_that_would_be_trained_alone():
     features, labeled, tested, truth = problem()
     found = prior_study.study(
@@ -47,6 +48,7 @@ def test_every_factor_and_seed_is_the_head_that_would_be_trained_alone():
             np.testing.assert_allclose(found.f1[i, seed], metrics.f1(scores[-1], truth), atol=0.02)
 
 
+@pytest.mark.thorough
 def test_a_larger_prior_calls_more_positive():
     features, labeled, tested, truth = problem()
     options = {"factors": (0.2, 5), "num_seeds": 1, "num_epochs": 800, "loss": "nnpu"}

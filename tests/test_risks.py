@@ -84,6 +84,7 @@ def test_gradient_is_the_derivative_of_the_value(name):
         np.testing.assert_allclose(gradient, slopes, atol=1e-8)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", sorted(RISKS))
 def test_label_codings_compile_and_map_to_the_same_result(name):
     scores, labeled = random_batch()

@@ -186,6 +186,7 @@ def test_detached_consistency_has_the_same_value_and_moves_the_second_pass_only(
         assert (first == 0).all() and np.abs(attached_first).max() > 1e-3
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("options", [{}, {"gamma": 0.85, "alpha": 2.0}])
 def test_vpu_is_finite_on_awkward_batches(options):
     for batch in (0, 1, 4):
@@ -225,6 +226,7 @@ def test_extreme_scores_are_exact_in_float32():
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.thorough
 def test_compiled_mapped_low_precision_and_codings_agree():
     scores, targets = multilabel_batch(batch=6)
     mixed, permutation = scores[:3] / 2, np.array([2, 0, 1])

@@ -249,6 +249,7 @@ def test_awkward_batches_are_finite(name):
     assert LOSSES[name](jnp.zeros((0, 2)), jnp.zeros((0, 2))) == 0
 
 
+@pytest.mark.thorough
 @each_loss
 def test_compiled_mapped_low_precision_and_codings_agree(name):
     loss = jax.jit(LOSSES[name])

@@ -9,6 +9,8 @@ RISK = "tests/test_risks.py::test_a[nnpu]"
 
 def test_a_test_is_fast_unless_it_is_listed_or_marked():
     assert tiers.is_fast(RISK, {"parametrize"}, {"tests/test_risks.py::test_b"})
+    assert tiers.is_fast(RISK, set(), {"tests/test_risks.py::test_a[upu]"})
+    assert not tiers.is_fast(RISK, set(), {RISK})
     assert not tiers.is_fast(RISK, set(), {"tests/test_risks.py::test_a"})
     assert not tiers.is_fast(RISK, {"thorough"}, set())
     assert not tiers.is_fast(RISK, {"slow"}, set())
@@ -22,8 +24,12 @@ def test_a_recording_changes_the_tests_that_ran_only(tmp_path, monkeypatch):
     listing.write_text("tests/test_x.py::test_b\ntests/test_x.py::gone\ntests/test_y.py::test_c\n")
     monkeypatch.setattr(tiers, "LIST", listing)
     monkeypatch.setattr(tiers, "REPOSITORY", tmp_path)
-    tiers.record({"tests/test_x.py::test_a[2]": 9.0, "tests/test_x.py::test_b": 0.01})
+    seconds = {"tests/test_x.py::test_a[2]": 9.0, "tests/test_x.py::test_b": 0.01}
+    tiers.record(seconds)
     assert listing.read_text().split() == ["tests/test_x.py::test_a", "tests/test_y.py::test_c"]
+    # Of a function with fast cases the others alone are listed.
+    tiers.record(seconds | {"tests/test_x.py::test_a[1]": 0.01})
+    assert listing.read_text().split() == ["tests/test_x.py::test_a[2]", "tests/test_y.py::test_c"]
 
 
 def test_every_listed_test_exists():

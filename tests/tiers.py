@@ -7,7 +7,7 @@ LIST = pathlib.Path(__file__).with_name("not_fast.txt")
 REPOSITORY = LIST.parents[1]
 
 # Seconds. Four fifths of all tests are faster, and all of those together fit the daily loop.
-LIMIT = 0.8
+LIMIT = 0.4
 
 
 def function_of(nodeid: str) -> str:
@@ -16,29 +16,35 @@ def function_of(nodeid: str) -> str:
 
 
 def listed() -> set[str]:
-    """Test functions of which some case took longer than `LIMIT` when they were last timed."""
-    return set(LIST.read_text().split())
+    """What took longer than `LIMIT` when it was last timed: single cases, or functions whole."""
+    return set(LIST.read_text().splitlines())
 
 
 def is_fast(nodeid: str, markers: set[str], slower: set[str]) -> bool:
     """Whether a test belongs to the fast tier: neither marked for a later one nor timed as long."""
-    return not markers & {"thorough", "slow"} and function_of(nodeid) not in slower
+    return not markers & {"thorough", "slow"} and not {nodeid, function_of(nodeid)} & slower
 
 
 def record(seconds: dict[str, float]) -> None:
-    """Writes the list anew for the tests that ran; others stay as they were, if they still exist.
+    """Writes the list anew for the functions that ran; others stay as they were, if they exist.
 
     Args:
       seconds: by nodeid, setup included.
     """
-    slower = {function_of(nodeid) for nodeid, duration in seconds.items() if duration > LIMIT}
-    slower |= listed() - {function_of(nodeid) for nodeid in seconds}
-    LIST.write_text("".join(f"{name}\n" for name in sorted(slower) if exists(name)))
+    cases: dict[str, list[str]] = {}
+    for nodeid in seconds:
+        cases.setdefault(function_of(nodeid), []).append(nodeid)
+    slower = {line for line in listed() if function_of(line) not in cases}
+    for function, nodeids in cases.items():
+        long = [nodeid for nodeid in nodeids if seconds[nodeid] > LIMIT]
+        slower.update([function] if len(long) == len(nodeids) else long)
+    kept = sorted(line for line in slower if exists(line))
+    LIST.write_text("".join(f"{line}\n" for line in kept))
 
 
-def exists(function: str) -> bool:
-    """Whether a test function is still in its file."""
-    file, _, name = function.partition("::")
+def exists(nodeid: str) -> bool:
+    """Whether a test's function is still in its file."""
+    file, _, name = function_of(nodeid).partition("::")
     path = REPOSITORY / file
     return path.is_file() and re.search(rf"^def {name}\(", path.read_text(), re.M) is not None
 

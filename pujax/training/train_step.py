@@ -88,6 +88,7 @@ def metric_names(stages: tuple[Stage, ...], data: TrainingData, mesh: Mesh) -> l
     Raises:
       ValueError: if a stage does not report its loss or uses a name that belongs to the loop.
     """
+
     def on_mesh(tree):
         where = sharding.replicated(mesh)
         return jax.tree.map(

@@ -18,9 +18,9 @@ from tests import tiny
 METHODS = methods.names()
 BINARY = [name for name in METHODS if not methods.is_multilabel(name)]
 # One stage, two stages with a refresh, and several labels per example.
-ALWAYS = ("nnpu", "dist_pu", "pu_mlc")
+ALWAYS = ("nnpu", "dist_pu", "partial_bce")
 # One method of each kind of batch: all from U or with positives, support, halves, several stages.
-BATCHES = (*ALWAYS, "lagam", "p3mix_e", "self_pu", "supervised", "vpu")
+BATCHES = (*ALWAYS, "lagam", "p3mix_e", "pu_mlc", "self_pu", "supervised", "vpu")
 # Operations outside of jit are compiled one by one, which takes longer than the step itself.
 EAGER = (*ALWAYS, "gradpu")
 STEPS = 4  # of training wherever the number does not matter, so that tests share their programs

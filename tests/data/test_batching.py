@@ -99,6 +99,7 @@ def example_data():
     )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("module", ["batching", "streaming", "pu_dataset"])
 def test_what_training_imports_does_not_import_scikit_learn(module):
     code = f"import sys, pujax.data.{module}; assert 'sklearn' not in sys.modules"
@@ -120,6 +121,7 @@ def test_map_batches_equals_one_call(batch_size):
     assert len(set(seen)) == 1  # one shape, one compilation
 
 
+@pytest.mark.thorough
 def test_every_shuffle_is_another_one_and_nothing_shares_an_order():
     order = plan(n=20, support=20, batch_size=5, support_batch_size=5, steps=8)
     ids, support = np.asarray(order.ids).ravel(), np.asarray(order.support).ravel()

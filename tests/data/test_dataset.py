@@ -235,6 +235,7 @@ def test_validation_is_a_held_out_problem_of_the_same_setting(setting, sampling)
     assert data.counts()["validation_labeled"] == len(p_val)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("sampling", ["stratified", "uniform"])
 @pytest.mark.parametrize("setting", dataset.SETTINGS)
 def test_the_true_classes_win_by_every_criterion_on_unbalanced_validation_data(setting, sampling):

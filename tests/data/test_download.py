@@ -224,6 +224,7 @@ def test_without_a_server_the_error_comes_at_once_and_nothing_is_left(tmp_path):
     assert names(tmp_path) == []
 
 
+@pytest.mark.thorough
 def test_processes_at_once_share_one_download(server, tmp_path):
     server.delay = 1.0
     code = (

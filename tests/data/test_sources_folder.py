@@ -137,6 +137,7 @@ def test_an_option_out_of_range_is_refused(folder, option, value):
         sources.load("alzheimer", directory=folder, **{option: value})
 
 
+@pytest.mark.thorough
 def test_the_real_images_have_the_published_counts(tmp_path):
     real = conftest.real_data_folder("alzheimer")
     sys.path.insert(0, str(real))

@@ -123,6 +123,7 @@ def test_without_files_and_network_the_error_says_what_to_do(tmp_path, monkeypat
     assert str(tmp_path / "newsgroups") in message and "20news-bydate-train" in message
 
 
+@pytest.mark.thorough
 def test_the_real_posts_have_their_published_counts_and_their_words_tell_the_classes_apart():
     data = sources.load("newsgroups", directory=conftest.real_data_folder("newsgroups"))
     assert data.train_inputs.shape == (5309, 2000) and data.test_inputs.shape == (3534, 2000)

@@ -189,6 +189,7 @@ print(json.dumps([sorted(reads), sorted(rows)]))
 """
 
 
+@pytest.mark.thorough
 def test_a_host_decodes_the_rows_of_its_own_devices_only(files):
     with socket.socket() as free:
         free.bind(("localhost", 0))

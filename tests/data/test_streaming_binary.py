@@ -198,6 +198,7 @@ def test_arrays_with_several_labels_are_not_streamed(tmp_path):
         sources.load("multilabel", directory=tmp_path, streaming="on")
 
 
+@pytest.mark.thorough
 def test_a_streamed_run_gives_the_numbers_of_one_in_memory(folder, tmp_path):
     pytest.importorskip("grain")
     rows = []

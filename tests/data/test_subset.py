@@ -100,6 +100,7 @@ def problem(task, folder, **changes):
     return experiment.load_data(config_lib.resolve(config))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("task", "kept", "labeled", "hidden"),
     [("cifar10-imbalanced", 750, 150, 2400), ("cifar10-balanced", 5000, 1000, 16_000)],

@@ -128,6 +128,7 @@ def test_pusb_on_the_test_set_shifts_all_scores_of_a_set(data):
     assert share == pytest.approx(data.info.prior, abs=1.5 / population.sum())
 
 
+@pytest.mark.thorough
 def test_vpu_halves_its_batches_and_counts_pool_rows_as_unlabeled(data):
     _, labeled, _, (method, _, _) = first_loss(data, "vpu")
     assert labeled.sum() == 8 and not labeled[8:].any()
@@ -146,6 +147,7 @@ def test_vpu_trains_on_the_variational_loss(data):
     assert metrics["loss_mixup"] > 0
 
 
+@pytest.mark.thorough
 def test_vpu_lets_gradients_flow_through_the_target_unless_told_otherwise(data):
     flow, stop = (
         first_loss(data, "vpu", mixup_target_stop_gradient=stop)[2]["loss_mixup"]

@@ -146,6 +146,7 @@ def test_main_loss_is_the_sum_of_its_four_terms(data):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.thorough
 def test_a_step_overwrites_the_memory_of_its_batch_and_keeps_labelled_positives_at_one(
     data, trained
 ):
@@ -203,6 +204,7 @@ def test_a_step_follows_the_gradient_of_the_reported_loss(data):
     np.testing.assert_allclose(slope, wanted, rtol=0.05)  # float32 and curvature
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("stage_index", "epoch", "rate"),
     [

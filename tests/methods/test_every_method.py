@@ -93,6 +93,7 @@ def test_frozen_weights_are_not_averaged():
     assert len(state.average) == len(all_weights) - len(stays)
 
 
+@pytest.mark.thorough
 def test_averages_start_anew_with_a_stage_and_where_a_refresh_replaces_the_weights():
     changes = {"num_epochs": 4, "round_epochs": 2, "average_decay": 0.9}
     _, stage, state, arrays, batch = setup("puupl", **NORMED, **changes)

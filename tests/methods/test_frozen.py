@@ -117,6 +117,7 @@ def test_the_paths_of_real_networks(backbone):
     assert "backbone/stem/kernel" in stays
 
 
+@pytest.mark.thorough
 def test_the_published_count_of_trainable_parameters():
     backbone = resnet_v1.PostActResNet(
         stage_sizes=(3, 4, 23, 3), block=resnet_v1.PostActBottleneck, lgconv=True
@@ -155,6 +156,7 @@ def step_of(loss, **changes):
     return rule.init, step
 
 
+@pytest.mark.thorough
 def test_the_backward_pass_ends_where_nothing_trains_below():
     params, loss = small_network()
 
@@ -170,6 +172,7 @@ def test_the_backward_pass_ends_where_nothing_trains_below():
     assert convolutions(3) == 12 + 3 + 1
 
 
+@pytest.mark.thorough
 def test_steps_lower_the_loss_and_leave_the_frozen_parts_alone():
     params, loss = small_network()
     init, step = step_of(loss, frozen_stages=3)

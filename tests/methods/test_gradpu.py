@@ -96,6 +96,7 @@ def test_the_weight_ramps_over_all_steps(data, step, share):
     np.testing.assert_allclose(metrics["loss"], wanted, rtol=1e-5)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("batching", ["separate", "joint"])
 @pytest.mark.parametrize("on", ["score", "tanh"])
 def test_the_loss_is_risk_plus_alpha_times_the_mean_square_of_the_input_gradient(
@@ -142,6 +143,7 @@ def by_hand(params, x):
     return scores, back @ one["kernel"].T
 
 
+@pytest.mark.thorough
 def test_a_large_penalty_flattens_the_scores(data):
     spreads = []
     for alpha in (0.0, 30.0):

@@ -97,6 +97,7 @@ def test_pretraining_does_not_look_at_labels_though_its_probe_does(small):
     assert differ(first.params["backbone"], state.params["backbone"])
 
 
+@pytest.mark.thorough
 def test_the_head_trains_a_fresh_classifier_on_features_computed_once(small):
     _, method, arrays = small
     pretraining, head = method.stages
@@ -158,6 +159,7 @@ def test_fine_tuning_moves_the_encoder_and_sees_images(data):
     assert differ(after.batch_stats, state.batch_stats)
 
 
+@pytest.mark.thorough
 def test_more_views_than_two(data):
     _, method, arrays = built(data, num_views=3, block_size=7)
     stage = method.stages[0]
@@ -210,6 +212,7 @@ def test_the_factor_reaches_as_far_as_the_prior_that_the_loss_reads():
         impulses.head_risk(config, balanced)
 
 
+@pytest.mark.thorough
 def test_a_linear_head_keeps_its_rate_whatever_pretraining_warms_up(data):
     changes = {"optimizer": "lars", "lr_warmup": 100.0, "lr_schedule": "cosine"}
     _, method, arrays = built(data, **changes)

@@ -103,6 +103,7 @@ def test_label_update_equals_the_closed_form():
     np.testing.assert_allclose(got, wanted, atol=1e-6)  # float32 EMA of equal signs
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("only", [0.0, 1.0])
 def test_a_support_batch_of_one_class_leaves_the_labels_alone(only):
     rng = np.random.default_rng(0)
@@ -120,6 +121,7 @@ def test_a_support_batch_of_one_class_leaves_the_labels_alone(only):
     np.testing.assert_array_equal(got, labels)
 
 
+@pytest.mark.thorough
 def test_normalized_update_is_linear_in_the_gradient_and_agrees_in_sign():
     rng = np.random.default_rng(1)
     arguments = (
@@ -146,6 +148,7 @@ def test_mean_loss_is_plain_cross_entropy():
     np.testing.assert_allclose(lagam.label_loss(scores, labels, form="mean"), wanted, rtol=1e-6)
 
 
+@pytest.mark.thorough
 def test_running_statistics_see_mixed_then_weak_then_strong_view(data):
     """A step's statistics equal those of three passes over its views in the reference's order."""
     config = tiny.config("lagam", **(DENSE | {"augment": True}))
@@ -193,6 +196,7 @@ def test_labels_move_only_in_the_main_stage_only_in_the_batch_and_never_when_pin
     np.testing.assert_array_equal(after.labels, state.labels)
 
 
+@pytest.mark.thorough
 def test_unpinned_labels_can_fall(data):
     _, arrays, stage, state = setup(data, pin_labeled=False)
     fell = False
@@ -290,6 +294,7 @@ def test_every_switch_changes_what_it_names_and_nothing_else(
     assert moved == changes.get("use_meta", True)
 
 
+@pytest.mark.thorough
 def test_empty_batches_are_kept_where_the_loss_is_defined_or_the_switch_is_off(data):
     for changes, skipped in (
         ({}, 1),
@@ -316,6 +321,7 @@ def group_loss(data, epoch, **changes):
     return float(stage.step(state, batch, jax.random.key(0))[1]["loss_group"])
 
 
+@pytest.mark.thorough
 def test_neighbors_join_only_after_their_epoch(data):
     # tiny.config sets neighbors_after_epoch = 1, so epoch 1 is without and epoch 2 with them.
     assert group_loss(data, 1) == group_loss(data, 1, use_neighbors=False)
@@ -334,6 +340,7 @@ def test_clusters_are_those_of_the_embeddings_in_inference_mode(data):
     assert np.mean(nearest == clusters) > 0.97  # Lloyd's fixed point, up to its 20 iterations
 
 
+@pytest.mark.thorough
 def test_ablations_keep_augmentation_and_contrast_apart(data, monkeypatch):
     called = []
     original = augment.weak_view
@@ -484,6 +491,7 @@ def test_a_step_equals_its_parts_worked_out_one_after_another(data):
         assert float(metrics[name]) == pytest.approx(value, rel=1e-4), name
 
 
+@pytest.mark.thorough
 def test_a_batch_with_learned_positive_mass_only_is_not_left_out(data):
     _, arrays, stage, state = setup(data)
     state = state._replace(labels=jnp.full(len(state.labels), 0.3))

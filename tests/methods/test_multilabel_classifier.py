@@ -111,6 +111,7 @@ def branches(names):
     return {name for name in names if "global_branch" in name.split("/")}
 
 
+@pytest.mark.thorough
 def test_frozen_stages_keep_every_bit_and_global_branches_train(data):
     method, start, batch = setup(data, **RESIDUAL, frozen_stages=1)
     states, _ = steps(method, start, batch, 2)
@@ -136,6 +137,7 @@ def test_frozen_batch_norm_keeps_its_statistics_and_trains_its_scale(data):
     )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("starts_from", ["", "another run"])
 def test_auto_freezes_what_is_published_where_a_network_starts_from_other_weights(
     data, starts_from
@@ -158,6 +160,7 @@ def test_auto_freezes_what_is_published_where_a_network_starts_from_other_weight
         assert changed(start.batch_stats, states[-1].batch_stats)
 
 
+@pytest.mark.thorough
 def test_the_graph_head_holds_word_vectors_and_the_adjacency_of_known_positives(data):
     method, start, batch = setup(data, **GRAPH, word_vectors="random")
     known = (data.labeled == 1).astype(np.float64)
@@ -181,6 +184,7 @@ def test_the_graph_head_holds_word_vectors_and_the_adjacency_of_known_positives(
     assert np.abs(scores - method.predict(swapped, inputs)).max() > 1e-6
 
 
+@pytest.mark.thorough
 def test_word_vectors_come_from_a_file(data, tmp_path):
     words = np.random.default_rng(3).normal(size=(3, 5))
     path = str(tmp_path / "words.npy")
@@ -198,6 +202,7 @@ def test_word_vectors_come_from_a_file(data, tmp_path):
         setup(data, **GRAPH, word_vectors=path)
 
 
+@pytest.mark.thorough
 def test_images_in_memory_are_cropped_on_the_device(data):
     sizes = (4, 6)
     method, state, batch = setup(data, crop_sizes=sizes)

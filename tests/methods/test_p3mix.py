@@ -149,6 +149,7 @@ def assert_equal(first, second):
         np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-7)
 
 
+@pytest.mark.thorough
 def test_the_pool_holds_the_least_certain_positives_and_their_images(data):
     _, method, arrays, state, _ = setup(data)
     after = method.stages[0].refresh(state, arrays, jax.random.key(0))
@@ -170,6 +171,7 @@ def test_the_pool_follows_the_network_and_is_never_larger_than_p(data):
     np.testing.assert_array_equal(np.sort(second.pool_ids), np.flatnonzero(arrays.labeled))
 
 
+@pytest.mark.thorough
 def test_the_teacher_follows_once_per_epoch_and_steps_leave_it_alone(data):
     _, method, arrays, state, batch = setup(data)
     stage = method.stages[0]
@@ -271,9 +273,12 @@ def spread_out(config, data, state, batch):
     "changes",
     [
         {},
-        {"mix_at": "features"},
-        {"start_hmix": 3},
-        {"unlabeled_weight": 0.5, "entropy_weight": 0.7, "mixup_alpha": 0.3},
+        pytest.param({"mix_at": "features"}, marks=pytest.mark.thorough),
+        pytest.param({"start_hmix": 3}, marks=pytest.mark.thorough),
+        pytest.param(
+            {"unlabeled_weight": 0.5, "entropy_weight": 0.7, "mixup_alpha": 0.3},
+            marks=pytest.mark.thorough,
+        ),
     ],
     ids=str,
 )

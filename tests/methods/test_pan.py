@@ -102,6 +102,7 @@ def setup(data, **changes):
     return config, made.method, state, batch
 
 
+@pytest.mark.thorough
 def test_a_step_moves_the_discriminator_first_and_the_classifier_against_it(data):
     config, method, state, batch = setup(data)
     assert np.asarray(batch.labeled).tolist() == [1.0] * 6 + [0.0] * 10
@@ -130,6 +131,7 @@ def test_a_step_moves_the_discriminator_first_and_the_classifier_against_it(data
     np.testing.assert_allclose(metrics["loss_discriminator"], -game(d.params, c.params), rtol=1e-4)
 
 
+@pytest.mark.thorough
 def test_means_are_sums_divided_by_the_batch_size(data):
     """The ratio of the terms is kept: 16 times the learning rate undoes the mean."""
     _, method, state, batch = setup(data)

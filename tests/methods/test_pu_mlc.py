@@ -118,6 +118,7 @@ def test_two_steps_equal_two_worked_out_in_numpy(data, detach):
         np.testing.assert_allclose(found["bias"], bias, rtol=1e-3, atol=1e-5)
 
 
+@pytest.mark.thorough
 def test_halves_of_a_group_are_mixed_as_specified():
     images = jnp.arange(2 * 7 * 3, dtype=jnp.float32).reshape(2, 7, 3) ** 1.5
     mixed, permutations, shares = pu_mlc.mix_halves(jax.random.key(4), images, alpha=0.3)
@@ -131,6 +132,7 @@ def test_halves_of_a_group_are_mixed_as_specified():
             np.testing.assert_allclose(mixed[group, row], wanted, rtol=1e-6)
 
 
+@pytest.mark.thorough
 def test_shares_follow_the_beta_distribution():
     _, _, shares = pu_mlc.mix_halves(jax.random.key(0), jnp.zeros([4000, 2, 1]), alpha=0.3)
     # Beta(a, a) has mean 1/2 and variance 1 / (4 (2 a + 1)); four standard errors.
@@ -138,6 +140,7 @@ def test_shares_follow_the_beta_distribution():
     np.testing.assert_allclose(shares.var(), 1 / (4 * 1.6), rtol=0.05)
 
 
+@pytest.mark.thorough
 def test_groups_of_a_batch_keep_statistics_of_their_own(data):
     options = {"gamma": 0.6, "alpha": 1.5, "num_groups": 2}
     method, _, state, batch = setup(data, **options)
@@ -165,6 +168,7 @@ def test_groups_of_a_batch_keep_statistics_of_their_own(data):
     assert abs(whole - wanted[0]) > 0.01 * abs(whole)
 
 
+@pytest.mark.thorough
 def test_alpha_0_is_temperature_1(data):
     method, _, state, batch = setup(data, alpha=0.0, gamma=0.0, mixup_weight=0.0)
     _, metrics = jax.jit(method.stages[0].step)(state, batch, jax.random.key(0))
@@ -187,6 +191,7 @@ def test_without_mixup_there_is_no_second_pass(data):
     assert names - fewer == {"loss_mixup"} and fewer == {"loss", "loss_variational"}
 
 
+@pytest.mark.thorough
 def test_known_negatives_are_thrown_away(data):
     config = tiny.config("pu_mlc", **LINEAR)
     forgotten = data._replace(labeled=np.maximum(data.labeled, 0))

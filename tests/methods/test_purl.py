@@ -62,6 +62,7 @@ def test_the_objectives_are_those_of_mutual_information():
     assert mean == pytest.approx(0.3 * p.mean() + 0.7 * u.mean(), rel=1e-5)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("share", [0.0, 0.3])
 def test_the_closed_form_is_where_the_gradient_vanishes(share):
     features, ridge = points(), 0.1
@@ -122,6 +123,7 @@ def test_where_a_whole_group_is_held_out_it_stays():
     np.testing.assert_array_equal(holdout.replacements(~held, 1 - labeled), [0, 1, 2])
 
 
+@pytest.mark.thorough
 def test_examples_held_out_do_not_touch_training(data):
     _, method, arrays, state = setup()
     held = np.asarray(state.held)
@@ -201,6 +203,7 @@ def naive_features(params, out):
     return out
 
 
+@pytest.mark.thorough
 def test_the_closed_form_head_moves_the_features_at_every_update(data):
     _, method, arrays, state = setup(head="closed_form")
     new, _ = jax.jit(method.stages[0].step)(
@@ -241,6 +244,7 @@ def test_softplus_keeps_the_ratio_above_zero(data):
 # The best network is kept.
 
 
+@pytest.mark.thorough
 def test_the_network_that_fits_the_examples_held_out_best_is_kept(data):
     _, method, arrays, state = setup(representation_learning_rate=0.2)
     stage, held = method.stages[0], np.asarray(state.held)
@@ -290,6 +294,7 @@ def test_the_ridge_is_in_units_of_the_data():
     assert not np.allclose(first, linear_maps.fisher_direction(values, LABELED, ridge=5.0))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("name", "width"), [("pca", 32), ("fda", 1), ("none", 64)])
 def test_a_linear_representation_needs_no_stage_of_its_own(data, name, width):
     config, method, arrays, state = setup(representation=name)
@@ -436,6 +441,7 @@ def test_settings_that_exclude_each_other_are_named(data):
 # What a run reports.
 
 
+@pytest.mark.thorough
 def test_rows_hold_what_was_found_and_how_far_off_it_is(data, tmp_path):
     _, rows = tiny.train_in(tmp_path, tiny.config("purl", **OPTIONS), data)
     truth = data.truth[~data.labeled].mean()

@@ -216,6 +216,7 @@ def test_a_step_is_one_sgd_step_of_every_network_on_its_own_loss(data):
     assert metrics["pseudo_labels"] == 5
 
 
+@pytest.mark.thorough
 def test_scores_are_those_of_the_mean_probability_of_both_networks(data):
     config, method, arrays, state = setup(data)
     network = network_lib.build(config, data.info, embedding_dim=0)
@@ -228,6 +229,7 @@ def test_scores_are_those_of_the_mean_probability_of_both_networks(data):
     assert method.embed(state, inputs).shape == (7, 16)
 
 
+@pytest.mark.thorough
 def test_rounds_end_on_time_start_afresh_and_hand_on_soft_labels(data):
     config, method, arrays, state = setup(data, round_epochs=2, label_below=0.6, withdraw_above=0.7)
     stage, key = method.stages[0], jax.random.key(4)

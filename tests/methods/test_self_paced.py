@@ -136,6 +136,7 @@ def batch(seed=0, *, shift=0.0, size=14):
     return scores, labeled.astype(float), rng.uniform(size=size), rng.uniform(size=size) < 0.7
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("shift", [0.0, 4.0])
 def test_unit_weights_give_nnpu_of_the_rows_that_count(shift):
     with x64():
@@ -203,6 +204,7 @@ def test_at_zero_weights_the_derivative_is_each_examples_loss():
             np.testing.assert_allclose(got[i], wanted, rtol=1e-12, atol=1e-15)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("case", ["no rows", "no positives", "no unlabeled"])
 def test_empty_groups_count_as_zero(case):
     scores, labeled, weights, rows = map(jnp.asarray, batch())

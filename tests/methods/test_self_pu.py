@@ -82,6 +82,7 @@ def test_published_schedule():
     assert {(s.batching.batch_size, s.batching.num_positives) for s in method.stages} == {(256, 4)}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("changes", "names"),
     [
@@ -185,6 +186,7 @@ def test_pools_are_replaced_and_not_accumulated(data, made, picked):
         assert_pool(student, data, student.params, student.batch_stats, count)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("teacher_start", "due"),
     [(5, {"self_paced": [1, 3]}), (2, {"self_paced": [1], "self_paced_taught": [3]})],
@@ -206,6 +208,7 @@ def test_pools_stay_between_the_epochs_of_picking(data, teacher_start, due):
     assert picks == due
 
 
+@pytest.mark.thorough
 def test_active_teachers_rank_the_pool(data):
     method, arrays, states = build(data, teacher_start=1)
     state = states["self_paced_taught"]
@@ -293,6 +296,7 @@ def example(**changes):
     return {name: float(value) for name, value in got.items()}, wanted
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("soft_label", [False, True])
 @pytest.mark.parametrize("mutual_alpha", [0.001, 0.1])
 def test_losses_by_hand(soft_label, mutual_alpha):
@@ -302,6 +306,7 @@ def test_losses_by_hand(soft_label, mutual_alpha):
     assert got["loss_consistency"] > 0  # a softmax over one output would give zero
 
 
+@pytest.mark.thorough
 def test_without_teachers_there_is_no_distillation():
     labeled, scores = np.asarray([1, 0, 0]), jnp.asarray([0.3, -0.2, 0.1])
     got = self_pu_step.losses(
@@ -317,6 +322,7 @@ def test_without_teachers_there_is_no_distillation():
     assert got["loss"] == got["loss_risk"]
 
 
+@pytest.mark.thorough
 def test_peers_and_teachers_are_constants_of_a_students_loss():
     labeled, scores = np.asarray([1, 0, 0]), jnp.asarray([0.3, -0.2, 0.1])
 
@@ -436,6 +442,7 @@ def test_calibration_sees_the_support_set_and_its_labels_only_if_told_to(
     assert differs == {"inputs": True, "labels": meta_loss == "cross_entropy"}
 
 
+@pytest.mark.thorough
 def test_calibration_sends_no_gradient_into_the_step(made, picked, weights, monkeypatch):
     """With the weights put in as constants, the step is the same step."""
     method, arrays, _ = made
@@ -494,6 +501,7 @@ def test_teachers_are_moving_averages_of_their_students(made, data):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("report", ["student_1", "student_2", "teacher_1", "teacher_2"])
 def test_the_reported_network_predicts(data, report):
     method, arrays, states = build(data, report=report)

@@ -96,6 +96,7 @@ def test_small_cnn_has_the_size_that_its_docstring_says(side, about):
     assert models.count_parameters(variables["params"]) == pytest.approx(about, rel=0.02)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "name",
     [

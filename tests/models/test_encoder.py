@@ -29,6 +29,7 @@ def assert_same(first, second):
         np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("batch_norm", [True, False])
 def test_what_is_loaded_is_what_was_saved(tmp_path, batch_norm):
     saved = encoder.of(*network(batch_norm=batch_norm))

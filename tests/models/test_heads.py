@@ -16,6 +16,7 @@ def net(embedding_dim=5, projection="lagam"):
 INPUTS = jax.random.normal(jax.random.key(1), (4, 3))
 
 
+@pytest.mark.thorough
 def test_outputs_are_what_the_parameters_say():
     module = net()
     variables = module.init(jax.random.key(0), INPUTS, False)
@@ -134,6 +135,7 @@ def test_gradient_of_unit_vectors_is_finite_at_zero_and_tangent_elsewhere():
     np.testing.assert_allclose(jacobian(vector), expected, atol=1e-6)
 
 
+@pytest.mark.thorough
 def test_dead_features_give_finite_gradients():
     module = net()
     variables = module.init(jax.random.key(0), INPUTS, False)

@@ -122,6 +122,7 @@ def initial(module, inputs):
     return jax.jit(lambda key: module.init(key, inputs))(jax.random.key(5))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("strides", [1, 2])
 def test_without_scale_it_is_the_convolution_exactly_and_nearly_so_at_first(strides):
     module, inputs = LgConv(16, strides), images((6, 6), 16)
@@ -294,6 +295,7 @@ def test_without_pool_the_last_feature_map_comes_back(kind, local_global):
     assert half.dtype == jnp.float32
 
 
+@pytest.mark.thorough
 def test_the_replaced_convolution_keeps_its_initial_values():
     def spread(module):
         kernel = initial(module, images((2, 2), 64))["params"]["conv"]["kernel"]

@@ -265,6 +265,7 @@ def test_whole_published_network_by_shapes():
     assert models.count_parameters(variables["params"]) == 42_500_160 + 2049 * 20
 
 
+@pytest.mark.thorough
 def test_initial_values_are_uniform_within_the_published_bounds():
     module = SemanticGraph(width=64, attention_width=32)
     constants = GraphConstants(jnp.zeros((20, 48)), jnp.zeros((20, 20)))
@@ -321,6 +322,7 @@ def test_graph_network_is_the_head_on_the_last_feature_map():
     np.testing.assert_allclose(outputs.features, vectors, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.thorough
 def test_constants_are_arguments_of_a_compiled_step_and_have_no_parameters():
     module = graph_net(graph_steps=1)
     variables = graph_net_variables(module)

@@ -136,6 +136,7 @@ def test_basic_blocks_land_too(tmp_path):
     )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("name", "stage_sizes", "convs", "tensors"),
     [

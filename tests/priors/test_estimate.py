@@ -29,6 +29,7 @@ def samples(prior=0.4, *, m=200, n=300, dimensions=2, shift=3.0, seed=0):
     return p, np.concatenate([hidden, negative])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("method", [name for name in priors.NAMES if name != "elkan_noto_e3"])
 def test_every_method_finds_the_prior_of_well_separated_classes(method):
     found = priors.estimate(*samples(shift=4), method=method, num_resamples=0)
@@ -61,6 +62,7 @@ def test_methods_on_the_probability_of_a_label_get_it_unbalanced():
         assert priors.estimate(p, u, method=method, num_resamples=0) == expected
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("method", ["km2", "pen_l1", "pearson"])
 def test_distances_do_not_depend_on_the_units_of_a_feature(method):
     p, u = samples()

@@ -174,6 +174,7 @@ def test_a_resample_is_that_of_the_points_drawn():
         assert curve.solve(value) == pytest.approx(explicit.solve(value), abs=1e-7)
 
 
+@pytest.mark.thorough
 def test_intervals_hold_the_estimate_and_follow_the_key():
     options = {"num_resamples": 8, "level": 0.8}
     first = priors.km(*draws(), **options, key=3)

@@ -117,6 +117,7 @@ def test_means_over_draws_are_those_measured_elsewhere(name):
     np.testing.assert_allclose(np.mean(found, axis=0), [pen_l1, pearson], atol=0.06)
 
 
+@pytest.mark.thorough
 def test_the_defaults_are_near_the_prior_where_classes_hardly_overlap():
     for prior in (0.2, 0.6):
         p, u = samples(5, prior=prior, shift=3.0)

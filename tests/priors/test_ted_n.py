@@ -22,6 +22,7 @@ def samples(prior, *, m=400, n=600, shift=4.0, seed=0):
     return p, np.concatenate([hidden, rng.normal(0, 1, [n - num_positive, 2])])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("prior", [0.2, 0.6])
 def test_finds_the_prior_of_separated_classes(prior):
     assert ted_n(*samples(prior)).value == pytest.approx(prior, abs=0.06)
@@ -33,6 +34,7 @@ def test_the_scale_and_place_of_the_features_do_not_matter():
     assert ted_n(*moved, **FEW).value == pytest.approx(ted_n(p, u, **FEW).value, abs=0.02)
 
 
+@pytest.mark.thorough
 def test_the_value_is_the_median_of_the_last_ten_estimates_and_the_last_is_best_bin():
     p, u = samples(0.4, shift=2)
     fit = ted_n_fit(p, u, num_warmup_epochs=2, num_epochs=12, hidden=(8,))

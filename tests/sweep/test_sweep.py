@@ -138,6 +138,7 @@ def test_a_dry_run_writes_nothing_and_says_what_there_is_to_do(
     assert "seeds 0, 1, 2 (finished: 0, 1)" in said and "supervised" not in said
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("sequential", [False, True])
 def test_an_interrupted_sweep_goes_on_as_if_nothing_had_happened(
     config_file, finished, tmp_path, monkeypatch, sequential
@@ -195,6 +196,7 @@ def test_a_group_killed_between_its_summaries_trains_nothing_again(
     assert record["metrics"] == results(finished)["records"][1]["metrics"]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("error", [train_loop.NonFiniteError, ValueError])
 def test_a_seed_that_fails_leaves_the_others_and_its_reason(
     config_file, tmp_path, monkeypatch, error
@@ -351,6 +353,7 @@ def test_cells_that_would_share_a_folder_are_refused():
         plan_lib.check(plan)
 
 
+@pytest.mark.thorough
 def test_a_cell_that_is_not_finite_is_reported_and_the_others_go_on(config_file, tmp_path):
     plan = plan_lib.from_config(config_file, tasks=["even"], methods=["naive"], seeds=(0, 1))
     cell = plan.cells[0]

@@ -346,6 +346,7 @@ def test_an_unreadable_newest_checkpoint_falls_back_and_is_saved_again(straight,
     assert rows(tmp_path) == rows(folder)
 
 
+@pytest.mark.thorough
 def test_a_run_whose_checkpoints_are_all_unreadable_is_not_started_over(tmp_path):
     training.run(small(stop_after_epoch=2), str(tmp_path))
     damage(tmp_path, newest=False)
@@ -373,6 +374,7 @@ def test_a_damaged_config_file_is_named(tmp_path):
         training.run(small(), str(tmp_path))
 
 
+@pytest.mark.thorough
 def test_a_checkpoint_of_another_shape_is_named(tmp_path):
     data = tiny.problem()
 

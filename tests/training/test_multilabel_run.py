@@ -130,6 +130,7 @@ def test_scores_that_say_nothing_are_warned_about():
     ]
 
 
+@pytest.mark.thorough
 def test_epochs_report_metrics_of_averaged_and_of_raw_weights(tmp_path):
     data = tiny.multilabel_problem(known_ratio=0.5, rows=True)
     settings = {"augment": False, "learning_rate": 0.02, "run": {"threshold": 0.3}}
@@ -268,6 +269,7 @@ def test_weights_from_outside_do_not_go_with_a_table(table, tmp_path):
     refused(config, "model.init is .*, weights for images of 3 channels, and multilabel", tmp_path)
 
 
+@pytest.mark.thorough
 def test_averaged_weights_that_are_mostly_those_before_training_are_warned_about(table, tmp_path):
     config = runs.table_config(table)
     config.method.average_decay = 0.999

@@ -69,6 +69,7 @@ def test_stop_and_go_on_equals_a_straight_run_bit_for_bit(straight, folder, tmp_
     assert resumed["test"] == summary["test"] and resumed["train"] == summary["train"]
 
 
+@pytest.mark.thorough
 def test_a_signal_in_the_middle_of_an_epoch_loses_nothing(straight, folder, tmp_path, monkeypatch):
     original = train_loop._fetch
 
@@ -87,6 +88,7 @@ def test_a_signal_in_the_middle_of_an_epoch_loses_nothing(straight, folder, tmp_
     assert_same_run(tmp_path, straight[0])
 
 
+@pytest.mark.thorough
 def test_many_devices_compute_what_one_does(straight, folder, tmp_path, monkeypatch):
     monkeypatch.setattr("pujax.training.sharding.make_mesh", lambda: tiny.mesh(8))
     # Batches of 8 are split over the devices, the 21 test images come in batches of 16.
@@ -103,6 +105,7 @@ def test_many_devices_compute_what_one_does(straight, folder, tmp_path, monkeypa
             np.testing.assert_allclose(encoder_in(tmp_path)[name], kernel, atol=2e-3)
 
 
+@pytest.mark.thorough
 def test_a_compared_oracle_sees_the_true_labels_of_streamed_images(folder, tmp_path):
     config = runs.folder_config(folder, compare="multilabel_supervised")
     config.method.num_epochs = 1
@@ -113,6 +116,7 @@ def test_a_compared_oracle_sees_the_true_labels_of_streamed_images(folder, tmp_p
     assert "loss_mixup" not in runs.rows_in(inside)[0]
 
 
+@pytest.mark.thorough
 def test_the_loop_trains_on_crops_of_the_images_whose_labels_it_takes(folder, tmp_path):
     config = config_lib.resolve(runs.folder_config(folder, "assume_negative"))
     data = experiment.load_data(config)

@@ -66,7 +66,10 @@ def test_a_head_on_a_saved_encoder_leaves_it_as_it_was_and_needs_no_pretraining(
     assert_same(saved(tmp_path / "head")[0], saved(finished)[0])
 
 
-@pytest.mark.parametrize("name", IMAGE_METHODS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(x, marks=() if x == "nnpu" else pytest.mark.thorough) for x in IMAGE_METHODS],
+)
 def test_every_method_starts_from_it(name, finished):
     encoder, _ = saved(finished)
     data = tiny.problem(size=8)._replace(encoder=encoder)
@@ -160,6 +163,7 @@ def test_a_folder_without_an_encoder_is_named(tmp_path):
         experiment.run(config, str(tmp_path / "never"))
 
 
+@pytest.mark.thorough
 def test_transfer_between_image_sizes(finished, tmp_path):
     """Another size of the same images, resized on the device, and a network that takes any size."""
     config = digits_config(model="resnet_small", num_epochs=1)
@@ -172,6 +176,7 @@ def test_transfer_between_image_sizes(finished, tmp_path):
     assert_same(saved(tmp_path / "second")[0], saved(first)[0])
 
 
+@pytest.mark.thorough
 def test_the_prior_study_runs_on_it(finished, capsys):
     arguments = ["prior_study", finished, "--factors=0.5,1", "--seeds=2", "--epochs=2"]
     assert prior_study_command.main([*arguments, f"--beside={finished}"]) == 0
@@ -184,6 +189,7 @@ def test_the_prior_study_runs_on_it(finished, capsys):
     np.testing.assert_allclose(found["priors"], [prior / 2, prior])
 
 
+@pytest.mark.thorough
 def test_the_prior_study_of_a_run_that_estimated_its_prior(tmp_path):
     config = digits_config("naive")
     config.data.prior, config.data.prior_epochs = "auto", 1

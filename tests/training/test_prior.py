@@ -57,6 +57,7 @@ def test_the_prior_of_separated_clouds_is_found(method):
     assert result.low <= result.value <= result.high
 
 
+@pytest.mark.thorough
 def test_the_estimate_is_the_same_for_a_seed_on_eight_devices_and_without_the_truth():
     data = problem()
     first = prior_estimation.estimate_unlabeled(config(), data, tiny.mesh(1))
@@ -222,6 +223,7 @@ def small(method="nnpu", **changes):
     return tree
 
 
+@pytest.mark.thorough
 def test_a_run_says_keeps_and_resumes_with_its_estimate(tmp_path, capsys, found):
     assert training.run(small(stop_after_epoch=1, compare="naive"), str(tmp_path)) is None
     text = capsys.readouterr().out
@@ -254,6 +256,7 @@ def test_another_estimate_does_not_go_on_from_a_checkpoint(tmp_path, found):
         training.run(small(), str(tmp_path))
 
 
+@pytest.mark.thorough
 def test_seeds_together_and_cells_of_a_sweep_share_what_was_estimated(tmp_path, found):
     plan = sweep.Plan(
         "t",

@@ -82,11 +82,15 @@ def assert_rows_close(first, second):
             *("naive", "mlp", {"run": {"steps_per_dispatch": 5}}),  # shuffled jointly
             marks=pytest.mark.thorough,
         ),
-        ("gradpu", "mlp", {}),  # P and U drawn apart
+        # P and U drawn apart
+        pytest.param("gradpu", "mlp", {}, marks=pytest.mark.thorough),
         ("dist_pu", "mlp", {}),  # two stages, refreshed
         pytest.param("pusb", "mlp", {}, marks=pytest.mark.thorough),  # calibrated
         # The second stage sees encoded inputs. Adam at higher rates makes much of small roundings.
-        ("impulses", "mlp", {"run": {"eval_every": 4}, "head_learning_rate": 1e-3}),
+        pytest.param(
+            *("impulses", "mlp", {"run": {"eval_every": 4}, "head_learning_rate": 1e-3}),
+            marks=pytest.mark.thorough,
+        ),
         # Roundings of convolutions grow from step to step.
         pytest.param("naive", "small_cnn", {"num_epochs": 1}, marks=pytest.mark.thorough),
     ],
@@ -108,6 +112,7 @@ def test_seeds_together_equal_seeds_alone(tmp_path, method, model, changes):
     assert rows_in(tmp_path / "seed_3") != rows_in(tmp_path / "seed_4")
 
 
+@pytest.mark.thorough
 def test_each_seed_keeps_the_numbers_of_its_own_split(tmp_path):
     group = members(tmp_path, "nnpu", problem={"sampling": "uniform"}, num_epochs=2)
     first, second = (member.setup.data.info for member in group)
@@ -121,6 +126,7 @@ def test_each_seed_keeps_the_numbers_of_its_own_split(tmp_path):
         assert_rows_close(rows_in(tmp_path / f"seed_{seed}"), rows)
 
 
+@pytest.mark.thorough
 def test_a_group_resumes_bit_for_bit_from_epochs_stage_borders_and_single_steps(
     tmp_path, monkeypatch
 ):
@@ -163,6 +169,7 @@ def test_a_group_resumes_bit_for_bit_from_epochs_stage_borders_and_single_steps(
             assert first[key] == second[key]
 
 
+@pytest.mark.thorough
 def test_every_seed_reports_the_epoch_of_its_own_selection(tmp_path):
     problem = {"num_validation": 40}
     run = {"selection": "nnpu_risk"}
@@ -250,6 +257,7 @@ def test_a_seed_that_meets_a_number_that_is_not_finite_leaves_and_the_others_end
     assert result["undone_steps"] == 12 * 3 - 5  # of steps 12 to 47 those from 17 on
 
 
+@pytest.mark.thorough
 def test_two_seeds_of_which_one_leaves_go_on_without_an_axis(tmp_path):
     made = members(tmp_path, "naive", run={"progress_every": 4, "steps_per_dispatch": 4})
     with pytest.raises(train_loop.NonFiniteError, match="seed 3 left"):
@@ -258,12 +266,14 @@ def test_two_seeds_of_which_one_leaves_go_on_without_an_axis(tmp_path):
     assert_rows_close(rows_in(tmp_path / "seed_4"), rows)
 
 
+@pytest.mark.thorough
 def test_a_seed_stays_whose_own_checkpoint_was_not_completed(tmp_path):
     train(members(tmp_path, "naive", run={"stop_after_epoch": 1}), tmp_path)
     (tmp_path / "seed_3" / "checkpoints" / "24.orbax-checkpoint-tmp-0").mkdir(parents=True)
     assert [result["seed"] for result in train(members(tmp_path, "naive"), tmp_path)] == [3, 4]
 
 
+@pytest.mark.thorough
 def test_a_group_of_which_all_stop_names_the_seeds_and_goes_on_with_skip(tmp_path):
     with pytest.raises(train_loop.NonFiniteError, match=r"of seed 3, \d+ of seed 4"):
         train(members(tmp_path, "naive", learning_rate=1e38, num_epochs=1), tmp_path)
@@ -273,6 +283,7 @@ def test_a_group_of_which_all_stop_names_the_seeds_and_goes_on_with_skip(tmp_pat
     assert all(result["undone_steps"] > 0 for result in train(skipping, tmp_path))
 
 
+@pytest.mark.thorough
 def test_every_seed_of_a_group_has_its_figures(tmp_path):
     group = members(tmp_path, "naive", num_epochs=1, run={"figures": True})
     train(group, tmp_path)
@@ -291,6 +302,7 @@ class Clock:
         return self.now
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("count", [1, 2])
 def test_the_seconds_of_an_epoch_are_those_of_its_parts_before_and_after_a_stop(
     tmp_path, monkeypatch, count
@@ -326,6 +338,7 @@ def test_the_seconds_of_an_epoch_are_those_of_its_parts_before_and_after_a_stop(
         assert row["examples_per_second"] == pytest.approx(12 * 16 * count / 24)
 
 
+@pytest.mark.thorough
 def test_what_stands_in_the_way_of_training_together_is_named(tmp_path, monkeypatch):
     pair = members(tmp_path, "naive")
     assert seed_axis.why_sequential(pair, tiny.mesh()) == ""
@@ -419,6 +432,7 @@ def test_rows_with_a_hole_are_refused_and_left_as_they_are(tmp_path, kind):
     assert path.read_text() == before
 
 
+@pytest.mark.thorough
 def test_a_group_at_its_end_writes_only_the_summaries_that_are_missing(tmp_path, monkeypatch):
     train(members(tmp_path, "naive"), tmp_path)
     kept, lost = (tmp_path / f"seed_{seed}" / "summary.json" for seed in SEEDS)
@@ -582,6 +596,7 @@ def test_the_loop_gives_each_stage_the_keys_batches_and_data_that_the_seed_decid
         assert lines[-1]["test_auc"] == float(metrics.auc(pixels, data.test_labels))
 
 
+@pytest.mark.thorough
 def test_a_seed_that_leaves_and_those_that_stay_keep_their_best_values_and_states(
     tmp_path, monkeypatch
 ):

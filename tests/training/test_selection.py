@@ -202,6 +202,7 @@ def assert_same(first, second):
         np.testing.assert_array_equal(np.asarray(a), np.asarray(b))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("rule", ["proxy_auc", "nnpu_risk"])
 def test_the_reported_state_is_that_of_the_chosen_epoch(tmp_path, erratic, rule):
     data = tiny.problem(num_validation=40)
@@ -214,7 +215,14 @@ def test_the_reported_state_is_that_of_the_chosen_epoch(tmp_path, erratic, rule)
     assert_same(state, there.carry.state)
 
 
-@pytest.mark.parametrize("stops", [(1,), (2, 3), (1, 2, 3, 4, 5)])
+@pytest.mark.parametrize(
+    "stops",
+    [
+        pytest.param((1,), marks=pytest.mark.thorough),
+        (2, 3),
+        pytest.param((1, 2, 3, 4, 5), marks=pytest.mark.thorough),
+    ],
+)
 def test_stop_and_go_on_selects_the_same_state_bit_for_bit(tmp_path, erratic, stops):
     data = tiny.problem(num_validation=40)
     straight, rows, state = train(tmp_path / "straight", settings(), data)
@@ -227,6 +235,7 @@ def test_stop_and_go_on_selects_the_same_state_bit_for_bit(tmp_path, erratic, st
     assert_same(straight.carry, resumed.carry)
 
 
+@pytest.mark.thorough
 def test_going_on_from_an_older_checkpoint_repeats_the_selection(tmp_path, erratic):
     data = tiny.problem(num_validation=40)
     _, _, state = train(tmp_path, settings(), data)
