@@ -6,7 +6,7 @@ import re
 LIST = pathlib.Path(__file__).with_name("not_fast.txt")
 REPOSITORY = LIST.parents[1]
 
-# Seconds. Four fifths of all tests are faster, and all of those together fit the daily loop.
+# Seconds. Three quarters of all tests are faster, and all of those together fit the daily loop.
 LIMIT = 0.4
 
 

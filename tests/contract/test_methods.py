@@ -1,6 +1,6 @@
 """What every method must do; the list of methods is what `pujax/methods` holds.
 
-Three methods are put to every test in the default run; the others are built and trained there, and
+Three methods are put to every test in the default run; the others are built and traced there, and
 put to the other tests with the marker `thorough`.
 """
 
@@ -103,7 +103,7 @@ def test_it_accepts_two_sample_data(name):
     assert data.info.prior_unlabeled == data.info.prior
 
 
-@pytest.mark.parametrize("name", METHODS)
+@thorough(METHODS)
 def test_steps_give_finite_numbers_and_keep_the_state_structure(name):
     method, arrays, carry = trainer(name).method, trainer(name).arrays, trained(name)
     assert all(np.isfinite(x).all() for x in leaves(carry))
@@ -115,7 +115,7 @@ def test_steps_give_finite_numbers_and_keep_the_state_structure(name):
         assert (wanted.shape, wanted.dtype) == (got.shape, got.dtype)
 
 
-@pytest.mark.parametrize("name", METHODS)
+@thorough(METHODS)
 def test_it_learns_to_tell_two_separated_clouds_apart(name, data):
     method, state = trainer(name).method, trainer(name).run(steps=24).state
     if method.calibrate is not None:

@@ -38,6 +38,7 @@ def test_every_method_is_built_for_a_table(data, method):
     assert method_setup.build(config, tiny.multilabel_problem(rows=True), tiny.mesh()).method.stages
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("data", "side", "crops"),
     [("voc5", 64, (64, 56, 48, 40)), ("coco128", 96, (96, 84, 72, 60))],
