@@ -20,7 +20,7 @@ def get_config(argument: str = "") -> ml_collections.ConfigDict:
         {
             "source": "image_folder",
             "image_size": 64,
-            "positive_classes": (0,),
+            "positive_classes": (),  # the class called positive; else by name: ('sick',)
             "num_labeled": 100,
             "num_support": 60,
         }

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from absl import flags
 from absl import logging as absl_logging
 
 import pujax
@@ -22,6 +23,8 @@ def show_own_messages() -> None:
         return own or record.levelno >= logging.WARNING
 
     absl_logging.use_absl_handler()
+    # These commands have flags of their own; absl would say that its are not parsed yet.
+    flags.FLAGS.mark_as_parsed()
     absl_logging.set_verbosity(absl_logging.INFO)
     handler = absl_logging.get_absl_handler()
     handler.addFilter(is_wanted)

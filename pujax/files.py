@@ -69,6 +69,20 @@ def _array_to_python(array: Any) -> Any:
     return (array.astype(np.float32) if array.dtype.kind == "V" else array).tolist()
 
 
+def check_folder(field: str, path: str | os.PathLike) -> None:
+    """Requires that a path is a folder, or can become one: no part of it is a file.
+
+    Raises:
+      ValueError: naming the field, the path and the file in its way.
+    """
+    place = os.path.abspath(path)
+    while not os.path.lexists(place):
+        place = os.path.dirname(place)
+    if not os.path.isdir(place):
+        what = "a file" if place == os.path.abspath(path) else f"below the file {place}"
+        raise ValueError(f"{field} is {os.fspath(path)!r}, {what}; accepted: a folder")
+
+
 def replace_text(path: str, text: str) -> None:
     """Writes a text file so that at every moment either the complete old or new one exists."""
     temporary = f"{path}.{os.getpid()}.tmp"  # two processes never write the same file

@@ -69,6 +69,11 @@ def fit(
     Raises:
       ValueError: naming the argument, if a shape does not fit or a number is out of its range.
     """
+    is_key = isinstance(key, jax.Array) and (
+        jnp.issubdtype(key.dtype, jax.dtypes.prng_key) or key.dtype == jnp.uint32
+    )
+    if not is_key:
+        raise ValueError(f"key is {key!r}; accepted: what jax.random.key(seed) returns")
     features, labeled = jnp.asarray(features), jnp.asarray(labeled)
     _check(features, labeled, prior, num_epochs, batch_size, learning_rate, watched)
     features = features.astype(jnp.promote_types(features.dtype, jnp.float32))

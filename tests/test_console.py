@@ -43,3 +43,4 @@ def test_own_log_lines_are_shown_and_those_of_libraries_only_from_warnings_on(tm
     lines = result.stderr.splitlines()
     assert "SIGTERM: saving and stopping (again to stop now)" in lines
     assert "loud" in lines and "quiet" not in lines
+    assert "flag parsing" not in result.stderr

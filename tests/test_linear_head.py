@@ -144,3 +144,9 @@ def test_shapes_that_do_not_fit_are_refused():
         linear_head.fit(jax.random.key(0), features, labeled[:3], prior=0.2)
     with pytest.raises(ValueError, match="features has shape"):
         linear_head.fit(jax.random.key(0), features[0], labeled, prior=0.2)
+
+
+@pytest.mark.parametrize("key", [0, None, np.zeros(3)])
+def test_a_key_that_is_none_is_named(key):
+    with pytest.raises(ValueError, match=r"key is .*; accepted: what jax.random.key"):
+        linear_head.fit(key, np.zeros([8, 2]), np.ones(8), prior=0.5, batch_size=4)

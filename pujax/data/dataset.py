@@ -1,5 +1,6 @@
 """The PU data set: `build` turns a fully labelled source into a `PUDataset` on the host."""
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,7 @@ from pujax.data import pu_dataset
 from pujax.data.image_files import as_array
 from pujax.data.pu_dataset import REVEALS, DataInfo, PUDataset, TrainingData
 from pujax.data.raw import RawDataset
-from pujax.data.splits import case_control, labeling_mechanisms, subsample
+from pujax.data.splits import case_control, class_pools, labeling_mechanisms, subsample
 from pujax.data.splits import class_prior as class_prior_lib
 from pujax.data.splits import oracle_posterior as posterior_lib
 from pujax.data.splits import split as split_lib
@@ -48,6 +49,8 @@ def build(raw: RawDataset, *, seed: int, **settings: Any) -> PUDataset:
 
 
 def _build(raw: RawDataset, settings: Settings, seed: int) -> PUDataset:
+    ids = class_pools.ids_of(settings.positive_classes, raw.class_names)
+    settings = dataclasses.replace(settings, positive_classes=ids)
     raw, kept = _reduced(raw, settings, seed)
     binary = split_lib.binary_labels(raw.train_labels, settings.positive_classes)
     posterior = None
@@ -64,7 +67,7 @@ def _build(raw: RawDataset, settings: Settings, seed: int) -> PUDataset:
         tested = case_control.test_rows(test_labels, class_prior=share, seed=seed)
         test_inputs, test_labels = test_inputs[tested], test_labels[tested]
 
-    priors = _find_priors(binary, split, settings)
+    priors = _find_priors(binary, split, settings, raw.known_at_random)
     mean, std = raw.scaled_by(settings.scaling)
     info = DataInfo(
         name=raw.name,
@@ -103,6 +106,16 @@ def _build(raw: RawDataset, settings: Settings, seed: int) -> PUDataset:
             classes=None if settings.sampling == "uniform" else raw.train_labels,
         ),
         unlabeled_from=_unlabeled_from(settings),
+        class_sides=_sides(raw.class_names, ids),
+    )
+
+
+def _sides(names: tuple[str, ...], positive: tuple[int, ...]) -> tuple[tuple[str, ...], ...]:
+    """Names of the positive and of the negative classes."""
+    is_positive = [i in positive for i in range(len(names))]
+    return tuple(
+        tuple(name for name, side in zip(names, is_positive, strict=True) if side == wanted)
+        for wanted in (True, False)
     )
 
 
@@ -129,7 +142,7 @@ def _pu_rows(labeled: np.ndarray, unlabeled: np.ndarray, settings: Settings) -> 
 
 
 def _find_priors(
-    binary: np.ndarray, split: split_lib.Split, settings: Settings
+    binary: np.ndarray, split: split_lib.Split, settings: Settings, known_at_random: bool
 ) -> class_prior_lib.Priors:
     """Priors of the training set, fit for the validation set too."""
     setting, repeats, given = settings.setting, settings.repeats_labeled, settings.prior
@@ -154,7 +167,9 @@ def _find_priors(
         return class_prior_lib.drawn(truth, np.arange(n) < n_p, setting=setting)
     if setting == "two_sample" and not repeats:
         truth, n_p = truth[n_p:], 0  # U alone is a sample of the population
-    priors = class_prior_lib.counted(truth, n_p=n_p, setting=setting)
+    priors = class_prior_lib.UNKNOWN
+    if known_at_random or (truth >= 0).all():
+        priors = class_prior_lib.counted(truth, n_p=n_p, setting=setting)
     if v and priors is class_prior_lib.UNKNOWN:
         raise ValueError(
             "data.prior is None; accepted: a number between 0 and 1 while data.num_validation is "

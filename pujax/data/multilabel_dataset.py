@@ -108,10 +108,10 @@ class MultilabelDataset(NamedTuple):
         )
 
     def digest(self) -> str:
-        """A short hash of what training sees; problems with the same are the same."""
-        return pu_dataset.digest(self)
+        """A short hash of all examples and labels; problems with the same are the same."""
+        return pu_dataset.digest(self, self.test_inputs, self.test_labels, self.truth)
 
-    def counts(self) -> dict[str, int]:
+    def counts(self) -> dict[str, int | None]:
         """Counts that every run prints at its start and writes into its summary."""
         hidden = self.truth[self.labeled == 0]
         known = self.labeled == 1
@@ -121,7 +121,7 @@ class MultilabelDataset(NamedTuple):
             "labeled": int(known.sum()),
             "labeled_negatives": int((self.labeled == -1).sum()),
             "unlabeled": int((self.labeled == 0).sum()),
-            "hidden_positives": int((hidden == 1).sum()),
+            "hidden_positives": pu_dataset.known_sum(hidden),
             "unlabeled_without_truth": int((hidden < 0).sum()),
             "classes_without_labeled": len(empty_classes(self.labeled)),
             "test": len(self.test_labels),

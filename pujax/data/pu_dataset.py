@@ -112,6 +112,7 @@ class PUDataset(NamedTuple):
         in U only where it is `REST`.
       prior_interval: of an estimated `info.prior`, else None.
       encoder: what networks start from, or None, see `pujax.training.init_from`.
+      class_sides: names of the positive classes, and of the negative ones.
     """
 
     info: DataInfo
@@ -130,6 +131,7 @@ class PUDataset(NamedTuple):
     unlabeled_from: str = REST
     prior_interval: tuple[float, float] | None = None
     encoder: Encoder | None = None
+    class_sides: tuple[tuple[str, ...], ...] = ((), ())
 
     @property
     def streamed(self) -> bool:
@@ -184,13 +186,16 @@ class PUDataset(NamedTuple):
         )
 
     def digest(self) -> str:
-        """A short hash of what training and selection see; problems with the same are the same."""
-        if not len(self.validation_inputs):
-            return digest(self)
-        return digest(self, self.validation_inputs, self.validation_labeled)
+        """A short hash of all examples and labels; problems with the same are the same."""
+        held = (self.validation_inputs, self.validation_labeled, self.validation_truth)
+        return digest(self, *held, self.test_inputs, self.test_labels, self.truth)
 
-    def counts(self) -> dict[str, int]:
-        """Counts that every run prints at its start and writes into its summary."""
+    def counts(self) -> dict[str, int | None]:
+        """Counts that every run prints at its start and writes into its summary.
+
+        `hidden_positives` is None where the class of no unlabeled example is known, and else counts
+        among those of known class; `unlabeled_without_truth` says of how many it is unknown.
+        """
         hidden = self.truth[self.hidden()]
         return {
             "labeled": int(self.labeled.sum()),
@@ -201,7 +206,7 @@ class PUDataset(NamedTuple):
             "validation_labeled": int(self.validation_labeled.sum()),
             "test": len(self.test_labels),
             "test_positives": int(self.test_labels.sum()),
-            "hidden_positives": int((hidden == 1).sum()),
+            "hidden_positives": known_sum(hidden),
             "unlabeled_without_truth": int((hidden < 0).sum()),
         }
 
@@ -221,6 +226,11 @@ class PUDataset(NamedTuple):
             return self.info.prior
         share = float(np.mean(self.validation_labeled))
         return share + (1 - share) * self.info.prior_unlabeled
+
+
+def known_sum(truth: np.ndarray) -> int | None:
+    """Positives among true labels 1, 0 or -1 (unknown); None where there are labels, all unknown."""
+    return int((truth == 1).sum()) if not len(truth) or (truth >= 0).any() else None
 
 
 def training_data(data: Any) -> TrainingData:
@@ -244,7 +254,10 @@ def training_data(data: Any) -> TrainingData:
 
 
 def digest(data: Any, *held: np.ndarray | ImageFiles) -> str:
-    """A short hash of what training sees, and of the inputs and labels `held` apart from it."""
+    """A short hash of what training sees, and of the inputs and labels `held` apart from it.
+
+    Image files count by name and size, so that a set that was moved stays the same.
+    """
     result = hashlib.blake2b(digest_size=16)
     streamed = [data.inputs] if data.streamed else []
     for part in (*jax.tree.leaves(training_data(data)), *streamed, *held):

@@ -32,6 +32,8 @@ class RawDataset(NamedTuple):
       class_names: one name per class.
       mean: per channel, of pixels in 0-1; per feature of a table.
       std: likewise, positive.
+      known_at_random: whether the examples of known class stand for all, as those of a published
+        set are meant to. In a user's own data they are those somebody happened to label.
     """
 
     name: str
@@ -42,6 +44,7 @@ class RawDataset(NamedTuple):
     class_names: tuple[str, ...]
     mean: tuple[float, ...]
     std: tuple[float, ...]
+    known_at_random: bool = True
 
     @property
     def is_multilabel(self) -> bool:

@@ -95,10 +95,17 @@ def training_curves_figure(rows: style_lib.Rows, *, title: str = "") -> Figure:
     figure, (left, right) = style_lib.panels(title, 2)
     left.set(title="training loss", ylabel="loss (mean over the epoch)")
     style_lib.curves(left, rows, losses, bold=["loss"])
-    right.set(title="test set, and learned labels", ylabel="share (%)")
+    has_labels = _is_known(rows, "label_accuracy")
+    right.set(title="test set" + ", and learned labels" * has_labels, ylabel="share (%)")
     right.yaxis.set_major_formatter(ticker.PercentFormatter(1.0, symbol=""))
     style_lib.curves(right, rows, [*shares, "label_accuracy"], bold=["label_accuracy"])
     return figure
+
+
+def _is_known(rows: style_lib.Rows, name: str) -> bool:
+    """Whether a column has a number in any row."""
+    values = (row.get(name) for row in rows)
+    return any(value is not None and math.isfinite(value) for value in values)
 
 
 def label_error_figure(rows: style_lib.Rows, *, title: str = "") -> Figure:

@@ -138,6 +138,10 @@ def nnpu(
     The comparison uses the mini-batch value and is strict. Source: Kiryo et al.,
     "Positive-unlabeled learning with non-negative risk estimator", NIPS 2017, Algorithm 1.
 
+    The mean over no example counts as 0. A batch without labelled positives therefore gives the
+    mean loss of calling U negative, which is finite and is not the risk. A run counts such batches
+    in the column `batches_without_positives`; with `method.batching='separate'` there are none.
+
     Args:
         scores: raw scores, `[batch]`.
         labeled: 1 for labelled positives and 0 for unlabeled examples, same shape as `scores`.

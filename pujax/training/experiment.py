@@ -2,6 +2,7 @@
 
 import datetime
 import json
+import math
 import os
 from collections.abc import Sequence
 from typing import Any
@@ -13,7 +14,7 @@ from jax.sharding import Mesh
 from pujax.console import message, render_table
 from pujax.data import dataset, multilabel_dataset, sources
 from pujax.data.pu_dataset import PUDataset
-from pujax.files import to_plain, write_json
+from pujax.files import check_folder, to_plain, write_json
 from pujax.plots import figures
 from pujax.training import config as config_lib
 from pujax.training import (
@@ -73,8 +74,10 @@ def run(
         raise ValueError("--workdir is ''; accepted: one folder that all hosts share")
     sharding.join_hosts(config.run)
     folder = workdir or _new_folder(name or f"{config.method.name}_{config.data.source}")
+    check_folder("--workdir", folder)
     refuse_other_run(folder, config)
     data = init_from.attach(config, load_data(config))
+    refuse_other_data(folder, data)
     mesh = sharding.make_mesh()
     compared = config_lib.compared_methods(config.run)
     others = [config_lib.resolve(config_lib.to_compare(config, other)) for other in compared]
@@ -87,6 +90,8 @@ def run(
     main, *others = _build_all(configs, data, mesh)
     task = tasks.of(data)
     _say(task.describe(config, data, summary.device(mesh)))
+    if os.path.exists(os.path.join(folder, "summary.json")):
+        _say(f"Finished on {_finished_at(folder)}; nothing is trained again.")
     results = []
     with preemption.StopRequest() as request:
         for setup in (main, *others):
@@ -143,6 +148,8 @@ def run_members(
         ended.
       ValueError: if the folders hold something else.
     """
+    for member in members:
+        refuse_other_data(member.folder, member.truth)
     if len(members) == 1 and members[0].is_finished:
         return [read_json(members[0].summary)]
     checkpoints = os.path.join(folder, "checkpoints") if folder else ""
@@ -233,7 +240,7 @@ def _draw(
         return os.path.join(folder, name)
 
     figures.training_curves(rows, path("training.png"), title=title)
-    if final.labels:
+    if math.isfinite(final.labels.get("label_accuracy", math.nan)):
         figures.label_error(rows, path("label_error.png"), title=title)
     figures.score_histogram(scores, truth, labeled, path("scores.png"), title=title)
     if final.embeddings is not None:
@@ -250,6 +257,23 @@ def _new_folder(name: str) -> str:
     while os.path.exists(folder):
         folder, number = f"{base}-{number}", number + 1
     return folder
+
+
+def _finished_at(folder: str) -> str:
+    """When the summary of a folder was made."""
+    known = read_json(os.path.join(folder, "summary.json")).get("finished_at")
+    return known or "a day that its summary does not tell"
+
+
+def refuse_other_data(folder: str, data: Problem) -> None:
+    """Raises if the folder holds a run on other examples or labels, of any of its parts."""
+    path = os.path.join(folder, run_state.DATA_FILE)
+    if os.path.exists(path) and read_json(path).get("digest") != data.digest():
+        raise ValueError(
+            f"--workdir={folder} holds a run on other data (the digest of its training, "
+            "validation and test examples and labels differs); accepted: the same data, or "
+            "another folder"
+        )
 
 
 def refuse_other_run(folder: str, config: ml_collections.FrozenConfigDict) -> None:

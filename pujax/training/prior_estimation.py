@@ -15,7 +15,7 @@ import scipy.special
 from absl import logging
 from jax.sharding import Mesh
 
-from pujax.data import batching
+from pujax.data import batching, pu_dataset
 from pujax.data.dataset import AUTO
 from pujax.data.image_files import as_array
 from pujax.data.pu_dataset import PUDataset, TrainingData
@@ -271,7 +271,7 @@ def _check_validation(data: PUDataset) -> None:
 def _identity(config: ml_collections.FrozenConfigDict, data: PUDataset) -> dict[str, Any]:
     """All that an estimate depends on."""
     identity = {
-        "data_digest": data.digest(),
+        "data_digest": pu_dataset.digest(data),
         "setting": data.info.setting,
         "seed": config.seed,
         "prior_method": config.data.prior_method,

@@ -22,6 +22,9 @@ from pujax.training.metrics_writer import MetricsWriter
 from pujax.training.seed_axis import Member
 from pujax.training.train_step import Carry
 
+DATA_FILE = "data.json"
+"""Which examples and labels a folder's run is about."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Run:
@@ -182,6 +185,7 @@ def prepare(members: Sequence[Member], mesh: Mesh, *, folder: str = "") -> Run:
         os.makedirs(member.folder, exist_ok=True)
         config = member.setup.config
         write_json(os.path.join(member.folder, "config.json"), config.to_dict())
+        write_json(os.path.join(member.folder, DATA_FILE), {"digest": member.truth.digest()})
         writers.append(MetricsWriter(member.folder, tensorboard=run.tensorboard == "auto"))
     inputs = first.data.inputs
     return Run(

@@ -233,11 +233,16 @@ def _end_epoch(state: LoopState, index: int, seconds: float, progress: Progress)
         "seconds": seconds / run.num_seeds,
         "examples_per_second": examples / max(seconds, 1e-9),
     }
+    without = None
+    if run.on_device.labeled.dtype == bool and not stage.batching.num_positives:
+        without = train_step.batches_without_positives(state.plan, run.on_device)
     is_evaluated = epochs % run.config.run.eval_every == 0 or epochs == total
     rows = []
     for seed, means in enumerate(values):
         row = {"epoch": epochs - 1, "stage": stage.name, "step": state.position.global_step}
         row |= means
+        if without is not None:
+            row["batches_without_positives"] = without[seed]
         if is_evaluated:
             row |= run.evaluators[seed].row(run.of_seed(state.carry.state, seed))
         rows.append(row)

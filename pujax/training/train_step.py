@@ -276,6 +276,19 @@ def epoch_plan(stage: Stage, key: jax.Array, epoch: int, data: TrainingData) -> 
     return _per_seed(draw, key)(order, data.labeled)
 
 
+def batches_without_positives(plan: EpochPlan, data: TrainingData) -> list[int]:
+    """How many batches of an epoch hold no labelled positive, by seed."""
+    counts = _count_without_positives(plan.ids, data.labeled)
+    return np.atleast_1d(sharding.to_host(counts)).tolist()
+
+
+@jax.jit
+def _count_without_positives(ids: jax.Array, labeled: jax.Array) -> jax.Array:
+    if labeled.ndim > 1:
+        return jax.vmap(_count_without_positives)(ids, labeled)
+    return jnp.sum(~jnp.any(labeled[ids], axis=-1))
+
+
 def steps_per_dispatch(setting: int, state: Any = None) -> int:
     """How many steps one call runs; see `run.steps_per_dispatch`.
 

@@ -284,12 +284,19 @@ def test_training_support_and_validation_share_no_row(setting):
     assert data.validation_labeled.sum() == 5
 
 
-def test_a_validation_set_changes_the_digest_and_its_absence_does_not():
-    with_one = build(num_validation=40)
-    other = with_one._replace(validation_labeled=~with_one.validation_labeled)
-    assert with_one.digest() != other.digest()
-    hidden = with_one._replace(validation_truth=1 - with_one.validation_truth)
-    assert with_one.digest() == hidden.digest()
+def test_the_digest_covers_every_example_and_label():
+    data = build(num_validation=40)
+    assert data.digest() == build(num_validation=40).digest()
+    others = [
+        data._replace(**{name: 1 - np.asarray(getattr(data, name), np.int8)})
+        for name in ("labeled", "truth", "support_labels", "test_labels")
+        + ("validation_labeled", "validation_truth")
+    ]
+    others += [
+        data._replace(**{name: 255 - getattr(data, name)})
+        for name in ("inputs", "support_inputs", "test_inputs", "validation_inputs")
+    ]
+    assert len({data.digest(), *(other.digest() for other in others)}) == 1 + len(others)
 
 
 def test_the_support_set_does_not_depend_on_the_validation_set():

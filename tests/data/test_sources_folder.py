@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pujax.data import sources
+from pujax.data import dataset, sources
+from pujax.data.splits import class_pools
 from tests import conftest
 
 rng = np.random.default_rng(0)
@@ -180,3 +181,51 @@ def test_a_test_image_must_have_a_class(folder):
 def test_a_missing_folder_of_ones_own_is_explained(tmp_path):
     with pytest.raises(ValueError, match="train/CLASS.*--config.data.dir"):
         sources.load("image_folder", directory=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("names", "given", "wanted"),
+    [
+        (("negative", "positive"), (), (1,)),
+        (("Neg", "Pos"), (), (1,)),
+        (("0", "1"), (), (1,)),
+        (("false", "true"), (), (1,)),
+        (("healthy", "other", "positive"), (), (2,)),
+        (("defect", "good"), ("defect",), (0,)),
+        (("defect", "good", "worn"), ("worn", 0), (2, 0)),
+    ],
+)
+def test_positive_classes_by_name_id_or_none(names, given, wanted):
+    assert class_pools.ids_of(given, names) == wanted
+
+
+@pytest.mark.parametrize(
+    ("names", "given", "message"),
+    [
+        (("defect", "good"), (), "none of the classes is called .*'defect' .id 0., 'good' .id 1."),
+        (("pos", "positive"), (), "2 of the classes are called"),
+        (tuple("0123456789"), (), "none of the classes"),  # which of ten digits is meant?
+        (("defect", "good"), ("bad",), "holds 'bad'; accepted: names or ids of 'defect'"),
+    ],
+)
+def test_doubtful_positive_classes_are_asked_for(names, given, message):
+    with pytest.raises(ValueError, match=f"data.positive_classes .*{message}"):
+        class_pools.ids_of(given, names)
+
+
+def test_the_prior_of_ones_own_images_is_not_counted(folder):
+    settings = {
+        "num_labeled": 1,
+        "num_support": 0,
+        "setting": "one_sample",
+        "sampling": "uniform",
+        "positive_classes": (0,),
+        "seed": 0,
+    }
+    for i in range(3):
+        write_image(folder / "train" / "unlabeled" / f"{i}.png", colour())
+    data = dataset.build(sources.load("image_folder", directory=folder), **settings)
+    assert np.isnan(data.info.prior) and data.info.prior_source == "unknown"
+    assert data.labeling.c is None and data.class_sides[0] == (min(CLASSES),)
+    given = dataset.build(sources.load("image_folder", directory=folder), prior=0.4, **settings)
+    assert given.info.prior == 0.4

@@ -171,3 +171,10 @@ def test_channel_statistics_equal_those_of_floats():
 def test_a_constant_channel_is_refused():
     with pytest.raises(ValueError, match="channel 1 .* constant"):
         raw.channel_statistics(np.stack([np.arange(16), np.full(16, 3)], -1).reshape(1, 4, 4, 2))
+
+
+def test_a_data_folder_below_a_file_is_named(tmp_path):
+    (tmp_path / "notes").write_text("")
+    for folder in (tmp_path / "notes", tmp_path / "notes" / "mnist"):
+        with pytest.raises(ValueError, match=r"data.dir is '.*', .*a?.*file.*; accepted: a folder"):
+            sources.load("mnist", directory=folder)

@@ -64,7 +64,7 @@ def test_svmlight_and_numpy_files_are_read_too(tmp_path):
     [
         (TRAIN, ["35,red,1\n", "45,green,\n"], "test.csv has the label -1, or none, in 1 rows"),
         (["1e39,red,1\n", *TRAIN], TEST, "'table': train_inputs is 'not finite in 1 places'"),
-        (["nan,red,1\n", *TRAIN], TEST, "train.csv: 'age' of example 1 is nan"),
+        (["nan,red,1\n", *TRAIN], TEST, "train.csv, line 2: column 'age' holds"),
         (["30,red,2\n", *TRAIN], TEST, "train.csv has the label 2; accepted: 1"),
     ],
 )

@@ -3,6 +3,7 @@
 import bz2
 import gzip
 import lzma
+import re
 import zipfile
 
 import numpy as np
@@ -104,12 +105,16 @@ def test_files_read_together_have_the_same_columns(tmp_path):
         ("a.csv", "1,2\n3,1\n", "begins with '1,2'; accepted: a header"),
         ("a.csv", "x,s\n", "has no examples"),
         ("a.csv", "x,x,s\n1,2,1\n", "two columns 'x'"),
-        ("a.csv", "x,s\n1\n", "example 1 has 1 cells; accepted: 2"),
+        ("a.csv", "x,s\n1\n", "line 2, has 1 cells; accepted: 2"),
         ("a.csv", "x,s\n1,yes\n", "column 's' is taken for the label and holds 'yes'"),
         ("a.csv", "x,s\n1,2\n", "has the label 2; accepted: 1"),
-        ("a.csv", "x,s\n1,1\n,0\n", "'x' of example 2 is empty"),
-        ("a.csv", "x,s\n1,1\nnan,0\n", "'x' of example 2 is nan; accepted: finite"),
-        ("a.csv", "x,s\n" + "".join(f"n{i},0\n" for i in range(51)), "column 'x' holds 51"),
+        ("a.csv", "x,s\n1,1\n,0\n", "line 3: column 'x' holds ''; accepted: numbers"),
+        ("a.csv", "x,s\n1,1\nnan,0\n", "line 3: column 'x' holds 'nan'; accepted: numbers"),
+        (
+            "a.csv",
+            "x,s\n" + "".join(f"n{i},0\n" for i in range(51)),
+            "column 'x' holds 'n0', one of 51 different words",
+        ),
         ("a.txt", "some text\n", "cannot be read as svmlight"),
         ("a.svm", "2 1:1\n", "has the label 2"),
         ("a.npz", "no archive", r"a\.npz"),
@@ -158,3 +163,18 @@ def test_wrong_files_labels_and_arrays_are_named(tmp_path):
         tables.read_together([path, tmp_path / "a.npz"])
     with pytest.raises(ValueError, match="has the columns"):
         tables.read_together([path, write(tmp_path / "b.csv", "x,s\n1,1\n")])
+
+
+@pytest.mark.parametrize("mark", ["N/A", "NA", "?", "null", ""])
+def test_a_missing_number_does_not_turn_its_column_into_words(tmp_path, mark):
+    path = tmp_path / "a.csv"
+    path.write_text(f"x,s\n1.5,1\n2.5,0\n\n{mark},0\n")
+    wanted = rf"a.csv, line 5: column 'x' holds '{re.escape(mark)}'; accepted: numbers throughout"
+    with pytest.raises(ValueError, match=wanted):
+        tables.read(path)
+
+
+def test_an_infinite_number_is_named_with_its_line(tmp_path):
+    (tmp_path / "a.csv").write_text("x,s\n1,1\n-inf,0\n")
+    with pytest.raises(ValueError, match="a.csv, line 3: column 'x' holds '-inf'; accepted: fini"):
+        tables.read(tmp_path / "a.csv")

@@ -246,6 +246,22 @@ def parse(*arguments):
     return flags.parse(["", f"--config={REPOSITORY / 'configs' / 'lagam_digits.py'}", *arguments])
 
 
+@pytest.mark.parametrize(
+    "arguments", [["--config=no.py:a=1"], ["--config", "no.py"], ["-config=no.py"]]
+)
+def test_a_config_file_that_is_not_there_is_named_in_one_line(arguments):
+    with pytest.raises(
+        ValueError, match="^--config is 'no.py', which cannot be read; accepted"
+    ) as error:
+        flags.parse(["train.py", *arguments])
+    assert len(str(error.value).splitlines()) == 1
+
+
+def test_classes_can_be_named_on_the_command_line():
+    config, *_ = parse("--config.data.positive_classes=('3', '8')")
+    assert config_lib.resolve(config).data.positive_classes == ("3", "8")
+
+
 def test_any_field_can_be_overridden_on_the_command_line():
     config, workdir, _ = parse(
         "--config.method.rho_start=0.9",

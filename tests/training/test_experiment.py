@@ -37,7 +37,9 @@ def small(method="dist_pu", **run):
     config.method.update({"num_epochs": 4, "batch_size": 128, "learning_rate": 0.005})
     sizes = {"warmup_epochs": 2, "support_batch_size": 32}
     config.method.update({name: size for name, size in sizes.items() if name in config.method})
-    config.run.update({"figures": False, "checkpoint_every": 1} | run)
+    # One step a call, as with convolutions, so that a run can stop between any two.
+    every = {"figures": False, "checkpoint_every": 1, "steps_per_dispatch": 1}
+    config.run.update(every | run)
     return config
 
 
@@ -116,11 +118,13 @@ def test_a_run_leaves_what_the_design_lists(straight):
     assert any((folder / "checkpoints").iterdir())
 
 
-def test_a_finished_run_is_reported_again_and_not_trained_again(straight, monkeypatch):
+def test_a_finished_run_is_reported_again_and_not_trained_again(straight, monkeypatch, capsys):
     folder, summary = straight
     monkeypatch.setattr(train_loop, "train", lambda *_: pytest.fail("trained again"))
     again = training.run(small(figures=True, compare="naive,supervised"), str(folder))
     assert again == summary
+    said = capsys.readouterr().out
+    assert f"Finished on {summary['finished_at']}; nothing is trained again." in said
 
 
 def test_the_selected_epoch_is_what_the_summary_reports(tmp_path, capsys, monkeypatch):
@@ -355,17 +359,90 @@ def test_a_run_whose_checkpoints_are_all_unreadable_is_not_started_over(tmp_path
     assert len(rows(tmp_path)) == 2
 
 
-def test_other_data_under_the_same_configuration_are_refused(tmp_path, monkeypatch):
-    training.run(small(stop_after_epoch=1), str(tmp_path))
+@pytest.fixture
+def other_data(monkeypatch):
+    """Makes `load_data` return data with one part changed."""
     original = experiment.load_data
 
-    def other(config):
-        data = original(config)
-        return data._replace(inputs=255 - data.inputs)
+    def change(part):
+        def load(config):
+            data = original(config)
+            return data._replace(**{part: np.max(getattr(data, part)) - getattr(data, part)})
 
-    monkeypatch.setattr(experiment, "load_data", other)
-    with pytest.raises(ValueError, match="belongs to another run .*data_digest"):
+        monkeypatch.setattr(experiment, "load_data", load)
+
+    return change
+
+
+@pytest.mark.parametrize("part", ["inputs", "test_inputs", "test_labels"])
+def test_other_data_are_refused_in_the_folder_of_a_finished_run(straight, other_data, part, capsys):
+    folder, _ = straight
+    before = sorted(p.stat().st_mtime_ns for p in folder.rglob("*"))
+    other_data(part)
+    with pytest.raises(ValueError, match=r"--workdir=.* holds a run on other data"):
+        training.run(small(figures=True, compare="naive,supervised"), str(folder))
+    assert "labeled positives" not in capsys.readouterr().out
+    assert sorted(p.stat().st_mtime_ns for p in folder.rglob("*")) == before
+
+
+def test_other_data_are_refused_in_the_folder_of_an_unfinished_run(tmp_path, other_data):
+    training.run(small(stop_after_epoch=1), str(tmp_path))
+    other_data("test_labels")
+    with pytest.raises(ValueError, match=r"--workdir=.* holds a run on other data"):
         training.run(small(), str(tmp_path))
+
+
+def test_a_run_does_not_begin_in_or_below_a_file(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ValueError, match=r"--workdir is '.*file', a file; accepted: a folder"):
+        training.run(small(), str(tmp_path / "file"))
+    with pytest.raises(ValueError, match=r"--workdir is '.*run', below the file .*file; accepted"):
+        training.run(small(), str(tmp_path / "file" / "run"))
+
+
+def test_what_is_not_known_is_said_to_be_unknown(tmp_path, monkeypatch, capsys):
+    """As in a user's own data: no class of an unlabeled example, and no prior."""
+    original = experiment.load_data
+
+    def unknown(config):
+        data = original(config)
+        info = data.info._replace(prior=np.nan, prior_unlabeled=np.nan, prior_source="unknown")
+        truth = np.where(data.labeled, 1, -1).astype(np.int8)
+        labeling = data.labeling._replace(c=None)
+        return data._replace(info=info, truth=truth, labeling=labeling)
+
+    monkeypatch.setattr(experiment, "load_data", unknown)
+    config = small("naive", figures=True)
+    config.method.num_epochs = 1
+    summary = training.run(config, str(tmp_path))
+    said = capsys.readouterr().out
+    assert "unlabeled 1182 (hidden positives unknown)" in said and "c unknown" in said
+    assert "prior unknown" in said and "nan" not in said and "0 / 0" not in said
+    assert said.splitlines()[-2].split()[-1] == "-"  # the column of recovered positives
+    assert summary["counts"]["hidden_positives"] is None
+    assert summary["train"]["recovered_positives"] is None and summary["prior"] is None
+    assert not (tmp_path / "figures" / "label_error.png").exists()
+
+
+def test_the_classes_are_printed_by_name(tmp_path, capsys):
+    config = small("naive")
+    config.data.positive_classes = ("3", "8")
+    config.method.num_epochs = 1
+    training.run(config, str(tmp_path))
+    said = capsys.readouterr().out
+    assert "positive: 3, 8; negative: 0, 1, 2, 4, 5, 6, 7, 9" in said
+
+
+def test_batches_without_labelled_positives_are_counted(tmp_path):
+    config = small("nnpu")
+    config.data.num_labeled = 20
+    config.method.update({"num_epochs": 2, "batch_size": 32, "batching": "joint"})
+    summary = training.run(config, str(tmp_path))
+    counts = [row["batches_without_positives"] for row in rows(tmp_path)]
+    # 41 batches of 32 of 1382 examples, each without P with chance (1 - 20 / 1382)^32 = 0.63.
+    assert all(15 < count < 37 for count in counts) and counts[0] != counts[1]
+    (sentence,) = [text for text in summary["warnings"] if "no labelled positive" in text]
+    assert sentence.startswith(f"{counts[1]} batches of the last epoch")
 
 
 def test_a_damaged_config_file_is_named(tmp_path):

@@ -1,12 +1,17 @@
 """Reads the text of CSV and TSV files: a header, numbers, and words as columns of 0 and 1."""
 
 import csv
+import math
 from typing import NamedTuple, TextIO
 
 import numpy as np
 
 _MAX_CATEGORIES = 50
 """Distinct words of a column above which they are taken for names or dates, not for categories."""
+
+
+_MISSING = ("", "?", "na", "n/a", "#n/a", "nan", "null", "none", "missing")
+"""What stands for a missing number, in lower case."""
 
 
 class Lines(NamedTuple):
@@ -16,11 +21,13 @@ class Lines(NamedTuple):
       path: for messages.
       header: names of the columns.
       rows: cells of every example.
+      numbers: line of the file of every example, that of the header is 1.
     """
 
     path: str
     header: list[str]
     rows: list[list[str]]
+    numbers: list[int]
 
 
 def lines(path: str, file: TextIO) -> Lines:
@@ -37,7 +44,8 @@ def lines(path: str, file: TextIO) -> Lines:
     delimiter = max(",;\t", key=first.count)
     header = [name.strip() for name in next(csv.reader([first], delimiter=delimiter), [])]
     try:
-        rows = [row for row in csv.reader(file, delimiter=delimiter) if row]
+        reader = csv.reader(file, delimiter=delimiter)
+        numbered = [(row, reader.line_num + 1) for row in reader if row]
     except csv.Error as error:
         raise ValueError(f"{path} cannot be read ({error})") from error
     if len(header) < 2 or all(_number(name) is not None for name in header):
@@ -48,15 +56,16 @@ def lines(path: str, file: TextIO) -> Lines:
     if len(set(header)) < len(header):
         name = next(name for name in header if header.count(name) > 1)
         raise ValueError(f"{path} has two columns {name!r}; accepted: names that differ")
-    for number, row in enumerate(rows):
+    for row, number in numbered:
         if len(row) != len(header):
             raise ValueError(
-                f"{path}: example {number + 1} has {len(row)} cells; accepted: {len(header)}, as "
-                "the header has"
+                f"{path}, line {number}, has {len(row)} cells; accepted: {len(header)}, as the "
+                "header has"
             )
+    rows, numbers = [row for row, _ in numbered], [number for _, number in numbered]
     if not rows:
         raise ValueError(f"{path} has no examples; accepted: at least one line below the header")
-    return Lines(path, header, rows)
+    return Lines(path, header, rows, numbers)
 
 
 def numbers(
@@ -76,6 +85,7 @@ def numbers(
       ValueError: naming the file and column that cannot be numbers.
     """
     path, header = ", ".join(file.path for file in files), files[0].header
+    places = [(file.path, number) for file in files for number in file.numbers]
     if label is not None and label not in header:
         raise ValueError(f"label is {label!r}; accepted: {', '.join(map(repr, header))}")
     label = header[-1] if label is None else label
@@ -87,7 +97,7 @@ def numbers(
         if name == label:
             labels = _label_column(path, name, cells, unknown)
         else:
-            values, added = _column(path, name, cells)
+            values, added = _column(places, name, cells)
             features.append(values)
             names += added
     return np.concatenate(features, axis=1), labels, tuple(names)
@@ -111,22 +121,42 @@ def _label_column(path: str, name: str, cells: list[str], unknown: int) -> np.nd
     return np.array(values)
 
 
-def _column(path: str, name: str, cells: list[str]) -> tuple[np.ndarray, list[str]]:
-    """One column as numbers `[n, 1]`, or as 0 and 1 for each of its words."""
-    values = [_number(cell) for cell in cells]
-    others = {cell for cell, value in zip(cells, values, strict=True) if value is None}
-    if not others:
+def _column(
+    places: list[tuple[str, int]], name: str, cells: list[str]
+) -> tuple[np.ndarray, list[str]]:
+    """One column as numbers `[n, 1]`, or as 0 and 1 for each of its words.
+
+    Args:
+      places: file and line of every cell.
+      name: of the column.
+      cells: its text.
+    """
+    values = [None if cell.lower() in _MISSING else _number(cell) for cell in cells]
+    words = {cell for cell, value in zip(cells, values, strict=True) if value is None}
+    infinite = next((i for i, x in enumerate(values) if x is not None and math.isinf(x)), None)
+    if infinite is not None:
+        path, line = places[infinite]
+        raise ValueError(
+            f"{path}, line {line}: column {name!r} holds {cells[infinite]!r}; accepted: finite "
+            "numbers"
+        )
+    if not words:
         return np.array(values)[:, None], [name]
-    if others == {""}:
+    missing = {word for word in words if word.lower() in _MISSING}
+    if missing == words:
+        path, line = places[next(i for i, cell in enumerate(cells) if cell in missing)]
+        mark = next(cell for cell in cells if cell in missing)
         raise ValueError(
-            f"{path}: {name!r} of example {cells.index('') + 1} is empty; accepted: numbers "
-            "throughout (fill in or drop what is missing)"
+            f"{path}, line {line}: column {name!r} holds {mark!r}; accepted: numbers throughout "
+            "(fill in or drop what is missing)"
         )
-    words, ids = np.unique(cells, return_inverse=True)
-    if len(words) > _MAX_CATEGORIES:
-        example = next(cell for cell, value in zip(cells, values, strict=True) if value is None)
+    distinct, ids = np.unique(cells, return_inverse=True)
+    if len(distinct) > _MAX_CATEGORIES:
+        first = next(i for i, value in enumerate(values) if value is None)
+        path, line = places[first]
         raise ValueError(
-            f"{path}: column {name!r} holds {len(words)} different words, such as {example!r}; "
-            f"accepted: numbers, or at most {_MAX_CATEGORIES} words (drop names, dates and ids)"
+            f"{path}, line {line}: column {name!r} holds {cells[first]!r}, one of {len(distinct)} "
+            f"different words; accepted: numbers, or at most {_MAX_CATEGORIES} words (drop names, "
+            "dates and ids)"
         )
-    return np.eye(len(words))[ids], [f"{name}={word}" for word in words]
+    return np.eye(len(distinct))[ids], [f"{name}={word}" for word in distinct]

@@ -23,6 +23,7 @@ from pujax.checks import one_of, require, whole_number
 from pujax.data import raw
 from pujax.data.image_files import ImageFiles
 from pujax.data.readers import download, image_arrays, image_lists
+from pujax.files import check_folder
 
 RawDataset = raw.RawDataset
 
@@ -117,6 +118,8 @@ def load(
     """
     given = check(source, streaming=streaming, **options)
     root = pathlib.Path(directory).expanduser() if directory else download.default_directory()
+    if not (root.is_file() and is_multilabel(source)):  # whose data may be in one file
+        check_folder("data.dir", root)
     data = raw.check(_module(source).load(root, **given))
     streamed = isinstance(data.train_inputs, ImageFiles)
     kept = "files, which are streamed" if streamed else "arrays, which are not streamed"

@@ -37,6 +37,7 @@ def load(
             "images there, or pass the folder that holds them as --config.data.dir",
             reason="not found",
         )
-    return image_folders.load(
+    data = image_folders.load(
         root, name="image_folder", image_size=image_size, channels=channels, streamed=streamed
     )
+    return data._replace(known_at_random=False)

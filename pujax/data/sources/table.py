@@ -63,6 +63,7 @@ def load(directory: pathlib.Path, *, label_column: str = "") -> raw.RawDataset:
         class_names=CLASS_NAMES,
         mean=mean,
         std=std,
+        known_at_random=False,
     )
 
 

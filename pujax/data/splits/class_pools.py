@@ -1,8 +1,45 @@
 """Rows of a source by class, and how many of them there must be; for `split.split`."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 Pools = dict[int, np.ndarray]
+
+POSITIVE_NAMES = ("positive", "pos", "1", "true")
+"""Class names that say which side they are, the last two where there is one other class at most."""
+
+
+def ids_of(classes: Sequence[int | str], class_names: Sequence[str]) -> tuple[int, ...]:
+    """Ids of the positive classes, which may be given by id or by name.
+
+    Args:
+      classes: ids or names; none at all leaves it to the names: the one class that is called like
+        one of `POSITIVE_NAMES`, in upper or lower case, is positive.
+      class_names: of all classes, in order of their ids.
+
+    Raises:
+      ValueError: for a name that no class has, or where the names do not tell.
+    """
+    known = ", ".join(f"{name!r} (id {i})" for i, name in enumerate(class_names))
+    if not classes:
+        told = POSITIVE_NAMES if len(class_names) <= 2 else POSITIVE_NAMES[:2]
+        called = [i for i, name in enumerate(class_names) if name.lower() in told]
+        if len(called) != 1:
+            raise ValueError(
+                f"data.positive_classes is (), and {len(called) or 'none'} of the classes "
+                f"{'are' if len(called) > 1 else 'is'} called {' or '.join(told)}; "
+                f"accepted: which of the classes are positive: {known}"
+            )
+        return (called[0],)
+    ids = []
+    for given in classes:
+        if isinstance(given, str) and given not in class_names:
+            raise ValueError(
+                f"data.positive_classes holds {given!r}; accepted: names or ids of {known}"
+            )
+        ids.append(class_names.index(given) if isinstance(given, str) else given)
+    return tuple(ids)
 
 
 def by_class(
@@ -27,6 +64,8 @@ def by_class(
         raise ValueError(
             f"data.positive_classes is {tuple(positive_classes)}; accepted: one or more of the "
             f"class ids of the training set, {known.tolist()}"
+            if len(known)
+            else "the training set has no example of known class; accepted: at least one positive"
         )
     if len(known) == len(set(positive_classes)) and class_labels.min() >= 0:
         raise ValueError(
@@ -119,6 +158,9 @@ def require_positives(field: str, count: int, positive: Pools) -> None:
         raise ValueError(
             f"{field} is {count}; accepted: 1 to {available}, the positives of the training set "
             "that everything drawn before leaves for it"
+            if available
+            else f"{field} is {count}, but no positive is left in the training set; accepted: "
+            "at least one positive that is not held out"
         )
 
 

@@ -31,7 +31,8 @@ class Report(NamedTuple):
       e_min: smallest propensity.
       e_median: median propensity.
       e_max: largest propensity.
-      c: share of the pool's known positives that are labelled.
+      c: share of the pool's positives that are labelled; None where the class of an example of the
+        pool is unknown.
       posterior_accuracy: of r on the training examples of known class; None under SCAR.
       within_class: the same number was labelled in every positive class, so that 'scar' holds
         within a class and e differs between classes of different sizes.
@@ -43,7 +44,7 @@ class Report(NamedTuple):
     e_min: float = 1.0
     e_median: float = 1.0
     e_max: float = 1.0
-    c: float = float("nan")
+    c: float | None = None
     posterior_accuracy: float | None = None
     within_class: bool = False
 
@@ -160,9 +161,10 @@ def report(
       A `Report`.
     """
     pool = np.concatenate([labeled, unlabeled])
+    is_known = bool((binary[pool] >= 0).all())
     pool = pool[binary[pool] == 1]
     n_p = len(labeled)
-    result = Report(mechanism=mechanism, n_p=n_p, c=n_p / len(pool))
+    result = Report(mechanism=mechanism, n_p=n_p, c=n_p / len(pool) if is_known else None)
     if mechanism == SCAR:
         if classes is None or len(np.unique(classes[pool])) == 1:
             return result

@@ -1,6 +1,7 @@
 """What a PU problem with one label per example is made with, and the checks that need no data."""
 
 import dataclasses
+from typing import Any
 
 from pujax.checks import at_least, between, one_of, require
 from pujax.data.splits import class_prior as class_prior_lib
@@ -37,7 +38,8 @@ class Settings:
     the test set is what it was. The population is what stays.
 
     Attributes:
-      positive_classes: class ids that count as positive.
+      positive_classes: ids or names of the classes that count as positive; `dataset.build` turns
+        names into ids, and an empty tuple leaves it to the names, see `class_pools.ids_of`.
       num_labeled: labelled positives.
       num_support: clean support examples, taken out of training.
       setting: one of `SETTINGS`.
@@ -61,7 +63,7 @@ class Settings:
       ValueError: naming the field, its value and what is accepted.
     """
 
-    positive_classes: tuple[int, ...]
+    positive_classes: tuple[Any, ...]
     num_labeled: int
     num_support: int
     setting: str

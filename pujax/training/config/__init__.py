@@ -141,8 +141,10 @@ def _typed(field: str, value: Any, default: Any) -> Any:
     if isinstance(default, (tuple, list)):
         checks.require(isinstance(value, (tuple, list)), field, value, "a tuple")
         items = tuple(value)
-        numbers = all(isinstance(x, int) and not isinstance(x, bool) for x in items)
-        checks.require(numbers, field, value, "a tuple of whole numbers")
+        kinds: tuple[type, ...] = (int, str) if field == "data.positive_classes" else (int,)
+        right = all(isinstance(x, kinds) and not isinstance(x, bool) for x in items)
+        accepted = "a tuple of whole numbers" + " or names" * (str in kinds)
+        checks.require(right, field, value, accepted)
         return items
     is_same = type(value) is type(default)
     checks.require(is_same, field, value, f"a value of type {type(default).__name__}")

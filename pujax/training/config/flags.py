@@ -38,7 +38,10 @@ def parse(argv: list[str]) -> tuple[ml_collections.ConfigDict, str, str]:
     except (AttributeError, KeyError, TypeError) as error:
         raise ValueError(_bad_override(argv, error)) from error
     except OSError as error:
-        raise ValueError(f"--config: {error}; accepted: the path of a file in configs/") from error
+        raise ValueError(
+            f"--config is {_config_path(argv)!r}, which cannot be read; accepted: the path of a "
+            "Python file as in configs/"
+        ) from error
     if values.help or values["config"].value is None:
         raise ValueError(
             "usage: python train.py --config=configs/NAME.py[:key=value,...] [--workdir=DIR] "
@@ -49,6 +52,15 @@ def parse(argv: list[str]) -> tuple[ml_collections.ConfigDict, str, str]:
     flag: Any = values["config"]
     file = flag.config_filename.split(":")[0]
     return config.value, workdir.value, os.path.splitext(os.path.basename(file))[0]
+
+
+def _config_path(argv: list[str]) -> str:
+    """The file that `--config` names, without its argument."""
+    for index, word in enumerate(argv):
+        name, _, value = word.partition("=")
+        if name in ("--config", "-config"):
+            return (value or "".join(argv[index + 1 : index + 2])).split(":")[0]
+    return ""
 
 
 def _bad_override(argv: list[str], error: Exception) -> str:

@@ -1,5 +1,6 @@
 """Problems with one label per example: what they are compared with, and what a run says of them."""
 
+import math
 from typing import Any
 
 import ml_collections
@@ -13,6 +14,7 @@ from pujax.methods.base import Method
 from pujax.training.evaluation import model_selection, summary
 from pujax.training.evaluation.summary import Final
 
+_NAMES_SHOWN = 10
 COLUMNS = ("method", "test accuracy", "F1", "AUC", "AP", summary.RECOVERED)
 
 
@@ -84,9 +86,12 @@ def compare_labels(labels: np.ndarray, data: PUDataset) -> dict[str, float]:
 
     Returns:
       `label_accuracy` over the unlabeled examples of known class, `recovered_positives` and
-      `hidden_positives` (counts), `label_precision` of the examples called positive.
+      `hidden_positives` (counts), `label_precision` of the examples called positive; all NaN where
+      the class of no unlabeled example is known.
     """
     rows = _hidden(data)
+    if data.hidden().any() and not rows.any():
+        return summary.unknown_match()
     return summary.label_match(labels[rows] > 0.5, data.truth[rows] == 1)
 
 
@@ -119,7 +124,14 @@ def describe(config: ml_collections.FrozenConfigDict, data: PUDataset, device: s
     interval = ""
     if data.prior_interval:
         interval = ", 90 % interval {:.4f} to {:.4f}".format(*data.prior_interval)
+    prior = "prior unknown"
+    if math.isfinite(info.prior):
+        prior = f"prior {info.prior:.4f} ({info.prior_source}{interval}), in U "
+        prior += f"{info.prior_unlabeled:.4f}"
     lines = [f"  labeling {describe_labeling(data.labeling)}"]
+    if any(data.class_sides):
+        sides = (_some(names) or "unlabeled examples only" for names in data.class_sides)
+        lines.insert(0, "  positive: {}; negative: {}".format(*sides))
     if counts["validation"]:
         lines.append(
             f"  validation {counts['validation']} ({counts['validation_labeled']} labeled), "
@@ -128,12 +140,17 @@ def describe(config: ml_collections.FrozenConfigDict, data: PUDataset, device: s
     return (
         f"{config.method.name} on {info.name} ({info.setting}), {device}\n"
         f"  labeled positives {counts['labeled']}, unlabeled {counts['unlabeled']} "
-        f"({counts['hidden_positives']} hidden positives), support {counts['support']} "
+        f"({summary.hidden_positives(counts)}), support {counts['support']} "
         f"({counts['support_positives']} positive), test {counts['test']} "
         f"({counts['test_positives']} positive)\n"
-        f"  prior {info.prior:.4f} ({info.prior_source}{interval}), in U "
-        f"{info.prior_unlabeled:.4f}\n" + "\n".join(lines)
+        f"  {prior}\n" + "\n".join(lines)
     )
+
+
+def _some(names: tuple[str, ...]) -> str:
+    """The first names of a list that may be long."""
+    more = len(names) - _NAMES_SHOWN
+    return ", ".join(names[:_NAMES_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
 def summarize(
@@ -197,6 +214,13 @@ def warnings(final: Final, rows: list[dict[str, Any]], rule: str) -> list[str]:
         if metrics.predicts_one_class(scores):
             side = "positive" if np.all(scores > 0) else "negative"
             sentences.append(f"every {name} example is predicted {side} at the reported epoch")
+    without = rows[-1].get("batches_without_positives") or 0
+    if without:
+        sentences.append(
+            f"{without} batches of the last epoch held no labelled positive and taught only about "
+            "unlabeled examples; method.batching='separate', where a method has it, or a larger "
+            "method.batch_size avoids that"
+        )
     if model_selection.choose(rows, rule) is None:
         sentences.append(f"run.selection={rule!r} had no value at any epoch; the last is reported")
     return sentences
@@ -205,7 +229,8 @@ def warnings(final: Final, rows: list[dict[str, Any]], rule: str) -> list[str]:
 def describe_labeling(report: labeling_mechanisms.Report) -> str:
     """One line on how the labelled positives were chosen."""
     within = " within class" if report.within_class else ""
-    text = f"{report.mechanism}{within}, c {report.c:.4f}"
+    text = f"{report.mechanism}{within}"
+    text += ", c unknown" if report.c is None else f", c {report.c:.4f}"
     if report.power is not None:
         text += f", power {report.power:g}"
     if report.posterior_accuracy is not None or report.within_class:

@@ -59,6 +59,8 @@ def compare_labels(scores: np.ndarray, data: MultilabelDataset) -> dict[str, flo
       `hidden_positives` (counts), `label_precision` of those called positive; NaN over none.
     """
     rows = (data.labeled == 0) & (data.truth >= 0)
+    if (data.labeled == 0).any() and not rows.any():
+        return summary.unknown_match()
     return summary.label_match(scores[rows] > 0, data.truth[rows] == 1)
 
 
@@ -96,8 +98,7 @@ def describe(config: ml_collections.FrozenConfigDict, data: MultilabelDataset, d
         f"  {counts['train']} training and {counts['test']} test examples, "
         f"{counts['classes']} classes; known_ratio {info.known_ratio:g}",
         f"  known positives {counts['labeled']}, known negatives {counts['labeled_negatives']}, "
-        f"unknown {counts['unlabeled']} ({counts['hidden_positives']} hidden positives, "
-        f"{counts['unlabeled_without_truth']} of unknown class)",
+        f"unknown {counts['unlabeled']} ({summary.hidden_positives(counts)})",
     ]
     empty = _empty(data, data.labeled)
     if empty:

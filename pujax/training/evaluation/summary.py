@@ -1,5 +1,6 @@
 """What every run reports at its end, whatever its task: parts of `summary.json` and the table."""
 
+import datetime
 import platform
 import resource
 import statistics
@@ -64,6 +65,7 @@ def costs(rows: list[dict[str, Any]], mesh: Mesh) -> dict[str, Any]:
     speeds = [row["examples_per_second"] for row in rows if row["stage"] == rows[-1]["stage"]]
     return {
         "undone_steps": sum(row.get("nonfinite") or 0 for row in rows),
+        "finished_at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "seconds": sum(row["seconds"] for row in rows),
         "examples_per_second": statistics.median(speeds),
         "peak_memory_bytes": peak_memory(),
@@ -125,10 +127,25 @@ def label_match(called: np.ndarray, true: np.ndarray) -> dict[str, float]:
     }
 
 
-def recovered(result: dict[str, Any]) -> str:
-    """How many hidden positives a result calls positive."""
+def unknown_match() -> dict[str, float]:
+    """What `label_match` returns where labels are hidden and the truth of none is known: NaN."""
+    return dict.fromkeys(label_match(np.zeros(1, bool), np.ones(1, bool)), float("nan"))
+
+
+def hidden_positives(counts: dict[str, Any]) -> str:
+    """How many positives are hidden, as far as the classes of the unlabeled examples are known."""
+    unknown, hidden = counts["unlabeled_without_truth"], counts["hidden_positives"]
+    if hidden is None:
+        return "hidden positives unknown"
+    return f"{hidden} hidden positives" + (f", {unknown} of unknown class" if unknown else "")
+
+
+def recovered(result: dict[str, Any]) -> str | None:
+    """How many hidden positives a result calls positive; None where no class in U is known."""
     train = result["train"]
     count, hidden = train["recovered_positives"], train["hidden_positives"]
+    if hidden is None:
+        return None
     share = f" ({100 * count / hidden:.1f} %)" if hidden else ""
     return f"{count:.0f} / {hidden:.0f}{share}"
 
