@@ -53,10 +53,14 @@ def _build(raw: RawDataset, settings: Settings, seed: int) -> PUDataset:
     settings = dataclasses.replace(settings, positive_classes=ids)
     raw, kept = _reduced(raw, settings, seed)
     binary = split_lib.binary_labels(raw.train_labels, settings.positive_classes)
-    posterior = None
-    if settings.labeling != labeling_mechanisms.SCAR:
-        posterior = posterior_lib.fit(raw.train_inputs, binary, seed=seed)
-    split = split_lib.split(raw.train_labels, settings, seed=seed, posterior=posterior)
+    if settings.keeps_labels:
+        split = split_lib.as_labelled(binary, holdout=settings.holdout, seed=seed)
+        posterior = None
+    else:
+        posterior = _posterior(raw, binary, settings, seed)
+        split = split_lib.split(raw.train_labels, settings, seed=seed, posterior=posterior)
+    if raw.prepare is not None:
+        raw = raw.prepare(np.concatenate([split.support, split.labeled, split.unlabeled]))
     rows = _pu_rows(split.labeled, split.unlabeled, settings)
     held = _pu_rows(split.validation_labeled, split.validation_unlabeled, settings)
     n_p, n_u = len(split.labeled), len(rows) - len(split.labeled)
@@ -107,7 +111,18 @@ def _build(raw: RawDataset, settings: Settings, seed: int) -> PUDataset:
         ),
         unlabeled_from=_unlabeled_from(settings),
         class_sides=_sides(raw.class_names, ids),
+        validation_ids=kept[held],
+        own=raw.own,
     )
+
+
+def _posterior(
+    raw: RawDataset, binary: np.ndarray, settings: Settings, seed: int
+) -> np.ndarray | None:
+    """r of every training row, which all labelling mechanisms but SCAR go by."""
+    if settings.labeling == labeling_mechanisms.SCAR:
+        return None
+    return posterior_lib.fit(raw.train_inputs, binary, seed=seed)
 
 
 def _sides(names: tuple[str, ...], positive: tuple[int, ...]) -> tuple[tuple[str, ...], ...]:
@@ -170,7 +185,7 @@ def _find_priors(
     priors = class_prior_lib.UNKNOWN
     if known_at_random or (truth >= 0).all():
         priors = class_prior_lib.counted(truth, n_p=n_p, setting=setting)
-    if v and priors is class_prior_lib.UNKNOWN:
+    if v and priors is class_prior_lib.UNKNOWN and not settings.keeps_labels:
         raise ValueError(
             "data.prior is None; accepted: a number between 0 and 1 while data.num_validation is "
             f"{v}, since the true classes of these data do not tell it"

@@ -12,6 +12,7 @@ import numpy as np
 
 from pujax.checks import one_of
 from pujax.data.image_files import ImageFiles
+from pujax.data.raw import OwnRows
 from pujax.data.splits import labeling_mechanisms
 from pujax.models.encoder import Encoder
 
@@ -113,6 +114,8 @@ class PUDataset(NamedTuple):
       prior_interval: of an estimated `info.prior`, else None.
       encoder: what networks start from, or None, see `pujax.training.init_from`.
       class_sides: names of the positive classes, and of the negative ones.
+      validation_ids: int `[v]`, rows of the source's training set.
+      own: what is kept of a user's own rows, else None.
     """
 
     info: DataInfo
@@ -132,6 +135,8 @@ class PUDataset(NamedTuple):
     prior_interval: tuple[float, float] | None = None
     encoder: Encoder | None = None
     class_sides: tuple[tuple[str, ...], ...] = ((), ())
+    validation_ids: np.ndarray = np.zeros(0, np.int64)
+    own: OwnRows | None = None
 
     @property
     def streamed(self) -> bool:
@@ -229,7 +234,7 @@ class PUDataset(NamedTuple):
 
 
 def known_sum(truth: np.ndarray) -> int | None:
-    """Positives among true labels 1, 0 or -1 (unknown); None where there are labels, all unknown."""
+    """Positives among true labels 1, 0, -1 (unknown); None where there are labels, all unknown."""
     return int((truth == 1).sum()) if not len(truth) or (truth >= 0).any() else None
 
 

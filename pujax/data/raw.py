@@ -1,6 +1,7 @@
 """A data set as its source publishes it, before anybody decides what is positive or labelled."""
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,6 +16,22 @@ _IMAGES = 100
 """Rows, and images, counted at once, which bounds the memory that NumPy takes for it."""
 
 
+class OwnRows(NamedTuple):
+    """What is kept of a user's own rows beside their numbers.
+
+    Attributes:
+      id_name: column that names a row, or 'row' or 'file' where there is none.
+      ids: `[n]`, name of every row of the training set, in its order.
+      notes: sentences on how the file was read, for the run to print.
+      preparation: turns new rows into inputs, once it is learned; None before.
+    """
+
+    id_name: str
+    ids: np.ndarray
+    notes: tuple[str, ...] = ()
+    preparation: Any = None
+
+
 class RawDataset(NamedTuple):
     """Inputs and labels of a training and a test set.
 
@@ -27,11 +44,15 @@ class RawDataset(NamedTuple):
       train_inputs: `[n, ...]` or `ImageFiles`.
       train_labels: int32 `[n]`, class ids; with several labels per example int8 `[n, classes]`,
         1 or 0. -1 means unknown.
-      test_inputs: `[t, ...]` or `ImageFiles`.
+      test_inputs: `[t, ...]` or `ImageFiles`; `t` is 0 where there is no test set, which data
+        with one class per example may be without.
       test_labels: likewise `[t]` or `[t, classes]`; the latter has no -1.
       class_names: one name per class.
       mean: per channel, of pixels in 0-1; per feature of a table.
       std: likewise, positive.
+      prepare: `(training rows int [n']) -> RawDataset`, which fills in the inputs of data whose
+        preparation is learned on training rows only; None where inputs are as they are.
+      own: what belongs to a user's own rows, else None.
       known_at_random: whether the examples of known class stand for all, as those of a published
         set are meant to. In a user's own data they are those somebody happened to label.
     """
@@ -45,6 +66,8 @@ class RawDataset(NamedTuple):
     mean: tuple[float, ...]
     std: tuple[float, ...]
     known_at_random: bool = True
+    prepare: "Callable[[np.ndarray], RawDataset] | None" = None
+    own: OwnRows | None = None
 
     @property
     def is_multilabel(self) -> bool:
@@ -166,8 +189,9 @@ def _check_inputs(data: RawDataset) -> None:
     for split in ("train", "test"):
         inputs = getattr(data, f"{split}_inputs")
         kind = (np.dtype(inputs.dtype).name, len(inputs.shape))
+        may_be_empty = split == "test" and not data.is_multilabel
         require(
-            kind in (("uint8", 4), ("float32", 2)) and min(inputs.shape) > 0,
+            kind in (("uint8", 4), ("float32", 2)) and min(inputs.shape[may_be_empty:]) > 0,
             f"{split}_inputs",
             f"{inputs.dtype} {inputs.shape}",
             "a non-empty uint8 array [n, height, width, channels] or float32 [n, features]",
@@ -193,6 +217,8 @@ def _check_class_ids(data: RawDataset, split: str, labels: np.ndarray) -> None:
         f"{labels.dtype} {labels.shape}",
         f"int32 {wanted}",
     )
+    if not len(labels):  # a test set may be missing
+        return
     low, high, last = int(labels.min()), int(labels.max()), len(data.class_names) - 1
     require(
         low >= UNKNOWN and high <= last,

@@ -40,7 +40,8 @@ class Settings:
     Attributes:
       positive_classes: ids or names of the classes that count as positive; `dataset.build` turns
         names into ids, and an empty tuple leaves it to the names, see `class_pools.ids_of`.
-      num_labeled: labelled positives.
+      num_labeled: labelled positives; 0 leaves the labels as they are: every example of known
+        positive class is in P, all others are in U, and `holdout` of both are held out.
       num_support: clean support examples, taken out of training.
       setting: one of `SETTINGS`.
       sampling: of labelled positives and support set, one of `SAMPLINGS`, see `split.split`.
@@ -58,6 +59,8 @@ class Settings:
       num_positives: positives of the training set that stay, P among them, as many of every
         positive class; 0 for all. See `subsample.rows`.
       num_negatives: negatives that stay, as many of every negative class; 0 for all.
+      holdout: share of P and of U that is held out of training as the validation set, where
+        `num_labeled` is 0.
 
     Raises:
       ValueError: naming the field, its value and what is accepted.
@@ -78,6 +81,7 @@ class Settings:
     class_prior: float | None = None
     num_positives: int = 0
     num_negatives: int = 0
+    holdout: float = 0.0
 
     def __post_init__(self) -> None:
         one_of("data.setting", self.setting, SETTINGS)
@@ -99,6 +103,11 @@ class Settings:
             )
 
     @property
+    def keeps_labels(self) -> bool:
+        """Whether P is what is labelled in the data, instead of a draw from known positives."""
+        return self.num_labeled == 0
+
+    @property
     def draws_unlabeled(self) -> bool:
         """Whether U is drawn at all; otherwise it is all that is left."""
         return self.num_unlabeled > 0 or self.class_prior is not None
@@ -109,7 +118,13 @@ class Settings:
         return self.setting == "two_sample" and not self.draws_unlabeled
 
     def _check_counts(self) -> None:
-        at_least("data.num_labeled", self.num_labeled, 1)
+        at_least("data.num_labeled", self.num_labeled, 0)
+        between("data.holdout", self.holdout, 0, 1, include="low")
+        if self.keeps_labels:
+            self._check_kept_labels()
+        else:
+            accepted = "0 where P is drawn (data.num_labeled above 0); use data.num_validation"
+            require(not self.holdout, "data.holdout", self.holdout, accepted)
         for name in _COUNTS:
             at_least(f"data.{name}", getattr(self, name), 0)
         require(
@@ -124,6 +139,17 @@ class Settings:
             self.validation_labeled,
             f"at most {self.num_validation}, which is data.num_validation",
         )
+
+    def _check_kept_labels(self) -> None:
+        drawn = ("num_support", "num_validation", *_DRAWS)
+        for name in dict.fromkeys(drawn):
+            value = getattr(self, name)
+            unset = not value or value == labeling_mechanisms.SCAR
+            accepted = "0 with data.num_labeled=0, which takes the labels as they are"
+            if name == "num_support":
+                accepted += "; a method that needs clean examples of both classes, as LaGAM does, "
+                accepted += "needs a draw, while nnpu, vpu, dist_pu and others do without"
+            require(unset, f"data.{name}", value, accepted)
 
     def _check_labeling(self) -> None:
         one_of("data.labeling", self.labeling, labeling_mechanisms.NAMES)

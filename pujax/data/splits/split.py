@@ -45,6 +45,35 @@ def binary_labels(class_labels: np.ndarray, positive_classes: tuple[int, ...]) -
     return np.where(class_labels < 0, np.int8(-1), positive)
 
 
+def as_labelled(binary: np.ndarray, *, holdout: float, seed: int) -> Split:
+    """P is every known positive and U all else; a share of both is held out.
+
+    Args:
+      binary: int `[n]`, 1 for a labelled positive, 0 for a known negative, -1 where unknown.
+      holdout: share of P and of U that is held out, rounded, and at least one of each if above 0.
+      seed: of the draw.
+
+    Returns:
+      A `Split` of all `n` rows, without a support set.
+
+    Raises:
+      ValueError: unless P and U both keep an example in each part.
+    """
+    rng = np.random.default_rng([seed, 0x5057, 2])
+    parts = []
+    for name, rows in (("positive", binary == 1), ("unlabeled", binary != 1)):
+        rows = rng.permutation(np.flatnonzero(rows))
+        held = max(round(holdout * len(rows)), 1) if holdout else 0
+        if len(rows) <= held:
+            raise ValueError(
+                f"the training set has {len(rows)} {name} examples, of which data.holdout="
+                f"{holdout:g} holds out {held}; accepted: at least one more"
+            )
+        parts.append((np.sort(rows[held:]), np.sort(rows[:held])))
+    (labeled, held_labeled), (unlabeled, held_unlabeled) = parts
+    return Split(np.zeros(0, np.int64), labeled, unlabeled, held_labeled, held_unlabeled)
+
+
 def split(
     class_labels: np.ndarray,
     settings: Settings,

@@ -98,10 +98,12 @@ def resolve(config: ml_collections.ConfigDict) -> ml_collections.ConfigDict:
     _check_lengths(resolved.method)
     _check_run(resolved.run)
     checks.require(
-        resolved.run.selection == model_selection.LAST or resolved.data.num_validation > 0,
+        resolved.run.selection == model_selection.LAST
+        or max(resolved.data.num_validation, resolved.data.holdout) > 0,
         "run.selection",
         resolved.run.selection,
-        "'last' while data.num_validation is 0; other rules need a validation set",
+        "'last' while data.num_validation and data.holdout are 0, since other rules need a "
+        "validation set",
     )
     return ml_collections.FrozenConfigDict(resolved)
 

@@ -41,7 +41,7 @@ def defaults() -> dict[str, Any]:
         "positive_classes": (0, 2, 4, 6, 8),
         "num_positives": 0,  # that stay in the training set, P among them; 0: all
         "num_negatives": 0,  # likewise
-        "num_labeled": 100,
+        "num_labeled": 100,  # 0 takes the labels as they are, see also holdout
         "num_unlabeled": 0,  # 0: all that is left; else P and U are samples of their own
         "class_prior": config_dict.placeholder(object),  # draws U and the test set at it
         "num_support": 0,
@@ -51,6 +51,7 @@ def defaults() -> dict[str, Any]:
         "labeling_power": 1.0,  # exponent of 'power', 'gap' and 'gap_boundary'
         "num_validation": 0,  # held out of training, for run.selection
         "validation_labeled": 0,  # of its positives; 0 labels half of them
+        "holdout": 0.0,  # share of P and of U that is held out where num_labeled is 0
         "scaling": "standard",  # by mean and deviation; 'unit': 0 to 1, tables as they are
         # None counts it in the source's labels, 'auto' estimates it before training.
         "prior": config_dict.placeholder(object),

@@ -128,6 +128,9 @@ def describe(config: ml_collections.FrozenConfigDict, data: PUDataset, device: s
     if math.isfinite(info.prior):
         prior = f"prior {info.prior:.4f} ({info.prior_source}{interval}), in U "
         prior += f"{info.prior_unlabeled:.4f}"
+    test = "no test set"
+    if counts["test"]:
+        test = f"test {counts['test']} ({counts['test_positives']} positive)"
     lines = [f"  labeling {describe_labeling(data.labeling)}"]
     if any(data.class_sides):
         sides = (_some(names) or "unlabeled examples only" for names in data.class_sides)
@@ -141,8 +144,7 @@ def describe(config: ml_collections.FrozenConfigDict, data: PUDataset, device: s
         f"{config.method.name} on {info.name} ({info.setting}), {device}\n"
         f"  labeled positives {counts['labeled']}, unlabeled {counts['unlabeled']} "
         f"({summary.hidden_positives(counts)}), support {counts['support']} "
-        f"({counts['support_positives']} positive), test {counts['test']} "
-        f"({counts['test_positives']} positive)\n"
+        f"({counts['support_positives']} positive), {test}\n"
         f"  {prior}\n" + "\n".join(lines)
     )
 
@@ -211,7 +213,7 @@ def warnings(final: Final, rows: list[dict[str, Any]], rule: str) -> list[str]:
     """
     sentences = []
     for name, scores in (("test", final.test_scores), ("training", final.train_scores)):
-        if metrics.predicts_one_class(scores):
+        if len(scores) and metrics.predicts_one_class(scores):
             side = "positive" if np.all(scores > 0) else "negative"
             sentences.append(f"every {name} example is predicted {side} at the reported epoch")
     without = rows[-1].get("batches_without_positives") or 0
@@ -245,7 +247,7 @@ def describe_labeling(report: labeling_mechanisms.Report) -> str:
 
 def table_row(result: dict[str, Any]) -> dict[str, Any]:
     """One line of the final table; a number that is undefined is left to the table's dash."""
-    test = result["test"]
+    test = dict.fromkeys(("accuracy", "f1", "auc", "average_precision")) | result["test"]
     accuracy = test["accuracy"]
     return {
         "method": result["method"] + summary.remark(result),

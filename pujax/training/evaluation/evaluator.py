@@ -67,17 +67,20 @@ class Evaluator:
     def row(self, state: Any) -> dict[str, float]:
         """What an evaluated epoch adds to its row.
 
-        `test_*`; `test_NAME_*` for every alternative of the method; `val_*` where there is a
-        validation set; learned labels and estimates of the method.
+        `test_*` where there is a test set, `test_NAME_*` for every alternative of the method;
+        `val_*` where there is a validation set; learned labels and estimates of the method.
         """
         trained, state = state, self._calibrated(state)
         moves_scores = self._method.calibrate is not None or self._method.adjust is not None
-        result = {
-            f"test_{prefix}{name}": value
-            for prefix, scores in self._all_scores(state, self._test_inputs).items()
-            for name, value in self._test_metrics(scores).items()
-        }
-        if moves_scores:
+        has_test = len(self._test_inputs) > 0
+        result = {}
+        if has_test:
+            result = {
+                f"test_{prefix}{name}": value
+                for prefix, scores in self._all_scores(state, self._test_inputs).items()
+                for name, value in self._test_metrics(scores).items()
+            }
+        if moves_scores and has_test:
             plain = self._map(self._predict, trained, self._test_inputs)
             result["test_uncalibrated_accuracy"] = self._test_metrics(plain)["accuracy"]
         inputs = self._validation_inputs
@@ -97,17 +100,22 @@ class Evaluator:
         """
         state = self._calibrated(state)
         inputs = self._put(inputs)
-        test_scores = self._scores(state, self._test_inputs)
+        test_scores, held_scores = np.zeros(0, np.float32), None
+        if len(self._test_inputs):
+            test_scores = self._scores(state, self._test_inputs)
+        if self._validation_inputs is not None:
+            held_scores = self._scores(state, self._validation_inputs, self._validation_labeled)
         embeddings = None
         if self._embed is not None and with_embeddings:
             embeddings = self._map(self._embed, state, inputs)
         return Final(
-            test=self._test_metrics(test_scores),
+            test=self._test_metrics(test_scores) if len(test_scores) else {},
             test_scores=test_scores,
             train_scores=self._scores(state, inputs, self._data.labeled),
             embeddings=embeddings,
             labels=self._label_metrics(state),
             estimates=self._estimates(state),
+            held_scores=held_scores,
         )
 
     def _put(self, inputs: Inputs) -> jax.Array | ImageFiles:

@@ -167,8 +167,8 @@ def table(rows: Sequence[Row]) -> dict[str, dict[str, Any]]:
         if row is not None:
             description = describe(rows, rule)
             description.pop("rule")
-            is_binary = "test_accuracy" in row
-            names = BINARY_METRICS if is_binary else (*MULTILABEL_METRICS, *ORACLE_METRICS)
+            is_multilabel = f"test_{MULTILABEL_METRICS[0]}" in row
+            names = (*MULTILABEL_METRICS, *ORACLE_METRICS) if is_multilabel else BINARY_METRICS
             tested = {name: row.get(f"test_{name}") for name in names}
             if PRIOR_ERROR in row:
                 tested[PRIOR_ERROR] = row[PRIOR_ERROR]

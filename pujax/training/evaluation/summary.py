@@ -25,12 +25,13 @@ class Final(NamedTuple):
     """Evaluation of the state that a run reports.
 
     Attributes:
-      test: metrics on the test set.
+      test: metrics on the test set, empty where there is none.
       test_scores: `[t]` or `[t, classes]`, scores of the test examples.
       train_scores: `[n]` or `[n, classes]`, scores of the training examples.
       embeddings: `[n, dim]` of the training examples, or None where there are none.
       labels: learned labels against the hidden truth, empty where the method learns none.
       estimates: what the method estimated itself, and its error where the truth is known.
+      held_scores: `[v]`, scores of the validation set, or None without one.
     """
 
     test: dict[str, float]
@@ -39,6 +40,7 @@ class Final(NamedTuple):
     embeddings: np.ndarray | None
     labels: dict[str, float]
     estimates: dict[str, float]
+    held_scores: np.ndarray | None = None
 
 
 def identity(
