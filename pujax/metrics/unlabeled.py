@@ -18,6 +18,7 @@ The prior that functions take is that of U. In two-sample data U is a sample of 
 one-sample data P was taken out of it: the population is P and U together, and its prior is larger.
 """
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -187,12 +188,14 @@ def unlabeled_estimates(
         "precision": by_prior(lambda share: np.clip(_ratio(share * recall, flagged), 0, 1)),
     }
     for i, k in enumerate(top):
-        named[f"precision_top_{k}"] = by_prior(lambda share, i=i, k=k: top_precision(i, k, share))
+        named[f"precision_top_{k}"] = by_prior(functools.partial(top_precision, i, k))
     named["lee_liu"] = known(_ratio(recall**2, of_population))
-    named["accuracy"], named["f1"] = (
-        by_prior(lambda share, f=f: f(labeled + (1 - labeled) * share, recall, of_population))
-        for f in (_accuracy, _f1)
-    )
+
+    def in_population(share: float) -> float:
+        return labeled + (1 - labeled) * share
+
+    named["accuracy"] = by_prior(lambda x: _accuracy(in_population(x), recall, of_population))
+    named["f1"] = by_prior(lambda x: _f1(in_population(x), recall, of_population))
     return tuple(
         Estimate(name, *numbers, _assumption(name, priors, setting))
         for name, numbers in named.items()
