@@ -134,8 +134,9 @@ def probabilities(
         in_u = np.minimum(np.interp(s, knots, values), upper)  # rounding may lead past the knot
     if unlabeled_only:
         return in_u
-    labeled = calibration.labeled_odds
-    return np.minimum((1 + labeled) * in_u / (1 + labeled * in_u), 1)
+    # (1 + c) h / (1 + c h), written so that rounding keeps the order.
+    with np.errstate(divide="ignore"):
+        return 1 / (1 + (1 / in_u - 1) / (1 + calibration.labeled_odds))
 
 
 def threshold_at(
@@ -192,9 +193,10 @@ def _platt(
 ) -> tuple[np.ndarray, np.ndarray]:
     """The mean score, and slope and intercept of the log-odds of being positive."""
     scores, m, n = np.concatenate([p, u]), len(p), len(u)
-    center, scale = scores.mean(), scores.std()
     if scores.min() == scores.max():
         return scores[:1], np.array([0.0, special.logit(prior)])
+    unit = np.ldexp(1.0, np.frexp(np.abs(scores).max())[1] - 1)  # so that squares are finite
+    center, scale = (scores / unit).mean() * unit, (scores / unit).std() * unit
     x = (scores - center) / scale
     targets = np.repeat([(m + 1) / (m + 2), 1 / (n + 2)], [m, n])
 
