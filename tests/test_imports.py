@@ -37,6 +37,8 @@ _DISTRIBUTION = {
 }
 # Imported only where installed; pujax says so where it is needed.
 _OPTIONAL = {
+    "skops": "pujax/data/table_encoder.py",
+    "skrub": "pujax/data/table_encoder.py",
     "torch": "pujax/models/torch_weights.py",
     "tensorboardX": "pujax/training/metrics_writer.py",
 }

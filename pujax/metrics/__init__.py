@@ -6,6 +6,8 @@ not percent. Scores that are not a number make every metric NaN; infinite scores
 The metrics of many labels take `[n, classes]`. Categories without a positive among the labels are
 undefined for some of them: each documents its value then, and `ignore_empty=True` leaves such
 categories out of every average over categories.
+
+`unlabeled_estimates` needs no negatives: it takes held-out scores of P and U and the class prior.
 """
 
 from pujax.metrics.binary import (
@@ -25,12 +27,15 @@ from pujax.metrics.multilabel import (
     oracle_multilabel_f1,
 )
 from pujax.metrics.multilabel_ranking import average_precisions, mean_average_precision, tied_scores
+from pujax.metrics.unlabeled import Estimate, auc_from_auc_pu, unlabeled_estimates
 
 __all__ = [
+    "Estimate",
     "MultilabelReport",
     "OracleF1",
     "accuracy",
     "auc",
+    "auc_from_auc_pu",
     "average_precision",
     "average_precisions",
     "f1",
@@ -42,4 +47,5 @@ __all__ = [
     "proxy_accuracy",
     "proxy_auc",
     "tied_scores",
+    "unlabeled_estimates",
 ]

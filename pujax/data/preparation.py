@@ -1,0 +1,369 @@
+"""Turns the columns of a table into numbers for a network, as learned on training rows.
+
+Numbers are kept; words of few kinds become a column of 0 and 1 each, of many kinds about 30
+numbers of their spelling; dates become year, month, day and so on (`table_encoder`). What
+is missing is replaced by the median of the training rows, and a column of 0 and 1 says where it
+was missing. Nothing is standardised here: the run does so with the statistics of its training rows.
+
+A saved preparation is two files: `preparation.json`, and `encoder.skops` where there are words or
+dates. The former has the SHA-256 of the latter.
+"""
+
+import dataclasses
+import json
+import os
+import warnings
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from pujax import files
+from pujax.checks import require
+from pujax.data import table_encoder
+from pujax.data.readers import columns, frames
+
+_JSON = "preparation.json"
+_FORMAT = 1
+_NOTHING_LEFT = (
+    "{} has no column that differs between training rows; accepted: at least one feature besides "
+    "the label and the id"
+)
+_ALMOST = 0.9
+"""Share of numbers in a column of words above which it is worth a message."""
+_COMMA_NUMBER = r"[+-]?\d{1,3}(\D?\d{3})*,\d+"
+
+Kind = Literal["number", "date", "words", "codes", "dropped"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Column:
+    """What training rows say of a column.
+
+    Attributes:
+      name: of the column.
+      kind: 'number'; 'date'; 'words', none of which is a number; 'codes', words of which some are
+        numbers; 'dropped', which may be anything.
+      date_format: as in `columns.dates`; '' for other kinds.
+      had_missing: whether a training row lacks it.
+    """
+
+    name: str
+    kind: Kind
+    date_format: str = ""
+    had_missing: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Preparation:
+    """What `fit` has learned; apply it with `transform`.
+
+    Attributes:
+      feature_names: of the `d` features.
+      columns: of the table; empty where rows are arrays, which are handed on as they are.
+      aside: columns that a new table may have as well, such as the label and the id.
+      fill: what replaces a missing feature, per feature before `kept` is applied.
+      kept: indices of the features that differ between training rows.
+      first_index: of svmlight rows, 0 or 1; None for other rows.
+      messages: what a person should know, one sentence each.
+      encoder: skrub's TableVectorizer of words and dates; None where there are none.
+    """
+
+    feature_names: tuple[str, ...]
+    columns: tuple[Column, ...] = ()
+    aside: tuple[str, ...] = ()
+    fill: tuple[float, ...] = ()
+    kept: tuple[int, ...] = ()
+    first_index: int | None = None
+    messages: tuple[str, ...] = ()
+    encoder: Any = None
+
+    def transform(self, rows: Any) -> np.ndarray:
+        """The features of rows, in their order; a row's features depend on no other row.
+
+        A word that no training row has, and a missing cell, are accepted.
+
+        Args:
+          rows: `frames.Frame`, pandas DataFrame or array `[n, columns]`.
+
+        Returns:
+          float32 `[n, d]`, finite.
+
+        Raises:
+          ValueError: in one line, naming columns that are missing, extra, or hold something else
+            than in training, with the line of the first such cell.
+        """
+        frame = frames.of(rows)
+        if not self.columns:
+            return self._array(frame)
+        if not frame.is_table:
+            raise ValueError(
+                f"{frame.path} holds numbers without names; accepted: a table with the columns "
+                f"{_listed([c.name for c in self.columns])}"
+            )
+        self._check_columns(frame)
+        raw, _ = _features(frame, self.columns, self.encoder)
+        filled = np.where(np.isnan(raw), np.asarray(self.fill), raw)
+        return filled[:, list(self.kept)].astype(np.float32)
+
+    def save(self, folder: str | os.PathLike) -> None:
+        """Writes the preparation into an existing folder; each file is replaced atomically.
+
+        Raises:
+          ValueError: `encoder` holds types that `load` would not create.
+        """
+        record = None if self.encoder is None else table_encoder.save(self.encoder, folder)
+        fields = [field.name for field in dataclasses.fields(self) if field.name != "encoder"]
+        document: dict[str, Any] = {"format": _FORMAT, "encoder": record}
+        document |= {name: getattr(self, name) for name in fields}
+        document["columns"] = [dataclasses.asdict(column) for column in self.columns]
+        files.write_json(os.path.join(folder, _JSON), document)
+
+    def _array(self, frame: frames.Frame) -> np.ndarray:
+        if frame.is_table:
+            raise ValueError(
+                f"{frame.path} is a table with named columns; accepted: {len(self.feature_names)} "
+                "numbers per row, as in training (.npy, .npz or svmlight)"
+            )
+        values, wanted = frame.values, len(self.feature_names)
+        if self.first_index is not None and frame.is_sparse:
+            if self.first_index == 1 and values[:, 0].any():
+                row = int(np.flatnonzero(values[:, 0])[0])
+                raise ValueError(
+                    f"{frame.place(row)} has index 0; accepted: 1 to {wanted}, as in training"
+                )
+            values = values[:, self.first_index :]
+            if values.shape[1] < wanted:  # what a row of svmlight does not name is 0
+                values = np.pad(values, [(0, 0), (0, wanted - values.shape[1])])
+        if values.shape[1] != wanted:
+            raise ValueError(
+                f"{frame.path} has {values.shape[1]} features; accepted: {wanted}, as in training"
+            )
+        return _single(frame, values, self.feature_names)
+
+    def _check_columns(self, frame: frames.Frame) -> None:
+        known = {column.name for column in self.columns}
+        needed = [column.name for column in self.columns if column.kind != "dropped"]
+        missing = [name for name in needed if name not in frame.names]
+        extra = [name for name in frame.names if name not in known | set(self.aside)]
+        problems = []
+        if missing:
+            problems.append(f"lacks {_listed(missing)}")
+        if extra:
+            problems.append(f"has {_listed(extra)}, which training rows do not have")
+        if problems:
+            raise ValueError(
+                f"{frame.path} {' and '.join(problems)}; accepted: the columns {_listed(needed)}"
+                + (f", and if you like {_listed(self.aside)}" if self.aside else "")
+            )
+
+
+def fit(rows: Any, indices: Any = None, *, aside: Sequence[str] = ()) -> Preparation:
+    """Learns from training rows how columns become features.
+
+    A column without a cell in training rows, or with one value throughout, is left out, and
+    `messages` say so. Nothing depends on other rows than those of `indices`.
+
+    Args:
+      rows: `frames.Frame`, pandas DataFrame or array `[n, columns]`.
+      indices: int `[m]`, the training rows; None is all.
+      aside: columns that are no features, such as the label and the id. They are left out here, and
+        tables to come may have them or not.
+
+    Returns:
+      A `Preparation`.
+
+    Raises:
+      ValueError: no column is left; skrub is needed and not installed; a number is too large.
+    """
+    frame = frames.of(rows)
+    names = [name for name in frame.names if name in aside]
+    frame = frame.without(names)
+    if not frame.is_table:
+        return _identity(frame)
+    training = frame if indices is None else frame.take(np.asarray(indices, np.int64))
+    require(training.num_rows > 0, "indices", "empty", "at least one training row")
+    found, messages = [], []
+    for name in training.values.columns:
+        column, message = _column(training, name)
+        found.append(column)
+        messages += [message] if message else []
+    if all(column.kind == "dropped" for column in found):
+        raise ValueError(_NOTHING_LEFT.format(frame.path))
+    encoder = None
+    if any(column.kind in ("date", "words", "codes") for column in found):
+        encoder = table_encoder.fit(frame.path, _encoded(training, found))
+    raw, feature_names = _features(training, found, encoder)
+    fill = _medians(raw)
+    filled = np.where(np.isnan(raw), fill, raw).astype(np.float32)
+    kept = np.flatnonzero(filled.min(0) < filled.max(0))
+    if not len(kept):
+        raise ValueError(_NOTHING_LEFT.format(frame.path))
+    return Preparation(
+        feature_names=tuple(feature_names[i] for i in kept),
+        columns=tuple(found),
+        aside=tuple(aside),
+        fill=tuple(fill.tolist()),
+        kept=tuple(kept.tolist()),
+        messages=tuple(messages),
+        encoder=encoder,
+    )
+
+
+def load(folder: str | os.PathLike) -> Preparation:
+    """Reads what `Preparation.save` wrote; warns where packages have other versions than then.
+
+    Raises:
+      ValueError: naming the file that is missing, damaged, or holds other types than skrub's.
+    """
+    path = os.path.join(os.fspath(folder), _JSON)
+    try:
+        with open(path, encoding="utf-8") as file:
+            document = json.load(file)
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{path} cannot be read ({error}); accepted: a saved one") from error
+    if not isinstance(document, dict) or document.get("format") != _FORMAT:
+        raise ValueError(f"{path} is no preparation of format {_FORMAT}; accepted: a saved one")
+    record = document["encoder"]
+    encoder = None if record is None else table_encoder.load(folder, record)
+    return Preparation(
+        feature_names=tuple(document["feature_names"]),
+        columns=tuple(Column(**column) for column in document["columns"]),
+        aside=tuple(document["aside"]),
+        fill=tuple(document["fill"]),
+        kept=tuple(document["kept"]),
+        first_index=document["first_index"],
+        messages=tuple(document["messages"]),
+        encoder=encoder,
+    )
+
+
+def _identity(frame: frames.Frame) -> Preparation:
+    width = frame.values.shape[1]
+    if not frame.is_sparse:
+        return Preparation(tuple(str(i + 1) for i in range(width)))
+    # A file whose indices begin at 1 has an empty column 0.
+    first = 0 if frame.values[:, 0].any() else 1
+    if first == width:
+        raise ValueError(f"{frame.path} has no feature; accepted: at least one that is not 0")
+    return Preparation(tuple(str(i) for i in range(first, width)), first_index=first)
+
+
+def _column(frame: frames.Frame, name: str) -> tuple[Column, str]:
+    """The kind of a column by its training rows, and what to say of it, which may be nothing."""
+    cells = frame.values[name]
+    words = columns.text(cells)
+    missing = words.isna()
+    if missing.all():
+        return Column(name, "dropped"), f"column {name!r} is left out: empty in all training rows"
+    had_missing = bool(missing.any())
+    values, wrong = columns.numbers(cells)
+    if not wrong.any():
+        with np.errstate(over="ignore"):  # refused by name when the features are made
+            single = values[~np.isnan(values)].astype(np.float32)
+        if not had_missing and single.min() == single.max():
+            return Column(name, "dropped"), _constant(name, words.iloc[0])
+        return Column(name, "number", "", had_missing), ""
+    if not had_missing and words.nunique() == 1:
+        return Column(name, "dropped"), _constant(name, words.iloc[0])
+    formats = columns.date_formats(cells)
+    if formats:
+        message = ""
+        if len(formats) > 1:
+            example = words.dropna().iloc[0]
+            message = f"column {name!r}: dates such as {example!r} are read as {formats[0]}"
+        return Column(name, "date", formats[0], had_missing), message
+    share = 1 - wrong.sum() / (~missing).sum()
+    row = int(np.flatnonzero(wrong)[0])
+    message = ""
+    if share >= _ALMOST or words.dropna().str.fullmatch(_COMMA_NUMBER).mean() >= _ALMOST:
+        message = (
+            f"column {name!r} is read as words, since {frame.place(row)} holds "
+            f"{words.iloc[row]!r}; numbers have a decimal point, and no cell is missing but "
+            "if it is empty, NA or the like"
+        )
+    return Column(name, "codes" if share else "words", "", had_missing), message
+
+
+def _constant(name: str, cell: str) -> str:
+    return f"column {name!r} is left out: {cell!r} in all training rows"
+
+
+def _encoded(frame: frames.Frame, found: Sequence[Column]) -> Any:
+    """Words and dates of a frame as skrub takes them, by name."""
+    import pandas as pd
+
+    cells = {}
+    for column in found:
+        if column.kind == "date":
+            values, wrong = columns.dates(frame.values[column.name], column.date_format)
+            _check_cells(frame, column, wrong, "a date as in training rows")
+            cells[column.name] = values
+        elif column.kind in ("words", "codes"):
+            words = columns.text(frame.values[column.name])
+            if column.kind == "words":
+                present = words.notna().to_numpy()
+                _, wrong = columns.numbers(frame.values[column.name])
+                if present.any() and not wrong.any():
+                    _check_cells(frame, column, present, "words as in training rows")
+            cells[column.name] = words
+    return pd.DataFrame(cells).reset_index(drop=True)
+
+
+def _check_cells(frame: frames.Frame, column: Column, wrong: np.ndarray, accepted: str) -> None:
+    if wrong.any():
+        row = int(np.flatnonzero(wrong)[0])
+        cell = frame.values[column.name].iloc[row]
+        shown = cell if isinstance(cell, str) else str(cell)
+        raise ValueError(
+            f"{frame.place(row)}, column {column.name!r} is {shown!r}; accepted: {accepted}"
+        )
+
+
+def _features(
+    frame: frames.Frame, found: Sequence[Column], encoder: Any
+) -> tuple[np.ndarray, list[str]]:
+    """float64 `[n, all features]`, NaN where missing, and their names."""
+    parts, names = [], []
+    for column in found:
+        if column.kind == "number":
+            values, wrong = columns.numbers(frame.values[column.name])
+            _check_cells(frame, column, wrong, "a number as in training rows")
+            parts.append(_single(frame, values[:, None], [column.name]).astype(np.float64))
+            names.append(column.name)
+    for column in found:
+        if column.had_missing and column.kind in ("number", "date"):
+            gone = columns.text(frame.values[column.name]).isna().to_numpy()
+            parts.append(gone[:, None].astype(np.float64))
+            names.append(f"{column.name} is missing")
+    if encoder is not None:
+        values, encoded = table_encoder.transform(encoder, _encoded(frame, found))
+        parts.append(values)
+        names += encoded
+    return np.concatenate(parts, axis=1), names
+
+
+def _single(frame: frames.Frame, values: np.ndarray, names: Sequence[str]) -> np.ndarray:
+    """The values in single precision, which all must fit into."""
+    with np.errstate(over="ignore"):
+        single = values.astype(np.float32)
+    bad = np.argwhere(np.isinf(single))
+    if len(bad):
+        row, column = bad[0]
+        raise ValueError(
+            f"{frame.place(row)}, column {names[column]!r} is {values[row, column]:g}; accepted: "
+            f"numbers up to {np.finfo(np.float32).max:.1e}"
+        )
+    return single
+
+
+def _medians(raw: np.ndarray) -> np.ndarray:
+    """Median of what is there per feature; 0 where nothing is."""
+    with warnings.catch_warnings():  # of a feature without a number
+        warnings.simplefilter("ignore", RuntimeWarning)
+        return np.nan_to_num(np.nanmedian(raw, axis=0))
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ", ".join(map(repr, names[:8]))
+    return shown + (f" and {len(names) - 8} more" if len(names) > 8 else "")

@@ -1,0 +1,156 @@
+"""Cells of one column of a table as text, numbers or dates, whatever the file stored them as.
+
+A column of a text file holds text only, one of a Parquet file or of a pandas DataFrame may hold
+numbers or dates already. The functions here give the same result for both, so that a preparation
+learned on one format can be applied to the other.
+"""
+
+import numbers as number_types
+import warnings
+from typing import Any
+
+import numpy as np
+
+MISSING = frozenset(
+    ["", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN"]
+    + ["<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"]
+    + ["?", "...", "none"]
+)
+"""Words that stand for a missing cell: those of pandas, then those that skrub adds."""
+
+_TRUTH = {"true": 1.0, "false": 0.0}
+_ISO = "ISO8601"
+
+
+def text(cells: Any) -> Any:
+    """The cells as text without spaces at the ends.
+
+    A whole number is written without a decimal point, as its column may have become floating-point
+    only because a cell is missing.
+
+    Args:
+      cells: pandas Series `[n]` of any type.
+
+    Returns:
+      Series `[n]` of text, of the same index; NaN where the cell is missing or one of `MISSING`.
+    """
+    import pandas as pd
+
+    if isinstance(cells.dtype, pd.StringDtype):
+        words = cells.astype("str")
+    else:
+        values = [None if gone else _word(cell) for cell, gone in _with_missing(cells)]
+        words = pd.Series(values, index=cells.index, dtype="str", name=cells.name)
+    words = words.str.strip()
+    return words.mask(words.isin(MISSING))
+
+
+def _with_missing(cells: Any) -> Any:
+    return zip(cells.astype(object), cells.isna(), strict=True)
+
+
+def _word(cell: Any) -> str:
+    if isinstance(cell, number_types.Real) and not isinstance(cell, bool | np.bool_):
+        value = float(cell)
+        return f"{cell:.0f}" if value.is_integer() else repr(value)
+    return str(cell)
+
+
+def numbers(cells: Any) -> tuple[np.ndarray, np.ndarray]:
+    """The cells as numbers; true and false are 1 and 0, and a duration is in seconds.
+
+    Args:
+      cells: pandas Series `[n]` of any type.
+
+    Returns:
+      `(values, wrong)`: float64 `[n]`, NaN where the cell is missing or no number; bool `[n]`,
+      whether the cell is there and no number.
+    """
+    import pandas as pd
+
+    kinds = pd.api.types
+    if kinds.is_numeric_dtype(cells.dtype) or kinds.is_bool_dtype(cells.dtype):
+        values = cells.to_numpy(dtype=np.float64, na_value=np.nan)
+        return values, np.zeros(len(values), bool)
+    if kinds.is_timedelta64_dtype(cells.dtype):
+        return cells.dt.total_seconds().to_numpy(np.float64), np.zeros(len(cells), bool)
+    words = text(cells)
+    values = pd.to_numeric(words, errors="coerce").to_numpy(np.float64, na_value=np.nan).copy()
+    wrong = np.isnan(values) & words.notna().to_numpy()
+    if wrong.any():
+        truth = words[wrong].str.lower().map(_TRUTH)
+        others = values[~np.isnan(values)]
+        if truth.notna().all() and np.isin(others, (0, 1)).all():
+            values[wrong] = truth.to_numpy(np.float64)
+            wrong[:] = False
+    return values, wrong
+
+
+def date_formats(cells: Any) -> list[str]:
+    """The formats in which every cell is a date, the usual one first; none if it is no such column.
+
+    A date has a year, a month and a day, so that neither a year nor a time of day is taken for one.
+    Two formats are returned where no cell says whether the month or the day comes first.
+
+    Args:
+      cells: pandas Series `[n]` of any type, with a cell that is not missing.
+    """
+    from pandas.tseries.api import guess_datetime_format
+
+    if _are_dates(cells):
+        return [_ISO]
+    first = text(cells).dropna().iloc[0]
+    found: list[str] = []
+    for day_first in (False, True):
+        with warnings.catch_warnings():  # that the guess is not what day_first says
+            warnings.simplefilter("ignore", UserWarning)
+            guess = guess_datetime_format(first, dayfirst=day_first)
+        if guess is None or not ("%Y" in guess or "%y" in guess) or guess.startswith("%Y-%d"):
+            continue
+        guess = _ISO if guess.startswith("%Y-%m-%d") else guess
+        if guess not in found and not dates(cells, guess)[1].any():
+            found.append(guess)
+    if len(found) == 2 and dates(cells, found[0])[0].equals(dates(cells, found[1])[0]):
+        return found[:1]
+    return found
+
+
+def dates(cells: Any, form: str) -> tuple[Any, np.ndarray]:
+    """The cells as dates; a time zone is converted to UTC and left out.
+
+    Args:
+      cells: pandas Series `[n]` of any type.
+      form: one of `date_formats`, for cells that are text.
+
+    Returns:
+      `(values, wrong)`: Series `[n]` of datetime64, NaT where the cell is missing or no date; bool
+      `[n]`, whether the cell is there and no date.
+    """
+    import pandas as pd
+
+    if _are_dates(cells):
+        values = pd.to_datetime(cells, utc=True)
+        return values.dt.tz_localize(None), np.zeros(len(cells), bool)
+    words = text(cells)
+    values = pd.to_datetime(words, format=form, errors="coerce", utc=True).dt.tz_localize(None)
+    return values, (values.isna() & words.notna()).to_numpy()
+
+
+def _are_dates(cells: Any) -> bool:
+    import pandas as pd
+
+    if pd.api.types.is_datetime64_any_dtype(cells.dtype):
+        return True
+    is_object = cells.dtype == object
+    return is_object and pd.api.types.infer_dtype(cells, skipna=True) in ("date", "datetime")
+
+
+def check_names(path: str, names: list[str]) -> None:
+    """Raises a ValueError that names the file where two columns have the same name."""
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        first, second = [i + 1 for i, name in enumerate(names) if name == twice][:2]
+        raise ValueError(
+            f"{path} has two columns {twice!r}, numbers {first} and {second}; accepted: names that "
+            "differ"
+        )

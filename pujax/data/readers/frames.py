@@ -1,0 +1,348 @@
+"""Reads one file of a user's own rows: CSV, TSV, Parquet, NumPy arrays and svmlight.
+
+What the columns mean is for others to say: `pu_labels` reads the label and the id, and
+`pujax.data.preparation` turns the rest into numbers.
+"""
+
+import dataclasses
+import datetime
+import decimal
+import difflib
+import io
+import lzma
+import numbers as number_types
+import os
+import zipfile
+import zlib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import sklearn.datasets
+
+from pujax.checks import require
+from pujax.data.raw import UNKNOWN
+from pujax.data.readers import columns, packed, separated
+
+FORMATS = ".csv and .tsv with a header, .parquet, .npz, .npy, and svmlight"
+
+_KINDS = {".csv": "text", ".tsv": "text", ".tab": "text", ".parquet": "parquet", ".pq": "parquet"}
+_KINDS |= {".npz": "npz", ".npy": "npy"}
+_MAX_VALUES = 2**30
+"""Numbers of an svmlight file once it is dense, 4 GiB of them."""
+_CELLS: tuple[type, ...] = (str, number_types.Real, decimal.Decimal, np.bool_)
+_CELLS += (datetime.date, datetime.timedelta, np.datetime64, np.timedelta64)
+
+
+@dataclasses.dataclass(frozen=True)
+class Frame:
+    """The rows of one file.
+
+    Attributes:
+      path: of the file, for messages.
+      values: what features are made of: a pandas DataFrame of `n` rows whose cells are as in the
+        file (text for CSV and TSV), or a finite array `[n, d]` of real numbers.
+      beside: arrays `[n]` by name that are no features, such as labels in an `.npz`.
+      lines: int64 `[n]`, in which line of the file a row begins; None where it has no lines.
+      is_sparse: whether an absent column stands for zeros (svmlight, whose column 0 is index 0).
+    """
+
+    path: str
+    values: Any
+    beside: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
+    lines: np.ndarray | None = None
+    is_sparse: bool = False
+
+    @property
+    def num_rows(self) -> int:
+        """Number of rows `n`."""
+        return len(self.values)
+
+    @property
+    def is_table(self) -> bool:
+        """Whether the columns have names and any kind of cells."""
+        return not isinstance(self.values, np.ndarray)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What `column` accepts: the columns of a table, then the arrays beside."""
+        return (*(self.values.columns if self.is_table else ()), *self.beside)
+
+    def place(self, row: int) -> str:
+        """Where a row is, for messages."""
+        if self.lines is None:
+            return f"{self.path}, row {row + 1}"
+        return f"{self.path}, line {self.lines[row]}"
+
+    def column(self, name: str, *, field: str) -> Any:
+        """The pandas Series `[n]` of one name.
+
+        Raises:
+          ValueError: naming `field`, if there is no such column; with the most similar names.
+        """
+        import pandas as pd
+
+        if name in self.beside:
+            return pd.Series(self.beside[name], name=name)
+        if name not in self.names:
+            similar = difflib.get_close_matches(name.lower(), [n.lower() for n in self.names])
+            matches = [known for known in self.names if known.lower() in similar]
+            hint = f" (did you mean {' or '.join(map(repr, matches))}?)" if matches else ""
+            have = ", ".join(map(repr, self.names)) or "none: the file holds features only"
+            raise ValueError(
+                f"{field} is {name!r}; accepted: a column of {self.path}{hint}: {have}"
+            )
+        return self.values[name]
+
+    def take(self, rows: np.ndarray) -> "Frame":
+        """The frame of these rows, in this order.
+
+        Args:
+          rows: int `[m]`.
+        """
+        table = self.values.iloc[rows].reset_index(drop=True) if self.is_table else None
+        return dataclasses.replace(
+            self,
+            values=self.values[rows] if table is None else table,
+            beside={name: array[rows] for name, array in self.beside.items()},
+            lines=None if self.lines is None else self.lines[rows],
+        )
+
+    def without(self, names: Iterable[str]) -> "Frame":
+        """The frame without columns and arrays of these names; others may be among them."""
+        names = set(names)
+        values = self.values
+        if self.is_table:
+            values = values.loc[:, [name not in names for name in values.columns]]
+        beside = {name: array for name, array in self.beside.items() if name not in names}
+        return dataclasses.replace(self, values=values, beside=beside)
+
+
+def read(path: str | os.PathLike) -> Frame:
+    """Reads one file; the ending of its name says what it is.
+
+    - `.csv`, `.tsv`, `.tab`: a header in line 1, then one row per record; commas, semicolons or
+      tabs, whichever the header has most of; UTF-8.
+    - `.parquet`, `.pq`: columns of numbers, words, truth values and dates.
+    - `.npy`: features `[n, d]`, for example embeddings; more axes are flattened. It has no labels.
+    - `.npz`: `x [n, d]` and any number of arrays `[n]` beside it, such as `labels` and `ids`; or
+      `positives [m, d]` and `unlabeled [n, d]`, whose labels are then beside as `labels`.
+    - anything else: svmlight, `LABEL INDEX:VALUE ...`, with its labels beside as `labels`.
+
+    Text and svmlight may be packed, with `.gz`, `.bz2` or `.xz` at the end of the name.
+
+    Args:
+      path: of the file.
+
+    Raises:
+      ValueError: in one line, naming the file and, as far as they apply, line and column.
+    """
+    path = os.fspath(path)
+    _check_file(path)
+    stem, is_packed = packed.split(path)
+    kind = _KINDS.get(os.path.splitext(stem)[1], "svmlight")
+    require(
+        not is_packed or kind in ("text", "svmlight"), "path", path, f"an unpacked .{kind} file"
+    )
+    readers = {"text": _text, "parquet": _parquet, "npz": _npz, "npy": _npy, "svmlight": _svmlight}
+    try:
+        frame = readers[kind](path)
+    except (OSError, EOFError, lzma.LZMAError, zlib.error, zipfile.BadZipFile) as error:
+        reason = " ".join(str(error).split())
+        raise ValueError(f"{path} cannot be read ({reason}); accepted: {FORMATS}") from error
+    return _check(frame)
+
+
+def of(data: Any, *, name: str = "the table") -> Frame:
+    """The frame of data in memory.
+
+    Args:
+      data: a `Frame`, which is returned as it is, a pandas DataFrame, or an array `[n, d]`.
+      name: what to call it in messages.
+
+    Raises:
+      ValueError: for anything else, and as `read`.
+    """
+    import pandas as pd
+
+    if isinstance(data, Frame):
+        return data
+    if isinstance(data, pd.DataFrame):
+        return _check(Frame(name, _plain_index(data)))
+    if isinstance(data, np.ndarray):
+        return _check(Frame(name, _rows(name, "the array", data)))
+    raise ValueError(
+        f"{name} is a {type(data).__name__}; accepted: a pandas DataFrame or a NumPy array [n, d]"
+    )
+
+
+def _check_file(path: str) -> None:
+    """Raises a ValueError unless there is a file that is not empty."""
+    if os.path.isdir(path):
+        raise ValueError(f"{path} is a folder; accepted: a file, {FORMATS}")
+    if not os.path.exists(path):
+        parent = os.path.dirname(path)
+        while parent and not os.path.exists(parent) and parent != os.path.dirname(parent):
+            parent = os.path.dirname(parent)
+        if os.path.isfile(parent):
+            raise ValueError(f"{path} is no file, as {parent} is a file and not a folder")
+        raise ValueError(f"{path} does not exist; accepted: a file, {FORMATS}")
+    if os.path.getsize(path) == 0:
+        raise ValueError(f"{path} is empty; accepted: {FORMATS}")
+
+
+def _check(frame: Frame) -> Frame:
+    """Returns the frame if it has cells, its columns differ and no number is infinite."""
+    if not frame.num_rows or not frame.values.shape[1]:
+        raise ValueError(f"{frame.path} has shape {frame.values.shape}; accepted: rows and columns")
+    if frame.is_table:
+        columns.check_names(frame.path, list(frame.values.columns))
+        for name in frame.values.columns:
+            _check_cells(frame, name)
+        return frame
+    bad = ~np.isfinite(frame.values)
+    if bad.any():
+        row, column = np.argwhere(bad)[0]
+        index = column if frame.is_sparse else column + 1
+        raise ValueError(
+            f"{frame.place(row)}, column {index} is {frame.values[row, column]}; accepted: finite "
+            "numbers (only tables with a header may have missing cells)"
+        )
+    return frame
+
+
+def _check_cells(frame: Frame, name: str) -> None:
+    """Raises a ValueError for cells that are neither numbers, words nor dates, and for infinity."""
+    import pandas as pd
+
+    cells = frame.values[name]
+    if cells.dtype == object:
+        for row, cell in enumerate(cells):
+            if cell is not None and cell is not pd.NA and not isinstance(cell, _CELLS):
+                raise ValueError(
+                    f"{frame.place(row)}, column {name!r} holds a {type(cell).__name__}; accepted: "
+                    "numbers, words, truth values and dates"
+                )
+    if pd.api.types.is_complex_dtype(cells.dtype):
+        raise ValueError(f"{frame.path}, column {name!r} is {cells.dtype}; accepted: real numbers")
+    if isinstance(cells.dtype, pd.StringDtype):
+        # Most columns have no such word, and a column of words may have it.
+        suspects = cells.str.strip().str.fullmatch("[+-]?inf(inity)?", case=False, na=False)
+        if not suspects.any():
+            return
+    elif not pd.api.types.is_float_dtype(cells.dtype) and cells.dtype != object:
+        return
+    values, wrong = columns.numbers(cells)
+    infinite = np.flatnonzero(np.isinf(values))
+    if len(infinite) and not wrong.any():
+        raise ValueError(
+            f"{frame.place(infinite[0])}, column {name!r} is {values[infinite[0]]}; accepted: "
+            "finite numbers, or nothing where the number is unknown"
+        )
+
+
+def _plain_index(table: Any) -> Any:
+    """A DataFrame with text as names and rows numbered from 0; an index with a name is a column."""
+    has_name = any(name is not None for name in table.index.names)
+    table = table.reset_index(drop=not has_name)
+    return table.set_axis([str(name).strip() for name in table.columns], axis=1)
+
+
+def _text(path: str) -> Frame:
+    table, lines = separated.read(path)
+    return Frame(path, table, lines=lines)
+
+
+def _parquet(path: str) -> Frame:
+    import pandas as pd
+
+    try:
+        return Frame(path, _plain_index(pd.read_parquet(path, engine="pyarrow")))
+    except ImportError as error:
+        raise ValueError(f"{path} needs pyarrow: pip install 'pujax[tables]'") from error
+    except ValueError as error:  # pyarrow's errors of damaged files are among them
+        reason = " ".join(str(error).split())
+        raise ValueError(f"{path} cannot be read as Parquet ({reason})") from error
+
+
+def _npy(path: str) -> Frame:
+    try:
+        array = np.load(path, allow_pickle=False)
+    except ValueError as error:
+        raise ValueError(f"{path} cannot be read ({error}); accepted: real numbers") from error
+    if not isinstance(array, np.ndarray):
+        raise ValueError(f"{path} is an archive of arrays; accepted: the ending .npz for it")
+    return Frame(path, _rows(path, "the array", array))
+
+
+def _npz(path: str) -> Frame:
+    accepted = "'x' and one entry per row in each other array, or 'positives' and 'unlabeled'"
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            arrays = {name: np.asarray(archive[name]) for name in archive.files}
+    except (ValueError, AttributeError, TypeError) as error:  # Python objects, no archive
+        raise ValueError(f"{path} cannot be read ({error}); accepted: {accepted}") from error
+    if set(arrays) == {"positives", "unlabeled"}:
+        parts = [_rows(path, name, arrays[name]) for name in ("positives", "unlabeled")]
+        if parts[0].shape[1] != parts[1].shape[1]:
+            raise ValueError(
+                f"{path}: unlabeled has {parts[1].shape[1]} features; accepted: "
+                f"{parts[0].shape[1]}, as positives has"
+            )
+        labels = np.repeat(np.array([1, UNKNOWN], np.int8), [len(part) for part in parts])
+        return Frame(path, np.concatenate(parts), {"labels": labels})
+    x = arrays.pop("x", None)
+    if x is None:
+        raise ValueError(f"{path} holds {sorted(arrays)}; accepted: {accepted}")
+    rows = _rows(path, "x", x)
+    for name, array in arrays.items():
+        if array.shape != (len(rows),) or array.dtype.kind not in "fiubUM":
+            raise ValueError(
+                f"{path}: {name} is {array.dtype} of shape {array.shape}; accepted: "
+                f"({len(rows)},), one entry per row of x"
+            )
+    return Frame(path, rows, arrays)
+
+
+def _rows(path: str, name: str, array: np.ndarray) -> np.ndarray:
+    """An array of real numbers as `[n, d]`."""
+    if array.dtype.kind not in "fiub" or array.ndim < 2:
+        raise ValueError(
+            f"{path}: {name} is {array.dtype} of shape {array.shape}; accepted: real numbers of "
+            "shape [n, d]"
+        )
+    return array.reshape(len(array), -1)
+
+
+def _svmlight(path: str) -> Frame:
+    with packed.open_binary(path) as file:
+        content = file.read()
+    lines = [i + 1 for i, line in enumerate(content.split(b"\n")) if line.split(b"#")[0].strip()]
+    try:
+        # Indices are kept as they are: "auto" would shift those of one file and not of another.
+        matrix, labels = sklearn.datasets.load_svmlight_file(io.BytesIO(content), zero_based=True)
+    except ValueError as error:
+        line, reason = _first_bad_line(content, lines, error)
+        raise ValueError(
+            f"{path}, line {line} cannot be read as svmlight ({reason}); accepted: {FORMATS}"
+        ) from error
+    size = matrix.shape[0] * matrix.shape[1]
+    if size > _MAX_VALUES:
+        raise ValueError(
+            f"{path} has {matrix.shape[0]} x {matrix.shape[1]} values; accepted: at most "
+            f"{_MAX_VALUES}, since a table is held dense"
+        )
+    with np.errstate(over="ignore"):  # becomes infinite, which is refused by name
+        dense = matrix.astype(np.float32).toarray()
+    return Frame(path, dense, {"labels": labels}, np.array(lines, np.int64), is_sparse=True)
+
+
+def _first_bad_line(content: bytes, lines: list[int], error: ValueError) -> tuple[int, str]:
+    """Number of the line that cannot be read by itself, and why."""
+    texts = content.split(b"\n")
+    for line in lines:
+        try:
+            sklearn.datasets.load_svmlight_file(io.BytesIO(texts[line - 1]), zero_based=True)
+        except ValueError as reason:
+            return line, str(reason)
+    return 1, str(error)

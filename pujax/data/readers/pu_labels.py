@@ -1,0 +1,299 @@
+"""Reads from one column who is a labelled positive, and from another what a row is called."""
+
+import collections
+import re
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pujax.checks import one_of
+from pujax.data.raw import UNKNOWN
+from pujax.data.readers import columns
+from pujax.data.readers.frames import Frame
+
+POSITIVE = ("1", "true", "yes", "y", "positive", "pos")
+NEGATIVE = ("0", "false", "no", "n", "negative", "neg")
+UNLABELED = ("", "unlabeled", "unlabelled", "unknown")
+_MINUS = "-1"
+_DEFAULTS = ("labels", "labeled", "label", "y")
+_SHOWN = 6
+_ID_NAME = re.compile(
+    r"(?i:(^|[^a-z])(ids?|uuid|guid|key|index|nr|no|number|serial|ref|reference|unnamed: 0)$)"
+    r"|(?i:^ids?([^a-z]|$))|[a-z](Id|ID)$"
+)
+_MIN_ROWS = 20
+"""Rows below which a column may well be different in every row by chance."""
+_MIN_COLLISIONS = 5.0
+"""Repeats expected among random integers, above which it is no chance that there are none."""
+
+
+class Labels(NamedTuple):
+    """Who is labelled.
+
+    Attributes:
+      values: int8 `[n]`: 1 labelled positive, 0 known negative, -1 unknown.
+      column: name of the column.
+      sentence: how its cells were read, for a person.
+    """
+
+    values: np.ndarray
+    column: str
+    sentence: str
+
+
+class Ids(NamedTuple):
+    """What the rows are called.
+
+    Attributes:
+      values: text `[n]` of dtype object, each once; None where the rows have no names.
+      column: name of the column; None likewise.
+      aside: columns that are no features because they name the rows, `column` among them.
+      sentences: what a person should know of the choice; may be empty.
+    """
+
+    values: np.ndarray | None
+    column: str | None
+    aside: tuple[str, ...]
+    sentences: tuple[str, ...]
+
+
+def read(
+    frame: Frame, column: str | None = None, *, positive: str | None = None, zero_is: str = "auto"
+) -> Labels:
+    """Reads the column of labels.
+
+    Cells are compared in lower case, and 1.0 is 1. What is positive is 1, true, yes, y, positive or
+    pos, or the value that `positive` names. Of what else there is, with `zero_is='auto'`:
+
+    | other cells | are read as |
+    |---|---|
+    | 0 only, or only false, no, n, negative or neg | unlabeled |
+    | -1 only | unlabeled |
+    | empty, unlabeled or unknown only | unlabeled |
+    | 0 (or false, ...) and any of empty, unlabeled, unknown, -1 | negative; the rest unlabeled |
+    | -1 and any of empty, unlabeled, unknown, without 0 | negative; the rest unlabeled |
+    | anything, where `positive` is given | unlabeled |
+
+    The first line is what a table with known frauds and nothing else looks like: a 0 says that no
+    fraud is known, not that there is none. Only where a third value stands for "unknown" does the
+    file itself say that its 0 means more than that.
+
+    Args:
+      frame: all rows, the column among them.
+      column: its name; None is `labels`, `labeled`, `label` or `y` beside an array.
+      positive: the value, in any case, that marks a positive.
+      zero_is: 'negative' reads 0 (false, no, n, negative, neg, and -1 where there is none of these)
+        as a known negative whatever else there is, 'unlabeled' as unlabeled; 'auto' as above.
+
+    Returns:
+      `Labels`, with at least one 1 and at least one other value.
+
+    Raises:
+      ValueError: an unknown value, with the line where it is first; values of which it is doubtful
+        what they mean, with their counts; no positive; nothing but positives; no such column, with
+        the most similar names.
+    """
+    one_of("zero_is", zero_is, ("auto", "negative", "unlabeled"))
+    column = _default_column(frame) if column is None else column
+    cells = _cells(frame, column)
+    counts = collections.Counter(cells)
+    marks = (positive.strip().lower(),) if positive is not None else POSITIVE
+    found = [value for value in counts if value in marks]
+    others = [value for value in counts if value not in marks]
+    if positive is None:
+        _check_values(frame, column, cells, counts)
+    if len(found) > 1:
+        raise ValueError(
+            f"{_where(frame, column)} holds {_shown(counts)}; accepted: one value for positives "
+            f"(name it: positive={found[0]!r})"
+        )
+    if not found:
+        raise ValueError(
+            f"{_where(frame, column)} has no positive: it holds {_shown(counts)}; accepted: one of "
+            f"{', '.join(marks)} in at least one row"
+        )
+    if not others:
+        raise ValueError(
+            f"{_where(frame, column)} has nothing but positives: {_shown(counts)}; accepted: rows "
+            "without a label as well, such as empty cells"
+        )
+    negative = _negatives(others, zero_is, given=positive is not None)
+    if len(negative) > 1:
+        raise ValueError(
+            f"{_where(frame, column)} holds {_shown(counts)}; accepted: one value for negatives"
+        )
+    values = np.array(
+        [1 if c in found else 0 if c in negative else UNKNOWN for c in cells], np.int8
+    )
+    sentence = _sentence(column, counts, found[0], negative, zero_is)
+    return Labels(values, column, sentence)
+
+
+def _default_column(frame: Frame) -> str:
+    if not frame.is_table:
+        for name in _DEFAULTS:
+            if name in frame.beside:
+                return name
+    have = ", ".join(map(repr, frame.names)) or "none, as it holds features only"
+    hint = "" if frame.is_table else " (an .npz may hold 'x' and 'labels')"
+    raise ValueError(
+        f"label is None; accepted: the name of a column of {frame.path}, which has {have}{hint}"
+    )
+
+
+def _cells(frame: Frame, column: str) -> list[str]:
+    """The cells in lower case, '' where one is missing; whole numbers without a decimal point."""
+    words = columns.text(frame.column(column, field="label")).fillna("").str.lower()
+    return [str(int(float(w))) if re.fullmatch(r"[+-]?\d+\.?0*", w) else w for w in words]
+
+
+def _check_values(frame: Frame, column: str, cells: list[str], counts: collections.Counter) -> None:
+    """Raises a ValueError for a value that has no known meaning."""
+    known = {*POSITIVE, *NEGATIVE, *UNLABELED, _MINUS}
+    unknown = [value for value in counts if value not in known]
+    if unknown:
+        row = cells.index(unknown[0])
+        raise ValueError(
+            f"{frame.place(row)}, column {column!r} is {unknown[0]!r}; accepted: a label such as "
+            "1, 0, -1, yes, no, positive, unlabeled or nothing, or the value that marks positives "
+            f"as positive=...; the column holds {_shown(counts)}"
+        )
+
+
+def _negatives(others: list[str], zero_is: str, *, given: bool) -> list[str]:
+    """Which of the values that are not positive stand for a known negative."""
+    candidates = [value for value in others if value in NEGATIVE]
+    unlabeled = [value for value in others if value in UNLABELED]
+    if not candidates and _MINUS in others:
+        candidates = [_MINUS]
+    elif _MINUS in others:
+        unlabeled.append(_MINUS)
+    if zero_is == "unlabeled" or (zero_is == "auto" and given):
+        return []
+    if zero_is == "auto" and len(candidates) == 1 and not unlabeled:
+        return []
+    return candidates
+
+
+def _sentence(
+    column: str, counts: collections.Counter, found: str, negative: list[str], zero_is: str
+) -> str:
+    parts = [f"{counts[found]:,} rows are {found!r} (labelled positive)"]
+    rest = [value for value in counts if value != found]
+    for value in sorted(rest, key=lambda value: -counts[value])[:_SHOWN]:
+        meaning = "known negative" if value in negative else "unlabeled"
+        parts.append(f"{counts[value]:,} are {_quoted(value)} ({meaning})")
+    if len(rest) > _SHOWN:
+        parts.append(f"{sum(counts[v] for v in rest):,} in all are unlabeled")
+    hint = ""
+    doubtful = [value for value in rest if value in (*NEGATIVE, _MINUS)]
+    if zero_is == "auto" and not negative and doubtful:
+        hint = f"; zero_is='negative' if {doubtful[0]!r} stands for a known negative"
+    elif zero_is == "auto" and negative:
+        hint = f"; zero_is='unlabeled' if {negative[0]!r} only says that nothing is known"
+    return f"label {column!r}: {', '.join(parts)}{hint}"
+
+
+def _where(frame: Frame, column: str) -> str:
+    return f"{frame.path}: the label {column!r}"
+
+
+def _quoted(value: str) -> str:
+    return repr(value) if value else "empty"
+
+
+def _shown(counts: collections.Counter) -> str:
+    shown = [f"{_quoted(value)} {count:,} times" for value, count in counts.most_common(_SHOWN)]
+    more = len(counts) - len(shown)
+    return ", ".join(shown) + (f" and {more:,} other values" if more else "")
+
+
+def ids(frame: Frame, id_column: str | None = None, *, label: str | None = None) -> Ids:
+    """Reads what the rows are called.
+
+    Without a name, columns are set aside whose cells are unique in every row and that look like
+    identifiers: words or integers that are called like an id, or, in 20 rows or more, words without
+    a space, and integers that count the rows or are so many in so small a range that chance would
+    have repeated some. Dates and fractions never are. The first whose name says that it is an id,
+    else the first, names the rows.
+
+    Args:
+      frame: all rows.
+      id_column: its name; None looks for one, '' means that there is none.
+      label: name of the label's column, which is no id.
+
+    Raises:
+      ValueError: no such column, with the most similar names; an id that is missing, or occurs
+        twice, with its lines.
+    """
+    if id_column == "":
+        return Ids(None, None, (), ())
+    if id_column is not None:
+        if id_column == label:
+            raise ValueError(f"id_column is {id_column!r}, which is the label; accepted: another")
+        words = columns.text(frame.column(id_column, field="id_column"))
+        _check_ids(frame, id_column, words)
+        return Ids(words.to_numpy(object), id_column, (id_column,), ())
+    if frame.num_rows < 2:
+        return Ids(None, None, (), ())
+    found, doubtful = {}, []
+    for name in frame.names:
+        words = columns.text(frame.column(name, field="id_column"))
+        if name == label or words.isna().any() or not words.is_unique:
+            continue
+        looks = _looks_like_ids(name, frame.column(name, field="id_column"), words)
+        if looks:
+            found[name] = words
+        elif looks is None:
+            doubtful.append(name)
+    sentences = [
+        f"column {name!r} is different in every row and kept as a feature; id_column={name!r} if "
+        "it names the rows"
+        for name in doubtful
+    ]
+    if not found:
+        return Ids(None, None, (), tuple(sentences))
+    first = next((name for name in found if _ID_NAME.search(name)), next(iter(found)))
+    names = ", ".join(map(repr, found))
+    sentences.insert(
+        0,
+        f"set aside as no feature, since different in every row: {names}; rows are called by "
+        f"{first!r} (id_column='' keeps all columns)",
+    )
+    return Ids(found[first].to_numpy(object), first, tuple(found), tuple(sentences))
+
+
+def _check_ids(frame: Frame, column: str, words: Any) -> None:
+    missing = np.flatnonzero(words.isna())
+    if len(missing):
+        raise ValueError(
+            f"{frame.place(missing[0])}, column {column!r} is empty; accepted: an id in every row"
+        )
+    twice = np.flatnonzero(words.duplicated())
+    if len(twice):
+        value = words.iloc[twice[0]]
+        first = int(np.flatnonzero(words == value)[0])
+        where = frame.place(int(twice[0])).removeprefix(f"{frame.path}, ")
+        raise ValueError(
+            f"{frame.place(first)} and {where}: column {column!r} is {value!r} in both; accepted: "
+            "ids that occur once"
+        )
+
+
+def _looks_like_ids(name: str, cells: Any, words: Any) -> bool | None:
+    """Whether unique cells name the rows; None where it is doubtful."""
+    numbers, wrong = columns.numbers(cells)
+    named = bool(_ID_NAME.search(name))
+    size = len(words)
+    if not wrong.any():
+        if not words.str.fullmatch(r"[+-]?\d+").all():
+            return False
+        width = numbers.max() - numbers.min() + 1
+        repeats = size * (size - 1) / 2 / width
+        is_dense = width == size or repeats >= _MIN_COLLISIONS
+        return named or (size >= _MIN_ROWS and is_dense) or None
+    if columns.date_formats(cells):
+        return False
+    if named or not words.str.contains(r"\s").any():
+        return named or size >= _MIN_ROWS or None
+    return False

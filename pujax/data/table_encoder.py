@@ -1,0 +1,183 @@
+"""Words and dates of a table as numbers: skrub's TableVectorizer, applied and saved.
+
+It is saved by skops and not by pickle, so that reading a file runs no code of the file: only
+objects of the types in `_TRUSTED` are created, and its SHA-256 is kept elsewhere.
+"""
+
+import hashlib
+import importlib.metadata
+import os
+import re
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+_FILE = "encoder.skops"
+_VERSIONS = ("skrub", "scikit-learn", "pandas")
+_SEED = 0
+_MAX_WORDS = 40
+"""Different words of a column up to which each becomes a column of its own."""
+
+_TRUSTED = ("numpy.dtype",) + tuple(
+    "skrub." + name
+    for name in (
+        "_apply_to_each_col.ApplyToEachCol",
+        "_check_input.CheckInputDataFrame",
+        "_clean_categories.CleanCategories",
+        "_clean_null_strings.CleanNullStrings",
+        "_dataframe._common.is_any_date",
+        "_dataframe._common.is_categorical",
+        "_dataframe._common.is_numeric",
+        "_datetime_encoder.DatetimeEncoder",
+        "_drop_uninformative.DropUninformative",
+        "_duration_to_float.DurationToFloat",
+        "_string_encoder.StringEncoder",
+        "_table_vectorizer.PassThrough",
+        "_table_vectorizer.ShortReprDict",
+        "_table_vectorizer.TableVectorizer",
+        "_table_vectorizer._created_by_predicate",
+        "_to_datetime.ToDatetime",
+        "_to_float.ToFloat",
+        "_to_str.ToStr",
+        "selectors._base.All",
+        "selectors._base.And",
+        "selectors._base.Cols",
+        "selectors._base.Filter",
+        "selectors._base.Sub",
+        "selectors._selectors._cardinality_below",
+    )
+)
+
+
+def fit(path: str, table: Any) -> Any:
+    """Learns from the training rows.
+
+    Args:
+      path: of their file, for messages.
+      table: pandas DataFrame of text and dates, NaN or NaT where one is missing.
+
+    Returns:
+      A fitted `skrub.TableVectorizer`.
+
+    Raises:
+      ValueError: skrub is not installed.
+    """
+    try:
+        import skrub
+    except ImportError as error:
+        raise ValueError(
+            f"{path} has words or dates, which need skrub: pip install 'pujax[tables]'"
+        ) from error
+    from sklearn.preprocessing import OneHotEncoder
+
+    encoder = skrub.TableVectorizer(
+        cardinality_threshold=_MAX_WORDS,
+        # No word is left out, so that a word that is new differs from all of them.
+        low_cardinality=OneHotEncoder(
+            handle_unknown="ignore", sparse_output=False, dtype=np.float32
+        ),
+        high_cardinality=skrub.StringEncoder(random_state=_SEED),
+    )
+    with warnings.catch_warnings():  # that few different words make few features
+        warnings.simplefilter("ignore", UserWarning)
+        return encoder.fit(table)
+
+
+def transform(encoder: Any, table: Any) -> tuple[np.ndarray, list[str]]:
+    """Applies what was learned.
+
+    Args:
+      encoder: what `fit` or `load` returned.
+      table: DataFrame of `n` rows, as in `fit`.
+
+    Returns:
+      `(values, names)`: float64 `[n, features]`, NaN for a date that is missing; their names.
+    """
+    with warnings.catch_warnings():  # that a word is new
+        warnings.simplefilter("ignore", UserWarning)
+        encoded = encoder.transform(table)
+    return encoded.to_numpy(np.float64), list(encoded.columns)
+
+
+def save(encoder: Any, folder: str | os.PathLike) -> dict[str, Any]:
+    """Writes the encoder into a folder, atomically.
+
+    Returns:
+      What `load` needs besides, in types of JSON.
+
+    Raises:
+      ValueError: skops is not installed, or the encoder holds types that `load` would not create.
+    """
+    sio = _skops()
+    content = sio.dumps(encoder)
+    _check_types(sio.get_untrusted_types(data=content), "the encoder")
+    path = os.path.join(os.fspath(folder), _FILE)
+    temporary = f"{path}.{os.getpid()}.tmp"  # two processes never write the same file
+    with open(temporary, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
+    return {"sha256": hashlib.sha256(content).hexdigest(), "versions": _versions()}
+
+
+def load(folder: str | os.PathLike, record: Mapping[str, Any]) -> Any:
+    """Reads what `save` wrote; warns where a package has another version than then.
+
+    Args:
+      folder: where it was saved.
+      record: what `save` returned.
+
+    Raises:
+      ValueError: naming the file that is missing, another one, holds other types than skrub's, or
+        cannot be read with the versions that are installed.
+    """
+    sio = _skops()
+    path = os.path.join(os.fspath(folder), _FILE)
+    try:
+        with open(path, "rb") as file:
+            content = file.read()
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read ({error}); accepted: a saved one") from error
+    if hashlib.sha256(content).hexdigest() != record["sha256"]:
+        raise ValueError(f"{path} is not the file that was saved; accepted: that one, unchanged")
+    then, now = record["versions"], _versions()
+    other = [f"{name} {then[name]}, here {now[name]}" for name in now if then[name] != now[name]]
+    if other:
+        message = f"{path} was saved with {'; '.join(other)}: numbers may differ"
+        warnings.warn(message, stacklevel=3)
+    _check_types(sio.get_untrusted_types(data=content), path)
+    try:
+        return sio.loads(content, trusted=list(_TRUSTED))
+    except Exception as error:  # whatever a class of another version has to say
+        reason = re.sub(r"\s+", " ", str(error))
+        wanted = " ".join(f"'{name}=={version}'" for name, version in then.items())
+        raise ValueError(f"{path} cannot be read ({reason}); pip install {wanted}") from error
+
+
+def _skops() -> Any:
+    try:
+        import skops.io
+    except ImportError as error:
+        raise ValueError(
+            "a preparation of words or dates needs skops: pip install 'pujax[tables]'"
+        ) from error
+    return skops.io
+
+
+def _check_types(types: list[str], what: str) -> None:
+    others = sorted(set(types) - set(_TRUSTED))
+    if others:
+        raise ValueError(f"{what} holds {', '.join(others)}; accepted: types of skrub and NumPy")
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for name in _VERSIONS:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            found[name] = "none"
+    return found

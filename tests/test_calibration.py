@@ -1,0 +1,303 @@
+"""Calibration without negatives: by hand, against known posteriors, invariances and bad input."""
+
+import json
+
+import numpy as np
+import pytest
+from scipy import optimize, special
+from sklearn import isotonic, linear_model
+
+from pujax import calibration
+from pujax.data import sources
+from tests.conftest import real_data_folder
+
+KINDS = calibration.KINDS
+
+
+def fit(p, u, *, prior=0.4, setting="two_sample", kind="platt"):
+    return calibration.fit(p, u, prior=prior, setting=setting, kind=kind)
+
+
+def gaussians(m, n, *, prior=0.4, seed=0, offset=1.0):
+    """Scores at +offset and -offset whose log-odds are `2 offset s + log(prior / (1 - prior))`."""
+    rng = np.random.default_rng(seed)
+    labels = rng.random(n) < prior
+    return rng.normal(offset, 1, m), rng.normal(np.where(labels, offset, -offset)), labels
+
+
+def posterior(scores, *, prior=0.4, offset=1.0):
+    return special.expit(2 * offset * scores + special.logit(prior))
+
+
+def test_isotonic_worked_by_hand():
+    # Blocks from below: 4 of U; 1 P and 3 U at 1; 1 P and 1 U at 2; 2 P at 3.
+    p, u = [1.0, 2, 3, 3], [0.0, 0, 0, 0, 1, 1, 1, 2]
+    found = fit(p, u, prior=0.25, kind="isotonic")
+    # prior * (share of P) / (share of U): 0.25 * (1 / 4) / (3 / 8) and so on; no U at 3, so 1.
+    expected = [0, 1 / 6, 1 / 2, 1]
+    np.testing.assert_allclose(calibration.probabilities(found, [0.0, 1, 2, 3]), expected)
+    assert np.mean(calibration.probabilities(found, u)) == pytest.approx(0.25 * 2 / 4)
+    # Linear between scores, constant beyond them.
+    between = calibration.probabilities(found, [-9.0, 0.5, 1.75, 99])
+    np.testing.assert_allclose(between, [0, 1 / 12, 1 / 6 + 0.75 / 3, 1])
+    # A larger prior is clipped at 1.
+    clipped = calibration.probabilities(fit(p, u, prior=0.6, kind="isotonic"), [1.0, 2, 3])
+    np.testing.assert_allclose(clipped, [0.4, 1, 1])
+
+
+def test_isotonic_pools_scores_that_are_out_of_order():
+    # P below U at 1 and 2: one block with 2 of 4 P and 2 of 5 U.
+    found = fit([1.0, 1, 4, 4], [0.0, 0, 2, 2, 4], prior=0.2, kind="isotonic")
+    expected = [0, 0.25, 0.25, 0.5]
+    np.testing.assert_allclose(calibration.probabilities(found, [0.0, 1, 2, 4]), expected)
+
+
+def test_new_rows_of_one_sample_hold_more_positives_than_u():
+    p, u, _ = gaussians(300, 600)
+    one, two = fit(p, u, setting="one_sample"), fit(p, u)
+    scores = np.linspace(-4, 4, 50)
+    in_u = calibration.probabilities(one, scores)
+    np.testing.assert_array_equal(in_u, calibration.probabilities(two, scores))
+    new = calibration.probabilities(one, scores, unlabeled_only=False)
+    # Odds grow by the labelled positives that come to the 240 hidden ones: 540 for 240.
+    np.testing.assert_allclose(new / (1 - new), in_u / (1 - in_u) * 540 / 240)
+    same = calibration.probabilities(two, scores, unlabeled_only=False)
+    np.testing.assert_array_equal(same, in_u)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_probabilities_are_those_of_u_and_of_the_population(kind):
+    in_u, in_all = [], []
+    for seed in range(8):
+        p, u, labels = gaussians(2000, 4000, seed=seed)
+        found = fit(p, u, prior=labels.mean(), setting="one_sample", kind=kind)
+        in_u.append(calibration.probabilities(found, u).mean() - labels.mean())
+        pool = calibration.probabilities(found, np.r_[p, u], unlabeled_only=False)
+        in_all.append(pool.mean() - (2000 + labels.sum()) / 6000)
+    assert abs(np.mean(in_u)) < 0.01 and abs(np.mean(in_all)) < 0.01
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("prior", [0.05, 0.4, 0.8])
+def test_probabilities_converge_to_the_posterior_of_two_gaussians(kind, prior):
+    errors = []
+    for m in (300, 30_000):
+        p, u, _ = gaussians(m, 2 * m, prior=prior)
+        new = gaussians(1, 5000, prior=prior, seed=1)[1]
+        found = calibration.probabilities(fit(p, u, prior=prior, kind=kind), new)
+        errors.append(np.mean(np.abs(found - posterior(new, prior=prior))))
+    assert errors[1] < (0.012 if kind == "platt" else 0.02)
+    assert errors[1] < 0.6 * errors[0]
+
+
+def test_platt_finds_slope_and_intercept():
+    p, u, _ = gaussians(40_000, 80_000)
+    found = fit(p, u)
+    slope, intercept = found.values
+    assert slope == pytest.approx(2, abs=0.08)
+    at_zero = intercept - slope * found.scores[0]
+    assert at_zero == pytest.approx(special.logit(0.4), abs=0.08)
+
+
+def test_platt_maximises_the_likelihood_of_p_against_u():
+    p, u, _ = gaussians(40, 100, seed=3)
+    odds = 40 / (100 * 0.4)
+
+    def loss(parameters):
+        def labeled(scores):
+            ratio = odds * special.expit(parameters[0] * scores + parameters[1])
+            return ratio / (1 + ratio)
+
+        first, second = 41 / 42, 1 / 102
+        a, b = labeled(p), labeled(u)
+        return -(
+            np.sum(first * np.log(a) + (1 - first) * np.log(1 - a))
+            + np.sum(second * np.log(b) + (1 - second) * np.log(1 - b))
+        )
+
+    best = optimize.minimize(loss, [1.0, 0.0], method="Nelder-Mead", options={"xatol": 1e-9}).x
+    expected = special.expit(best[0] * u + best[1])
+    np.testing.assert_allclose(calibration.probabilities(fit(p, u), u), expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_only_sizes_of_p_and_u_relative_to_themselves_count(kind):
+    p, u, _ = gaussians(2000, 3000)
+    few = fit(p, u, kind=kind)
+    many = fit(np.tile(p, 5), u, kind=kind)
+    scores = np.linspace(-2, 2, 40)
+    difference = calibration.probabilities(few, scores) - calibration.probabilities(many, scores)
+    assert np.abs(difference).max() < (1e-12 if kind == "isotonic" else 0.05)
+
+
+def test_isotonic_knows_only_the_order_of_the_scores():
+    p, u, _ = gaussians(60, 200)
+    expected = calibration.probabilities(fit(p, u, kind="isotonic"), np.r_[p, u])
+    moved = [np.sinh(p), np.sinh(u)]
+    found = calibration.probabilities(fit(*moved, kind="isotonic"), np.concatenate(moved))
+    np.testing.assert_allclose(found, expected, atol=1e-12)
+
+
+def test_platt_knows_scores_up_to_shift_and_scale():
+    p, u, _ = gaussians(60, 200)
+    expected = calibration.probabilities(fit(p, u), u)
+    for scale, shift in ((1e-6, 0), (1e6, 3e6), (1.0, 1e6), (1e-200, 0), (1e200, 0)):
+        found = calibration.probabilities(
+            fit(scale * p + shift, scale * u + shift), scale * u + shift
+        )
+        np.testing.assert_allclose(found, expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("sizes", [(1, 1), (1, 300), (5, 40), (200, 300)])
+def test_ranking_is_kept_and_probabilities_are_probabilities(kind, seed, sizes):
+    p, u, _ = gaussians(*sizes, seed=seed)
+    p, u = (p, u) if seed % 2 else (p.round(1), u.round(1))
+    found = fit(p, u, kind=kind, setting="one_sample", prior=(0.02, 0.3, 0.95)[seed % 3])
+    scores = np.sort(np.r_[p, u, np.random.default_rng(seed).normal(0, 3, 3000), -1e9, 1e9])
+    for unlabeled_only in (True, False):
+        chances = calibration.probabilities(found, scores, unlabeled_only=unlabeled_only)
+        assert (np.diff(chances) >= 0).all()
+        assert chances.min() >= 0 and chances.max() <= 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_scores_without_information_get_the_prior(kind):
+    found = fit([2.0, 2.0], [2.0] * 5, kind=kind, prior=0.3)
+    np.testing.assert_allclose(calibration.probabilities(found, [2.0, -5, 5]), 0.3)
+    # P has the lower scores: no increasing map says anything.
+    p, u, _ = gaussians(400, 500)
+    chances = calibration.probabilities(fit(-p, -u, kind=kind, prior=0.3), -u)
+    assert np.ptp(chances) < 0.01 if kind == "platt" else np.median(chances) < 0.5
+    assert chances.mean() == pytest.approx(0.3, abs=0.02)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_classes_apart_get_probabilities_near_zero_and_one(kind):
+    p, u, labels = gaussians(100, 1000, offset=20.0)
+    chances = calibration.probabilities(fit(p, u, kind=kind, prior=labels.mean()), u)
+    assert chances[labels].mean() > 0.9 and chances[~labels].max() < 0.05
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("unlabeled_only", [True, False])
+@pytest.mark.parametrize("probability", [1e-4, 0.1, 0.5, 0.9])
+def test_the_threshold_is_the_smallest_score_that_reaches_a_probability(
+    kind, unlabeled_only, probability
+):
+    p, u, _ = gaussians(200, 500)
+    found = fit(p, u, kind=kind, setting="one_sample")
+    score = calibration.threshold_at(found, probability, unlabeled_only=unlabeled_only)
+    pair = np.array([score, np.nextafter(score, -np.inf)])
+    at, below = calibration.probabilities(found, pair, unlabeled_only=unlabeled_only)
+    assert at >= probability > below
+    chances = calibration.probabilities(found, u, unlabeled_only=unlabeled_only)
+    np.testing.assert_array_equal(u >= score, chances >= probability)
+
+
+def test_thresholds_that_all_or_no_scores_reach():
+    found = fit([1.0, 2.0], [1.0, 1.5, 2.0, 0.5], kind="isotonic", prior=0.2)
+    assert calibration.threshold_at(found, 0) == -np.inf
+    assert calibration.threshold_at(found, 0.99) == np.inf
+    flat = fit([2.0], [2.0, 2.0], prior=0.3)
+    assert calibration.threshold_at(flat, 0.29) == -np.inf
+    assert calibration.threshold_at(flat, 0.31) == np.inf
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_calibration_survives_json(kind):
+    p, u, _ = gaussians(50, 100)
+    found = fit(p, u, kind=kind, setting="one_sample")
+    fields = {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in found._asdict().items()}
+    again = calibration.Calibration(**json.loads(json.dumps(fields)))
+    for unlabeled_only in (True, False):
+        np.testing.assert_array_equal(
+            calibration.probabilities(found, u, unlabeled_only=unlabeled_only),
+            calibration.probabilities(again, u, unlabeled_only=unlabeled_only),
+        )
+    assert calibration.threshold_at(found, 0.5) == calibration.threshold_at(again, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"prior": 0.0}, r"prior is 0\.0; accepted: a number in \(0"),
+        ({"prior": 1.0}, "prior is 1"),
+        ({"prior": np.nan}, "prior is nan"),
+        ({"setting": "both"}, "setting is 'both'"),
+        ({"kind": "beta"}, "kind is 'beta'; accepted: 'platt', 'isotonic'"),
+        ({"p": []}, "positive_scores is"),
+        ({"u": []}, "unlabeled_scores is"),
+        ({"p": [1.0, np.nan]}, "positive_scores has 1 values that are not finite, the first at 1"),
+        ({"u": [np.inf, 1.0]}, "unlabeled_scores has 1 values that are not finite"),
+        ({"u": np.ones([2, 2])}, "unlabeled_scores has shape"),
+    ],
+)
+def test_bad_input_is_named(change, message):
+    with pytest.raises(ValueError, match=message):
+        fit(**({"p": [1.0, 2.0], "u": [0.0, 1.0]} | change))
+
+
+def test_bad_scores_and_probabilities_are_named():
+    found = fit([1.0, 2.0], [0.0, 1.0])
+    with pytest.raises(ValueError, match="scores has 1 values"):
+        calibration.probabilities(found, [0.0, np.nan])
+    with pytest.raises(ValueError, match="scores has shape"):
+        calibration.probabilities(found, 0.0)
+    with pytest.raises(ValueError, match="probability is 1.5"):
+        calibration.threshold_at(found, 1.5)
+
+
+def calibration_error(chances, labels):
+    bins = np.array_split(np.argsort(chances, kind="stable"), 15)
+    return sum(abs(chances[i].sum() - labels[i].sum()) for i in bins) / len(labels)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("name", "folder"),
+    [
+        *((name, "libsvm") for name in ("a9a", "mushrooms", "phishing", "ijcnn1")),
+        ("fashion_mnist", "fashion_mnist"),
+    ],
+)
+def test_real_sets_are_calibrated_nearly_as_well_as_with_true_labels(name, folder):
+    data = sources.load(name, directory=real_data_folder(folder))
+    rows = data.train_inputs.reshape(len(data.train_inputs), -1)[:20000].astype(np.float32)
+    rows = rows / max(1, rows.max())
+    labels = data.train_labels[: len(rows)]
+    positive = labels == 1 if len(data.class_names) == 2 else labels % 2 == 0
+    briers, yardsticks, errors = ({kind: [] for kind in KINDS} for _ in range(3))
+    constant = []
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        chosen, rest = np.split(rng.permutation(len(rows)), [min(8000, len(rows) // 2)])
+        is_labeled = positive[chosen] & (rng.random(len(chosen)) < 0.15)
+        p, u = chosen[is_labeled], chosen[~is_labeled]
+        i, j = len(p) // 5, len(u) // 5
+        model = linear_model.LogisticRegression(class_weight="balanced", max_iter=30, tol=0.01)
+        model.fit(rows[np.r_[p[i:], u[j:]]], np.arange(len(chosen) - i - j) < len(p) - i)
+        scores, prior = model.decision_function(rows), positive[u].mean()
+        held_p, held_u = scores[p[:i]], scores[u[:j]]
+        truth = positive[rest]
+        for kind in KINDS:
+            found = fit(held_p, held_u, prior=prior, setting="one_sample", kind=kind)
+            chances = calibration.probabilities(found, scores[rest], unlabeled_only=False)
+            briers[kind].append(np.mean((chances - truth) ** 2))
+            errors[kind].append(calibration_error(chances, truth))
+        # The yardsticks: the same rows with their labels.
+        held, known = np.r_[held_p, held_u], np.r_[np.ones(i), positive[u[:j]]]
+        steps = isotonic.IsotonicRegression(out_of_bounds="clip").fit(held, known)
+        yardsticks["isotonic"].append(np.mean((steps.predict(scores[rest]) - truth) ** 2))
+        sigmoid = linear_model.LogisticRegression(C=1e6).fit(held[:, None], known)
+        chances = sigmoid.predict_proba(scores[rest][:, None])[:, 1]
+        yardsticks["platt"].append(np.mean((chances - truth) ** 2))
+        constant.append(truth.mean() * (1 - truth.mean()))
+    for kind in KINDS:
+        # A share of what labels gain over the prior alone; ijcnn1 is far from a sigmoid.
+        reached = np.mean(constant) - np.mean(briers[kind])
+        assert reached > {"platt": 0.6, "isotonic": 0.8}[kind] * (
+            np.mean(constant) - np.mean(yardsticks[kind])
+        ), kind
+        assert np.mean(errors[kind]) < 0.08, kind
