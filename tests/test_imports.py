@@ -20,7 +20,7 @@ FLOORS = (
     ("methods",),
     ("plots",),
     ("training",),
-    ("report",),
+    ("report", "predict"),
     ("sweep", "prior_study"),
 )
 FLOOR_OF = {package: floor for floor, packages in enumerate(FLOORS) for package in packages}

@@ -7,6 +7,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
+import jax
 import ml_collections
 from absl import logging
 from jax.sharding import Mesh
@@ -20,6 +21,7 @@ from pujax.training import config as config_lib
 from pujax.training import (
     init_from,
     method_setup,
+    own_results,
     preemption,
     prior_estimation,
     run_state,
@@ -90,6 +92,8 @@ def run(
     main, *others = _build_all(configs, data, mesh)
     task = tasks.of(data)
     _say(task.describe(config, data, summary.device(mesh)))
+    if isinstance(data, PUDataset) and data.own is not None:
+        _say("\n".join(f"  {note}" for note in data.own.notes))
     if os.path.exists(os.path.join(folder, "summary.json")):
         _say(f"Finished on {_finished_at(folder)}; nothing is trained again.")
     results = []
@@ -189,6 +193,8 @@ def _finish(state: LoopState, seed: int, num_together: int) -> dict[str, Any]:
         inputs = run.on_device.inputs  # the same, and on the devices already
     reported = state.reported(seed)
     final = run.evaluators[seed].final(reported, inputs, with_embeddings=config.run.figures)
+    # All hosts take part in calibrating, too.
+    saved = jax.tree.map(sharding.to_host, run.evaluators[seed].calibrated(reported))
     if not run.writers:
         return {}
     rows, task = run.writers[seed].rows, tasks.of(truth)
@@ -196,6 +202,11 @@ def _finish(state: LoopState, seed: int, num_together: int) -> dict[str, Any]:
     if config.run.figures:
         _draw(config, final, truth, rows, os.path.join(folder, "figures"))
     result = task.summarize(config, method, final, truth, rows, run.mesh)
+    if isinstance(truth, PUDataset) and truth.own is not None:
+        known = own_results.of(truth, final)
+        own_results.write(folder, config, method, saved, truth, final, known)
+        result["held_out"] = [estimate._asdict() for estimate in known.estimates]
+        _say(own_results.describe(known))
     if num_together > 1:
         result["trained_together"] = num_together
     result = to_plain(result)

@@ -13,6 +13,7 @@ import ml_collections
 from pujax import checks, methods, models
 from pujax.augment.layout import MAX_SIDE
 from pujax.data import dataset
+from pujax.training import decisions
 from pujax.training.config import data_section
 from pujax.training.evaluation import model_selection
 
@@ -47,6 +48,7 @@ def default_config(method: str) -> ml_collections.ConfigDict:
                 "eval_every": 1,  # epochs between evaluations; the last is always evaluated
                 "eval_batch_size": 512,
                 "threshold": 0.5,  # probability that predicts a label, in multi-label problems
+                "decide": "score:0",  # of one's own rows: see training.decisions
                 "selection": "last",  # which epoch is reported: see evaluation.model_selection
                 "checkpoint_every": 10,  # epochs; every stop and the end are always saved
                 "keep_checkpoints": 2,
@@ -97,6 +99,7 @@ def resolve(config: ml_collections.ConfigDict) -> ml_collections.ConfigDict:
     _check_model(resolved.model, init_from=resolved.init_from)
     _check_lengths(resolved.method)
     _check_run(resolved.run)
+    decisions.parse(resolved.run.decide)
     checks.require(
         resolved.run.selection == model_selection.LAST
         or max(resolved.data.num_validation, resolved.data.holdout) > 0,

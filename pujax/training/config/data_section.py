@@ -21,6 +21,10 @@ def _source_options() -> dict[str, Any]:
         "image_size": 0,
         "load_size": 0,  # of multi-label image files: side before the crop; 0 is the source's own
         "missing": "fail",  # or 'skip': what to do about image files that are not there
+        "path": "",  # for 'own_table': the file
+        "label": "",  # for 'own_table': the label's column
+        "id_column": "",  # for 'own_table': what names a row; '' looks for one, 'none' is none
+        "zero_is": "auto",  # for 'own_table': what a 0 says: see readers.pu_labels
         "label_column": "",  # for 'table': its name in CSV files; '' is the last column
         "label_set": "",  # for 'cifar100': 'fine', or 'coarse', which is also what '' means
     }

@@ -70,7 +70,7 @@ class Evaluator:
         `test_*` where there is a test set, `test_NAME_*` for every alternative of the method;
         `val_*` where there is a validation set; learned labels and estimates of the method.
         """
-        trained, state = state, self._calibrated(state)
+        trained, state = state, self.calibrated(state)
         moves_scores = self._method.calibrate is not None or self._method.adjust is not None
         has_test = len(self._test_inputs) > 0
         result = {}
@@ -98,7 +98,7 @@ class Evaluator:
           inputs: all training examples of the problem.
           with_embeddings: whether figures want the representation of them.
         """
-        state = self._calibrated(state)
+        state = self.calibrated(state)
         inputs = self._put(inputs)
         test_scores, held_scores = np.zeros(0, np.float32), None
         if len(self._test_inputs):
@@ -169,7 +169,7 @@ class Evaluator:
             population = ~labeled
         return np.asarray(adjust(scores, population))
 
-    def _calibrated(self, state: Any) -> Any:
+    def calibrated(self, state: Any) -> Any:
         """The state as the method wants it evaluated; training never sees it."""
         if self._method.calibrate is None:
             return state

@@ -1,0 +1,71 @@
+"""Which rows are called positive: by score, by probability, by a share, or by a budget."""
+
+import numpy as np
+
+from pujax import checks
+
+RULES = ("score", "probability", "share", "top")
+_ACCEPTED = (
+    "'score:0' (scores above 0), 'probability:P', 'share:S' (the share S of the rows with the "
+    "highest scores) or 'top:K' (the K rows with the highest scores)"
+)
+
+
+def parse(text: str) -> tuple[str, float]:
+    """The rule and its number.
+
+    Args:
+      text: of `run.decide`, for example 'top:100'.
+
+    Raises:
+      ValueError: if it is no rule, or its number cannot be.
+    """
+    rule, _, number = text.partition(":")
+    try:
+        value = float(number)
+    except ValueError:
+        value = float("nan")
+    ranges = {
+        "score": (-np.inf, np.inf),
+        "probability": (0, 1),
+        "share": (0, 1),
+        "top": (1, np.inf),
+    }
+    low, high = ranges.get(rule, (np.inf, -np.inf))
+    right = low <= value <= high and (rule != "top" or value == int(value))
+    checks.require(right, "run.decide", text, _ACCEPTED)
+    return rule, value
+
+
+def decide(text: str, scores: np.ndarray, probabilities: np.ndarray | None) -> np.ndarray:
+    """Which rows are called positive.
+
+    Args:
+      text: the rule.
+      scores: `[n]`.
+      probabilities: `[n]`, or None where they are not known.
+
+    Returns:
+      bool `[n]`. A budget of rows is never exceeded: rows of equal scores beyond it are left out in
+      their order.
+
+    Raises:
+      ValueError: for a probability where none is known.
+    """
+    rule, value = parse(text)
+    if rule == "score":
+        return scores > value
+    if rule == "probability":
+        known = probabilities is not None
+        checks.require(known, "run.decide", text, "another rule, since no probability is known")
+        return np.asarray(probabilities) >= value
+    count = int(value) if rule == "top" else round(value * len(scores))
+    chosen = np.zeros(len(scores), bool)
+    chosen[np.argsort(-scores, kind="stable")[:count]] = True
+    return chosen
+
+
+def ranks(scores: np.ndarray) -> np.ndarray:
+    """int `[n]`, 1 for the highest score; equal scores share the smallest rank."""
+    ordered = np.sort(-scores)
+    return np.searchsorted(ordered, -scores, side="left") + 1

@@ -1,0 +1,252 @@
+"""A trained method as a folder: parameters, configuration, preparation, calibration, a model card.
+
+    model.safetensors   the numbers that prediction looks at
+    model.json          configuration, data, prior, calibration, decision, versions
+    preparation.json    how columns become features (and what it needs beside it)
+    README.md           the model card
+
+The state of a method is rebuilt from shapes, so that no code is stored.
+"""
+
+import functools
+import json
+import math
+import os
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import ml_collections
+import numpy as np
+import safetensors
+import safetensors.numpy
+
+from pujax import calibration, methods
+from pujax.data import batching, preparation
+from pujax.data.pu_dataset import DataInfo, PUDataset, TrainingData
+from pujax.files import replace_text, write_json
+from pujax.methods.base import Method
+from pujax.training import decisions, seed_axis
+from pujax.training.evaluation import summary
+
+_FORMAT = 1
+_NUMBERS, _DESCRIPTION, _CARD = "model.safetensors", "model.json", "README.md"
+
+
+class SavedModel(NamedTuple):
+    """A loaded model.
+
+    Attributes:
+      method: what was trained.
+      state: its state; numbers that prediction does not look at are zeros.
+      preparation: turns rows into inputs.
+      calibration: from scores to probabilities, or None.
+      description: the rest of `model.json`.
+    """
+
+    method: Method
+    state: Any
+    preparation: preparation.Preparation
+    calibration: calibration.Calibration | None
+    description: dict[str, Any]
+
+    def scores(self, rows: Any) -> np.ndarray:
+        """Scores `[n]` of new rows.
+
+        Args:
+          rows: what `Preparation.transform` takes.
+
+        Raises:
+          ValueError: naming the columns that are missing, extra or of another type.
+        """
+        inputs = jnp.asarray(self.preparation.transform(rows))
+        size = int(self.description["config"]["run"]["eval_batch_size"])
+        predict = _compiled(self.method.predict)
+        scores = batching.map_batches(
+            lambda part: predict(self.state, part), inputs, batch_size=size
+        )
+        if self.method.adjust is not None:
+            scores = self.method.adjust(scores, np.ones(len(scores), bool))
+        return np.asarray(scores)
+
+    def probabilities(self, scores: np.ndarray) -> np.ndarray | None:
+        """P(y = 1 | x) `[n]` of rows of the population; None where no prior was known."""
+        if self.calibration is None:
+            return None
+        return calibration.probabilities(self.calibration, scores, unlabeled_only=False)
+
+    def decide(self, scores: np.ndarray, rule: str = "") -> np.ndarray:
+        """Which rows are called positive, bool `[n]`; '' is the rule of the run."""
+        rule = rule or self.description["decide"]
+        return decisions.decide(rule, scores, self.probabilities(scores))
+
+
+def save(
+    folder: str,
+    config: ml_collections.FrozenConfigDict,
+    method: Method,
+    state: Any,
+    data: PUDataset,
+    learned: calibration.Calibration | None,
+) -> None:
+    """Writes a model; each file is replaced atomically.
+
+    Args:
+      folder: to write into; it is made if missing.
+      config: resolved configuration.
+      method: what was trained.
+      state: its state as it is evaluated, arrays on the host.
+      data: the PU problem.
+      learned: from scores to probabilities, or None.
+    """
+    assert data.own is not None and data.own.preparation is not None
+    os.makedirs(folder, exist_ok=True)
+    leaves = jax.tree_util.tree_leaves_with_path(state)
+    used = _used(method, state, data.info)
+    numbers = {
+        jax.tree_util.keystr(path): np.asarray(leaf, order="C")
+        for (path, leaf), is_used in zip(leaves, used, strict=True)
+        if is_used
+    }
+    path = os.path.join(folder, _NUMBERS)
+    with open(f"{path}.tmp", "wb") as file:
+        file.write(safetensors.numpy.save(numbers))
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(f"{path}.tmp", path)
+    data.own.preparation.save(folder)
+    document = {
+        "format": _FORMAT,
+        "config": config.to_dict(),
+        "info": data.info._asdict(),
+        "id_name": data.own.id_name,
+        "class_names": data.class_sides,
+        "prior_interval": data.prior_interval,
+        "calibration": None if learned is None else learned._asdict(),
+        "decide": config.run.decide,
+        "versions": summary.versions(),
+    }
+    replace_text(os.path.join(folder, _CARD), card(document))
+    write_json(os.path.join(folder, _DESCRIPTION), document)
+
+
+def load(folder: str | os.PathLike[str]) -> SavedModel:
+    """Reads what `save` wrote, from a run's folder or from `model/` in it.
+
+    Raises:
+      ValueError: naming the file that is missing, damaged or of another format.
+    """
+    folder = os.fspath(folder)
+    if not os.path.exists(os.path.join(folder, _DESCRIPTION)):
+        folder = os.path.join(folder, "model")
+    path = os.path.join(folder, _DESCRIPTION)
+    try:
+        with open(path, encoding="utf-8") as file:
+            document = json.load(file)
+    except (OSError, ValueError) as error:
+        raise ValueError(
+            f"{path} cannot be read ({error}); accepted: the folder of a finished run on one's "
+            "own rows, or model/ in it"
+        ) from error
+    if not isinstance(document, dict) or document.get("format") != _FORMAT:
+        raise ValueError(f"{path} is no model of format {_FORMAT}; accepted: a saved one")
+    config = ml_collections.FrozenConfigDict(document["config"])
+    method = methods.build(config, _info(document["info"]))
+    learned = document["calibration"]
+    return SavedModel(
+        method=method,
+        state=_restored(os.path.join(folder, _NUMBERS), method, _info(document["info"])),
+        preparation=preparation.load(folder),
+        calibration=None if learned is None else calibration.Calibration(**learned),
+        description=document,
+    )
+
+
+def card(document: dict[str, Any]) -> str:
+    """The model card: what the model is, what it was trained on, what it does not know."""
+    config, info = document["config"], document["info"]
+    prior, interval = info["prior"], document["prior_interval"]
+    known = "unknown"
+    if prior is not None and math.isfinite(prior):
+        known = f"{prior:.4f} ({info['prior_source']})"
+        known += " [{:.4f}, {:.4f}]".format(*interval) if interval else ""
+    return f"""# {config["method"]["name"]} on {config["data"]["path"] or info["name"]}
+
+A binary classifier trained by pujax from {info["n_p"]} labelled positives and {info["n_u"]}
+unlabeled examples ({info["setting"]} data), without a known negative.
+
+- Use: `python -m pujax.predict RUN NEW --output=scores.csv`, or `pujax.load(RUN).predict(rows)`.
+- Positive is what was labelled positive; the labels are taken for a random sample of all positives.
+  Where they are not, probabilities and estimates are wrong, though the ranking may still be useful.
+- Share of positives in the population: {known}.
+- Decision: `{document["decide"]}`.
+- Estimates without negatives, with their intervals and assumptions: `held_out.json` of the run.
+- Versions: {", ".join(f"{name} {version}" for name, version in document["versions"].items())}.
+"""
+
+
+def _info(fields: dict[str, Any]) -> DataInfo:
+    """The numbers of a data set from JSON, which has no NaN and no tuples."""
+    values: dict[str, Any] = {}
+    for name, value in fields.items():
+        values[name] = math.nan if value is None else value
+        if isinstance(value, list):
+            values[name] = tuple(value)
+    return DataInfo(**values)
+
+
+def _shapes(method: Method, info: DataInfo) -> Any:
+    """Shapes of the state after the last stage."""
+    shape: Any = jax.ShapeDtypeStruct
+    data = TrainingData(
+        shape([info.n, *info.input_shape], info.input_dtype),
+        shape([info.n], bool),
+        shape([info.n_support, *info.input_shape], info.input_dtype),
+        shape([info.n_support], np.float32),
+    )
+    return seed_axis.state_shapes(method.stages, data)
+
+
+def _used(method: Method, state: Any, info: DataInfo) -> list[bool]:
+    """Which leaves of a state prediction looks at, by tracing it."""
+    leaves, structure = jax.tree.flatten(state)
+
+    def predict(leaves, inputs):
+        return method.predict(jax.tree.unflatten(structure, leaves), inputs)
+
+    inputs = jax.ShapeDtypeStruct([2, *info.input_shape], info.input_dtype)
+    traced = jax.make_jaxpr(predict)(leaves, inputs).jaxpr
+    seen = {id(v) for equation in traced.eqns for v in equation.invars}
+    seen |= {id(v) for v in traced.outvars}
+    return [id(v) in seen for v in traced.invars[: len(leaves)]]
+
+
+def _restored(path: str, method: Method, info: DataInfo) -> Any:
+    """The state with the numbers of a file, and zeros elsewhere."""
+    try:
+        numbers = safetensors.numpy.load_file(path)
+    except (OSError, safetensors.SafetensorError) as error:
+        raise ValueError(f"{path} cannot be read ({error}); accepted: the file as saved") from error
+
+    def of_leaf(place, wanted):
+        name = jax.tree_util.keystr(place)
+        array = numbers.pop(name, None)
+        if array is None:
+            return jnp.zeros(wanted.shape, wanted.dtype)
+        if array.shape != wanted.shape or array.dtype != wanted.dtype:
+            raise ValueError(
+                f"{path}: {name} is {array.dtype}{list(array.shape)}; accepted: "
+                f"{wanted.dtype}{list(wanted.shape)}"
+            )
+        return jnp.asarray(array)
+
+    state = jax.tree_util.tree_map_with_path(of_leaf, _shapes(method, info))
+    if numbers:
+        raise ValueError(f"{path} holds {sorted(numbers)[0]}, which this version does not know")
+    return state
+
+
+@functools.lru_cache(maxsize=8)
+def _compiled(predict: Any) -> Any:
+    """The compiled function; the same every time, so that it compiles once."""
+    return jax.jit(predict)
