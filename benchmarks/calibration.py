@@ -236,7 +236,7 @@ def show_calibration(sets: dict, flags: argparse.Namespace) -> None:
                 area = sklearn_metrics.roc_auc_score(truth, chances)
                 brier = np.mean((chances - truth) ** 2)
                 found[way][name].append([calibration_error(chances, truth), brier, area])
-    print("\nheld out:", ", ".join(sizes.values()))
+    print("\nheld out in the last split:", ", ".join(sizes.values()))
     for i, title in enumerate(("calibration error", "Brier score", "AUC")):
         lines = []
         for (way, factor), by_set in found.items():
@@ -253,7 +253,7 @@ def stated(prior: float) -> dict[str, dict]:
     return {
         "all sets": {},
         "prior times 1.25": {"prior": high},
-        "that with [1, 1.5] times": {
+        "[1, 1.5] times": {
             "prior": high,
             "prior_interval": (prior, min(1.5 * prior, 0.95)),
         },
