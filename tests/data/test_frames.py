@@ -83,6 +83,11 @@ def test_missing_cells_are_those_of_pandas(tmp_path):
     np.testing.assert_array_equal(by_pandas.isin(["?"]) | by_pandas.isna(), np.isnan(values))
 
 
+def test_spaces_around_a_cell_are_no_part_of_it():
+    cells = pd.Series([" 1.5 ", " NA", "\tx  y "], dtype="str")
+    assert columns.text(cells).fillna("-").tolist() == ["1.5", "-", "x  y"]
+
+
 def test_numbers_are_read_to_the_last_bit():
     values = np.random.default_rng(0).normal(size=600) * 10.0 ** np.arange(-300, 300)
     read, _ = columns.numbers(pd.Series([repr(float(v)) for v in values], dtype="str"))
@@ -204,6 +209,8 @@ def test_a_word_that_means_infinity_is_a_word_among_words(tmp_path):
 def test_what_is_no_file_is_refused(tmp_path):
     assert refusal(tmp_path / "a.csv").startswith("FILE does not exist")
     assert refusal(tmp_path).startswith("FILE is a folder")
+    with pytest.raises(ValueError, match="path is ''; accepted: a file"):
+        frames.read("")
     file = write(tmp_path / "a.csv", CSV)
     for below in (file / "b.csv", file / "deep" / "b.csv"):
         message = refusal(below)

@@ -238,6 +238,13 @@ def test_what_is_doubtful_is_spoken_of(cells, words):
     assert len(learned.messages) == 1 and words in learned.messages[0]
 
 
+def test_numbers_that_single_precision_cannot_tell_apart_are_spoken_of():
+    table = pd.DataFrame({"x": [10**9 + 1, 10**9 + 2], "y": [1, 2]})
+    learned = preparation.fit(table)
+    assert learned.feature_names == ("y",)
+    assert learned.messages[0].startswith("column 'x' is left out: single precision cannot")
+
+
 def test_one_missing_cell_leaves_a_column_numeric():
     learned = preparation.fit(pd.DataFrame({"x": ["1.5", "N/A", "2.5", "4.5"]}))
     x = learned.transform(pd.DataFrame({"x": ["N/A", "7"]}))

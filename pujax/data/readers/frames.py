@@ -179,6 +179,7 @@ def of(data: Any, *, name: str = "the table") -> Frame:
 
 def _check_file(path: str) -> None:
     """Raises a ValueError unless there is a file that is not empty."""
+    require(path != "", "path", path, f"a file, {FORMATS}")
     if os.path.isdir(path):
         raise ValueError(f"{path} is a folder; accepted: a file, {FORMATS}")
     if not os.path.exists(path):
