@@ -198,10 +198,17 @@ def simulated_truths(split: Split, offset: float) -> dict[str, float]:
     }
 
 
-def held(split: Split, truth: dict[str, float], *, seed: int) -> tuple[dict, dict]:
-    """Which truths lie in their intervals of pujax, and how wide these are."""
+def held(split: Split, truth: dict[str, float], *, seed: int, **prior) -> tuple[dict, dict]:
+    """Which truths lie in their intervals of pujax, and how wide these are.
+
+    `prior` may give another prior than that of the split, or an interval of it.
+    """
     estimates = metrics.unlabeled_estimates(
-        split.positive, split.unlabeled, prior=split.prior, setting="one_sample", seed=seed
+        split.positive,
+        split.unlabeled,
+        setting="one_sample",
+        seed=seed,
+        **{"prior": split.prior, **prior},
     )
     known = [x for x in estimates if x.name in truth]
     inside = {x.name: x.low <= truth[x.name] <= x.high for x in known}
@@ -229,7 +236,7 @@ def show_calibration(sets: dict, flags: argparse.Namespace) -> None:
                 area = sklearn_metrics.roc_auc_score(truth, chances)
                 brier = np.mean((chances - truth) ** 2)
                 found[way][name].append([calibration_error(chances, truth), brier, area])
-    print("\nheld out:", ", ".join(sizes.values()))
+    print("\nheld out in the last split:", ", ".join(sizes.values()))
     for i, title in enumerate(("calibration error", "Brier score", "AUC")):
         lines = []
         for (way, factor), by_set in found.items():
@@ -240,21 +247,36 @@ def show_calibration(sets: dict, flags: argparse.Namespace) -> None:
         table(["calibration", "prior times", *sets, "mean"], sorted(lines))
 
 
+def stated(prior: float) -> dict[str, dict]:
+    """Ways to state a prior: as it is, too high, and too high with an interval that holds it."""
+    high = min(1.25 * prior, 0.9)
+    return {
+        "all sets": {},
+        "prior times 1.25": {"prior": high},
+        "[1, 1.5] times": {
+            "prior": high,
+            "prior_interval": (prior, min(1.5 * prior, 0.95)),
+        },
+    }
+
+
 def show_coverage(sets: dict, flags: argparse.Namespace) -> None:
     """Prints how often intervals hold the truth on real sets."""
-    lines, everything = [], collections.defaultdict(list)
+    found: dict = collections.defaultdict(lambda: collections.defaultdict(list))
     for name, (rows, positive) in sets.items():
-        mine, widths = collections.defaultdict(list), collections.defaultdict(list)
         for seed in range(flags.splits):
             split = draw(rows, positive, labeled=flags.labeled, seed=seed)
-            inside, wide = held(split, truths(split), seed=seed)
-            for key in inside:
-                mine[key].append(inside[key])
-                everything[key].append(inside[key])
-                widths[key].append(wide[key])
-        lines.append([name, *(f"{np.mean(mine[k]):.2f} ({np.mean(widths[k]):.2f})" for k in mine)])
-    lines.append(["all", *(f"{np.mean(values):.2f}" for values in everything.values())])
-    table(["set", *everything], lines)
+            truth = truths(split)
+            for way, prior in stated(split.prior).items():
+                inside, widths = held(split, truth, seed=seed, **prior)
+                for key in inside:
+                    for line in (way, name)[: 1 if prior else 2]:
+                        found[line][key].append((inside[key], widths[key]))
+    lines = []
+    for line in (*sets, *stated(0.5)):
+        means = [np.mean(values, 0) for values in found[line].values()]
+        lines.append([line, *(f"{inside:.2f} ({width:.2f})" for inside, width in means)])
+    table(["set", *found["all sets"]], lines)
 
 
 def show_simulations(flags: argparse.Namespace) -> None:

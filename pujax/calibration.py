@@ -70,10 +70,11 @@ def fit(
 ) -> Calibration:
     """Fits a calibration to scores that the classifier was not trained on.
 
-    'platt' is the default: over five real sets with 16 to 101 held-out positives it has the smaller
-    calibration error and Brier score, with the true prior and with one that is 1.25 times too
-    large. 'isotonic' makes no assumption about the shape and is the better one where scores are far
-    from a sigmoid of the log-odds and held-out positives are many (`docs/probabilities.md`).
+    'platt' is the default. Over five real sets with 16 to 101 held-out positives its mean expected
+    calibration error is 0.034 and its Brier score 0.073, against 0.041 and 0.078 of 'isotonic';
+    with a prior 1.25 times too large 0.045 and 0.075, against 0.047 and 0.079. With 80 to 502
+    held-out positives both have 0.017 and 0.047, and on the one set whose log-odds are far from a
+    line 'isotonic' is the better one (`docs/probabilities.md`).
 
     Args:
       positive_scores: `[m]`, of held-out labelled positives, at least one.

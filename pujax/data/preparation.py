@@ -262,7 +262,10 @@ def _column(frame: frames.Frame, name: str) -> tuple[Column, str]:
         with np.errstate(over="ignore"):  # refused by name when the features are made
             single = values[~np.isnan(values)].astype(np.float32)
         if not had_missing and single.min() == single.max():
-            return Column(name, "dropped"), _constant(name, words.iloc[0])
+            if values.min() == values.max():
+                return Column(name, "dropped"), _constant(name, words.iloc[0])
+            message = f"column {name!r} is left out: single precision cannot tell its numbers apart"
+            return Column(name, "dropped"), f"{message}; subtract a constant from them"
         return Column(name, "number", "", had_missing), ""
     if not had_missing and words.nunique() == 1:
         return Column(name, "dropped"), _constant(name, words.iloc[0])

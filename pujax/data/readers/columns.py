@@ -50,9 +50,10 @@ def _with_missing(cells: Any) -> Any:
 
 
 def _word(cell: Any) -> str:
-    if isinstance(cell, number_types.Real) and not isinstance(cell, bool | np.bool_):
-        value = float(cell)
-        return f"{cell:.0f}" if value.is_integer() else repr(value)
+    if isinstance(cell, number_types.Integral) and not isinstance(cell, bool):
+        return str(int(cell))
+    if isinstance(cell, float):
+        return str(int(cell)) if cell.is_integer() else repr(float(cell))
     return str(cell)
 
 

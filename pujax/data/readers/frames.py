@@ -10,6 +10,7 @@ import decimal
 import difflib
 import io
 import lzma
+import math
 import numbers as number_types
 import os
 import zipfile
@@ -178,6 +179,7 @@ def of(data: Any, *, name: str = "the table") -> Frame:
 
 def _check_file(path: str) -> None:
     """Raises a ValueError unless there is a file that is not empty."""
+    require(path != "", "path", path, f"a file, {FORMATS}")
     if os.path.isdir(path):
         raise ValueError(f"{path} is a folder; accepted: a file, {FORMATS}")
     if not os.path.exists(path):
@@ -311,7 +313,7 @@ def _rows(path: str, name: str, array: np.ndarray) -> np.ndarray:
             f"{path}: {name} is {array.dtype} of shape {array.shape}; accepted: real numbers of "
             "shape [n, d]"
         )
-    return array.reshape(len(array), -1)
+    return array.reshape(len(array), math.prod(array.shape[1:]))
 
 
 def _svmlight(path: str) -> Frame:
@@ -321,7 +323,7 @@ def _svmlight(path: str) -> Frame:
     try:
         # Indices are kept as they are: "auto" would shift those of one file and not of another.
         matrix, labels = sklearn.datasets.load_svmlight_file(io.BytesIO(content), zero_based=True)
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         line, reason = _first_bad_line(content, lines, error)
         raise ValueError(
             f"{path}, line {line} cannot be read as svmlight ({reason}); accepted: {FORMATS}"
@@ -337,12 +339,12 @@ def _svmlight(path: str) -> Frame:
     return Frame(path, dense, {"labels": labels}, np.array(lines, np.int64), is_sparse=True)
 
 
-def _first_bad_line(content: bytes, lines: list[int], error: ValueError) -> tuple[int, str]:
+def _first_bad_line(content: bytes, lines: list[int], error: Exception) -> tuple[int, str]:
     """Number of the line that cannot be read by itself, and why."""
     texts = content.split(b"\n")
     for line in lines:
         try:
             sklearn.datasets.load_svmlight_file(io.BytesIO(texts[line - 1]), zero_based=True)
-        except ValueError as reason:
+        except (ValueError, OverflowError) as reason:
             return line, str(reason)
     return 1, str(error)

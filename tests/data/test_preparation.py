@@ -1,0 +1,350 @@
+"""A preparation is learned on training rows only, and gives the same numbers ever after."""
+
+import fractions
+import hashlib
+import json
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+import skops.io
+
+from pujax.data import preparation, table_encoder
+from pujax.data.readers import frames
+
+N = 300
+TRAINING = np.arange(0, N, 2)
+
+
+def customers(seed=0):
+    """A realistic table as text, as a CSV file gives it."""
+    rng = np.random.default_rng(seed)
+    amount = rng.normal(100, 20, N).round(2).astype(str).astype(object)
+    amount[[4, 11, 50]] = ["N/A", "", "null"]
+    days = pd.Timestamp("2023-01-01") + pd.to_timedelta(rng.integers(0, 700, N), unit="D")
+    seen = pd.Series(days.strftime("%d.%m.%Y"), dtype="str")
+    seen[rng.random(N) < 0.1] = ""
+    cells = {
+        "amount": amount,
+        "visits": rng.integers(0, 9, N),
+        "colour": rng.choice(["red", "green", "blue"], N),
+        "shop": [f"shop number {i}" for i in rng.integers(0, 2000, N)],
+        "since": days.strftime("%Y-%m-%d"),
+        "seen": seen,
+        "member": rng.choice(["True", "False"], N),
+        "empty": [""] * N,
+        "country": ["DE"] * N,
+    }
+    return pd.DataFrame({name: pd.Series(c).astype("str") for name, c in cells.items()})
+
+
+@pytest.fixture(scope="module")
+def learned():
+    return preparation.fit(customers(), TRAINING, aside=("is_fraud", "id"))
+
+
+def feature(learned, x, name):
+    return x[:, learned.feature_names.index(name)]
+
+
+def saved(learned, folder):
+    learned.save(folder)
+    return preparation.load(folder)
+
+
+def test_every_kind_of_column_becomes_numbers(learned):
+    table = customers()
+    x = learned.transform(table)
+    assert x.shape == (N, len(learned.feature_names)) and x.dtype == np.float32
+    assert np.isfinite(x).all()
+    visits = table["visits"].astype(float)
+    np.testing.assert_array_equal(feature(learned, x, "visits"), visits)
+    np.testing.assert_array_equal(feature(learned, x, "member"), table["member"] == "True")
+    for colour in ("red", "green", "blue"):
+        is_so = feature(learned, x, f"colour_{colour}")
+        np.testing.assert_array_equal(is_so, table["colour"] == colour)
+    since = pd.to_datetime(table["since"])
+    np.testing.assert_array_equal(feature(learned, x, "since_month"), since.dt.month)
+    assert sum(name.startswith("shop_") for name in learned.feature_names) == 30
+    there = (table["seen"] != "").to_numpy()
+    seen = pd.to_datetime(table["seen"][there], format="%d.%m.%Y")
+    np.testing.assert_array_equal(feature(learned, x, "seen_day")[there], seen.dt.day)
+    np.testing.assert_array_equal(feature(learned, x, "seen is missing"), ~there)
+
+
+def test_a_missing_number_is_the_median_of_training_rows_and_marked(learned):
+    x = learned.transform(customers())
+    amount = pd.to_numeric(customers()["amount"], errors="coerce").to_numpy()
+    gone = np.isnan(amount)
+    median = np.float32(np.median(amount[TRAINING][~gone[TRAINING]]))
+    np.testing.assert_array_equal(
+        feature(learned, x, "amount"), np.where(gone, median, amount).astype(np.float32)
+    )
+    np.testing.assert_array_equal(feature(learned, x, "amount is missing"), gone)
+
+
+def test_what_says_nothing_is_left_out_with_a_message(learned):
+    assert learned.messages == (
+        "column 'empty' is left out: empty in all training rows",
+        "column 'country' is left out: 'DE' in all training rows",
+    )
+    x = learned.transform(customers())[TRAINING]
+    assert (x.min(0) < x.max(0)).all()
+    assert not any(name.startswith(("empty", "country")) for name in learned.feature_names)
+    anything = customers().assign(empty="now", country="FR")
+    np.testing.assert_array_equal(learned.transform(anything)[TRAINING], x)
+    without = customers().drop(columns=["empty", "country"])
+    np.testing.assert_array_equal(learned.transform(without)[TRAINING], x)
+
+
+def test_other_rows_than_training_rows_do_not_matter(learned):
+    table, others = customers(), customers(seed=1)
+    table["colour"] = table["colour"].where(table.index.isin(TRAINING), "violet")
+    others.iloc[TRAINING] = table.iloc[TRAINING]
+    others.loc[1, "amount"] = "many"
+    others.loc[3, "since"] = "soon"
+    again = preparation.fit(others, TRAINING, aside=("is_fraud", "id"))
+    assert again.feature_names == learned.feature_names
+    assert again.fill == learned.fill and again.columns == learned.columns
+    rows = table.iloc[TRAINING]
+    np.testing.assert_array_equal(again.transform(rows), learned.transform(rows))
+
+
+def test_a_row_does_not_depend_on_its_neighbours_and_order_is_kept(learned):
+    table, x = customers(), learned.transform(customers())
+    order = np.random.default_rng(2).permutation(N)
+    np.testing.assert_array_equal(learned.transform(table.iloc[order]), x[order])
+    for row in (4, 11, 50, 77):
+        np.testing.assert_array_equal(learned.transform(table.iloc[[row]]), x[[row]])
+
+
+def test_the_same_numbers_after_saving_from_a_file_and_in_other_column_order(learned, tmp_path):
+    x = learned.transform(customers())
+    again = saved(learned, tmp_path)
+    assert again.feature_names == learned.feature_names and again.messages == learned.messages
+    np.testing.assert_array_equal(again.transform(customers()), x)
+    table = customers().assign(is_fraud="", id=range(N))[[*customers().columns[::-1], "id"]]
+    table.to_csv(tmp_path / "new.csv", index=False)
+    np.testing.assert_array_equal(again.transform(frames.read(tmp_path / "new.csv")), x)
+    table["visits"] = table["visits"].astype(int)
+    table["since"] = pd.to_datetime(table["since"])
+    table["member"] = table["member"] == "True"
+    table["colour"] = table["colour"].astype("category")
+    table.to_parquet(tmp_path / "new.parquet")
+    np.testing.assert_array_equal(again.transform(frames.read(tmp_path / "new.parquet")), x)
+    assert sorted(p.name for p in tmp_path.glob("*") if "new" not in p.name) == [
+        "encoder.skops",
+        "preparation.json",
+    ]
+
+
+def test_it_is_learned_the_same_way_twice(learned, tmp_path):
+    again = preparation.fit(customers(), TRAINING, aside=("is_fraud", "id"))
+    np.testing.assert_array_equal(again.transform(customers()), learned.transform(customers()))
+
+
+def test_new_words_and_missing_cells_are_accepted(learned):
+    table = customers().iloc[:3].copy()
+    table.loc[0, ["colour", "shop"]] = ["violet", "a market stall"]
+    table.loc[1] = ""
+    x = learned.transform(table)
+    assert np.isfinite(x).all()
+    colours = [feature(learned, x, f"colour_{c}") for c in ("red", "green", "blue")]
+    np.testing.assert_array_equal(np.sum(colours, axis=0), [0, 0, 1])
+    assert feature(learned, x, "visits")[1] == np.median(
+        customers()["visits"].iloc[TRAINING].astype(float)
+    )
+
+
+def test_a_word_that_is_new_differs_from_both_of_two():
+    table = pd.DataFrame({"sex": ["f", "m"] * 10})
+    learned = preparation.fit(table)
+    x = learned.transform(pd.DataFrame({"sex": ["f", "m", "x"]}))
+    assert len(np.unique(x, axis=0)) == 3
+
+
+def test_a_year_that_is_constant_in_training_is_no_feature():
+    days = pd.date_range("2023-01-01", periods=N).strftime("%Y-%m-%d")
+    learned = preparation.fit(pd.DataFrame({"day": days}))
+    assert "day_year" not in learned.feature_names and "day_month" in learned.feature_names
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda t: t.drop(columns=["shop"]), "FILE lacks 'shop'; accepted: the columns 'amount'"),
+        (lambda t: t.assign(age=1), "FILE has 'age', which training rows do not have; accepted"),
+        (
+            lambda t: t.rename(columns={"shop": "Shop"}),
+            "FILE lacks 'shop' and has 'Shop', which training rows do not have",
+        ),
+        (
+            lambda t: put(t, "visits", "often"),
+            "FILE, line 4, column 'visits' is 'often'; accepted: a",
+        ),
+        (
+            lambda t: put(t, "since", "soon"),
+            "FILE, line 4, column 'since' is 'soon'; accepted: a date",
+        ),
+        (lambda t: put(t, "since", "31.01.2024"), "FILE, line 4, column 'since' is '31.01.2024'"),
+        (lambda t: put(t, "since", "17"), "FILE, line 4, column 'since' is '17'"),
+        (
+            lambda t: t.assign(colour=range(N)),
+            "FILE, line 2, column 'colour' is '0'; accepted: words",
+        ),
+        (
+            lambda t: put(t, "visits", "1e39"),
+            "FILE, line 4, column 'visits' is 1e+39; accepted: numb",
+        ),
+    ],
+)
+def test_other_columns_are_refused_by_name(learned, tmp_path, change, message):
+    path = tmp_path / "new.csv"
+    change(customers()).to_csv(path, index=False)
+    with pytest.raises(ValueError) as error:
+        learned.transform(frames.read(path))
+    assert str(error.value).replace(str(path), "FILE").startswith(message)
+    assert "\n" not in str(error.value)
+
+
+def put(table, column, cell):
+    """The table with another cell in its third row."""
+    table.loc[2, column] = cell
+    return table
+
+
+def test_codes_may_be_numbers_in_a_new_file():
+    learned = preparation.fit(pd.DataFrame({"icd": ["V27", "250", "401"] * 5}))
+    x = learned.transform(pd.DataFrame({"icd": [250, 401]}))
+    np.testing.assert_array_equal(feature(learned, x, "icd_250"), [1, 0])
+
+
+def test_a_number_too_large_is_refused_when_it_is_learned():
+    with pytest.raises(ValueError, match="the table, row 2, column 'x' is 1e"):
+        preparation.fit(pd.DataFrame({"x": ["1", "1e300"]}))
+
+
+@pytest.mark.parametrize(
+    ("cells", "words"),
+    [
+        (["1"] * 15 + ["2"] * 15 + ["unknown"], "since the table, row 31 holds 'unknown'"),
+        (["3,5", "4,25", "1.000,5"], "since the table, row 1 holds '3,5'; numbers have a decimal"),
+        (["01/02/2024", "03/04/2024"], "dates such as '01/02/2024' are read as %m/%d/%Y"),
+    ],
+)
+def test_what_is_doubtful_is_spoken_of(cells, words):
+    learned = preparation.fit(pd.DataFrame({"x": cells}))
+    assert len(learned.messages) == 1 and words in learned.messages[0]
+
+
+def test_numbers_that_single_precision_cannot_tell_apart_are_spoken_of():
+    table = pd.DataFrame({"x": [10**9 + 1, 10**9 + 2], "y": [1, 2]})
+    learned = preparation.fit(table)
+    assert learned.feature_names == ("y",)
+    assert learned.messages[0].startswith("column 'x' is left out: single precision cannot")
+
+
+def test_one_missing_cell_leaves_a_column_numeric():
+    learned = preparation.fit(pd.DataFrame({"x": ["1.5", "N/A", "2.5", "4.5"]}))
+    x = learned.transform(pd.DataFrame({"x": ["N/A", "7"]}))
+    assert learned.feature_names == ("x", "x is missing")
+    np.testing.assert_array_equal(x, [[2.5, 1], [7, 0]])
+
+
+@pytest.mark.parametrize("table", [{"x": [1, 1]}, {"x": ["", ""]}, {"s": [1, 0]}, {}])
+def test_a_table_without_a_feature_is_refused(table):
+    with pytest.raises(ValueError, match="accepted: (at least one feature|rows and columns)"):
+        preparation.fit(pd.DataFrame(table), aside=("s",))
+    with pytest.raises(ValueError, match="indices is 'empty'"):
+        preparation.fit(pd.DataFrame({"x": [1, 2]}), [])
+
+
+def test_numbers_alone_need_neither_skrub_nor_skops(monkeypatch, tmp_path):
+    for name in ("skrub", "skops", "skops.io"):
+        monkeypatch.setitem(sys.modules, name, None)
+    table = pd.DataFrame({"x": [1.5, None, 3.0], "y": [True, False, True]})
+    learned = preparation.fit(table)
+    np.testing.assert_array_equal(
+        saved(learned, tmp_path).transform(table), [[1.5, 1, 0], [2.25, 0, 1], [3, 1, 0]]
+    )
+    with pytest.raises(ValueError, match=r"need skrub: pip install 'pujax\[tables\]'"):
+        preparation.fit(pd.DataFrame({"x": ["a", "b"]}))
+
+
+def test_without_skops_words_are_not_saved(learned, monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "skops.io", None)
+    with pytest.raises(ValueError, match=r"needs skops: pip install 'pujax\[tables\]'"):
+        learned.save(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_arrays_are_handed_on_as_they_are(tmp_path):
+    x = np.random.default_rng(0).normal(size=(5, 3))
+    again = saved(preparation.fit(x), tmp_path)
+    np.testing.assert_array_equal(again.transform(x), x.astype(np.float32))
+    assert again.feature_names == ("1", "2", "3")
+    for other, message in [
+        (x[:, :2], "has 2 features; accepted: 3"),
+        (pd.DataFrame(x), "is a table with named columns; accepted: 3 numbers"),
+        (x * 1e300, "is .*accepted: numbers up to 3.4e"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            again.transform(other)
+    with pytest.raises(ValueError, match="numbers without names; accepted: a table with the"):
+        preparation.fit(pd.DataFrame({"x": [1, 2]})).transform(x)
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_indices_of_svmlight_keep_their_meaning_in_another_file(tmp_path, first):
+    def read(text):
+        (tmp_path / "a.svm").write_text(text)
+        return frames.read(tmp_path / "a.svm")
+
+    learned = preparation.fit(read(f"1 {first}:5 3:7\n0 2:6\n"))
+    assert learned.feature_names == tuple(str(i) for i in range(first, 4))
+    x = saved(learned, tmp_path).transform(read("0 2:8\n"))
+    np.testing.assert_array_equal(x, [[0] * (2 - first) + [8, 0]])
+    with pytest.raises(ValueError, match=f"has {5 - first} features; accepted: {4 - first}"):
+        learned.transform(read("0 4:1\n"))
+    if first:
+        with pytest.raises(ValueError, match="line 2 has index 0; accepted: 1 to 3"):
+            learned.transform(read("0 1:1\n0 0:1\n"))
+
+
+def test_damaged_files_are_refused(learned, tmp_path):
+    with pytest.raises(ValueError, match="preparation.json cannot be read"):
+        preparation.load(tmp_path)
+    learned.save(tmp_path)
+    encoder = tmp_path / "encoder.skops"
+    content = encoder.read_bytes()
+    encoder.write_bytes(content + b"x")
+    with pytest.raises(ValueError, match="encoder.skops is not the file that was saved"):
+        preparation.load(tmp_path)
+    encoder.unlink()
+    with pytest.raises(ValueError, match="encoder.skops cannot be read"):
+        preparation.load(tmp_path)
+    (tmp_path / "preparation.json").write_text('{"format": 99}')
+    with pytest.raises(ValueError, match="is no preparation of format 1"):
+        preparation.load(tmp_path)
+
+
+def test_another_version_is_spoken_of(learned, tmp_path):
+    learned.save(tmp_path)
+    document = json.loads((tmp_path / "preparation.json").read_text())
+    document["encoder"]["versions"]["skrub"] = "0.10.9"
+    (tmp_path / "preparation.json").write_text(json.dumps(document))
+    with pytest.warns(UserWarning, match=r"saved with skrub 0\.10\.9, here \d.*may differ"):
+        again = preparation.load(tmp_path)
+    np.testing.assert_array_equal(again.transform(customers()), learned.transform(customers()))
+
+
+def test_what_a_saved_file_may_not_hold_is_not_created(tmp_path):
+    with pytest.raises(ValueError, match="holds fractions.Fraction; accepted: types of skrub"):
+        table_encoder.save({"x": fractions.Fraction(1, 2)}, tmp_path)
+    content = skops.io.dumps({"x": fractions.Fraction(1, 2)})
+    record = table_encoder.save({"x": 1}, tmp_path)
+    (tmp_path / "encoder.skops").write_bytes(content)
+    record["sha256"] = hashlib.sha256(content).hexdigest()
+    with pytest.raises(ValueError, match="encoder.skops holds fractions.Fraction"):
+        table_encoder.load(tmp_path, record)

@@ -1,0 +1,208 @@
+"""Labels in any common convention, and ids, are read as their user means them or asked about."""
+
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from pujax.data.readers import frames, pu_labels
+
+
+def table(tmp_path, text):
+    (tmp_path / "a.csv").write_text(text)
+    return frames.read(tmp_path / "a.csv")
+
+
+def labels_of(cells, **options):
+    """Labels of a column of text, beside one feature."""
+    data = pd.DataFrame({"x": range(len(cells)), "s": pd.Series(cells, dtype="str")})
+    return pu_labels.read(frames.of(data), "s", **options)
+
+
+@pytest.mark.parametrize(
+    ("cells", "values"),
+    [
+        # Two values: the other one says that nothing is known.
+        (["1", "0", "1", "0"], [1, -1, 1, -1]),
+        (["1", "-1", "1", "-1"], [1, -1, 1, -1]),
+        (["1.0", "0.0"], [1, -1]),
+        (["True", "False"], [1, -1]),
+        (["YES", "no"], [1, -1]),
+        (["Pos", "NEG"], [1, -1]),
+        (["positive", "negative"], [1, -1]),
+        (["positive", ""], [1, -1]),
+        (["positive", "Unlabeled"], [1, -1]),
+        (["1", "NA", ""], [1, -1, -1]),
+        # A third value for "unknown": the other one is a known negative.
+        (["1", "0", ""], [1, 0, -1]),
+        (["1", "0", "-1"], [1, 0, -1]),
+        (["1", "0", "-1", ""], [1, 0, -1, -1]),
+        (["1", "-1", ""], [1, 0, -1]),
+        (["positive", "negative", "unlabeled"], [1, 0, -1]),
+        (["yes", "no", "unknown"], [1, 0, -1]),
+    ],
+)
+def test_conventions(cells, values):
+    labels = labels_of(cells)
+    np.testing.assert_array_equal(labels.values, values)
+    assert labels.values.dtype == np.int8 and labels.column == "s"
+
+
+@pytest.mark.parametrize(
+    ("cells", "zero_is", "values"),
+    [
+        (["1", "0"], "negative", [1, 0]),
+        (["1", "-1"], "negative", [1, 0]),
+        (["1", "0", "-1"], "unlabeled", [1, -1, -1]),
+        (["1", "0", ""], "unlabeled", [1, -1, -1]),
+        (["1", "0", ""], "negative", [1, 0, -1]),
+    ],
+)
+def test_what_zero_is_can_be_said(cells, zero_is, values):
+    np.testing.assert_array_equal(labels_of(cells, zero_is=zero_is).values, values)
+
+
+@pytest.mark.parametrize("kind", ["bool", "boolean", "int8", "float64", "category", "object"])
+def test_typed_labels_equal_text(kind):
+    values = pd.Series([1, 0, 1]).astype("bool" if kind == "boolean" else "int8").astype(kind)
+    labels = pu_labels.read(frames.of(pd.DataFrame({"x": [1, 2, 3], "s": values})), "s")
+    np.testing.assert_array_equal(labels.values, [1, -1, 1])
+
+
+def test_another_word_marks_positives_when_it_is_named():
+    cells = ["Fraud", "ok", "review", ""]
+    labels = labels_of(cells, positive="fraud")
+    np.testing.assert_array_equal(labels.values, [1, -1, -1, -1])
+    np.testing.assert_array_equal(labels_of(["0", "1"], positive="0").values, [1, -1])
+
+
+def test_the_sentence_counts_what_was_read_as_what():
+    sentence = labels_of(["1"] * 160 + ["0"] * 7840).sentence
+    assert sentence == (
+        "label 's': 160 rows are '1' (labelled positive), 7,840 are '0' (unlabeled); "
+        "zero_is='negative' if '0' stands for a known negative"
+    )
+    sentence = labels_of(["yes", "no", "", ""]).sentence
+    assert "1 are 'no' (known negative)" in sentence and "2 are empty (unlabeled)" in sentence
+    assert "zero_is='unlabeled' if 'no'" in sentence
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("x,s\n1,1\n2,0\n3,maybe\n4,2\n", "line 4, column 's' is 'maybe'; accepted: a label such"),
+        ("x,s\n1,0\n2,0\n", "'s' has no positive: it holds '0' 2 times; accepted: one of 1, true"),
+        ("x,s\n1,\n2,\n", "'s' has no positive: it holds empty 2 times"),
+        ("x,s\n1,1\n2,1\n", "'s' has nothing but positives: '1' 2 times"),
+        (
+            "x,s\n1,1\n2,yes\n3,0\n",
+            "'s' holds '1' 1 times, 'yes' 1 times, '0' 1 times; accepted: one",
+        ),
+        ("x,s\n1,1\n2,no\n3,0\n", "accepted: one value for negatives"),
+    ],
+)
+def test_what_is_doubtful_is_asked_with_the_values(tmp_path, text, message):
+    with pytest.raises(ValueError) as error:
+        pu_labels.read(table(tmp_path, text), "s")
+    assert message in str(error.value) and "\n" not in str(error.value)
+    assert str(tmp_path / "a.csv") in str(error.value)
+
+
+def test_an_unknown_value_is_shown_with_the_others_and_their_counts():
+    with pytest.raises(ValueError, match="'ok' 3 times, 'fraud' 1 times"):
+        labels_of(["ok", "fraud", "ok", "ok"])
+    with pytest.raises(ValueError, match="and 94 other values"):
+        labels_of([f"word{i}" for i in range(100)])
+    with pytest.raises(ValueError, match="has no positive: it holds 'ok'.*accepted: one of bad in"):
+        labels_of(["ok", ""], positive="bad")
+
+
+def test_an_absent_label_is_suggested(tmp_path):
+    frame = table(tmp_path, "x,is_fraud\n1,1\n2,0\n")
+    with pytest.raises(ValueError, match=r"label is 'isfraud'; .*did you mean 'is_fraud'\?"):
+        pu_labels.read(frame, "isfraud")
+    with pytest.raises(ValueError, match="label is None; accepted: .*'x', 'is_fraud'"):
+        pu_labels.read(frame)
+    with pytest.raises(ValueError, match="zero_is is 'no'; accepted"):
+        pu_labels.read(frame, "is_fraud", zero_is="no")
+
+
+@pytest.mark.parametrize("name", ["labels", "labeled", "y"])
+def test_labels_beside_an_array_need_no_name(tmp_path, name):
+    np.savez(tmp_path / "a.npz", x=np.ones((3, 2)), **{name: [True, False, True]})
+    labels = pu_labels.read(frames.read(tmp_path / "a.npz"))
+    np.testing.assert_array_equal(labels.values, [1, -1, 1])
+    np.save(tmp_path / "a.npy", np.ones((3, 2)))
+    with pytest.raises(ValueError, match=r"none, as it holds features only \(an .npz may hold"):
+        pu_labels.read(frames.read(tmp_path / "a.npy"))
+
+
+def test_a_named_id_keeps_its_text(tmp_path):
+    ids = pu_labels.ids(table(tmp_path, "k,x\n007,1\n8,2\n"), "k")
+    assert ids.values.tolist() == ["007", "8"] and ids.aside == ("k",)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("k,x\na,1\nb,2\n\na,3\n", r"line 2 and line 5: column 'k' is 'a' in both"),
+        ("k,x\na,1\n,2\n", r"line 3, column 'k' is empty"),
+        ("key,x\na,1\n", r"id_column is 'k'; accepted: a column of"),
+    ],
+)
+def test_ids_are_refused_by_line(tmp_path, text, message):
+    with pytest.raises(ValueError, match=message):
+        pu_labels.ids(table(tmp_path, text), "k")
+
+
+def test_the_label_is_no_id(tmp_path):
+    frame = table(tmp_path, "k,x\na,1\nb,2\n")
+    with pytest.raises(ValueError, match="id_column is 'k', which is the label"):
+        pu_labels.ids(frame, "k", label="k")
+    assert pu_labels.ids(frame, label="k").column is None
+
+
+N = 40
+DAYS = pd.date_range("2024-01-01", periods=N).strftime("%d.%m.%Y")
+NOISE = np.random.default_rng(0).normal(size=N)
+
+
+@pytest.mark.parametrize(
+    ("name", "cells", "is_id"),
+    [
+        ("customer", [f"C{i}" for i in range(N)], True),
+        ("mail", [f"p{i}@example.org" for i in range(N)], True),
+        ("customer_id", [f"no {i}" for i in range(N)], True),
+        ("customerId", np.arange(N) * 10**9 + 17, True),
+        ("row", np.arange(100, 100 + N)[::-1], True),
+        ("code", np.random.default_rng(0).permutation(100)[:N], True),
+        ("income", np.arange(N) * 7919 + 10**6, False),
+        ("remark", [f"remark number {i}" for i in range(N)], False),
+        ("paid", np.arange(N) / 8, False),
+        ("day_id", DAYS, False),
+        ("size", NOISE, False),
+        ("city", ["Ulm", "Bonn"] * (N // 2), False),
+    ],
+)
+def test_what_looks_like_an_id_is_set_aside(name, cells, is_id):
+    found = pu_labels.ids(frames.of(pd.DataFrame({name: cells, "x": NOISE})))
+    assert found.aside == ((name,) if is_id else ())
+    if is_id:
+        assert found.column == name and re.search(f"set aside.*'{name}'", found.sentences[0])
+        assert found.values.tolist() == [str(cell) for cell in cells]
+    assert pu_labels.ids(frames.of(pd.DataFrame({name: cells, "x": NOISE})), "").aside == ()
+
+
+def test_of_several_ids_the_one_that_is_called_so_names_the_rows():
+    words = [f"w{i}" for i in range(N)]
+    found = pu_labels.ids(frames.of(pd.DataFrame({"hash": words, "user_id": words[::-1]})))
+    assert found.column == "user_id" and found.aside == ("hash", "user_id")
+
+
+def test_a_doubtful_id_stays_a_feature_and_is_spoken_of():
+    income = np.arange(N) * 7919
+    found = pu_labels.ids(frames.of(pd.DataFrame({"income": income, "x": NOISE})))
+    assert found.values is None and "'income' is different in every row" in found.sentences[0]
+    few = pu_labels.ids(frames.of(pd.DataFrame({"city": ["Ulm", "Bonn"], "x": [1, 2]})))
+    assert few.aside == ()
