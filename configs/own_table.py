@@ -30,6 +30,8 @@ def get_config(argument: str = "") -> ml_collections.ConfigDict:
         }
     )
     config.model.name = "mlp"
+    if "augment" in config.method:
+        config.method.augment = False
     if "batching" in config.method:
         config.method.batching = "separate"
     if "num_epochs" in config.method and chosen["method"] == "nnpu":

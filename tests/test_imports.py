@@ -13,7 +13,16 @@ REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
 # A file imports from its own package and from floors below it. A new package goes on one of them.
 FLOORS = (
     ("arrays", "checks", "console", "files"),
-    ("risks", "contrastive", "meta", "mutual_info", "metrics", "clustering", "augment"),
+    (
+        "risks",
+        "contrastive",
+        "meta",
+        "mutual_info",
+        "metrics",
+        "clustering",
+        "augment",
+        "calibration",
+    ),
     ("models", "linear_head"),
     ("data",),
     ("priors",),

@@ -405,8 +405,10 @@ def test_a_transductive_rule_is_told_the_population_and_moves_all_scores(setting
     np.testing.assert_array_equal(seen[2], population)
     seen.clear()
     judge.final(jnp.float32(0), data.inputs)
-    population = np.ones(len(data.labeled), bool) if setting == "one_sample" else ~data.labeled
+    assert len(seen) == 3 and seen[0].all()
     np.testing.assert_array_equal(seen[1], population)
+    population = np.ones(len(data.labeled), bool) if setting == "one_sample" else ~data.labeled
+    np.testing.assert_array_equal(seen[2], population)
 
 
 def test_a_calibrated_state_goes_into_all_scores_but_the_uncalibrated_ones():
