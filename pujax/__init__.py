@@ -8,7 +8,11 @@ from typing import Any
 
 __version__ = "0.1.0.dev0"
 
-_FUNCTIONS = {"load": "pujax.predict"}
+_FUNCTIONS = {
+    "load": "pujax.predict",
+    "PUClassifier": "pujax.estimator",
+    "PUStratifiedKFold": "pujax.estimator",
+}
 """Names that a module further down defines."""
 _MODULES = (
     *("augment", "calibration", "clustering", "contrastive", "data", "linear_head", "meta"),

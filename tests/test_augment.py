@@ -73,6 +73,7 @@ def test_strong_view_is_rand_augment_and_then_a_weak_view():
     np.testing.assert_array_equal(strong_view(KEY, IMAGES), expected)
 
 
+@pytest.mark.thorough
 def test_views_with_everything_off_are_the_images():
     np.testing.assert_array_equal(augment.weak_view(KEY, IMAGES, flip=False, padding=0), IMAGES)
     plain = augment.strong_view(KEY, IMAGES, flip=False, padding=0, num_ops=0, max_cutout=0)
@@ -194,6 +195,7 @@ def test_vmap_over_keys_equals_one_image_at_a_time(view):
     np.testing.assert_array_equal(together, np.stack(alone))
 
 
+@pytest.mark.thorough
 @every_view
 def test_eight_devices_equal_one_and_do_not_talk_to_each_other(view):
     mesh = Mesh(np.array(jax.devices()[:8]), ("data",))
@@ -205,6 +207,7 @@ def test_eight_devices_equal_one_and_do_not_talk_to_each_other(view):
         assert collective not in program
 
 
+@pytest.mark.thorough
 @every_view
 def test_double_precision_changes_nothing(view):
     expected = np.asarray(view(KEY, IMAGES))

@@ -65,6 +65,7 @@ def _pillow(images, boxes, height, width, in_two_calls):
     return np.stack(results)
 
 
+@pytest.mark.thorough
 @every_size
 def test_resized_crop_equals_pillow(height, width, to_height, to_width, channels):
     images = _images(height, width, channels)

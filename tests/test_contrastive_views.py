@@ -89,6 +89,7 @@ def test_two_orthogonal_images_worked_by_hand():
             )
 
 
+@pytest.mark.thorough
 def test_order_of_views_and_images_does_not_matter():
     views = unit_views(3, views=3)
     options = {"temperature": 0.3, "tau_plus": 0.2}

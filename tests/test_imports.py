@@ -29,7 +29,7 @@ FLOORS = (
     ("methods",),
     ("plots",),
     ("training",),
-    ("report", "predict"),
+    ("report", "predict", "estimator"),
     ("sweep", "prior_study"),
 )
 FLOOR_OF = {package: floor for floor, packages in enumerate(FLOORS) for package in packages}

@@ -57,6 +57,7 @@ def test_a_larger_prior_calls_more_positive():
     assert found.f1[0, 0] + 0.2 < found.f1[1, 0], found.f1
 
 
+@pytest.mark.thorough
 def test_the_usual_factors_stop_where_the_prior_would_reach_one():
     features, labeled, tested, truth = problem()
     found = prior_study.study(

@@ -12,6 +12,7 @@ import functools
 import json
 import math
 import os
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -61,7 +62,7 @@ class SavedModel(NamedTuple):
         """
         inputs = jnp.asarray(self.preparation.transform(rows))
         size = int(self.description["config"]["run"]["eval_batch_size"])
-        predict = _compiled(self.method.predict)
+        predict = compiled(self.method.predict)
         scores = batching.map_batches(
             lambda part: predict(self.state, part), inputs, batch_size=size
         )
@@ -101,16 +102,9 @@ def save(
     """
     assert data.own is not None and data.own.preparation is not None
     os.makedirs(folder, exist_ok=True)
-    leaves = jax.tree_util.tree_leaves_with_path(state)
-    used = _used(method, state, data.info)
-    numbers = {
-        jax.tree_util.keystr(path): np.asarray(leaf, order="C")
-        for (path, leaf), is_used in zip(leaves, used, strict=True)
-        if is_used
-    }
     path = os.path.join(folder, _NUMBERS)
     with open(f"{path}.tmp", "wb") as file:
-        file.write(safetensors.numpy.save(numbers))
+        file.write(safetensors.numpy.save(numbers_of(method, state, data.info)))
         file.flush()
         os.fsync(file.fileno())
     os.replace(f"{path}.tmp", path)
@@ -153,9 +147,18 @@ def load(folder: str | os.PathLike[str]) -> SavedModel:
     config = ml_collections.FrozenConfigDict(document["config"])
     method = methods.build(config, _info(document["info"]))
     learned = document["calibration"]
+    path = os.path.join(folder, _NUMBERS)
+    try:
+        numbers = safetensors.numpy.load_file(path)
+    except (OSError, safetensors.SafetensorError) as error:
+        raise ValueError(f"{path} cannot be read ({error}); accepted: the file as saved") from error
+    try:
+        state = restored(numbers, method, _info(document["info"]))
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
     return SavedModel(
         method=method,
-        state=_restored(os.path.join(folder, _NUMBERS), method, _info(document["info"])),
+        state=state,
         preparation=preparation.load(folder),
         calibration=None if learned is None else calibration.Calibration(**learned),
         description=document,
@@ -221,32 +224,51 @@ def _used(method: Method, state: Any, info: DataInfo) -> list[bool]:
     return [id(v) in seen for v in traced.invars[: len(leaves)]]
 
 
-def _restored(path: str, method: Method, info: DataInfo) -> Any:
-    """The state with the numbers of a file, and zeros elsewhere."""
-    try:
-        numbers = safetensors.numpy.load_file(path)
-    except (OSError, safetensors.SafetensorError) as error:
-        raise ValueError(f"{path} cannot be read ({error}); accepted: the file as saved") from error
+def numbers_of(method: Method, state: Any, info: DataInfo) -> dict[str, np.ndarray]:
+    """The parts of a state that prediction looks at, by their place in it.
+
+    Args:
+      method: whose state it is.
+      state: as it is evaluated, arrays on the host.
+      info: numbers of the data set.
+    """
+    leaves = jax.tree_util.tree_leaves_with_path(state)
+    used = _used(method, state, info)
+    return {
+        jax.tree_util.keystr(path): np.asarray(leaf, order="C")
+        for (path, leaf), is_used in zip(leaves, used, strict=True)
+        if is_used
+    }
+
+
+def restored(numbers: Mapping[str, np.ndarray], method: Method, info: DataInfo) -> Any:
+    """The state with the numbers of `numbers_of`, and zeros elsewhere.
+
+    Raises:
+      ValueError: for a number of another shape or type, or one that the state does not have.
+    """
+    left = set(numbers)
 
     def of_leaf(place, wanted):
         name = jax.tree_util.keystr(place)
-        array = numbers.pop(name, None)
+        left.discard(name)
+        array = numbers.get(name)
         if array is None:
             return jnp.zeros(wanted.shape, wanted.dtype)
         if array.shape != wanted.shape or array.dtype != wanted.dtype:
             raise ValueError(
-                f"{path}: {name} is {array.dtype}{list(array.shape)}; accepted: "
+                f"{name} is {array.dtype}{list(array.shape)}; accepted: "
                 f"{wanted.dtype}{list(wanted.shape)}"
             )
         return jnp.asarray(array)
 
     state = jax.tree_util.tree_map_with_path(of_leaf, _shapes(method, info))
-    if numbers:
-        raise ValueError(f"{path} holds {sorted(numbers)[0]}, which this version does not know")
+    if left:
+        raise ValueError(f"{min(left)} is not a part of the state; accepted: what was saved")
     return state
 
 
 @functools.lru_cache(maxsize=8)
-def _compiled(predict: Any) -> Any:
+def compiled(predict: Any) -> Any:
     """The compiled function; the same every time, so that it compiles once."""
     return jax.jit(predict)

@@ -288,6 +288,7 @@ def test_the_real_binary_files_give_the_real_images(real_cifar10, tmp_path):
     np.testing.assert_allclose(data.std, pixels.std((0, 1, 2)), atol=0.01)
 
 
+@pytest.mark.thorough
 def test_the_real_python_file_gives_the_real_images(real_cifar10):
     _, arrays, folder = real_cifar10
     with np.load(folder / "cifar10_test.npz") as archive:

@@ -69,6 +69,7 @@ def test_predictions_are_those_of_averaged_weights(name):
     assert np.any(average != raw(state, inputs))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", each(name for name in methods.names() if name != "gradpu"))
 def test_frozen_stages_and_frozen_statistics_stay_and_the_rest_trains(name):
     # PURL's first update moves its head alone unless `inner` says otherwise.

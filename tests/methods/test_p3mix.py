@@ -162,6 +162,7 @@ def test_the_pool_holds_the_least_certain_positives_and_their_images(data):
     assert np.asarray(arrays.labeled)[np.asarray(state.pool_ids)].all()  # from the start
 
 
+@pytest.mark.thorough
 def test_the_pool_follows_the_network_and_is_never_larger_than_p(data):
     _, method, arrays, state, _ = setup(data, pool_size=1000)
     assert state.pool_ids.shape == (data.info.n_p,)

@@ -458,6 +458,7 @@ def test_calibration_sends_no_gradient_into_the_step(made, picked, weights, monk
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.thorough
 def test_the_cheap_version_differs_only_in_the_weights(data, made, picked, weights):
     batch, _ = weights
     cheap, _, _ = build(data, calibration_meta=False)
@@ -469,6 +470,7 @@ def test_the_cheap_version_differs_only_in_the_weights(data, made, picked, weigh
     assert float(metrics["loss_risk"]) != pytest.approx(float(full["loss_risk"]), rel=1e-3)
 
 
+@pytest.mark.thorough
 def test_teachers_are_moving_averages_of_their_students(made, data):
     method, arrays, states = made
     stage, state = stage_of(method, "settled_taught"), states["settled_taught"]

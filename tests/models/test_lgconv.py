@@ -143,6 +143,7 @@ def test_without_scale_it_is_the_convolution_exactly_and_nearly_so_at_first(stri
     np.testing.assert_array_equal(jax.jit(module.apply)(variables, inputs), plain)
 
 
+@pytest.mark.thorough
 def test_initial_values_are_those_of_the_released_code():
     variables = initial(LgConv(256), images((2, 2), 64))
     branch = variables["params"]["global_branch"]
@@ -171,6 +172,7 @@ def test_batch_norm_is_frozen_in_training():
     jax.eval_shape(lambda: module.apply(variables, inputs, True))
 
 
+@pytest.mark.thorough
 def test_gradient_equals_finite_differences():
     with x64():
         module = LgConv(8, 2, num_heads=HEADS, dtype=jnp.float64)
@@ -237,6 +239,7 @@ def test_parameter_counts_per_layer(width, count):
     assert total == count + 9 * width**2
 
 
+@pytest.mark.thorough
 def test_resnet101_has_33_layers_and_the_published_counts():
     inputs = jnp.zeros((1, 64, 64, 3))
     sizes, total = branch_sizes(models.build("resnet101_v1", lgconv=True).backbone, inputs)
@@ -278,6 +281,7 @@ def test_insertion_renames_nothing_but_the_kernels_of_3x3_convolutions(name, lay
     assert plain == shapes()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", [resnet.PreActResNet, resnet_v1.PostActResNet])
 @pytest.mark.parametrize("local_global", [False, True])
 def test_without_pool_the_last_feature_map_comes_back(kind, local_global):

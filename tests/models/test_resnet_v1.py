@@ -178,6 +178,7 @@ def test_parameter_counts_are_those_of_torchvision_without_its_classifier(name, 
     assert models.count_parameters(variables["batch_stats"]) == 2 * sum(scales)
 
 
+@pytest.mark.thorough
 def test_initial_values_are_those_of_torchvision():
     module = resnet_v1.PostActResNet(
         stage_sizes=(1, 1), block=resnet_v1.PostActBottleneck, width=32

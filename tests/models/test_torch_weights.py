@@ -198,6 +198,7 @@ def torch_forward(images, state):
     return out
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("lgconv", [False, True])
 def test_activations_are_those_of_torchvision(tmp_path, lgconv):
     """Also with global branches, whose last scale and shift are set to zero here."""

@@ -115,6 +115,7 @@ def test_a_magnitude_is_a_power_of_two_beside_the_largest_number():
     np.testing.assert_array_equal(found, [4, 0.5, 4])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("method", ["km2", "pen_l1", "pearson", "ted_n", "best_bin"])
 def test_the_unit_of_features_does_not_matter_to_what_standardises_them(method):
     p, u = samples()

@@ -263,6 +263,7 @@ def test_groups_are_the_ordinary_bootstrap_and_chunks_change_nothing(monkeypatch
     assert means.std() == pytest.approx(feature.std() / np.sqrt(37), rel=0.1)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("estimate", [matching.pen_l1, matching.pearson])
 def test_intervals_hold_the_spread_of_repeated_draws(estimate):
     options = {"sigma": 1.5, "ridge": 0.1, "centers": samples(99)[1][:40]}

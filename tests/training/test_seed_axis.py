@@ -353,6 +353,7 @@ def test_what_stands_in_the_way_of_training_together_is_named(tmp_path, monkeypa
     assert "GB" in seed_axis.why_sequential(pair, tiny.mesh())
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("method", "shared"),
     [
@@ -415,6 +416,7 @@ def epochs_behind(folder, kind, seeds):
         tiny.train_in(folder / f"seed_{seeds[0]}", pair[0].setup.config, pair[0].truth)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["group", "alone"])
 def test_rows_with_a_hole_are_refused_and_left_as_they_are(tmp_path, kind):
     epochs_behind(tmp_path, kind, SEEDS)

@@ -1,0 +1,265 @@
+"""`PUClassifier`: every binary method as a scikit-learn estimator, for tables in memory."""
+
+import tempfile
+from typing import Any
+
+import jax
+import ml_collections
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.model_selection import StratifiedKFold
+from sklearn.utils import check_random_state
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from pujax import calibration, methods, metrics
+from pujax.data import batching, dataset, raw
+from pujax.data.pu_dataset import DataInfo
+from pujax.training import config as config_lib
+from pujax.training import (
+    method_setup,
+    own_results,
+    preemption,
+    prior_estimation,
+    run_state,
+    saved_model,
+    sharding,
+    train_loop,
+)
+from pujax.training.progress import Progress
+from pujax.training.seed_axis import Member
+
+_MAX_EPOCHS = 50
+_STAGES = (
+    *("warmup_epochs", "pretrain_epochs", "representation_epochs", "round_epochs"),
+    "pick_start",
+)
+"""Fields of methods whose length belongs to that of their stages."""
+
+
+class PUClassifier(ClassifierMixin, BaseEstimator):
+    """A classifier of positive and unlabeled rows.
+
+    `fit(X, s)` takes two labels: the larger one is a labelled positive (1 of {0, 1} and of {-1, 1},
+    True), the other one is unlabeled, not negative. A share of both is held out for probabilities.
+
+    Args:
+      method: a name of `pujax.methods.names()` for one label per example that needs no clean
+        examples.
+      prior: share of positives in the population; 'auto' estimates it from P and U; None for
+        methods that need none, which then give no probabilities.
+      setting: 'one_sample', labelled positives were taken out of the rows, or 'two_sample', the
+        unlabeled rows are a sample of the population of their own.
+      hidden: widths of the perceptron's layers.
+      num_epochs: passes over the rows; None for the method's own number, at most 50 for methods of
+        one stage.
+      batch_size: rows per step, fewer where there are fewer.
+      learning_rate: None for the method's own.
+      holdout: share of P and of U that is held out; 0 gives no probabilities.
+      options: other fields of the method's section, by name.
+      random_state: seed, or a NumPy RandomState.
+
+    Attributes:
+      classes_: `[2]`, unlabeled or negative, then positive.
+      n_features_in_: number of columns.
+      prior_: share of positives in the population that was used, NaN without one.
+      estimates_: what the held-out rows say, see `metrics.unlabeled_estimates`.
+      calibration_: from scores to probabilities, or None.
+    """
+
+    def __init__(
+        self,
+        method: str = "nnpu",
+        *,
+        prior: float | str | None = "auto",
+        setting: str = "one_sample",
+        hidden: tuple[int, ...] = (100, 100),
+        num_epochs: int | None = None,
+        batch_size: int = 256,
+        learning_rate: float | None = None,
+        holdout: float = 0.2,
+        options: dict[str, Any] | None = None,
+        random_state: Any = None,
+    ):
+        self.method = method
+        self.prior = prior
+        self.setting = setting
+        self.hidden = hidden
+        self.num_epochs = num_epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.holdout = holdout
+        self.options = options
+        self.random_state = random_state
+
+    def __sklearn_tags__(self) -> Any:
+        """Two classes only."""
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        return tags
+
+    def fit(self, X: Any, y: Any) -> "PUClassifier":
+        """Trains on rows of which some are labelled positive.
+
+        Args:
+          X: `[n, d]`, finite numbers.
+          y: `[n]`, two labels.
+
+        Raises:
+          ValueError: naming what is not accepted.
+        """
+        X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
+        check_classification_targets(y)
+        self.classes_ = np.unique(y)
+        if len(self.classes_) != 2:
+            raise ValueError(
+                "Only binary classification is supported: y has "
+                f"{len(self.classes_)} class{'es' * (len(self.classes_) != 1)}; accepted: labelled "
+                "positives and unlabeled rows"
+            )
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        data = self._problem(X.astype(np.float32), y == self.classes_[1], seed)
+        mesh = sharding.make_mesh()
+        with tempfile.TemporaryDirectory() as folder:
+            config = self._config(data.info.n, seed)
+            data = prior_estimation.settle(config, data, folder, mesh)
+            setup = method_setup.build(config, data, mesh)
+            run = run_state.prepare([Member(setup, data, folder)], mesh)
+            try:
+                with Progress(run.num_steps(), description="", enabled=False) as progress:
+                    state = train_loop.train(run, progress, preemption.StopRequest())
+                reported = state.reported(0)
+                final = run.evaluators[0].final(reported, data.inputs, with_embeddings=False)
+                trained = run.evaluators[0].calibrated(reported)
+            finally:
+                run.close()
+        known = own_results.of(data, final)
+        self.estimates_, self.calibration_ = known.estimates, known.calibration
+        self.prior_ = float(data.info.prior)
+        trained = jax.tree.map(sharding.to_host, trained)
+        numbers = saved_model.numbers_of(setup.method, trained, data.info)
+        self.model_ = {"config": config.to_dict(), "info": data.info._asdict(), "numbers": numbers}
+        return self
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """Scores `[n]`; positive by the method's own rule where above 0."""
+        check_is_fitted(self, "model_")
+        X = validate_data(self, X, dtype=np.float64, reset=False).astype(np.float32)
+        method, state = self._loaded()
+        scores = batching.map_batches(
+            lambda part: saved_model.compiled(method.predict)(state, part),
+            sharding.replicate(X, sharding.make_mesh()),
+            batch_size=512,
+        )
+        if method.adjust is not None:
+            scores = method.adjust(scores, np.ones(len(X), bool))
+        return np.asarray(scores)
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The class `[n]` of each row."""
+        check_is_fitted(self, "model_")
+        return self.classes_[(self.decision_function(X) > 0).astype(int)]
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """`[n, 2]`, probabilities of both classes for rows of the population.
+
+        Raises:
+          ValueError: where there is no calibration.
+        """
+        check_is_fitted(self, "model_")
+        scores = self.decision_function(X)
+        if self.calibration_ is None:
+            raise ValueError(
+                f"prior is {self.prior!r} and holdout {self.holdout!r}; accepted for "
+                "probabilities: a prior, or 'auto', and a share above 0"
+            )
+        positive = calibration.probabilities(self.calibration_, scores, unlabeled_only=False)
+        return np.stack([1 - positive, positive], axis=1)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """AUC of labelled positives against unlabeled rows, which orders classifiers as the true
+        AUC does (Menon et al. 2015).
+
+        Args:
+          X: `[n, d]`.
+          y: `[n]`, labels as in `fit`.
+          sample_weight: not supported; None.
+        """
+        if sample_weight is not None:
+            raise ValueError("sample_weight is given; accepted: None")
+        return float(metrics.auc(self.decision_function(X), np.asarray(y) == self.classes_[1]))
+
+    def _problem(self, rows: np.ndarray, labeled: np.ndarray, seed: int) -> Any:
+        mean, std = raw.feature_statistics(rows)
+        source = raw.RawDataset(
+            name="rows",
+            train_inputs=rows,
+            train_labels=np.where(labeled, 1, -1).astype(np.int32),
+            test_inputs=rows[:0],
+            test_labels=np.zeros(0, np.int32),
+            class_names=("negative", "positive"),
+            mean=mean,
+            std=std,
+            known_at_random=False,
+        )
+        return dataset.build(
+            raw.check(source),
+            seed=seed,
+            positive_classes=(1,),
+            num_labeled=0,
+            num_support=0,
+            setting=self.setting,
+            sampling="uniform",
+            holdout=self.holdout,
+            prior=self.prior,
+        )
+
+    def _config(self, num_rows: int, seed: int) -> Any:
+        config = config_lib.default_config(self.method)
+        config.seed = seed
+        config.data.update({"num_labeled": 0, "holdout": self.holdout, "setting": self.setting})
+        config.data.update({"prior": self.prior, "sampling": "uniform"})
+        config.model.name = "mlp"
+        config.model.options = {"hidden": tuple(self.hidden)}
+        fields = config.method
+        size = max(min(self.batch_size, num_rows // 2), 2)
+        wanted: dict[str, Any] = {"augment": False, "batch_size": size, "batching": "separate"}
+        if self.num_epochs is not None:
+            wanted["num_epochs"] = self.num_epochs
+        elif not any(name in fields for name in _STAGES) and "num_epochs" in fields:
+            wanted["num_epochs"] = min(fields.num_epochs, _MAX_EPOCHS)
+        if self.learning_rate is not None:
+            wanted["learning_rate"] = self.learning_rate
+        fields.update({name: value for name, value in wanted.items() if name in fields})
+        fields.update(self.options or {})
+        config.run.update({"figures": False, "tensorboard": "off", "checkpoint_every": 10**9})
+        config.run.eval_every = 10**9
+        return config_lib.resolve(config)
+
+    def _loaded(self) -> tuple[Any, Any]:
+        """The method and its state, rebuilt from numbers, so that an estimator can be pickled."""
+        info = DataInfo(**self.model_["info"])
+        config = ml_collections.FrozenConfigDict(self.model_["config"])
+        method = methods.build(config, info)
+        return method, saved_model.restored(self.model_["numbers"], method, info)
+
+
+class PUStratifiedKFold(StratifiedKFold):
+    """Folds that hold the same share of the labelled positives each, shuffled.
+
+    Every fold needs a labelled positive to be judged by, so that there may be no more folds than
+    these.
+    """
+
+    def __init__(self, n_splits: int = 5, *, shuffle: bool = True, random_state: Any = None):
+        super().__init__(n_splits, shuffle=shuffle, random_state=random_state)
+
+    def split(self, X: Any, y: Any, groups: Any = None) -> Any:
+        """Yields `(train, test)` rows; `y` are labels as in `PUClassifier.fit`."""
+        labels, counts = np.unique(np.asarray(y), return_counts=True)
+        if len(labels) == 2 and counts[1] < self.n_splits:
+            raise ValueError(
+                f"n_splits is {self.n_splits}; accepted: at most {counts[1]}, the number of "
+                "labelled positives"
+            )
+        return super().split(X, y, groups)
