@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.model_selection import StratifiedKFold
 from sklearn.utils import check_random_state
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -35,6 +36,15 @@ _STAGES = (
     "pick_start",
 )
 """Fields of methods whose length belongs to that of their stages."""
+
+
+def _has_probabilities(model: "PUClassifier") -> bool:
+    if model.prior is None or not model.holdout:
+        raise AttributeError(
+            f"prior is {model.prior!r} and holdout {model.holdout!r}; accepted for probabilities: "
+            "a prior, or 'auto', and a share above 0"
+        )
+    return True
 
 
 class PUClassifier(ClassifierMixin, BaseEstimator):
@@ -160,19 +170,14 @@ class PUClassifier(ClassifierMixin, BaseEstimator):
         check_is_fitted(self, "model_")
         return self.classes_[(self.decision_function(X) > 0).astype(int)]
 
+    @available_if(_has_probabilities)
     def predict_proba(self, X: Any) -> np.ndarray:
         """`[n, 2]`, probabilities of both classes for rows of the population.
 
-        Raises:
-          ValueError: where there is no calibration.
+        There is no such method where the prior is None or nothing is held out.
         """
         check_is_fitted(self, "model_")
         scores = self.decision_function(X)
-        if self.calibration_ is None:
-            raise ValueError(
-                f"prior is {self.prior!r} and holdout {self.holdout!r}; accepted for "
-                "probabilities: a prior, or 'auto', and a share above 0"
-            )
         positive = calibration.probabilities(self.calibration_, scores, unlabeled_only=False)
         return np.stack([1 - positive, positive], axis=1)
 

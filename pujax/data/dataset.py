@@ -174,7 +174,8 @@ def _find_priors(
             )
 
         # At a class prior, validation has a population of its own: `PUDataset.validation_prior`.
-        if v and settings.class_prior is None:
+        # Where labels are as they are, a small part held out may by chance hold more of them.
+        if v and settings.class_prior is None and not settings.keeps_labels:
             fits(v_p, v, "validation")
         return fits(n_p, n, "training")
     truth = binary[np.concatenate([split.labeled, split.unlabeled])]
