@@ -16,7 +16,8 @@ from pujax.training import config as config_lib
 
 def get_config(argument: str = "") -> ml_collections.ConfigDict:
     """The configuration: a perceptron, a fifth held out, and a prior that is estimated."""
-    names = [name for name in methods.names() if not methods.is_multilabel(name)]
+    others = ("lagam", "supervised")  # which need examples of known class
+    names = [x for x in methods.names() if not methods.is_multilabel(x) and x not in others]
     chosen = common.parse(argument, method=("nnpu", *(x for x in names if x != "nnpu")))
     config = config_lib.default_config(chosen["method"])
     config.data.update(
@@ -32,9 +33,9 @@ def get_config(argument: str = "") -> ml_collections.ConfigDict:
     config.model.name = "mlp"
     if "augment" in config.method:
         config.method.augment = False
-    if "batching" in config.method:
-        config.method.batching = "separate"
-    if "num_epochs" in config.method and chosen["method"] == "nnpu":
-        config.method.num_epochs = 30
+    if chosen["method"] == "nnpu":
+        config.method.update({"batching": "separate", "num_epochs": 30})
+    if chosen["method"] == "self_pu":
+        config.method.calibration_meta = False  # it needs clean examples
     config.run.compare = ""
     return config

@@ -36,6 +36,8 @@ _STAGES = (
     "pick_start",
 )
 """Fields of methods whose length belongs to that of their stages."""
+_BY_RISK = ("nnpu", "upu", "imbalanced_nnpu")
+"""Methods whose risk should see labelled positives in every batch."""
 
 
 def _has_probabilities(model: "PUClassifier") -> bool:
@@ -178,6 +180,7 @@ class PUClassifier(ClassifierMixin, BaseEstimator):
         """
         check_is_fitted(self, "model_")
         scores = self.decision_function(X)
+        assert self.calibration_ is not None  # a prior was given and rows were held out
         positive = calibration.probabilities(self.calibration_, scores, unlabeled_only=False)
         return np.stack([1 - positive, positive], axis=1)
 
@@ -195,7 +198,11 @@ class PUClassifier(ClassifierMixin, BaseEstimator):
         return float(metrics.auc(self.decision_function(X), np.asarray(y) == self.classes_[1]))
 
     def _problem(self, rows: np.ndarray, labeled: np.ndarray, seed: int) -> Any:
-        mean, std = raw.feature_statistics(rows)
+        def prepare(training: np.ndarray) -> raw.RawDataset:
+            mean, std = raw.feature_statistics(rows[training])
+            return source._replace(mean=mean, std=std)
+
+        dim = rows.shape[1]
         source = raw.RawDataset(
             name="rows",
             train_inputs=rows,
@@ -203,9 +210,10 @@ class PUClassifier(ClassifierMixin, BaseEstimator):
             test_inputs=rows[:0],
             test_labels=np.zeros(0, np.int32),
             class_names=("negative", "positive"),
-            mean=mean,
-            std=std,
+            mean=(0.0,) * dim,
+            std=(1.0,) * dim,
             known_at_random=False,
+            prepare=prepare,
         )
         return dataset.build(
             raw.check(source),
@@ -228,7 +236,9 @@ class PUClassifier(ClassifierMixin, BaseEstimator):
         config.model.options = {"hidden": tuple(self.hidden)}
         fields = config.method
         size = max(min(self.batch_size, num_rows // 2), 2)
-        wanted: dict[str, Any] = {"augment": False, "batch_size": size, "batching": "separate"}
+        wanted: dict[str, Any] = {"augment": False, "batch_size": size, "calibration_meta": False}
+        if self.method in _BY_RISK:
+            wanted["batching"] = "separate"
         if self.num_epochs is not None:
             wanted["num_epochs"] = self.num_epochs
         elif not any(name in fields for name in _STAGES) and "num_epochs" in fields:

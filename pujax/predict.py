@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from absl import flags
 
+from pujax.checks import require
 from pujax.console import message, show_own_messages
 from pujax.data.readers import frames, pu_labels
 from pujax.files import check_folder, replace_text
@@ -109,6 +110,8 @@ def main(argv: list[str]) -> int:
             raise ValueError(f"command line: {rest} is not RUN and FILE\n{_USAGE}")
         folder = os.path.dirname(os.path.abspath(values.output))
         check_folder("--output", folder)
+        is_folder = os.path.isdir(values.output)
+        require(not is_folder, "--output", values.output, "the name of a file, not of a folder")
         result = load(rest[0]).predict(rest[1], decide=values.decide)
         os.makedirs(folder, exist_ok=True)
         replace_text(values.output, own_results.csv_text(*result))

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from pujax.checks import require
 from pujax.data import pu_dataset
 from pujax.data.image_files import as_array
 from pujax.data.pu_dataset import REVEALS, DataInfo, PUDataset, TrainingData
@@ -53,7 +54,12 @@ def _build(raw: RawDataset, settings: Settings, seed: int) -> PUDataset:
     settings = dataclasses.replace(settings, positive_classes=ids)
     raw, kept = _reduced(raw, settings, seed)
     binary = split_lib.binary_labels(raw.train_labels, settings.positive_classes)
+    accepted = "0, which takes the labels as they are, with a source whose rows are prepared"
+    drawn_unprepared = raw.prepare is not None and not settings.keeps_labels
+    require(not drawn_unprepared, "data.num_labeled", settings.num_labeled, accepted)
     if settings.keeps_labels:
+        # Which negatives are known says how the data were collected: they count as unlabeled.
+        binary = np.where(binary == 1, np.int8(1), np.int8(-1))
         split = split_lib.as_labelled(binary, holdout=settings.holdout, seed=seed)
         posterior = None
     else:
@@ -146,7 +152,8 @@ def _reduced(raw: RawDataset, settings: Settings, seed: int) -> tuple[RawDataset
 def _unlabeled_from(settings: Settings) -> str:
     if settings.class_prior is not None:
         return pu_dataset.AT_PRIOR
-    return pu_dataset.SAMPLE if settings.draws_unlabeled else pu_dataset.REST
+    is_sample = settings.draws_unlabeled or settings.keeps_labels
+    return pu_dataset.SAMPLE if is_sample else pu_dataset.REST
 
 
 def _pu_rows(labeled: np.ndarray, unlabeled: np.ndarray, settings: Settings) -> np.ndarray:
@@ -184,7 +191,7 @@ def _find_priors(
     if setting == "two_sample" and not repeats:
         truth, n_p = truth[n_p:], 0  # U alone is a sample of the population
     priors = class_prior_lib.UNKNOWN
-    if known_at_random or (truth >= 0).all():
+    if known_at_random or (truth >= 0).all():  # of one's own data only where all is known
         priors = class_prior_lib.counted(truth, n_p=n_p, setting=setting)
     if v and priors is class_prior_lib.UNKNOWN and not settings.keeps_labels:
         raise ValueError(

@@ -192,7 +192,10 @@ class PUDataset(NamedTuple):
 
     def digest(self) -> str:
         """A short hash of all examples and labels; problems with the same are the same."""
-        held = (self.validation_inputs, self.validation_labeled, self.validation_truth)
+        held = [self.validation_inputs, self.validation_labeled, self.validation_truth]
+        if self.own is not None:
+            names = "\0".join(map(str, self.own.ids)).encode()
+            held.append(np.frombuffer(names, np.uint8))
         return digest(self, *held, self.test_inputs, self.test_labels, self.truth)
 
     def counts(self) -> dict[str, int | None]:

@@ -32,7 +32,7 @@ def parse(text: str) -> tuple[str, float]:
         "top": (1, np.inf),
     }
     low, high = ranges.get(rule, (np.inf, -np.inf))
-    right = low <= value <= high and (rule != "top" or value == int(value))
+    right = low <= value <= high and (rule != "top" or value.is_integer())
     checks.require(right, "run.decide", text, _ACCEPTED)
     return rule, value
 

@@ -80,6 +80,8 @@ def run(
     refuse_other_run(folder, config)
     data = init_from.attach(config, load_data(config))
     refuse_other_data(folder, data)
+    if isinstance(data, PUDataset) and data.own is not None:
+        _say("\n".join(data.own.notes))
     mesh = sharding.make_mesh()
     compared = config_lib.compared_methods(config.run)
     others = [config_lib.resolve(config_lib.to_compare(config, other)) for other in compared]
@@ -89,11 +91,11 @@ def run(
     if isinstance(data, PUDataset) and prior_estimation.is_wanted(config):
         _build_all(configs, prior_estimation.provisional(config, data), mesh)
         data = prior_estimation.settle(config, data, folder, mesh)
+    if isinstance(data, PUDataset):
+        own_results.check_decision(config, data)
     main, *others = _build_all(configs, data, mesh)
     task = tasks.of(data)
     _say(task.describe(config, data, summary.device(mesh)))
-    if isinstance(data, PUDataset) and data.own is not None:
-        _say("\n".join(f"  {note}" for note in data.own.notes))
     if os.path.exists(os.path.join(folder, "summary.json")):
         _say(f"Finished on {_finished_at(folder)}; nothing is trained again.")
     results = []
@@ -298,5 +300,5 @@ def refuse_other_run(folder: str, config: ml_collections.FrozenConfigDict) -> No
         raise ValueError(
             f"--workdir={folder} holds a run with another configuration "
             f"({'; '.join(differences)}); accepted: the same configuration (of `run`, all but "
-            "`selection` may change), or another folder"
+            "`selection` and `decide` may change), or another folder"
         )

@@ -10,7 +10,7 @@ from typing import Any
 import ml_collections
 import numpy as np
 
-from pujax import calibration, metrics
+from pujax import calibration, checks, metrics
 from pujax.data.pu_dataset import PUDataset
 from pujax.files import replace_text, write_json
 from pujax.methods.base import Method
@@ -75,9 +75,25 @@ def _interval_in_unlabeled(data: PUDataset) -> tuple[float, float] | None:
     return min(max(low, tiny), prior), max(min(high, 1 - tiny), prior)
 
 
+def check_decision(config: ml_collections.FrozenConfigDict, data: PUDataset) -> None:
+    """Raises a ValueError where `run.decide` asks for probabilities that nobody can know."""
+    rule, _ = decisions.parse(config.run.decide)
+    known = math.isfinite(data.info.prior) and len(data.validation_inputs) > 0
+    checks.require(
+        rule != "probability" or known,
+        "run.decide",
+        config.run.decide,
+        "another rule without a prior (data.prior) or a part held out (data.holdout)",
+    )
+
+
 def describe(results: Results) -> str:
     """A table of the estimates, with what each of them assumes."""
-    lines = ["What the held-out examples say, with 90 % intervals:"]
+    if not results.estimates:
+        return "Nothing was held out (data.holdout), so nothing is known of these predictions."
+    lines = [
+        "What the held-out rows say, with 90 % intervals; the top rows are those of the held-out:"
+    ]
     for estimate in results.estimates:
         if math.isfinite(estimate.value):
             number = f"{estimate.value:.4f} [{estimate.low:.4f}, {estimate.high:.4f}]"
@@ -119,7 +135,9 @@ def write(
         share = calibration.probabilities(results.calibration, scores)
     chosen = decisions.decide(config.run.decide, scores, share)
     ids = data.own.ids[rows]
-    text = csv_text(data.own.id_name, ids, scores, share, decisions.ranks(scores), chosen)
+    is_held = np.isin(rows, data.validation_ids)
+    columns = (ids, scores, share, decisions.ranks(scores), chosen)
+    text = csv_text(data.own.id_name, *columns, is_held)
     replace_text(os.path.join(folder, PREDICTIONS), text)
     saved_model.save(os.path.join(folder, MODEL), config, method, state, data, results.calibration)
     document = [estimate._asdict() for estimate in results.estimates]
@@ -145,6 +163,7 @@ def csv_text(
     probabilities: np.ndarray | None,
     ranks: np.ndarray,
     chosen: np.ndarray,
+    is_held: np.ndarray | None = None,
 ) -> str:
     """A CSV text: the id under its own name, score, probability, rank and decision.
 
@@ -155,11 +174,15 @@ def csv_text(
       probabilities: `[n]`; None leaves them empty.
       ranks: int `[n]`.
       chosen: bool `[n]`, who is called positive.
+      is_held: bool `[n]`, which rows training did not see; None leaves that column out.
     """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([id_name, "score", "probability", "rank", "decision"])
+    more = [] if is_held is None else ["held_out"]
+    writer.writerow([id_name, "score", "probability", "rank", "decision", *more])
     for i, name in enumerate(ids):
         probability = "" if probabilities is None else f"{probabilities[i]:.6g}"
-        writer.writerow([name, f"{scores[i]:.8g}", probability, ranks[i], int(chosen[i])])
+        last = [] if is_held is None else [int(is_held[i])]
+        row = [name, f"{scores[i]:.8g}", probability, ranks[i], int(chosen[i]), *last]
+        writer.writerow(row)
     return text.getvalue()

@@ -72,6 +72,9 @@ def why_sequential(members: Sequence[Member], mesh: Mesh) -> str:
         return "several hosts take part"
     if isinstance(members[0].setup.data.inputs, ImageFiles):
         return "their images are streamed"
+    shapes = {member.setup.data.inputs.shape[1:] for member in members}
+    if len(shapes) > 1:
+        return f"their examples have different shapes ({', '.join(map(str, sorted(shapes)))})"
     counts = [_counts(member) for member in members]
     other = next((count for count in counts if count != counts[0]), None)
     if other:

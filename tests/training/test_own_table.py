@@ -2,6 +2,7 @@
 
 import csv
 import json
+import pathlib
 
 import numpy as np
 import pandas as pd
@@ -12,8 +13,10 @@ import pujax
 from pujax import calibration, methods, metrics, predict, training
 from pujax.training import config as config_lib
 from pujax.training import experiment, saved_model
+from pujax.training.config import flags
 from tests import tiny
 
+REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 ROWS = 400
 
 
@@ -71,7 +74,10 @@ def finished(tmp_path_factory):
 def test_predictions_name_every_unlabeled_row_once_in_the_order_of_the_file(finished):
     folder, frame, fraud, *_ = finished
     written = pd.read_csv(folder / "run" / "predictions.csv")
-    assert list(written) == ["customer", "score", "probability", "rank", "decision"]
+    names = ["customer", "score", "probability", "rank", "decision", "held_out"]
+    assert (
+        list(written) == names and written.held_out.sum() == 100 - 16
+    )  # a quarter of 66 and of 334
     unlabeled = frame[frame.is_fraud == 0]
     assert list(written.customer) == list(unlabeled.customer)
     order = np.argsort(-written.score, kind="stable")
@@ -173,6 +179,81 @@ def test_other_columns_are_refused_by_name_and_nothing_is_written(
     error = capsys.readouterr().err.strip()
     assert message in error and len(error.splitlines()) == 1
     assert not target.parent.exists()
+
+
+def test_other_ids_or_another_decision_do_not_go_on_in_the_same_folder(finished, tmp_path):
+    folder, frame, *_ = finished
+    config = configured(folder / "customers.csv")
+    config.run.decide = "top:10"
+    with pytest.raises(ValueError, match="run.decide: 'score:0' there, 'top:10' here"):
+        training.run(config, str(folder / "run"))
+    frame.assign(customer=frame.customer.str.replace("C", "D")).to_csv(
+        tmp_path / "renamed.csv", index=False
+    )
+    with pytest.raises(ValueError, match="holds a run on other data"):
+        training.run(configured(tmp_path / "renamed.csv"), str(folder / "run"))
+
+
+def test_unlabeled_rows_of_two_sample_data_hold_no_copies_of_the_labelled(finished):
+    folder, frame, *_ = finished
+    config = configured(folder / "customers.csv", setting="two_sample")
+    data = experiment.load_data(config_lib.resolve(config))
+    assert len(set(data.source_ids)) == len(data.source_ids) == 300
+    assert data.info.n_u + 84 == (frame.is_fraud == 0).sum()
+    assert data.info.prior == data.info.prior_unlabeled == 0.3
+
+
+def test_known_negatives_count_as_unlabeled_and_say_nothing_of_the_prior(tmp_path):
+    frame, fraud = table()
+    words = np.where(frame.is_fraud == 1, "1", np.where(~fraud & (frame.index % 3 == 0), "0", ""))
+    frame.assign(is_fraud=words).to_csv(tmp_path / "a.csv", index=False)
+    config = configured(tmp_path / "a.csv", "vpu", prior=None)
+    summary = training.run(config, str(tmp_path / "run"))
+    assert summary["prior"] is None and summary["counts"]["hidden_positives"] is None
+    assert summary["labeling"]["c"] is None and summary["train"]["label_accuracy"] is None
+    written = pd.read_csv(tmp_path / "run" / "predictions.csv")
+    assert len(written) == (words != "1").sum()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"num_negatives": 70}, "data.num_negatives is 70; accepted: 0 with data.num_labeled=0"),
+        ({"num_labeled": 20, "holdout": 0.0}, "data.num_labeled is 20; accepted: 0, which takes"),
+        ({"path": "/nowhere/a.csv"}, "data.path is '/nowhere/a.csv', which does not exist"),
+        ({"label": ""}, "data.label is ''; accepted: the column that holds the label: 'customer'"),
+        ({"label": "is_froud"}, "is_froud.*did you mean 'is_fraud'"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_anything_is_written(finished, tmp_path, change, message):
+    folder, *_ = finished
+    config = configured(folder / "customers.csv")
+    config.data.update(change)
+    with pytest.raises(ValueError, match=message):
+        training.run(config, str(tmp_path / "run"))
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_probability_that_nobody_can_know_is_refused_before_training(finished, tmp_path):
+    folder, *_ = finished
+    config = configured(folder / "customers.csv", "vpu", prior=None)
+    config.run.decide = "probability:0.5"
+    with pytest.raises(ValueError, match="run.decide is 'probability:0.5'; accepted: another"):
+        training.run(config, str(tmp_path / "run"))
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.thorough
+def test_the_configuration_as_it_is_shipped_ends_with_predictions(finished, tmp_path, monkeypatch):
+    folder, *_ = finished
+    monkeypatch.chdir(REPOSITORY)
+    config, *_ = flags.parse(
+        ["", "--config=configs/own_table.py", f"--config.data.path={folder / 'customers.csv'}"]
+        + ["--config.data.label=is_fraud", "--config.run.figures=False"]
+    )
+    summary = training.run(config, str(tmp_path))
+    assert summary["prior_source"] == "estimated by best_bin" and 0 < summary["prior"] < 1
+    assert pd.read_csv(tmp_path / "predictions.csv").probability.between(0, 1).all()
 
 
 def test_a_folder_without_a_model_is_named(tmp_path):

@@ -19,6 +19,7 @@ def load(
     label: str = "",
     id_column: str = "",
     zero_is: str = "auto",
+    positive: str = "",
 ) -> raw.RawDataset:
     """Reads one file of any format of `readers.frames`.
 
@@ -30,6 +31,7 @@ def load(
       path: of the file.
       label: name of the label's column; '' is `labels` or `y` beside arrays.
       id_column: name of the column that names a row; '' looks for one, 'none' keeps all columns.
+      positive: the word that marks a positive, where it is not one of the usual ones.
       zero_is: 'negative', 'unlabeled' or 'auto', see `pu_labels.read`.
 
     Returns:
@@ -38,15 +40,21 @@ def load(
     Raises:
       ValueError: naming file, line and column of what cannot be read.
     """
-    frame = frames.read(path if os.path.exists(path) else directory / path)
-    labels = pu_labels.read(frame, label or None, zero_is=zero_is)
+    given = pathlib.Path(path).expanduser()
+    places = [place for place in (given, directory / given) if os.path.exists(place)]
+    if not places:
+        raise ValueError(f"data.path is {path!r}, which does not exist; accepted: a file of rows")
+    frame = frames.read(places[0])
+    if frame.is_table and not label:
+        names = ", ".join(map(repr, frame.names))
+        raise ValueError(f"data.label is ''; accepted: the column that holds the label: {names}")
+    labels = pu_labels.read(frame, label or None, positive=positive or None, zero_is=zero_is)
     name = {"": None, "none": ""}.get(id_column, id_column)
     ids = pu_labels.ids(frame, name, label=labels.column)
     aside = (labels.column, *ids.aside)
     values = np.arange(1, frame.num_rows + 1) if ids.values is None else ids.values
-    own = raw.OwnRows(
-        id_name=ids.column or _WITHOUT_ID, ids=values, notes=(labels.sentence, *ids.sentences)
-    )
+    notes = tuple(_in_fields(note) for note in (labels.sentence, *ids.sentences))
+    own = raw.OwnRows(id_name=ids.column or _WITHOUT_ID, ids=values, notes=notes)
     data = raw.RawDataset(
         name="own_table",
         train_inputs=np.zeros([frame.num_rows, 1], np.float32),
@@ -73,3 +81,9 @@ def load(
         )
 
     return data._replace(prepare=prepare)
+
+
+def _in_fields(note: str) -> str:
+    """A sentence of the readers, with the configuration's fields for their arguments."""
+    note = note.replace("id_column=''", "data.id_column=none")
+    return note.replace("zero_is='", "data.zero_is='")

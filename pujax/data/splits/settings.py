@@ -16,6 +16,7 @@ _COUNTS = (
     *("num_support", "num_validation", "validation_labeled"),
     *("num_unlabeled", "num_positives", "num_negatives"),
 )
+_COUNTS_KEPT = ("num_positives", "num_negatives")
 _DRAWS = ("num_support", "num_validation", "num_unlabeled", "class_prior", "labeling")
 
 
@@ -114,8 +115,12 @@ class Settings:
 
     @property
     def repeats_labeled(self) -> bool:
-        """Whether U holds a copy of P: two-sample data do where U is all that is left."""
-        return self.setting == "two_sample" and not self.draws_unlabeled
+        """Whether U holds a copy of P: two-sample data do where U is all that is left of a draw.
+
+        Where labels are as they are, U is a sample of the population already.
+        """
+        drawn = self.draws_unlabeled or self.keeps_labels
+        return self.setting == "two_sample" and not drawn
 
     def _check_counts(self) -> None:
         at_least("data.num_labeled", self.num_labeled, 0)
@@ -141,7 +146,7 @@ class Settings:
         )
 
     def _check_kept_labels(self) -> None:
-        drawn = ("num_support", "num_validation", *_DRAWS)
+        drawn = ("num_support", "num_validation", *_COUNTS_KEPT, *_DRAWS)
         for name in dict.fromkeys(drawn):
             value = getattr(self, name)
             unset = not value or value == labeling_mechanisms.SCAR

@@ -235,11 +235,17 @@ def to_compare(config: ml_collections.ConfigDict, method: str) -> ml_collections
 def fingerprint(config: ml_collections.ConfigDict) -> dict[str, Any]:
     """The fields that must be equal to resume a run: all but places of files and most of `run`.
 
-    Of `run` the selection rule counts: it decides which state was kept on the way.
+    Of `run` the selection rule counts, which decides which state was kept on the way, and what
+    `predictions.csv` was written by.
     """
     tree = config.to_dict()
-    tree["run"] = {"selection": tree.get("run", {}).get("selection", model_selection.LAST)}
-    tree.get("data", {}).pop("dir", None)
+    run = tree.get("run", {})
+    tree["run"] = {
+        "selection": run.get("selection", model_selection.LAST),
+        "decide": run.get("decide", "score:0"),
+    }
+    for place in ("dir", "path"):
+        tree.get("data", {}).pop(place, None)
     # What the file holds is in the digest of the data.
     if tree.get("model", {}).get("init", models.RANDOM) != models.RANDOM:
         tree["model"]["init"] = "a file"

@@ -24,6 +24,7 @@ def _source_options() -> dict[str, Any]:
         "path": "",  # for 'own_table': the file
         "label": "",  # for 'own_table': the label's column
         "id_column": "",  # for 'own_table': what names a row; '' looks for one, 'none' is none
+        "positive": "",  # for 'own_table': the word that marks a positive
         "zero_is": "auto",  # for 'own_table': what a 0 says: see readers.pu_labels
         "label_column": "",  # for 'table': its name in CSV files; '' is the last column
         "label_set": "",  # for 'cifar100': 'fine', or 'coarse', which is also what '' means

@@ -57,7 +57,7 @@ def criteria(
     Args:
       scores: `[v]`, raw scores of P_val and U_val.
       labeled: bool `[v]`, True for P_val.
-      truth: `[v]`, true labels 1 or 0.
+      truth: `[v]`, true labels 1 or 0; -1, unknown, leaves the oracle's rule without a value.
       prior: share of positives in the population; NaN, where it is unknown, leaves the rules
         that need it without a value.
       setting: 'one_sample' (P_val and U_val together are a sample of the population) or
@@ -78,14 +78,18 @@ def criteria(
         "val_proxy_auc": float(metrics.proxy_auc(scores, labeled)),
         "val_nnpu_risk": math.nan,
         "val_vpu_risk": float(vpu_risk),
-        "val_oracle_accuracy": float(metrics.accuracy(scores[items], truth[items])),
+        "val_oracle_accuracy": math.nan,
     }
+    if (np.asarray(truth)[items] >= 0).all():
+        result["val_oracle_accuracy"] = float(metrics.accuracy(scores[items], truth[items]))
     if not math.isfinite(prior):
         return result
     calibration: dict[str, Any] = {}
     if one_sample:
         n_u = n - n_p
         calibration = {"unlabeled_prior": (prior * n - n_p) / n_u, "unlabeled_weight": n_u / n}
+        if not 0 < calibration["unlabeled_prior"] < 1:  # by chance, in a small part held out
+            return result
     risk = risks.nnpu(
         jnp.asarray(scores), labeled, prior=prior, loss=risks.sigmoid_loss, **calibration
     )
