@@ -206,7 +206,7 @@ def test_a_streamed_run_gives_the_numbers_of_one_in_memory(folder, tmp_path):
     rows = []
     for streaming in ("off", "on"):
         data = {"source": "image_folder", "dir": str(folder), "streaming": streaming}
-        data |= {"image_size": 8, "num_validation": 20, **SETTINGS}
+        data |= {"image_size": 8, "num_validation": 20, "prior": 0.5, **SETTINGS}
         config = tiny.config("nnpu", data=data, num_epochs=1, augment=False)
         data = experiment.load_data(config)
         rows.append(tiny.train_in(tmp_path / streaming, config, data)[1])
