@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import ml_collections
 
-from pujax import augment, checks, clustering, contrastive, meta, risks
+from pujax import accelerator, augment, checks, clustering, contrastive, meta, packing, risks
 from pujax.data import batching as batching_lib
 from pujax.data.batching import Batch, Batching
 from pujax.data.pu_dataset import DataInfo, TrainingData
@@ -25,6 +25,7 @@ from pujax.methods._common import network as network_lib
 from pujax.methods._common import optimizer as optimizer_lib
 from pujax.methods.base import Method, Stage
 
+NEEDS_NEGATIVES = True
 # Points that k-means fits on, per cluster: the cap of the library the authors use.
 _MAX_POINTS_PER_CLUSTER = 1000
 
@@ -307,10 +308,10 @@ def _losses(config, info, network, params, state, batch, views, *, in_warmup):
     Returns:
       `(loss, (metrics, batch_stats, labels))`, with the batch's new soft labels `[batch]`.
     """
-    # Three passes in the order of the reference, each moving the running statistics.
-    mixed_pass, stats = network.train_pass(params, state.batch_stats, views.mixed)
-    weak_pass, stats = network.train_pass(
-        params, stats, views.weak, with_embedding=config.use_contrast
+    # In the order of the reference, each moving the running statistics.
+    seen = [views.mixed, views.weak, *([views.strong] if config.use_contrast else [])]
+    (mixed_pass, weak_pass, *strong_pass), stats = network.train_passes(
+        params, state.batch_stats, seen, with_embedding=config.use_contrast
     )
     labels = state.labels[batch.ids]
     if config.use_meta and not in_warmup:
@@ -321,11 +322,10 @@ def _losses(config, info, network, params, state, batch, views, *, in_warmup):
     )
     instance = group = jnp.zeros([])
     if config.use_contrast:
-        strong_pass, stats = network.train_pass(params, stats, views.strong, with_embedding=True)
         instance, group = _contrastive_loss(
             config,
             weak_pass,
-            strong_pass.embedding,
+            strong_pass[0].embedding,
             state.clusters[batch.ids],
             batch.epoch,
             in_warmup=in_warmup,
@@ -348,6 +348,7 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
     check(c, info)
     network = network_lib.build(config, info, embedding_dim=c.embedding_dim)
     optimizer = optimizer_lib.build(c, num_epochs=c.num_epochs)
+    few_kernels = accelerator.few_kernels(config.run.few_kernels)
     support = c.support_batch_size if c.use_meta else 0
     batching = Batching(batch_size=c.batch_size, support_batch_size=support)
 
@@ -376,7 +377,7 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
         # A batch without positive mass leaves the balanced loss undefined; the code drops it whole.
         may_skip = c.skip_empty_batches and c.classification_loss == "balanced"
         skip = jnp.logical_and(may_skip, jnp.sum(state.labels[batch.ids]) <= 0)
-        state = jax.tree.map(lambda old, new: jnp.where(skip, old, new), state, updated)
+        state = packing.choose(skip, state, updated, packed=few_kernels)
         return state, metrics | {"loss": loss, "skipped": skip.astype(jnp.float32)}
 
     @jax.jit

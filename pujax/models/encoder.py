@@ -1,7 +1,6 @@
 """An encoder apart from its heads: what one run leaves and another starts from."""
 
 import json
-import os
 import zipfile
 import zlib
 from typing import Any, NamedTuple
@@ -9,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from flax import traverse_util
 
+from pujax.files import replacing
 from pujax.models.lgconv import GLOBAL_BRANCH
 
 _DESCRIPTION = "description"
@@ -81,12 +81,8 @@ def save(path: str, encoder: Encoder, description: dict[str, Any]) -> None:
     """
     arrays: dict[str, Any] = {name: np.asarray(array) for name, array in _flat(encoder).items()}
     arrays[_DESCRIPTION] = np.asarray(json.dumps(description))
-    beside = f"{path}.partial"
-    with open(beside, "wb") as file:
+    with replacing(path) as file:
         np.savez(file, **arrays)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(beside, path)
 
 
 def load(path: str) -> tuple[Encoder, dict[str, Any]]:

@@ -5,12 +5,31 @@ values, explicit symmetric padding, the running variance of batch norm. Paramete
 are float32; `dtype` is the type computed in.
 """
 
+import contextlib
+import contextvars
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
+
+_num_views: contextvars.ContextVar[int] = contextvars.ContextVar("num_views", default=1)
+
+
+@contextlib.contextmanager
+def interleaved_views(count: int) -> Iterator[None]:
+    """While a network is applied, row `i` of its batch is view `i % count` of an example.
+
+    Batch norm then treats every view as a batch of its own. Views of an example are neighbours, so
+    that a batch split over devices keeps them together.
+    """
+    token = _num_views.set(count)
+    try:
+        yield
+    finally:
+        _num_views.reset(token)
 
 
 def _torch_init(fan_in: int) -> tuple[nn.initializers.Initializer, nn.initializers.Initializer]:
@@ -174,6 +193,10 @@ class BatchNorm(nn.Module):
         running_var = self.variable("batch_stats", "var", jnp.ones, shape, jnp.float32)
 
         inputs = inputs.astype(jnp.float32)
+        views = _num_views.get()
+        if train and views > 1:
+            running = (running_mean, running_var)
+            return self._each_view(inputs, views, scale, bias, *running).astype(self.dtype)
         if train:
             axes = tuple(range(inputs.ndim - 1))
             # Both sums in one pass over the data (and one reduction between devices). Centring on
@@ -192,6 +215,32 @@ class BatchNorm(nn.Module):
             mean, var = running_mean.value, running_var.value
         outputs = (inputs - mean) * (jax.lax.rsqrt(var + self.epsilon) * scale) + bias
         return outputs.astype(self.dtype)
+
+    def _each_view(
+        self,
+        inputs: jax.Array,
+        views: int,
+        scale: jax.Array,
+        bias: jax.Array,
+        running_mean: nn.Variable,
+        running_var: nn.Variable,
+    ) -> jax.Array:
+        """Every view by its own statistics; the running values move once per view, in order."""
+        apart = inputs.reshape(-1, views, *inputs.shape[1:])
+        axes = (0, *range(2, apart.ndim - 1))
+        center = jax.lax.stop_gradient(running_mean.value)
+        shift = jnp.mean(apart - center, axes)
+        var = jnp.mean(jnp.square(apart - center), axes) - jnp.square(shift)
+        mean, var = center + shift, jnp.maximum(var, 0)
+        count = inputs.size // inputs.shape[-1] // views
+        unbiased = var * (count / max(count - 1, 1))
+        keep, move = self.momentum, 1 - self.momentum
+        for view in range(views):
+            running_mean.value = keep * running_mean.value + move * mean[view]
+            running_var.value = keep * running_var.value + move * unbiased[view]
+        spread = (views, *[1] * (apart.ndim - 3), inputs.shape[-1])
+        factor = (jax.lax.rsqrt(var + self.epsilon) * scale).reshape(spread)
+        return ((apart - mean.reshape(spread)) * factor + bias).reshape(inputs.shape)
 
 
 def check_images(inputs: jax.Array) -> None:

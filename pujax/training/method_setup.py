@@ -89,11 +89,6 @@ def _check_streamed(method: Method, config: ml_collections.FrozenConfigDict, dat
             f"method.name is {config.method.name!r}, whose {where} looks at all examples at once; "
             f"accepted: other methods, since the images of {data.info.name} are streamed"
         )
-    if config.data.prior == AUTO:
-        raise ValueError(
-            f"data.prior is {AUTO!r}, whose estimate looks at all examples at once; accepted: a "
-            f"number, since the images of {data.info.name} are streamed"
-        )
 
 
 def _batch_field(config: ml_collections.FrozenConfigDict, size: int) -> str:

@@ -11,6 +11,7 @@ import jax
 import ml_collections
 from jax.sharding import Mesh
 
+from pujax import accelerator
 from pujax.data.image_files import ImageFiles
 from pujax.data.pu_dataset import TrainingData
 from pujax.files import write_json
@@ -82,8 +83,11 @@ class Run:
     def train_steps(self) -> list[Callable[..., Carry]]:
         """The compiled step of each stage."""
         streamed = self.streamed is not None
+        packed = accelerator.few_kernels(self.config.run.few_kernels)
         return [
-            train_step.make_train(stage, self.mesh, first_epoch=first_epoch, streamed=streamed)
+            train_step.make_train(
+                stage, self.mesh, first_epoch=first_epoch, streamed=streamed, packed=packed
+            )
             for stage, first_epoch in zip(self.stages, self.first_epochs, strict=False)
         ]
 

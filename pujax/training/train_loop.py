@@ -27,6 +27,9 @@ from pujax.training.progress import Progress
 from pujax.training.run_state import Run
 from pujax.training.train_step import Carry
 
+_STEPS_BETWEEN_AGREEMENTS = 64
+"""Steps after which several hosts tell each other of a signal."""
+
 
 class NonFiniteError(FloatingPointError):
     """Training met a number that is not finite and `run.nonfinite` is 'stop'."""
@@ -143,19 +146,22 @@ def _train_steps(
     progress: Progress,
 ) -> None:
     """The steps of an epoch that are not done; stops between two if a signal came."""
-    interval = state.run.config.run.progress_every
+    interval, last_report = state.run.config.run.progress_seconds, time.monotonic()
     num_steps = state.run.steps_per_epoch(index)
-    per_call = _steps_per_call(state.run, state.carry.state)
+    per_call = train_step.steps_per_call(num_steps, _most_steps(state.run, state.carry.state))
     step = last_reported = state.position.step
     with contextlib.closing(_inputs(state, index)) as inputs:
         while step < num_steps:
-            count = min(per_call, num_steps - step)
-            _call(state, index, next(inputs), count)
-            step += count
-            seconds = time.monotonic() - started
-            state.position = state.position._replace(seconds=seconds)
-            signalled = bool(request.signal) and jax.process_count() == 1
-            if step - last_reported >= interval or step == num_steps or signalled:
+            wanted = min(per_call, num_steps - step)
+            _call(state, index, next(inputs), per_call, wanted)
+            step += wanted
+            now = time.monotonic()
+            state.position = state.position._replace(seconds=now - started)
+            if jax.process_count() == 1:
+                is_due = now - last_report >= interval or bool(request.signal)
+            else:  # hosts agree on a signal, so that all must ask for it after the same step
+                is_due = step - last_reported >= _STEPS_BETWEEN_AGREEMENTS
+            if is_due or step == num_steps:
                 values = _fetch(state)
                 progress.update(
                     step - last_reported,
@@ -164,24 +170,26 @@ def _train_steps(
                     stage=state.run.stages[index].name,
                     metrics={k: sum(x[k] for x in values) / len(values) for k in values[0]},
                 )
-                last_reported = step
+                last_reported, last_report = step, time.monotonic()
                 _note_signal(state, request)
                 if state.stopped_by and step < num_steps:
                     return
 
 
-def _call(state: LoopState, index: int, inputs: TrainingData, count: int) -> None:
-    """Some steps in one call."""
+def _call(state: LoopState, index: int, inputs: TrainingData, count: int, wanted: int) -> None:
+    """The first `wanted` steps of a call of `count`."""
     run, position = state.run, state.position
-    at = (position.epoch, position.step, position.global_step)
+    at: tuple[int, ...] = (position.epoch, position.step, position.global_step)
+    if count > 1:
+        at += (wanted,)
     state.carry = run.train_steps[index](state.carry, inputs, state.plan, run.key, *at, count=count)
     state.position = position._replace(
-        step=position.step + count, global_step=position.global_step + count
+        step=position.step + wanted, global_step=position.global_step + wanted
     )
 
 
-def _steps_per_call(run: Run, state: Any) -> int:
-    """How many steps one call runs."""
+def _most_steps(run: Run, state: Any) -> int:
+    """How many steps one call may run."""
     one = jax.eval_shape(lambda x: run.of_seed(x, 0), state)
     per_call = train_step.steps_per_dispatch(run.config.run.steps_per_dispatch, one)
     return per_call if run.streamed is None else 1

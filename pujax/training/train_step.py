@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
+from pujax import packing
 from pujax.data import batching
 from pujax.data.batching import EpochPlan
 from pujax.data.pu_dataset import TrainingData
@@ -178,7 +179,12 @@ def zero_sums(names: list[str], mesh: Mesh, *, num_seeds: int = 0) -> dict[str, 
 
 
 def make_train(
-    stage: Stage, mesh: Mesh, *, first_epoch: int = 0, streamed: bool = False
+    stage: Stage,
+    mesh: Mesh,
+    *,
+    first_epoch: int = 0,
+    streamed: bool = False,
+    packed: bool = False,
 ) -> Callable[..., Carry]:
     """Compiles a stage's step.
 
@@ -189,14 +195,17 @@ def make_train(
       mesh: devices to run on.
       first_epoch: epochs completed before this stage.
       streamed: whether `data.inputs` holds one batch, so that `count` is 1.
+      packed: whether the steps of a call hand the state on as vectors, see `packing`: fewer
+        kernels per step, and as many copies as the state has leaves per call.
 
     Returns:
-      `train(carry, data, plan, key, epoch, first, global_step, *, count) -> carry`, which runs the
-      steps `first .. first + count - 1` of an epoch; `global_step` is that of the first, `count` is
-      static.
+      `train(carry, data, plan, key, epoch, first, global_step, wanted=None, *, count) -> carry`,
+      which runs the steps `first .. first + count - 1` of an epoch; `global_step` is that of the
+      first, `count` is static. Of these steps those from `wanted` on are computed and left out, so
+      that the last call of an epoch is the same program as the others.
     """
 
-    def one_step(carry, data, plan, key, epoch, index, global_step):
+    def one_step(carry, like, data, plan, key, epoch, index, global_step, is_wanted):
         def look_up(data, plan):
             batch = batching.gather(
                 data,
@@ -211,7 +220,14 @@ def make_train(
 
         batch = _per_seed(look_up, key)(data, plan)
         step_key = stage_key(key, STEP, global_step)
-        return _per_seed(_keep_finite, key)(carry, *stage.step(carry.state, batch, step_key))
+        state = carry.state
+        if like is not None:
+            state = packing.unpack(state, like, num_axes=key.ndim)
+        state, metrics = stage.step(state, batch, step_key)
+        if like is not None:
+            state = packing.pack(state, num_axes=key.ndim)
+        keep = functools.partial(_keep_finite, is_wanted=is_wanted)
+        return _per_seed(keep, key)(carry, state, metrics)
 
     @functools.partial(
         jax.jit,
@@ -219,30 +235,43 @@ def make_train(
         donate_argnums=0,
         out_shardings=sharding.replicated(mesh),
     )
-    def train(carry, data, plan, key, epoch, first, global_step, *, count):
+    def train(carry, data, plan, key, epoch, first, global_step, wanted=None, *, count):
         # One type for all counts: a Python number would be another one than a loop's index.
         epoch, first, global_step = (jnp.int32(x) for x in (epoch, first, global_step))
 
+        like = carry.state if packed and count > 1 else None
+
         def body(carry, offset):
             at = (epoch, first + offset, global_step + offset)
-            return one_step(carry, data, plan, key, *at), None
+            is_wanted = True if wanted is None else offset < wanted
+            return one_step(carry, like, data, plan, key, *at, is_wanted), None
 
         if count == 1:
             return body(carry, 0)[0]
-        return jax.lax.scan(body, carry, jnp.arange(count))[0]
+        if like is None:
+            return jax.lax.scan(body, carry, jnp.arange(count))[0]
+        carry = carry._replace(state=packing.pack(carry.state, num_axes=key.ndim))
+        carry = jax.lax.scan(body, carry, jnp.arange(count))[0]
+        return carry._replace(state=packing.unpack(carry.state, like, num_axes=key.ndim))
 
     return train
 
 
-def _keep_finite(carry: Carry, state: Any, metrics: dict[str, jax.Array]) -> Carry:
-    """The carry after a step, or as it was but for the count if the step was not finite."""
+def _keep_finite(
+    carry: Carry, state: Any, metrics: dict[str, jax.Array], *, is_wanted: jax.Array | bool = True
+) -> Carry:
+    """The carry after a step, or as it was but for the count if the step was not finite.
+
+    A step that is not wanted leaves the carry as it was, its counts too.
+    """
     finite = _is_finite(state, metrics)
+    kept = finite & is_wanted
     # Everything is restored, batch statistics and momentum too.
-    state = jax.tree.map(lambda old, new: jnp.where(finite, new, old), carry.state, state)
-    skipped = finite & (metrics.get("skipped", jnp.zeros([])) > 0)
-    counted = finite & ~skipped
+    state = jax.tree.map(lambda old, new: jnp.where(kept, new, old), carry.state, state)
+    skipped = kept & (metrics.get("skipped", jnp.zeros([])) > 0)
+    counted = kept & ~skipped
     metrics = {k: jnp.where(counted, v.astype(jnp.float32), 0) for k, v in metrics.items()}
-    metrics |= {"steps": counted, "nonfinite": ~finite}
+    metrics |= {"steps": counted, "nonfinite": is_wanted & ~finite}
     if "skipped" in metrics:
         metrics["skipped"] = skipped
     return Carry(state, {name: total + metrics[name] for name, total in carry.sums.items()})
@@ -289,8 +318,30 @@ def _count_without_positives(ids: jax.Array, labeled: jax.Array) -> jax.Array:
     return jnp.sum(~jnp.any(labeled[ids], axis=-1))
 
 
+def steps_per_call(num_steps: int, most: int) -> int:
+    """How many steps each call of an epoch runs, so that all calls are one program.
+
+    The last call computes steps that are left out if the number does not divide the epoch's. A call
+    is taken to cost as much as a tenth of a step.
+
+    Args:
+      num_steps: of an epoch.
+      most: steps that one call may run; half as many are the fewest.
+
+    Returns:
+      Of the largest numbers the one that costs least.
+    """
+    if num_steps <= most:
+        return num_steps
+
+    def cost(count: int) -> float:
+        return -num_steps % count + 0.1 * -(-num_steps // count)
+
+    return min(range(most, (most + 1) // 2 - 1, -1), key=cost)
+
+
 def steps_per_dispatch(setting: int, state: Any = None) -> int:
-    """How many steps one call runs; see `run.steps_per_dispatch`.
+    """How many steps one call runs at most; see `run.steps_per_dispatch`.
 
     On accelerators enough to hide the dispatch, and so on a CPU for networks of dense layers. With
     convolutions on a CPU one, because XLA:CPU runs a convolution's gradient many times slower
@@ -317,7 +368,9 @@ def means(sums: dict[str, jax.Array]) -> list[dict[str, float]]:
 
     `skipped` is the share of steps that the method left out, `nonfinite` the number undone.
     """
-    totals = {name: np.atleast_1d(sharding.to_host(total)) for name, total in sums.items()}
+    # All copies start before the first is waited for.
+    parts = jax.device_get({name: total.addressable_data(0) for name, total in sums.items()})
+    totals = {name: np.atleast_1d(total) for name, total in parts.items()}
     by_seed = zip(*totals.values(), strict=True)
     return [_means_of(dict(zip(totals, map(float, row), strict=True))) for row in by_seed]
 

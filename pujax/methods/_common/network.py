@@ -1,7 +1,7 @@
 """A network as functions of parameter trees and batch statistics."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import flax.linen as nn
@@ -10,12 +10,12 @@ import jax.numpy as jnp
 import ml_collections
 import numpy as np
 
-from pujax import augment, checks, models
+from pujax import accelerator, augment, checks, models
 from pujax.data.multilabel_dataset import MultilabelInfo
 from pujax.data.pu_dataset import DataInfo
 from pujax.methods._common import freezing
 from pujax.models import encoder as encoder_lib
-from pujax.models import multilabel
+from pujax.models import layers, multilabel
 from pujax.models.encoder import Encoder
 
 RANDOM = "random"
@@ -35,6 +35,7 @@ class Network(NamedTuple):
       image_size: side in pixels that images are resized to; 0 keeps theirs.
       frozen_stages: stages of the backbone that do not train, which it must have.
       freeze_norm: whether batch norm uses its running statistics in training too.
+      joins_views: whether the views of a batch go through the module in one call.
     """
 
     module: nn.Module
@@ -43,19 +44,14 @@ class Network(NamedTuple):
     image_size: int = 0
     frozen_stages: int = 0
     freeze_norm: bool = False
+    joins_views: bool = False
 
     def normalize(self, inputs: jax.Array) -> jax.Array:
         """Raw inputs to normalised float32.
 
         Bytes are images: resized, brought to 0-1, less mean, over std. The rest is a table's rows.
         """
-        if inputs.dtype == jnp.uint8:
-            side = self.image_size
-            if side and inputs.shape[1:3] != (side, side):
-                inputs = augment.resize(inputs, side, side)
-            return augment.normalize(inputs, mean=self.mean, std=self.std)
-        mean, std = (jnp.asarray(number, jnp.float32) for number in (self.mean, self.std))
-        return (inputs - mean) / std
+        return normalize(inputs, self.mean, self.std, self.image_size)
 
     def init(
         self,
@@ -123,10 +119,6 @@ class Network(NamedTuple):
     ):
         """Training-mode outputs of one view, normalised by its own batch statistics.
 
-        Every view of a batch is a pass of its own, as in the papers: on a CPU that is also a third
-        faster than one pass over all views (ResNet-18, 3 views of 64), and on a mesh no view has to
-        be moved between devices.
-
         Args:
           params: parameters.
           batch_stats: running statistics.
@@ -146,6 +138,64 @@ class Network(NamedTuple):
             mutable=["batch_stats"],
         )
         return outputs, updated.get("batch_stats", {})
+
+    def train_passes(
+        self, params, batch_stats, views: Sequence[jax.Array], *, with_embedding: bool = False
+    ):
+        """Training-mode outputs of several views of a batch, each by its own batch statistics.
+
+        As many passes as views, as in the papers, or with `joins_views` one pass over all of them,
+        which gives the same numbers up to rounding in a third of the kernels for three views. On a
+        CPU the separate passes are a third faster (ResNet-18, 3 views of 64).
+
+        Args:
+          params: parameters.
+          batch_stats: running statistics.
+          views: normalised images or rows `[batch, ...]` each, in the order in which they move the
+            running statistics.
+          with_embedding: whether the projection head is needed.
+
+        Returns:
+          `(outputs of every view, batch_stats)`.
+        """
+        if not self.joins_views or self.freeze_norm:
+            passes = []
+            for view in views:
+                outputs, batch_stats = self.train_pass(
+                    params, batch_stats, view, with_embedding=with_embedding
+                )
+                passes.append(outputs)
+            return passes, batch_stats
+        count = len(views)
+        joined = jnp.stack(views, axis=1)
+        with layers.interleaved_views(count):
+            outputs, batch_stats = self.train_pass(
+                params,
+                batch_stats,
+                joined.reshape(-1, *joined.shape[2:]),
+                with_embedding=with_embedding,
+            )
+
+        def of_view(index: int) -> Any:
+            return jax.tree.map(lambda x: x[index::count], outputs)
+
+        return [of_view(index) for index in range(count)], batch_stats
+
+
+def normalize(
+    inputs: jax.Array, mean: tuple[float, ...], std: tuple[float, ...], image_size: int = 0
+) -> jax.Array:
+    """Raw inputs as networks see them, see `Network.normalize`."""
+    if inputs.dtype == jnp.uint8:
+        return augment.normalize(resize(inputs, image_size), mean=mean, std=std)
+    center, scale = (jnp.asarray(number, jnp.float32) for number in (mean, std))
+    return (inputs - center) / scale
+
+
+def resize(inputs: jax.Array, image_size: int) -> jax.Array:
+    """Images with sides of so many pixels; 0 keeps theirs, and tables stay as they are."""
+    is_other = inputs.dtype == jnp.uint8 and inputs.shape[1:3] != (image_size, image_size)
+    return augment.resize(inputs, image_size, image_size) if image_size and is_other else inputs
 
 
 def build(
@@ -221,6 +271,7 @@ def _bound(
         config.model.image_size,
         config.method.frozen_stages,
         config.method.freeze_norm == "on",
+        accelerator.few_kernels(config.run.few_kernels),
     )
 
 

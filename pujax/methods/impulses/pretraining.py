@@ -152,12 +152,12 @@ def build(config: ml_collections.ConfigDict, network: Network, risk: Any) -> Sta
         views = jax.vmap(lambda k: random_view(k, batch.inputs, c, size=size))(view_keys)
 
         def loss_of(params):
-            batch_stats, outputs = state.batch_stats, []
-            for view in views:
-                each, batch_stats = network.train_pass(
-                    params, batch_stats, network.normalize(view), with_embedding=True
-                )
-                outputs.append(each)
+            outputs, batch_stats = network.train_passes(
+                params,
+                state.batch_stats,
+                [network.normalize(view) for view in views],
+                with_embedding=True,
+            )
             loss = contrastive.multiview_debiased(
                 jnp.stack([each.embedding for each in outputs]),
                 temperature=c.temperature,

@@ -10,7 +10,7 @@ from typing import Any
 
 import ml_collections
 
-from pujax import checks, methods, models
+from pujax import accelerator, checks, methods, models
 from pujax.augment.layout import MAX_SIDE
 from pujax.data import dataset
 from pujax.training import decisions
@@ -52,8 +52,10 @@ def default_config(method: str) -> ml_collections.ConfigDict:
                 "selection": "last",  # which epoch is reported: see evaluation.model_selection
                 "checkpoint_every": 10,  # epochs; every stop and the end are always saved
                 "keep_checkpoints": 2,
-                "steps_per_dispatch": 0,  # 0: 32, or 1 for convolutions on a CPU
-                "progress_every": 20,  # steps between updates of the progress bar
+                "steps_per_dispatch": 0,  # at most; 0: 32, or 1 for convolutions on a CPU
+                "few_kernels": "auto",  # on accelerators; 'on' and 'off' give the same numbers
+                "compilation_cache": "on",  # programs are kept for later runs; or 'off'
+                "progress_seconds": 5.0,  # between updates of the progress bar
                 "nonfinite": "stop",  # or 'skip': undo the step, count it, go on
                 "compare": "",  # methods to train on the same split afterwards: 'naive,supervised'
                 "figures": True,
@@ -179,8 +181,9 @@ def _check_model(model: ml_collections.ConfigDict, *, init_from: str) -> None:
 
 
 def _check_lengths(method: ml_collections.ConfigDict) -> None:
-    checks.at_least("method.num_epochs", method.num_epochs, 1)
-    checks.at_least("method.batch_size", method.batch_size, 2)
+    if methods.has_network(method.name):
+        checks.at_least("method.num_epochs", method.num_epochs, 1)
+        checks.at_least("method.batch_size", method.batch_size, 2)
 
 
 def _check_run(run: ml_collections.ConfigDict) -> None:
@@ -191,10 +194,12 @@ def _check_run(run: ml_collections.ConfigDict) -> None:
         "eval_batch_size",
         "checkpoint_every",
         "keep_checkpoints",
-        "progress_every",
     )
     for name in positive:
         checks.at_least(f"run.{name}", run[name], 1)
+    checks.at_least("run.progress_seconds", run.progress_seconds, 0)
+    accelerator.check_few_kernels(run.few_kernels)
+    checks.one_of("run.compilation_cache", run.compilation_cache, ("on", "off"))
     if run.process_id != -1 or run.num_processes:
         checks.at_least("run.num_processes", run.num_processes, 1)
         checks.between("run.process_id", run.process_id, 0, run.num_processes - 1)
@@ -223,9 +228,12 @@ def to_compare(config: ml_collections.ConfigDict, method: str) -> ml_collections
     """
     other = ml_collections.ConfigDict(config.to_dict())
     section = methods.module(method).default_config()
-    for key in methods.shared_fields():
+    both_networks = methods.has_network(method) and methods.has_network(config.method.name)
+    for key in methods.shared_fields() if both_networks else ():
         if key in config.method and key in section:
             section[key] = config.method.get(f"warmup_{key}", config.method[key])
+    if not methods.has_network(config.method.name) and "augment" in section:
+        section.augment = False  # the run has no views that could carry over
     other.method = section
     other.run.compare = ""
     other.run.figures = False

@@ -8,7 +8,8 @@ from ml_collections import config_dict
 
 from pujax import checks
 from pujax.data import dataset, multilabel_dataset, sources
-from pujax.priors import NAMES as PRIOR_METHODS
+from pujax.priors import NAMES as ESTIMATORS
+from pujax.priors.consensus import NAME as CONSENSUS
 
 
 def _source_options() -> dict[str, Any]:
@@ -21,7 +22,10 @@ def _source_options() -> dict[str, Any]:
         "image_size": 0,
         "load_size": 0,  # of multi-label image files: side before the crop; 0 is the source's own
         "missing": "fail",  # or 'skip': what to do about image files that are not there
-        "path": "",  # for 'own_table': the file
+        "channels": 3,  # of image folders; 1 is grey
+        "unreadable": "fail",  # or 'skip': what 'own_folder' does about damaged images
+        "path": "",  # for 'own_table': the file; for 'own_folder': the folder
+        "test_path": "",  # for 'own_table': a file of rows whose class is known, if there is one
         "label": "",  # for 'own_table': the label's column
         "id_column": "",  # for 'own_table': what names a row; '' looks for one, 'none' is none
         "positive": "",  # for 'own_table': the word that marks a positive
@@ -60,7 +64,7 @@ def defaults() -> dict[str, Any]:
         "scaling": "standard",  # by mean and deviation; 'unit': 0 to 1, tables as they are
         # None counts it in the source's labels, 'auto' estimates it before training.
         "prior": config_dict.placeholder(object),
-        "prior_method": "best_bin",  # of 'auto', one of pujax.priors.NAMES
+        "prior_method": CONSENSUS,  # of 'auto': this, or one of pujax.priors.NAMES
         "prior_epochs": 5,  # of 'auto', for the network that scores P against U
     }
 
@@ -84,7 +88,7 @@ def check(data: ml_collections.ConfigDict) -> None:
             f"{default[name]!r} with data.source={data.source!r}, whose examples have {kind} each",
         )
     _problem(is_multilabel).Settings(**settings(data))
-    checks.one_of("data.prior_method", data.prior_method, PRIOR_METHODS)
+    checks.one_of("data.prior_method", data.prior_method, (*ESTIMATORS, CONSENSUS))
     checks.at_least("data.prior_epochs", data.prior_epochs, 1)
 
 

@@ -1,0 +1,72 @@
+"""The command line of `benchmarks/accelerator.py`."""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from benchmarks.accelerator_parts import plan, runner, table
+from pujax import checks
+from pujax.files import check_folder
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="benchmarks/accelerator.py",
+        description="Measures what an accelerator does with this project, part by part.",
+    )
+    parser.add_argument("--out", default="", help="folder of the results; the next call goes on")
+    parser.add_argument("--minutes", type=float, default=9.0, help="time of this call")
+    parser.add_argument("--part", default="", help="names or kinds from --list; default all")
+    parser.add_argument("--data_dir", default="", help="FOLDER, or SOURCE=FOLDER,SOURCE=FOLDER")
+    parser.add_argument("--list", action="store_true", help="prints the parts with their costs")
+    parser.add_argument("--show", action="store_true", help="prints the table of what is there")
+    parser.add_argument("--tiny", action="store_true", help="a dry run at tiny sizes, on a CPU too")
+    parser.add_argument("--retry", action="store_true", help="tries parts that failed once more")
+    return parser
+
+
+def listing(parts: Sequence[plan.Part]) -> str:
+    """Names, stated costs and descriptions."""
+    width = max(len(part.name) for part in parts)
+    lines = [f"{p.name:{width}s} {p.seconds:5.0f} s  {p.what}" for p in parts]
+    whole = sum(part.seconds for part in parts)
+    return "\n".join([*lines, f"{'all':{width}s} {whole:5.0f} s  and the time of training"])
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Runs what the command line says; returns the process's exit status."""
+    given = _parser().parse_args(arguments)
+    try:
+        parts = plan.choose(plan.all_parts(tiny=given.tiny), given.part)
+        if given.list:
+            print(listing(parts))
+            return 0
+        checks.require(bool(given.out), "--out", given.out, "a folder")
+        out = os.path.abspath(given.out)
+        check_folder("--out", out)
+        if not given.show:
+            checks.positive("--minutes", given.minutes)
+            # Parts know the results of others (a share of the measured peak), and a damaged one
+            # is said before minutes are spent.
+            table.entries(out)
+            os.makedirs(out, exist_ok=True)
+            _run(parts, out, given)
+        print(table.render(table.entries(out)))
+    except (ValueError, OSError) as error:
+        sys.stderr.write(f"{' '.join(str(error).split())}\n")
+        return 2
+    return 0
+
+
+def _run(parts: Sequence[plan.Part], out: str, given: argparse.Namespace) -> None:
+    worker = [*runner.WORKER, f"--out={out}", f"--data_dir={given.data_dir}"]
+    runner.run(
+        parts,
+        out,
+        plan.Budget(60 * given.minutes),
+        worker=[*worker, "--tiny"] if given.tiny else worker,
+        say=lambda text: print(text, flush=True),
+        retry=given.retry,
+        tiny=given.tiny,
+    )

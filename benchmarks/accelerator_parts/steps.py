@@ -1,0 +1,40 @@
+"""Training steps of one network: time, share of the measured peak, memory, compilation."""
+
+from typing import Any
+
+from benchmarks.accelerator_parts import measuring, problems
+from benchmarks.accelerator_parts.worker import Context, NotHereError
+from pujax.training import sharding
+
+
+def run(
+    context: Context,
+    *,
+    network: str,
+    dtype: str,
+    few_kernels: str,
+    only_stage: str = "",
+    needs: str = "",
+) -> None:
+    """Measures every stage that trains on images.
+
+    Args:
+      context: of the worker.
+      network: see `problems.config`.
+      dtype: of the network.
+      few_kernels: `run.few_kernels`.
+      only_stage: measures this stage alone.
+      needs: the only platform that this is about.
+    """
+    if not problems.on_platform(context, needs):
+        raise NotHereError(f"the flags are those of the platform {needs!r}")
+    mesh = sharding.make_mesh()
+    tree = problems.config(network, tiny=context.tiny, dtype=dtype, few_kernels=few_kernels)
+    problem = problems.build(tree, network, context, mesh)
+    peak = measuring.measured_peak(context.out, dtype)
+    found: list[dict[str, Any]] = []
+    context.record(inputs=problem.inputs, dtype=dtype, few_kernels=few_kernels, programs=found)
+    for program in measuring.stage_programs([problem], mesh, tiny=context.tiny):
+        if only_stage in ("", program.name):
+            found.append(program.measure(peak, tiny=context.tiny))
+            context.record(programs=found)

@@ -1,0 +1,25 @@
+"""What depends on the kind of device: forms of a computation that give the same numbers."""
+
+import jax
+
+from pujax import checks
+
+AUTO = "auto"
+_SETTINGS = (AUTO, "on", "off")
+
+
+def check_few_kernels(setting: str, field: str = "run.few_kernels") -> None:
+    """Raises a ValueError for a setting that is none."""
+    checks.one_of(field, setting, _SETTINGS)
+
+
+def few_kernels(setting: str) -> bool:
+    """Whether to compute in few kernels at the price of copies.
+
+    A step of a small network on an accelerator takes as long as its kernels take to be launched.
+    A CPU launches nothing, and the copies cost it time.
+
+    Args:
+      setting: 'on', 'off', or 'auto', which is on where the default device is no CPU.
+    """
+    return setting == "on" or (setting == AUTO and jax.default_backend() != "cpu")

@@ -1,0 +1,93 @@
+"""The command that compiles a run for devices that are not there; `--help` lists its options."""
+
+import os
+import sys
+from typing import Any
+
+import jax
+from absl import flags as absl_flags
+
+from pujax import files
+from pujax.aot import OutOfMemoryError, compile_all, report, topologies
+from pujax.console import message
+from pujax.training.config import flags
+
+_USAGE = f"""usage: python -m pujax.compile --config=configs/NAME.py[:key=value,...] --topology=NAME
+  --config=FILE        what would be trained; no data has to be there
+  --config.FIELD=VALUE changes a field, as with train.py
+  --topology=NAME      {topologies.ACCEPTED}
+  --hlo=FILE           writes the optimized HLO of all programs
+  --json=FILE          writes all figures
+  --help               shows this text
+Nothing is computed on an accelerator, and none is needed; the compilers are in the packages
+pujax[aot-tpu] and pujax[aot-gpu]."""
+
+
+def main(argv: list[str]) -> int:
+    """Runs what the command line says; returns the process's exit status."""
+    own = _flags()
+    try:
+        rest = own(argv, known_only=True)
+        if own.help:
+            message(_USAGE)
+            return 0
+        name = own["topology"].value
+        if not name:
+            raise ValueError(f"--topology is missing; accepted: {topologies.ACCEPTED}")
+        _check_writable(own)
+        config, _, _ = flags.parse(rest)
+        jax.config.update("jax_platforms", "cpu")
+        result = _compile(config, topologies.find(name), own["hlo"].value or "")
+        message(report.text(result))
+        if own["json"].value:
+            files.write_json(own["json"].value, result)
+        lacking = [
+            entry["out_of_memory"] for entry in result["programs"] if "out_of_memory" in entry
+        ]
+        if lacking:
+            raise OutOfMemoryError("; ".join(lacking))
+    except (ValueError, OSError, absl_flags.Error) as error:
+        sys.stderr.write(f"{' '.join(str(error).split())}\n")
+        return 2
+    return 0
+
+
+def _compile(config: Any, topology: topologies.Topology, hlo: str) -> dict[str, Any]:
+    texts: list[str] = []
+
+    def keep(name: str, text: str) -> None:
+        texts.append(f"// {name}\n{text}")
+
+    result = compile_all(
+        config,
+        topology,
+        say=lambda text: print(text, file=sys.stderr, flush=True),
+        keep_text=keep if hlo else lambda name, text: None,
+    )
+    if hlo:
+        files.replace_text(hlo, "\n".join(texts))
+    return result
+
+
+def _flags() -> absl_flags.FlagValues:
+    values = absl_flags.FlagValues()
+    absl_flags.DEFINE_string("topology", "", "topology", flag_values=values)
+    absl_flags.DEFINE_string("hlo", "", "hlo", flag_values=values)
+    absl_flags.DEFINE_string("json", "", "json", flag_values=values)
+    absl_flags.DEFINE_bool("help", False, "help", short_name="h", flag_values=values)
+    return values
+
+
+def _check_writable(values: absl_flags.FlagValues) -> None:
+    """Folders of the files to write exist: a compilation of minutes is not to end in vain."""
+    for name in ("hlo", "json"):
+        folder = os.path.dirname(values[name].value or "")
+        if folder and not os.path.isdir(folder):
+            raise ValueError(
+                f"--{name} is {values[name].value!r}, whose folder does not exist; accepted: a "
+                "file in a folder that does"
+            )
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))

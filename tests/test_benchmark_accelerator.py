@@ -1,0 +1,383 @@
+"""The benchmark of an accelerator: its budget, its files, its arithmetic, and a dry run of it."""
+
+import gzip
+import json
+import os
+import sys
+
+import pytest
+
+from benchmarks.accelerator_parts import (
+    command,
+    measuring,
+    plan,
+    results,
+    runner,
+    table,
+    trace_summary,
+    training,
+    worker,
+)
+from benchmarks.accelerator_parts.plan import Budget, Part
+
+# Stands for a worker: says what it was asked, and does what the part's name says.
+_FAKE = """
+import json, os, sys, time
+out = sys.argv[1]
+for line in sys.stdin:
+    name = json.loads(line)["part"]
+    with open(os.path.join(out, "asked"), "a") as file:
+        file.write(f"{name} {os.getpid()} {os.environ.get('XLA_FLAGS', '')}\\n")
+    if name == "dies":
+        sys.exit("Unknown flag: --xla_nonsense")
+    if name == "hangs":
+        time.sleep(60)
+    path = os.path.join(out, name + ".json")
+    with open(path) as file:
+        entry = json.load(file)
+    entry["status"] = "failed" if name == "fails" else "done"
+    with open(path + ".new", "w") as file:
+        json.dump(entry, file)
+    os.replace(path + ".new", path)
+"""
+
+
+def _part(name, seconds=1.0, **more):
+    return Part(name, seconds, "", "none:none", **more)
+
+
+def _run(parts, out, budget=None, **more):
+    said = []
+    command_line = [sys.executable, "-c", _FAKE, str(out)]
+    budget = budget or Budget(600)
+    runner.run(parts, str(out), budget, worker=command_line, say=said.append, **more)
+    return said
+
+
+def _asked(out):
+    path = out / "asked"
+    return [line.split() for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def test_a_part_begins_if_its_stated_cost_fits_in_what_is_left():
+    times = iter([100.0, 100.0, 150.0, 150.5, 200.0])
+    budget = Budget(60, clock=lambda: next(times))
+    assert budget.left() == 60
+    assert budget.fits(_part("a", 10))
+    assert not budget.fits(_part("a", 10))
+    assert budget.left() == 0
+
+
+def test_a_part_that_does_not_fit_is_not_begun_and_a_cheaper_one_after_it_is(tmp_path):
+    said = _run([_part("dear", 700), _part("cheap", 5)], tmp_path)
+    assert [line[0] for line in _asked(tmp_path)] == ["cheap"]
+    assert said[0].startswith("dear: not begun, 700 s")
+    assert not results.path(tmp_path, "dear").exists()
+
+
+def test_finished_parts_are_skipped_and_failed_ones_too_unless_they_are_to_be_tried_again(tmp_path):
+    parts = [_part("good"), _part("fails")]
+    _run(parts, tmp_path)
+    assert _run(parts, tmp_path) == ["good: done before", "fails: failed before"]
+    assert [line[0] for line in _asked(tmp_path)] == ["good", "fails"]
+    _run(parts, tmp_path, retry=True)
+    assert [line[0] for line in _asked(tmp_path)] == ["good", "fails", "fails"]
+
+
+def test_a_process_that_ends_costs_its_own_part_and_says_why(tmp_path):
+    _run([_part("first"), _part("dies"), _part("next")], tmp_path)
+    first, second, third = (line[1] for line in _asked(tmp_path))
+    assert first == second != third
+    entry = results.load(tmp_path, "dies")
+    assert entry["status"] == results.FAILED
+    assert entry["reason"] == "its process ended with status 1: Unknown flag: --xla_nonsense"
+    assert results.load(tmp_path, "next")["status"] == results.DONE
+
+
+def test_a_part_that_hangs_ends_after_three_times_its_cost_or_with_the_budget(tmp_path):
+    _run([_part("hangs", 0.05), _part("next")], tmp_path)
+    entry = results.load(tmp_path, "hangs")
+    assert entry["status"] == results.FAILED
+    assert "3 times its stated cost" in entry["reason"]
+    assert results.load(tmp_path, "next")["status"] == results.DONE
+    other = tmp_path / "other"
+    other.mkdir()
+    _run([_part("hangs", 0.3), _part("next", 0.3)], other, Budget(0.4))
+    assert results.load(other, "hangs")["status"] == results.UNFINISHED
+    assert results.load(other, "next") is None
+
+
+def test_flags_have_a_process_of_their_own(tmp_path, monkeypatch):
+    monkeypatch.setenv("XLA_FLAGS", "--a=1")
+    _run([_part("x"), _part("y", flags="--b=2"), _part("z", flags="--b=2"), _part("w")], tmp_path)
+    lines = _asked(tmp_path)
+    assert [line[2:] for line in lines] == [
+        ["--a=1"],
+        ["--a=1", "--b=2"],
+        ["--a=1", "--b=2"],
+        ["--a=1"],
+    ]
+    numbers = [line[1] for line in lines]
+    assert numbers[1] == numbers[2] and len(set(numbers)) == 3
+
+
+def test_a_part_that_continues_keeps_what_it_knows_and_others_begin_anew(tmp_path):
+    for name in ("goes_on", "anew"):
+        entry = {"status": results.UNFINISHED, "values": {"epochs": 3}, "seconds": 5.0}
+        results.save(tmp_path, name, entry)
+    _run([_part("goes_on", continues=True), _part("anew")], tmp_path)
+    assert results.load(tmp_path, "goes_on")["values"] == {"epochs": 3}
+    assert "values" not in results.load(tmp_path, "anew")
+
+
+@pytest.mark.parametrize(
+    "text", ["{", "[]", '{"part": "device"}', '{"part": "x", "status": "done"}']
+)
+def test_a_damaged_file_is_named_before_anything_runs(text, tmp_path, capsys):
+    path = results.path(tmp_path, "device")
+    path.write_text(text)
+    assert command.main([f"--out={tmp_path}", "--tiny"]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"{path} is damaged") and error.count("\n") == 1
+    assert sorted(os.listdir(tmp_path)) == ["device.json"]
+
+
+def test_an_exception_becomes_the_reason_of_its_part(tmp_path):
+    part = _part("bad")._replace(function="steps:run", options={"network": "none"})
+    results.save(tmp_path, "bad", {"status": results.RUNNING})
+    worker.carry_out(part, str(tmp_path), tiny=True, data_dir="", seconds=5)
+    entry = results.load(tmp_path, "bad")
+    assert entry["status"] == results.FAILED
+    assert entry["reason"].startswith("TypeError: ")
+
+
+def test_a_part_that_continues_is_given_what_it_knows_and_its_seconds_add_up(tmp_path):
+    entry = {"status": results.RUNNING, "values": {"epochs_done": 3}, "seconds": 500.0}
+    for name, continues in (("goes_on", True), ("anew", False)):
+        part = _part(name, continues=continues)
+        results.save(tmp_path, name, entry)
+        worker.carry_out(part, str(tmp_path), tiny=True, data_dir="", seconds=5)
+        found = results.load(tmp_path, name)
+        assert found["values"] == ({"epochs_done": 3} if continues else {})
+        assert (found["seconds"] >= 500) == continues
+
+
+def test_training_without_data_is_skipped_and_tried_again_by_a_later_call(tmp_path):
+    part = next(part for part in plan.all_parts() if part.name == "train-gradpu_table1")
+    results.save(tmp_path, part.name, {"status": results.RUNNING})
+    worker.carry_out(part, str(tmp_path), tiny=False, data_dir="", seconds=5)
+    entry = results.load(tmp_path, part.name)
+    assert entry["status"] == results.SKIPPED and "--data_dir" in entry["reason"]
+    assert not results.is_settled(entry, retry=False)
+
+
+def test_parts_are_chosen_by_name_or_kind_and_keep_their_order():
+    parts = plan.all_parts()
+    assert len({part.name for part in parts}) == len(parts)
+    names = [part.name for part in plan.choose(parts, "kmeans,step,flags-latency_hiding")]
+    assert names[-1] == "kmeans" and "flags-latency_hiding" in names
+    assert {"step-bfloat16", "step-float32"} < set(names) and "device" not in names
+    assert plan.choose(parts, "") == parts
+    with pytest.raises(ValueError, match="--part is 'steps'; accepted: device, step, profile"):
+        plan.choose(parts, "steps")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ([], "--out is ''"),
+        (["--out=x", "--part=nothing"], "--part is 'nothing'"),
+        (["--out=x", "--minutes=0"], "--minutes is 0.0"),
+        ([f"--out={__file__}"], "--out is"),
+    ],
+)
+def test_errors_are_one_line(arguments, text, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert command.main(arguments) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(text) and error.count("\n") == 1
+    assert not os.listdir(tmp_path)
+
+
+def test_the_list_has_every_part_and_its_cost(capsys):
+    assert command.main(["--list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    parts = plan.all_parts()
+    assert len(lines) == len(parts) + 1
+    for line, part in zip(lines, parts, strict=False):
+        assert line.split()[:2] == [part.name, f"{part.seconds:.0f}"]
+
+
+def test_share_of_the_peak_by_hand():
+    # 710 GFLOP in 2 ms are 355 TFLOP/s, of 710.
+    assert measuring.share_of_peak(710e9, 2e-3, 710e12) == pytest.approx(0.5)
+    assert measuring.share_of_peak(710e9, 2e-3, None) is None
+    assert measuring.share_of_peak(0.0, 2e-3, 710e12) is None
+
+
+def test_flops_are_those_of_the_compiled_program_unless_it_hides_some():
+    assert measuring.flops_per_step(100.0, 95.0)["flops"] == 95.0
+    assert measuring.flops_per_step(100.0, 3.0)["flops"] == 100.0
+    assert measuring.flops_per_step(0.0, 95.0)["flops"] == 95.0
+
+
+def test_the_peak_is_that_of_the_device_part(tmp_path):
+    assert measuring.measured_peak(str(tmp_path), "bfloat16") is None
+    values = {"peak_flops": {"bfloat16": 7e14, "float32": 3e14}}
+    results.save(tmp_path, "device", {"status": results.DONE, "values": values})
+    assert measuring.measured_peak(str(tmp_path), "float32") == 3e14
+
+
+def _meta(kind, name, pid, tid=None):
+    return {"ph": "M", "name": kind, "pid": pid, "tid": tid, "args": {"name": name}}
+
+
+def _event(name, start, duration, pid=1, tid=1, **args):
+    where = {"pid": pid, "tid": tid, "args": args}
+    return {"ph": "X", "name": name, "ts": start, "dur": duration, **where}
+
+
+_HAND_WRITTEN = [
+    _meta("process_name", "/device:GPU:0", 1),
+    _meta("process_name", "/host:CPU", 2),
+    _meta("thread_name", "Stream #13(Compute)", 1, 1),
+    _meta("thread_name", "Stream #14(Memcpy)", 1, 2),
+    _meta("thread_name", "XLA Ops", 1, 3),
+    _event("fusion_1", 100, 10),
+    _event("fusion_27", 120, 20),
+    _event("conv.3", 150, 30),
+    _event("copy", 155, 35, tid=2),  # 10 microseconds longer than the convolution
+    _event("fusion_1", 100, 90, tid=3),  # the same time once more, as an operation
+    _event("python", 0, 1000, pid=2),
+    _event("hlo on the host", 0, 1000, pid=2, hlo_op="call"),
+]
+
+
+def test_kernels_of_a_hand_written_profile():
+    found = trace_summary.summarize(_HAND_WRITTEN, steps=2)
+    assert found["kernels"] == 2.0
+    # Busy in 100-110, 120-140 and 150-190.
+    assert found["busy_seconds"] == pytest.approx(70e-6 / 2)
+    assert found["gap_seconds"] == pytest.approx(20e-6 / 2)
+    assert [entry["name"] for entry in found["top"]] == ["copy", "fusion", "conv"]
+    assert found["top"][1]["seconds"] == pytest.approx(30e-6 / 2)
+    assert found["top"][1]["count"] == 1.0
+    assert found["top"][0]["share"] == pytest.approx(35 / 95)
+
+
+def test_kernels_of_a_tpu_and_of_a_cpu():
+    no_streams = [event for event in _HAND_WRITTEN if event["tid"] not in (1, 2)]
+    assert trace_summary.summarize(no_streams, steps=1)["busy_seconds"] == pytest.approx(90e-6)
+    on_host = [event for event in _HAND_WRITTEN if event["pid"] == 2]
+    assert trace_summary.summarize(on_host, steps=1)["top"][0]["name"] == "hlo on the host"
+    assert trace_summary.summarize(on_host[:1], steps=1) is None
+
+
+def test_two_devices_are_two_lines_of_time_and_names_beyond_twenty_are_left_out():
+    events = [
+        *(_meta("process_name", f"/device:GPU:{i}", i) for i in (1, 2)),
+        *(_meta("thread_name", "Stream #1", i, 1) for i in (1, 2)),
+        *(_event(f"{'k' * (i + 1)}", 10 * i, 5) for i in range(25)),
+        _event("far", 5000, 10, pid=2),
+    ]
+    found = trace_summary.summarize(events, steps=1)
+    assert found["gap_seconds"] == pytest.approx(24 * 5e-6)
+    assert len(found["top"]) == 20 and found["top"][0]["name"] == "far"
+
+
+def test_the_newest_profile_is_read(tmp_path):
+    assert trace_summary.read(str(tmp_path)) is None
+    for day in ("2026_01_01", "2026_01_02"):
+        folder = tmp_path / "plugins" / "profile" / day
+        folder.mkdir(parents=True)
+        with gzip.open(folder / "host.trace.json.gz", "wt") as file:
+            json.dump({"traceEvents": [{"name": day}]}, file)
+    assert trace_summary.read(str(tmp_path)) == [{"name": "2026_01_02"}]
+
+
+def test_a_curve_leaves_out_a_line_that_is_being_written(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    assert training.curve(str(path)) == []
+    row = {"epoch": 0, "stage": "main", "loss": 1.5, "test_accuracy": 0.5, "step": 7}
+    path.write_text(json.dumps(row) + '\n{"epoch": 1, "lo')
+    row.pop("step")
+    assert training.curve(str(path)) == [row]
+
+
+def test_the_table_shows_milliseconds_percent_and_reasons():
+    program = {
+        "stage": "main",
+        "seeds": 1,
+        "compile_seconds": 40.0,
+        "found_in_cache": False,
+        "step_seconds": 0.0029,
+        "images_per_second": 22069.0,
+        "share_of_peak": 0.31,
+        "flops": 710e9,
+        "temporary_bytes": 529e6,
+        "undone_steps": 0.0,
+    }
+    text = table.render(
+        {
+            "step-bfloat16": {"status": "done", "seconds": 90.4, "values": {"programs": [program]}},
+            "kmeans": {"status": "failed", "reason": "XlaRuntimeError: out of memory"},
+        }
+    )
+    assert "| step-bfloat16 | main | 1 | 2.900 | 22,069 | 31.0 % | 710 | 529 | 40.0 |" in text
+    assert "| kmeans | failed |  | XlaRuntimeError: out of memory |" in text
+    assert table.render({}) == "No part has run."
+
+
+@pytest.mark.thorough
+def test_a_training_part_stops_in_time_and_the_next_call_goes_on(tmp_path, monkeypatch):
+    monkeypatch.setattr(training, "TINY_EPOCHS", 100000)
+
+    def until(epochs, known):
+        def left():
+            path = tmp_path / "runs" / "lagam" / "metrics.jsonl"
+            return -1.0 if len(training.curve(str(path))) >= epochs else 1.0
+
+        def record(**found):
+            known.update(found)
+
+        return worker.Context(str(tmp_path), True, "", left, {}, record)
+
+    first, second = {}, {}
+    with pytest.raises(SystemExit):
+        training.lagam(until(2, first))
+    with pytest.raises(SystemExit):
+        training.lagam(until(first["epochs_done"] + 2, second))
+    assert second["epochs_done"] >= first["epochs_done"] + 2 >= 4
+    assert second["curve"][: first["epochs_done"]] == first["curve"]
+    assert [row["epoch"] for row in second["curve"]] == list(range(second["epochs_done"]))
+
+
+@pytest.mark.thorough
+def test_a_dry_run_of_every_part_and_a_second_call_that_finds_all_done(tmp_path, capfd):
+    out = tmp_path / "out"
+    assert command.main([f"--out={out}", "--tiny", "--minutes=20"]) == 0
+    capfd.readouterr()
+    found = table.entries(str(out))
+    assert list(found) == [part.name for part in plan.all_parts()]
+    assert {name: entry.get("reason", "") for name, entry in found.items()} == dict.fromkeys(
+        found, ""
+    )
+    assert {entry["status"] for entry in found.values()} == {results.DONE}
+    for name, stages in (("step-bfloat16", 2), ("impulses-float32", 1), ("seeds-lagam", 2)):
+        programs = found[name]["values"]["programs"]
+        assert len(programs) == stages
+        for program in programs:
+            assert program["flops"] > 0 and program["share_of_peak"] > 0
+            assert program["undone_steps"] == 0
+            # Three calls: the one that compiles, and two that are timed.
+            assert program["finished_steps"] == 3 * 2 * program["seeds"]
+    assert [x["seeds"] for x in found["seeds-gradpu"]["values"]["programs"]] == [1, 2]
+    assert found["profile"]["values"]["profile"]["kernels"] > 10
+    assert found["evaluate"]["values"]["images"] == 300
+    assert found["train-lagam"]["values"]["epochs_done"] == training.TINY_EPOCHS
+    assert found["train-gradpu_table1"]["values"]["trained_together"] == [2] * 4
+    assert command.main([f"--out={out}", "--tiny", "--minutes=0.001"]) == 0
+    text = capfd.readouterr().out
+    assert text.count(": done before") == len(found)
+    assert command.main([f"--out={out}", "--show"]) == 0
+    assert capfd.readouterr().out.strip() == text[text.index("| part") :].strip()

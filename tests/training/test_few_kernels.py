@@ -1,0 +1,200 @@
+"""What an accelerator computes in fewer kernels gives the numbers that a CPU's form gives."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+
+from pujax import accelerator
+from pujax.methods._common import mixup
+from pujax.models import layers
+from pujax.training import method_setup, run_state, train_step
+from pujax.training.seed_axis import Member
+from tests import tiny
+
+NORMED = {"model": "mlp", "options": {"hidden": (16,), "batch_norm": True}}
+
+
+def trained(name, setting, *, per_call=4, **changes):
+    config = tiny.config(name, run={"few_kernels": setting}, **(NORMED | changes))
+    return tiny.Trainer(config, tiny.problem()).run(steps=4, per_call=per_call)
+
+
+def differences(first, second):
+    """Largest difference of two carries, relative to the numbers' own size."""
+    pairs = zip(jax.tree.leaves(first), jax.tree.leaves(second), strict=True)
+    return max(
+        float(np.max(np.abs(np.asarray(a, np.float64) - b) / (np.abs(b) + 1e-2), initial=0))
+        for a, b in pairs
+    )
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "dist_pu",
+        *(pytest.param(x, marks=pytest.mark.thorough) for x in ("lagam", "p3mix_c", "impulses")),
+    ],
+)
+def test_few_kernels_give_the_same_state_and_metrics(name):
+    many, few = trained(name, "off"), trained(name, "on")
+    assert jax.tree.structure(many) == jax.tree.structure(few)
+    assert differences(few, many) < 1e-3  # of four steps in single precision
+    assert differences(few, trained(name, "on", seed=1)) > 1e-2  # a bound that can be missed
+
+
+def test_a_step_that_is_not_finite_is_undone_on_vectors_too():
+    for setting in ("off", "on"):
+        config = tiny.config("nnpu", run={"few_kernels": setting}, **NORMED)
+        trainer = tiny.Trainer(config, tiny.problem())
+        stage = trainer.method.stages[0]
+
+        def broken(state, batch, key, step=stage.step):
+            state, metrics = step(state, batch, key)
+            factor = jnp.where(batch.step == 1, jnp.nan, 1.0)
+            params = jax.tree.map(functools.partial(jnp.multiply, factor), state.params)
+            return state._replace(params=params), metrics
+
+        train = train_step.make_train(
+            stage._replace(step=broken), tiny.mesh(), packed=setting == "on"
+        )
+        key = train_step.run_key(0, tiny.mesh())
+        state = train_step.init_state(stage, key, None, trainer.arrays, tiny.mesh())
+        sums = train_step.zero_sums(trainer.setup.metric_names[0], tiny.mesh())
+        plan = train_step.epoch_plan(stage, key, 0, trainer.arrays)
+        at = (trainer.arrays, plan, key, 0)
+        after = train(train_step.Carry(state, sums), *at, 0, 0, count=2)
+        (values,) = train_step.means(after.sums)
+        assert values["nonfinite"] == 1
+        assert all(np.isfinite(x).all() for x in jax.tree.leaves(after.state))
+
+
+@pytest.mark.parametrize("setting", ["off", "on"])
+def test_steps_beyond_those_wanted_change_nothing(setting):
+    config = tiny.config("nnpu", run={"few_kernels": setting}, **NORMED)
+    trainer = tiny.Trainer(config, tiny.problem())
+    stage, mesh = trainer.method.stages[0], tiny.mesh()
+    train = train_step.make_train(stage, mesh, packed=setting == "on")
+    key = train_step.run_key(0, mesh)
+    plan = train_step.epoch_plan(stage, key, 0, trainer.arrays)
+
+    def after(calls):
+        state = train_step.init_state(stage, key, None, trainer.arrays, mesh)
+        carry = train_step.Carry(state, train_step.zero_sums(trainer.setup.metric_names[0], mesh))
+        first = 0
+        for wanted, count in calls:
+            carry = train(carry, trainer.arrays, plan, key, 0, first, first, wanted, count=count)
+            first += wanted
+        return carry
+
+    whole, parted = after([(5, 5)]), after([(3, 3), (2, 3)])
+    assert differences(parted, whole) < 1e-5
+    assert train_step.means(parted.sums)[0]["nonfinite"] == 0
+    assert float(parted.sums["steps"]) == 5
+    assert differences(after([(3, 3)]), whole) > 1e-3
+
+
+def test_every_call_of_an_epoch_runs_the_same_number_of_steps():
+    for num_steps in (*range(1, 200), 773, 781, 1000, 50_001):
+        for most in (1, 2, 7, 32):
+            count = train_step.steps_per_call(num_steps, most)
+            calls = -(-num_steps // count)
+            assert 1 <= count <= most and count * calls >= num_steps
+            assert count == num_steps or 2 * count >= most
+            # Never worse than full calls and a tenth of a step for each.
+            cost = count * calls - num_steps + 0.1 * calls
+            full = -(-num_steps // most)
+            assert cost <= most * full - num_steps + 0.1 * full + 1e-9
+    assert train_step.steps_per_call(773, 32) == 31  # 25 calls, two steps in vain
+
+
+def test_an_epoch_compiles_one_program(tmp_path):
+    config = tiny.config("nnpu", run={"steps_per_dispatch": 4}, batch_size=18, **NORMED)
+    setup = method_setup.build(config, tiny.problem(), tiny.mesh())
+    assert run_steps(setup) % 4  # the last call is not full
+    made = []
+    original = train_step.make_train
+
+    def counted(*args, **options):
+        made.append(original(*args, **options))
+        return made[-1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(train_step, "make_train", counted)
+        tiny.train_in(tmp_path, config, tiny.problem(), setup=setup)
+    assert [train._cache_size() for train in made] == [1]
+
+
+def run_steps(setup):
+    stage = setup.method.stages[0]
+    return stage.batching.steps_per_epoch(len(setup.data.labeled))
+
+
+@pytest.mark.parametrize("alpha", [1.0, 4.0, 6.0])
+def test_the_share_of_mixup_is_distributed_as_a_beta(alpha):
+    drawn = np.asarray(mixup.draw_lam(jax.random.key(0), alpha, (4000,)))
+    assert stats.kstest(drawn, stats.beta(alpha, alpha).cdf).pvalue > 1e-3
+    assert stats.kstest(drawn, stats.beta(alpha + 1, alpha + 1).cdf).pvalue < 1e-3
+    assert mixup.draw_lam(jax.random.key(0), 0.3, (5,)).shape == (5,)
+    scalar = jax.make_jaxpr(lambda key: mixup.draw_lam(key, alpha))(jax.random.key(0))
+    assert scalar.out_avals[0].shape == () and "while" not in str(scalar)
+
+
+@pytest.mark.parametrize("shape", [(12, 5), (12, 3, 2, 5)])
+def test_batch_norm_of_joined_views_is_that_of_one_view_after_another(shape):
+    rng = np.random.default_rng(0)
+    views = [jnp.asarray(rng.normal(i, 1 + i, shape), jnp.float32) for i in range(3)]
+    module = layers.BatchNorm()
+    variables = module.init(jax.random.key(0), views[0], False)
+    running = jax.tree.map(lambda x: x + 0.3, variables["batch_stats"])
+    weights = jnp.asarray(rng.normal(size=(3, *shape)), jnp.float32)
+
+    def one_by_one(params, views):
+        stats, outputs = running, []
+        for view in views:
+            out, new = module.apply(
+                {"params": params, "batch_stats": stats}, view, True, mutable=["batch_stats"]
+            )
+            stats = new["batch_stats"]
+            outputs.append(out)
+        return jnp.sum(jnp.stack(outputs) * weights), (outputs, stats)
+
+    def joined(params, views):
+        together = jnp.stack(views, axis=1).reshape(-1, *shape[1:])
+        with layers.interleaved_views(3):
+            out, new = module.apply(
+                {"params": params, "batch_stats": running}, together, True, mutable=["batch_stats"]
+            )
+        outputs = [out[i::3] for i in range(3)]
+        return jnp.sum(jnp.stack(outputs) * weights), (outputs, new["batch_stats"])
+
+    results = [
+        jax.value_and_grad(f, argnums=(0, 1), has_aux=True)(variables["params"], views)
+        for f in (one_by_one, joined)
+    ]
+    for a, b in zip(*map(jax.tree.leaves, results), strict=True):
+        np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-5)
+
+
+def test_the_setting_is_checked_and_auto_asks_for_the_device(monkeypatch):
+    with pytest.raises(ValueError, match="run.few_kernels is 'yes'; accepted: 'auto', 'on', 'off'"):
+        tiny.config("nnpu", run={"few_kernels": "yes"})
+    assert not accelerator.few_kernels("auto") and accelerator.few_kernels("on")
+    monkeypatch.setattr(jax, "default_backend", lambda: "tpu")
+    assert accelerator.few_kernels("auto") and not accelerator.few_kernels("off")
+
+
+def test_a_run_of_an_accelerator_hands_the_state_on_in_vectors(tmp_path, monkeypatch):
+    config = tiny.config("nnpu", run={"few_kernels": "on"}, **NORMED)
+    setup = method_setup.build(config, tiny.problem(), tiny.mesh())
+    asked = []
+    original = train_step.make_train
+    monkeypatch.setattr(
+        train_step, "make_train", lambda *a, **k: asked.append(k["packed"]) or original(*a, **k)
+    )
+    run = run_state.prepare([Member(setup, tiny.problem(), str(tmp_path))], tiny.mesh())
+    assert run.train_steps and asked == [True]
+    run.close()
