@@ -67,6 +67,7 @@ def fit(
     prior: float,
     setting: str,
     kind: str = "platt",
+    labeled_share: float | None = None,
 ) -> Calibration:
     """Fits a calibration to scores that the classifier was not trained on.
 
@@ -78,11 +79,12 @@ def fit(
 
     Args:
       positive_scores: `[m]`, of held-out labelled positives, at least one.
-      unlabeled_scores: `[n]`, of held-out unlabeled rows, at least one; in one-sample data the same
-        share of P and of U must be held out.
+      unlabeled_scores: `[n]`, of held-out unlabeled rows, at least one.
       prior: share of positives in U, in (0, 1).
       setting: 'one_sample' or 'two_sample', how the data were collected.
       kind: 'platt' or 'isotonic'.
+      labeled_share: of one-sample data, the share of labelled positives among all rows, in (0, 1);
+        None is `m / (m + n)`, for the same share of P and of U held out.
 
     Returns:
       A `Calibration`. Scores that are all the same get the prior.
@@ -99,9 +101,12 @@ def fit(
     checks.between("prior", prior, 0, 1, include="neither")
     checks.one_of("setting", setting, ("one_sample", "two_sample"))
     checks.one_of("kind", kind, KINDS)
+    share = len(p) / (len(p) + len(u)) if labeled_share is None else labeled_share
+    checks.between("labeled_share", share, 0, 1, include="neither")
     odds = len(p) / (len(u) * prior)
     scores, values = _platt(p, u, prior, odds) if kind == "platt" else _isotonic(p, u, odds)
-    return Calibration(kind, scores, values, odds if setting == "one_sample" else 0.0)
+    labeled_odds = share / ((1 - share) * prior) if setting == "one_sample" else 0.0
+    return Calibration(kind, scores, values, labeled_odds)
 
 
 def probabilities(

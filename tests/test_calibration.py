@@ -8,14 +8,13 @@ from scipy import optimize, special
 from sklearn import isotonic, linear_model
 
 from pujax import calibration
-from pujax.data import sources
-from tests.conftest import real_data_folder
+from tests.real_scores import on_real_sets, scored
 
 KINDS = calibration.KINDS
 
 
-def fit(p, u, *, prior=0.4, setting="two_sample", kind="platt"):
-    return calibration.fit(p, u, prior=prior, setting=setting, kind=kind)
+def fit(p, u, *, prior=0.4, setting="two_sample", kind="platt", **options):
+    return calibration.fit(p, u, prior=prior, setting=setting, kind=kind, **options)
 
 
 def gaussians(m, n, *, prior=0.4, seed=0, offset=1.0):
@@ -63,6 +62,22 @@ def test_new_rows_of_one_sample_hold_more_positives_than_u():
     np.testing.assert_allclose(new / (1 - new), in_u / (1 - in_u) * 540 / 240)
     same = calibration.probabilities(two, scores, unlabeled_only=False)
     np.testing.assert_array_equal(same, in_u)
+
+
+def test_the_share_that_is_labelled_may_differ_from_that_of_the_scores():
+    p, u, _ = gaussians(300, 600)
+    same = fit(p, u, setting="one_sample", labeled_share=300 / 900)
+    assert same.labeled_odds == pytest.approx(fit(p, u, setting="one_sample").labeled_odds)
+    # One of ten rows is labelled, 0.4 of the other nine are positive: 1 + 3.6 for 3.6.
+    few = fit(p, u, setting="one_sample", labeled_share=0.1)
+    scores = np.linspace(-4, 4, 50)
+    in_u = calibration.probabilities(few, scores)
+    np.testing.assert_array_equal(in_u, calibration.probabilities(same, scores))
+    new = calibration.probabilities(few, scores, unlabeled_only=False)
+    np.testing.assert_allclose(new / (1 - new), in_u / (1 - in_u) * 4.6 / 3.6)
+    assert fit(p, u, labeled_share=0.1).labeled_odds == 0
+    with pytest.raises(ValueError, match="labeled_share is 1.0"):
+        fit(p, u, setting="one_sample", labeled_share=1.0)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -255,43 +270,27 @@ def calibration_error(chances, labels):
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize(
-    ("name", "folder"),
-    [
-        *((name, "libsvm") for name in ("a9a", "mushrooms", "phishing", "ijcnn1")),
-        ("fashion_mnist", "fashion_mnist"),
-    ],
-)
+@on_real_sets
 def test_real_sets_are_calibrated_nearly_as_well_as_with_true_labels(name, folder):
-    data = sources.load(name, directory=real_data_folder(folder))
-    rows = data.train_inputs.reshape(len(data.train_inputs), -1)[:20000].astype(np.float32)
-    rows = rows / max(1, rows.max())
-    labels = data.train_labels[: len(rows)]
-    positive = labels == 1 if len(data.class_names) == 2 else labels % 2 == 0
     briers, yardsticks, errors = ({kind: [] for kind in KINDS} for _ in range(3))
     constant = []
     for seed in range(3):
-        rng = np.random.default_rng(seed)
-        chosen, rest = np.split(rng.permutation(len(rows)), [min(8000, len(rows) // 2)])
-        is_labeled = positive[chosen] & (rng.random(len(chosen)) < 0.15)
-        p, u = chosen[is_labeled], chosen[~is_labeled]
-        i, j = len(p) // 5, len(u) // 5
-        model = linear_model.LogisticRegression(class_weight="balanced", max_iter=30, tol=0.01)
-        model.fit(rows[np.r_[p[i:], u[j:]]], np.arange(len(chosen) - i - j) < len(p) - i)
-        scores, prior = model.decision_function(rows), positive[u].mean()
-        held_p, held_u = scores[p[:i]], scores[u[:j]]
-        truth = positive[rest]
+        data = scored(name, folder, seed)
+        held_p, held_u = data.scores[data.held_positive], data.scores[data.held_unlabeled]
+        tested, truth = data.scores[data.rest], data.is_positive[data.rest]
+        prior = data.is_positive[data.unlabeled].mean()
         for kind in KINDS:
             found = fit(held_p, held_u, prior=prior, setting="one_sample", kind=kind)
-            chances = calibration.probabilities(found, scores[rest], unlabeled_only=False)
+            chances = calibration.probabilities(found, tested, unlabeled_only=False)
             briers[kind].append(np.mean((chances - truth) ** 2))
             errors[kind].append(calibration_error(chances, truth))
         # The yardsticks: the same rows with their labels.
-        held, known = np.r_[held_p, held_u], np.r_[np.ones(i), positive[u[:j]]]
+        held = np.r_[held_p, held_u]
+        known = data.is_positive[np.r_[data.held_positive, data.held_unlabeled]].astype(float)
         steps = isotonic.IsotonicRegression(out_of_bounds="clip").fit(held, known)
-        yardsticks["isotonic"].append(np.mean((steps.predict(scores[rest]) - truth) ** 2))
+        yardsticks["isotonic"].append(np.mean((steps.predict(tested) - truth) ** 2))
         sigmoid = linear_model.LogisticRegression(C=1e6).fit(held[:, None], known)
-        chances = sigmoid.predict_proba(scores[rest][:, None])[:, 1]
+        chances = sigmoid.predict_proba(tested[:, None])[:, 1]
         yardsticks["platt"].append(np.mean((chances - truth) ** 2))
         constant.append(truth.mean() * (1 - truth.mean()))
     for kind in KINDS:

@@ -6,12 +6,10 @@ import math
 import numpy as np
 import pytest
 from scipy import stats
-from sklearn import linear_model
 
 from pujax import metrics
-from pujax.data import sources
 from pujax.metrics import _resampling
-from tests.conftest import real_data_folder
+from tests.real_scores import on_real_sets, scored
 
 # Three of four positives and three of ten rows of U are above 0.
 P = np.array([3.0, 2.0, 1.0, -1.0])
@@ -64,6 +62,19 @@ def test_in_one_sample_the_population_is_p_and_u_together():
     assert one["f1"] == pytest.approx(2 * hits / (positive + flagged))
     of_u = set(NAMES) - {"lee_liu", "accuracy", "f1"}
     assert {name: one[name] for name in of_u} == {name: two[name] for name in of_u}
+
+
+def test_the_share_that_is_labelled_may_differ_from_that_of_the_scores():
+    # 4 of 40 rows are labelled, 0.3 of the other 36 are positive.
+    found, two = values(setting="one_sample", labeled_share=0.1), values()
+    positive, flagged = (4 + 10.8) / 40, (3 + 10.8) / 40
+    hits = 0.75 * positive
+    assert found["lee_liu"] == pytest.approx(0.75**2 / flagged)
+    assert found["accuracy"] == pytest.approx(1 - (positive - hits) - (flagged - hits))
+    assert values(setting="one_sample", labeled_share=4 / 14) == values(setting="one_sample")
+    assert values(labeled_share=0.1) == two
+    with pytest.raises(ValueError, match="labeled_share is 1"):
+        values(setting="one_sample", labeled_share=1)
 
 
 def test_every_number_is_that_of_labels_that_fit_the_scores():
@@ -335,38 +346,21 @@ def test_intervals_hold_the_truth_of_two_gaussians(offset, m, setting):
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize(
-    ("name", "folder"),
-    [
-        *((name, "libsvm") for name in ("a9a", "mushrooms", "phishing", "ijcnn1")),
-        ("fashion_mnist", "fashion_mnist"),
-    ],
-)
+@on_real_sets
 def test_intervals_hold_the_truth_of_real_sets(name, folder):
-    data = sources.load(name, directory=real_data_folder(folder))
-    rows = data.train_inputs.reshape(len(data.train_inputs), -1)[:20000].astype(np.float32)
-    rows = rows / max(1, rows.max())
-    labels = data.train_labels[: len(rows)]
-    positive = labels == 1 if len(data.class_names) == 2 else labels % 2 == 0
     inside = collections.defaultdict(list)
     for seed in range(8):
-        rng = np.random.default_rng(seed)
-        data_rows, rest = np.split(rng.permutation(len(rows)), [min(8000, len(rows) // 2)])
-        is_labeled = positive[data_rows] & (rng.random(len(data_rows)) < 0.15)
-        p, u = data_rows[is_labeled], data_rows[~is_labeled]
-        i, j = len(p) // 5, len(u) // 5
-        model = linear_model.LogisticRegression(class_weight="balanced", max_iter=30, tol=0.01)
-        model.fit(rows[np.r_[p[i:], u[j:]]], np.arange(len(data_rows) - i - j) < len(p) - i)
-        scores = model.decision_function(rows)
-        prior, truth = positive[u].mean(), positive[rest]
-        flagged = scores[rest] > 0
+        data = scored(name, folder, seed)
+        tested, truth = data.scores[data.rest], data.is_positive[data.rest]
+        prior, flagged = data.is_positive[data.unlabeled].mean(), tested > 0
         expected = rates(flagged[truth].mean(), flagged[~truth].mean(), prior, truth.mean())
-        expected["auc"] = metrics.auc(scores[rest], truth)
-        highest = u[:j][np.argsort(-scores[u[:j]], kind="stable")[:100]]
-        expected["precision_top_100"] = positive[highest].mean()
+        expected["auc"] = metrics.auc(tested, truth)
+        held_u = data.scores[data.held_unlabeled]
+        highest = data.held_unlabeled[np.argsort(-held_u, kind="stable")[:100]]
+        expected["precision_top_100"] = data.is_positive[highest].mean()
         found = ends(
-            scores[p[:i]],
-            scores[u[:j]],
+            data.scores[data.held_positive],
+            held_u,
             prior=prior,
             setting="one_sample",
             top=(100,),
@@ -379,3 +373,19 @@ def test_intervals_hold_the_truth_of_real_sets(name, folder):
         assert sum(hits) >= 5, key
     # Were the numbers of one split all one number, this would be 1.5 standard errors below 90 %.
     assert np.mean(list(inside.values())) > 0.9 - 1.5 * (0.09 / 8) ** 0.5
+
+
+def test_the_largest_prior_leaves_no_estimate_outside_of_zero_and_one():
+    # 0.3 of U above 0 and three of four positives; 2 (1 - 33 / 40).
+    assert metrics.largest_prior(P, U) == pytest.approx(min(0.3 / 0.75, 0.35))
+    assert metrics.largest_prior(P, U, threshold=2.7) == 0  # P above it, and nothing of U
+    for share, is_clipped in ((0.34, False), (0.36, True)):
+        found = values(prior=share)
+        unclipped = (33 / 40 - share / 2) / (1 - share)
+        assert (unclipped > 1) == is_clipped == (found["auc"] == 1)
+    assert math.isnan(metrics.largest_prior([], U)) and metrics.largest_prior(P, P) == 1
+    rng = np.random.default_rng(0)
+    labels = rng.random(20_000) < 0.15
+    u = rng.normal(1.5 * labels, 1)
+    bound = metrics.largest_prior(rng.normal(1.5, 1, 5000), u)
+    assert 0.15 < bound < 0.45

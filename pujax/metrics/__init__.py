@@ -27,7 +27,12 @@ from pujax.metrics.multilabel import (
     oracle_multilabel_f1,
 )
 from pujax.metrics.multilabel_ranking import average_precisions, mean_average_precision, tied_scores
-from pujax.metrics.unlabeled import Estimate, auc_from_auc_pu, unlabeled_estimates
+from pujax.metrics.unlabeled import (
+    Estimate,
+    auc_from_auc_pu,
+    largest_prior,
+    unlabeled_estimates,
+)
 
 __all__ = [
     "Estimate",
@@ -47,5 +52,6 @@ __all__ = [
     "proxy_accuracy",
     "proxy_auc",
     "tied_scores",
+    "largest_prior",
     "unlabeled_estimates",
 ]

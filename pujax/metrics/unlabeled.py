@@ -90,6 +90,35 @@ def auc_from_auc_pu(auc_pu: npt.ArrayLike, prior: float) -> np.ndarray:
     return np.clip((np.asarray(auc_pu, np.float64) - prior / 2) / (1 - prior), 0, 1)
 
 
+def largest_prior(
+    positive_scores: npt.ArrayLike, unlabeled_scores: npt.ArrayLike, *, threshold: float = 0.0
+) -> float:
+    """Largest share of positives in U that the scores leave room for, but for chance.
+
+    The rows of U above a threshold hold its positives there, so that the share is at most their
+    share divided by the recall; and `AUC_PU = (1 - prior) AUC + prior / 2` with an AUC of at most
+    1 leaves `prior <= 2 (1 - AUC_PU)`. With a larger prior some estimate of `unlabeled_estimates`
+    would leave [0, 1] and is clipped.
+
+    Args:
+      positive_scores: `[m]`, of held-out labelled positives.
+      unlabeled_scores: `[n]`, of held-out unlabeled rows.
+      threshold: rows are flagged iff their score is above it.
+
+    Returns:
+      A number in [0, 1]; NaN without P or U, or with scores that are not a number.
+    """
+    p = _scores("positive_scores", positive_scores)
+    u = _scores("unlabeled_scores", unlabeled_scores)
+    if not len(p) or not len(u):
+        return math.nan
+    rng = np.random.default_rng(0)
+    drawn = _resampling.draw(p, u, threshold=threshold, top=(), num_resamples=0, rng=rng)
+    recall, flagged, auc = (float(x[0]) for x in (drawn.recall, drawn.flagged, drawn.auc_pu))
+    by_threshold = flagged / recall if recall > 0 else 1.0
+    return min(1.0, by_threshold, 2 * (1 - auc))
+
+
 def unlabeled_estimates(
     positive_scores: npt.ArrayLike,
     unlabeled_scores: npt.ArrayLike,
@@ -97,6 +126,7 @@ def unlabeled_estimates(
     prior: float | None,
     setting: str,
     prior_interval: tuple[float, float] | None = None,
+    labeled_share: float | None = None,
     threshold: float = 0.0,
     top: Sequence[int] = (100,),
     num_resamples: int = 1000,
@@ -123,11 +153,12 @@ def unlabeled_estimates(
 
     Args:
       positive_scores: `[m]`, of held-out labelled positives; infinite scores are allowed.
-      unlabeled_scores: `[n]`, of held-out unlabeled rows; in one-sample data the same share of P
-        and of U must be held out.
+      unlabeled_scores: `[n]`, of held-out unlabeled rows.
       prior: share of positives in U, in (0, 1); None or NaN if it is not known.
       setting: 'one_sample' or 'two_sample', how the data were collected.
       prior_interval: two numbers in (0, 1) with `prior` between them; NaN ends are no interval.
+      labeled_share: of one-sample data, the share of labelled positives among all rows, in [0, 1);
+        None is `m / (m + n)`, for the same share of P and of U held out.
       threshold: rows are flagged iff their score is above it.
       top: numbers of rows, each from 1.
       num_resamples: of the bootstrap; 0 gives no intervals.
@@ -149,6 +180,8 @@ def unlabeled_estimates(
     checks.require(not math.isnan(threshold), "threshold", threshold, "a number")
     checks.whole_number("num_resamples", num_resamples, 0)
     checks.between("level", level, 0, 1, include="neither")
+    if labeled_share is not None:
+        checks.between("labeled_share", labeled_share, 0, 1, include="low")
     for k in top:
         checks.whole_number("top", k, 1)
 
@@ -161,7 +194,10 @@ def unlabeled_estimates(
         rng=np.random.default_rng(seed),
     )
     recall, flagged = draws.recall, draws.flagged
-    labeled = len(p) / max(len(p) + len(u), 1) if setting == "one_sample" else 0.0
+    labeled = 0.0
+    if setting == "one_sample":
+        held = len(p) / max(len(p) + len(u), 1)
+        labeled = held if labeled_share is None else labeled_share
     of_population = labeled * recall + (1 - labeled) * flagged
 
     def known(values: np.ndarray) -> tuple[float, float, float]:

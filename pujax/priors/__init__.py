@@ -6,6 +6,7 @@ runs on the host, in float64.
 
 from pujax.priors.alphamax import alphamax
 from pujax.priors.base import PriorEstimate
+from pujax.priors.consensus import BOUNDS, Consensus, consensus, estimates_of
 from pujax.priors.conversions import (
     label_frequency_from_unlabeled_prior,
     population_prior,
@@ -21,15 +22,19 @@ from pujax.priors.ted_n import TedN, ted_n, ted_n_fit
 from pujax.priors.tice import tice, tice_label_frequency
 
 __all__ = [
+    "BOUNDS",
     "NAMES",
+    "Consensus",
     "HeldOut",
     "PriorEstimate",
     "TedN",
     "alphamax",
     "best_bin",
+    "consensus",
     "distance_curve",
     "elkan_noto",
     "estimate",
+    "estimates_of",
     "held_out",
     "held_out_scores",
     "km",

@@ -15,6 +15,8 @@ from absl import flags, logging
 
 from pujax.console import message, render_table, show_own_messages
 from pujax.data.readers import tables
+from pujax.priors.base import PriorEstimate
+from pujax.priors.consensus import BOUNDS, consensus, is_informative, shown, warning
 from pujax.priors.conversions import label_frequency_from_unlabeled_prior, population_prior
 from pujax.priors.estimate import (
     NAMES,
@@ -107,9 +109,11 @@ def report(
         render_table(rows, _COLUMNS),
         *(f"{row['method']}: {row['failure']}" for row in rows if "failure" in row),
         "",
-        _advice(len(p) + len(u)),
     ]
-    return "\n".join(lines)
+    bounds = {row["method"]: row["estimate"] for row in rows if row["method"] in BOUNDS}
+    choice = _choice({name: found for name, found in bounds.items() if found is not None})
+    lines += [choice, ""] if choice else []
+    return "\n".join([*lines, _advice(len(p) + len(u))])
 
 
 def _row(
@@ -144,17 +148,32 @@ def _row(
         else:
             result = estimate(p, u, method=method, num_resamples=num_resamples, key=seed)
     except (ValueError, ArithmeticError, np.linalg.LinAlgError, MemoryError) as error:
-        return {"method": method, "failure": f"{error or type(error).__name__}"}
+        failure = f"{error or type(error).__name__}"
+        return {"method": method, "estimate": None, "failure": failure}
     counts = {"n_p": len(p), "n_u": len(u)}
     has_interval = np.isfinite(result.low)
     return {
         "method": method,
+        "estimate": result,
         "prior in U": result.value,
         "90 % interval": f"{result.low:.4f} to {result.high:.4f}" if has_interval else None,
         "prior of all": population_prior(result.value, **counts),
         "label frequency": label_frequency_from_unlabeled_prior(result.value, **counts),
         "seconds": f"{time.monotonic() - start:.1f}",
     }
+
+
+def _choice(bounds: dict[str, PriorEstimate]) -> str:
+    """What the rule makes of the estimates that are upper bounds; '' without intervals."""
+    if not any(map(is_informative, bounds.values())):
+        return ""
+    found = consensus(bounds)
+    text = f"'consensus' uses {shown({found.method: found.estimate})}."
+    if found.agree:
+        text += f" {', '.join(bounds)} agree: one share lies in all their intervals."
+    else:
+        text += f" Warning: {warning(found)}."
+    return textwrap.fill(text, width=_WIDTH)
 
 
 def _advice(count: int) -> str:

@@ -5,6 +5,7 @@ visible to the estimator, and are added again afterwards.
 """
 
 import json
+import math
 import os
 from typing import Any
 
@@ -17,11 +18,13 @@ from jax.sharding import Mesh
 
 from pujax.data import batching, pu_dataset
 from pujax.data.dataset import AUTO
-from pujax.data.image_files import as_array
-from pujax.data.pu_dataset import PUDataset, TrainingData
+from pujax.data.image_files import ImageFiles, as_array
+from pujax.data.pu_dataset import PriorChoice, PUDataset, TrainingData
 from pujax.files import write_json
 from pujax.methods import naive
-from pujax.priors import PriorEstimate
+from pujax.priors import Consensus, PriorEstimate, consensus, estimates_of
+from pujax.priors.consensus import NAME as CONSENSUS
+from pujax.priors.consensus import is_informative, shown, warning
 from pujax.priors.conversions import population_prior
 from pujax.priors.estimate import (
     WITH_PROBABILITIES,
@@ -42,6 +45,8 @@ _MIN_STEPS = 5
 """Steps of an epoch of that network, where fewer batches would hold all examples."""
 _MAX_POINTS = 10_000
 """Rows of P, and of U, that methods on features get."""
+_MAX_STREAMED_BYTES = 2**30
+"""Of streamed images that are held in memory for an estimate; the others play no part in it."""
 
 
 def is_wanted(config: ml_collections.ConfigDict) -> bool:
@@ -54,7 +59,9 @@ def provisional(config: ml_collections.ConfigDict, data: PUDataset) -> PUDataset
 
     For checks that build a method before the estimate has been paid for; never to train on.
     """
-    return _with_priors(data, PriorEstimate(0.5), "to be estimated") if is_wanted(config) else data
+    if not is_wanted(config):
+        return data
+    return _with_priors(data, _alone(PriorEstimate(0.5), ""), "to be estimated")
 
 
 def settle(
@@ -63,7 +70,7 @@ def settle(
     folder: str,
     mesh: Mesh,
     *,
-    known: dict[str, list[float]] | None = None,
+    known: dict[str, Consensus] | None = None,
 ) -> PUDataset:
     """The problem with its estimated prior, where a configuration asks for one.
 
@@ -76,8 +83,9 @@ def settle(
         seed and scorer need not estimate again.
 
     Returns:
-      The problem with `info.prior`, `info.prior_unlabeled`, `info.prior_source` and
-      `prior_interval`; as it is where the prior is given or counted.
+      The problem with `info.prior`, `info.prior_unlabeled`, `info.prior_source`, `prior_interval`
+      and `prior_choice`; as it is where the prior is given or counted. Where estimators disagree, a
+      warning names them all.
 
     Raises:
       ValueError: if the estimate carries no information (0, 1, or an interval from 0 to 1),
@@ -96,17 +104,47 @@ def settle(
     else:
         if sharding.any_host(name not in known):
             logging.info("estimating the prior by %s", config.data.prior_method)
-            known[name] = list(estimate_unlabeled(config, data, mesh))
-        result = PriorEstimate(*known[name])
-    _check(result, config.data.prior_method)
-    data = _with_priors(data, result, f"estimated by {config.data.prior_method}")
+            known[name] = estimate_all(config, data, mesh)
+        result = known[name]
+    _check(result)
+    data = _with_priors(data, result, _source(result))
     _check_validation(data)
     if sharding.is_writer() and not os.path.exists(path):
         os.makedirs(folder, exist_ok=True)
-        kept = {"estimate": result._asdict(), "prior": data.info.prior}
+        kept: dict[str, Any] = {"estimate": result.estimate._asdict()}
+        kept |= {"method": result.method, "agree": result.agree, "prior": data.info.prior}
+        kept |= {"estimates": {name: x._asdict() for name, x in result.estimates.items()}}
         kept |= {"prior_unlabeled": data.info.prior_unlabeled, "of": identity}
         write_json(path, kept | {"prior_interval": data.prior_interval})
+    if not result.agree and sharding.is_writer():
+        logging.warning("%s", warning(result))
     return data
+
+
+def estimate_all(config: ml_collections.FrozenConfigDict, data: PUDataset, mesh: Mesh) -> Consensus:
+    """The share by `data.prior_method`, or by several methods and the rule of `priors.consensus`.
+
+    Methods on scores get those of the configuration's network, methods on features the inputs, as
+    `estimate_unlabeled` says.
+
+    Raises:
+      ValueError: where none of several estimates carries information.
+    """
+    if config.data.prior_method != CONSENSUS:
+        result = estimate_unlabeled(config, data, mesh)
+        return _alone(result, config.data.prior_method)
+    p, u = _shuffled(config, data)
+    scores = tuple(map(scipy.special.expit, _held_out(config, data, p, u, mesh)))
+    points = (as_array(data.inputs[x[:_MAX_POINTS]]) for x in (p, u))
+    options = {"num_resamples": _NUM_RESAMPLES, "key": config.seed}
+    found = estimates_of(*points, scores=(scores[0], scores[1]), **options)
+    if not any(map(is_informative, found.values())):
+        raise ValueError(
+            f"data.prior is 'auto', and the estimators find {shown(found) or 'nothing'} in the "
+            "unlabeled examples, which carries no information; accepted: a number for data.prior, "
+            "or another data.prior_method"
+        )
+    return consensus(found)
 
 
 def estimate_unlabeled(
@@ -116,8 +154,8 @@ def estimate_unlabeled(
 
     Methods on scores get those of the configuration's own network, trained on P against U as the
     'naive' method does. Methods on features get the inputs, flattened, of at most 10,000 random
-    rows of P and of U. A function of the data and `config.seed`. Streamed images are refused by
-    `method_setup.build`.
+    rows of P and of U. Of streamed images at most a gigabyte is decoded. A function of the data and
+    `config.seed`.
 
     Args:
       config: resolved configuration; `data.prior_method` and `data.prior_epochs` count.
@@ -127,12 +165,40 @@ def estimate_unlabeled(
     method = config.data.prior_method
     options: dict[str, Any] = {"method": method, "key": config.seed}
     options["num_resamples"] = affordable_resamples(method, _NUM_RESAMPLES)
-    rng = np.random.default_rng([config.seed, _KEY])
-    p = rng.permutation(np.flatnonzero(data.labeled))
-    u = rng.permutation(np.flatnonzero(data.hidden()))
+    p, u = _shuffled(config, data)
     if not needs_scores(method):
         points_p, points_u = (as_array(data.inputs[x[:_MAX_POINTS]]) for x in (p, u))
         return estimate(points_p, points_u, **options)
+    scores_p, scores_u = _held_out(config, data, p, u, mesh)
+    if method in WITH_PROBABILITIES:
+        scores_p, scores_u = scipy.special.expit(scores_p), scipy.special.expit(scores_u)
+    if not is_balanced(method):
+        m, n = len(scores_p), len(scores_u)
+        scores_p, scores_u = (m * x / (m * x + n * (1 - x)) for x in (scores_p, scores_u))
+    return from_scores(scores_p, scores_u, **options)
+
+
+def _shuffled(
+    config: ml_collections.FrozenConfigDict, data: PUDataset
+) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of P, and of U without copies of P, in a random order; of streamed images a part."""
+    rng = np.random.default_rng([config.seed, _KEY])
+    p = rng.permutation(np.flatnonzero(data.labeled))
+    u = rng.permutation(np.flatnonzero(data.hidden()))
+    if not isinstance(data.inputs, ImageFiles):
+        return p, u
+    most = max(_MAX_STREAMED_BYTES // math.prod(data.inputs.shape[1:]) // 2, 4)
+    return p[:most], u[:most]
+
+
+def _held_out(
+    config: ml_collections.FrozenConfigDict,
+    data: PUDataset,
+    p: np.ndarray,
+    u: np.ndarray,
+    mesh: Mesh,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Logits of the second halves of rows of P and U, from a network trained on the first."""
     if min(len(p), len(u)) < 4:
         raise ValueError(
             f"data.prior is 'auto' with {len(p)} labelled and {len(u)} unlabeled examples; "
@@ -143,12 +209,7 @@ def estimate_unlabeled(
     held = np.concatenate([held_p, held_u])
     scores = network_scores(config, data, rows, as_array(data.inputs[held]), mesh)
     scores = scores.astype(np.float64)
-    if method in WITH_PROBABILITIES:
-        scores = scipy.special.expit(scores)
-    if not is_balanced(method):
-        m, n = len(held_p), len(held_u)
-        scores = m * scores / (m * scores + n * (1 - scores))
-    return from_scores(scores[: len(held_p)], scores[len(held_p) :], **options)
+    return scores[: len(held_p)], scores[len(held_p) :]
 
 
 def network_scores(
@@ -219,9 +280,22 @@ def network_scores(
     return sharding.to_host(result)
 
 
-def _with_priors(data: PUDataset, result: PriorEstimate, source: str) -> PUDataset:
+def _alone(estimate: PriorEstimate, method: str) -> Consensus:
+    """One estimate as if it had been chosen."""
+    return Consensus(estimate, method, True, {method: estimate})
+
+
+def _source(result: Consensus) -> str:
+    """Where the prior came from, in words."""
+    text = f"estimated by {result.method}"
+    if not result.agree:
+        text += f", the most cautious of {len(result.estimates)} that disagree"
+    return text
+
+
+def _with_priors(data: PUDataset, found: Consensus, source: str) -> PUDataset:
     """Priors of U as it is and of the population, from that of U without copies of P."""
-    info = data.info
+    info, result = data.info, found.estimate
     hidden = int(data.hidden().sum())
     copies = info.n_u - hidden
 
@@ -236,6 +310,7 @@ def _with_priors(data: PUDataset, result: PriorEstimate, source: str) -> PUDatas
     interval = None
     if np.isfinite(result.low):
         interval = (in_population(result.low), in_population(result.high))
+    shares = {name: tuple(map(in_unlabeled, x)) for name, x in found.estimates.items()}
     return data._replace(
         info=info._replace(
             prior=in_population(result.value),
@@ -243,10 +318,12 @@ def _with_priors(data: PUDataset, result: PriorEstimate, source: str) -> PUDatas
             prior_source=source,
         ),
         prior_interval=interval,
+        prior_choice=PriorChoice(found.method, found.agree, shares),
     )
 
 
-def _check(result: PriorEstimate, method: str) -> None:
+def _check(found: Consensus) -> None:
+    result, method = found.estimate, found.method
     if 0 < result.value < 1 and not (result.low == 0 and result.high == 1):
         return
     interval = f", interval {result.low:.3g} to {result.high:.3g}" * bool(np.isfinite(result.low))
@@ -276,7 +353,7 @@ def _identity(config: ml_collections.FrozenConfigDict, data: PUDataset) -> dict[
         "seed": config.seed,
         "prior_method": config.data.prior_method,
     }
-    if needs_scores(config.data.prior_method):
+    if config.data.prior_method == CONSENSUS or needs_scores(config.data.prior_method):
         identity |= {
             "scaling": config.data.scaling,
             "prior_epochs": config.data.prior_epochs,
@@ -285,7 +362,7 @@ def _identity(config: ml_collections.FrozenConfigDict, data: PUDataset) -> dict[
     return json.loads(json.dumps(identity))  # as JSON gives it back
 
 
-def _read(path: str, identity: dict[str, Any]) -> PriorEstimate:
+def _read(path: str, identity: dict[str, Any]) -> Consensus:
     """The estimate of an earlier call.
 
     Raises:
@@ -294,14 +371,9 @@ def _read(path: str, identity: dict[str, Any]) -> PriorEstimate:
     try:
         with open(path, encoding="utf-8") as file:
             kept = json.load(file)
-        stored, numbers = dict(kept["of"]), dict(kept["estimate"])
-        if set(numbers) != set(PriorEstimate._fields):
-            raise ValueError(f"'estimate' has {sorted(numbers)}")
-        # A string is not a number; JSON's null is a missing end of the interval.
-        numbers = {name: np.nan if x is None else x + 0.0 for name, x in numbers.items()}
-        result = PriorEstimate(**numbers)
-        if np.isnan(result.value):
-            raise ValueError("'value' is not a number")
+        stored, estimate = dict(kept["of"]), _stored(kept["estimate"])
+        estimates = {name: _stored(x) for name, x in dict(kept["estimates"]).items()}
+        result = Consensus(estimate, str(kept["method"]), bool(kept["agree"]), estimates)
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{path} is damaged ({error}); accepted: the file as written") from error
     other = config_lib.differences(stored, identity)
@@ -311,3 +383,15 @@ def _read(path: str, identity: dict[str, Any]) -> PriorEstimate:
             "settings, or another folder"
         )
     return result
+
+
+def _stored(document: Any) -> PriorEstimate:
+    """An estimate from JSON."""
+    numbers = dict(document)
+    if set(numbers) != set(PriorEstimate._fields):
+        raise ValueError(f"'estimate' has {sorted(numbers)}")
+    # A string is not a number; JSON's null is a missing end of the interval.
+    numbers = {name: np.nan if x is None else x + 0.0 for name, x in numbers.items()}
+    if np.isnan(numbers["value"]):
+        raise ValueError("'value' is not a number")
+    return PriorEstimate(**numbers)

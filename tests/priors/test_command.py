@@ -54,9 +54,27 @@ def test_the_table_holds_what_the_library_finds(samples, path, capsys):
     assert "With 500 examples, look at km2 first." in text
 
 
+def test_the_choice_of_the_rule_is_said_and_disagreement_names_all(path, capsys, monkeypatch):
+    assert run(path, "--label=s", "--methods=best_bin,tice,elkan_noto_e3", "--resamples=50") == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "'consensus' uses best_bin 0." in text and "best_bin, tice agree: one share" in text
+    estimates = iter([priors.PriorEstimate(0.8, 0.7, 0.9), priors.PriorEstimate(0.4, 0.3, 0.5)])
+    monkeypatch.setattr(command, "from_scores", lambda *scores, **options: next(estimates))
+    assert run(path, "--label=s", "--methods=best_bin,ratio") == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "'consensus' uses ratio 0.4 [0.3, 0.5]. Warning:" in text
+    assert "best_bin 0.8 [0.7, 0.9], ratio 0.4 [0.3, 0.5]" in text
+
+
+def test_methods_that_are_no_bounds_take_no_part_in_the_rule(path, capsys):
+    assert run(path, "--label=s", "--methods=elkan_noto_e3,pen_l1", "--resamples=20") == 0
+    assert "consensus" not in capsys.readouterr().out
+
+
 def test_without_resamples_the_interval_is_a_dash(path, capsys):
     assert run(path, "--label=s", "--methods=best_bin", "--resamples=0") == 0
-    assert cells(capsys.readouterr().out, "best_bin")[2] == "-"
+    text = capsys.readouterr().out
+    assert cells(text, "best_bin")[2] == "-" and "consensus" not in text
 
 
 def test_a_method_that_fails_is_a_line_and_no_crash(path, capsys, monkeypatch):

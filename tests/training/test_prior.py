@@ -6,7 +6,7 @@ import ml_collections
 import numpy as np
 import pytest
 
-from pujax import sweep, training
+from pujax import priors, sweep, training
 from pujax.data import dataset
 from pujax.priors import PriorEstimate
 from pujax.sweep import cell_runner
@@ -18,7 +18,7 @@ MLP = {"model": "mlp", "options": {"hidden": (16,)}}
 
 
 def config(method="nnpu", *, seed=0, run=None, **data):
-    settings = {"prior": "auto"} | data
+    settings = {"prior": "auto", "prior_method": "best_bin"} | data
     return tiny.config(method, **MLP, seed=seed, data=settings, run=run or {}, num_epochs=2)
 
 
@@ -117,6 +117,87 @@ def test_the_true_share_gives_the_counted_priors(tmp_path, found):
         assert settled.prior_interval is None
 
 
+BOUNDS = {
+    "best_bin": PriorEstimate(0.4, 0.35, 0.6),
+    "ratio": PriorEstimate(0.5, 0.4, 0.55),
+    "tice": PriorEstimate(0.2, 0.1, 0.3),
+    "pearson": PriorEstimate(1.0, 0.0, 1.0),
+}
+
+
+def several(monkeypatch, known):
+    """Stands in for the estimators of the rule; returns what they were given."""
+    seen = {}
+
+    def fake(positives, unlabeled, *, scores, **options):
+        seen.update(positives=positives, unlabeled=unlabeled, scores=scores, **options)
+        return known
+
+    def scored(config, data, rows, held, mesh):
+        return np.linspace(-9, 9, len(held))
+
+    monkeypatch.setattr(prior_estimation, "estimates_of", fake)
+    monkeypatch.setattr(prior_estimation, "network_scores", scored)
+    return seen
+
+
+def test_the_default_takes_the_smallest_bound_warns_and_keeps_all(tmp_path, monkeypatch, caplog):
+    seen = several(monkeypatch, BOUNDS)
+    tree, data = config(prior_method="consensus"), problem("two_sample", num_labeled=40)
+    settled = prior_estimation.settle(tree, data, str(tmp_path), tiny.mesh(1))
+    n_u, hidden = data.info.n_u, int(data.hidden().sum())
+    assert len(seen["positives"]) == 40 and len(seen["unlabeled"]) == hidden
+    assert [len(x) for x in seen["scores"]] == [20, hidden - hidden // 2 - hidden % 2]
+    assert all(x.min() >= 0 and x.max() <= 1 for x in seen["scores"])
+    expected = (40 + 0.2 * hidden) / n_u
+    assert settled.info.prior == pytest.approx(expected)
+    source = "estimated by tice, the most cautious of 4 that disagree"
+    assert settled.info.prior_source == source
+    choice = settled.prior_choice
+    assert (choice.method, choice.agree) == ("tice", False)
+    assert choice.estimates["tice"][0] == pytest.approx(settled.info.prior_unlabeled)
+    assert choice.estimates["ratio"][1] == pytest.approx((40 + 0.4 * hidden) / n_u)
+    for name, found in BOUNDS.items():
+        assert f"{name} {found.value:.3g} [" in caplog.text
+    kept = json.loads((tmp_path / "prior.json").read_text())
+    assert kept["method"] == "tice" and not kept["agree"] and set(kept["estimates"]) == set(BOUNDS)
+
+    caplog.clear()
+    seen.clear()
+    again = prior_estimation.settle(tree, data, str(tmp_path), tiny.mesh(1))
+    assert again.info == settled.info and again.prior_choice == choice and not seen
+    assert "tice 0.2 [" in caplog.text
+    with pytest.raises(ValueError, match="prior_method: 'consensus' there, 'best_bin' here"):
+        prior_estimation.settle(config(), data, str(tmp_path), tiny.mesh(1))
+
+
+def test_where_estimators_agree_best_bin_is_used_without_a_word(tmp_path, monkeypatch, caplog):
+    several(monkeypatch, {name: BOUNDS[name] for name in ("best_bin", "ratio", "pearson")})
+    tree = config(prior_method="consensus")
+    settled = prior_estimation.settle(tree, problem(), str(tmp_path), tiny.mesh(1))
+    assert settled.info.prior_unlabeled == pytest.approx(0.4)
+    assert settled.info.prior_source == "estimated by best_bin" and settled.prior_choice.agree
+    assert "disagree" not in caplog.text
+
+
+def test_estimators_that_all_say_nothing_end_the_run(tmp_path, monkeypatch):
+    several(monkeypatch, {"pearson": BOUNDS["pearson"]})
+    tree = config(prior_method="consensus")
+    with pytest.raises(ValueError, match="data.prior is 'auto', and the estimators find pearson 1"):
+        prior_estimation.settle(tree, problem(), str(tmp_path / "run"), tiny.mesh(1))
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.thorough
+def test_a_named_estimator_finds_what_it_finds_among_several():
+    data, mesh = problem(num_labeled=60, num_support=0), tiny.mesh(1)
+    found = prior_estimation.estimate_all(config(prior_method="consensus"), data, mesh)
+    assert set(found.estimates) == set(priors.BOUNDS)
+    alone = prior_estimation.estimate_all(config(), data, mesh)
+    assert alone.estimates == {"best_bin": alone.estimate} and alone.agree
+    assert alone.estimate == found.estimates["best_bin"]
+
+
 def test_it_is_kept_in_the_folder_and_read_again(tmp_path, found):
     first = prior_estimation.settle(config(), problem(), str(tmp_path), tiny.mesh(1))
     found.estimate = PriorEstimate(0.9)
@@ -160,6 +241,9 @@ def test_what_is_kept_is_read_by_name_and_refused_where_it_is_no_estimate(tmp_pa
         {"low": [0.1]},
         {"lowest": 0.1},
     ):
+        path.write_text(json.dumps(kept | {"estimates": {"best_bin": kept["estimate"] | change}}))
+        with pytest.raises(ValueError, match="prior.json is damaged"):
+            prior_estimation.settle(config(), problem(), str(tmp_path), tiny.mesh(1))
         path.write_text(json.dumps(kept | {"estimate": kept["estimate"] | change}))
         with pytest.raises(ValueError, match="prior.json is damaged"):
             prior_estimation.settle(config(), problem(), str(tmp_path), tiny.mesh(1))
@@ -216,7 +300,7 @@ def test_a_given_or_counted_prior_is_left_alone(tmp_path, found):
 def small(method="nnpu", **changes):
     """A short run on the digits."""
     tree = config_lib.default_config(method)
-    tree.data.update({"prior": "auto", "num_labeled": 200})
+    tree.data.update({"prior": "auto", "prior_method": "best_bin", "num_labeled": 200})
     tree.model.update({"name": "mlp", "options": {"hidden": (8,)}})
     tree.method.update({"num_epochs": 2, "batch_size": 128})
     tree.run.update({"figures": False} | changes)

@@ -1,0 +1,201 @@
+"""Error of `data.prior=auto` by prior and number of labels, for several rules of choosing.
+
+    python benchmarks/prior_small.py --sets=mushrooms,digits --data_dir=mushrooms=FOLDER --out=FILE
+
+Draws labelled positives and, disjoint from them, 4,000 unlabeled rows (7,840 of a9a, 700 of the
+digits, 1,500 of 20 Newsgroups) at each class prior, and estimates the prior as a run with a
+perceptron does, by all of `priors.BOUNDS`. Digits, MNIST and Fashion-MNIST: even classes are
+positive; overlap_2.0 and overlap_3.5 are Gaussians in ten dimensions that far apart, half_apart has
+half of its positives where the negatives are, clusters is scikit-learn's make_classification. FILE
+gets one JSON line per draw, and draws that it already holds are not repeated; the tables are
+printed from it.
+"""
+
+import argparse
+import json
+import pathlib
+import time
+from collections.abc import Callable, Mapping
+
+import numpy as np
+from prior_estimators import by_class
+from sklearn import datasets
+
+from pujax import priors
+from pujax.data import dataset, raw
+from pujax.priors.consensus import is_informative
+from pujax.training import config as config_lib
+from pujax.training import prior_estimation, sharding
+
+SIMULATED = ("overlap_2.0", "overlap_3.5", "half_apart", "clusters")
+PRIORS = (0.5, 0.3, 0.1, 0.05, 0.02)
+LABELED = (50, 160, 500)
+NUM_UNLABELED = {"digits": 700, "newsgroups": 1500, "a9a": 7840}
+MOST_UNLABELED = 4000
+Estimates = Mapping[str, priors.PriorEstimate]
+
+
+def simulated(name: str) -> tuple[np.ndarray, np.ndarray]:
+    """12,000 rows of the positive and as many of the negative class, float32."""
+    rng, size = np.random.default_rng(0), 12_000
+    if name == "clusters":
+        rows, labels = datasets.make_classification(
+            2 * size,
+            20,
+            n_informative=6,
+            n_redundant=4,
+            n_clusters_per_class=4,
+            class_sep=1.5,
+            flip_y=0,
+            random_state=1,
+        )
+        return rows[labels == 1].astype(np.float32), rows[labels == 0].astype(np.float32)
+    positive, negative = rng.normal(size=(2, size, 10)).astype(np.float32)
+    if name == "half_apart":
+        positive[: size // 2, :3] += 3
+    else:
+        positive[:, 0] += float(name.removeprefix("overlap_"))
+    return rng.permutation(positive), negative
+
+
+def draw(classes, name: str, prior: float, labeled: int, trial: int):
+    """P and U, which share no row; None where the set is too small."""
+    rng = np.random.default_rng([trial, round(1000 * prior), labeled])
+    size = NUM_UNLABELED.get(name, MOST_UNLABELED)
+    hidden = round(prior * size)
+    if labeled + hidden > len(classes[0]) or size - hidden > len(classes[1]):
+        return None
+    positive = classes[0][rng.permutation(len(classes[0]))[: labeled + hidden]]
+    negative = classes[1][rng.permutation(len(classes[1]))[: size - hidden]]
+    return positive[:labeled], np.concatenate([positive[labeled:], negative])
+
+
+def estimated(p: np.ndarray, u: np.ndarray, seed: int) -> priors.Consensus:
+    """What a run finds before it trains."""
+    rows = np.concatenate([p, u]).astype(np.float32)
+    mean, std = raw.feature_statistics(rows)
+    source = raw.RawDataset(
+        name="rows",
+        train_inputs=rows,
+        train_labels=np.where(np.arange(len(rows)) < len(p), 1, -1).astype(np.int32),
+        test_inputs=rows[:0],
+        test_labels=np.zeros(0, np.int32),
+        class_names=("negative", "positive"),
+        mean=mean,
+        std=std,
+        known_at_random=False,
+    )
+    data = dataset.build(
+        raw.check(source),
+        seed=seed,
+        positive_classes=(1,),
+        num_labeled=0,
+        num_support=0,
+        setting="one_sample",
+        sampling="uniform",
+        prior="auto",
+    )
+    config = config_lib.default_config("nnpu")
+    config.seed, config.model.name = seed, "mlp"
+    config.data.update({"num_labeled": 0, "prior": "auto", "sampling": "uniform"})
+    config = config_lib.resolve(config)
+    return prior_estimation.estimate_all(config, data, sharding.make_mesh())
+
+
+def smallest(found: Estimates, by: Callable = lambda x: x.value, place: int = 0) -> float:
+    """The value in some place of those in order."""
+    ordered = sorted(filter(is_informative, found.values()), key=by)
+    return ordered[min(place, len(ordered) - 1)].value
+
+
+def where_apart(found: Estimates, **options) -> float:
+    """best_bin where estimators agree, else the smallest."""
+    result = priors.consensus(found)
+    return result.estimate.value if result.agree else smallest(found, **options)
+
+
+RULES: dict[str, Callable[[Estimates], float]] = {
+    "best_bin (before)": lambda found: found["best_bin"].value,
+    "rule": lambda found: priors.consensus(found).estimate.value,
+    "smallest where they disagree": where_apart,
+    "smallest always": smallest,
+    "smallest upper end where they disagree": lambda x: where_apart(x, by=lambda y: y.high),
+    "second smallest where they disagree": lambda x: where_apart(x, place=1),
+    **{name: lambda found, name=name: found[name].value for name in priors.BOUNDS[1:]},
+}
+
+
+def read(path: pathlib.Path) -> dict:
+    """What a file holds: `(set, prior, labeled, trial) -> line`."""
+    lines = path.read_text().splitlines() if path.exists() else []
+    rows = (json.loads(line) for line in lines)
+    return {tuple(x[k] for k in ("set", "prior", "labeled", "trial")): x for x in rows}
+
+
+def show(results: dict) -> None:
+    """Mean absolute and mean error of every rule by prior, by labels, and by set."""
+    found = {
+        key: {name: priors.PriorEstimate(*x) for name, x in line["estimates"].items()}
+        for key, line in results.items()
+    }
+    apart = np.mean([not priors.consensus(x).agree for x in found.values()])
+    seconds = np.median([line["seconds"] for line in results.values()])
+    print(f"{len(found)} draws, estimators disagree in {apart:.0%}, median {seconds:.1f} s a draw")
+    for title, place in (("prior in U", 1), ("labelled positives", 2), ("set", 0)):
+        columns = sorted({key[place] for key in found})
+        print(f"\nmean absolute error (mean error), by {title}")
+        print("| rule | " + " | ".join(map(str, columns)) + " | all | lowest error |")
+        print("|" + "---|" * (len(columns) + 3))
+        for name, rule in RULES.items():
+            errors = {key: rule(x) - key[1] for key, x in found.items() if name in x or " " in name}
+            errors = errors or {key: rule(x) - key[1] for key, x in found.items()}
+            cells = []
+            for column in columns:
+                of = [error for key, error in errors.items() if key[place] == column]
+                cells.append(f"{np.mean(np.abs(of)):.3f} ({np.mean(of):+.3f})" if of else "-")
+            every = np.array(list(errors.values()))
+            cells.append(f"{np.abs(every).mean():.3f} ({every.mean():+.3f})")
+            print(f"| {name} | " + " | ".join([*cells, f"{every.min():+.3f}"]) + " |")
+
+
+def main() -> None:
+    """Reads the flags, makes the draws that are missing and prints the tables."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--sets", default=",".join(SIMULATED))
+    parser.add_argument("--data_dir", default="", help="SOURCE=FOLDER,... of sets that are files")
+    parser.add_argument("--priors", default=",".join(map(str, PRIORS)))
+    parser.add_argument("--labeled", default=",".join(map(str, LABELED)))
+    parser.add_argument("--first_trial", type=int, default=0)
+    parser.add_argument("--trials", type=int, default=2)
+    parser.add_argument("--out", type=pathlib.Path, required=True)
+    flags = parser.parse_args()
+
+    folders = dict(part.split("=", 1) for part in flags.data_dir.split(",") if part)
+    results, classes = read(flags.out), {}
+    for trial in range(flags.first_trial, flags.first_trial + flags.trials):
+        for prior in map(float, flags.priors.split(",")):
+            for labeled in map(int, flags.labeled.split(",")):
+                for name in filter(None, flags.sets.split(",")):
+                    key = (name, prior, labeled, trial)
+                    if key in results:
+                        continue
+                    if name not in classes:
+                        is_file = name not in SIMULATED
+                        classes[name] = (
+                            by_class(name, folders.get(name, "")) if is_file else simulated(name)
+                        )
+                    samples = draw(classes[name], name, prior, labeled, trial)
+                    if samples is None:
+                        continue
+                    start = time.perf_counter()
+                    found = estimated(*samples, seed=trial).estimates
+                    line = dict(zip(("set", "prior", "labeled", "trial"), key, strict=True))
+                    line |= {"seconds": time.perf_counter() - start, "estimates": found}
+                    with flags.out.open("a") as file:
+                        file.write(json.dumps(line) + "\n")
+                    results = read(flags.out)
+    show(results)
+
+
+if __name__ == "__main__":
+    main()
