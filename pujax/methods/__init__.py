@@ -25,10 +25,13 @@ __all__ = [
     "Stage",
     "build",
     "build_network",
+    "has_network",
     "is_multilabel",
     "module",
     "names",
+    "needs_negatives",
     "shared_fields",
+    "without_negatives",
 ]
 
 
@@ -44,6 +47,21 @@ def names() -> tuple[str, ...]:
 def is_multilabel(name: str) -> bool:
     """Whether a method is for several labels per example, which its module says."""
     return getattr(module(name), "MULTILABEL", False)
+
+
+def needs_negatives(name: str) -> bool:
+    """Whether a method needs examples that are known to be negative, which its module says."""
+    return getattr(module(name), "NEEDS_NEGATIVES", False)
+
+
+def without_negatives() -> tuple[str, ...]:
+    """Names of the methods of one label per example that need positive and unlabeled data only."""
+    return tuple(x for x in names() if not is_multilabel(x) and not needs_negatives(x))
+
+
+def has_network(name: str) -> bool:
+    """Whether a method trains a network, which its module denies with `NETWORK = False`."""
+    return getattr(module(name), "NETWORK", True)
 
 
 def module(name: str):
@@ -76,6 +94,8 @@ def build(config: ml_collections.ConfigDict, info: DataInfo | MultilabelInfo) ->
     Raises:
       ValueError: for a setting that cannot be.
     """
+    if not has_network(config.method.name):
+        return module(config.method.name).build(config, info)
     averaging.check(config.method)
     config = freezing.resolved(config)
     method = module(config.method.name).build(config, info)
