@@ -1,6 +1,9 @@
 """`PUClassifier`: every binary method as a scikit-learn estimator, for tables in memory."""
 
+import numbers
 import tempfile
+import warnings
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -13,9 +16,10 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from pujax import calibration, methods, metrics
+from pujax import calibration, checks, methods, metrics
 from pujax.data import batching, dataset, raw
 from pujax.data.pu_dataset import DataInfo
+from pujax.data.readers import pu_labels
 from pujax.training import config as config_lib
 from pujax.training import (
     method_setup,
@@ -33,7 +37,7 @@ from pujax.training.seed_axis import Member
 _MAX_EPOCHS = 50
 _STAGES = (
     *("warmup_epochs", "pretrain_epochs", "representation_epochs", "round_epochs"),
-    "pick_start",
+    *("pick_start", "pick_stop", "teacher_start"),
 )
 """Fields of methods whose length belongs to that of their stages."""
 _BY_RISK = ("nnpu", "upu", "imbalanced_nnpu")
@@ -52,27 +56,30 @@ def _has_probabilities(model: "PUClassifier") -> bool:
 class PUClassifier(ClassifierMixin, BaseEstimator):
     """A classifier of positive and unlabeled rows.
 
-    `fit(X, s)` takes two labels: the larger one is a labelled positive (1 of {0, 1} and of {-1, 1},
-    True), the other one is unlabeled, not negative. A share of both is held out for probabilities.
+    `fit(X, s)` takes two labels, a labelled positive and one that is unlabeled, not negative. Of
+    numbers the larger one is positive (1 of {0, 1} and of {-1, 1}, True), of words the one that
+    says so, or that is left where the other one says unlabeled or negative; else the larger one,
+    with a warning. `pos_label` names it. A share of both is held out for probabilities.
 
     Args:
-      method: a name of `pujax.methods.names()` for one label per example that needs no clean
-        examples.
+      method: a name of `pujax.methods.without_negatives()`.
       prior: share of positives in the population; 'auto' estimates it from P and U; None for
         methods that need none, which then give no probabilities.
       setting: 'one_sample', labelled positives were taken out of the rows, or 'two_sample', the
         unlabeled rows are a sample of the population of their own.
       hidden: widths of the perceptron's layers.
-      num_epochs: passes over the rows; None for the method's own number, at most 50 for methods of
-        one stage.
+      num_epochs: passes over the rows, shared among a method's stages as its defaults are; None for
+        the method's own number, at most 50 for methods of one stage.
       batch_size: rows per step, fewer where there are fewer.
       learning_rate: None for the method's own.
       holdout: share of P and of U that is held out; 0 gives no probabilities.
+      pos_label: the label of a labelled positive, where it is another one.
       options: other fields of the method's section, by name.
       random_state: seed, or a NumPy RandomState.
 
     Attributes:
-      classes_: `[2]`, unlabeled or negative, then positive.
+      classes_: `[2]`, the labels in order.
+      positive_: the one of them that is positive.
       n_features_in_: number of columns.
       prior_: share of positives in the population that was used, NaN without one.
       estimates_: what the held-out rows say, see `metrics.unlabeled_estimates`.
@@ -90,6 +97,7 @@ class PUClassifier(ClassifierMixin, BaseEstimator):
         batch_size: int = 256,
         learning_rate: float | None = None,
         holdout: float = 0.2,
+        pos_label: Any = None,
         options: dict[str, Any] | None = None,
         random_state: Any = None,
     ):
@@ -101,6 +109,7 @@ class PUClassifier(ClassifierMixin, BaseEstimator):
         self.batch_size = batch_size
         self.learning_rate = learning_rate
         self.holdout = holdout
+        self.pos_label = pos_label
         self.options = options
         self.random_state = random_state
 
@@ -120,6 +129,7 @@ class PUClassifier(ClassifierMixin, BaseEstimator):
         Raises:
           ValueError: naming what is not accepted.
         """
+        self._check_settings()
         X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
         check_classification_targets(y)
         self.classes_ = np.unique(y)
@@ -130,12 +140,14 @@ class PUClassifier(ClassifierMixin, BaseEstimator):
                 "positives and unlabeled rows"
             )
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        data = self._problem(X.astype(np.float32), y == self.classes_[1], seed)
+        self.positive_ = self._positive_class()
+        data = self._problem(X.astype(np.float32), y == self.positive_, seed)
         mesh = sharding.make_mesh()
         with tempfile.TemporaryDirectory() as folder:
             config = self._config(data.info.n, seed)
             data = prior_estimation.settle(config, data, folder, mesh)
             setup = method_setup.build(config, data, mesh)
+            own_results.check_method(self.method, setup.method)
             run = run_state.prepare([Member(setup, data, folder)], mesh)
             try:
                 with Progress(run.num_steps(), description="", enabled=False) as progress:
@@ -154,7 +166,16 @@ class PUClassifier(ClassifierMixin, BaseEstimator):
         return self
 
     def decision_function(self, X: Any) -> np.ndarray:
-        """Scores `[n]`; positive by the method's own rule where above 0."""
+        """Scores `[n]`, above 0 where the method's own rule says `classes_[1]`."""
+        return self._sign() * self._scores(X)
+
+    def _sign(self) -> int:
+        """-1 where the positive class is the first, as scikit-learn's scores are of the second."""
+        check_is_fitted(self, "model_")
+        return 1 if self.positive_ == self.classes_[1] else -1
+
+    def _scores(self, X: Any) -> np.ndarray:
+        """Scores `[n]` of being positive."""
         check_is_fitted(self, "model_")
         X = validate_data(self, X, dtype=np.float64, reset=False).astype(np.float32)
         method, state = self._loaded()
@@ -163,26 +184,27 @@ class PUClassifier(ClassifierMixin, BaseEstimator):
             sharding.replicate(X, sharding.make_mesh()),
             batch_size=512,
         )
-        if method.adjust is not None:
-            scores = method.adjust(scores, np.ones(len(X), bool))
         return np.asarray(scores)
 
     def predict(self, X: Any) -> np.ndarray:
         """The class `[n]` of each row."""
         check_is_fitted(self, "model_")
-        return self.classes_[(self.decision_function(X) > 0).astype(int)]
+        is_positive = self._scores(X) > 0
+        other = self.classes_[0] if self._sign() == 1 else self.classes_[1]
+        return np.where(is_positive, self.positive_, other).astype(self.classes_.dtype)
 
     @available_if(_has_probabilities)
     def predict_proba(self, X: Any) -> np.ndarray:
-        """`[n, 2]`, probabilities of both classes for rows of the population.
+        """`[n, 2]`, probabilities of `classes_` for rows of the population.
 
         There is no such method where the prior is None or nothing is held out.
         """
         check_is_fitted(self, "model_")
-        scores = self.decision_function(X)
+        scores = self._scores(X)
         assert self.calibration_ is not None  # a prior was given and rows were held out
         positive = calibration.probabilities(self.calibration_, scores, unlabeled_only=False)
-        return np.stack([1 - positive, positive], axis=1)
+        both = np.stack([1 - positive, positive], axis=1)
+        return both[:, :: self._sign()]
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """AUC of labelled positives against unlabeled rows, which orders classifiers as the true
@@ -195,7 +217,55 @@ class PUClassifier(ClassifierMixin, BaseEstimator):
         """
         if sample_weight is not None:
             raise ValueError("sample_weight is given; accepted: None")
-        return float(metrics.auc(self.decision_function(X), np.asarray(y) == self.classes_[1]))
+        is_positive = np.asarray(y) == self.positive_
+        if is_positive.all() or not is_positive.any():
+            raise ValueError(
+                f"y holds {np.unique(y).tolist()}; accepted: {self.positive_!r} and another label"
+            )
+        return float(metrics.auc(self._scores(X), is_positive))
+
+    def _positive_class(self) -> Any:
+        """Which of the two labels is that of a labelled positive."""
+        labels = self.classes_.tolist()
+        if self.pos_label is not None:
+            checks.one_of("pos_label", self.pos_label, labels)
+            return self.classes_[labels.index(self.pos_label)]
+        if self.classes_.dtype.kind in "OU":
+            words = [str(label).strip().lower() for label in labels]
+            others = (*pu_labels.NEGATIVE, *pu_labels.UNLABELED)
+            for known in (
+                [word in pu_labels.POSITIVE for word in words],
+                [word not in others for word in words],
+            ):
+                if sum(known) == 1:
+                    return self.classes_[known.index(True)]
+        elif labels in ([0, 1], [-1, 1]):  # False and True are 0 and 1
+            return self.classes_[1]
+        text = f"y has the labels {labels}; {labels[1]!r}, the larger one, is taken for positive: "
+        warnings.warn(f"{text}pos_label says which one is", stacklevel=3)
+        return self.classes_[1]
+
+    def _check_settings(self) -> None:
+        """Raises a ValueError for what the configuration would name by another word, or not."""
+        checks.one_of("method", self.method, methods.without_negatives())
+        if self.prior is not None and self.prior != dataset.AUTO:
+            number = isinstance(self.prior, numbers.Real) and 0 < self.prior < 1
+            accepted = "a number between 0 and 1, 'auto' or None"
+            checks.require(number, "prior", self.prior, accepted)
+        checks.one_of("setting", self.setting, dataset.SETTINGS)
+        widths = np.iterable(self.hidden) and not isinstance(self.hidden, str)
+        accepted = "a tuple of widths, such as (100, 100)"
+        checks.require(widths, "hidden", self.hidden, accepted)
+        for width in self.hidden:
+            checks.whole_number("hidden", width, 1)
+        if self.num_epochs is not None:
+            checks.whole_number("num_epochs", self.num_epochs, 1)
+        checks.whole_number("batch_size", self.batch_size, 2)
+        if self.learning_rate is not None:
+            checks.positive("learning_rate", self.learning_rate)
+        checks.between("holdout", self.holdout, 0, 1, include="low")
+        named = self.options is None or isinstance(self.options, Mapping)
+        checks.require(named, "options", self.options, "a dict of fields, or None")
 
     def _problem(self, rows: np.ndarray, labeled: np.ndarray, seed: int) -> Any:
         def prepare(training: np.ndarray) -> raw.RawDataset:
@@ -230,21 +300,24 @@ class PUClassifier(ClassifierMixin, BaseEstimator):
     def _config(self, num_rows: int, seed: int) -> Any:
         config = config_lib.default_config(self.method)
         config.seed = seed
-        config.data.update({"num_labeled": 0, "holdout": self.holdout, "setting": self.setting})
-        config.data.update({"prior": self.prior, "sampling": "uniform"})
+        config.data.update({"num_labeled": 0, "holdout": float(self.holdout)})
+        config.data.update({"setting": self.setting, "sampling": "uniform"})
+        config.data.prior = (
+            float(self.prior) if isinstance(self.prior, numbers.Real) else self.prior
+        )
         config.model.name = "mlp"
-        config.model.options = {"hidden": tuple(self.hidden)}
+        config.model.options = {"hidden": tuple(int(width) for width in self.hidden)}
         fields = config.method
-        size = max(min(self.batch_size, num_rows // 2), 2)
+        size = max(min(int(self.batch_size), num_rows // 2), 2)
         wanted: dict[str, Any] = {"augment": False, "batch_size": size, "calibration_meta": False}
         if self.method in _BY_RISK:
             wanted["batching"] = "separate"
         if self.num_epochs is not None:
-            wanted["num_epochs"] = self.num_epochs
+            wanted |= _lengths(fields, int(self.num_epochs))
         elif not any(name in fields for name in _STAGES) and "num_epochs" in fields:
             wanted["num_epochs"] = min(fields.num_epochs, _MAX_EPOCHS)
         if self.learning_rate is not None:
-            wanted["learning_rate"] = self.learning_rate
+            wanted["learning_rate"] = float(self.learning_rate)
         fields.update({name: value for name, value in wanted.items() if name in fields})
         fields.update(self.options or {})
         config.run.update({"figures": False, "tensorboard": "off", "checkpoint_every": 10**9})
@@ -257,6 +330,18 @@ class PUClassifier(ClassifierMixin, BaseEstimator):
         config = ml_collections.FrozenConfigDict(self.model_["config"])
         method = methods.build(config, info)
         return method, saved_model.restored(self.model_["numbers"], method, info)
+
+
+def _lengths(fields: Any, num_epochs: int) -> dict[str, int]:
+    """Epochs of a method and of its stages, in the proportion that its defaults have."""
+    lengths = {"num_epochs": num_epochs}
+    for name in _STAGES:
+        if name in fields:
+            share = fields[name] / fields.num_epochs
+            lengths[name] = min(max(round(share * num_epochs), 1), max(num_epochs - 1, 1))
+    while num_epochs % lengths.get("round_epochs", 1):  # rounds are all of one length
+        lengths["round_epochs"] -= 1
+    return lengths
 
 
 class PUStratifiedKFold(StratifiedKFold):

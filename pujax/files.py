@@ -1,15 +1,16 @@
-"""Files that are replaced atomically: JSON documents and text.
+"""Files that are replaced atomically.
 
-A non-finite number becomes null, because JSON cannot express it; every other number is written so
-that reading it gives the same bits.
+In JSON a non-finite number becomes null, because JSON cannot express it; every other number is
+written so that reading it gives the same bits.
 """
 
+import contextlib
 import json
 import math
 import numbers
 import os
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import IO, Any
 
 import numpy as np
 
@@ -83,11 +84,29 @@ def check_folder(field: str, path: str | os.PathLike) -> None:
         raise ValueError(f"{field} is {os.fspath(path)!r}, {what}; accepted: a folder")
 
 
-def replace_text(path: str, text: str) -> None:
-    """Writes a text file so that at every moment either the complete old or new one exists."""
-    temporary = f"{path}.{os.getpid()}.tmp"  # two processes never write the same file
-    with open(temporary, "w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
+@contextlib.contextmanager
+def replacing(path: str | os.PathLike) -> Iterator[IO[bytes]]:
+    """A file to write bytes to, which takes its place once it is complete.
+
+    At every moment either the complete old or the complete new one exists; after an error the old
+    one stays, and nothing beside it.
+
+    Args:
+      path: file to write or replace, in a folder that exists.
+    """
+    temporary = f"{os.fspath(path)}.{os.getpid()}.tmp"  # two processes never write the same file
+    try:
+        with open(temporary, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    finally:
+        if os.path.exists(temporary):
+            os.remove(temporary)
+
+
+def replace_text(path: str | os.PathLike, text: str) -> None:
+    """Writes a text file as `replacing` does."""
+    with replacing(path) as file:
+        file.write(text.encode("utf-8"))

@@ -1,39 +1,56 @@
-"""Applies a trained model to new rows: python -m pujax.predict RUN NEW.csv --output=scores.csv."""
+"""Applies a trained model to new rows: python -m pujax.predict RUN NEW.csv --output=scores.csv.
 
+Rows are read and scored some at a time. Of a large file only the scores are in memory, which ranks
+and budgets need, and 16 bytes per id, which tell whether one occurs twice; names wait in a
+temporary file.
+"""
+
+import contextlib
+import csv
+import itertools
 import os
 import sys
+import tempfile
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
+import rich.progress
 from absl import flags
+from rich.console import Console
 
-from pujax.checks import require
+from pujax.checks import one_of, require
 from pujax.console import message, show_own_messages
-from pujax.data.readers import frames, pu_labels
-from pujax.files import check_folder, replace_text
-from pujax.training import decisions, own_results, saved_model
+from pujax.data.readers import image_trees
+from pujax.files import check_folder, replacing
+from pujax.training import compilation_cache, decisions, new_rows, own_results, saved_model
 from pujax.training.saved_model import SavedModel
 
-_USAGE = """usage: python -m pujax.predict RUN FILE [--output=FILE.csv] [--decide=RULE]
-  RUN                  folder of a finished run on one's own rows, or its model/
+_USAGE = """usage: python -m pujax.predict RUN FILE|FOLDER [--output=FILE.csv] [--decide=RULE]
+  RUN                  folder of a finished run on one's own rows or images, or its model/
   FILE                 new rows in any format that training reads, with the same columns; the
                        label's column may be there or not
-  --output=FILE.csv    where to write; default: predictions.csv in the current folder
+  FOLDER               for a model of images: all images in it and in the folders below
+  --output=FILE.csv    where to write; default: scores.csv in the current folder
   --decide=RULE        'score:0', 'probability:0.5', 'share:0.02', 'top:100'; default: the run's
+  --unreadable=skip    keeps damaged images as rows without a score; default: fail
   --help               shows this text
 Writes the id under its own name, score, probability, rank and decision, in the rows' order."""
+_WRITTEN = 10_000
+"""Rows that are written at once."""
 
 
 class Predictions(NamedTuple):
     """What a model says of rows, in their order.
 
     Attributes:
-      id_name: what the rows are named by; 'row' counts them from 1.
+      id_name: what the rows are named by; 'row' counts them from 1, 'file' is an image's path.
       ids: `[n]`.
-      scores: float `[n]`, positive by the method's own rule where above 0.
+      scores: float `[n]`, positive by the method's own rule where above 0; NaN for an image that
+        cannot be read.
       probabilities: float `[n]`, P(y = 1 | x) of rows of the population; None where no prior was
         known in training.
-      ranks: int `[n]`, 1 for the highest score.
+      ranks: int `[n]`, 1 for the highest score; 0 for an image that cannot be read.
       decisions: bool `[n]`, by the rule of the run or the one that was asked for.
     """
 
@@ -54,32 +71,96 @@ class Predictor(NamedTuple):
 
     model: SavedModel
 
-    def predict(self, rows: Any, *, decide: str = "") -> Predictions:
+    def predict(
+        self, rows: Any, *, decide: str = "", unreadable: str = "fail", chunk_size: int = 0
+    ) -> Predictions:
         """Predictions for rows.
 
         Args:
-          rows: path of a file, a pandas DataFrame, or an array `[n, d]` for models of arrays; with
-            the columns of training, label and id or not.
+          rows: for a model of tables the path of a file, a pandas DataFrame, or an array `[n, d]`
+            for models of arrays; with the columns of training, label and id or not. For a model of
+            images a folder, which is searched with the folders below it, a list of paths, or uint8
+            `[n, height, width, channels]`, of any size.
           decide: rule in place of the run's, see `training.decisions`.
+          unreadable: 'fail' refuses an image that cannot be read by name, 'skip' gives it the score
+            NaN.
+          chunk_size: rows that are read at a time, 0 for what fits most; results do not depend on
+            it.
 
         Raises:
-          ValueError: naming the columns that are missing, extra or of another type.
+          ValueError: naming the columns that are missing, extra or of another type, the file that
+            cannot be read, or the argument.
         """
-        frame = frames.read(rows) if isinstance(rows, str | os.PathLike) else frames.of(rows)
-        name = self.model.description["id_name"]
-        if name in frame.names:
-            ids = pu_labels.ids(frame, name).values
-        else:
-            name, ids = "row", np.arange(1, frame.num_rows + 1)
-        scores = self.model.scores(frame)
+        self._check(decide, "decide")
+        found = self.model.rows_of(rows, unreadable=unreadable, num_rows=chunk_size)
+        ids: list[np.ndarray] = []
+        scores = self.model.scores(found, lambda chunk: ids.append(np.asarray(chunk.ids)))
         return Predictions(
-            id_name=name,
-            ids=np.asarray(ids),
+            id_name=found.id_name,
+            ids=np.concatenate(ids) if ids else np.zeros(0, object),
             scores=scores,
             probabilities=self.model.probabilities(scores),
-            ranks=decisions.ranks(scores),
+            ranks=_ranks(scores),
             decisions=self.model.decide(scores, decide),
         )
+
+    def write(
+        self, rows: Any, path: str, *, decide: str = "", unreadable: str = "fail"
+    ) -> tuple[int, int, list[str]]:
+        """Writes predictions as a CSV file, which is there as a whole at the end or not at all.
+
+        Args:
+          rows: as in `predict`.
+          path: of the file; its folder is made if missing.
+          decide: as in `predict`.
+          unreadable: likewise.
+
+        Returns:
+          How many rows there are, how many are called positive, and why images could not be read.
+
+        Raises:
+          ValueError: as `predict`.
+        """
+        self._check(decide, "--decide")
+        found = self.model.rows_of(rows, unreadable=unreadable)
+        with tempfile.TemporaryFile("w+", encoding="utf-8", newline="") as names:
+            keep = csv.writer(names)
+            with _bar() as bar:
+
+                def take(chunk: new_rows.Chunk) -> None:
+                    keep.writerows([name] for name in chunk.ids)
+                    bar(chunk.done, chunk.total)
+
+                scores = self.model.scores(found, take)
+            chosen = self.model.decide(scores, decide)
+            shares, ranks = self.model.probabilities(scores), _ranks(scores)
+            names.seek(0)
+            ids = (name for (name,) in csv.reader(names))
+
+            def texts() -> Iterator[str]:
+                for start in range(0, max(len(scores), 1), _WRITTEN):
+                    part = slice(start, start + _WRITTEN)
+                    yield own_results.csv_text(
+                        found.id_name,
+                        np.array(list(itertools.islice(ids, _WRITTEN)), object),
+                        scores[part],
+                        None if shares is None else shares[part],
+                        ranks[part],
+                        chosen[part],
+                        with_header=not start,
+                    )
+
+            os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
+            with replacing(path) as file:
+                file.writelines(text.encode("utf-8") for text in texts())
+        return len(scores), int(chosen.sum()), found.reasons
+
+    def _check(self, decide: str, field: str) -> None:
+        """Raises a ValueError for a rule that cannot be, before anything is scored."""
+        if decide:
+            rule, _ = decisions.parse(decide, field=field)
+            known = rule != "probability" or self.model.calibration is not None
+            require(known, field, decide, "another rule, since no probability is known")
 
 
 def load(run: str | os.PathLike[str]) -> Predictor:
@@ -94,33 +175,75 @@ def load(run: str | os.PathLike[str]) -> Predictor:
     return Predictor(saved_model.load(run))
 
 
+def _ranks(scores: np.ndarray) -> np.ndarray:
+    """int `[n]` as `decisions.ranks`, 0 where there is no score."""
+    ranks, known = np.zeros(len(scores), np.int64), ~np.isnan(scores)
+    ranks[known] = decisions.ranks(scores[known])
+    return ranks
+
+
+@contextlib.contextmanager
+def _bar() -> Iterator[Callable[[int, int], None]]:
+    """A progress bar on a terminal and nothing elsewhere, as a function of what is done and all."""
+    progress = rich.progress.Progress(
+        rich.progress.TextColumn("{task.description}"),
+        rich.progress.BarColumn(),
+        rich.progress.TextColumn("{task.percentage:.0f}%"),
+        rich.progress.TimeRemainingColumn(),
+        console=Console(stderr=True),
+        disable=not sys.stderr.isatty(),
+        transient=True,
+    )
+    with progress:
+        task = progress.add_task("scoring", total=None)
+        yield lambda done, total: progress.update(task, completed=done, total=total or None)
+
+
 def main(argv: list[str]) -> int:
     """Runs what the command line says; returns the process's exit status."""
     show_own_messages()
+    compilation_cache.enable("on")
     values = flags.FlagValues()
-    flags.DEFINE_string("output", "predictions.csv", "output", flag_values=values)
+    flags.DEFINE_string("output", "scores.csv", "output", flag_values=values)
     flags.DEFINE_string("decide", "", "decide", flag_values=values)
+    flags.DEFINE_string("unreadable", "fail", "unreadable", flag_values=values)
     flags.DEFINE_bool("help", False, "help", short_name="h", flag_values=values)
     try:
         rest = values(argv)[1:]
         if values.help:
             message(_USAGE)
             return 0
-        if len(rest) != 2:
-            raise ValueError(f"command line: {rest} is not RUN and FILE\n{_USAGE}")
-        folder = os.path.dirname(os.path.abspath(values.output))
-        check_folder("--output", folder)
-        is_folder = os.path.isdir(values.output)
-        require(not is_folder, "--output", values.output, "the name of a file, not of a folder")
-        result = load(rest[0]).predict(rest[1], decide=values.decide)
-        os.makedirs(folder, exist_ok=True)
-        replace_text(values.output, own_results.csv_text(*result))
+        accepted = "two, RUN and FILE or FOLDER; --help says more"
+        require(len(rest) == 2, "the number of arguments", len(rest), accepted)
+        one_of("--unreadable", values.unreadable, image_trees.UNREADABLE)
+        check_folder("--output", os.path.dirname(os.path.abspath(values.output)))
+        _check_output(values.output, *rest)
+        options = {"decide": values.decide, "unreadable": values.unreadable}
+        count, chosen, reasons = load(rest[0]).write(rest[1], values.output, **options)
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted; nothing was written\n")
+        return 130
     except (ValueError, OSError, flags.Error) as error:
-        sys.stderr.write(f"{error}\n")
+        text = str(error).replace("unreadable='skip'", "--unreadable=skip")
+        sys.stderr.write(f"{text}\n")
         return 2
-    chosen = int(result.decisions.sum())
-    message(f"{len(result.scores)} rows, {chosen} called positive: {values.output}")
+    for reason in reasons:
+        sys.stderr.write(f"{reason}\n")
+    left_out = f", {len(reasons)} without a score as they cannot be read" if reasons else ""
+    message(f"{count} rows, {chosen} called positive{left_out}: {values.output}")
     return 0
+
+
+def _check_output(path: str, run: str, rows: str) -> None:
+    """Raises a ValueError for an output that would take the place of something else."""
+    if os.path.exists(path):
+        require(os.path.isfile(path), "--output", path, "the name of a file")
+        is_input = os.path.exists(rows) and os.path.samefile(path, rows)
+        require(not is_input, "--output", path, "another file than the rows to predict")
+    inside = os.path.dirname(os.path.realpath(path))
+    own = os.path.realpath(run)
+    if os.path.commonpath([inside, own]) == own:
+        raise ValueError(f"--output is {path!r}; accepted: a place outside of the run's folder")
 
 
 if __name__ == "__main__":

@@ -11,8 +11,9 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
 import pujax
-from pujax import calibration, metrics
+from pujax import calibration, methods, metrics
 from pujax.estimator import PUClassifier, PUStratifiedKFold
+from tests import tiny
 
 
 def clouds(seed=0, n=400):
@@ -64,6 +65,58 @@ def test_the_seed_decides_and_labels_may_have_any_coding(fitted):
     assert other.classes_.dtype == bool
 
 
+@pytest.mark.parametrize(
+    ("positive", "other"),
+    [
+        ("positive", "unlabeled"),
+        pytest.param("fraud", "unknown", marks=pytest.mark.thorough),
+        pytest.param("yes", "zzz", marks=pytest.mark.thorough),
+        pytest.param(" POS", "neg", marks=pytest.mark.thorough),
+    ],
+)
+def test_words_say_which_class_is_positive(fitted, positive, other):
+    model, rows, labels, _ = fitted
+    words = np.where(labels == 1, positive, other)
+    named = PUClassifier(**SMALL, random_state=0).fit(rows, words)
+    assert named.positive_ == positive and list(named.classes_) == sorted([positive, other])
+    np.testing.assert_array_equal(named.predict(rows) == positive, model.predict(rows) == 1)
+    column = list(named.classes_).index(positive)
+    np.testing.assert_array_equal(
+        named.predict_proba(rows)[:, column], model.predict_proba(rows)[:, 1]
+    )
+    np.testing.assert_array_equal(named.predict_proba(rows).sum(1), 1)
+    sign = 1 if column else -1
+    np.testing.assert_array_equal(
+        named.decision_function(rows), sign * model.decision_function(rows)
+    )
+    assert named.score(rows, words) == model.score(rows, labels)
+
+
+@pytest.mark.thorough
+def test_a_doubtful_label_is_taken_with_a_warning_or_named(fitted):
+    _, rows, labels, _ = fitted
+    for words in (np.where(labels == 1, "fraud", "ok"), labels + 1):
+        with pytest.warns(UserWarning, match="the larger one, is taken for positive: pos_label"):
+            doubtful = PUClassifier(**SMALL | {"setting": "two_sample"}).fit(rows[:90], words[:90])
+        assert doubtful.positive_ == max(words)
+    words = np.where(labels == 1, "fraud", "ok")
+    named = PUClassifier(**SMALL, pos_label="fraud", random_state=0).fit(rows, words)
+    assert named.positive_ == "fraud"
+    with pytest.raises(ValueError, match="pos_label is 'bad'; accepted: 'fraud', 'ok'"):
+        PUClassifier(**SMALL, pos_label="bad").fit(rows, words)
+    with pytest.raises(ValueError, match="y holds .*'ok'.*; accepted: .*'fraud'"):
+        named.score(rows[:3], ["ok"] * 3)
+
+
+def test_numbers_of_numpy_are_taken_as_well(fitted):
+    model, rows, labels, _ = fitted
+    as_numpy = {"hidden": np.array([8]), "num_epochs": np.int64(8), "batch_size": np.int32(64)}
+    as_numpy |= {"learning_rate": np.float64(0.01), "prior": np.float64(0.4)}
+    again = PUClassifier(**(SMALL | as_numpy), holdout=np.float64(0.2), random_state=0)
+    scores = again.fit(rows, labels).decision_function(rows)
+    np.testing.assert_array_equal(scores, model.decision_function(rows))
+
+
 def test_a_pickled_one_gives_the_same_numbers(fitted):
     model, rows, *_ = fitted
     loaded = pickle.loads(pickle.dumps(model))
@@ -80,6 +133,16 @@ def test_it_goes_into_pipelines_and_cross_validation():
     assert values.shape == (3,) and (values > 0.6).all()
 
 
+@pytest.mark.parametrize("name", ["dist_pu", "impulses", "purl", "puupl", "self_pu"])
+def test_stages_share_the_epochs_as_their_defaults_do(name):
+    for num_epochs in (2, 3, 20, 33):
+        config = PUClassifier(name, num_epochs=num_epochs, prior=0.4)._config(400, 0)
+        info = tiny.table_problem().info._replace(prior=0.4, prior_unlabeled=0.3, n_p=50, n_u=350)
+        stages = methods.build(config, info).stages
+        assert config.method.num_epochs == num_epochs
+        assert sum(stage.num_epochs for stage in stages) >= num_epochs
+
+
 def test_folds_hold_labelled_positives_and_no_more_folds_than_these():
     labels = np.array([1] * 6 + [0] * 54)
     for _, test in PUStratifiedKFold(3, random_state=0).split(labels, labels):
@@ -91,10 +154,18 @@ def test_folds_hold_labelled_positives_and_no_more_folds_than_these():
 def test_what_cannot_be_is_named():
     rows, labels, _ = clouds(n=60)
     for change, message in (
-        ({"method": "nnPU"}, "nnPU"),
-        ({"prior": 1.5}, "data.prior"),
-        ({"setting": "three"}, "data.setting"),
-        ({"holdout": 1.0}, "data.holdout"),
+        ({"method": "nnPU"}, "^method is 'nnPU'; .*'nnpu'"),
+        ({"method": "lagam"}, "^method is 'lagam'; .*'vpu'"),
+        ({"prior": 1.5}, "^prior is 1.5"),
+        ({"prior": "half"}, "^prior is 'half'"),
+        ({"setting": "three"}, "^setting is 'three'"),
+        ({"hidden": 8}, "^hidden is 8"),
+        ({"hidden": (8, 0)}, "^hidden is 0"),
+        ({"num_epochs": 0}, "^num_epochs is 0"),
+        ({"batch_size": 0}, "^batch_size is 0"),
+        ({"learning_rate": -1.0}, "^learning_rate is -1.0"),
+        ({"holdout": 1.0}, "^holdout is 1.0"),
+        ({"options": [1]}, "^options is "),
         ({"options": {"gama": 1}}, "gama"),
     ):
         with pytest.raises((ValueError, KeyError), match=message):

@@ -53,3 +53,19 @@ def test_a_failed_rewrite_leaves_the_old_file_whole(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="no space"):
         files.write_json(tmp_path / "a.json", {"new": 2})
     assert json.loads((tmp_path / "a.json").read_text()) == {"old": 1}
+
+
+def test_a_file_is_replaced_when_it_is_complete_and_else_stays(tmp_path):
+    path = tmp_path / "numbers"
+    for content in (b"old", b"new"):
+        with files.replacing(path) as file:
+            file.write(content)
+            file.flush()
+            assert not path.exists() or path.read_bytes() == b"old"
+        assert path.read_bytes() == content
+    with pytest.raises(ZeroDivisionError), files.replacing(path) as file:
+        file.write(b"half")
+        file.flush()
+        assert len(list(tmp_path.iterdir())) == 2
+        _ = 1 / 0
+    assert path.read_bytes() == b"new" and list(tmp_path.iterdir()) == [path]

@@ -23,7 +23,7 @@ class ImageFiles:
 
     Attributes:
       paths: one file per image, of any kind that Pillow reads with at most 8 bits per channel. Grey
-        images, palettes and CMYK become RGB; an alpha channel is dropped.
+        images, palettes and CMYK become RGB; an alpha channel is dropped. See also `any_mode`.
       side: pixels of the square that a network sees; or `(height, width)`, which all files have,
         for images that are not resized.
       load_side: pixels of the square that training images are resized to before they are cropped;
@@ -31,6 +31,8 @@ class ImageFiles:
       channels: 3, or 1 for grey images.
       color_order: 'rgb', or 'bgr' as OpenCV reads images.
       resample: filter that resizes, one of `image_arrays.FILTERS`.
+      any_mode: reads files of more bits too, turns them as EXIF says, and lays what is transparent
+        on white, see `image_arrays.decode_any`.
     """
 
     paths: tuple[str, ...]
@@ -39,6 +41,7 @@ class ImageFiles:
     channels: int = 3
     color_order: str = "rgb"
     resample: str = "bicubic"
+    any_mode: bool = False
 
     def __post_init__(self):
         kind = type(self.paths)
@@ -204,7 +207,8 @@ class ImageFiles:
         """The image, resized to a square of that side unless it is 0."""
         if not 0 <= index < len(self):
             raise ValueError(f"index is {index}; accepted: 0 to {len(self) - 1}")
-        image = image_arrays.decode(self.paths[index], channels=self.channels)
+        decode = image_arrays.decode_any if self.any_mode else image_arrays.decode
+        image = decode(self.paths[index], channels=self.channels)
         return image_arrays.resize(image, side, resample=self.resample)
 
     def _pixels(self, image: Image.Image) -> np.ndarray:

@@ -13,7 +13,7 @@ import dataclasses
 import json
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -31,7 +31,8 @@ _NOTHING_LEFT = (
 )
 _ALMOST = 0.9
 """Share of numbers in a column of words above which it is worth a message."""
-_COMMA_NUMBER = r"[+-]?\d{1,3}(\D?\d{3})*,\d+"
+_WRITTEN_NUMBER = r"[+-]?\s*[€$£¥]?\s*[+-]?\d[\d.,'’\s]*[€$£¥%]?"
+"""Numbers with a decimal comma, thousands apart, a currency or a percent sign."""
 
 Kind = Literal["number", "date", "words", "codes", "dropped"]
 
@@ -78,6 +79,14 @@ class Preparation:
     messages: tuple[str, ...] = ()
     encoder: Any = None
 
+    @property
+    def takes(self) -> str:
+        """What it accepts, for a person."""
+        if not self.columns:
+            return f"rows of {len(self.feature_names)} numbers"
+        names = _listed([column.name for column in self.columns if column.kind != "dropped"])
+        return f"a table with the columns {names}"
+
     def transform(self, rows: Any) -> np.ndarray:
         """The features of rows, in their order; a row's features depend on no other row.
 
@@ -93,18 +102,40 @@ class Preparation:
           ValueError: in one line, naming columns that are missing, extra, or hold something else
             than in training, with the line of the first such cell.
         """
-        frame = frames.of(rows)
-        if not self.columns:
-            return self._array(frame)
-        if not frame.is_table:
-            raise ValueError(
-                f"{frame.path} holds numbers without names; accepted: a table with the columns "
-                f"{_listed([c.name for c in self.columns])}"
-            )
-        self._check_columns(frame)
-        raw, _ = _features(frame, self.columns, self.encoder)
-        filled = np.where(np.isnan(raw), np.asarray(self.fill), raw)
-        return filled[:, list(self.kept)].astype(np.float32)
+        return np.concatenate(list(self.transform_parts([rows])))
+
+    def transform_parts(self, parts: Iterable[Any]) -> Iterator[np.ndarray]:
+        """`transform` of rows that come in parts, which are parts of one table.
+
+        Args:
+          parts: each as `transform` takes it.
+
+        Yields:
+          The features of every part.
+
+        Raises:
+          ValueError: as `transform`; what can be said of whole columns only, after the last part.
+        """
+        numbers: dict[str, ValueError | None] = {}
+        for part in parts:
+            frame = frames.of(part)
+            if not self.columns:
+                yield self._array(frame)
+                continue
+            if not frame.is_table:
+                raise ValueError(
+                    f"{frame.path} holds numbers without names; accepted: a table with the columns "
+                    f"{_listed([c.name for c in self.columns])}"
+                )
+            self._check_columns(frame)
+            for column in self.columns:
+                if column.kind == "words":
+                    _note_numbers(frame, column, numbers)
+            raw, _ = _features(frame, self.columns, self.encoder)
+            filled = np.where(np.isnan(raw), np.asarray(self.fill), raw)
+            yield filled[:, list(self.kept)].astype(np.float32)
+        for error in filter(None, numbers.values()):
+            raise error
 
     def save(self, folder: str | os.PathLike) -> None:
         """Writes the preparation into an existing folder; each file is replaced atomically.
@@ -180,7 +211,7 @@ def fit(rows: Any, indices: Any = None, *, aside: Sequence[str] = ()) -> Prepara
     names = [name for name in frame.names if name in aside]
     frame = frame.without(names)
     if not frame.is_table:
-        return _identity(frame)
+        return dataclasses.replace(_identity(frame), aside=tuple(aside))
     training = frame if indices is None else frame.take(np.asarray(indices, np.int64))
     require(training.num_rows > 0, "indices", "empty", "at least one training row")
     found, messages = [], []
@@ -224,18 +255,20 @@ def load(folder: str | os.PathLike) -> Preparation:
         raise ValueError(f"{path} cannot be read ({error}); accepted: a saved one") from error
     if not isinstance(document, dict) or document.get("format") != _FORMAT:
         raise ValueError(f"{path} is no preparation of format {_FORMAT}; accepted: a saved one")
-    record = document["encoder"]
-    encoder = None if record is None else table_encoder.load(folder, record)
-    return Preparation(
-        feature_names=tuple(document["feature_names"]),
-        columns=tuple(Column(**column) for column in document["columns"]),
-        aside=tuple(document["aside"]),
-        fill=tuple(document["fill"]),
-        kept=tuple(document["kept"]),
-        first_index=document["first_index"],
-        messages=tuple(document["messages"]),
-        encoder=encoder,
-    )
+    try:
+        record = document["encoder"]
+        return Preparation(
+            feature_names=tuple(document["feature_names"]),
+            columns=tuple(Column(**column) for column in document["columns"]),
+            aside=tuple(document["aside"]),
+            fill=tuple(document["fill"]),
+            kept=tuple(document["kept"]),
+            first_index=document["first_index"],
+            messages=tuple(document["messages"]),
+            encoder=None if record is None else table_encoder.load(folder, record),
+        )
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"{path} is damaged ({error!r}); accepted: a saved one") from error
 
 
 def _identity(frame: frames.Frame) -> Preparation:
@@ -279,11 +312,11 @@ def _column(frame: frames.Frame, name: str) -> tuple[Column, str]:
     share = 1 - wrong.sum() / (~missing).sum()
     row = int(np.flatnonzero(wrong)[0])
     message = ""
-    if share >= _ALMOST or words.dropna().str.fullmatch(_COMMA_NUMBER).mean() >= _ALMOST:
+    if share >= _ALMOST or words.dropna().str.fullmatch(_WRITTEN_NUMBER).mean() >= _ALMOST:
         message = (
             f"column {name!r} is read as words, since {frame.place(row)} holds "
-            f"{words.iloc[row]!r}; numbers have a decimal point, and no cell is missing but "
-            "if it is empty, NA or the like"
+            f"{words.iloc[row]!r}; numbers have a decimal point and nothing else beside "
+            "their digits, and no cell is missing but if it is empty, NA or the like"
         )
     return Column(name, "codes" if share else "words", "", had_missing), message
 
@@ -303,14 +336,24 @@ def _encoded(frame: frames.Frame, found: Sequence[Column]) -> Any:
             _check_cells(frame, column, wrong, "a date as in training rows")
             cells[column.name] = values
         elif column.kind in ("words", "codes"):
-            words = columns.text(frame.values[column.name])
-            if column.kind == "words":
-                present = words.notna().to_numpy()
-                _, wrong = columns.numbers(frame.values[column.name])
-                if present.any() and not wrong.any():
-                    _check_cells(frame, column, present, "words as in training rows")
-            cells[column.name] = words
+            cells[column.name] = columns.text(frame.values[column.name])
     return pd.DataFrame(cells).reset_index(drop=True)
+
+
+def _note_numbers(frame: frames.Frame, column: Column, found: dict[str, ValueError | None]) -> None:
+    """Notes of a column of words whether all its cells so far are numbers, as an error to raise."""
+    name = column.name
+    if name in found and found[name] is None:
+        return
+    present = columns.text(frame.values[name]).notna().to_numpy()
+    _, wrong = columns.numbers(frame.values[name])
+    if wrong.any():
+        found[name] = None
+    elif present.any() and name not in found:
+        try:
+            _check_cells(frame, column, present, "words as in training rows")
+        except ValueError as error:
+            found[name] = error
 
 
 def _check_cells(frame: frames.Frame, column: Column, wrong: np.ndarray, accepted: str) -> None:

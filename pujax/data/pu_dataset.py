@@ -89,6 +89,20 @@ class DataInfo(NamedTuple):
         return "float32" if self.is_table else "uint8"
 
 
+class PriorChoice(NamedTuple):
+    """Several estimates of the share of positives in U, and the one that is used.
+
+    Attributes:
+      method: name of the estimator that is used.
+      agree: whether one share lies in the intervals of all that carry information.
+      estimates: by name the share of U and the ends of its interval, NaN without one.
+    """
+
+    method: str
+    agree: bool
+    estimates: dict[str, tuple[float, ...]]
+
+
 class PUDataset(NamedTuple):
     """A PU problem on the host.
 
@@ -116,6 +130,7 @@ class PUDataset(NamedTuple):
       class_sides: names of the positive classes, and of the negative ones.
       validation_ids: int `[v]`, rows of the source's training set.
       own: what is kept of a user's own rows, else None.
+      prior_choice: what an estimated prior was chosen from, else None.
     """
 
     info: DataInfo
@@ -137,6 +152,7 @@ class PUDataset(NamedTuple):
     class_sides: tuple[tuple[str, ...], ...] = ((), ())
     validation_ids: np.ndarray = np.zeros(0, np.int64)
     own: OwnRows | None = None
+    prior_choice: PriorChoice | None = None
 
     @property
     def streamed(self) -> bool:

@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from pujax.files import replacing
+
 _FILE = "encoder.skops"
 _VERSIONS = ("skrub", "scikit-learn", "pandas")
 _SEED = 0
@@ -113,13 +115,8 @@ def save(encoder: Any, folder: str | os.PathLike) -> dict[str, Any]:
     sio = _skops()
     content = sio.dumps(encoder)
     _check_types(sio.get_untrusted_types(data=content), "the encoder")
-    path = os.path.join(os.fspath(folder), _FILE)
-    temporary = f"{path}.{os.getpid()}.tmp"  # two processes never write the same file
-    with open(temporary, "wb") as file:
+    with replacing(os.path.join(os.fspath(folder), _FILE)) as file:
         file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
     return {"sha256": hashlib.sha256(content).hexdigest(), "versions": _versions()}
 
 

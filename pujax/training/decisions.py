@@ -11,11 +11,12 @@ _ACCEPTED = (
 )
 
 
-def parse(text: str) -> tuple[str, float]:
+def parse(text: str, *, field: str = "run.decide") -> tuple[str, float]:
     """The rule and its number.
 
     Args:
       text: of `run.decide`, for example 'top:100'.
+      field: what to call it in messages.
 
     Raises:
       ValueError: if it is no rule, or its number cannot be.
@@ -33,7 +34,7 @@ def parse(text: str) -> tuple[str, float]:
     }
     low, high = ranges.get(rule, (np.inf, -np.inf))
     right = low <= value <= high and (rule != "top" or value.is_integer())
-    checks.require(right, "run.decide", text, _ACCEPTED)
+    checks.require(right, field, text, _ACCEPTED)
     return rule, value
 
 

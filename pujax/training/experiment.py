@@ -17,8 +17,8 @@ from pujax.data import dataset, multilabel_dataset, sources
 from pujax.data.pu_dataset import PUDataset
 from pujax.files import check_folder, to_plain, write_json
 from pujax.plots import figures
-from pujax.training import config as config_lib
 from pujax.training import (
+    compilation_cache,
     init_from,
     method_setup,
     own_results,
@@ -28,6 +28,7 @@ from pujax.training import (
     sharding,
     train_loop,
 )
+from pujax.training import config as config_lib
 from pujax.training.config import data_section
 from pujax.training.evaluation import summary, tasks
 from pujax.training.evaluation.evaluator import Inputs
@@ -75,16 +76,22 @@ def run(
     if config.run.distributed and not workdir:
         raise ValueError("--workdir is ''; accepted: one folder that all hosts share")
     sharding.join_hosts(config.run)
+    compilation_cache.enable(config.run.compilation_cache)
     folder = workdir or _new_folder(name or f"{config.method.name}_{config.data.source}")
     check_folder("--workdir", folder)
-    refuse_other_run(folder, config)
     data = init_from.attach(config, load_data(config))
+    own_data = data if isinstance(data, PUDataset) and data.own else None
+    if own_data is not None:
+        config = own_results.with_fitting_batches(config, own_data)
+    refuse_other_run(folder, config)
     refuse_other_data(folder, data)
-    if isinstance(data, PUDataset) and data.own is not None:
-        _say("\n".join(data.own.notes))
+    if own_data is not None and own_data.own:
+        _say("\n".join(own_data.own.notes))
     mesh = sharding.make_mesh()
     compared = config_lib.compared_methods(config.run)
     others = [config_lib.resolve(config_lib.to_compare(config, other)) for other in compared]
+    if own_data is not None:
+        others = [own_results.with_fitting_batches(other, own_data) for other in others]
     configs = [config, *others]
     # All methods are built before the first trains, so that a wrong setting costs no time. An
     # estimate of the prior trains too.
@@ -94,6 +101,9 @@ def run(
     if isinstance(data, PUDataset):
         own_results.check_decision(config, data)
     main, *others = _build_all(configs, data, mesh)
+    if own_data is not None:
+        for setup in (main, *others):
+            own_results.check_method(setup.config.method.name, setup.method)
     task = tasks.of(data)
     _say(task.describe(config, data, summary.device(mesh)))
     if os.path.exists(os.path.join(folder, "summary.json")):
@@ -107,12 +117,19 @@ def run(
                 return None
             results.append(result)
     result = results[0]
+    if "held_out" in result:
+        _say(own_results.describe(result))
     if sharding.is_writer():
-        known = result.get("comparison", {})
-        result["comparison"] = known | {x["method"]: x["test"] | x["train"] for x in results[1:]}
+        compared_with = {x["method"]: x["test"] | x["train"] for x in results[1:]}
+        tables = [render_table([task.table_row(x) for x in results], task.columns)]
+        if "held_out" in result:
+            for x in results[1:]:
+                compared_with[x["method"]] |= {"held_out": own_results.held_out(x)}
+            tables = tables if result["test"] else []  # else its cells are empty
+            tables.append(render_table(*own_results.table(results)))
+        result["comparison"] = result.get("comparison", {}) | compared_with
         write_json(os.path.join(folder, "summary.json"), result)
-        rows = [task.table_row(x) for x in results]
-        message(f"{render_table(rows, task.columns)}\nRun directory: {folder}")
+        message("\n".join([*tables, f"Run directory: {folder}"]))
     return result
 
 
@@ -208,7 +225,11 @@ def _finish(state: LoopState, seed: int, num_together: int) -> dict[str, Any]:
         known = own_results.of(truth, final)
         own_results.write(folder, config, method, saved, truth, final, known)
         result["held_out"] = [estimate._asdict() for estimate in known.estimates]
-        _say(own_results.describe(known))
+        result["held_out_prior"] = {
+            "used": truth.info.prior_unlabeled,
+            "at_most": known.largest_prior,
+        }
+        result["held_out_by_prior"] = known.dependence
     if num_together > 1:
         result["trained_together"] = num_together
     result = to_plain(result)

@@ -5,6 +5,7 @@ import dataclasses
 import io
 import math
 import os
+from collections.abc import Mapping
 from typing import Any
 
 import ml_collections
@@ -15,11 +16,21 @@ from pujax.data.pu_dataset import PUDataset
 from pujax.files import replace_text, write_json
 from pujax.methods.base import Method
 from pujax.priors.conversions import unlabeled_prior
-from pujax.training import decisions, saved_model
+from pujax.training import decisions, prior_dependence, saved_model
 from pujax.training.evaluation.summary import Final
 
 PREDICTIONS = "predictions.csv"
 MODEL = "model"
+_BY_METHOD = "score:0"
+_NUMBERS = ("value", "low", "high")
+_COLUMNS = {
+    "AUC of P against U": "auc_pu",
+    "recall": "recall",
+    "flagged in U": "flagged_share",
+    "Lee-Liu": "lee_liu",
+    "precision of the top 100": "precision_top_100",
+}
+"""Headings of the table that compares methods, and the estimates below them."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,10 +41,14 @@ class Results:
       estimates: numbers with intervals, in the order of `metrics.unlabeled_estimates`.
       calibration: from scores to probabilities; None where the prior is not known, or nothing was
         held out.
+      largest_prior: share of positives in U that the held-out scores leave room for.
+      dependence: what depends on the prior at each estimate of it, see `prior_dependence.by_prior`.
     """
 
     estimates: tuple[metrics.Estimate, ...]
     calibration: calibration.Calibration | None
+    dependence: tuple[dict[str, Any], ...] = ()
+    largest_prior: float = math.nan
 
 
 def of(data: PUDataset, final: Final) -> Results:
@@ -46,21 +61,35 @@ def of(data: PUDataset, final: Final) -> Results:
     if final.held_scores is None:
         return Results((), None)
     held = data.validation_labeled
-    # In two-sample data the copies of P in U are a part of the sample of the population.
     positive, unlabeled = final.held_scores[held], final.held_scores[~held]
     prior, setting = data.info.prior_unlabeled, data.info.setting
+    # Of few positives a share is rounded to whole ones, so that this is not the held-out part's.
+    labeled_share = (data.info.n_p + held.sum()) / (data.info.n + len(held))
     estimates = metrics.unlabeled_estimates(
         positive,
         unlabeled,
         prior=prior,
         prior_interval=_interval_in_unlabeled(data),
+        labeled_share=labeled_share,
         setting=setting,
         seed=0,
     )
     learned = None
     if math.isfinite(prior) and np.isfinite(final.held_scores).all():
-        learned = calibration.fit(positive, unlabeled, prior=prior, setting=setting)
-    return Results(estimates, learned)
+        known = {"prior": prior, "setting": setting, "labeled_share": labeled_share}
+        learned = calibration.fit(positive, unlabeled, **known)
+    dependence: tuple[dict[str, Any], ...] = ()
+    if data.prior_choice is not None:
+        everything = np.concatenate([final.train_scores[data.hidden()], final.held_scores[~held]])
+        dependence = prior_dependence.by_prior(
+            positive,
+            unlabeled,
+            everything,
+            choice=data.prior_choice,
+            setting=setting,
+            labeled_share=labeled_share,
+        )
+    return Results(estimates, learned, dependence, metrics.largest_prior(positive, unlabeled))
 
 
 def _interval_in_unlabeled(data: PUDataset) -> tuple[float, float] | None:
@@ -75,9 +104,24 @@ def _interval_in_unlabeled(data: PUDataset) -> tuple[float, float] | None:
     return min(max(low, tiny), prior), max(min(high, 1 - tiny), prior)
 
 
+def with_fitting_batches(
+    config: ml_collections.FrozenConfigDict, data: PUDataset
+) -> ml_collections.FrozenConfigDict:
+    """The configuration with batches of at most as many rows as there are to train on."""
+    most = max(data.info.n // 2 * 2, 2)  # even, as halves of P and U are
+    changed = ml_collections.ConfigDict(config.to_dict())
+    for name, value in config.method.items():
+        if name.endswith("batch_size") and value > most:
+            changed.method[name] = most
+    return ml_collections.FrozenConfigDict(changed)
+
+
 def check_decision(config: ml_collections.FrozenConfigDict, data: PUDataset) -> None:
-    """Raises a ValueError where `run.decide` asks for probabilities that nobody can know."""
+    """Raises a ValueError where `run.decide` would do nothing, or asks for what nobody can know."""
     rule, _ = decisions.parse(config.run.decide)
+    if data.own is None:
+        accepted = "'score:0' with data that are not your own, whose predictions are not written"
+        checks.require(config.run.decide == _BY_METHOD, "run.decide", config.run.decide, accepted)
     known = math.isfinite(data.info.prior) and len(data.validation_inputs) > 0
     checks.require(
         rule != "probability" or known,
@@ -87,21 +131,79 @@ def check_decision(config: ml_collections.FrozenConfigDict, data: PUDataset) -> 
     )
 
 
-def describe(results: Results) -> str:
-    """A table of the estimates, with what each of them assumes."""
-    if not results.estimates:
+def check_method(name: str, method: Method) -> None:
+    """Raises a ValueError for a score that depends on the other rows, so that no model can keep it.
+
+    Args:
+      name: of the method.
+      method: as it is built.
+    """
+    if method.adjust is not None:
+        raise ValueError(
+            f"method.name is {name!r} with a threshold that is found on the rows to predict "
+            "(method.threshold_on='test'); accepted for your own rows: a method that scores each "
+            "row by itself (method.threshold_on='unlabeled')"
+        )
+
+
+def describe(summary: Mapping[str, Any]) -> str:
+    """What the held-out rows say of a method, with what it rests on.
+
+    Args:
+      summary: of a run on one's own rows; a number that is not known is NaN or None.
+    """
+    held_out = summary["held_out"]
+    if not held_out:
         return "Nothing was held out (data.holdout), so nothing is known of these predictions."
     lines = [
-        "What the held-out rows say, with 90 % intervals; the top rows are those of the held-out:"
+        f"What the held-out rows say of {summary['method']}, with 90 % intervals; the top rows are "
+        "those of the held-out:"
     ]
-    for estimate in results.estimates:
-        if math.isfinite(estimate.value):
-            number = f"{estimate.value:.4f} [{estimate.low:.4f}, {estimate.high:.4f}]"
-            lines.append(f"  {estimate.name:<18}{number}  {estimate.assumption}")
-    unknown = [x.name for x in results.estimates if not math.isfinite(x.value)]
+    unknown = []
+    for entry in held_out:
+        value, low, high = (float("nan" if entry[x] is None else entry[x]) for x in _NUMBERS)
+        if math.isfinite(value):
+            number = f"{value:.4f} [{low:.4f}, {high:.4f}]"
+            lines.append(f"  {entry['name']:<18}{number}  {entry['assumption']}")
+        else:
+            unknown.append(entry["name"])
     if unknown:
         lines.append(f"  unknown: {', '.join(unknown)}")
+    prior = summary["held_out_prior"]
+    if None not in prior.values() and prior["used"] > prior["at_most"]:
+        lines.append(
+            f"  The held-out rows leave room for at most {prior['at_most']:.1%} positives among "
+            f"the unlabeled, and {prior['used']:.1%} is used: probabilities, and the estimates "
+            "that rest on it, are too high."
+        )
+    rows = summary.get("held_out_by_prior")
+    if rows:
+        lines.append(prior_dependence.describe(rows, agree=summary["prior_choice"]["agree"]))
     return "\n".join(lines)
+
+
+def held_out(result: dict[str, Any]) -> dict[str, float | None]:
+    """The values of the estimates in a summary by name, None for what cannot be known."""
+    return {x["name"]: x["value"] for x in result["held_out"]}
+
+
+def table(results: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
+    """What the held-out rows say of each method.
+
+    Args:
+      results: summaries.
+
+    Returns:
+      Rows and columns of a table; the first estimate, which needs no prior, has its interval.
+    """
+    rows = []
+    for result in results:
+        row: dict[str, Any] = {name: held_out(result).get(key) for name, key in _COLUMNS.items()}
+        for x in result["held_out"]:
+            if x["name"] == "auc_pu" and x["value"] is not None:
+                row["AUC of P against U"] = f"{x['value']:.4f} [{x['low']:.4f}, {x['high']:.4f}]"
+        rows.append({"method": result["method"], **row})
+    return rows, ("method", *_COLUMNS)
 
 
 def write(
@@ -125,9 +227,11 @@ def write(
       results: `of` the same.
     """
     assert data.own is not None  # else there are no rows to name
-    hidden = data.hidden()
-    rows = np.concatenate([data.source_ids[hidden], _held_rows(data)])
-    scores = np.concatenate([final.train_scores[hidden], _held_scores(data, final)])
+    hidden, held = data.hidden(), ~data.validation_labeled
+    rows = np.concatenate([data.source_ids[hidden], data.validation_ids[held]])
+    scores = final.train_scores[hidden]
+    if final.held_scores is not None:
+        scores = np.concatenate([scores, final.held_scores[held]])
     order = np.argsort(rows, kind="stable")
     rows, scores = rows[order], scores[order]
     share = None
@@ -144,18 +248,6 @@ def write(
     write_json(os.path.join(folder, "held_out.json"), document)
 
 
-def _held_rows(data: PUDataset) -> np.ndarray:
-    copies = np.isin(data.validation_ids, data.validation_ids[data.validation_labeled])
-    return data.validation_ids[~copies]
-
-
-def _held_scores(data: PUDataset, final: Final) -> np.ndarray:
-    if final.held_scores is None:
-        return np.zeros(0, np.float32)
-    copies = np.isin(data.validation_ids, data.validation_ids[data.validation_labeled])
-    return final.held_scores[~copies]
-
-
 def csv_text(
     id_name: str,
     ids: np.ndarray,
@@ -164,23 +256,30 @@ def csv_text(
     ranks: np.ndarray,
     chosen: np.ndarray,
     is_held: np.ndarray | None = None,
+    *,
+    with_header: bool = True,
 ) -> str:
     """A CSV text: the id under its own name, score, probability, rank and decision.
 
     Args:
       id_name: heading of the first column.
       ids: `[n]`, in the order of the rows.
-      scores: `[n]`.
+      scores: `[n]`; a row of NaN has an id and empty cells.
       probabilities: `[n]`; None leaves them empty.
       ranks: int `[n]`.
       chosen: bool `[n]`, who is called positive.
       is_held: bool `[n]`, which rows training did not see; None leaves that column out.
+      with_header: False writes the rows only.
     """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     more = [] if is_held is None else ["held_out"]
-    writer.writerow([id_name, "score", "probability", "rank", "decision", *more])
+    if with_header:
+        writer.writerow([id_name, "score", "probability", "rank", "decision", *more])
     for i, name in enumerate(ids):
+        if math.isnan(scores[i]):
+            writer.writerow([name, *[""] * (4 + len(more))])
+            continue
         probability = "" if probabilities is None else f"{probabilities[i]:.6g}"
         last = [] if is_held is None else [int(is_held[i])]
         row = [name, f"{scores[i]:.8g}", probability, ranks[i], int(chosen[i]), *last]

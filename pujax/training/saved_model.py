@@ -2,7 +2,7 @@
 
     model.safetensors   the numbers that prediction looks at
     model.json          configuration, data, prior, calibration, decision, versions
-    preparation.json    how columns become features (and what it needs beside it)
+    preparation.json    how columns become features (and what it needs beside it), or images pixels
     README.md           the model card
 
 The state of a method is rebuilt from shapes, so that no code is stored.
@@ -12,7 +12,7 @@ import functools
 import json
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -23,12 +23,16 @@ import safetensors
 import safetensors.numpy
 
 from pujax import calibration, methods
-from pujax.data import batching, preparation
+from pujax.checks import one_of
+from pujax.data import image_preparation, preparation
+from pujax.data.image_preparation import ImagePreparation
 from pujax.data.pu_dataset import DataInfo, PUDataset, TrainingData
-from pujax.files import replace_text, write_json
+from pujax.data.readers import image_trees
+from pujax.files import replace_text, replacing, write_json
 from pujax.methods.base import Method
-from pujax.training import decisions, seed_axis
+from pujax.training import decisions, new_rows, seed_axis
 from pujax.training.evaluation import summary
+from pujax.training.new_rows import Chunk, NewRows
 
 _FORMAT = 1
 _NUMBERS, _DESCRIPTION, _CARD = "model.safetensors", "model.json", "README.md"
@@ -47,39 +51,92 @@ class SavedModel(NamedTuple):
 
     method: Method
     state: Any
-    preparation: preparation.Preparation
+    preparation: preparation.Preparation | ImagePreparation
     calibration: calibration.Calibration | None
     description: dict[str, Any]
 
-    def scores(self, rows: Any) -> np.ndarray:
-        """Scores `[n]` of new rows.
+    def rows_of(self, rows: Any, *, unreadable: str = "fail", num_rows: int = 0) -> NewRows:
+        """Rows as this model takes them, see `new_rows.of_table` and `new_rows.of_images`.
 
         Args:
-          rows: what `Preparation.transform` takes.
+          rows: a table or images.
+          unreadable: 'fail' or 'skip', of images.
+          num_rows: of a chunk; 0 for what fits most.
+        """
+        one_of("unreadable", unreadable, image_trees.UNREADABLE)
+        if isinstance(self.preparation, ImagePreparation):
+            return new_rows.of_images(
+                self.preparation, rows, unreadable=unreadable, num_rows=num_rows
+            )
+        name = self.description["id_name"]
+        return new_rows.of_table(self.preparation, rows, id_name=name, num_rows=num_rows)
+
+    def scores(
+        self, rows: NewRows, take: Callable[[Chunk], None] = lambda chunk: None
+    ) -> np.ndarray:
+        """Scores `[n]` of new rows, which are read and scored some at a time.
+
+        Args:
+          rows: what `rows_of` returned.
+          take: is given every chunk when it is read.
+
+        Returns:
+          float32 `[n]`, NaN where a row cannot be read.
 
         Raises:
-          ValueError: naming the columns that are missing, extra or of another type.
+          ValueError: as `new_rows.of_table` and `new_rows.of_images`; a score is not finite.
         """
-        inputs = jnp.asarray(self.preparation.transform(rows))
         size = int(self.description["config"]["run"]["eval_batch_size"])
         predict = compiled(self.method.predict)
-        scores = batching.map_batches(
-            lambda part: predict(self.state, part), inputs, batch_size=size
-        )
-        if self.method.adjust is not None:
-            scores = self.method.adjust(scores, np.ones(len(scores), bool))
-        return np.asarray(scores)
+        readable: list[np.ndarray] = []
+
+        def taken(chunk: Chunk) -> None:
+            readable.append(chunk.readable)
+            take(chunk)
+
+        found, computed = [np.zeros(0, np.float32)], None
+        for inputs, count in new_rows.batches(rows.chunks, size, taken):
+            last, computed = computed, (predict(self.state, jnp.asarray(inputs)), count)
+            if last is not None:  # the device computes while the next batch is read
+                found.append(np.asarray(last[0])[: last[1]])
+        if computed is not None:
+            found.append(np.asarray(computed[0])[: computed[1]])
+        scores = np.concatenate(found)
+        is_readable = np.concatenate([np.zeros(0, bool), *readable])
+        wrong = np.flatnonzero(is_readable & ~np.isfinite(scores))
+        if len(wrong):
+            raise ValueError(
+                f"row {wrong[0] + 1} has the score {scores[wrong[0]]}; accepted: rows that are "
+                "not so far from those of training"
+            )
+        scores[~is_readable] = np.nan
+        return scores
 
     def probabilities(self, scores: np.ndarray) -> np.ndarray | None:
-        """P(y = 1 | x) `[n]` of rows of the population; None where no prior was known."""
+        """P(y = 1 | x) `[n]` of rows of the population; None where no prior was known.
+
+        Args:
+          scores: `[n]`; NaN stays NaN.
+        """
         if self.calibration is None:
             return None
-        return calibration.probabilities(self.calibration, scores, unlabeled_only=False)
+        known = ~np.isnan(scores)
+        result = np.full(len(scores), np.nan)
+        result[known] = calibration.probabilities(
+            self.calibration, scores[known], unlabeled_only=False
+        )
+        return result
 
     def decide(self, scores: np.ndarray, rule: str = "") -> np.ndarray:
-        """Which rows are called positive, bool `[n]`; '' is the rule of the run."""
-        rule = rule or self.description["decide"]
-        return decisions.decide(rule, scores, self.probabilities(scores))
+        """Which rows are called positive, bool `[n]`; '' is the rule of the run.
+
+        Rows whose score is NaN are not, and do not count among those that a share is taken of.
+        """
+        rule, known = rule or self.description["decide"], ~np.isnan(scores)
+        chosen = np.zeros(len(scores), bool)
+        shares = self.probabilities(scores[known])
+        chosen[known] = decisions.decide(rule, scores[known], shares)
+        return chosen
 
 
 def save(
@@ -102,18 +159,15 @@ def save(
     """
     assert data.own is not None and data.own.preparation is not None
     os.makedirs(folder, exist_ok=True)
-    path = os.path.join(folder, _NUMBERS)
-    with open(f"{path}.tmp", "wb") as file:
+    with replacing(os.path.join(folder, _NUMBERS)) as file:
         file.write(safetensors.numpy.save(numbers_of(method, state, data.info)))
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(f"{path}.tmp", path)
     data.own.preparation.save(folder)
     document = {
         "format": _FORMAT,
         "config": config.to_dict(),
         "info": data.info._asdict(),
         "id_name": data.own.id_name,
+        "takes": data.own.preparation.takes,
         "class_names": data.class_sides,
         "prior_interval": data.prior_interval,
         "calibration": None if learned is None else learned._asdict(),
@@ -144,23 +198,28 @@ def load(folder: str | os.PathLike[str]) -> SavedModel:
         ) from error
     if not isinstance(document, dict) or document.get("format") != _FORMAT:
         raise ValueError(f"{path} is no model of format {_FORMAT}; accepted: a saved one")
-    config = ml_collections.FrozenConfigDict(document["config"])
-    method = methods.build(config, _info(document["info"]))
-    learned = document["calibration"]
+    try:
+        config = ml_collections.FrozenConfigDict(document["config"])
+        info = _info(document["info"])
+        method = methods.build(config, info)
+        learned = document["calibration"]
+        learned = None if learned is None else calibration.Calibration(**learned)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{path} is damaged ({error!r}); accepted: a saved one") from error
     path = os.path.join(folder, _NUMBERS)
     try:
         numbers = safetensors.numpy.load_file(path)
     except (OSError, safetensors.SafetensorError) as error:
         raise ValueError(f"{path} cannot be read ({error}); accepted: the file as saved") from error
     try:
-        state = restored(numbers, method, _info(document["info"]))
+        state = restored(numbers, method, info)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
     return SavedModel(
         method=method,
         state=state,
-        preparation=preparation.load(folder),
-        calibration=None if learned is None else calibration.Calibration(**learned),
+        preparation=(preparation if info.is_table else image_preparation).load(folder),
+        calibration=learned,
         description=document,
     )
 
@@ -179,6 +238,7 @@ A binary classifier trained by pujax from {info["n_p"]} labelled positives and {
 unlabeled examples ({info["setting"]} data), without a known negative.
 
 - Use: `python -m pujax.predict RUN NEW --output=scores.csv`, or `pujax.load(RUN).predict(rows)`.
+- Takes: {document["takes"]}.
 - Positive is what was labelled positive; the labels are taken for a random sample of all positives.
   Where they are not, probabilities and estimates are wrong, though the ranking may still be useful.
 - Share of positives in the population: {known}.

@@ -3,6 +3,7 @@
 import fractions
 import hashlib
 import json
+import re
 import sys
 
 import numpy as np
@@ -348,3 +349,39 @@ def test_what_a_saved_file_may_not_hold_is_not_created(tmp_path):
     record["sha256"] = hashlib.sha256(content).hexdigest()
     with pytest.raises(ValueError, match="encoder.skops holds fractions.Fraction"):
         table_encoder.load(tmp_path, record)
+
+
+def test_infinity_is_refused_among_numbers_and_a_word_among_words(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("a,b\n1,2\nnan,3\n4,-Inf\n")
+    with pytest.raises(ValueError, match=r"a.csv, line 4, column 'b' is -inf; accepted: numbers"):
+        preparation.fit(frames.read(path))
+    words = pd.DataFrame({"dept": ["INF", "HR", "IT", "HR"] * 10})
+    learned = preparation.fit(words)
+    assert [column.kind for column in learned.columns] == ["words"]
+    whole = learned.transform(words)
+    np.testing.assert_array_equal(learned.transform(words[:1]), whole[:1])
+    with pytest.raises(ValueError, match="'dept' is '1'; accepted: words as in training rows"):
+        learned.transform(pd.DataFrame({"dept": ["1"]}))
+
+
+@pytest.mark.parametrize("cell", ["1,001.5", "€12", "12 %", "$ 1,250", "3'000", "-4,5"])
+def test_numbers_that_are_written_in_another_way_are_spoken_of(cell):
+    table = pd.DataFrame({"x": [cell, re.sub(r"\d", "7", cell)] * 15, "y": range(30)})
+    (message,) = preparation.fit(table).messages
+    assert message.startswith("column 'x' is read as words") and cell in message
+
+
+def test_ids_beside_arrays_stay_what_they_are(tmp_path):
+    rows = np.random.default_rng(0).normal(size=[5, 2])
+    np.savez(tmp_path / "a.npz", x=rows, ids=np.arange(5))
+    learned = preparation.fit(frames.read(tmp_path / "a.npz"), aside=("labels", "ids"))
+    learned.save(tmp_path)
+    assert preparation.load(tmp_path).aside == ("labels", "ids")
+
+
+def test_a_file_without_its_fields_is_damaged(learned, tmp_path):
+    learned.save(tmp_path)
+    (tmp_path / "preparation.json").write_text('{"format": 1}')
+    with pytest.raises(ValueError, match="preparation.json is damaged .*'encoder'"):
+        preparation.load(tmp_path)

@@ -206,3 +206,17 @@ def test_a_doubtful_id_stays_a_feature_and_is_spoken_of():
     assert found.values is None and "'income' is different in every row" in found.sentences[0]
     few = pu_labels.ids(frames.of(pd.DataFrame({"city": ["Ulm", "Bonn"], "x": [1, 2]})))
     assert few.aside == ()
+
+
+@pytest.mark.parametrize("cell", ["1007", ""])
+def test_an_id_that_is_damaged_in_few_rows_is_no_feature(tmp_path, cell):
+    lines = [f"{1000 + i},{i % 3}" for i in range(60)]
+    lines[9] = f"{cell},2"
+    path = tmp_path / "a.csv"
+    path.write_text("\n".join(["customer_id,x", *lines]) + "\n")
+    accepted = "'1007' in both" if cell else "line 11, column 'customer_id' is empty"
+    with pytest.raises(ValueError, match=f"{accepted}.*id_column='' keeps it as a feature"):
+        pu_labels.ids(frames.read(path))
+    assert pu_labels.ids(frames.read(path), "").aside == ()
+    path.write_text(path.read_text().replace("customer_id", "spent"))
+    assert pu_labels.ids(frames.read(path)).aside == ()

@@ -38,6 +38,7 @@ def test_the_names_are_the_files_of_the_package():
         "multilabel",
         "mushrooms",
         "newsgroups",
+        "own_folder",
         "own_table",
         "phishing",
         "stl10",

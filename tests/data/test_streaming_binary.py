@@ -216,16 +216,31 @@ def test_a_streamed_run_gives_the_numbers_of_one_in_memory(folder, tmp_path):
         assert value == (value if name == "stage" else pytest.approx(rows[1][0][name], rel=1e-5))
 
 
-@pytest.mark.parametrize(
-    ("method", "changes", "message"),
-    [
-        ("vpu", {}, "'vpu', whose calibration looks at all examples at once"),
-        ("nnpu", {"prior": "auto"}, "data.prior is 'auto', whose estimate looks at all examples"),
-    ],
-)
-def test_what_needs_all_streamed_images_at_once_is_refused(folder, method, changes, message):
+def test_what_needs_all_streamed_images_at_once_is_refused(folder):
     data = {"source": "image_folder", "dir": str(folder), "streaming": "on", "image_size": 8}
-    config = tiny.config(method, data=data | SETTINGS | changes)
+    config = tiny.config("vpu", data=data | SETTINGS)
     problem = prior_estimation.provisional(config, experiment.load_data(config))
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match="'vpu', whose calibration looks at all examples at once"):
         method_setup.build(config, problem, tiny.mesh())
+
+
+@pytest.mark.thorough
+def test_the_prior_is_estimated_from_streamed_images_or_a_part_of_them(folder, monkeypatch):
+    shown = {}
+
+    def estimated(streaming):
+        data = {"source": "image_folder", "dir": str(folder), "streaming": streaming}
+        data |= {"image_size": 8, "prior": "auto", "prior_method": "best_bin", **SETTINGS}
+        config = tiny.config("nnpu", data=data, augment=False)
+        problem = prior_estimation.provisional(config, experiment.load_data(config))
+        method_setup.build(config, problem, tiny.mesh())
+        p, u = prior_estimation._shuffled(config, problem)
+        shown[streaming] = [len(p), len(u)]
+        return prior_estimation.estimate_all(config, problem, tiny.mesh()).estimate
+
+    assert estimated("on") == estimated("off")
+    assert shown["on"] == shown["off"] and min(shown["on"]) > 8
+    monkeypatch.setattr(prior_estimation, "_MAX_STREAMED_BYTES", 16 * 8 * 8 * 3)
+    part = estimated("on")
+    assert shown["on"] == [8, 8] and 0 <= part.value <= 1
+    assert estimated("off") != part  # what is in memory is used whole

@@ -35,7 +35,7 @@ def test_defaults_of_every_method_resolve(name):
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda p: p.stem)
 def test_every_configuration_file_resolves(path, monkeypatch):
     monkeypatch.chdir(REPOSITORY)
-    needed = {"own_table": ["--config.data.path=rows.csv"]}.get(path.stem, [])
+    needed = ["--config.data.path=rows"] if path.stem in ("own_table", "own_folder") else []
     config, workdir, name = flags.parse(["train.py", f"--config={path}", *needed])
     config_lib.resolve(config)
     assert workdir == "" and name == path.stem

@@ -221,7 +221,7 @@ def test_a_signal_in_the_middle_of_an_epoch_loses_nothing(straight, tmp_path, mo
 
     monkeypatch.setattr(train_loop, "_fetch", fetch)
     with pytest.raises(SystemExit) as stop:
-        training.run(small(progress_every=1), str(tmp_path))
+        training.run(small(progress_seconds=0.0), str(tmp_path))
     assert stop.value.code == 128 + signal.SIGTERM
     assert len(rows(tmp_path)) == 2  # it did not finish the third epoch
     monkeypatch.setattr(train_loop, "_fetch", original)

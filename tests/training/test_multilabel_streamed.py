@@ -80,7 +80,7 @@ def test_a_signal_in_the_middle_of_an_epoch_loses_nothing(straight, folder, tmp_
 
     monkeypatch.setattr(train_loop, "_fetch", fetch)
     with pytest.raises(SystemExit) as stop:
-        training.run(runs.folder_config(folder, progress_every=1), str(tmp_path))
+        training.run(runs.folder_config(folder, progress_seconds=0.0), str(tmp_path))
     assert stop.value.code == 128 + signal.SIGTERM
     assert len(runs.rows_in(tmp_path)) == 1  # it did not finish the second epoch
     monkeypatch.setattr(train_loop, "_fetch", original)

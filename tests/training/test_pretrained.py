@@ -15,7 +15,9 @@ from tests import tiny
 
 # Those for several labels share one start: see `test_multilabel_run`.
 IMAGE_METHODS = tuple(
-    name for name in methods.names() if name != "purl" and not methods.is_multilabel(name)
+    name
+    for name in methods.names()
+    if name != "purl" and methods.has_network(name) and not methods.is_multilabel(name)
 )
 
 

@@ -131,7 +131,7 @@ def test_a_group_resumes_bit_for_bit_from_epochs_stage_borders_and_single_steps(
     tmp_path, monkeypatch
 ):
     def made(name, stop=0):
-        run = {"steps_per_dispatch": 2, "checkpoint_every": 1, "progress_every": 2}
+        run = {"steps_per_dispatch": 4, "checkpoint_every": 1, "progress_seconds": 0.0}
         run |= {"stop_after_epoch": stop, "selection": "proxy_auc"}
         problem = {"num_validation": 40}
         return members(tmp_path / name, "dist_pu", problem=problem, run=run, data=problem)
@@ -151,13 +151,13 @@ def test_a_group_resumes_bit_for_bit_from_epochs_stage_borders_and_single_steps(
     class StopInTheMiddle:
         @property
         def signal(self):
-            return signal.SIGTERM if positions and positions[-1].step == 4 else 0
+            return signal.SIGTERM if positions and positions[-1].step == 3 else 0
 
     with pytest.raises(SystemExit) as stopped:
         train(made("broken"), broken, StopInTheMiddle())
     assert stopped.value.code == 128 + signal.SIGTERM
-    # The third epoch has 12 steps and stopped after the fourth: the rows end before it.
-    assert (positions[-1].epoch, positions[-1].step) == (2, 4)
+    # The third epoch has 9 steps and stopped after the third: the rows end before it.
+    assert (positions[-1].epoch, positions[-1].step) == (2, 3)
     assert len(rows_in(broken / "seed_3")) == 2
     positions.clear()
     again = train(made("broken"), broken)
@@ -229,7 +229,7 @@ def diverging(member, *, from_step):
 
 @pytest.mark.thorough
 def test_a_seed_that_meets_a_number_that_is_not_finite_leaves_and_the_others_end(tmp_path):
-    run = {"progress_every": 2, "steps_per_dispatch": 2, "checkpoint_every": 1}
+    run = {"progress_seconds": 0.0, "steps_per_dispatch": 2, "checkpoint_every": 1}
 
     def group(folder, **changes):
         made = members(folder, "naive", seeds=(3, 4, 5), run=run | changes)
@@ -259,7 +259,7 @@ def test_a_seed_that_meets_a_number_that_is_not_finite_leaves_and_the_others_end
 
 @pytest.mark.thorough
 def test_two_seeds_of_which_one_leaves_go_on_without_an_axis(tmp_path):
-    made = members(tmp_path, "naive", run={"progress_every": 4, "steps_per_dispatch": 4})
+    made = members(tmp_path, "naive", run={"progress_seconds": 0.0, "steps_per_dispatch": 4})
     with pytest.raises(train_loop.NonFiniteError, match="seed 3 left"):
         train([diverging(made[0], from_step=0), made[1]], tmp_path)
     _, rows = tiny.train_in(tmp_path / "alone", made[1].setup.config, made[1].truth)
@@ -323,7 +323,7 @@ def test_the_seconds_of_an_epoch_are_those_of_its_parts_before_and_after_a_stop(
             return signal.SIGTERM if stops and clock.now == 110.0 else 0
 
     def group():
-        run = {"progress_every": 1, "steps_per_dispatch": 1}
+        run = {"progress_seconds": 0.0, "steps_per_dispatch": 1}
         return members(tmp_path, "naive", seeds=SEEDS[:count], num_epochs=2, run=run)
 
     folder = str(tmp_path) if count > 1 else ""

@@ -6,7 +6,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
-from pujax.data import raw
+from pujax.data import absent, raw
 from pujax.data.readers import archive, download
 
 SIDE = 32
@@ -53,6 +53,20 @@ class CifarSource(NamedTuple):
     label_keys: tuple[str, ...]
     mean: tuple[float, ...]
     std: tuple[float, ...]
+
+
+def without_data(source: CifarSource, class_names: tuple[str, ...]) -> raw.RawDataset:
+    """The data set without its images; every class has as many as the others."""
+    train, test = ([size // len(class_names)] * len(class_names) for size in SIZES)
+    return absent.one_class(
+        source.name,
+        (SIDE, SIDE, 3),
+        train=train,
+        test=test,
+        class_names=class_names,
+        mean=source.mean,
+        std=source.std,
+    )
 
 
 def load(

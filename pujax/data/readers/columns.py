@@ -65,7 +65,7 @@ def numbers(cells: Any) -> tuple[np.ndarray, np.ndarray]:
 
     Returns:
       `(values, wrong)`: float64 `[n]`, NaN where the cell is missing or no number; bool `[n]`,
-      whether the cell is there and no number.
+      whether the cell is there and no number. Infinity is a number among numbers only.
     """
     import pandas as pd
 
@@ -78,6 +78,9 @@ def numbers(cells: Any) -> tuple[np.ndarray, np.ndarray]:
     words = text(cells)
     values = pd.to_numeric(words, errors="coerce").to_numpy(np.float64, na_value=np.nan).copy()
     wrong = np.isnan(values) & words.notna().to_numpy()
+    if wrong.any() or not np.isfinite(values).any():  # 'INF' is a word among words
+        wrong |= np.isinf(values)
+        values[wrong] = np.nan
     if wrong.any():
         truth = words[wrong].str.lower().map(_TRUTH)
         others = values[~np.isnan(values)]

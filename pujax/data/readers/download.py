@@ -43,8 +43,13 @@ def default_directory() -> pathlib.Path:
     chosen = os.environ.get("PUJAX_DATA")
     if chosen:
         return pathlib.Path(chosen).expanduser()
+    return user_cache() / "data"
+
+
+def user_cache() -> pathlib.Path:
+    """`pujax` in the user's cache."""
     cache = os.environ.get("XDG_CACHE_HOME") or os.path.join("~", ".cache")
-    return pathlib.Path(cache).expanduser() / "pujax" / "data"
+    return pathlib.Path(cache).expanduser() / "pujax"
 
 
 def fetch(

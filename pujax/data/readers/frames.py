@@ -228,11 +228,8 @@ def _check_cells(frame: Frame, name: str) -> None:
     if pd.api.types.is_complex_dtype(cells.dtype):
         raise ValueError(f"{frame.path}, column {name!r} is {cells.dtype}; accepted: real numbers")
     if isinstance(cells.dtype, pd.StringDtype):
-        # Most columns have no such word, and a column of words may have it.
-        suspects = cells.str.strip().str.fullmatch("[+-]?inf(inity)?", case=False, na=False)
-        if not suspects.any():
-            return
-    elif not pd.api.types.is_float_dtype(cells.dtype) and cells.dtype != object:
+        return  # a word, whatever it says; numbers are told from words by the training rows
+    if not pd.api.types.is_float_dtype(cells.dtype) and cells.dtype != object:
         return
     values, wrong = columns.numbers(cells)
     infinite = np.flatnonzero(np.isinf(values))
@@ -326,7 +323,8 @@ def _svmlight(path: str) -> Frame:
     except (ValueError, OverflowError) as error:
         line, reason = _first_bad_line(content, lines, error)
         raise ValueError(
-            f"{path}, line {line} cannot be read as svmlight ({reason}); accepted: {FORMATS}"
+            f"{path}, line {line} cannot be read as svmlight ({reason}), which a file is taken for "
+            f"whose name ends in no other way; accepted: {FORMATS}"
         ) from error
     size = matrix.shape[0] * matrix.shape[1]
     if size > _MAX_VALUES:

@@ -6,9 +6,10 @@ from typing import BinaryIO, NamedTuple, cast
 
 import numpy as np
 
-from pujax.data import raw
+from pujax.data import absent, raw
 from pujax.data.readers import archive, download
 
+SIDE = 28
 _UBYTE = 0x08
 _FILES = (
     ("train-images-idx3-ubyte", 3),
@@ -29,6 +30,8 @@ class IdxSource(NamedTuple):
       class_names: ten names.
       mean: of pixels in 0-1.
       std: of pixels in 0-1.
+      train_counts: training images of every class.
+      test_counts: test images of every class.
     """
 
     name: str
@@ -38,6 +41,21 @@ class IdxSource(NamedTuple):
     class_names: tuple[str, ...]
     mean: float
     std: float
+    train_counts: tuple[int, ...]
+    test_counts: tuple[int, ...]
+
+
+def without_data(source: IdxSource) -> raw.RawDataset:
+    """The data set without its images."""
+    return absent.one_class(
+        source.name,
+        (SIDE, SIDE, 1),
+        train=source.train_counts,
+        test=source.test_counts,
+        class_names=source.class_names,
+        mean=(source.mean,),
+        std=(source.std,),
+    )
 
 
 def read_idx(path: pathlib.Path, *, rank: int) -> np.ndarray:

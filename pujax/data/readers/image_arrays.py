@@ -3,7 +3,7 @@
 import os
 
 import numpy as np
-from PIL import Image
+from PIL import Image, ImageOps
 
 from pujax.checks import require
 
@@ -37,6 +37,54 @@ def decode(path: str | os.PathLike[str], *, channels: int) -> Image.Image:
         raise
     except Exception as error:  # A damaged file makes Pillow raise errors of many types.
         raise _unreadable(path, error) from error
+
+
+def decode_any(path: str | os.PathLike[str], *, channels: int) -> Image.Image:
+    """Reads an image file of any mode as `convert` says; of several pages the first.
+
+    Args:
+      path: anything that Pillow reads.
+      channels: 1 for grey, 3 for RGB.
+
+    Returns:
+      The image, turned as its EXIF orientation says, in its stored size otherwise.
+
+    Raises:
+      ValueError: the file is damaged or no such image; the message names it, in one line.
+    """
+    try:
+        with Image.open(path) as image:
+            image.load()
+            return convert(ImageOps.exif_transpose(image), channels=channels)
+    except MemoryError:
+        raise
+    except Exception as error:  # A damaged file makes Pillow raise errors of many types.
+        raise _unreadable(path, " ".join(str(error).split())) from error
+
+
+def convert(image: Image.Image, *, channels: int) -> Image.Image:
+    """A grey or RGB image of one of any mode.
+
+    Of 16 bits per channel the upper 8 are kept. What is transparent is laid on white, as viewers
+    show it, since the colours below mean nothing.
+
+    Args:
+      image: of any mode but floating-point numbers, whose range nobody knows.
+      channels: 1 for grey, 3 for RGB.
+
+    Raises:
+      ValueError: the pixels are floating-point, or integers of more than 16 bits.
+    """
+    if image.mode[0] in "IF":
+        levels = np.asarray(image)
+        fits = levels.dtype.kind in "iu" and levels.min() >= 0 and levels.max() < 2**16
+        require(bool(fits), "the mode of its pixels", image.mode, "integers of at most 16 bits")
+        image = Image.fromarray((levels.astype(np.uint16) >> 8).astype(np.uint8))
+    elif image.mode in ("LA", "La", "PA", "RGBA", "RGBa") or "transparency" in image.info:
+        image = image.convert("RGBA")
+        white = Image.new("RGBA", image.size, "white")
+        image = Image.alpha_composite(white, image)
+    return image.convert("L" if channels == 1 else "RGB")
 
 
 def stored_size(path: str | os.PathLike[str]) -> tuple[int, int]:
@@ -78,5 +126,5 @@ def pixels(image: Image.Image, *, color_order: str = "rgb") -> np.ndarray:
     return array[..., ::-1] if color_order == "bgr" else array
 
 
-def _unreadable(path: str | os.PathLike[str], error: Exception) -> ValueError:
+def _unreadable(path: str | os.PathLike[str], error: Exception | str) -> ValueError:
     return ValueError(f"{path} cannot be read as an image: {error}")

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from absl import logging
 
+from pujax.data import absent
 from pujax.data.image_files import ImageFiles
 from pujax.data.raw import UNKNOWN, RawDataset
 from pujax.data.readers import download, holdout
@@ -117,6 +118,34 @@ def hold_out(path: pathlib.Path, whole: Split) -> tuple[Split, Split]:
     return divide(whole, is_test)
 
 
+def without_data(
+    source: str,
+    sizes: tuple[int, int],
+    class_names: Sequence[str],
+    *,
+    image_size: int,
+    load_size: int,
+    default_size: int,
+) -> RawDataset:
+    """What `build` returns of `sizes` training and test images, without a file."""
+    side = image_size or default_size
+    return absent.image_lists(
+        source,
+        train=sizes[0],
+        test=sizes[1],
+        class_names=tuple(class_names),
+        side=side,
+        load_side=load_size or default_load_side(side),
+        mean=IMAGENET_MEAN,
+        std=IMAGENET_STD,
+    )
+
+
+def default_load_side(side: int) -> int:
+    """Side before the random crop: 8/7 of what a network sees, as 512 to 448 in the paper."""
+    return side * 8 // 7
+
+
 def build(
     source: str,
     splits: Sequence[Split],
@@ -146,7 +175,7 @@ def build(
       MissingDataError: image files are missing, and `missing` is 'fail' or none is left.
     """
     side = image_size or default_size
-    load_side = load_size or side * 8 // 7
+    load_side = load_size or default_load_side(side)
     parts = []
     for name, split in zip(("training", "test"), splits, strict=True):
         rows = _present(source, name, split, missing)

@@ -23,6 +23,8 @@ _ID_NAME = re.compile(
 )
 _MIN_ROWS = 20
 """Rows below which a column may well be different in every row by chance."""
+_NEARLY_ALL = 0.95
+"""Share of the cells of an id that differ, above which the others are taken for mistakes."""
 _MIN_COLLISIONS = 5.0
 """Repeats expected among random integers, above which it is no chance that there are none."""
 
@@ -215,7 +217,8 @@ def ids(frame: Frame, id_column: str | None = None, *, label: str | None = None)
     identifiers: words or integers that are called like an id, or, in 20 rows or more, words without
     a space, and integers that count the rows or are so many in so small a range that chance would
     have repeated some. Dates and fractions never are. The first whose name says that it is an id,
-    else the first, names the rows.
+    else the first, names the rows. One that is called like an id and is different in nearly every
+    row is an error: as a feature it would tell the rows apart.
 
     Args:
       frame: all rows.
@@ -239,7 +242,11 @@ def ids(frame: Frame, id_column: str | None = None, *, label: str | None = None)
     found, doubtful = {}, []
     for name in frame.names:
         words = columns.text(frame.column(name, field="id_column"))
-        if name == label or words.isna().any() or not words.is_unique:
+        if name == label:
+            continue
+        if words.isna().any() or not words.is_unique:
+            if _is_damaged_id(name, frame.column(name, field="id_column"), words):
+                _check_ids(frame, name, words, accepted="; id_column='' keeps it as a feature")
             continue
         looks = _looks_like_ids(name, frame.column(name, field="id_column"), words)
         if looks:
@@ -263,11 +270,22 @@ def ids(frame: Frame, id_column: str | None = None, *, label: str | None = None)
     return Ids(found[first].to_numpy(object), first, tuple(found), tuple(sentences))
 
 
-def _check_ids(frame: Frame, column: str, words: Any) -> None:
+def _is_damaged_id(name: str, cells: Any, words: Any) -> bool:
+    """Whether a column is called like an id and would be one but for a few of its cells."""
+    present = words.dropna()
+    if not _ID_NAME.search(name) or len(words) < _MIN_ROWS:
+        return False
+    distinct = present[~present.duplicated()]
+    looks = _looks_like_ids(name, cells[distinct.index], distinct)
+    return bool(looks) and len(distinct) >= _NEARLY_ALL * len(words)
+
+
+def _check_ids(frame: Frame, column: str, words: Any, *, accepted: str = "") -> None:
     missing = np.flatnonzero(words.isna())
     if len(missing):
         raise ValueError(
             f"{frame.place(missing[0])}, column {column!r} is empty; accepted: an id in every row"
+            + accepted
         )
     twice = np.flatnonzero(words.duplicated())
     if len(twice):
@@ -276,7 +294,7 @@ def _check_ids(frame: Frame, column: str, words: Any) -> None:
         where = frame.place(int(twice[0])).removeprefix(f"{frame.path}, ")
         raise ValueError(
             f"{frame.place(first)} and {where}: column {column!r} is {value!r} in both; accepted: "
-            "ids that occur once"
+            f"ids that occur once{accepted}"
         )
 
 

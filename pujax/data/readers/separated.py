@@ -2,6 +2,7 @@
 
 import csv
 import itertools
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -40,27 +41,83 @@ def read(path: str) -> tuple[Any, np.ndarray]:
     except UnicodeDecodeError as error:
         raise ValueError(packed.encoding_error(path)) from error
     if len(table) != len(lines):
-        raise ValueError(
-            f"{path} has {len(lines)} or {len(table)} rows, depending on how its quotes are read; "
-            "accepted: quotes around whole cells only, doubled within them"
-        )
+        raise _quotes(path, len(lines), len(table))
     return table, lines
 
 
+def read_chunks(path: str, num_rows: int) -> Iterator[tuple[Any, np.ndarray, int]]:
+    """`read`, some rows at a time, so that no more of the file is in memory.
+
+    Args:
+      path: of the file, which may be packed.
+      num_rows: of a chunk; the last may have fewer.
+
+    Yields:
+      `(table, lines, place)`: as `read`, and bytes of the file that were read so far; 0 of a packed
+      one, where they say nothing.
+
+    Raises:
+      ValueError: as `read`, when the place in the file is reached.
+    """
+    import pandas as pd
+
+    _, is_packed = packed.split(path)
+    try:
+        with packed.open_text(path) as file:
+            header, delimiter, _ = next(_records(path, file))
+        with packed.open_text(path) as scanned, packed.open_text(path) as file:
+            lines = (line for *_, line in _records(path, scanned) if line)
+            options: dict[str, Any] = {"names": header, "header": 0, "index_col": False}
+            options |= {"sep": delimiter, "dtype": "str", "na_filter": False}
+            tables = pd.read_csv(file, chunksize=num_rows, **options)
+            num_read = 0
+            while True:
+                # The scan is first: it finds what is wrong, and pandas may not.
+                starts = np.array(list(itertools.islice(lines, num_rows)), np.int64)
+                table = next(tables, None)
+                size = 0 if table is None else len(table)
+                if size != len(starts):
+                    counts = len(starts) + sum(1 for _ in lines), size + sum(map(len, tables))
+                    raise _quotes(path, *(num_read + count for count in counts))
+                if table is None:
+                    return
+                num_read += size
+                place = 0 if is_packed else scanned.buffer.tell()
+                yield table.reset_index(drop=True), starts, place
+    except UnicodeDecodeError as error:
+        raise ValueError(packed.encoding_error(path)) from error
+
+
+def _quotes(path: str, scanned: int, read: int) -> ValueError:
+    return ValueError(
+        f"{path} has {scanned} or {read} rows, depending on how its quotes are read; "
+        "accepted: quotes around whole cells only, doubled within them"
+    )
+
+
 def _scan(path: str, file: Any) -> tuple[list[str], str, np.ndarray]:
+    """Header, delimiter and first line of every record; see `_records`."""
+    records = _records(path, file)
+    header, delimiter, _ = next(records)
+    return header, delimiter, np.array([line for *_, line in records], np.int64)
+
+
+def _records(path: str, file: Any) -> Iterator[tuple[list[str], str, int]]:
     """Header, delimiter and first line of every record, if each has as many cells as the header.
 
-    pandas fills up short records without a word, and it does not know their lines.
+    The header itself comes first, with line 0. pandas fills up short records without a word, and it
+    does not know their lines.
     """
     first = file.readline()
     delimiter = max(",;\t", key=first.count)
     reader = csv.reader(itertools.chain([first], file), delimiter=delimiter, strict=True)
     header: list[str] | None = None
-    starts, start = [], 1
+    start, is_empty = 1, True
     try:
         for record in reader:
             if header is None:
                 header = _header(path, first, [name.strip() for name in record])
+                yield header, delimiter, 0
             # A blank line is a record without cells, and so is one of spaces for pandas.
             elif len(record) > 1 or any(cell.strip() for cell in record):
                 if len(record) != len(header):
@@ -68,16 +125,16 @@ def _scan(path: str, file: Any) -> tuple[list[str], str, np.ndarray]:
                         f"{path}, line {start} has {len(record)} cells; accepted: {len(header)}, "
                         "as the header has"
                     )
-                starts.append(start)
+                is_empty = False
+                yield header, delimiter, start
             start = reader.line_num + 1
     except csv.Error as error:
         raise ValueError(
             f"{path}, line {start} cannot be read ({error}); accepted: quotes around whole cells "
             "only, doubled within them"
         ) from error
-    if header is None or not starts:
+    if is_empty:
         raise ValueError(f"{path} has no rows below the header; accepted: at least one")
-    return header, delimiter, np.array(starts, np.int64)
 
 
 def _header(path: str, line: str, names: list[str]) -> list[str]:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from sklearn import datasets
 
-from pujax.data import raw
+from pujax.data import absent, raw
 from pujax.data.readers import download, holdout
 
 PAGE = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary.html"
@@ -40,6 +40,17 @@ class SvmlightSource(NamedTuple):
     train_counts: tuple[int, int]
     test_counts: tuple[int, int]
     class_names: tuple[str, str]
+
+
+def without_data(source: SvmlightSource, *, test_fraction: float = 0.2) -> raw.RawDataset:
+    """The table without its numbers; `load` tells about `test_fraction`."""
+    train, test = source.train_counts, source.test_counts
+    if not source.test_file:
+        test = int(train[0] * test_fraction), int(train[1] * test_fraction)
+        train = train[0] - test[0], train[1] - test[1]
+    return absent.one_class(
+        source.name, (source.num_features,), train=train, test=test, class_names=source.class_names
+    )
 
 
 def load(

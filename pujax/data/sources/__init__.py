@@ -3,7 +3,8 @@
 A source module has `load(directory, **options) -> RawDataset`. There `directory` is a
 `pathlib.Path` to look in and to download to, and the options are keyword-only arguments, called
 like the fields of a config's `data` section that set them; one without a default must be given.
-Nothing else has to be edited to add a source. A module says `MULTILABEL = True` where an example
+Nothing else has to be edited to add a source. A published one also has `without_data(**options)`,
+which returns its sizes, see `without_data` here. A module says `MULTILABEL = True` where an example
 may have several labels, and names in `LABEL_SETS` the sorts of labels that its files hold, of which
 its option `label_set` chooses one. A source with the option `streamed` can leave its images in
 files; multi-label sources of image files always do.
@@ -22,7 +23,7 @@ from typing import Any
 from pujax.checks import one_of, require, whole_number
 from pujax.data import raw
 from pujax.data.image_files import ImageFiles
-from pujax.data.readers import download, image_arrays, image_lists
+from pujax.data.readers import download, image_arrays, image_lists, image_trees
 from pujax.files import check_folder
 
 RawDataset = raw.RawDataset
@@ -38,6 +39,7 @@ _CHECKS: dict[str, Callable[[str, Any], None]] = {
     "channels": functools.partial(one_of, choices=image_arrays.CHANNELS),
     "color_order": functools.partial(one_of, choices=image_arrays.COLOR_ORDERS),
     "missing": functools.partial(one_of, choices=image_lists.MISSING),
+    "unreadable": functools.partial(one_of, choices=image_trees.UNREADABLE),
 }
 """What options that several sources have may be."""
 
@@ -131,6 +133,31 @@ def load(
         f"{source!r} are {kept}",
     )
     return data
+
+
+def without_data(source: str, *, streaming: str = "auto", **options: Any) -> raw.RawDataset:
+    """What `load` returns, without the examples: no file is looked for.
+
+    Counts, shapes and classes are those of the published set; see `pujax.data.absent`.
+
+    Args:
+      source: one of `NAMES`.
+      streaming: as in `load`.
+      **options: as in `load`.
+
+    Returns:
+      A `RawDataset` whose inputs have a shape and a type only.
+
+    Raises:
+      ValueError: an unknown source or option, or a source whose sizes its files tell.
+    """
+    given = check(source, streaming=streaming, **options)
+    known = [name for name in NAMES if hasattr(_module(name), "without_data")]
+    accepted = f"{', '.join(known)}, since the sizes of other sources are known from their files"
+    require(source in known, "data.source", source, accepted)
+    # What to do about a missing file is of no meaning here, and streaming was checked.
+    taken = {name: given[name] for name in given if name not in ("missing", "streamed")}
+    return _module(source).without_data(**taken)
 
 
 def _module(source: str) -> ModuleType:

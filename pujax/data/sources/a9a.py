@@ -30,3 +30,8 @@ def load(directory: pathlib.Path) -> raw.RawDataset:
       ValueError: a file is damaged.
     """
     return svmlight.load(SOURCE, directory)
+
+
+def without_data() -> raw.RawDataset:
+    """What `load` returns, without the numbers: see `pujax.data.absent`."""
+    return svmlight.without_data(SOURCE)

@@ -51,3 +51,8 @@ def load(directory: pathlib.Path) -> raw.RawDataset:
       ValueError: a file is damaged or missing from its folder.
     """
     return cifar_batches.load(SOURCE, directory, label_key="labels", class_names=CLASS_NAMES)
+
+
+def without_data() -> raw.RawDataset:
+    """What `load` returns, without the images: see `pujax.data.absent`."""
+    return cifar_batches.without_data(SOURCE, CLASS_NAMES)

@@ -65,3 +65,8 @@ def load(directory: pathlib.Path, *, label_set: str = "coarse") -> raw.RawDatase
     return cifar_batches.load(
         SOURCE, directory, label_key=f"{label_set}_labels", class_names=class_names
     )
+
+
+def without_data(*, label_set: str = "coarse") -> raw.RawDataset:
+    """What `load` returns, without the images: see `pujax.data.absent`."""
+    return cifar_batches.without_data(SOURCE, CLASS_NAMES[label_set])

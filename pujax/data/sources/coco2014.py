@@ -10,6 +10,9 @@ from pujax.data.raw import RawDataset
 from pujax.data.readers import image_lists
 
 MULTILABEL = True
+SIZES = (82783, 40504)
+"""Images of the two splits."""
+NUM_CLASSES = 80
 _SPLITS = ("train2014", "val2014")
 _FILES = tuple(f"annotations/instances_{split}.json" for split in _SPLITS)
 _HINT = "Unpack train2014.zip, val2014.zip and annotations_trainval2014.zip into one folder"
@@ -66,6 +69,18 @@ def load(
         image_size=image_size,
         load_size=load_size,
         missing=missing,
+        default_size=448,
+    )
+
+
+def without_data(*, image_size: int = 0, load_size: int = 0) -> RawDataset:
+    """What `load` returns, without the images and the names: see `pujax.data.absent`."""
+    return image_lists.without_data(
+        "coco2014",
+        SIZES,
+        [f"class {i}" for i in range(NUM_CLASSES)],
+        image_size=image_size,
+        load_size=load_size,
         default_size=448,
     )
 

@@ -47,3 +47,8 @@ def load(
         mean=mean,
         std=std,
     )
+
+
+def without_data() -> raw.RawDataset:
+    """The digits themselves, which need no file: see `pujax.data.absent` for other sources."""
+    return load()

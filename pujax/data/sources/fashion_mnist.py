@@ -29,6 +29,8 @@ SOURCE = idx.IdxSource(
     ),
     mean=0.2860,
     std=0.3530,
+    train_counts=(6000,) * 10,
+    test_counts=(1000,) * 10,
 )
 
 
@@ -46,3 +48,8 @@ def load(directory: pathlib.Path) -> raw.RawDataset:
       ValueError: a file is damaged.
     """
     return idx.load(SOURCE, directory)
+
+
+def without_data() -> raw.RawDataset:
+    """What `load` returns, without the images: see `pujax.data.absent`."""
+    return idx.without_data(SOURCE)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-from pujax.data import raw
+from pujax.data import absent, raw
 from pujax.data.readers import archive as archive_lib
 from pujax.data.readers import download
 
@@ -89,6 +89,17 @@ def load(directory: pathlib.Path) -> raw.RawDataset:
         class_names=CLASS_NAMES,
         mean=mean,
         std=std,
+    )
+
+
+def without_data() -> raw.RawDataset:
+    """What `load` returns, without the numbers: see `pujax.data.absent`."""
+    return absent.one_class(
+        "newsgroups",
+        (NUM_FEATURES,),
+        train=COUNTS["train"],
+        test=COUNTS["test"],
+        class_names=CLASS_NAMES,
     )
 
 

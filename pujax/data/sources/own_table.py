@@ -2,11 +2,12 @@
 
 import os
 import pathlib
+import re
 
 import numpy as np
 
 from pujax.data import preparation, raw
-from pujax.data.readers import frames, pu_labels
+from pujax.data.readers import columns, frames, pu_labels
 
 CLASS_NAMES = ("negative", "positive")
 _WITHOUT_ID = "row"
@@ -16,6 +17,7 @@ def load(
     directory: pathlib.Path,
     *,
     path: str,
+    test_path: str = "",
     label: str = "",
     id_column: str = "",
     zero_is: str = "auto",
@@ -23,12 +25,14 @@ def load(
 ) -> raw.RawDataset:
     """Reads one file of any format of `readers.frames`.
 
-    How labels are read is said in `pu_labels.read`. There is no test set. What columns become is
-    learned from the rows that training sees, see `RawDataset.prepare`.
+    How labels are read is said in `pu_labels.read`. What columns become is learned from the rows
+    that training sees, see `RawDataset.prepare`.
 
     Args:
-      directory: where a relative `path` is looked for if it is not in the current folder.
+      directory: where a relative path is looked for if it is not in the current folder.
       path: of the file.
+      test_path: of a file with the same columns, where every row is known to be positive or
+        negative; '' means that there is no test set.
       label: name of the label's column; '' is `labels` or `y` beside arrays.
       id_column: name of the column that names a row; '' looks for one, 'none' keeps all columns.
       positive: the word that marks a positive, where it is not one of the usual ones.
@@ -40,17 +44,20 @@ def load(
     Raises:
       ValueError: naming file, line and column of what cannot be read.
     """
-    given = pathlib.Path(path).expanduser()
-    places = [place for place in (given, directory / given) if os.path.exists(place)]
-    if not places:
-        raise ValueError(f"data.path is {path!r}, which does not exist; accepted: a file of rows")
-    frame = frames.read(places[0])
+    frame = frames.read(_found("data.path", path, directory))
     if frame.is_table and not label:
         names = ", ".join(map(repr, frame.names))
         raise ValueError(f"data.label is ''; accepted: the column that holds the label: {names}")
-    labels = pu_labels.read(frame, label or None, positive=positive or None, zero_is=zero_is)
+    tested = None
+    if test_path:
+        tested = frames.read(_found("data.test_path", test_path, directory))
     name = {"": None, "none": ""}.get(id_column, id_column)
-    ids = pu_labels.ids(frame, name, label=labels.column)
+    try:
+        labels = pu_labels.read(frame, label or None, positive=positive or None, zero_is=zero_is)
+        ids = pu_labels.ids(frame, name, label=labels.column)
+        test_labels = _test_labels(tested, labels.column, positive)
+    except ValueError as error:
+        raise ValueError(_in_fields(str(error))) from error
     aside = (labels.column, *ids.aside)
     values = np.arange(1, frame.num_rows + 1) if ids.values is None else ids.values
     notes = tuple(_in_fields(note) for note in (labels.sentence, *ids.sentences))
@@ -59,8 +66,8 @@ def load(
         name="own_table",
         train_inputs=np.zeros([frame.num_rows, 1], np.float32),
         train_labels=labels.values.astype(np.int32),
-        test_inputs=np.zeros([0, 1], np.float32),
-        test_labels=np.zeros(0, np.int32),
+        test_inputs=np.zeros([len(test_labels), 1], np.float32),
+        test_labels=test_labels,
         class_names=CLASS_NAMES,
         mean=(0.0,),
         std=(1.0,),
@@ -74,7 +81,7 @@ def load(
         mean, std = raw.feature_statistics(inputs[rows])
         return data._replace(
             train_inputs=inputs,
-            test_inputs=inputs[:0],
+            test_inputs=inputs[:0] if tested is None else learned.transform(tested),
             mean=mean,
             std=std,
             own=own._replace(preparation=learned, notes=(*own.notes, *learned.messages)),
@@ -83,7 +90,36 @@ def load(
     return data._replace(prepare=prepare)
 
 
+def _found(field: str, path: str, directory: pathlib.Path) -> pathlib.Path:
+    """The place of a file, in the current folder or in `directory`."""
+    given = pathlib.Path(path).expanduser()
+    for place in (given, directory / given):
+        if os.path.exists(place):
+            return place
+    raise ValueError(f"{field} is {path!r}, which does not exist; accepted: a file of rows")
+
+
+def _test_labels(frame: frames.Frame | None, column: str, positive: str) -> np.ndarray:
+    """Class ids `[t]` of test rows, which all must be known; none without a test set."""
+    if frame is None:
+        return np.zeros(0, np.int32)
+    labels = pu_labels.read(frame, column, positive=positive or None, zero_is="negative").values
+    unknown = np.flatnonzero(labels == raw.UNKNOWN)
+    if positive:  # any other word is another class then, and a missing one is not known
+        empty = columns.text(frame.column(column, field="label")).isna().to_numpy()
+        labels, unknown = (labels == 1).astype(np.int8), np.flatnonzero(empty)
+    if len(unknown):
+        raise ValueError(
+            f"{frame.place(int(unknown[0]))}, column {column!r} says nothing of the class; "
+            "accepted in a test set: a known positive or negative in every row"
+        )
+    return labels.astype(np.int32)
+
+
 def _in_fields(note: str) -> str:
     """A sentence of the readers, with the configuration's fields for their arguments."""
-    note = note.replace("id_column=''", "data.id_column=none")
-    return note.replace("zero_is='", "data.zero_is='")
+    note = note.replace("id_column=''", "data.id_column=none").replace(
+        "label is None;", "label is '';"
+    )
+    note = re.sub(r"^(label|id_column|zero_is)(?= is )", r"data.\1", note)
+    return re.sub(r"(?<![\w.])(id_column|zero_is|positive)(?==['.])", r"data.\1", note)

@@ -32,3 +32,8 @@ def load(directory: pathlib.Path, *, test_fraction: float = 0.2, seed: int = 0) 
       ValueError: it is damaged, or `test_fraction` leaves a class on one side only.
     """
     return svmlight.load(SOURCE, directory, test_fraction=test_fraction, seed=seed)
+
+
+def without_data() -> raw.RawDataset:
+    """What `load` returns, without the numbers: see `pujax.data.absent`."""
+    return svmlight.without_data(SOURCE)

@@ -31,6 +31,8 @@ CLASS_NAMES = (
     "train",
     "tvmonitor",
 )
+SIZES = (5011, 4952)
+"""Images of the lists `trainval` and `test`."""
 _LISTS = ("trainval", "test")
 _NEEDED = ("JPEGImages", "Annotations", *(f"ImageSets/Main/{name}.txt" for name in _LISTS))
 _HINT = (
@@ -92,6 +94,13 @@ def load(
         load_size=load_size,
         missing=missing,
         default_size=448,
+    )
+
+
+def without_data(*, image_size: int = 0, load_size: int = 0) -> RawDataset:
+    """What `load` returns, without the images: see `pujax.data.absent`."""
+    return image_lists.without_data(
+        "voc2007", SIZES, CLASS_NAMES, image_size=image_size, load_size=load_size, default_size=448
     )
 
 

@@ -1,6 +1,7 @@
 """What a PU problem with one label per example is made with, and the checks that need no data."""
 
 import dataclasses
+import numbers
 from typing import Any
 
 from pujax.checks import at_least, between, one_of, require
@@ -93,6 +94,8 @@ class Settings:
         if self.class_prior is not None:
             between("data.class_prior", self.class_prior, 0, 1, include="neither")
         if self.prior is not None and self.prior != class_prior_lib.AUTO:
+            number = isinstance(self.prior, numbers.Real)
+            require(number, "data.prior", self.prior, "a number in (0, 1), or 'auto'")
             between("data.prior", float(self.prior), 0, 1, include="neither")
         for name in _DRAWS if self.sampling == FILE_ORDER else ():
             value = getattr(self, name)
@@ -128,7 +131,8 @@ class Settings:
         if self.keeps_labels:
             self._check_kept_labels()
         else:
-            accepted = "0 where P is drawn (data.num_labeled above 0); use data.num_validation"
+            accepted = f"0 with data.num_labeled={self.num_labeled}, which draws P and holds out "
+            accepted += "data.num_validation; or data.num_labeled=0, the labels as they are"
             require(not self.holdout, "data.holdout", self.holdout, accepted)
         for name in _COUNTS:
             at_least(f"data.{name}", getattr(self, name), 0)

@@ -187,6 +187,7 @@ def summarize(
         "prior": info.prior,
         "prior_source": info.prior_source,
         "prior_interval": data.prior_interval,
+        "prior_choice": data.prior_choice and data.prior_choice._asdict(),
         "prior_unlabeled": info.prior_unlabeled,
         "labeling": data.labeling._asdict(),
         "test": final.test,

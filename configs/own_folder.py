@@ -1,0 +1,44 @@
+"""Your own images: from one folder to ranked, calibrated predictions (docs/your_own_data.md).
+
+    python train.py --config=configs/own_folder.py --config.data.path=FOLDER
+
+FOLDER holds positive/ and unlabeled/, and if you like negative/ and test/. Writes predictions.csv
+for the unlabeled images, and model/ for `python -m pujax.predict`. Argument: method = nnpu
+(default) or any other name in pujax/methods that needs no clean examples.
+
+Images become 64 x 64 pixels (data.image_size). The network is the small one of three convolutions,
+with 16, 32 and 64 channels: 13 million multiplications per image, so that two cores of a CPU train
+on some thousand images in minutes, where a ResNet-18 needs over a hundred times as many, and more
+labelled positives (on a GPU: model.name=resnet18, method.augment=True).
+"""
+
+import ml_collections
+
+from configs import common
+from pujax import methods
+from pujax.training import config as config_lib
+
+
+def get_config(argument: str = "") -> ml_collections.ConfigDict:
+    """The configuration: a small network, a fifth held out, and a prior that is estimated."""
+    others = (x for x in methods.without_negatives() if x != "nnpu")
+    chosen = common.parse(argument, method=("nnpu", *others))
+    config = config_lib.default_config(chosen["method"])
+    config.data.update(
+        {
+            "source": "own_folder",
+            "positive_classes": (),
+            "num_labeled": 0,
+            "num_support": 0,
+            "holdout": 0.2,
+            "prior": "auto",
+        }
+    )
+    config.model.name = "small_cnn"
+    config.model.options = {"channels": (16, 32, 64)}
+    if chosen["method"] == "nnpu":
+        config.method.update({"batching": "separate", "num_epochs": 20})
+    if chosen["method"] == "self_pu":
+        config.method.calibration_meta = False  # it needs clean examples
+    config.run.compare = ""
+    return config

@@ -1,0 +1,114 @@
+"""Turns images of any size and mode into pixels for a network, in training and afterwards alike.
+
+Nothing is learned here; the mean and deviation of the channels belong to the network's own numbers
+(`DataInfo`). A saved preparation is one file, `preparation.json`.
+"""
+
+import dataclasses
+import json
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from pujax import files
+from pujax.checks import require
+from pujax.data.image_files import ImageFiles, as_array
+from pujax.data.readers import image_arrays
+
+_JSON = "preparation.json"
+_FORMAT = 1
+_CHANNELS = (1, 3, 4)
+
+
+@dataclasses.dataclass(frozen=True)
+class ImagePreparation:
+    """How images become pixels.
+
+    Attributes:
+      side: of the square that they are resized to; their aspect ratio is not kept.
+      channels: 3, or 1 for grey.
+      resample: filter that resizes, one of `image_arrays.FILTERS`.
+    """
+
+    side: int
+    channels: int
+    resample: str = "bilinear"
+
+    @property
+    def takes(self) -> str:
+        """What it accepts, for a person."""
+        kind = "grey" if self.channels == 1 else "RGB"
+        return (
+            "images of any size and mode that Pillow reads, in a folder, a list of paths, or uint8 "
+            f"[n, height, width, channels]; they become {kind}, {self.side} x {self.side} pixels "
+            f"({self.resample}, aspect ratio not kept)"
+        )
+
+    def files(self, paths: Sequence[str]) -> ImageFiles:
+        """The images of some files, as a network sees them once they are decoded."""
+        return ImageFiles(
+            tuple(paths),
+            self.side,
+            channels=self.channels,
+            resample=self.resample,
+            any_mode=True,
+        )
+
+    def transform(self, rows: np.ndarray | ImageFiles | Sequence[str]) -> np.ndarray:
+        """The pixels of images, in their order.
+
+        Args:
+          rows: paths of files, or uint8 `[n, height, width, channels]` of grey (1), RGB (3) or RGBA
+            (4) images.
+
+        Returns:
+          uint8 `[n, side, side, channels]`.
+
+        Raises:
+          ValueError: naming the file that cannot be read, or what the array is.
+        """
+        if not isinstance(rows, np.ndarray):
+            return as_array(rows if isinstance(rows, ImageFiles) else self.files(rows))
+        check_array(rows)
+        pixels = np.empty([len(rows), self.side, self.side, self.channels], np.uint8)
+        for row, image in enumerate(rows):
+            squeezed = Image.fromarray(image[..., 0] if image.shape[-1] == 1 else image)
+            converted = image_arrays.convert(squeezed, channels=self.channels)
+            resized = image_arrays.resize(converted, self.side, resample=self.resample)
+            pixels[row] = image_arrays.pixels(resized)
+        return pixels
+
+    def save(self, folder: str | os.PathLike) -> None:
+        """Writes the preparation into an existing folder; the file is replaced atomically."""
+        document = {"format": _FORMAT, "kind": "images"} | dataclasses.asdict(self)
+        files.write_json(os.path.join(folder, _JSON), document)
+
+
+def check_array(rows: np.ndarray) -> None:
+    """Raises a ValueError unless the array is one of images, as `transform` takes them."""
+    right = rows.dtype == np.uint8 and rows.ndim == 4 and rows.shape[-1] in _CHANNELS
+    right = right and min(rows.shape[1:]) > 0
+    accepted = "uint8 [n, height, width, channels] with 1, 3 or 4 channels"
+    require(right, "the array of images", f"{rows.dtype} {rows.shape}", accepted)
+
+
+def load(folder: str | os.PathLike) -> ImagePreparation:
+    """Reads what `ImagePreparation.save` wrote.
+
+    Raises:
+      ValueError: naming the file that is missing or damaged.
+    """
+    path = os.path.join(os.fspath(folder), _JSON)
+    try:
+        with open(path, encoding="utf-8") as file:
+            document: dict[str, Any] = json.load(file)
+        if (document.pop("format"), document.pop("kind")) != (_FORMAT, "images"):
+            raise ValueError(f"it is no preparation of images of format {_FORMAT}")
+        learned = ImagePreparation(**document)
+        learned.files(())  # which checks the numbers
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{path} cannot be read ({error}); accepted: a saved one") from error
+    return learned

@@ -1,0 +1,217 @@
+"""A user's own folder of images: what its folders are, which files are images, what is damaged."""
+
+import difflib
+import os
+import pathlib
+from concurrent import futures
+from typing import NamedTuple
+
+import numpy as np
+from absl import logging
+
+from pujax.checks import one_of
+from pujax.data.image_files import ImageFiles
+from pujax.data.readers import image_folders, pu_labels
+
+UNREADABLE = ("fail", "skip")
+"""What to do about images that cannot be read."""
+
+TEST = "test"
+_NAMES = {
+    "positive": pu_labels.POSITIVE,
+    "unlabeled": tuple(filter(None, pu_labels.UNLABELED)),
+    "negative": pu_labels.NEGATIVE,
+    TEST: (TEST,),
+}
+_SHOWN = 20
+"""Images that cannot be read that a message names."""
+
+
+class Scan(NamedTuple):
+    """What reading all images once tells.
+
+    Attributes:
+      reasons: why an image cannot be read, in one line that names it, by its row.
+      sums: int64 `[n, channels]`, of the levels 0 to 255 of every image.
+      squares: likewise, of their squares.
+      pixels: uint8 `[n, height, width, channels]`; None where they are not kept.
+    """
+
+    reasons: dict[int, str]
+    sums: np.ndarray
+    squares: np.ndarray
+    pixels: np.ndarray | None
+
+
+def roles(folder: pathlib.Path, *, field: str, accepted: tuple[str, ...]) -> dict[str, str]:
+    """Which of the folders in a folder is what, by their names in lower case.
+
+    The names are those of labels in tables, `pu_labels`.
+
+    Args:
+      folder: that holds them.
+      field: what to call the folder in messages, such as "data.path is 'images'".
+      accepted: of 'positive', 'unlabeled', 'negative' and 'test'.
+
+    Returns:
+      Name of the folder by role; a role that no folder has is left out.
+
+    Raises:
+      ValueError: in one line, for a folder of another name, with the most similar one; for two
+        folders of one role; for images that lie beside them.
+    """
+    found: dict[str, str] = {}
+    for name in image_folders.class_names(folder):
+        role = next((role for role in accepted if name.lower() in _NAMES[role]), None)
+        if role is None:
+            raise ValueError(f"{field}, which holds the folder {name!r}{_hint(name, accepted)}")
+        if role in found:
+            raise ValueError(
+                f"{field}, which holds {found[role]!r} and {name!r}, both of them {role}; "
+                "accepted: one folder of each"
+            )
+        found[role] = name
+    beside = image_folders.image_files(folder)
+    if beside:
+        raise ValueError(
+            f"{field}, which holds {len(beside)} images beside the folders ({beside[0].name!r} is "
+            f"the first); accepted: images in folders called {', '.join(accepted)}"
+        )
+    return found
+
+
+def _hint(name: str, accepted: tuple[str, ...]) -> str:
+    names = [known for role in accepted for known in _NAMES[role]]
+    similar = difflib.get_close_matches(name.lower(), names, n=1)
+    hint = f" (did you mean {similar[0]!r}?)" if similar else ""
+    if name.lower() == "train":
+        hint = " (folders train/ and test/ are for data.source=image_folder)"
+    return f"{hint}; accepted: folders called {', '.join(accepted)}, or like a label of a table"
+
+
+def images_below(folder: str | os.PathLike[str]) -> list[str]:
+    """The images in a folder and all folders below it.
+
+    Files whose name does not end like an image's, and hidden files and folders, are passed over. A
+    folder that is linked is looked into, unless it is one of those that it lies in.
+
+    Args:
+      folder: to look in.
+
+    Returns:
+      Paths relative to the folder, with '/' between their parts, in alphabetical order.
+
+    Raises:
+      ValueError: for a name that is not UTF-8, which no table of results could hold, and for a
+        folder that cannot be opened.
+    """
+    found: list[str] = []
+    _add_images(os.fspath(folder), "", frozenset(), found)
+    return sorted(found)
+
+
+def _add_images(root: str, inside: str, above: frozenset[str], found: list[str]) -> None:
+    place = os.path.realpath(os.path.join(root, inside))
+    if place in above:
+        return
+    try:
+        with os.scandir(place) as listing:
+            entries = [entry for entry in listing if not entry.name.startswith(".")]
+    except OSError as error:
+        raise ValueError(f"{place} cannot be opened: {error.strerror}") from error
+    for entry in entries:
+        path = f"{inside}/{entry.name}" if inside else entry.name
+        if entry.is_dir():
+            _add_images(root, path, above | {place}, found)
+        elif os.path.splitext(entry.name)[1].lower() in image_folders.SUFFIXES:
+            _check_name(root, path)
+            found.append(path)
+
+
+def _check_name(root: str, path: str) -> None:
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"{root} holds {path!r}; accepted: names in UTF-8") from None
+
+
+def scan(files: ImageFiles, *, keep: bool) -> Scan:
+    """Reads all images once, several at a time.
+
+    Args:
+      files: `n` images.
+      keep: whether their pixels are kept.
+    """
+    one_shape = files.shape[1:]
+    sums, squares = (np.zeros([len(files), files.channels], np.int64) for _ in range(2))
+    pixels = np.zeros([len(files), *one_shape], np.uint8) if keep else None
+    reasons: dict[int, str] = {}
+
+    def read(row: int) -> None:
+        try:
+            image = files.read(row)
+        except ValueError as error:
+            reasons[row] = str(error)
+            return
+        levels = image.reshape(-1, files.channels).astype(np.int64)
+        sums[row], squares[row] = levels.sum(0), np.square(levels).sum(0)
+        if pixels is not None:
+            pixels[row] = image
+
+    logging.info("reading %d images", len(files))
+    with futures.ThreadPoolExecutor() as threads:
+        for _ in threads.map(read, range(len(files))):
+            pass
+    return Scan(dict(sorted(reasons.items())), sums, squares, pixels)
+
+
+def check_readable(reasons: dict[int, str], num_images: int, unreadable: str) -> str:
+    """What to say of images that cannot be read, '' where there are none.
+
+    Args:
+      reasons: see `Scan`.
+      num_images: of how many.
+      unreadable: one of `UNREADABLE`.
+
+    Raises:
+      ValueError: there are some, and `unreadable` is 'fail'; or none can be read.
+    """
+    one_of("data.unreadable", unreadable, UNREADABLE)
+    if not reasons:
+        return ""
+    count = f"{len(reasons)} of {num_images} images cannot be read"
+    first, *others = reasons.values()
+    if unreadable == "fail" or len(reasons) == num_images:
+        raise ValueError(
+            f"{first}; {count}; accepted: images, or, if only some are damaged, "
+            "data.unreadable='skip' to leave them out"
+        )
+    more = len(others) + 1 - _SHOWN
+    shown = "; ".join([first, *others[: _SHOWN - 1]])
+    return f"{count} and are left out: {shown}" + (f"; and {more} more" if more > 0 else "")
+
+
+def statistics(sums: np.ndarray, squares: np.ndarray, num_pixels: int) -> tuple[list[float], ...]:
+    """Mean and deviation per channel of pixels in 0-1, in exact arithmetic up to the last step.
+
+    A constant channel, as of a microscope that sees one colour only, gets the deviation 1.
+
+    Args:
+      sums: int64 `[n, channels]` of `Scan`, for the images that count.
+      squares: likewise.
+      num_pixels: of one image.
+
+    Returns:
+      `(mean, std)`, one number per channel.
+
+    Raises:
+      ValueError: all images have one and the same colour throughout.
+    """
+    means, stds, count = [], [], len(sums) * num_pixels
+    for total, square in zip(sums.sum(0).tolist(), squares.sum(0).tolist(), strict=True):
+        variance = count * square - total * total  # whole numbers of Python, which have no limit
+        means.append(total / count / 255)
+        stds.append(variance**0.5 / count / 255 if variance else 1.0)
+    if all(std == 1.0 for std in stds):
+        raise ValueError("all training images have one and the same colour; accepted: images")
+    return means, stds

@@ -1,0 +1,247 @@
+"""Rows that a saved model is to score, read and prepared some at a time, with their names.
+
+A network sees batches of one size, cut from the rows in their order, whatever the chunks were: what
+a row's score is does not depend on them.
+"""
+
+import hashlib
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent import futures
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pujax.data.image_preparation import ImagePreparation, check_array
+from pujax.data.preparation import Preparation
+from pujax.data.readers import columns, frame_chunks, image_folders, image_trees, pu_labels
+
+ROWS = 8192
+"""Rows of a table in a chunk."""
+IMAGES = 512
+"""Images in a chunk."""
+_DIGEST = 16
+
+
+class Chunk(NamedTuple):
+    """Some consecutive rows.
+
+    Attributes:
+      ids: what the rows are called; numbers from 1 where they have no names.
+      inputs: `[m, ...]`, what the network sees.
+      readable: bool `[m]`; where it is False, the inputs are zeros.
+      done: how much was read so far, in units of `total`.
+      total: what `done` ends with; 0 where it is not known.
+    """
+
+    ids: Sequence[Any]
+    inputs: np.ndarray
+    readable: np.ndarray
+    done: int
+    total: int
+
+
+class NewRows(NamedTuple):
+    """Rows to be scored.
+
+    Attributes:
+      id_name: what the rows are named by; 'row' counts them from 1.
+      chunks: the rows, in their order; to be read once.
+      reasons: why a row cannot be read, in one line each; filled while the rows are read.
+    """
+
+    id_name: str
+    chunks: Iterator[Chunk]
+    reasons: list[str]
+
+
+def of_table(learned: Preparation, rows: Any, *, id_name: str, num_rows: int = 0) -> NewRows:
+    """Rows of a table.
+
+    Args:
+      learned: the model's preparation.
+      rows: path of a file, pandas DataFrame, or array `[n, d]`.
+      id_name: the column that named the rows in training, which new rows may have or not.
+      num_rows: of a chunk; 0 is `ROWS`.
+
+    Raises:
+      ValueError: for what cannot be read, when its place is reached; for an id that occurs twice,
+        at the end.
+    """
+    num_rows = num_rows or ROWS
+    parts = frame_chunks.read(rows, num_rows)
+    first = next(parts)
+    # Without ids in training, `id_name` is 'row', which a feature may be called, too.
+    has_ids = id_name in learned.aside and id_name in first.frame.names
+    name = id_name if has_ids else "row"
+
+    def chunks() -> Iterator[Chunk]:
+        seen, now, start = _Seen(), [first], 0
+
+        def frames() -> Iterator[Any]:
+            yield first.frame
+            for part in parts:
+                now[0] = part
+                yield part.frame
+
+        for inputs in learned.transform_parts(frames()):
+            part, ids = now[0], _numbers(start, len(inputs))
+            if has_ids:
+                ids = np.asarray(pu_labels.ids(part.frame, name).values)
+                seen.add(ids)
+            start += len(inputs)
+            yield Chunk(ids, inputs, np.ones(len(inputs), bool), part.done, part.total)
+        twice = seen.repeated()
+        if twice is not None:
+            raise _occurs_twice(frame_chunks.read(rows, num_rows), name, twice)
+
+    return NewRows(name, chunks(), [])
+
+
+def of_images(
+    learned: ImagePreparation, rows: Any, *, unreadable: str = "fail", num_rows: int = 0
+) -> NewRows:
+    """Images.
+
+    Args:
+      learned: the model's preparation.
+      rows: a folder, whose images are found in the folders below it, too, and named by their path
+        within it, in alphabetical order; the path of one image; a list of paths, which are the
+        names; or uint8 `[n, height, width, channels]`.
+      unreadable: 'fail' refuses an image that cannot be read, 'skip' marks it as not readable.
+      num_rows: of a chunk; 0 is `IMAGES`.
+
+    Raises:
+      ValueError: for rows that are none of these, a folder without images, and, with 'fail', an
+        image that cannot be read.
+    """
+    num_rows = num_rows or IMAGES
+    if isinstance(rows, np.ndarray):
+        check_array(rows)
+        return NewRows("row", _array_chunks(learned, rows, num_rows), [])
+    names, paths = _named(rows, learned.takes)
+    reasons: list[str] = []
+
+    def chunks() -> Iterator[Chunk]:
+        with futures.ThreadPoolExecutor() as threads:
+            for start in range(0, len(paths), num_rows):
+                files = learned.files(paths[start : start + num_rows])
+                inputs = np.zeros(files.shape, np.uint8)
+                readable = np.ones(len(files), bool)
+                images = [threads.submit(files.read, row) for row in range(len(files))]
+                for row, image in enumerate(images):
+                    try:
+                        inputs[row] = image.result()
+                    except ValueError as error:
+                        if unreadable == "fail":
+                            threads.shutdown(cancel_futures=True)
+                            hint = "images, or unreadable='skip' to keep a row without a score"
+                            raise ValueError(f"{error}; accepted: {hint}") from error
+                        reasons.append(str(error))
+                        readable[row] = False
+                done = start + len(files)
+                yield Chunk(names[start:done], inputs, readable, done, len(paths))
+
+    return NewRows("file", chunks(), reasons)
+
+
+def _named(rows: Any, takes: str) -> tuple[list[str], list[str]]:
+    """Names and paths of images."""
+    if isinstance(rows, str | os.PathLike):
+        path = os.fspath(rows)
+        if os.path.isdir(path):
+            names = image_trees.images_below(path)
+            if not names:
+                endings = ", ".join(image_folders.SUFFIXES)
+                raise ValueError(f"{path} holds no image; accepted: files called {endings}")
+            return names, [os.path.join(path, name) for name in names]
+        if not os.path.exists(path):
+            raise ValueError(f"{path} does not exist; accepted: {takes}")
+        rows = [path]
+    is_list = isinstance(rows, list | tuple) and len(rows) > 0
+    if not is_list or not all(isinstance(path, str | os.PathLike) for path in rows):
+        what = f"a {type(rows).__name__}" if not isinstance(rows, list | tuple) else "no paths"
+        raise ValueError(f"the rows are {what}; accepted: {takes}")
+    paths = [os.fspath(path) for path in rows]
+    return paths, paths
+
+
+def _array_chunks(learned: ImagePreparation, rows: np.ndarray, num_rows: int) -> Iterator[Chunk]:
+    for start in range(0, len(rows), num_rows):
+        inputs = learned.transform(rows[start : start + num_rows])
+        done = start + len(inputs)
+        ids, readable = _numbers(start, len(inputs)), np.ones(len(inputs), bool)
+        yield Chunk(ids, inputs, readable, done, len(rows))
+
+
+def _numbers(start: int, count: int) -> Any:
+    return np.arange(start + 1, start + count + 1)
+
+
+class _Seen:
+    """Which ids occurred, as 16 bytes each, so that millions of long names need little memory."""
+
+    def __init__(self) -> None:
+        self._digests = bytearray()
+
+    def add(self, ids: np.ndarray) -> None:
+        """Adds the ids of the next rows."""
+        for name in ids:
+            self._digests += hashlib.blake2b(str(name).encode(), digest_size=_DIGEST).digest()
+
+    def repeated(self) -> tuple[int, int] | None:
+        """The first two rows, counted from 0, with the same id; None if all differ."""
+        digests = np.frombuffer(self._digests, np.uint64).reshape(-1, 2)
+        order = np.lexsort(digests.T)
+        same = np.flatnonzero((digests[order[1:]] == digests[order[:-1]]).all(1))
+        if not len(same):
+            return None
+        place = same[np.argmin(order[same + 1])]  # the sort keeps the order of equal rows
+        return int(order[place]), int(order[place + 1])
+
+
+def _occurs_twice(
+    parts: Iterator[frame_chunks.Chunk], name: str, rows: tuple[int, int]
+) -> ValueError:
+    """The error for an id that two rows have, which are looked up again."""
+    places, value, start = [], "", 0
+    for part in parts:
+        for row in rows:
+            if start <= row < start + part.frame.num_rows:
+                places.append(part.frame.place(row - start))
+                words = columns.text(part.frame.column(name, field="id_column"))
+                value = words.iloc[row - start]
+        start += part.frame.num_rows
+    return ValueError(
+        f"{places[0]} and {places[1].rpartition(', ')[2]}: column {name!r} is {value!r} in both; "
+        "accepted: ids that occur once"
+    )
+
+
+def batches(
+    chunks: Iterator[Chunk], size: int, take: Callable[[Chunk], None]
+) -> Iterator[tuple[np.ndarray, int]]:
+    """Cuts chunks into batches of one size, in their order.
+
+    Args:
+      chunks: the rows.
+      size: rows of a batch.
+      take: is given every chunk when it is read.
+
+    Yields:
+      `(inputs [size, ...], count)`, of which the first `count` are rows; only the last batch has
+      fewer than `size`, and zeros behind them.
+    """
+    waiting: list[np.ndarray] = []
+    for chunk in chunks:
+        take(chunk)
+        waiting.append(chunk.inputs)
+        if sum(map(len, waiting)) >= size:
+            rows = np.concatenate(waiting)
+            for start in range(0, len(rows) - size + 1, size):
+                yield rows[start : start + size], size
+            waiting = [rows[len(rows) // size * size :]]
+    rows = np.concatenate(waiting) if waiting else np.zeros(0)
+    if len(rows):
+        padding = np.zeros([size - len(rows), *rows.shape[1:]], rows.dtype)
+        yield np.concatenate([rows, padding]), len(rows)

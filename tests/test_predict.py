@@ -1,0 +1,323 @@
+"""`pujax.predict`: rows in chunks of any size give the same file, which is there whole or not."""
+
+import csv
+import gzip
+import types
+
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+import pytest
+
+from pujax import predict
+from pujax.calibration import Calibration
+from pujax.data import preparation
+from pujax.data.readers import frame_chunks, frames
+from pujax.methods.base import Method
+from pujax.predict import Predictor
+from pujax.training import new_rows
+from pujax.training.saved_model import SavedModel
+
+ROWS = 103
+
+
+def table(seed=0, rows=ROWS):
+    rng = np.random.default_rng(seed)
+    return pd.DataFrame(
+        {
+            "name": [f"K{i:03d}, 'x'" for i in rng.permutation(rows)],
+            "amount": np.where(rng.random(rows) < 0.1, "", np.round(rng.normal(size=rows), 3)),
+            "city": rng.choice(["Rome", "Ulm", "", "Bonn"], rows),
+            "since": pd.date_range("2024-01-01", periods=rows).strftime("%Y-%m-%d"),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def model():
+    """A linear model of a table, as if it had been loaded; batches of 16 rows."""
+    learned = preparation.fit(table(), aside=("name", "label"))
+    weights = jnp.asarray(np.random.default_rng(1).normal(size=len(learned.feature_names)))
+    method = Method(stages=(), predict=lambda state, inputs: (inputs / 100) @ state)
+    description = {
+        "id_name": "name",
+        "decide": "top:5",
+        "config": {"run": {"eval_batch_size": 16}},
+    }
+    sigmoid = Calibration("platt", (0.0,), (1.0, 0.0), 0.3)
+    return Predictor(SavedModel(method, weights, learned, sigmoid, description))
+
+
+@pytest.fixture
+def command(model, monkeypatch, tmp_path):
+    """Runs the command line with that model; returns its status."""
+    monkeypatch.setattr(predict, "load", lambda run: model)
+    return lambda *words: predict.main(["predict", "run", *map(str, words)])
+
+
+def written(path):
+    with open(path, newline="") as file:
+        return list(csv.reader(file))
+
+
+def save(frame, path):
+    match path.suffixes[-1]:
+        case ".parquet":
+            frame.to_parquet(path)
+        case ".gz":
+            path.write_bytes(gzip.compress(frame.to_csv(index=False).encode()))
+        case _:
+            frame.to_csv(path, index=False)
+    return path
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["a.csv", *(pytest.param(x, marks=pytest.mark.thorough) for x in ("a.csv.gz", "a.parquet"))],
+)
+def test_numbers_do_not_depend_on_the_chunks_or_the_format(model, tmp_path, name):
+    whole = model.predict(table())
+    assert len(set(whole.scores.tolist())) > ROWS // 2
+    path = save(table(), tmp_path / name)
+    for size in (13, 16, 50, ROWS, 1000):
+        cut = model.predict(path, chunk_size=size)
+        assert list(cut.ids) == list(table().name)
+        for field in ("scores", "probabilities", "ranks", "decisions"):
+            np.testing.assert_array_equal(getattr(cut, field), getattr(whole, field))
+
+
+def test_a_feature_called_row_names_no_row():
+    frame = pd.DataFrame({"row": [1.0, 2.0, 2.0], "b": [0.0, 1.0, 5.0]})
+    found = new_rows.of_table(preparation.fit(frame), frame, id_name="row")
+    assert [list(chunk.ids) for chunk in found.chunks] == [[1, 2, 3]]
+    named = preparation.fit(frame.assign(row=["x", "y", "z"]), aside=("row",))
+    found = new_rows.of_table(named, frame.assign(row=["x", "y", "z"]), id_name="row")
+    assert [list(chunk.ids) for chunk in found.chunks] == [["x", "y", "z"]]
+
+
+def test_rows_may_come_one_by_one(model):
+    few = table().iloc[:4]
+    scores = model.predict(table()).scores[:4]
+    np.testing.assert_array_equal(model.predict(few, chunk_size=1).scores, scores)
+
+
+def test_a_file_is_read_in_chunks(tmp_path, monkeypatch):
+    path = save(table(), tmp_path / "a.csv")
+    monkeypatch.setattr(frames, "read", None)  # which reads a whole file
+    sizes, places, done = [], [], []
+    for chunk in frame_chunks.read(path, 40):
+        sizes.append(chunk.frame.num_rows)
+        places.append(chunk.frame.place(0))
+        done.append((chunk.done, chunk.total))
+    assert sizes == [40, 40, 23]
+    assert places == [f"{path}, line {line}" for line in (2, 42, 82)]
+    assert done[-1] == (path.stat().st_size,) * 2
+    np.save(tmp_path / "a.npy", np.arange(30.0).reshape(10, 3))
+    table().to_parquet(tmp_path / "a.parquet")
+    for name, total in (("a.npy", 10), ("a.parquet", ROWS)):
+        parts = list(frame_chunks.read(tmp_path / name, 4))
+        assert [part.frame.num_rows for part in parts][:2] == [4, 4]
+        assert parts[1].frame.place(2) == f"{tmp_path / name}, row 7"
+        assert parts[-1].done == parts[-1].total == total
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.parquet", "a.npy", "a.npz", "a.svm"])
+def test_chunks_are_the_rows_of_the_whole_file(tmp_path, name):
+    path, numbers = tmp_path / name, np.random.default_rng(0).normal(size=(11, 3))
+    match path.suffix:
+        case ".csv" | ".parquet":
+            save(table(rows=11), path)
+        case ".npy":
+            np.save(path, numbers)
+        case ".npz":
+            np.savez(path, x=numbers, labels=np.arange(11))
+        case _:
+            lines = [f"{i % 2} 1:{row[0]:.4f} 3:{row[2]:.4f}" for i, row in enumerate(numbers)]
+            path.write_text("\n".join(lines))
+    whole = frames.read(path)
+    parts = [chunk.frame for chunk in frame_chunks.read(path, 4)]
+    assert [part.num_rows for part in parts] == [4, 4, 3]
+    together = [np.asarray(part.values) for part in parts]
+    np.testing.assert_array_equal(np.concatenate(together), np.asarray(whole.values))
+    places = [part.place(row) for part in parts for row in range(part.num_rows)]
+    assert places == [whole.place(row) for row in range(11)]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a,b\n1,2\n3,4\n5\n", "line 4 has 1 cells; accepted: 2"),
+        ("a,b\n1,2\n3,4\n5,6,7\n", "line 4 has 3 cells; accepted: 2"),
+        ("a,b\n", "no rows below the header"),
+        ("1,2\n3,4\n", "line 1 is '1,2'; accepted: a header"),
+        ('a,b\n1,2\n3,"4\n', "line 3 cannot be read"),
+        ("", "is empty"),
+    ],
+)
+def test_a_file_is_refused_in_chunks_as_it_is_as_a_whole(tmp_path, text, said):
+    path = tmp_path / "a.csv"
+    path.write_text(text)
+    messages = []
+    for read in (frames.read, lambda path: list(frame_chunks.read(path, 2))):
+        with pytest.raises(ValueError, match=said) as error:
+            read(path)
+        messages.append(str(error.value))
+    assert messages[0] == messages[1] and "\n" not in messages[0]
+    path.write_bytes(b"a,b\n1,2\n3,4\n5,\xff\n")
+    with pytest.raises(ValueError, match="line 4, byte 3 is 0xff; accepted: text in UTF-8"):
+        list(frame_chunks.read(path, 2))
+
+
+def test_a_column_of_words_may_hold_numbers_in_a_chunk_but_not_throughout(model, tmp_path):
+    frame = table()
+    frame.loc[:59, "city"] = "17"
+    path = save(frame, tmp_path / "a.csv")
+    np.testing.assert_array_equal(
+        model.predict(path, chunk_size=25).scores, model.predict(frame).scores
+    )
+    path = save(frame.assign(city="17"), tmp_path / "b.csv")
+    for size in (25, 1000):
+        with pytest.raises(ValueError, match="line 2, column 'city' is '17'; accepted: words"):
+            model.predict(path, chunk_size=size)
+
+
+@pytest.mark.parametrize("size", [30, 1000])
+def test_an_id_that_occurs_twice_is_named_in_any_chunks(model, tmp_path, size):
+    frame = table()
+    frame.loc[90, "name"] = frame.loc[2, "name"]
+    frame.loc[95, "name"] = frame.loc[1, "name"]
+    path = save(frame, tmp_path / "a.csv")
+    with pytest.raises(ValueError, match="line 4 and line 92: column 'name' is .K.* in both"):
+        model.predict(path, chunk_size=size)
+    assert len(model.predict(save(frame.drop(columns="name"), path), chunk_size=30).ids) == ROWS
+
+
+def test_batches_have_one_size_whatever_the_chunks():
+    rows = np.arange(23)[:, None]
+
+    def chunks(size):
+        for start in range(0, 23, size):
+            part = rows[start : start + size]
+            yield new_rows.Chunk((), part, np.ones(len(part), bool), 0, 0)
+
+    for size in (1, 3, 8, 10, 50):
+        taken = []
+        found = list(new_rows.batches(chunks(size), 8, taken.append))
+        assert [count for _, count in found] == [8, 8, 7]
+        assert all(part.shape == (8, 1) for part, _ in found) and found[2][0][7] == 0
+        joined = np.concatenate([part[:count] for part, count in found])
+        np.testing.assert_array_equal(joined, rows)
+        assert len(taken) == -(-23 // size)
+    assert list(new_rows.batches(iter(()), 8, taken.append)) == []
+
+
+def test_what_is_written_is_what_is_predicted(model, command, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(predict, "_WRITTEN", 10)
+    monkeypatch.setattr(new_rows, "ROWS", 30)
+    path = save(table(), tmp_path / "a.csv")
+    assert command(path, f"--output={tmp_path / 'new' / 'b.csv'}", "--decide=share:0.25") == 0
+    header, *lines = written(tmp_path / "new" / "b.csv")
+    assert header == ["name", "score", "probability", "rank", "decision"]
+    expected = model.predict(table(), decide="share:0.25")
+    assert [line[0] for line in lines] == list(expected.ids)
+    assert [line[1] for line in lines] == [f"{score:.8g}" for score in expected.scores]
+    assert [int(line[3]) for line in lines] == expected.ranks.tolist()
+    assert sum(int(line[4]) for line in lines) == 26
+    captured = capsys.readouterr()
+    assert "103 rows, 26 called positive" in captured.out and captured.err == ""
+
+
+class Terminal:
+    """A stream that says that it is a terminal."""
+
+    def __init__(self):
+        self.text = ""
+
+    def write(self, text):
+        self.text += text
+        return len(text)
+
+    def flush(self):
+        pass
+
+    def isatty(self):
+        return True
+
+
+def test_a_terminal_shows_a_bar(command, tmp_path, monkeypatch):
+    terminal = Terminal()
+    monkeypatch.setattr(predict.sys, "stderr", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    path = save(table(), tmp_path / "a.csv")
+    assert command(path, f"--output={tmp_path / 'b.csv'}") == 0
+    assert "scoring" in terminal.text
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), ValueError("no"), OSError("full")])
+@pytest.mark.parametrize("during", ["reading", "writing"])
+def test_what_is_interrupted_leaves_the_old_file(
+    model, command, tmp_path, monkeypatch, capsys, error, during
+):
+    def fail(*arguments, **options):
+        raise error
+
+    def parts(*arguments):
+        yield next(real(*arguments))
+        raise error
+
+    real, text = frame_chunks.read, predict.own_results.csv_text
+    monkeypatch.setattr(new_rows, "ROWS", 50)
+    if during == "reading":
+        monkeypatch.setattr(frame_chunks, "read", parts)
+    else:
+        calls = []
+        monkeypatch.setattr(predict, "_WRITTEN", 10)
+        monkeypatch.setattr(
+            predict,
+            "own_results",
+            types.SimpleNamespace(
+                csv_text=lambda *a, **k: fail() if calls else (calls.append(1), text(*a, **k))[1]
+            ),
+        )
+    path = save(table(), tmp_path / "a.csv")
+    (tmp_path / "out").mkdir()
+    target = tmp_path / "out" / "b.csv"
+    target.write_text("old")
+    status = command(path, f"--output={target}")
+    assert status == (130 if isinstance(error, KeyboardInterrupt) else 2)
+    assert [p.name for p in target.parent.iterdir()] == ["b.csv"] and target.read_text() == "old"
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), "the number of arguments is 1; accepted: two, RUN and FILE or FOLDER; --help"),
+        (("a", "b"), "the number of arguments is 3; accepted: two"),
+        (("a.csv", "--decide=best:3"), "--decide is 'best:3'; accepted: 'score:0'"),
+        (("a.csv", "--decide=top:0.5"), "--decide is 'top:0.5'; accepted"),
+        (("a.csv", "--unreadable=no"), "--unreadable is 'no'; accepted: 'fail', 'skip'"),
+        (("nowhere.csv",), "nowhere.csv does not exist"),
+        (("a.csv", "--output=."), "--output is '.'; accepted: the name of a file"),
+    ],
+)
+def test_a_wrong_command_is_refused_in_one_line(
+    command, tmp_path, monkeypatch, capsys, words, said
+):
+    monkeypatch.chdir(tmp_path)
+    save(table(), tmp_path / "a.csv")
+    assert command(*words) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(said) and [p.name for p in tmp_path.iterdir()] == ["a.csv"]
+
+
+def test_a_probability_that_nobody_knows_is_refused_before_anything_is_read(model):
+    unknown = Predictor(model.model._replace(calibration=None))
+    with pytest.raises(ValueError, match="decide is 'probability:0.5'; accepted: another rule"):
+        unknown.predict("nowhere.csv", decide="probability:0.5")
+    assert unknown.predict(table()).probabilities is None
+
+
+def test_help_says_what_there_is(command, capsys):
+    assert command("--help") == 0
+    assert "--unreadable" in capsys.readouterr().out
