@@ -14,6 +14,7 @@ def test_a_test_is_fast_unless_it_is_listed_or_marked():
     assert not tiers.is_fast(RISK, set(), {"tests/test_risks.py::test_a"})
     assert not tiers.is_fast(RISK, {"thorough"}, set())
     assert not tiers.is_fast(RISK, {"slow"}, set())
+    assert not tiers.is_fast(RISK, {"aot"}, set())
 
 
 def test_a_recording_changes_the_tests_that_ran_only(tmp_path, monkeypatch):

@@ -22,7 +22,7 @@ def listed() -> set[str]:
 
 def is_fast(nodeid: str, markers: set[str], slower: set[str]) -> bool:
     """Whether a test belongs to the fast tier: neither marked for a later one nor timed as long."""
-    return not markers & {"thorough", "slow"} and not {nodeid, function_of(nodeid)} & slower
+    return not markers & {"thorough", "slow", "aot"} and not {nodeid, function_of(nodeid)} & slower
 
 
 def record(seconds: dict[str, float]) -> None:

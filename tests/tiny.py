@@ -5,6 +5,7 @@ import ml_collections
 import numpy as np
 from jax.sharding import Mesh
 
+from pujax import accelerator
 from pujax.data import dataset, multilabel_dataset
 from pujax.data import raw as raw_lib
 from pujax.data.raw import RawDataset
@@ -119,6 +120,16 @@ def multilabel_problem(seed=0, *, known_ratio=0.8, rows=False, size=8):
     return multilabel_dataset.build(raw, known_ratio=known_ratio, seed=seed)
 
 
+SAME_STEP = {
+    **dict.fromkeys(("imbalanced_nnpu", "pusb", "upu"), "nnpu"),
+    "weighted_bce": "naive",
+    **dict.fromkeys(("assume_negative", "asymmetric"), "partial_bce"),
+    "p3mix_c": "p3mix_e",
+}
+"""Methods that differ from another one in the loss or in settings alone: what does not look at the
+loss is tested on the other one."""
+
+
 def config(method: str, *, model="small_cnn", options=None, dtype="float32", seed=0, **changes):
     """A resolved configuration of a method with small numbers."""
     tree = config_lib.default_config(method)
@@ -134,7 +145,7 @@ def config(method: str, *, model="small_cnn", options=None, dtype="float32", see
         changes = {"learning_rate": 0.005} | changes
     tree.run.update(changes.pop("run", {}))
     tree.data.update(changes.pop("data", {}))
-    average = {"average_decay": 0.5} if tree.method.average_decay else {}
+    average = {"average_decay": 0.5} if tree.method.get("average_decay") else {}
     for key, value in (_SMALL | average | _SMALL_OF.get(method, {}) | changes).items():
         if key in tree.method:
             tree.method[key] = value
@@ -162,7 +173,12 @@ class Trainer:
         self.arrays = sharding.replicate(self.setup.data.training_data(), self.mesh)
         self._trains, first_epoch = [], 0
         for stage in self.method.stages:
-            train = train_step.make_train(stage, self.mesh, first_epoch=first_epoch)
+            train = train_step.make_train(
+                stage,
+                self.mesh,
+                first_epoch=first_epoch,
+                packed=accelerator.few_kernels(method_config.run.few_kernels),
+            )
             self._trains.append((stage, train, first_epoch))
             first_epoch += stage.num_epochs
 

@@ -248,13 +248,13 @@ def _main_loss(parts, params, state, images, batch, key):
     """The second phase's, with mixup; the memory takes over the batch's probabilities."""
     c = parts.config
     lam_key, pair_key = jax.random.split(key)
-    lam = jax.random.beta(lam_key, c.mixup_alpha, c.mixup_alpha)
+    lam = mixup_lib.draw_lam(lam_key, c.mixup_alpha)
     partner = jax.random.permutation(pair_key, images.shape[0])
     stored = state.labels[batch.ids]
     targets = mixup_lib.mix(stored, stored[partner], lam)
     mixed = mixup_lib.mix(images, images[partner], lam)
-    mixed_pass, stats = parts.network.train_pass(params, state.batch_stats, mixed)
-    outputs, stats = parts.network.train_pass(params, stats, images)
+    views = [mixed, images]
+    (mixed_pass, outputs), stats = parts.network.train_passes(params, state.batch_stats, views)
     risk, entropy = _matching(parts, outputs.logits, batch.labeled)
     mixed_entropy = risks.prediction_entropy(mixed_pass.logits)
     mixup = soft_cross_entropy(mixed_pass.logits, targets)

@@ -7,6 +7,8 @@ from pujax.data.pu_dataset import DataInfo
 from pujax.methods._common import classifier, losses
 from pujax.methods.base import Method
 
+NEEDS_NEGATIVES = True
+
 
 def default_config() -> ml_collections.ConfigDict:
     """Baseline settings, which labels are revealed and how classes weigh.

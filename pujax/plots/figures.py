@@ -15,6 +15,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from pujax import checks
+from pujax.files import replacing
 from pujax.plots import embedding_map
 from pujax.plots import style as style_lib
 
@@ -73,9 +74,8 @@ def save(figure: Figure, path: str | os.PathLike) -> None:
     FigureCanvasAgg(figure).print_figure(image, format="png", dpi=_DPI)
     path = os.fspath(path)
     os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
-    with open(path + ".tmp", "wb") as file:
+    with replacing(path) as file:
         file.write(image.getbuffer())
-    os.replace(path + ".tmp", path)
 
 
 def training_curves_figure(rows: style_lib.Rows, *, title: str = "") -> Figure:

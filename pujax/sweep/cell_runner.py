@@ -13,6 +13,7 @@ from jax.sharding import Mesh
 
 from pujax.data.pu_dataset import PUDataset
 from pujax.files import replace_text
+from pujax.priors import Consensus
 from pujax.sweep import resume
 from pujax.sweep.plan import Cell
 from pujax.training import (
@@ -45,7 +46,7 @@ class Place(NamedTuple):
     mesh: Mesh
     load: Callable[[ml_collections.FrozenConfigDict], Problem]
     sequential: bool
-    estimates: dict[str, list[float]]
+    estimates: dict[str, Consensus]
 
     def folder(self, cell: Cell) -> str:
         """Folder of a cell."""

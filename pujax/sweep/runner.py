@@ -16,8 +16,8 @@ from pujax.sweep import cell_runner, resume
 from pujax.sweep import dry_run as dry_run_lib
 from pujax.sweep import plan as plan_lib
 from pujax.sweep.plan import Cell, Plan
+from pujax.training import compilation_cache, experiment, init_from, preemption, sharding
 from pujax.training import config as config_lib
-from pujax.training import experiment, init_from, preemption, sharding
 
 
 def run(
@@ -56,6 +56,8 @@ def run(
         raise ValueError("workdir is ''; accepted: a folder, or none in a dry run")
     resolved = [_resolve(cell, plan) for cell in plan.cells]
     chosen = {cell.folder for cell in plan_lib.only(plan, only).cells}
+    if not dry_run:
+        compilation_cache.enable(resolved[0][0].run.compilation_cache)
     load = cell_runner.loader(len(plan.seeds) + 1)
     place = cell_runner.Place(workdir, sharding.make_mesh(), load, sequential, {})
     lines = []

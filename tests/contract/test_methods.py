@@ -5,6 +5,7 @@ put to the other tests with the marker `thorough`.
 """
 
 import functools
+import inspect
 
 import jax
 import jax.numpy as jnp
@@ -23,7 +24,13 @@ ALWAYS = ("nnpu", "dist_pu", "partial_bce")
 BATCHES = (*ALWAYS, "lagam", "p3mix_e", "pu_mlc", "self_pu", "supervised", "vpu")
 # Operations outside of jit are compiled one by one, which takes longer than the step itself.
 EAGER = (*ALWAYS, "gradpu")
+# Fitted once, before the first step; its stage has one epoch, and a step changes nothing.
+FITTED = tuple(name for name in METHODS if not methods.has_network(name))
 STEPS = 4  # of training wherever the number does not matter, so that tests share their programs
+
+
+# Methods with a step of their own.
+STEPPERS = [name for name in METHODS if name not in tiny.SAME_STEP]
 
 
 def thorough(names):
@@ -51,6 +58,9 @@ def small(name, **changes):
     """A small configuration; dense layers compile fastest."""
     if name == "self_pu":  # its calibrated weights compile long and are tried in one test here
         changes = {"calibration_meta": False} | changes
+    if name == "classic":  # the correction that draws at random, for all that a seed decides
+        changes = {"correction": "bagging", "num_bags": 3, "base": "boosting"} | changes
+        changes = {"learning_rate": 0.1, "max_iter": 20} | changes
     options = {"hidden": (16, 16), "batch_norm": name != "gradpu"}
     return tiny.config(name, model="mlp", options=options, **changes)
 
@@ -81,6 +91,11 @@ def assert_same(first, second):
         np.testing.assert_array_equal(a, b)
 
 
+def num_epochs(name):
+    """Epochs of a small configuration."""
+    return 1 if name in FITTED else 4
+
+
 def test_there_are_methods():
     assert {"lagam", "naive", "supervised"} <= set(METHODS)
 
@@ -91,7 +106,7 @@ def test_default_config_builds_and_names_itself(name):
     assert module.default_config().name == name
     method = trainer(name).method
     assert method.stages and all(stage.num_epochs >= 1 for stage in method.stages)
-    assert sum(stage.num_epochs for stage in method.stages) == 4
+    assert sum(stage.num_epochs for stage in method.stages) == num_epochs(name)
     assert len({stage.name for stage in method.stages}) == len(method.stages)
 
 
@@ -101,6 +116,22 @@ def test_it_accepts_two_sample_data(name):
     made = method_setup.build(small(name), data, tiny.mesh())  # traces every stage
     assert made.method.stages
     assert data.info.prior_unlabeled == data.info.prior
+
+
+def made_by(stage):
+    """The functions whose closures the functions of a stage are."""
+    inner = inspect.getclosurevars(inspect.unwrap(stage.step)).nonlocals.get("stage")
+    if inner is not None:  # averaged weights
+        return made_by(inner)
+    functions = [f and inspect.unwrap(f).__code__ for f in (stage.init, stage.step, stage.refresh)]
+    return stage.name, functions, stage.encode is None, stage.batching.support_batch_size > 0
+
+
+@pytest.mark.parametrize(("name", "like"), tiny.SAME_STEP.items())
+def test_methods_that_are_tested_on_another_one_share_its_step(name, like):
+    built = [methods.build(small(x), problem(x).info) for x in (name, like)]
+    first, second = ([made_by(stage) for stage in method.stages] for method in built)
+    assert first == second
 
 
 @thorough(METHODS)
@@ -218,7 +249,7 @@ def test_a_batch_that_eight_devices_cannot_share_evenly_gives_the_same_numbers(d
         np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4)
 
 
-@thorough(METHODS)
+@thorough(STEPPERS)
 def test_many_steps_per_dispatch_equal_single_steps(name):
     single = trained(name)
     many = trainer(name).run(steps=STEPS, per_call=STEPS)
@@ -226,7 +257,7 @@ def test_many_steps_per_dispatch_equal_single_steps(name):
         np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4)
 
 
-@thorough(METHODS)
+@thorough(STEPPERS)
 def test_bfloat16_runs_and_parameters_stay_float32(name, data):
     config = small(name, dtype="bfloat16")
     method, carry = tiny.train_steps(config, data, steps=1)
@@ -236,7 +267,7 @@ def test_bfloat16_runs_and_parameters_stay_float32(name, data):
     assert method.predict(carry.state, jnp.asarray(data.test_inputs[:2])).dtype == jnp.float32
 
 
-@thorough(METHODS)
+@thorough(STEPPERS)
 def test_later_steps_do_not_trace_again(name):
     made, arrays = trainer(name), trainer(name).arrays
     key, state, traced = jax.random.key(0), None, []
@@ -262,7 +293,7 @@ def test_later_steps_do_not_trace_again(name):
     assert traced == [stage.name for stage in made.method.stages]
 
 
-@thorough(METHODS)
+@thorough(STEPPERS)
 def test_stop_and_go_on_equals_a_straight_run_bit_for_bit(name, data, tmp_path):
     def run(folder, **changes):
         config = small(name, **changes)
@@ -272,23 +303,30 @@ def test_stop_and_go_on_equals_a_straight_run_bit_for_bit(name, data, tmp_path):
     straight, rows = run("straight")
     for epochs in (1, 3, 0):  # 0 goes on to the end
         resumed, resumed_rows = run("resumed", stop_after_epoch=epochs)
-    assert straight.is_finished and resumed.is_finished and len(rows) == 4
+    assert straight.is_finished and resumed.is_finished and len(rows) == num_epochs(name)
     assert resumed_rows == rows
     assert_same(straight.carry, resumed.carry)
 
 
-@thorough(METHODS)
-def test_hidden_truth_does_not_touch_training(name, data):
-    config = small(name)
-    shuffled = np.random.default_rng(0).permutation(data.truth)
-    assert not np.array_equal(shuffled, data.truth)
-    first = trained(name)
-    method, second = tiny.train_steps(config, data._replace(truth=shuffled), steps=STEPS)
+@pytest.mark.parametrize("name", METHODS)
+def test_hidden_truth_is_not_handed_to_training(name, data):
+    shuffled = data._replace(truth=np.random.default_rng(0).permutation(data.truth))
+    assert not np.array_equal(shuffled.truth, data.truth)
+    method = trainer(name).method
     if method.reveals:  # an oracle must depend on it, or it would be no upper bound
-        same = zip(leaves(first), leaves(second), strict=True)
+        data, shuffled = data.reveal(method.reveals), shuffled.reveal(method.reveals)
+        same = zip(leaves(data.training_data()), leaves(shuffled.training_data()), strict=True)
         assert not all(np.array_equal(a, b) for a, b in same)
-    else:
-        assert_same(first, second)
+    else:  # a method sees these and nothing else
+        assert shuffled.info == data.info
+        assert_same(shuffled.training_data(), data.training_data())
+
+
+@pytest.mark.parametrize("name", ALWAYS)
+def test_hidden_truth_does_not_touch_training(name, data):
+    shuffled = np.random.default_rng(0).permutation(data.truth)
+    _, second = tiny.train_steps(small(name), data._replace(truth=shuffled), steps=STEPS)
+    assert_same(trained(name), second)
 
 
 @thorough(METHODS)
@@ -299,7 +337,7 @@ def test_the_seed_decides_everything(name):
     assert not all(np.array_equal(a, b) for a, b in zip(leaves(first), leaves(other), strict=True))
 
 
-@thorough(METHODS)
+@thorough(STEPPERS)
 def test_seeds_are_a_batch_axis(name):
     """A step under vmap over the whole state equals the same seed alone."""
     method, arrays = trainer(name).method, trainer(name).arrays

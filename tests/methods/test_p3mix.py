@@ -211,6 +211,8 @@ def by_hand(config, data, state, batch, key, *, shift=0.0):
     p = sigmoid(run(state.params, images[6:]))
     order = np.asarray(jax.random.permutation(keys[3], 16))
     share = float(jax.random.beta(keys[4], c.mixup_alpha, c.mixup_alpha))
+    if c.mixup_alpha == 1:
+        share = float(jax.random.uniform(keys[4], [1])[0])
     share = max(share, 1 - share)
     started = int(batch.epoch) >= c.start_hmix
     targets = np.r_[np.ones(6), np.zeros(10)]

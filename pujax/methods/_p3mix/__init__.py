@@ -237,8 +237,8 @@ def _mixed_scores(config, network, params, batch_stats, pairs):
         outputs, stats = network.train_pass(params, batch_stats, blend)
         return outputs.logits, stats
     # The classifier layer is affine: it takes mixed features to mixed logits.
-    first, stats = network.train_pass(params, batch_stats, pairs.images)
-    second, stats = network.train_pass(params, stats, pairs.partners)
+    views = [pairs.images, pairs.partners]
+    (first, second), stats = network.train_passes(params, batch_stats, views)
     return mixup.mix(first.logits, second.logits, pairs.lam), stats
 
 

@@ -82,6 +82,7 @@ def default_config() -> dict[str, Any]:
 def check(config: ml_collections.ConfigDict) -> None:
     """Raises a ValueError for settings that cannot be."""
     c = config.method
+    checks.at_least("method.num_epochs", c.num_epochs, 2)
     checks.between("method.representation_epochs", c.representation_epochs, 1, c.num_epochs - 1)
     checks.positive("method.representation_learning_rate", c.representation_learning_rate)
     checks.at_least("method.representation_weight_decay", c.representation_weight_decay, 0)
