@@ -23,8 +23,10 @@ def folder() -> str:
 def enable(setting: str) -> None:
     """Lets JAX keep what it compiles, at most two gigabytes of what was used last.
 
-    A folder that somebody has chosen for JAX (JAX_COMPILATION_CACHE_DIR) stays in use. A folder
-    that cannot be written costs time and nothing else, so that it is only logged.
+    What somebody has chosen for JAX stays in use: the folder (JAX_COMPILATION_CACHE_DIR), and from
+    how many seconds of compilation on a program is kept
+    (JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS). A folder that cannot be written costs time and
+    nothing else, so that it is only logged.
 
     Args:
       setting: `run.compilation_cache`, 'on' or 'off'.
@@ -43,4 +45,5 @@ def enable(setting: str) -> None:
         return
     jax.config.update("jax_compilation_cache_dir", place)
     jax.config.update("jax_compilation_cache_max_size", _MAX_BYTES)
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", _MIN_SECONDS)
+    if "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS" not in os.environ:
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", _MIN_SECONDS)

@@ -63,10 +63,11 @@ def test_the_setting_is_checked():
 
 
 @pytest.mark.thorough
-def test_a_second_run_compiles_nothing_that_took_long(tmp_path):
+def test_a_second_run_compiles_nothing(tmp_path):
     environment = {k: v for k, v in os.environ.items() if not k.startswith("JAX_")}
     environment |= {"PUJAX_CACHE": str(tmp_path / "kept"), "JAX_PLATFORMS": "cpu"}
-    environment["XLA_FLAGS"] = ""  # as a user's, whose programs take longer to compile
+    # Every program is kept: which of them take long depends on what else the machine does.
+    environment["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
     command = [sys.executable, "train.py", "--config=configs/baseline.py:method=nnpu,backbone=mlp"]
     command += ["--config.method.num_epochs=1", "--config.run.figures=False"]
 
