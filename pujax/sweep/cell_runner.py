@@ -144,7 +144,8 @@ def train(
         reason = seed_axis.why_sequential(members, place.mesh)
     together = [one.seed for one in members]
     if members and not reason:
-        logging.info("%s: seeds %s together", cell.name, together)
+        layout = seed_axis.describe(members, place.mesh)
+        logging.info("%s: seeds %s together, %s", cell.name, together, layout)
         with keeping_errors(*together):
             folder = resume.group_folder(place.folder(cell), together)
             experiment.run_members(members, place.mesh, request, folder=folder)

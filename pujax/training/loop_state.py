@@ -120,10 +120,13 @@ def _like(run: Run, position: Position) -> dict[str, Any]:
     state = seed_axis.state_shapes(stages, run.members[0].setup.data.training_data())
     axis = (count,) if count > 1 else ()
     state = jax.tree.map(lambda x: jax.ShapeDtypeStruct((*axis, *x.shape), x.dtype), state)
-    tree = {"carry": Carry(state, zero_sums(run, index, count))}
+    sums: Any = train_step.sum_shapes(run.metric_names[index], num_seeds=count)
+    tree = {"carry": Carry(state, sums)}
     if keeps_best(run, index):
         tree["best"] = state
-    where = sharding.replicated(run.mesh)
+    # The rows of the mesh are for all seeds of the run, of which some may have left since.
+    is_whole = count == run.num_seeds
+    where = sharding.of_seeds(run.mesh) if is_whole else sharding.replicated(run.mesh)
     return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=where), tree)
 
 
@@ -143,8 +146,9 @@ def save_alone(state: LoopState, seed: int) -> None:
 
 def keep(state: LoopState, seeds: Sequence[int]) -> None:
     """Keeps some of the seeds, counted from 0, and drops the others."""
-    position, mesh = state.position, state.run.mesh
+    position = state.position
     state.run = state.run.keep(seeds)
+    mesh = state.run.mesh
     state.carry = seed_axis.keep(state.carry, seeds, mesh)
     state.best = None if state.best is None else seed_axis.keep(state.best, seeds, mesh)
     state.data = None if state.data is None else seed_axis.keep(state.data, seeds, mesh)

@@ -84,11 +84,18 @@ class Run:
         """The compiled step of each stage."""
         streamed = self.streamed is not None
         packed = accelerator.few_kernels(self.config.run.few_kernels)
+        # Where rows of devices hold seeds apart, all seeds have the same functions.
+        of_row = self.methods[: self.num_seeds // sharding.num_rows(self.mesh)]
+        by_stage = zip(*(method.stages for method in of_row), strict=True)
         return [
             train_step.make_train(
-                stage, self.mesh, first_epoch=first_epoch, streamed=streamed, packed=packed
+                seed_axis.join_stages(stages),
+                self.mesh,
+                first_epoch=first_epoch,
+                streamed=streamed,
+                packed=packed,
             )
-            for stage, first_epoch in zip(self.stages, self.first_epochs, strict=False)
+            for stages, first_epoch in zip(by_stage, self.first_epochs, strict=False)
         ]
 
     @functools.cached_property
@@ -119,7 +126,7 @@ class Run:
 
     def of_seed(self, tree: Any, seed: int) -> Any:
         """The part of a tree that belongs to one seed, counted from 0."""
-        return tree if self.num_seeds == 1 else seed_axis.pick(tree, seed)
+        return _of_seed(tree, seed, self.num_seeds)
 
     def keep(self, seeds: Sequence[int]) -> "Run":
         """The run of some of its seeds, counted from 0; the files of the others are closed."""
@@ -130,8 +137,10 @@ class Run:
             for name in ("members", "indices", "methods", "evaluators", "writers")
             if getattr(self, name)
         }
-        on_device, key = seed_axis.keep((self.on_device, self.key), seeds, self.mesh)
-        return dataclasses.replace(self, **parts, on_device=on_device, key=key)
+        rows = sharding.num_rows(self.mesh)
+        mesh = self.mesh if len(seeds) % rows == 0 else sharding.spread_seeds(self.mesh, 1)
+        on_device, key = seed_axis.keep((self.on_device, self.key), seeds, mesh)
+        return dataclasses.replace(self, **parts, on_device=on_device, key=key, mesh=mesh)
 
     def close(self) -> None:
         """Closes the files."""
@@ -153,27 +162,22 @@ def prepare(members: Sequence[Member], mesh: Mesh, *, folder: str = "") -> Run:
     """
     first = members[0].setup
     run = first.config.run
-    # A method is built on numbers of its split. Where these are equal, so are the methods; where
-    # they are not, the functions that do not use them are.
-    methods = [
-        first.method if member.setup.data.info == first.data.info else member.setup.method
-        for member in members
-    ]
+    methods = seed_axis.shared_methods(members)
     if len(members) > 1:
-        methods = seed_axis.share_methods(methods, first.data.training_data())
-    datas = [sharding.replicate(x.setup.data.training_data(), mesh) for x in members]
+        mesh = sharding.spread_seeds(mesh, seed_axis.rows_for(members, mesh))
+    on_device = seed_axis.put([member.setup.data.training_data() for member in members], mesh)
     fingerprints = [member.setup.fingerprint() for member in members]
     evaluators = [
         Evaluator(
             method,
             member.truth,
-            data if method.calibrate else None,
+            _of_seed(on_device, index, len(members)) if method.calibrate else None,
             mesh,
             task=tasks.of(member.truth),
             batch_size=run.eval_batch_size,
             threshold=run.threshold,
         )
-        for method, member, data in zip(methods, members, datas, strict=True)
+        for index, (method, member) in enumerate(zip(methods, members, strict=True))
     ]
     checkpoints = checkpoint.Checkpoints(
         folder or own_checkpoints(members[0]),
@@ -196,7 +200,7 @@ def prepare(members: Sequence[Member], mesh: Mesh, *, folder: str = "") -> Run:
         members=list(members),
         indices=list(range(len(members))),
         methods=methods,
-        on_device=datas[0] if len(members) == 1 else seed_axis.join(datas, mesh),
+        on_device=on_device,
         evaluators=evaluators,
         writers=writers,
         checkpoints=checkpoints,
@@ -206,6 +210,10 @@ def prepare(members: Sequence[Member], mesh: Mesh, *, folder: str = "") -> Run:
         ),
         streamed=inputs if isinstance(inputs, ImageFiles) else None,
     )
+
+
+def _of_seed(tree: Any, seed: int, num_seeds: int) -> Any:
+    return tree if num_seeds == 1 else seed_axis.pick(tree, seed)
 
 
 def own_checkpoints(member: Member) -> str:

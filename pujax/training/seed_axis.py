@@ -7,6 +7,9 @@ joins their functions and their arrays.
 A method is built on numbers of its split. Every seed therefore has functions of its own, even where
 they do not use those numbers: GradPU uses no class prior, so the functions of its seeds compute the
 same. Functions that are the same program are mapped over the axis by `jax.vmap` and compile once.
+
+Where there are several devices, rows of them hold seeds apart (`rows_for`), so that eight seeds on
+eight devices are eight runs of the program of one seed.
 """
 
 import hashlib
@@ -82,13 +85,59 @@ def why_sequential(members: Sequence[Member], mesh: Mesh) -> str:
             "their numbers of labeled, unlabeled and support examples differ "
             f"({counts[0]} and {other})"
         )
-    if jax.default_backend() == "cpu" and train_step.has_convolutions(_last_shapes(members[0])[0]):
+    on_cpu, rows = jax.default_backend() == "cpu", rows_for(members, mesh)
+    if on_cpu and rows < len(members) and train_step.has_convolutions(_last_shapes(members[0])[0]):
         return "XLA runs the convolutions of several networks at once slowly on a CPU"
-    needed = sum(map(_bytes, members))
+    needed = sum(map(_bytes, members)) // (1 if on_cpu else rows)  # CPU devices share one memory
     room = _memory() // 2  # the other half is for what a step computes
     if needed > room:
         return f"their data and states take {needed / 1e9:.1f} GB, more than {room / 1e9:.1f} GB"
     return ""
+
+
+def rows_for(members: Sequence[Member], mesh: Mesh) -> int:
+    """In how many rows of devices the seeds of one program are held apart.
+
+    The most that `run.seed_devices` allows and that divide the seeds evenly. One where seeds run
+    different programs, because their methods are built on numbers that differ.
+
+    Args:
+      members: the seeds.
+      mesh: devices.
+    """
+    most = min(members[0].setup.config.run.seed_devices or mesh.size, mesh.size, len(members))
+    rows = max(count for count in range(1, most + 1) if len(members) % count == 0)
+    if rows == 1:
+        return 1
+    first, *others = shared_methods(members)
+    parts = _programs(first)
+    is_same = all(_programs(method) == parts for method in others)
+    return rows if is_same else 1
+
+
+def _programs(method: Method) -> list[Callable[..., Any]]:
+    return [part for stage in method.stages for part in (stage.init, stage.step)]
+
+
+def describe(members: Sequence[Member], mesh: Mesh) -> str:
+    """How seeds that train together are laid out over the devices.
+
+    Args:
+      members: the seeds; `why_sequential` must be ''.
+      mesh: devices.
+    """
+    rows = rows_for(members, mesh)
+    if rows > 1:
+        each, per_row = len(members) // rows, mesh.size // rows
+        return f"{rows} rows of {per_row} device(s) with {each} seed(s) each"
+    if mesh.size == 1:
+        return "all on the only device"
+    if min(members[0].setup.config.run.seed_devices or mesh.size, len(members)) == 1:
+        return f"all on every one of {mesh.size} devices, as run.seed_devices is 1"
+    return (
+        f"all on every one of {mesh.size} devices, since these cannot share them evenly or the "
+        "methods are built on numbers of the splits that differ"
+    )
 
 
 def _counts(member: Member) -> tuple[int, int, int]:
@@ -140,13 +189,21 @@ def _memory() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
-def join(trees: Sequence[Any], mesh: Mesh) -> Any:
-    """Trees of several seeds, of equal structure and shapes, along the seed axis on every device.
+def put(trees: Sequence[Any], mesh: Mesh) -> Any:
+    """Host arrays of several seeds, of equal structure and shapes, along the seed axis on a mesh.
 
     A single tree stays without an axis.
     """
+    if len(trees) == 1:
+        return sharding.replicate(trees[0], mesh)
+    tree = jax.tree.map(lambda *leaves: np.stack(leaves), *trees)
+    return sharding.put(tree, sharding.of_seeds(mesh))
+
+
+def join(trees: Sequence[Any], mesh: Mesh) -> Any:
+    """The same for arrays on devices."""
     tree = trees[0] if len(trees) == 1 else _stack(trees)
-    return sharding.gather(tree, mesh)
+    return sharding.move(tree, sharding.of_seeds(mesh))
 
 
 def _stack(trees: Sequence[Any]) -> Any:
@@ -197,6 +254,20 @@ def over_seeds(functions: Sequence[Callable[..., Any]]) -> Callable[..., Any]:
         return _stack(results)
 
     return one_after_another
+
+
+def shared_methods(members: Sequence[Member]) -> list[Method]:
+    """Methods of the seeds; functions that compute the same are the same object."""
+    first = members[0].setup
+    # A method is built on numbers of its split. Where these are equal, so are the methods; where
+    # they are not, the functions that do not use them are.
+    methods = [
+        first.method if member.setup.data.info == first.data.info else member.setup.method
+        for member in members
+    ]
+    if all(method is first.method for method in methods):
+        return methods
+    return share_methods(methods, first.data.training_data())
 
 
 def share_methods(methods: Sequence[Method], data: TrainingData) -> list[Method]:

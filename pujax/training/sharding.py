@@ -1,14 +1,20 @@
 """One program over a mesh with a `data` axis: batches are split over it, everything else is copied.
 
-One device, eight devices and many hosts run the same program.
+One device, eight devices and many hosts run the same program. Where several seeds train, a mesh can
+have an axis `seed` before it: each of its rows of devices then holds some of the seeds alone.
 """
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import jax
 import ml_collections
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+SEED = "seed"
+"""Axis of a mesh whose rows of devices hold seeds apart."""
 
 
 def join_hosts(run: ml_collections.ConfigDict) -> None:
@@ -30,30 +36,69 @@ def make_mesh() -> Mesh:
     return Mesh(np.asarray(jax.devices()), ("data",))
 
 
+def spread_seeds(mesh: Mesh, num_rows: int) -> Mesh:
+    """The devices of a mesh in `num_rows` rows of equally many, axes `seed` and `data`.
+
+    One row is a mesh without the axis `seed`. Devices that are left over are not used.
+    """
+    devices = mesh.devices.flatten()
+    if num_rows == 1:
+        return Mesh(devices, ("data",))
+    per_row = len(devices) // num_rows
+    return Mesh(devices[: num_rows * per_row].reshape(num_rows, per_row), (SEED, "data"))
+
+
+def num_rows(mesh: Mesh) -> int:
+    """Rows of devices that hold seeds apart; 1 where every device holds all seeds."""
+    return mesh.shape.get(SEED, 1)
+
+
+def of_seeds(mesh: Mesh) -> NamedSharding:
+    """Sharding of arrays with a leading seed axis: every row of devices has its own seeds."""
+    return NamedSharding(mesh, PartitionSpec(SEED) if num_rows(mesh) > 1 else PartitionSpec())
+
+
 def replicated(mesh: Mesh) -> NamedSharding:
     """A copy on every device."""
     return NamedSharding(mesh, PartitionSpec())
 
 
-def of_batch(size: int, mesh: Mesh) -> NamedSharding:
-    """Sharding of a batch: split where its size is a multiple of the devices, else replicated."""
-    return NamedSharding(mesh, PartitionSpec("data") if size % mesh.size == 0 else PartitionSpec())
+def of_batch(size: int, mesh: Mesh, *, axes: Sequence[str] = ()) -> NamedSharding:
+    """Sharding of a batch: split where its size is a multiple of the devices, else replicated.
+
+    Args:
+      size: examples.
+      mesh: devices.
+      axes: axes of the mesh to split over; all if none is named.
+    """
+    axes = tuple(axes) or mesh.axis_names
+    is_even = size % math.prod(mesh.shape[axis] for axis in axes) == 0
+    return NamedSharding(mesh, PartitionSpec(axes) if is_even else PartitionSpec())
 
 
 def replicate(tree: Any, mesh: Mesh) -> Any:
     """Puts host arrays on every device; every host must hold the same values."""
-    sharding = replicated(mesh)
+    return put(tree, replicated(mesh))
 
-    def put(array):
+
+def put(tree: Any, sharding: NamedSharding) -> Any:
+    """Puts host arrays where a sharding says; every host must hold the same values."""
+
+    def put_leaf(array):
         array = np.asarray(array)
         return jax.make_array_from_callback(array.shape, sharding, lambda index: array[index])
 
-    return jax.tree.map(put, tree)
+    return jax.tree.map(put_leaf, tree)
 
 
 def gather(tree: Any, mesh: Mesh) -> Any:
     """Brings device arrays, wherever their parts are, onto every device."""
-    return jax.jit(_same, out_shardings=replicated(mesh))(tree)
+    return move(tree, replicated(mesh))
+
+
+def move(tree: Any, sharding: NamedSharding) -> Any:
+    """Brings device arrays, wherever their parts are, where a sharding of these devices says."""
+    return jax.jit(_same, out_shardings=sharding)(tree)
 
 
 def _same(tree: Any) -> Any:
@@ -61,23 +106,36 @@ def _same(tree: Any) -> Any:
     return tree
 
 
-def split_batch(tree: Any, mesh: Mesh) -> Any:
+def split_batch(tree: Any, mesh: Mesh, *, axes: Sequence[str] = ()) -> Any:
     """Inside a compiled function: splits the first axis of every array over the devices.
 
     Scalars, and arrays whose first axis the devices do not divide (the support batch of a small
     support set, say), stay copied; the numbers are the same either way.
+
+    Args:
+      tree: arrays.
+      mesh: devices.
+      axes: as in `of_batch`.
     """
 
     def constrain(array):
-        layout = of_batch(array.shape[0], mesh) if array.ndim else replicated(mesh)
+        layout = of_batch(array.shape[0], mesh, axes=axes) if array.ndim else replicated(mesh)
         return jax.lax.with_sharding_constraint(array, layout)
 
     return jax.tree.map(constrain, tree)
 
 
 def to_host(array: jax.Array) -> np.ndarray:
-    """Value of an array that is the same on every device, on any number of hosts."""
-    return np.asarray(array.addressable_data(0))
+    """Value of an array that is the same on every device, on any number of hosts.
+
+    That of an array that is split over the devices too, where all of them are this host's.
+    """
+    return np.asarray(one_copy(array))
+
+
+def one_copy(array: jax.Array) -> jax.Array:
+    """An array as one device has it; as it is where no device has all of it."""
+    return array.addressable_data(0) if array.is_fully_replicated else array
 
 
 def is_writer() -> bool:

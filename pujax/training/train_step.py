@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh
+from jax.sharding import Mesh, PartitionSpec
 
 from pujax import packing
 from pujax.data import batching
@@ -44,11 +44,11 @@ class Carry(NamedTuple):
 
 
 def run_key(seed: int | Sequence[int], mesh: Mesh) -> jax.Array:
-    """The key of a run with a seed, or `[seeds]` keys of runs with several, on every device."""
-    is_one = np.ndim(seed) == 0
-    make = jax.random.key if is_one else jax.vmap(jax.random.key)
-    seeds = seed if is_one else np.asarray(seed, np.int32)
-    return jax.jit(make, out_shardings=sharding.replicated(mesh))(seeds)
+    """The key of a run with a seed, or `[seeds]` keys of runs with several."""
+    if np.ndim(seed) == 0:
+        return jax.jit(jax.random.key, out_shardings=sharding.replicated(mesh))(seed)
+    make = jax.jit(jax.vmap(jax.random.key), out_shardings=sharding.of_seeds(mesh))
+    return make(np.asarray(seed, np.int32))
 
 
 def stage_key(key: jax.Array, purpose: int, index: int | jax.Array) -> jax.Array:
@@ -67,8 +67,7 @@ def _per_seed(function: Callable[..., Any], key: jax.Array) -> Callable[..., Any
 
 def init_state(stage: Stage, key: jax.Array, previous: Any, data: TrainingData, mesh: Mesh) -> Any:
     """State at the start of a stage, for every seed."""
-    init = jax.jit(stage.init, out_shardings=sharding.replicated(mesh))
-    return init(key, previous, data)
+    return jax.jit(stage.init, out_shardings=sharding.of_seeds(mesh))(key, previous, data)
 
 
 def traced_once(stage: Stage) -> Stage:
@@ -174,8 +173,15 @@ def _compiled_encode(encode: Callable[..., jax.Array], mesh: Mesh) -> Callable[.
 
 def zero_sums(names: list[str], mesh: Mesh, *, num_seeds: int = 0) -> dict[str, jax.Array]:
     """Metric sums at the start of an epoch, scalars, or `[num_seeds]` for several seeds."""
-    zero = np.zeros([num_seeds] if num_seeds > 1 else [], np.float32)
-    return sharding.replicate(dict.fromkeys([*names, "steps", "nonfinite"], zero), mesh)
+    shapes = sum_shapes(names, num_seeds=num_seeds)
+    zeros = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), shapes)
+    return sharding.put(zeros, sharding.of_seeds(mesh))
+
+
+def sum_shapes(names: list[str], *, num_seeds: int = 0) -> dict[str, jax.ShapeDtypeStruct]:
+    """Shapes and types of metric sums."""
+    shape = jax.ShapeDtypeStruct([num_seeds] if num_seeds > 1 else [], jnp.float32)
+    return dict.fromkeys([*names, "steps", "nonfinite"], shape)
 
 
 def make_train(
@@ -191,7 +197,7 @@ def make_train(
     A number that is not finite undoes the step of its seed alone.
 
     Args:
-      stage: the stage.
+      stage: the stage; on a mesh with rows for seeds that of the seeds of one row.
       mesh: devices to run on.
       first_epoch: epochs completed before this stage.
       streamed: whether `data.inputs` holds one batch, so that `count` is 1.
@@ -216,7 +222,7 @@ def make_train(
                 first_epoch=first_epoch,
                 streamed=streamed,
             )
-            return sharding.split_batch(batch, mesh)
+            return sharding.split_batch(batch, mesh, axes=("data",))
 
         batch = _per_seed(look_up, key)(data, plan)
         step_key = stage_key(key, STEP, global_step)
@@ -229,16 +235,7 @@ def make_train(
         keep = functools.partial(_keep_finite, is_wanted=is_wanted)
         return _per_seed(keep, key)(carry, state, metrics)
 
-    @functools.partial(
-        jax.jit,
-        static_argnames="count",
-        donate_argnums=0,
-        out_shardings=sharding.replicated(mesh),
-    )
-    def train(carry, data, plan, key, epoch, first, global_step, wanted=None, *, count):
-        # One type for all counts: a Python number would be another one than a loop's index.
-        epoch, first, global_step = (jnp.int32(x) for x in (epoch, first, global_step))
-
+    def steps(carry, data, plan, key, epoch, first, global_step, wanted, *, count):
         like = carry.state if packed and count > 1 else None
 
         def body(carry, offset):
@@ -254,7 +251,44 @@ def make_train(
         carry = jax.lax.scan(body, carry, jnp.arange(count))[0]
         return carry._replace(state=packing.unpack(carry.state, like, num_axes=key.ndim))
 
+    @functools.partial(
+        jax.jit,
+        static_argnames="count",
+        donate_argnums=0,
+        out_shardings=sharding.of_seeds(mesh),
+    )
+    def train(carry, data, plan, key, epoch, first, global_step, wanted=None, *, count):
+        # One type for all counts: a Python number would be another one than a loop's index.
+        epoch, first, global_step = (jnp.int32(x) for x in (epoch, first, global_step))
+        run = functools.partial(steps, count=count)
+        if sharding.num_rows(mesh) > 1:
+            run = _on_every_row(run, mesh)
+        return run(carry, data, plan, key, epoch, first, global_step, wanted)
+
     return train
+
+
+def _on_every_row(steps: Callable[..., Carry], mesh: Mesh) -> Callable[..., Carry]:
+    """Every row of devices runs the steps of its own seeds, without a word to the others.
+
+    A row with one seed runs the program of a seed without an axis.
+    """
+
+    def of_row(carry, data, plan, key, *at):
+        if len(key) > 1:
+            return steps(carry, data, plan, key, *at)
+        carry = steps(*jax.tree.map(lambda x: x[0], (carry, data, plan, key)), *at)
+        return jax.tree.map(lambda x: x[None], carry)
+
+    seeds, same = PartitionSpec(sharding.SEED), PartitionSpec()
+    return jax.shard_map(
+        of_row,
+        mesh=mesh,
+        in_specs=(seeds,) * 4 + (same,) * 4,
+        out_specs=seeds,
+        axis_names={sharding.SEED},
+        check_vma=False,
+    )
 
 
 def _keep_finite(
@@ -369,7 +403,7 @@ def means(sums: dict[str, jax.Array]) -> list[dict[str, float]]:
     `skipped` is the share of steps that the method left out, `nonfinite` the number undone.
     """
     # All copies start before the first is waited for.
-    parts = jax.device_get({name: total.addressable_data(0) for name, total in sums.items()})
+    parts = jax.device_get({name: sharding.one_copy(total) for name, total in sums.items()})
     totals = {name: np.atleast_1d(total) for name, total in parts.items()}
     by_seed = zip(*totals.values(), strict=True)
     return [_means_of(dict(zip(totals, map(float, row), strict=True))) for row in by_seed]

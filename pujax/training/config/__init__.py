@@ -52,6 +52,7 @@ def default_config(method: str) -> ml_collections.ConfigDict:
                 "selection": "last",  # which epoch is reported: see evaluation.model_selection
                 "checkpoint_every": 10,  # epochs; every stop and the end are always saved
                 "keep_checkpoints": 2,
+                "seed_devices": 0,  # rows of devices with seeds of their own, at most; 0: any
                 "steps_per_dispatch": 0,  # at most; 0: 32, or 1 for convolutions on a CPU
                 "few_kernels": "auto",  # on accelerators; 'on' and 'off' give the same numbers
                 "compilation_cache": "on",  # programs are kept for later runs; or 'off'
@@ -187,7 +188,7 @@ def _check_lengths(method: ml_collections.ConfigDict) -> None:
 
 
 def _check_run(run: ml_collections.ConfigDict) -> None:
-    for name in ("stop_after_epoch", "steps_per_dispatch", "num_processes"):
+    for name in ("stop_after_epoch", "seed_devices", "steps_per_dispatch", "num_processes"):
         checks.at_least(f"run.{name}", run[name], 0)
     positive = (
         "eval_every",
