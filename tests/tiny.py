@@ -6,7 +6,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 from pujax import accelerator
-from pujax.data import dataset, multilabel_dataset
+from pujax.data import dataset, multilabel_dataset, pu_dataset
 from pujax.data import raw as raw_lib
 from pujax.data.raw import RawDataset
 from pujax.training import config as config_lib
@@ -170,7 +170,8 @@ class Trainer:
         self.mesh = mesh(num_devices)
         self.setup = method_setup.build(method_config, data, self.mesh)
         self.method = self.setup.method
-        self.arrays = sharding.replicate(self.setup.data.training_data(), self.mesh)
+        arrays = pu_dataset.flat(self.setup.data.training_data())  # as a run keeps them
+        self.arrays = sharding.replicate(arrays, self.mesh)
         self._trains, first_epoch = [], 0
         for stage in self.method.stages:
             train = train_step.make_train(

@@ -12,7 +12,8 @@ from jax.sharding import Mesh
 from benchmarks.accelerator_parts import results
 from benchmarks.accelerator_parts.problems import Problem
 from pujax import accelerator
-from pujax.training import seed_axis, sharding, train_step
+from pujax.data import pu_dataset
+from pujax.training import seed_axis, train_step
 from pujax.training.train_step import Carry
 
 STEPS_PER_CALL = 32
@@ -171,9 +172,7 @@ def stage_programs(
     ]
     if len(methods) > 1:
         methods = seed_axis.share_methods(methods, first.data.training_data())
-    data = seed_axis.join(
-        [sharding.replicate(setup.data.training_data(), mesh) for setup in setups], mesh
-    )
+    data = seed_axis.put([pu_dataset.flat(setup.data.training_data()) for setup in setups], mesh)
     seeds = [setup.config.seed for setup in setups]
     key = train_step.run_key(seeds[0] if len(seeds) == 1 else seeds, mesh)
     packed = accelerator.few_kernels(first.config.run.few_kernels)

@@ -10,7 +10,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from pujax import methods
-from pujax.data import batching, dataset, multilabel_dataset, sources
+from pujax.data import batching, dataset, multilabel_dataset, pu_dataset, sources
 from pujax.data.image_files import ImageFiles
 from pujax.data.pu_dataset import PUDataset, TrainingData
 from pujax.data.splits import labeling_mechanisms
@@ -75,7 +75,7 @@ def build(config: ml_collections.ConfigDict, mesh: Mesh) -> Problem:
     return Problem(
         config=config,
         method=setup.method,
-        data=on_mesh(data.training_data(), mesh),
+        data=on_mesh(pu_dataset.flat(data.training_data()), mesh),
         labeled=0 if is_multilabel else int(np.sum(data.labeled)),
         num_test=len(data.test_labels) or len(data.labeled),
         metric_names=setup.metric_names,
@@ -182,6 +182,6 @@ def _stage_data(stage: Stage, state: Any, problem: Problem) -> TrainingData:
         return data._replace(inputs=batch_of(data.inputs, stage.batching.batch_size, problem.mesh))
     if stage.encode is None:
         return data
-    inputs = jax.eval_shape(stage.encode, state, data.inputs)
+    inputs = jax.eval_shape(stage.encode, state, pu_dataset.like(data.inputs))
     support = jax.ShapeDtypeStruct((data.support_labels.shape[0], *inputs.shape[1:]), inputs.dtype)
     return on_mesh(data._replace(inputs=inputs, support_inputs=support), problem.mesh)

@@ -34,6 +34,10 @@ class Absent:
             count = int(rows.sum()) if rows.dtype == bool else len(rows)
         return dataclasses.replace(self, shape=(count, *self.shape[1:]))
 
+    def reshape(self, *shape: int) -> "Absent":
+        """The same numbers in another shape."""
+        return dataclasses.replace(self, shape=shape)
+
 
 def one_class(
     name: str,

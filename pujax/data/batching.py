@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from jax.sharding import NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
 
 from pujax.data import streaming
+from pujax.data.flat_images import FlatImages
 from pujax.data.image_files import ImageFiles
 from pujax.data.pu_dataset import TrainingData
 
@@ -202,7 +203,7 @@ def gather(
 
 def map_batches(
     function: Callable[[jax.Array], Any],
-    inputs: jax.Array | ImageFiles,
+    inputs: jax.Array | FlatImages | ImageFiles,
     *,
     batch_size: int,
     sharding: Sharding | None = None,
@@ -227,13 +228,17 @@ def map_batches(
     if isinstance(inputs, ImageFiles):
         where = sharding or SingleDeviceSharding(jax.devices()[0])
         return streaming.map_files(function, inputs, batch_size=batch_size, sharding=where)
-    n = inputs.shape[0]
+    rows: Any = inputs.rows if isinstance(inputs, FlatImages) else inputs
+    n = rows.shape[0]
     size = min(batch_size, n)
-    split = _splitter(inputs, size)
+    split = _splitter(rows, size)
     results = []
     for start in range(0, n, size):
         first = min(start, n - size)
-        result = function(split(jax.lax.dynamic_slice_in_dim(inputs, first, size)))
+        batch = jax.lax.dynamic_slice_in_dim(rows, first, size)
+        if isinstance(inputs, FlatImages):
+            batch = inputs.unflatten(batch)
+        result = function(split(batch))
         results.append(jax.tree.map(lambda x, cut=start - first: x[cut:], result))
     return jax.tree.map(lambda *parts: jnp.concatenate(parts), *results)
 
@@ -244,7 +249,7 @@ def _splitter(inputs: jax.Array, size: int) -> Callable[[jax.Array], jax.Array]:
     sharding = None if traced else getattr(inputs, "sharding", None)
     if not isinstance(sharding, NamedSharding) or size % sharding.mesh.size:
         return lambda batch: batch
-    spec = PartitionSpec(sharding.mesh.axis_names[0])
+    spec = PartitionSpec(sharding.mesh.axis_names)
     return jax.jit(_same, out_shardings=NamedSharding(sharding.mesh, spec))
 
 

@@ -11,6 +11,7 @@ import jax
 import numpy as np
 
 from pujax.checks import one_of
+from pujax.data import flat_images
 from pujax.data.image_files import ImageFiles
 from pujax.data.raw import OwnRows
 from pujax.data.splits import labeling_mechanisms
@@ -25,8 +26,8 @@ class TrainingData(NamedTuple):
     """What a method may look at, as device arrays.
 
     Attributes:
-      inputs: P and U together, uint8 images `[n, height, width, channels]` or a float32 table
-        `[n, features]`; the row is the example id.
+      inputs: P and U together, uint8 images `[n, height, width, channels]`, which a run keeps as
+        `FlatImages`, or a float32 table `[n, features]`; the row is the example id.
       labeled: bool `[n]`, True for a labelled positive; in multi-label problems int8
         `[n, classes]`, 1 for a known positive, -1 for a known negative, 0 for an unknown label.
       support_inputs: `[s, ...]`, clean examples held apart; `s` may be 0.
@@ -34,7 +35,7 @@ class TrainingData(NamedTuple):
       encoder: a `models.encoder.Encoder` that networks start from, or None.
     """
 
-    inputs: jax.Array
+    inputs: Any
     labeled: jax.Array
     support_inputs: jax.Array
     support_labels: jax.Array
@@ -275,6 +276,16 @@ def training_data(data: Any) -> TrainingData:
         data.support_labels.astype(np.float32),
         data.encoder,
     )
+
+
+def flat(data: TrainingData) -> TrainingData:
+    """The same with images as `FlatImages`, the form in which a run keeps them on devices."""
+    return data._replace(inputs=flat_images.flatten(data.inputs))
+
+
+def like(inputs: Any) -> jax.ShapeDtypeStruct:
+    """Shape and type of inputs, however they are kept."""
+    return jax.ShapeDtypeStruct(inputs.shape, inputs.dtype)
 
 
 def digest(data: Any, *held: np.ndarray | ImageFiles) -> str:

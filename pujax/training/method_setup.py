@@ -8,6 +8,7 @@ from absl import logging
 from jax.sharding import Mesh
 
 from pujax import methods
+from pujax.data import pu_dataset
 from pujax.data.dataset import AUTO
 from pujax.methods.base import Method, Stage
 from pujax.training import config as config_lib
@@ -56,7 +57,8 @@ def build(config: ml_collections.FrozenConfigDict, data: Problem, mesh: Mesh) ->
     if data.streamed:
         _check_streamed(method, config, data)
     method = method._replace(stages=tuple(map(train_step.traced_once, method.stages)))
-    names = train_step.metric_names(method.stages, data.training_data(), mesh)
+    arrays = pu_dataset.flat(data.training_data())
+    names = train_step.metric_names(method.stages, arrays, mesh)
     return MethodSetup(config, method, data, names)
 
 

@@ -12,6 +12,7 @@ import ml_collections
 from jax.sharding import Mesh
 
 from pujax import accelerator
+from pujax.data import pu_dataset
 from pujax.data.image_files import ImageFiles
 from pujax.data.pu_dataset import TrainingData
 from pujax.files import write_json
@@ -165,7 +166,8 @@ def prepare(members: Sequence[Member], mesh: Mesh, *, folder: str = "") -> Run:
     methods = seed_axis.shared_methods(members)
     if len(members) > 1:
         mesh = sharding.spread_seeds(mesh, seed_axis.rows_for(members, mesh))
-    on_device = seed_axis.put([member.setup.data.training_data() for member in members], mesh)
+    datas = [pu_dataset.flat(member.setup.data.training_data()) for member in members]
+    on_device = seed_axis.put(datas, mesh)
     fingerprints = [member.setup.fingerprint() for member in members]
     evaluators = [
         Evaluator(

@@ -23,6 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
+from pujax.data import pu_dataset
 from pujax.data.image_files import ImageFiles
 from pujax.data.multilabel_dataset import MultilabelDataset
 from pujax.data.pu_dataset import PUDataset, TrainingData
@@ -153,7 +154,7 @@ def _last_shapes(member: Member) -> tuple[Any, Any]:
     data, stages = member.setup.data.training_data(), member.setup.method.stages
     state = state_shapes(stages, data)
     encode = stages[-1].encode
-    return state, jax.eval_shape(encode, state, data.inputs) if encode else None
+    return state, jax.eval_shape(encode, state, pu_dataset.like(data.inputs)) if encode else None
 
 
 def state_shapes(stages: Sequence[Stage], data: TrainingData) -> Any:
@@ -290,7 +291,7 @@ def share_methods(methods: Sequence[Method], data: TrainingData) -> list[Method]
         steps = share([stage.step for stage in same], state, batch, key)
         encodes: list[Any] = [stage.encode for stage in same]
         if encodes[0] is not None:
-            encodes = share(encodes, state, data.inputs)
+            encodes = share(encodes, state, pu_dataset.like(data.inputs))
         parts = zip(same, inits, steps, encodes, strict=True)
         stages.append([s._replace(init=i, step=t, encode=e) for s, i, t, e in parts])
     inputs = jax.ShapeDtypeStruct([2, *data.inputs.shape[1:]], data.inputs.dtype)

@@ -19,7 +19,7 @@ import numpy as np
 from jax.sharding import Mesh, PartitionSpec
 
 from pujax import packing
-from pujax.data import batching
+from pujax.data import batching, pu_dataset
 from pujax.data.batching import EpochPlan
 from pujax.data.pu_dataset import TrainingData
 from pujax.methods.base import Stage
@@ -120,7 +120,7 @@ def batch_shapes(stage: Stage, state: Any, data: TrainingData) -> batching.Batch
     """
     array: Any = jax.ShapeDtypeStruct  # stands for an array while shapes are traced
     if stage.encode is not None:
-        inputs = jax.eval_shape(stage.encode, state, data.inputs)
+        inputs = jax.eval_shape(stage.encode, state, pu_dataset.like(data.inputs))
         support = array([data.support_labels.shape[0], *inputs.shape[1:]], inputs.dtype)
         data = data._replace(inputs=inputs, support_inputs=support)
     size = stage.batching.batch_size
@@ -153,7 +153,7 @@ def stage_data(
 
     def all_of(inputs):
         if not len(inputs):
-            shape = jax.eval_shape(stage.encode, state, data.inputs).shape[1:]
+            shape = jax.eval_shape(stage.encode, state, pu_dataset.like(data.inputs)).shape[1:]
             return sharding.replicate(np.zeros([0, *shape], np.float32), mesh)
         encoded = batching.map_batches(lambda x: encode(state, x), inputs, batch_size=batch_size)
         return sharding.gather(encoded, mesh)
