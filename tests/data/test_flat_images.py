@@ -55,7 +55,9 @@ def test_functions_of_batches_see_images(batch_size):
 
 
 def test_a_run_keeps_images_as_rows(tmp_path):
-    trainer = tiny.Trainer(tiny.config("naive", model="mlp"), tiny.problem())
+    trainer = tiny.Trainer(
+        tiny.config("naive", model="mlp", options={"hidden": (8,)}), tiny.problem()
+    )
     member = Member(trainer.setup, tiny.problem(), str(tmp_path))
     run = run_state.prepare([member], tiny.mesh())
     run.close()
