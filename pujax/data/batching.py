@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
 
 from pujax.data import streaming
@@ -203,7 +204,7 @@ def gather(
 
 def map_batches(
     function: Callable[[jax.Array], Any],
-    inputs: jax.Array | FlatImages | ImageFiles,
+    inputs: np.ndarray | jax.Array | FlatImages | ImageFiles,
     *,
     batch_size: int,
     sharding: Sharding | None = None,

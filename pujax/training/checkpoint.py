@@ -53,10 +53,8 @@ class Checkpoints:
         self._fingerprint = fingerprint
         self._manager = ocp.CheckpointManager(
             self._folder,
-            # Written in the foreground: the training step donates its buffers, and a writer in the
-            # background may still be reading them.
             options=ocp.CheckpointManagerOptions(
-                max_to_keep=keep, create=True, enable_async_checkpointing=False
+                max_to_keep=keep, create=True, enable_async_checkpointing=True
             ),
             item_handlers={
                 "tree": ocp.StandardCheckpointHandler(),
@@ -65,12 +63,14 @@ class Checkpoints:
         )
 
     def save(self, position: Position, tree: Any) -> None:
-        """Saves `tree` (device arrays) at `position`.
+        """Saves `tree` (device arrays) at `position`, in the background.
 
-        A tree with non-finite numbers is never saved: a run must not resume into one.
+        It is copied first: the next training step gets its buffers and overwrites them while they
+        are still being written. A tree with non-finite numbers is never saved: a run must not
+        resume into one.
 
         Raises:
-          OSError: if it could not be saved.
+          OSError: if it could not be saved, or an earlier one could not be written.
         """
         if position.global_step in self._manager.all_steps():
             return
@@ -81,7 +81,8 @@ class Checkpoints:
         saved = self._manager.save(
             position.global_step,
             args=ocp.args.Composite(
-                tree=ocp.args.StandardSave(tree), description=ocp.args.JsonSave(description)
+                tree=ocp.args.StandardSave(jax.tree.map(jnp.copy, tree)),
+                description=ocp.args.JsonSave(description),
             ),
             force=True,
         )
@@ -167,8 +168,12 @@ class Checkpoints:
         sharding.barrier("damaged checkpoints set aside")
         self._manager.reload()
 
+    def wait(self) -> None:
+        """Waits until all is written; an error in the background is raised here."""
+        self._manager.wait_until_finished()
+
     def close(self) -> None:
-        """Releases the folder."""
+        """Releases the folder, once all is written."""
         self._manager.close()
 
 

@@ -2,7 +2,7 @@
 
 import contextlib
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -29,6 +29,7 @@ class LoopState:
       data: `TrainingData` of the current stage, see `Stage.encode`; None until its first epoch in
         this process.
       plan: `EpochPlan` of the current epoch.
+      unfinished: what is left to do of the epoch before: its rows; None if nothing.
       stopped_by: 0, or the number of the signal that ended it early.
       left: messages of the seeds that left the run.
     """
@@ -39,6 +40,7 @@ class LoopState:
     best: Any = None
     data: Any = None
     plan: Any = None
+    unfinished: Callable[[], None] | None = None
     stopped_by: int = 0
     left: list[str] = dataclasses.field(default_factory=list)
 

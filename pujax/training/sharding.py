@@ -91,6 +91,14 @@ def put(tree: Any, sharding: NamedSharding) -> Any:
     return jax.tree.map(put_leaf, tree)
 
 
+def replicate_numbers(tree: Any, mesh: Mesh) -> Any:
+    """Puts whole numbers on every device, as int32 scalars; every host must hold the same ones."""
+    numbers = jax.tree.map(np.int32, tree)
+    if jax.process_count() > 1:
+        return replicate(numbers, mesh)
+    return jax.device_put(numbers, replicated(mesh))  # many at once, in a tenth of the time
+
+
 def gather(tree: Any, mesh: Mesh) -> Any:
     """Brings device arrays, wherever their parts are, onto every device."""
     return move(tree, replicated(mesh))

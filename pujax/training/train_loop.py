@@ -7,6 +7,7 @@ separate run, up to rounding. One that meets a number that is not finite leaves 
 checkpoint of its own in its own folder, and they go on.
 """
 
+import collections
 import contextlib
 import signal
 import time
@@ -55,7 +56,9 @@ def train(run: Run, progress: Progress, request: preemption.StopRequest) -> Loop
     stop_after = min(run.config.run.stop_after_epoch or run.num_epochs, run.num_epochs)
     while state.position.epoch < stop_after and not state.stopped_by:
         _train_epoch(state, request, progress)
+    _finish_epoch(state)
     loop_state.save(state)
+    state.run.checkpoints.wait()
     _note_signal(state, request)
     return state
 
@@ -77,7 +80,7 @@ def _train_epoch(state: LoopState, request: preemption.StopRequest, progress: Pr
     if state.data is None:
         state.data = _stage_data(run, index, state.carry.state)
     state.plan = train_step.epoch_plan(run.stages[index], run.key, epoch, run.on_device)
-    _train_steps(state, index, started, request, progress)
+    started = _train_steps(state, index, started, request, progress)
     if state.position.step < run.steps_per_epoch(index):
         return
     state.position = state.position._replace(epoch=epoch + 1, step=0, seconds=0.0)
@@ -144,16 +147,24 @@ def _train_steps(
     started: float,
     request: preemption.StopRequest,
     progress: Progress,
-) -> None:
-    """The steps of an epoch that are not done; stops between two if a signal came."""
+) -> float:
+    """The steps of an epoch that are not done; stops between two if a signal came.
+
+    Returns:
+      `started`, moved on by the time that was not spent on these steps.
+    """
     interval, last_report = state.run.config.run.progress_seconds, time.monotonic()
     num_steps = state.run.steps_per_epoch(index)
     per_call = train_step.steps_per_call(num_steps, _most_steps(state.run, state.carry.state))
     step = last_reported = state.position.step
+    calls = _calls(state, num_steps, per_call)
+    num_seeds = state.run.num_seeds
     with contextlib.closing(_inputs(state, index)) as inputs:
-        while step < num_steps:
-            wanted = min(per_call, num_steps - step)
-            _call(state, index, next(inputs), per_call, wanted)
+        while calls:
+            wanted, at = calls.popleft()
+            _call(state, index, next(inputs), per_call, wanted, at)
+            # The devices go on with these steps while the host ends the epoch before.
+            started += _finish_epoch(state)
             step += wanted
             now = time.monotonic()
             state.position = state.position._replace(seconds=now - started)
@@ -171,17 +182,43 @@ def _train_steps(
                     metrics={k: sum(x[k] for x in values) / len(values) for k in values[0]},
                 )
                 last_reported, last_report = step, time.monotonic()
+                if state.run.num_seeds < num_seeds:  # those left may share the devices otherwise
+                    calls, num_seeds = _calls(state, num_steps, per_call), state.run.num_seeds
                 _note_signal(state, request)
                 if state.stopped_by and step < num_steps:
-                    return
+                    break
+    return started
 
 
-def _call(state: LoopState, index: int, inputs: TrainingData, count: int, wanted: int) -> None:
+def _calls(
+    state: LoopState, num_steps: int, per_call: int
+) -> collections.deque[tuple[int, tuple[jax.Array, ...]]]:
+    """For every call that is left of an epoch: how many of its steps are wanted, and its place.
+
+    Places are numbers that the compiled call takes. All are sent to the devices before the first
+    call, so that nothing is sent between two.
+    """
+    position = state.position
+    first = range(position.step, num_steps, per_call)
+    wanted = [min(per_call, num_steps - step) for step in first]
+    done = position.global_step - position.step
+    places: list[tuple[int, ...]] = [(position.epoch, step, done + step) for step in first]
+    if per_call > 1:
+        places = [(*place, count) for place, count in zip(places, wanted, strict=True)]
+    on_devices = sharding.replicate_numbers(places, state.run.mesh)
+    return collections.deque(zip(wanted, on_devices, strict=True))
+
+
+def _call(
+    state: LoopState,
+    index: int,
+    inputs: TrainingData,
+    count: int,
+    wanted: int,
+    at: tuple[jax.Array, ...],
+) -> None:
     """The first `wanted` steps of a call of `count`."""
     run, position = state.run, state.position
-    at: tuple[int, ...] = (position.epoch, position.step, position.global_step)
-    if count > 1:
-        at += (wanted,)
     state.carry = run.train_steps[index](state.carry, inputs, state.plan, run.key, *at, count=count)
     state.position = position._replace(
         step=position.step + wanted, global_step=position.global_step + wanted
@@ -231,8 +268,22 @@ def _fetch(state: LoopState) -> list[dict[str, float]]:
     return [values[i] for i in rest]
 
 
+def _finish_epoch(state: LoopState) -> float:
+    """Does what `_end_epoch` left for later, if anything; returns the seconds that it took."""
+    if state.unfinished is None:
+        return 0.0
+    started, finish = time.monotonic(), state.unfinished
+    state.unfinished = None
+    finish()
+    return time.monotonic() - started
+
+
 def _end_epoch(state: LoopState, index: int, seconds: float, progress: Progress) -> None:
-    """Writes the epoch's rows, evaluates, enters the next stage and saves where it is time."""
+    """Evaluates, writes the epoch's rows, enters the next stage and saves where it is time.
+
+    What the devices need not wait for is left to `_finish_epoch`: until something depends on it,
+    or the next epoch has begun.
+    """
     values = _fetch(state)
     run, stage = state.run, state.run.stages[index]
     epochs, total = state.position.epoch, run.num_epochs
@@ -241,30 +292,41 @@ def _end_epoch(state: LoopState, index: int, seconds: float, progress: Progress)
         "seconds": seconds / run.num_seeds,
         "examples_per_second": examples / max(seconds, 1e-9),
     }
-    without = None
-    if run.on_device.labeled.dtype == bool and not stage.batching.num_positives:
-        without = train_step.batches_without_positives(state.plan, run.on_device)
+    plan, step = state.plan, state.position.global_step
+    counts_batches = run.on_device.labeled.dtype == bool and not stage.batching.num_positives
     is_evaluated = epochs % run.config.run.eval_every == 0 or epochs == total
-    rows = []
-    for seed, means in enumerate(values):
-        row = {"epoch": epochs - 1, "stage": stage.name, "step": state.position.global_step}
-        row |= means
-        if without is not None:
-            row["batches_without_positives"] = without[seed]
-        if is_evaluated:
-            row |= run.evaluators[seed].row(run.of_seed(state.carry.state, seed))
-        rows.append(row)
-    if is_evaluated and loop_state.keeps_best(run, index):
-        _keep_best(state, rows)
-    for seed, row in enumerate(rows):
-        row |= time_columns
-        if run.writers:
-            run.writers[seed].append(row)
-    progress.update(0, epoch=epochs - 1, num_epochs=total, stage=stage.name, metrics=rows[-1])
-    if epochs == run.first_epochs[index + 1] and epochs != total:
+    evaluations = [
+        run.evaluators[seed].begin(run.of_seed(state.carry.state, seed)) if is_evaluated else dict
+        for seed in range(run.num_seeds)
+    ]
+    keeps_best = is_evaluated and loop_state.keeps_best(run, index)
+
+    def finish() -> None:
+        without, rows = [], []
+        if counts_batches:
+            without = train_step.batches_without_positives(plan, run.on_device)
+        for seed, (means, evaluation) in enumerate(zip(values, evaluations, strict=True)):
+            row = {"epoch": epochs - 1, "stage": stage.name, "step": step} | means
+            if without:
+                row["batches_without_positives"] = without[seed]
+            rows.append(row | evaluation())
+        if keeps_best:
+            _keep_best(state, rows)
+        for seed, row in enumerate(rows):
+            row |= time_columns
+            if run.writers:
+                run.writers[seed].append(row)
+        progress.update(0, epoch=epochs - 1, num_epochs=total, stage=stage.name, metrics=rows[-1])
+
+    state.unfinished = finish
+    ends_stage = epochs == run.first_epochs[index + 1]
+    saves = epochs % run.config.run.checkpoint_every == 0
+    if keeps_best or ends_stage or saves:
+        _finish_epoch(state)
+    if ends_stage and epochs != total:
         state.carry, state.data = loop_state.first_carry(run, index + 1, state.carry.state), None
         state.best = loop_state.first_best(state)
-    if epochs % run.config.run.checkpoint_every == 0 and epochs != total:
+    if saves and epochs != total:
         loop_state.save(state)
 
 

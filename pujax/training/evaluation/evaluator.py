@@ -1,14 +1,16 @@
 """Evaluation of a method's states: scores of whole sets, which a task compares with the truth."""
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
 from pujax.data import batching, streaming
+from pujax.data.flat_images import FlatImages
 from pujax.data.image_files import ImageFiles
 from pujax.data.pu_dataset import DataInfo, PUDataset, TrainingData
 from pujax.methods.base import Method
@@ -16,7 +18,7 @@ from pujax.training import sharding
 from pujax.training.evaluation.summary import Final
 from pujax.training.evaluation.tasks import Problem, Task
 
-Inputs = np.ndarray | jax.Array | ImageFiles
+Inputs = np.ndarray | jax.Array | FlatImages | ImageFiles
 
 
 class Evaluator:
@@ -70,25 +72,49 @@ class Evaluator:
         `test_*` where there is a test set, `test_NAME_*` for every alternative of the method;
         `val_*` where there is a validation set; learned labels and estimates of the method.
         """
+        return self.begin(state)()
+
+    def begin(self, state: Any) -> Callable[[], dict[str, float]]:
+        """Queues on the devices what `row` needs; the function that it gives returns the row.
+
+        The state may be donated to the next step before that function is called.
+        """
         trained, state = state, self.calibrated(state)
         moves_scores = self._method.calibrate is not None or self._method.adjust is not None
-        has_test = len(self._test_inputs) > 0
-        result = {}
-        if has_test:
-            result = {
-                f"test_{prefix}{name}": value
-                for prefix, scores in self._all_scores(state, self._test_inputs).items()
-                for name, value in self._test_metrics(scores).items()
-            }
-        if moves_scores and has_test:
-            plain = self._map(self._predict, trained, self._test_inputs)
-            result["test_uncalibrated_accuracy"] = self._test_metrics(plain)["accuracy"]
-        inputs = self._validation_inputs
-        if inputs is not None:
-            scores = self._scores(state, inputs, self._validation_labeled)
-            plain = self._map(self._predict, trained, inputs) if moves_scores else scores
-            result |= self._task.validation_metrics(scores, self._data, plain_scores=plain)
-        return result | self._label_metrics(state) | self._estimates(state)
+        held_inputs = self._validation_inputs
+        test: Any = None
+        plain = held = held_plain = None
+        if len(self._test_inputs):
+            test = self._map(self._predict_all or self._predict, state, self._test_inputs)
+            if moves_scores:
+                plain = self._map(self._predict, trained, self._test_inputs)
+        if held_inputs is not None:
+            held = self._map(self._predict, state, held_inputs)
+            if moves_scores:
+                held_plain = self._map(self._predict, trained, held_inputs)
+        labels, estimates = self._labels(state), self._estimated(state)
+
+        def row() -> dict[str, float]:
+            result = {}
+            if test is not None:
+                by_prefix = test if self._predict_all is not None else {"": test}
+                result = {
+                    f"test_{prefix}{name}": value
+                    for prefix, scores in by_prefix.items()
+                    for name, value in self._test_metrics(self._adjusted(scores)).items()
+                }
+            if plain is not None:
+                uncalibrated = self._test_metrics(_on_host(plain))
+                result["test_uncalibrated_accuracy"] = uncalibrated["accuracy"]
+            if held is not None:
+                scores = self._adjusted(held, self._validation_labeled)
+                plain_scores = scores if held_plain is None else _on_host(held_plain)
+                result |= self._task.validation_metrics(
+                    scores, self._data, plain_scores=plain_scores
+                )
+            return result | self._label_metrics(labels) | self._estimates(estimates)
+
+        return row
 
     def final(self, state: Any, inputs: Inputs, *, with_embeddings: bool = True) -> Final:
         """What the end of a run reports.
@@ -107,25 +133,28 @@ class Evaluator:
             held_scores = self._scores(state, self._validation_inputs, self._validation_labeled)
         embeddings = None
         if self._embed is not None and with_embeddings:
-            embeddings = self._map(self._embed, state, inputs)
+            embeddings = _on_host(self._map(self._embed, state, inputs))
         return Final(
             test=self._test_metrics(test_scores) if len(test_scores) else {},
             test_scores=test_scores,
             train_scores=self._scores(state, inputs, self._data.labeled),
             embeddings=embeddings,
-            labels=self._label_metrics(state),
-            estimates=self._estimates(state),
+            labels=self._label_metrics(self._labels(state)),
+            estimates=self._estimates(self._estimated(state)),
             held_scores=held_scores,
         )
 
-    def _put(self, inputs: Inputs) -> jax.Array | ImageFiles:
+    def _put(self, inputs: Inputs) -> Any:
         """Arrays on the devices; files stay where they are."""
         if isinstance(inputs, np.ndarray):
             return sharding.replicate(inputs, self._mesh)
         return inputs
 
-    def _map(self, function: Callable[..., Any], state: Any, inputs: jax.Array | ImageFiles) -> Any:
-        """A compiled function of state and inputs, over a whole set, on the host."""
+    def _map(self, function: Callable[..., Any], state: Any, inputs: Inputs) -> Any:
+        """A compiled function of state and inputs, over a whole set.
+
+        The result is queued on the devices; of image files it is on the host already.
+        """
 
         def of_batch(images: jax.Array) -> Any:
             return function(state, images)
@@ -137,28 +166,19 @@ class Evaluator:
                 batch_size=self._batch_size,
                 sharding=sharding.of_batch(self._batch_size, self._mesh),
             )
-        result = batching.map_batches(of_batch, inputs, batch_size=self._batch_size)
-        return jax.tree.map(sharding.to_host, result)
+        return batching.map_batches(of_batch, inputs, batch_size=self._batch_size)
 
-    def _all_scores(self, state: Any, inputs: jax.Array | ImageFiles) -> Mapping[str, np.ndarray]:
-        """Scores of a whole set by prefix: '' of `predict`, 'NAME_' of every alternative."""
-        if self._predict_all is None:
-            return {"": self._scores(state, inputs)}
-        by_prefix = self._map(self._predict_all, state, inputs)
-        return {name: self._adjusted(scores) for name, scores in by_prefix.items()}
-
-    def _scores(
-        self, state: Any, inputs: jax.Array | ImageFiles, labeled: np.ndarray | None = None
-    ) -> np.ndarray:
+    def _scores(self, state: Any, inputs: Inputs, labeled: np.ndarray | None = None) -> np.ndarray:
         """Scores of a whole set; see `_adjusted`."""
         return self._adjusted(self._map(self._predict, state, inputs), labeled)
 
-    def _adjusted(self, scores: np.ndarray, labeled: np.ndarray | None = None) -> np.ndarray:
-        """Scores after the method's transductive rule, if it has one.
+    def _adjusted(self, scores: Any, labeled: np.ndarray | None = None) -> np.ndarray:
+        """Scores on the host, after the method's transductive rule, if it has one.
 
         The rule is told which rows are a sample of the population: all, but in two-sample data not
         the labelled positives, which `labeled` masks; None is a set without any.
         """
+        scores = _on_host(scores)
         adjust: Callable[..., Any] | None = self._method.adjust
         if adjust is None:
             return scores
@@ -179,21 +199,31 @@ class Evaluator:
         labels = self._data.test_labels
         return self._task.test_metrics(scores, labels, threshold=self._threshold)
 
-    def _label_metrics(self, state: Any) -> dict[str, float]:
-        """Learned labels against the hidden truth; empty where the method learns none."""
-        if self._method.soft_labels is None:
-            return {}
-        labels = sharding.to_host(self._method.soft_labels(state))
-        return self._task.label_metrics(labels, self._data)
+    def _labels(self, state: Any) -> jax.Array | None:
+        """A copy of what the method has learned as labels; None where it learns none."""
+        learned = self._method.soft_labels
+        return None if learned is None else jnp.copy(learned(state))
 
-    def _estimates(self, state: Any) -> dict[str, float]:
-        """What the method estimated itself; empty where it estimates nothing."""
-        if self._method.estimates is None:
-            return {}
-        values = self._method.estimates(state)
-        return self._task.with_prior_error(
-            {k: float(sharding.to_host(v)) for k, v in values.items()}, self._data
-        )
+    def _label_metrics(self, labels: jax.Array | None) -> dict[str, float]:
+        """Learned labels against the hidden truth; empty where there are none."""
+        return {} if labels is None else self._task.label_metrics(_on_host(labels), self._data)
+
+    def _estimated(self, state: Any) -> dict[str, jax.Array]:
+        """A copy of what the method has estimated itself; empty where it estimates nothing."""
+        estimates = self._method.estimates
+        return {} if estimates is None else jax.tree.map(jnp.copy, dict(estimates(state)))
+
+    def _estimates(self, values: dict[str, jax.Array]) -> dict[str, float]:
+        """Estimates on the host, with their errors where the truth is known."""
+        numbers = {name: float(_on_host(value)) for name, value in values.items()}
+        return self._task.with_prior_error(numbers, self._data) if numbers else {}
+
+
+def _on_host(tree: Any) -> Any:
+    """Arrays, wherever they are, as NumPy's."""
+    return jax.tree.map(
+        lambda x: sharding.to_host(x) if isinstance(x, jax.Array) else np.asarray(x), tree
+    )
 
 
 @functools.lru_cache(maxsize=16)

@@ -1,0 +1,98 @@
+"""Between the steps of an epoch nothing is sent to the devices, and nothing is asked of them."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from pujax.training import train_loop, train_step
+from pujax.training.checkpoint import Checkpoints, Position
+from pujax.training.metrics_writer import MetricsWriter
+from tests import tiny
+
+MLP = {"model": "mlp", "options": {"hidden": (8,)}}
+
+
+def config(method="naive", **run):
+    run = {"steps_per_dispatch": 5, "progress_seconds": 1e9} | run
+    return tiny.config(method, num_epochs=3, run=run, **MLP)
+
+
+def test_a_call_sends_nothing_to_the_devices(tmp_path, monkeypatch):
+    original, calls = train_loop._call, []
+
+    def guarded(*args):
+        calls.append(args[-2:])
+        with jax.transfer_guard("disallow"):
+            original(*args)
+
+    monkeypatch.setattr(train_loop, "_call", guarded)
+    tiny.train_in(tmp_path, config(), tiny.problem())
+    # Twelve steps an epoch are calls of four, in which all are wanted.
+    assert [wanted for wanted, _ in calls] == [4] * 9
+    places = [tuple(map(int, at)) for _, at in calls]
+    assert places == [(e, s, 12 * e + s, 4) for e in range(3) for s in (0, 4, 8)]
+
+
+def test_metrics_are_fetched_at_the_end_of_an_epoch_only(tmp_path, monkeypatch):
+    original, fetched = train_step.means, []
+    monkeypatch.setattr(train_step, "means", lambda sums: fetched.append(1) or original(sums))
+    tiny.train_in(tmp_path, config(), tiny.problem())
+    assert len(fetched) == 2 * 3  # for the bar and for the row
+
+
+@pytest.mark.parametrize(
+    ("run", "data", "order"),
+    [
+        # The first call of an epoch is queued before the row of the epoch before is computed.
+        ({"checkpoint_every": 10}, {}, ["call", "call", "row", "call", "row", "row"]),
+        # A checkpoint after every epoch wants its row, and so does the choice of an epoch.
+        ({"checkpoint_every": 1}, {}, ["call", "row"] * 3),
+        (
+            {"checkpoint_every": 10, "selection": "proxy_auc"},
+            {"num_validation": 40},
+            ["call", "row"] * 3,
+        ),
+    ],
+)
+def test_an_epoch_begins_before_the_last_one_is_evaluated(tmp_path, monkeypatch, run, data, order):
+    events = []
+
+    def noted(owner, name, event):
+        original = getattr(owner, name)
+
+        def call(*args, **kwargs):
+            events.append(event)
+            return original(*args, **kwargs)
+
+        monkeypatch.setattr(owner, name, call)
+
+    noted(train_loop, "_call", "call")
+    noted(MetricsWriter, "append", "row")
+    made = tiny.config(
+        "naive", num_epochs=3, run={"steps_per_dispatch": 12} | run, data=data, **MLP
+    )
+    _, rows = tiny.train_in(tmp_path, made, tiny.problem(**data))
+    assert events == order
+    assert [row["epoch"] for row in rows] == [0, 1, 2]
+
+
+@pytest.mark.thorough
+def test_rows_are_the_same_whenever_they_are_computed(tmp_path):
+    late = tiny.train_in(tmp_path / "late", config("lagam", checkpoint_every=10), tiny.problem())
+    early = tiny.train_in(tmp_path / "early", config("lagam", checkpoint_every=1), tiny.problem())
+    assert late[1] == early[1]
+
+
+def test_what_is_saved_is_the_state_before_the_next_step_overwrites_it(tmp_path):
+    saved = Checkpoints(str(tmp_path), keep=1, fingerprint={})
+    overwrite = jax.jit(lambda tree: jax.tree.map(lambda x: x * 0 - 1, tree), donate_argnums=0)
+    tree = {"a": jnp.arange(500_000, dtype=jnp.float32), "b": jnp.ones([3], jnp.int32)}
+    wanted = jax.tree.map(np.array, tree)
+    saved.save(Position(global_step=1), tree)
+    assert overwrite(tree)["b"][0] == -1
+    saved.wait()
+    shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), wanted)
+    _, found = saved.restore_newest(lambda position: shapes)
+    jax.tree.map(np.testing.assert_array_equal, found, wanted)
+    saved.close()
