@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pujax.training import train_loop, train_step
+from pujax.training import checkpoint, train_loop, train_step
 from pujax.training.checkpoint import Checkpoints, Position
 from pujax.training.metrics_writer import MetricsWriter
 from tests import tiny
@@ -77,6 +77,18 @@ def test_an_epoch_begins_before_the_last_one_is_evaluated(tmp_path, monkeypatch,
     assert [row["epoch"] for row in rows] == [0, 1, 2]
 
 
+def test_a_row_needs_no_buffer_of_the_state(tmp_path):
+    state, _ = tiny.train_in(tmp_path, config("lagam"), tiny.problem())
+    evaluator, trained = state.run.evaluators[0], state.carry.state
+    evaluator._method = evaluator._method._replace(
+        soft_labels=lambda state: state.labels, estimates=lambda state: {"first": state.labels[0]}
+    )
+    wanted = evaluator.row(trained)
+    row = evaluator.begin(trained)
+    jax.tree.map(lambda x: x.delete(), trained)  # as a step does that gets it donated
+    assert row() == wanted
+
+
 @pytest.mark.thorough
 def test_rows_are_the_same_whenever_they_are_computed(tmp_path):
     late = tiny.train_in(tmp_path / "late", config("lagam", checkpoint_every=10), tiny.problem())
@@ -84,12 +96,18 @@ def test_rows_are_the_same_whenever_they_are_computed(tmp_path):
     assert late[1] == early[1]
 
 
-def test_what_is_saved_is_the_state_before_the_next_step_overwrites_it(tmp_path):
+def test_what_is_saved_is_the_state_before_the_next_step_overwrites_it(tmp_path, monkeypatch):
+    original, given = checkpoint.ocp.args.StandardSave, []
+    monkeypatch.setattr(
+        checkpoint.ocp.args, "StandardSave", lambda tree: given.append(tree) or original(tree)
+    )
     saved = Checkpoints(str(tmp_path), keep=1, fingerprint={})
     overwrite = jax.jit(lambda tree: jax.tree.map(lambda x: x * 0 - 1, tree), donate_argnums=0)
     tree = {"a": jnp.arange(500_000, dtype=jnp.float32), "b": jnp.ones([3], jnp.int32)}
     wanted = jax.tree.map(np.array, tree)
     saved.save(Position(global_step=1), tree)
+    for mine, written in zip(jax.tree.leaves(tree), jax.tree.leaves(given), strict=True):
+        assert mine.unsafe_buffer_pointer() != written.unsafe_buffer_pointer()
     assert overwrite(tree)["b"][0] == -1
     saved.wait()
     shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), wanted)
