@@ -15,6 +15,8 @@ from pujax.console import message
 from pujax.sweep.launch import Task, Train
 from pujax.training import preemption
 
+_MOST_TIME_LIMITS = 100
+"""How often a cell may go on in another job; submitit's own number is 3."""
 _OWN = {
     "time": "--minutes_per_cell",
     "cpus-per-task": "--cpus_per_cell",
@@ -69,7 +71,9 @@ class SlurmEngine(NamedTuple):
 
     def _submit(self, train: Train, tasks: Sequence[Task]) -> list[Any]:
         submitit = importlib.import_module("submitit")
-        executor = submitit.AutoExecutor(folder=self.folder, cluster=self.cluster)
+        executor = submitit.AutoExecutor(
+            folder=self.folder, cluster=self.cluster, slurm_max_num_timeout=_MOST_TIME_LIMITS
+        )
         executor.update_parameters(
             name="pujax",
             timeout_min=self.minutes,
