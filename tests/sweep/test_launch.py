@@ -2,8 +2,11 @@
 
 import importlib.util
 import os
+import pathlib
+import shlex
 import shutil
 import signal
+import subprocess
 
 import pytest
 
@@ -11,7 +14,8 @@ from pujax.sweep import __main__ as command
 from pujax.sweep import cell_runner, launch, slurm_engine
 from tests.sweep import small_plan
 
-PLAN = "--plan=configs/sweeps/digits.py"
+REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+PLAN = f"--plan={REPOSITORY}/configs/sweeps/digits.py"
 
 
 @pytest.fixture
@@ -167,3 +171,52 @@ def test_a_worker_without_gpus_does_not_see_any(tmp_path, monkeypatch):
         task = launch.Task(small_plan.plan(("naive",)), str(tmp_path), False, uses_gpus)
         assert launch.train_task(task) == "ZeroDivisionError: division by zero"
     assert seen == ["0,1", ""]
+
+
+def documented():
+    """The sweeps in docs/scaling.md."""
+    text = (REPOSITORY / "docs/scaling.md").read_text().replace("\\\n", " ")
+    found = [line.split("-m pujax.sweep ")[1] for line in text.splitlines() if "--plan=" in line]
+    return sorted(
+        {line.split(" &")[0].replace("$i/", "0/") for line in found if "FILE" not in line}
+    )
+
+
+def test_documented_sweeps_are_understood(everything_is_installed, monkeypatch):
+    monkeypatch.chdir(REPOSITORY)
+    assert len(documented()) >= 4
+    for line in documented():
+        plan, _ = command.parse(["sweep", *shlex.split(line)])
+        assert plan.cells
+
+
+@pytest.fixture
+def sbatch(tmp_path):
+    """Runs examples/slurm.sbatch with programs that write down what they were called with."""
+    for name, text in {"srun": 'exit "$STATUS"', "scontrol": ""}.items():
+        path = tmp_path / name
+        path.write_text(f'#!/bin/bash\necho {name} "$@" >> {tmp_path}/calls\n{text}\n')
+        path.chmod(0o755)
+
+    def run(*words, status=0, **variables):
+        environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "STATUS": str(status)}
+        script = [str(REPOSITORY / "examples/slurm.sbatch"), *words]
+        ended = subprocess.run(["bash", *script], env=environment | variables)
+        return ended.returncode, (tmp_path / "calls").read_text().splitlines()
+
+    return run
+
+
+def test_the_batch_file_runs_a_command_as_it_is(sbatch):
+    called = sbatch("train.py", "--config.data.path=a b", SLURM_JOB_ID="5")
+    assert called == (0, ["srun python train.py --config.data.path=a b"])
+
+
+def test_the_batch_file_gives_a_job_of_an_array_its_shard_and_goes_on_after_the_limit(sbatch):
+    array = {"SLURM_ARRAY_TASK_ID": "3", "SLURM_ARRAY_TASK_COUNT": "8", "SLURM_JOB_ID": "77"}
+    calls = ["srun python -m pujax.sweep --plan=p --shard=3/8", "scontrol requeue 77"]
+    assert sbatch("-m", "pujax.sweep", "--plan=p", status=143, **array) == (143, calls)
+
+
+def test_the_batch_file_does_not_repeat_what_failed(sbatch):
+    assert sbatch("train.py", status=2, SLURM_JOB_ID="5") == (2, ["srun python train.py"])

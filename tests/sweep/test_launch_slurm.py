@@ -74,6 +74,7 @@ def submit_again():
     signal.signal(signal.SIGUSR2, before)
 
 
+@pytest.mark.thorough
 def test_before_its_time_limit_a_job_saves_and_is_submitted_again(
     tmp_path, monkeypatch, submit_again
 ):

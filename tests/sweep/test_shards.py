@@ -70,7 +70,8 @@ def test_the_share_does_not_depend_on_what_is_finished_but_on_what_is_chosen(
     assert "1 of 3 cells" in said and "weighted_bce on even" in said
 
 
-def test_a_cell_with_an_error_is_over(tmp_path, monkeypatch):
+@pytest.mark.thorough
+def test_a_cell_with_an_error_is_over(tmp_path):
     plan = small_plan.plan(("naive", "supervised"), epochs=1)
     place = cell_runner.Place(str(tmp_path), None, None, False, {})
     place.write_error(plan.cells[1], [0], "went wrong")
