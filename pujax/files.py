@@ -9,6 +9,7 @@ import json
 import math
 import numbers
 import os
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from typing import IO, Any
 
@@ -94,7 +95,8 @@ def replacing(path: str | os.PathLike) -> Iterator[IO[bytes]]:
     Args:
       path: file to write or replace, in a folder that exists.
     """
-    temporary = f"{os.fspath(path)}.{os.getpid()}.tmp"  # two processes never write the same file
+    # Two processes never write the same file, not on two machines that share a folder either.
+    temporary = f"{os.fspath(path)}.{uuid.uuid4().hex}.tmp"
     try:
         with open(temporary, "wb") as file:
             yield file

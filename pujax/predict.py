@@ -9,9 +9,10 @@ import contextlib
 import csv
 import itertools
 import os
+import pathlib
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -65,11 +66,23 @@ class Predictions(NamedTuple):
 class Predictor(NamedTuple):
     """A loaded model; see `load`.
 
+    A predictor that was loaded can be pickled, for workers on other machines: the pickle holds the
+    files of the model, and no code.
+
     Attributes:
       model: its parts.
+      files: content of the files that it was loaded from, by name.
     """
 
     model: SavedModel
+    files: Mapping[str, bytes] = {}
+
+    def __repr__(self) -> str:
+        return f"Predictor({self.model.description['config']['method']['name']})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        require(bool(self.files), "predictor.files", {}, "a predictor of pujax.load, to be pickled")
+        return _from_files, (self.files,)
 
     def predict(
         self, rows: Any, *, decide: str = "", unreadable: str = "fail", chunk_size: int = 0
@@ -172,7 +185,20 @@ def load(run: str | os.PathLike[str]) -> Predictor:
     Raises:
       ValueError: naming the file that is missing or damaged.
     """
-    return Predictor(saved_model.load(run))
+    model = saved_model.load(run)
+    folder = pathlib.Path(run)
+    if not (folder / "model.json").exists():
+        folder /= "model"
+    paths = [path for path in folder.iterdir() if path.is_file()]
+    return Predictor(model, {path.name: path.read_bytes() for path in paths})
+
+
+def _from_files(files: Mapping[str, bytes]) -> Predictor:
+    """A predictor from the content of its files."""
+    with tempfile.TemporaryDirectory() as folder:
+        for name, content in files.items():
+            pathlib.Path(folder, name).write_bytes(content)
+        return load(folder)
 
 
 def _ranks(scores: np.ndarray) -> np.ndarray:

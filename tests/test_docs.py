@@ -89,7 +89,9 @@ def test_there_are_training_commands_and_snippets():
 @pytest.mark.parametrize("page", TEXTS)
 def test_configurations_files_and_fields_exist(page):
     text = TEXTS[page]
-    for file in re.findall(r"(?:configs|benchmarks|docs|tests|pujax)/[\w/]+\.(?:py|md)\b", text):
+    for file in re.findall(
+        r"(?:configs|benchmarks|docs|examples|tests|pujax)/[\w/]+\.(?:py|md|sbatch)\b", text
+    ):
         assert (REPOSITORY / file).is_file() or file in MADE_BY_THE_READER, file
     for field in re.findall(r"--config\.([a-z_0-9.]+)=", text):
         assert field in FIELDS, field

@@ -69,3 +69,12 @@ def test_a_file_is_replaced_when_it_is_complete_and_else_stays(tmp_path):
         assert len(list(tmp_path.iterdir())) == 2
         _ = 1 / 0
     assert path.read_bytes() == b"new" and list(tmp_path.iterdir()) == [path]
+
+
+def test_two_machines_that_share_a_folder_write_the_same_file_at_once(tmp_path):
+    path = tmp_path / "table"  # process ids repeat on other machines: here they are the same
+    with files.replacing(path) as first, files.replacing(path) as second:
+        first.write(b"first")
+        second.write(b"second")
+    assert path.read_bytes() == b"first"  # which was complete last
+    assert list(tmp_path.iterdir()) == [path]

@@ -48,8 +48,10 @@ _DISTRIBUTION = {
 # Imported only where installed; pujax says so where it is needed.
 _OPTIONAL = {
     "pyarrow": "pujax/data/readers/frame_chunks.py",
+    "ray": "pujax/sweep/ray_engine.py",
     "skops": "pujax/data/table_encoder.py",
     "skrub": "pujax/data/table_encoder.py",
+    "submitit": "pujax/sweep/slurm_engine.py",
     "torch": "pujax/models/torch_weights.py",
     "tensorboardX": "pujax/training/metrics_writer.py",
 }

@@ -1,12 +1,14 @@
 """The command line of a sweep; `python -m pujax.sweep --help` lists it."""
 
+import os
 import sys
 
+import jax
 from absl import flags
 
-from pujax import console
+from pujax import checks, console
+from pujax.sweep import launch, ray_engine, runner, shards, slurm_engine
 from pujax.sweep import plan as plan_lib
-from pujax.sweep import runner
 from pujax.training.evaluation import model_selection
 
 _USAGE = """usage: python -m pujax.sweep --workdir=DIR (--plan=FILE | --config=FILE[:key=value,...])
@@ -22,16 +24,26 @@ _USAGE = """usage: python -m pujax.sweep --workdir=DIR (--plan=FILE | --config=F
   --only=TEXT          trains only the cells whose name holds TEXT
   --dry_run            says what would be trained; downloads and writes nothing
   --sequential         trains new seeds one after another
+  --shard=I/N          trains only every N-th cell from number I on, I from 0 to N - 1
+  --launch=ray         one task of Ray per cell; waits for all of them
+  --launch=slurm       one job of an array per cell; waits for all of them
+  --cpus_per_cell=1    with --launch: cores
+  --gpus_per_cell=0    with --launch: GPUs, which share the batches of one cell
+  --minutes_per_cell=1440  with --launch=slurm: after so many a job saves and goes on in a new one
+  --sbatch=KEY=VALUE   with --launch=slurm: any option of sbatch; may be repeated
   --help               shows this text"""
 
 
 def _flags() -> flags.FlagValues:
     values = flags.FlagValues()
-    for name in ("plan", "config", "workdir", "data_dir", "only"):
+    for name in ("plan", "config", "workdir", "data_dir", "only", "shard", "launch"):
         flags.DEFINE_string(name, "", name, flag_values=values)
     for name in ("methods", "tasks", "seeds", "rules"):
         flags.DEFINE_list(name, [], name, flag_values=values)
-    flags.DEFINE_multi_string("set", [], "set", flag_values=values)
+    for name in ("set", "sbatch"):
+        flags.DEFINE_multi_string(name, [], name, flag_values=values)
+    for name, number in (("cpus_per_cell", 1), ("gpus_per_cell", 0), ("minutes_per_cell", 1440)):
+        flags.DEFINE_integer(name, number, name, flag_values=values)
     for name in ("dry_run", "sequential"):
         flags.DEFINE_bool(name, False, name, flag_values=values)
     flags.DEFINE_bool("help", False, "help", short_name="h", flag_values=values)
@@ -65,6 +77,7 @@ def parse(argv: list[str]) -> tuple[plan_lib.Plan | None, flags.FlagValues]:
         raise ValueError(f"--plan or --config is missing; accepted: one of them\n{_USAGE}")
     if not values.workdir and not values.dry_run:
         raise ValueError(f"--workdir is missing; accepted: a folder\n{_USAGE}")
+    _check_launch(values)
     if values.plan:
         for name in ("methods", "tasks", "rules"):
             if values[name].value:
@@ -83,6 +96,41 @@ def parse(argv: list[str]) -> tuple[plan_lib.Plan | None, flags.FlagValues]:
     return plan_lib.set_folders(plan, values.data_dir), values
 
 
+def _check_launch(values: flags.FlagValues) -> None:
+    """Raises a ValueError for flags that do not fit the engine, or an engine that is not there."""
+    of_engine = {
+        "cpus_per_cell": ("ray", "slurm"),
+        "gpus_per_cell": ("ray", "slurm"),
+        "minutes_per_cell": ("slurm",),
+        "sbatch": ("slurm",),
+    }
+    checks.one_of("--launch", values.launch, ("", "ray", "slurm"))
+    for name, engines in of_engine.items():
+        if values[name].present and values.launch not in engines:
+            accepted = " or ".join(f"--launch={engine}" for engine in engines)
+            raise ValueError(f"--{name} is {values[name].value!r}; accepted: with {accepted}")
+    for name, low in (("cpus_per_cell", 1), ("gpus_per_cell", 0), ("minutes_per_cell", 1)):
+        checks.whole_number(f"--{name}", values[name].value, low)
+    if values.launch and values.shard:
+        raise ValueError(f"--shard is {values.shard!r} with --launch; accepted: one of them")
+    if values.launch:
+        {"ray": ray_engine, "slurm": slurm_engine}[values.launch].check()
+    slurm_engine.sbatch_options(values.sbatch)
+
+
+def _engine(values: flags.FlagValues) -> launch.Engine:
+    """What the flags say that cells are trained by."""
+    if values.launch == "ray":
+        return ray_engine.RayEngine(values.cpus_per_cell, values.gpus_per_cell)
+    return slurm_engine.SlurmEngine(
+        os.path.join(os.path.abspath(values.workdir), "slurm"),
+        values.cpus_per_cell,
+        values.gpus_per_cell,
+        values.minutes_per_cell,
+        slurm_engine.sbatch_options(values.sbatch),
+    )
+
+
 def _seeds(texts: list[str]) -> tuple[int, ...]:
     try:
         return tuple(int(text) for text in texts)
@@ -98,13 +146,16 @@ def main(argv: list[str]) -> int:
         if plan is None:
             console.message(_USAGE)
             return 0
-        failed = runner.run(
-            plan,
-            values.workdir,
-            dry_run=values.dry_run,
-            only=values.only,
-            sequential=values.sequential,
-        )
+        shard = shards.parse(values.shard) if values.shard else None
+        options = {"only": values.only, "sequential": values.sequential}
+        if values.launch and not values.dry_run:
+            # This process trains nothing, and would keep memory of a GPU from its workers.
+            jax.config.update("jax_platforms", "cpu")
+            workdir = os.path.abspath(values.workdir)
+            failed = launch.run(plan, workdir, _engine(values), **options)
+        else:
+            dry_run = values.dry_run
+            failed = runner.run(plan, values.workdir, dry_run=dry_run, shard=shard, **options)
     except (ValueError, OSError) as error:
         sys.stderr.write(f"{error}\n")
         return 2

@@ -61,6 +61,21 @@ class Place(NamedTuple):
         """The seeds of a cell that have no summary."""
         return [seed for seed in seeds if self.summary(cell, seed) is None]
 
+    def is_over(self, cell: Cell, seeds: Sequence[int]) -> bool:
+        """Whether every seed of a cell has a summary, or the reason why it has none."""
+        return all(map(os.path.exists, self.error_files(cell, seeds)))
+
+    def write_error(self, cell: Cell, seeds: Sequence[int], reason: str) -> None:
+        """Writes why the unfinished ones of these seeds were stopped into their folders."""
+        for path in self.error_files(cell, seeds):
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            replace_text(path, f"{reason}\n")
+
+    def error_files(self, cell: Cell, seeds: Sequence[int]) -> list[str]:
+        """Where the reasons of the unfinished ones of these seeds are, or would be."""
+        folders = [resume.seed_folder(self.folder(cell), x) for x in self.unfinished(cell, seeds)]
+        return [os.path.join(folder, ERROR) for folder in folders]
+
     def error(self, cell: Cell, seeds: Sequence[int]) -> str:
         """What stopped the unfinished seeds of a cell when they were trained last; '' if nothing.
 
@@ -166,18 +181,14 @@ def _keeping_errors(
     cell: Cell, seeds: Sequence[int], place: Place, failed: list[int]
 ) -> Iterator[None]:
     """Writes an error that stops these seeds into their folders and does not raise it."""
-    for seed in place.unfinished(cell, seeds):
+    for path in place.error_files(cell, seeds):
         with contextlib.suppress(FileNotFoundError):
-            os.remove(os.path.join(resume.seed_folder(place.folder(cell), seed), ERROR))
+            os.remove(path)
     try:
         yield
     except (train_loop.NonFiniteError, ValueError) as error:
-        stopped = place.unfinished(cell, seeds)
-        logging.error("%s, seeds %s: %s", cell.name, stopped, error)
-        for seed in stopped:
-            folder = resume.seed_folder(place.folder(cell), seed)
-            os.makedirs(folder, exist_ok=True)
-            replace_text(os.path.join(folder, ERROR), f"{error}\n")
+        logging.error("%s, seeds %s: %s", cell.name, place.unfinished(cell, seeds), error)
+        place.write_error(cell, seeds, str(error))
         failed.extend(seeds)
 
 

@@ -1,0 +1,111 @@
+"""The files that a sweep leaves: `results.json`, `results.csv` and `table.md`."""
+
+import csv
+import hashlib
+import io
+import json
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import ml_collections
+
+from pujax import report
+from pujax.files import replace_text, write_json
+from pujax.sweep.cell_runner import Place
+from pujax.sweep.plan import Cell, Plan
+from pujax.training import config as config_lib
+
+
+def write(
+    plan: Plan, resolved: Sequence[Sequence[ml_collections.FrozenConfigDict]], place: Place
+) -> str:
+    """Writes the results of all finished seeds of all cells, whoever trained them.
+
+    Args:
+      plan: the cells.
+      resolved: their configurations, one per seed.
+      place: of the sweep.
+
+    Returns:
+      The table.
+    """
+    workdir, entries, records = place.workdir, [], []
+    for cell, configs in zip(plan.cells, resolved, strict=True):
+        summaries = []
+        for config in configs:
+            summary = place.summary(cell, config.seed)
+            if summary is not None:
+                summaries.append(summary)
+                records.append(_record(cell, config, summary))
+        entries.append(
+            {
+                "row": cell.row,
+                "column": cell.column,
+                "published": cell.published,
+                "note": cell.note,
+                "summaries": summaries,
+                "error": place.error(cell, plan.seeds),
+            }
+        )
+    header = {"title": plan.title, "seeds": plan.seeds, "rules": plan.rules, "metric": plan.metric}
+    listed = [{k: v for k, v in entry.items() if k != "summaries"} for entry in entries]
+    os.makedirs(workdir, exist_ok=True)
+    write_json(
+        os.path.join(workdir, "results.json"), header | {"cells": listed, "records": records}
+    )
+    replace_text(os.path.join(workdir, "results.csv"), _csv(records))
+    table = report.render(
+        plan.title, entries, rules=plan.rules, metric=plan.metric, num_seeds=len(plan.seeds)
+    )
+    replace_text(os.path.join(workdir, "table.md"), table)
+    return table
+
+
+def _record(cell: Cell, config: ml_collections.FrozenConfigDict, summary: Any) -> dict[str, Any]:
+    """The record of one seed of one cell."""
+    identity = config_lib.fingerprint(config)
+    digest = hashlib.blake2b(json.dumps(identity, sort_keys=True).encode(), digest_size=8)
+    kept = (
+        "oracle",
+        "dataset",
+        "num_epochs",
+        "setting",
+        "counts",
+        "prior",
+        "selection",
+        "train",
+        "estimates",
+        "warnings",
+        "undone_steps",
+        "seconds",
+        "examples_per_second",
+        "peak_memory_bytes",
+        "versions",
+        "device",
+    )
+    return {
+        "row": cell.row,
+        "column": cell.column,
+        "seed": config.seed,
+        "config_digest": digest.hexdigest(),
+        "metrics": report.by_rule(summary),
+        **{key: summary.get(key) for key in kept},
+        "trained_together": summary.get("trained_together", 1),
+        "config": identity,
+    }
+
+
+def _csv(records: list[dict[str, Any]]) -> str:
+    """One line per cell, seed and rule."""
+    columns = ("row", "column", "seed", "rule", "is_oracle", "epoch", *report.METRICS)
+    run_columns = ("seconds", "trained_together", "config_digest", "device")
+    text = io.StringIO()
+    table = csv.DictWriter(text, [*columns, *run_columns], restval="", lineterminator="\n")
+    table.writeheader()
+    for record in records:
+        for rule, values in record["metrics"].items():
+            line = {key: record[key] for key in ("row", "column", "seed", *run_columns)}
+            line |= {key: values.get(key) for key in columns if key in values}
+            table.writerow(line | {"rule": rule})
+    return text.getvalue()
