@@ -1,7 +1,6 @@
 """From one folder of images to predictions: what a run leaves, and how it is used again."""
 
 import csv
-import pathlib
 import shutil
 
 import numpy as np
@@ -13,10 +12,8 @@ import pujax
 from pujax import metrics, predict, training
 from pujax.training import config as config_lib
 from pujax.training import experiment
-from pujax.training.config import flags
 from tests import tiny
 
-REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 MODES = ("RGB", "L", "RGBA", "CMYK")
 
 
@@ -245,12 +242,10 @@ def test_a_streamed_run_gives_the_numbers_of_one_in_memory(finished, tmp_path):
 @pytest.mark.thorough
 def test_the_configuration_as_it_is_shipped_ends_with_predictions(finished, tmp_path, monkeypatch):
     images, *_ = finished
-    monkeypatch.chdir(REPOSITORY)
-    config, *_ = flags.parse(
-        ["", "--config=configs/own_folder.py", f"--config.data.path={images}"]
-        + ["--config.run.figures=False", "--config.method.num_epochs=3"]
-        + ["--config.data.image_size=8", "--config.method.batch_size=64"]
-    )
+    changes = [f"--config.data.path={images}", "--config.run.figures=False"]
+    changes += ["--config.data.image_size=8", "--config.method.batch_size=64"]
+    changes += ["--config.method.num_epochs=3"]
+    config = tiny.shipped(monkeypatch, "own_folder", *changes)
     summary = training.run(config, str(tmp_path))
     assert summary["prior_source"] == "estimated by best_bin" and 0 < summary["prior"] < 1
     assert pd.read_csv(tmp_path / "predictions.csv").probability.between(0, 1).all()

@@ -2,7 +2,6 @@
 
 import csv
 import json
-import pathlib
 
 import numpy as np
 import pandas as pd
@@ -13,11 +12,9 @@ import pujax
 from pujax import calibration, methods, metrics, predict, training
 from pujax.training import config as config_lib
 from pujax.training import experiment, own_results, saved_model
-from pujax.training.config import flags
 from pujax.training.evaluation.summary import Final
 from tests import tiny
 
-REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 ROWS = 400
 
 
@@ -377,11 +374,8 @@ def test_a_probability_that_nobody_can_know_is_refused_before_training(finished,
 @pytest.mark.thorough
 def test_the_configuration_as_it_is_shipped_ends_with_predictions(finished, tmp_path, monkeypatch):
     folder, *_ = finished
-    monkeypatch.chdir(REPOSITORY)
-    config, *_ = flags.parse(
-        ["", "--config=configs/own_table.py", f"--config.data.path={folder / 'customers.csv'}"]
-        + ["--config.data.label=is_fraud", "--config.run.figures=False"]
-    )
+    changes = [f"--config.data.path={folder / 'customers.csv'}", "--config.data.label=is_fraud"]
+    config = tiny.shipped(monkeypatch, "own_table", *changes, "--config.run.figures=False")
     summary = training.run(config, str(tmp_path))
     assert summary["prior_source"].startswith("estimated by ") and 0 < summary["prior"] < 1
     assert pd.read_csv(tmp_path / "predictions.csv").probability.between(0, 1).all()
