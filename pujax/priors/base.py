@@ -1,5 +1,6 @@
 """What every estimator shares: its result, the checks of its inputs, and the bootstrap."""
 
+import logging
 import math
 import operator
 from collections.abc import Callable
@@ -8,9 +9,10 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 import numpy.typing as npt
-from absl import logging
 
 from pujax import checks
+
+_LOG = logging.getLogger(__name__)
 
 
 class PriorEstimate(NamedTuple):
@@ -63,7 +65,7 @@ def points(
         )
     is_blank = p.shape == u.shape and np.array_equal(_sorted(p), _sorted(u))
     if is_blank:
-        logging.warning("positives and unlabeled are the same points: every prior is possible")
+        _LOG.warning("positives and unlabeled are the same points: every prior is possible")
     return p, u, is_blank
 
 
@@ -91,7 +93,7 @@ def scores(
     p, u = (_sample(values, name)[:, 0] for name, values in named)
     is_blank = are_blank(p, u)
     if is_blank:
-        logging.warning("positive and unlabeled scores are the same: every prior is possible")
+        _LOG.warning("positive and unlabeled scores are the same: every prior is possible")
     return p, u, is_blank
 
 

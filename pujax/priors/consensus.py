@@ -8,6 +8,7 @@ share `w`, a bound is `prior + (1 - prior) w`, for `w = 0.1` 0.55 in place of 0.
 of 0.05.
 """
 
+import logging
 import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -16,12 +17,13 @@ import jax
 import numpy as np
 import numpy.typing as npt
 import threadpoolctl
-from absl import logging
 
 from pujax.priors import base
 from pujax.priors.base import PriorEstimate
 from pujax.priors.estimate import estimate, from_scores, needs_scores
 from pujax.priors.held_out import held_out_scores
+
+_LOG = logging.getLogger(__name__)
 
 NAME = "consensus"
 """What stands in the place of a method's name for the rule of `consensus`."""
@@ -129,7 +131,7 @@ def estimates_of(
             with threadpoolctl.threadpool_limits(1):
                 results[method] = _estimated(method, (positives, unlabeled), scores, few, options)
         except (ValueError, ArithmeticError, np.linalg.LinAlgError, MemoryError) as error:
-            logging.info("%s is left out: %s", method, error or type(error).__name__)
+            _LOG.info("%s is left out: %s", method, error or type(error).__name__)
     return results
 
 

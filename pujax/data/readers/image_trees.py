@@ -1,17 +1,19 @@
 """A user's own folder of images: what its folders are, which files are images, what is damaged."""
 
 import difflib
+import logging
 import os
 import pathlib
 from concurrent import futures
 from typing import NamedTuple
 
 import numpy as np
-from absl import logging
 
 from pujax.checks import one_of
 from pujax.data.image_files import ImageFiles
 from pujax.data.readers import image_folders, pu_labels
+
+_LOG = logging.getLogger(__name__)
 
 UNREADABLE = ("fail", "skip")
 """What to do about images that cannot be read."""
@@ -158,7 +160,7 @@ def scan(files: ImageFiles, *, keep: bool) -> Scan:
         if pixels is not None:
             pixels[row] = image
 
-    logging.info("reading %d images", len(files))
+    _LOG.info("reading %d images", len(files))
     with futures.ThreadPoolExecutor() as threads:
         for _ in threads.map(read, range(len(files))):
             pass
