@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import threadpoolctl
 
+from pujax import checks
 from pujax.priors import base
 from pujax.priors.base import PriorEstimate
 from pujax.priors.estimate import estimate, from_scores, needs_scores
@@ -76,8 +77,11 @@ def consensus(estimates: Mapping[str, PriorEstimate], *, first: str = FIRST) -> 
       A `Consensus`.
 
     Raises:
-      ValueError: if none of the estimates carries information.
+      ValueError: if they are no estimates by name, or none of them carries information.
     """
+    is_right = isinstance(estimates, Mapping)
+    is_right = is_right and all(isinstance(x, PriorEstimate) for x in estimates.values())
+    checks.require(is_right, "estimates", estimates, "PriorEstimates by the names of their methods")
     useful = {name: found for name, found in estimates.items() if is_informative(found)}
     if not useful:
         raise ValueError(
@@ -119,7 +123,14 @@ def estimates_of(
     """
     base.whole("num_resamples", num_resamples, 1)
     base.check_level(num_resamples, level)
-    if scores is None:
+    base.generator(key)
+    # What every method would refuse is an error, and not a method that cannot work on the data.
+    base.samples(positives, unlabeled)
+    if scores is not None:
+        accepted = "a pair, of positives and of unlabeled"
+        checks.require(isinstance(scores, tuple) and len(scores) == 2, "scores", scores, accepted)
+        base.score_samples(*scores)
+    else:
         held = held_out_scores(positives, unlabeled, key=key)
         scores = held.scores_positive, held.scores_unlabeled
     options: dict[str, Any] = {"level": level, "key": key}
