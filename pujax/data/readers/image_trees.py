@@ -2,6 +2,7 @@
 
 import difflib
 import logging
+import math
 import os
 import pathlib
 from concurrent import futures
@@ -143,10 +144,19 @@ def scan(files: ImageFiles, *, keep: bool) -> Scan:
     Args:
       files: `n` images.
       keep: whether their pixels are kept.
+
+    Raises:
+      ValueError: there is no memory for the pixels.
     """
-    one_shape = files.shape[1:]
     sums, squares = (np.zeros([len(files), files.channels], np.int64) for _ in range(2))
-    pixels = np.zeros([len(files), *one_shape], np.uint8) if keep else None
+    try:
+        pixels = np.zeros(files.shape, np.uint8) if keep else None
+    except MemoryError as error:
+        size = f"{math.prod(files.shape) / 2**30:.0f} GiB for {len(files)} images"
+        raise ValueError(
+            f"data.image_size is {files.shape[1]}, which takes {size}; accepted: a smaller one, or "
+            "data.streaming=on"
+        ) from error
     reasons: dict[int, str] = {}
 
     def read(row: int) -> None:
