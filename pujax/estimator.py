@@ -47,6 +47,7 @@ _IN_PARAMETERS = (
     (r", or another data\.prior_method", ""),
     (r"\bdata\.(prior|holdout|setting)\b", r"\1"),
     (r"\bmethod\.(num_epochs|batch_size|learning_rate)\b", r"\1"),
+    (r"\bmethod\.name\b", "method"),
     (r"\bmethod\.(\w+)", r"options['\1']"),
     (r"\bof the config; accepted in method:", "of the method; accepted:"),
     (r"\bmodel\.options\b", "hidden"),

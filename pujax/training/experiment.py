@@ -84,6 +84,7 @@ def run(
     data = init_from.attach(config, load_data(config))
     own_data = data if isinstance(data, PUDataset) and data.own else None
     if own_data is not None:
+        own_results.check_names(config)
         config = own_results.with_fitting_batches(config, own_data)
     refuse_other_run(folder, config)
     refuse_other_data(folder, data)
