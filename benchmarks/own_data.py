@@ -23,17 +23,20 @@ import math
 import os
 import pathlib
 import resource
+import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 from PIL import Image
 
-from pujax import metrics
+from pujax import checks, metrics
 from pujax.data import sources
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
@@ -219,8 +222,8 @@ def commands(row: str, ending: str, *, seed: int) -> list[str]:
     base, correction = CLASSIC.get(row, ("", ""))
     options = f" --config.method.base={base} --config.method.correction={correction}"
     fill = {
-        "python": sys.executable,
-        "repository": REPOSITORY,
+        "python": shlex.quote(sys.executable),
+        "repository": shlex.quote(str(REPOSITORY)),
         "method": "classic" if base else row,
         "ending": ending,
         "label": " --config.data.label=known" if ending == "csv" else "",
@@ -253,7 +256,7 @@ def run(row: str, folder: pathlib.Path, ending: str, *, seed: int, python: str) 
     if row in SCRIPTS:
         text = script(row, ending, seed=seed)
         (folder / "fit.py").write_text(text)
-        steps = [f"{python} fit.py"]
+        steps = [f"{shlex.quote(python)} fit.py"]
         count = sum(bool(line.strip()) for line in text.splitlines())
     else:
         steps = commands(row, ending, seed=seed)
@@ -261,7 +264,7 @@ def run(row: str, folder: pathlib.Path, ending: str, *, seed: int, python: str) 
     environment = os.environ | {"PYTHONPATH": str(REPOSITORY), "JAX_PLATFORMS": "cpu"}
     for step in steps:
         done = subprocess.run(
-            step.split(), cwd=folder, env=environment, capture_output=True, text=True
+            shlex.split(step), cwd=folder, env=environment, capture_output=True, text=True
         )
         if done.returncode:
             return count, (done.stderr.strip().splitlines() or ["no message"])[-1]
@@ -303,19 +306,45 @@ def has_package(python: str, package: str) -> bool:
 
 def read(path: pathlib.Path) -> list[dict]:
     """Cells that are done."""
-    return [json.loads(x) for x in path.read_text().splitlines()] if path.exists() else []
+    lines = path.read_text().splitlines() if path.exists() else []
+    try:
+        return [dict(json.loads(line)) for line in lines]
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{path} is damaged ({error}); accepted: a file of results") from error
+
+
+def chosen(flag: str, text: str, names: Sequence[str]) -> list[str]:
+    """The names that hold a part of a text split by ';', all for ''; each part must be in one."""
+    parts = [part.strip() for part in text.split(";") if part.strip()]
+    for part in parts:
+        known = any(part in name for name in names)
+        checks.require(known, flag, part, f"a part of {', '.join(map(repr, names))}")
+    return [name for name in names if not parts or any(part in name for part in parts)]
+
+
+def check(flags: argparse.Namespace) -> None:
+    """Raises a ValueError for flags that cannot be, before anything is read or written."""
+    checks.whole_number("--seeds", flags.seeds, 1)
+    chosen("--rows", flags.rows, ROWS)
+    chosen("--sets", flags.sets, tuple(PROBLEMS))
+    data, output = flags.data_dir, pathlib.Path(flags.output)
+    is_there = not data or os.path.isdir(data)
+    checks.require(is_there, "--data_dir", data, "a folder that holds libsvm/ and fashion_mnist/")
+    is_file = output.parent.is_dir() and not output.is_dir()
+    checks.require(is_file, "--output", flags.output, "a file in a folder that exists")
+    checks.require(bool(shutil.which(flags.python)), "--python", flags.python, "an interpreter")
 
 
 def measure(flags: argparse.Namespace) -> None:
     """Does the cells that are not done yet."""
     path = pathlib.Path(flags.output)
     done = {(cell["data"], cell["row"], cell["seed"]) for cell in read(path)}
-    wanted = [row for row in ROWS if not flags.rows or any(x in row for x in flags.rows.split(";"))]
+    wanted = chosen("--rows", flags.rows, ROWS)
     for package in ("pulearn", "pu_toolbox"):
         if not has_package(flags.python, package):
             print(f"{flags.python} has no {package}; its rows are left out")
             wanted = [x for x in wanted if x not in SCRIPTS or SCRIPTS[x].package != package]
-    names = [x for x in PROBLEMS if not flags.sets or any(y in x for y in flags.sets.split(";"))]
+    names = chosen("--sets", flags.sets, tuple(PROBLEMS))
     for seed in range(flags.seeds):
         for name in names:
             drawn, ending = None, ENDINGS.get(name, "csv")
@@ -366,8 +395,8 @@ def show(cells: list[dict]) -> None:
             print(f"{cell['data']}, {cell['row']}, seed {cell['seed']}: {cell['error']}")
 
 
-def main() -> None:
-    """Reads the flags, measures, prints."""
+def main(arguments: Sequence[str]) -> int:
+    """Reads the flags, measures, prints; returns the process's exit status."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data_dir", default="", help="holds libsvm/ and fashion_mnist/")
     parser.add_argument("--output", required=True, help="file of results, one line a cell")
@@ -375,11 +404,17 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--rows", default="", help="parts of names of rows, split by ;")
     parser.add_argument("--sets", default="", help="parts of names of sets, split by ;")
-    flags = parser.parse_args()
-    if flags.data_dir:
-        measure(flags)
-    show(read(pathlib.Path(flags.output)))
+    flags = parser.parse_args(arguments)
+    try:
+        check(flags)
+        if flags.data_dir:
+            measure(flags)
+        show(read(pathlib.Path(flags.output)))
+    except ValueError as error:
+        sys.stderr.write(f"{' '.join(str(error).split())}\n")
+        return 2
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main(sys.argv[1:]))

@@ -2,6 +2,9 @@
 
 import ml_collections
 
+from pujax import methods
+from pujax.training import config as config_lib
+
 _VEHICLES = {"source": "cifar10", "positive_classes": (0, 1, 8, 9)}
 _BY_ORDER = {"sampling": "file_order", "num_support": 0}
 # Data settings of the LaGAM paper's tasks (section 4.1); class ids are those of the sources.
@@ -95,3 +98,31 @@ def set_task(config: ml_collections.ConfigDict, task: str) -> None:
     config.data.update(_DEFAULTS | TASKS[task])
     if task in TABLES and "augment" in config.method:
         config.method.augment = False
+
+
+def own_rows(argument: str, *, source: str, num_epochs: int) -> ml_collections.ConfigDict:
+    """What one's own table and one's own folder share: P and U from one place, and nothing else.
+
+    Args:
+      argument: what follows the colon; method = nnpu or another that needs no clean examples.
+      source: name of the data source.
+      num_epochs: of nnPU; the other methods keep their own.
+    """
+    others = (x for x in methods.without_negatives() if x != "nnpu")
+    method = parse(argument, method=("nnpu", *others))["method"]
+    config = config_lib.default_config(method)
+    config.data.update(
+        {
+            "source": source,
+            "positive_classes": (),
+            "num_labeled": 0,
+            "num_support": 0,
+            "holdout": 0.2,
+            "prior": "auto",
+        }
+    )
+    if method == "nnpu":
+        config.method.update({"batching": "separate", "num_epochs": num_epochs})
+    if method == "self_pu":
+        config.method.calibration_meta = False  # it needs clean examples
+    return config

@@ -15,30 +15,12 @@ labelled positives (on a GPU: model.name=resnet18, method.augment=True).
 import ml_collections
 
 from configs import common
-from pujax import methods
-from pujax.training import config as config_lib
 
 
 def get_config(argument: str = "") -> ml_collections.ConfigDict:
     """The configuration: a small network, a fifth held out, and a prior that is estimated."""
-    others = (x for x in methods.without_negatives() if x != "nnpu")
-    chosen = common.parse(argument, method=("nnpu", *others))
-    config = config_lib.default_config(chosen["method"])
-    config.data.update(
-        {
-            "source": "own_folder",
-            "positive_classes": (),
-            "num_labeled": 0,
-            "num_support": 0,
-            "holdout": 0.2,
-            "prior": "auto",
-        }
-    )
+    config = common.own_rows(argument, source="own_folder", num_epochs=20)
     config.model.name = "small_cnn"
     config.model.options = {"channels": (16, 32, 64)}
-    if chosen["method"] == "nnpu":
-        config.method.update({"batching": "separate", "num_epochs": 20})
-    if chosen["method"] == "self_pu":
-        config.method.calibration_meta = False  # it needs clean examples
     config.run.compare = ""
     return config

@@ -11,7 +11,7 @@ __version__ = "0.1.0.dev0"
 _FUNCTIONS = {
     "load": "pujax.predict",
     "PUClassifier": "pujax.estimator",
-    "PUStratifiedKFold": "pujax.estimator",
+    "PUStratifiedKFold": "pujax.folds",
 }
 """Names that a module further down defines."""
 _MODULES = (

@@ -1,6 +1,8 @@
 """Checks of arguments; all errors have the form "FIELD is VALUE; accepted: ..."."""
 
+import numbers
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 
@@ -14,27 +16,33 @@ def require(ok: bool, field: str, value: object, accepted: str) -> None:
 def one_of(field: str, value: object, choices: Iterable[object]) -> None:
     """Requires `value` to be among `choices`."""
     choices = tuple(choices)
-    require(value in choices, field, value, ", ".join(map(repr, choices)))
+    # An array compares element by element, and is no choice.
+    known = not isinstance(value, np.ndarray) and value in choices
+    require(known, field, value, ", ".join(map(repr, choices)))
 
 
-def between(field: str, value: float, low: float, high: float, *, include: str = "both") -> None:
-    """Requires a number in an interval; NaN fails.
+def between(field: str, value: object, low: float, high: float, *, include: str = "both") -> None:
+    """Requires a number in an interval; NaN fails, and so does what is no number.
 
     `include` says which ends belong to it: 'both', 'low', 'high' or 'neither'.
     """
-    above = value >= low if include in ("both", "low") else value > low
-    below = value <= high if include in ("both", "high") else value < high
+    number: Any = value
+    ok = isinstance(value, numbers.Real) or getattr(value, "shape", None) == ()
+    if ok:
+        above = number >= low if include in ("both", "low") else number > low
+        below = number <= high if include in ("both", "high") else number < high
+        ok = bool(above and below)
     left = "[" if include in ("both", "low") else "("
     right = "]" if include in ("both", "high") else ")"
-    require(bool(above and below), field, value, f"a number in {left}{low}, {high}{right}")
+    require(ok, field, value, f"a number in {left}{low}, {high}{right}")
 
 
-def positive(field: str, value: float) -> None:
+def positive(field: str, value: object) -> None:
     """Requires a finite number above 0."""
     between(field, value, 0, float("inf"), include="neither")
 
 
-def at_least(field: str, value: float, low: float) -> None:
+def at_least(field: str, value: object, low: float) -> None:
     """Requires a finite number of at least `low`."""
     between(field, value, low, float("inf"), include="low")
 

@@ -9,6 +9,7 @@ from absl import flags as absl_flags
 
 from pujax import files
 from pujax.aot import OutOfMemoryError, compile_all, report, topologies
+from pujax.checks import require
 from pujax.console import message
 from pujax.training.config import flags
 
@@ -35,7 +36,10 @@ def main(argv: list[str]) -> int:
         if not name:
             raise ValueError(f"--topology is missing; accepted: {topologies.ACCEPTED}")
         _check_writable(own)
-        config, _, _ = flags.parse(rest)
+        if not any(word.lstrip("-").partition("=")[0] == "config" for word in rest):
+            raise ValueError("--config is missing; accepted: --config=configs/NAME.py")
+        config, workdir, _ = flags.parse(rest)
+        require(not workdir, "--workdir", workdir, "nothing, since no run is made")
         jax.config.update("jax_platforms", "cpu")
         result = _compile(config, topologies.find(name), own["hlo"].value or "")
         message(report.text(result))
@@ -81,12 +85,17 @@ def _flags() -> absl_flags.FlagValues:
 def _check_writable(values: absl_flags.FlagValues) -> None:
     """Folders of the files to write exist: a compilation of minutes is not to end in vain."""
     for name in ("hlo", "json"):
-        folder = os.path.dirname(values[name].value or "")
+        path = values[name].value or ""
+        folder = os.path.dirname(path)
         if folder and not os.path.isdir(folder):
             raise ValueError(
-                f"--{name} is {values[name].value!r}, whose folder does not exist; accepted: a "
-                "file in a folder that does"
+                f"--{name} is {path!r}, whose folder does not exist; accepted: a file in a folder "
+                "that does"
             )
+        require(not os.path.isdir(path), f"--{name}", path, "the name of a file")
+    path = values["json"].value
+    is_other = not path or os.path.abspath(path) != os.path.abspath(values["hlo"].value or "")
+    require(is_other, "--json", path, "another file than --hlo")
 
 
 if __name__ == "__main__":

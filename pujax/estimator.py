@@ -1,16 +1,17 @@
 """`PUClassifier`: every binary method as a scikit-learn estimator, for tables in memory."""
 
+import contextlib
 import numbers
+import re
 import tempfile
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import jax
 import ml_collections
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.model_selection import StratifiedKFold
 from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
@@ -42,6 +43,30 @@ _STAGES = (
 """Fields of methods whose length belongs to that of their stages."""
 _BY_RISK = ("nnpu", "upu", "imbalanced_nnpu")
 """Methods whose risk should see labelled positives in every batch."""
+_IN_PARAMETERS = (
+    (r", or another data\.prior_method", ""),
+    (r"\bdata\.(prior|holdout|setting)\b", r"\1"),
+    (r"\bmethod\.(num_epochs|batch_size|learning_rate)\b", r"\1"),
+    (r"\bmethod\.name\b", "method"),
+    (r"\bmethod\.(\w+)", r"options['\1']"),
+    (r"\bof the config; accepted in method:", "of the method; accepted:"),
+    (r"\bmodel\.options\b", "hidden"),
+)
+"""Patterns of what errors say of the configuration's fields, and the estimator's parameters."""
+
+
+@contextlib.contextmanager
+def _errors_in_parameters() -> Iterator[None]:
+    """Errors that name fields of the configuration name the estimator's parameters instead."""
+    try:
+        yield
+    except ValueError as error:
+        text = str(error)
+        for pattern, parameter in _IN_PARAMETERS:
+            text = re.sub(pattern, parameter, text)
+        if text == str(error):
+            raise
+        raise ValueError(text) from error
 
 
 def _has_probabilities(model: "PUClassifier") -> bool:
@@ -141,7 +166,13 @@ class PUClassifier(ClassifierMixin, BaseEstimator):
             )
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         self.positive_ = self._positive_class()
-        data = self._problem(X.astype(np.float32), y == self.positive_, seed)
+        with _errors_in_parameters():
+            self._train(_in_single_precision(X), y == self.positive_, seed)
+        return self
+
+    def _train(self, rows: np.ndarray, labeled: np.ndarray, seed: int) -> None:
+        """Sets the attributes that training gives."""
+        data = self._problem(rows, labeled, seed)
         mesh = sharding.make_mesh()
         with tempfile.TemporaryDirectory() as folder:
             config = self._config(data.info.n, seed)
@@ -163,7 +194,6 @@ class PUClassifier(ClassifierMixin, BaseEstimator):
         trained = jax.tree.map(sharding.to_host, trained)
         numbers = saved_model.numbers_of(setup.method, trained, data.info)
         self.model_ = {"config": config.to_dict(), "info": data.info._asdict(), "numbers": numbers}
-        return self
 
     def decision_function(self, X: Any) -> np.ndarray:
         """Scores `[n]`, above 0 where the method's own rule says `classes_[1]`."""
@@ -177,7 +207,7 @@ class PUClassifier(ClassifierMixin, BaseEstimator):
     def _scores(self, X: Any) -> np.ndarray:
         """Scores `[n]` of being positive."""
         check_is_fitted(self, "model_")
-        X = validate_data(self, X, dtype=np.float64, reset=False).astype(np.float32)
+        X = _in_single_precision(validate_data(self, X, dtype=np.float64, reset=False))
         method, state = self._loaded()
         scores = batching.map_batches(
             lambda part: saved_model.compiled(method.predict)(state, part),
@@ -248,10 +278,14 @@ class PUClassifier(ClassifierMixin, BaseEstimator):
     def _check_settings(self) -> None:
         """Raises a ValueError for what the configuration would name by another word, or not."""
         checks.one_of("method", self.method, methods.without_negatives())
-        if self.prior is not None and self.prior != dataset.AUTO:
-            number = isinstance(self.prior, numbers.Real) and 0 < self.prior < 1
-            accepted = "a number between 0 and 1, 'auto' or None"
-            checks.require(number, "prior", self.prior, accepted)
+        if isinstance(self.prior, numbers.Real):
+            number = 0 < self.prior < 1
+        else:
+            number = (
+                self.prior is None or isinstance(self.prior, str) and self.prior == dataset.AUTO
+            )
+        accepted = "a number between 0 and 1, 'auto' or None"
+        checks.require(number, "prior", self.prior, accepted)
         checks.one_of("setting", self.setting, dataset.SETTINGS)
         widths = np.iterable(self.hidden) and not isinstance(self.hidden, str)
         accepted = "a tuple of widths, such as (100, 100)"
@@ -319,7 +353,8 @@ class PUClassifier(ClassifierMixin, BaseEstimator):
         if self.learning_rate is not None:
             wanted["learning_rate"] = float(self.learning_rate)
         fields.update({name: value for name, value in wanted.items() if name in fields})
-        fields.update(self.options or {})
+        for name, value in (self.options or {}).items():
+            _set_option(fields, name, value)
         config.run.update({"figures": False, "tensorboard": "off", "checkpoint_every": 10**9})
         config.run.eval_every = 10**9
         return config_lib.resolve(config)
@@ -332,6 +367,32 @@ class PUClassifier(ClassifierMixin, BaseEstimator):
         return method, saved_model.restored(self.model_["numbers"], method, info)
 
 
+def _in_single_precision(X: np.ndarray) -> np.ndarray:
+    """float32 `[n, d]`, as networks take them."""
+    with np.errstate(over="ignore"):
+        rows = X.astype(np.float32)
+    if not np.isfinite(rows).all():
+        largest, limit = np.abs(X).max(), np.finfo(np.float32).max
+        raise ValueError(
+            f"X holds {largest:.3g}; accepted: numbers from {-limit:.3g} to {limit:.3g}"
+        )
+    return rows
+
+
+def _set_option(fields: Any, name: Any, value: Any) -> None:
+    """Sets a field of the method's section; `config.resolve` says which there are."""
+    is_field = isinstance(name, str) and name != "name"
+    accepted = "fields of the method's section but its name, which the parameter method gives"
+    checks.require(is_field, "options", {name: value}, accepted)
+    try:
+        fields[name] = value
+    except TypeError as error:  # of ConfigDict, whose fields keep their type
+        kind = type(fields[name]).__name__
+        raise ValueError(
+            f"options[{name!r}] is {value!r}; accepted: a value of type {kind}"
+        ) from error
+
+
 def _lengths(fields: Any, num_epochs: int) -> dict[str, int]:
     """Epochs of a method and of its stages, in the proportion that its defaults have."""
     lengths = {"num_epochs": num_epochs}
@@ -342,24 +403,3 @@ def _lengths(fields: Any, num_epochs: int) -> dict[str, int]:
     while num_epochs % lengths.get("round_epochs", 1):  # rounds are all of one length
         lengths["round_epochs"] -= 1
     return lengths
-
-
-class PUStratifiedKFold(StratifiedKFold):
-    """Folds that hold the same share of the labelled positives each, shuffled.
-
-    Every fold needs a labelled positive to be judged by, so that there may be no more folds than
-    these.
-    """
-
-    def __init__(self, n_splits: int = 5, *, shuffle: bool = True, random_state: Any = None):
-        super().__init__(n_splits, shuffle=shuffle, random_state=random_state)
-
-    def split(self, X: Any, y: Any, groups: Any = None) -> Any:
-        """Yields `(train, test)` rows; `y` are labels as in `PUClassifier.fit`."""
-        labels, counts = np.unique(np.asarray(y), return_counts=True)
-        if len(labels) == 2 and counts[1] < self.n_splits:
-            raise ValueError(
-                f"n_splits is {self.n_splits}; accepted: at most {counts[1]}, the number of "
-                "labelled positives"
-            )
-        return super().split(X, y, groups)

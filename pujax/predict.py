@@ -20,7 +20,7 @@ import rich.progress
 from absl import flags
 from rich.console import Console
 
-from pujax.checks import one_of, require
+from pujax.checks import one_of, require, whole_number
 from pujax.console import message, show_own_messages
 from pujax.data.readers import image_trees
 from pujax.files import check_folder, replacing
@@ -105,6 +105,7 @@ class Predictor(NamedTuple):
             cannot be read, or the argument.
         """
         self._check(decide, "decide")
+        whole_number("chunk_size", chunk_size, 0)
         found = self.model.rows_of(rows, unreadable=unreadable, num_rows=chunk_size)
         ids: list[np.ndarray] = []
         scores = self.model.scores(found, lambda chunk: ids.append(np.asarray(chunk.ids)))
@@ -262,6 +263,7 @@ def main(argv: list[str]) -> int:
 
 def _check_output(path: str, run: str, rows: str) -> None:
     """Raises a ValueError for an output that would take the place of something else."""
+    require(bool(path), "--output", path, "the name of a file")
     if os.path.exists(path):
         require(os.path.isfile(path), "--output", path, "the name of a file")
         is_input = os.path.exists(rows) and os.path.samefile(path, rows)

@@ -30,7 +30,13 @@ def test_own_log_lines_are_shown_and_those_of_libraries_only_from_warnings_on(tm
     """In a process of its own: the setting is for a whole program."""
     library = tmp_path / "pujax" / "library.py"  # a folder of that name is not the package
     library.parent.mkdir()
-    library.write_text("from absl import logging\nlogging.info('quiet')\nlogging.warning('loud')\n")
+    library.write_text(
+        "import logging\n"
+        "from absl import logging as absl_logging\n"
+        "for log in (logging.getLogger('library'), absl_logging):\n"
+        "    log.info('quiet')\n"
+        "    log.warning('loud')\n"
+    )
     code = (
         "import runpy\n"
         "from pujax import console\n"
@@ -42,5 +48,14 @@ def test_own_log_lines_are_shown_and_those_of_libraries_only_from_warnings_on(tm
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     lines = result.stderr.splitlines()
     assert "SIGTERM: saving and stopping (again to stop now)" in lines
-    assert "loud" in lines and "quiet" not in lines
+    assert lines.count("loud") == 2 and "quiet" not in lines
     assert "flag parsing" not in result.stderr
+
+
+@pytest.mark.thorough
+def test_a_warning_that_python_code_sees_is_a_sentence_and_nothing_else():
+    """In a process of its own, which has not said how log lines are to be shown."""
+    code = "from pujax.priors import best_bin\nbest_bin([0.5] * 4, [0.5] * 4)\n"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    said = "positive and unlabeled scores are the same: every prior is possible"
+    assert said in result.stderr.splitlines()

@@ -12,7 +12,8 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 
 import pujax
 from pujax import calibration, methods, metrics
-from pujax.estimator import PUClassifier, PUStratifiedKFold
+from pujax.estimator import PUClassifier
+from pujax.folds import PUStratifiedKFold
 from tests import tiny
 
 
@@ -166,16 +167,46 @@ def test_what_cannot_be_is_named():
         ({"learning_rate": -1.0}, "^learning_rate is -1.0"),
         ({"holdout": 1.0}, "^holdout is 1.0"),
         ({"options": [1]}, "^options is "),
-        ({"options": {"gama": 1}}, "gama"),
+        ({"learning_rate": "fast"}, "^learning_rate is 'fast'; accepted: a number"),
+        ({"holdout": None}, "^holdout is None; accepted: a number"),
+        ({"prior": np.array([0.3, 0.4])}, r"^prior is array\(.*; accepted: a number between"),
+        ({"pos_label": np.array([0, 1])}, r"^pos_label is array\(\[0, 1\]\); accepted: 0, 1"),
+        ({"options": {"gama": 1}}, r"^options\['gama'\] is not a field .*'gamma'"),
+        ({"options": {"gamma": -1.0}}, r"^options\['gamma'\] is -1.0; accepted: a number"),
+        ({"options": {"gamma": "x"}}, r"^options\['gamma'\] is 'x'; accepted: .*float"),
+        ({"options": {"name": "vpu"}}, "^options is {'name': 'vpu'}; accepted: fields"),
+        ({"options": {1: 2}}, "^options is {1: 2}; accepted: fields"),
     ):
-        with pytest.raises((ValueError, KeyError), match=message):
+        with pytest.raises(ValueError, match=message) as error:
             PUClassifier(**(SMALL | change)).fit(rows, labels)
+        assert "\n" not in str(error.value)
+    with pytest.raises(ValueError, match=r"X holds 1e\+39; accepted: numbers from -3.4e\+38"):
+        PUClassifier(**SMALL).fit(np.where(labels[:, None] == 1, 1e39, rows), labels)
     with pytest.raises(ValueError, match="1 class"):
         PUClassifier(**SMALL).fit(rows, np.ones(60))
     unsure = PUClassifier(**(SMALL | {"prior": None, "method": "vpu"})).fit(rows, labels)
     with pytest.raises(AttributeError) as error:
         unsure.predict_proba(rows)
     assert "prior is None" in str(error.value.__cause__) and not hasattr(unsure, "predict_proba")
+
+
+def test_what_the_data_say_against_a_parameter_is_named_by_the_parameter():
+    rows, labels, _ = clouds(n=60)
+    same, few = np.zeros_like(rows), [*np.flatnonzero(labels)[:3], *np.flatnonzero(labels == 0)]
+    for change, taken, message in (
+        ({"prior": None}, (rows, labels), "^prior is None; accepted: a number"),
+        ({"prior": 0.05}, (rows, labels), "^prior is 0.05, which is .*accepted: a number above"),
+        ({"prior": "auto"}, (same, labels), "^prior is 'auto', .*; accepted: a number for prior$"),
+        (
+            {"prior": "auto"},
+            (rows[few], labels[few]),
+            "^prior is 'auto' with .* a number for prior",
+        ),
+        ({"holdout": 0.99}, (rows, labels), "positive examples, of which holdout=0.99 holds out"),
+    ):
+        with pytest.raises(ValueError, match=message) as error:
+            PUClassifier(**(SMALL | change), random_state=0).fit(*taken)
+        assert not any(part in str(error.value) for part in ("data.", "method.", "model."))
 
 
 def test_importing_pujax_imports_nothing_else_until_it_is_used():

@@ -30,7 +30,7 @@ FLOORS = (
     ("methods",),
     ("plots",),
     ("training",),
-    ("report", "predict", "estimator", "aot"),
+    ("report", "predict", "estimator", "folds", "aot"),
     ("sweep", "prior_study", "compile"),
 )
 FLOOR_OF = {package: floor for floor, packages in enumerate(FLOORS) for package in packages}

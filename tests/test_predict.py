@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import pujax
 from pujax import predict
 from pujax.calibration import Calibration
 from pujax.data import preparation
@@ -298,6 +299,7 @@ def test_what_is_interrupted_leaves_the_old_file(
         (("a.csv", "--decide=top:0.5"), "--decide is 'top:0.5'; accepted"),
         (("a.csv", "--unreadable=no"), "--unreadable is 'no'; accepted: 'fail', 'skip'"),
         (("nowhere.csv",), "nowhere.csv does not exist"),
+        (("a.csv", "--output="), "--output is ''; accepted: the name of a file"),
         (("a.csv", "--output=."), "--output is '.'; accepted: the name of a file"),
     ],
 )
@@ -316,6 +318,26 @@ def test_a_probability_that_nobody_knows_is_refused_before_anything_is_read(mode
     with pytest.raises(ValueError, match="decide is 'probability:0.5'; accepted: another rule"):
         unknown.predict("nowhere.csv", decide="probability:0.5")
     assert unknown.predict(table()).probabilities is None
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"decide": 3}, "decide is 3; accepted: 'score:0'"),
+        ({"chunk_size": -1}, "chunk_size is -1; accepted: an integer from 0"),
+        ({"chunk_size": "a"}, "chunk_size is 'a'; accepted: an integer from 0"),
+        ({"unreadable": "no"}, "unreadable is 'no'; accepted: 'fail', 'skip'"),
+    ],
+)
+def test_a_wrong_argument_is_named(model, options, said):
+    with pytest.raises(ValueError, match=said):
+        model.predict(table(), **options)
+
+
+@pytest.mark.parametrize("run", [None, 3, ""])
+def test_what_is_no_run_is_named(run):
+    with pytest.raises(ValueError, match=f"the run is {run!r}; accepted: the folder of a finished"):
+        pujax.load(run)
 
 
 def test_help_says_what_there_is(command, capsys):

@@ -1,5 +1,7 @@
 """Problems and configurations small enough to train within a second."""
 
+import pathlib
+
 import jax
 import ml_collections
 import numpy as np
@@ -11,7 +13,10 @@ from pujax.data import raw as raw_lib
 from pujax.data.raw import RawDataset
 from pujax.training import config as config_lib
 from pujax.training import method_setup, preemption, run_state, sharding, train_loop, train_step
+from pujax.training.config import flags
 from pujax.training.seed_axis import Member
+
+_REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
 
 # Set where a method has the field; a method of its own length or batch needs nothing else.
 _SMALL = {
@@ -128,6 +133,12 @@ SAME_STEP = {
 }
 """Methods that differ from another one in the loss or in settings alone: what does not look at the
 loss is tested on the other one."""
+
+
+def shipped(monkeypatch, name: str, *changes: str) -> ml_collections.ConfigDict:
+    """The configuration of a file in `configs/`, as the command line reads it."""
+    monkeypatch.chdir(_REPOSITORY)
+    return flags.parse(["", f"--config=configs/{name}.py", *changes])[0]
 
 
 def config(method: str, *, model="small_cnn", options=None, dtype="float32", seed=0, **changes):

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from benchmarks.accelerator_parts import plan, runner, table
 from pujax import checks
+from pujax.data import sources
 from pujax.files import check_folder
 
 
@@ -47,6 +48,7 @@ def main(arguments: Sequence[str]) -> int:
         check_folder("--out", out)
         if not given.show:
             checks.positive("--minutes", given.minutes)
+            _check_folders(given.data_dir)
             # Parts know the results of others (a share of the measured peak), and a damaged one
             # is said before minutes are spent.
             table.entries(out)
@@ -57,6 +59,16 @@ def main(arguments: Sequence[str]) -> int:
         sys.stderr.write(f"{' '.join(str(error).split())}\n")
         return 2
     return 0
+
+
+def _check_folders(text: str) -> None:
+    """Raises a ValueError for data that are not there, which a part would find after minutes."""
+    for part in filter(None, text.split(",") if "=" in text else [text]):
+        source, _, folder = part.rpartition("=")
+        if source:
+            checks.one_of("--data_dir", source, sources.NAMES)
+        accepted = "a folder that exists, or SOURCE=FOLDER,SOURCE=FOLDER"
+        checks.require(os.path.isdir(folder), "--data_dir", part, accepted)
 
 
 def _run(parts: Sequence[plan.Part], out: str, given: argparse.Namespace) -> None:

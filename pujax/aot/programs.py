@@ -127,7 +127,8 @@ def _called(
         arguments.append(shapes.key)
     try:
         traced = jax.make_jaxpr(lambda *given: function(*given, *options.values()))(*arguments)
-    except (jax.errors.JAXTypeError, jax.errors.JAXIndexError, AttributeError, TypeError) as error:
+    # What JAX raises where a traced value is asked for its number; a fault is no note.
+    except (jax.errors.JAXTypeError, jax.errors.JAXIndexError) as error:
         reason = str(error).strip().splitlines()[0]
         return [], [
             f"{name}: what it compiles is not known, since it looks at numbers on the host "

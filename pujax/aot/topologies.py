@@ -187,7 +187,7 @@ def find(name: str) -> Topology:
 
 def _cpu(name: str, count: int) -> Topology:
     if count > jax.config.values["jax_num_cpu_devices"]:
-        with contextlib.suppress(RuntimeError):  # where they exist already their number stays
+        with contextlib.suppress(RuntimeError):  # JAX's, where it has started: the number stays
             jax.config.update("jax_num_cpu_devices", count)
     devices = jax.devices("cpu")
     if len(devices) < count:
@@ -205,7 +205,7 @@ def _cuda(name: str, facts: Facts, count: int) -> Topology:
         found = jax_topologies.get_topology_desc(
             "cuda", "cuda", target_config=facts.description, topology=f"1x1x{count}"
         )
-    except (NotImplementedError, RuntimeError) as error:
+    except (NotImplementedError, jax.errors.JaxRuntimeError) as error:  # no plugin, or it refuses
         raise ValueError(f"--topology is {name!r}: {_line(error)}") from error
     # Autotuning would run kernels on a GPU. Without it the compiler takes its first choice.
     options = {"xla_gpu_autotune_level": 0}
@@ -222,7 +222,7 @@ def _tpus(name: str, facts: Facts) -> Topology:
     options = _MEGACORE if name.startswith("v4") else {}
     try:
         found = jax_topologies.get_topology_desc(name, "tpu", **options)
-    except (NotImplementedError, RuntimeError) as error:
+    except RuntimeError as error:  # JAX's own without a library, and what the compiler says
         raise ValueError(f"--topology is {name!r}: {_line(error)}") from error
     return Topology(name, "tpu", facts, _mesh(found.devices), {})
 

@@ -3,6 +3,7 @@
 Unlike the other modules of this package it reads a file and prints.
 """
 
+import logging
 import os
 import sys
 import textwrap
@@ -11,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from absl import flags, logging
+from absl import flags
 
 from pujax.console import message, render_table, show_own_messages
 from pujax.data.readers import tables
@@ -28,6 +29,8 @@ from pujax.priors.estimate import (
     needs_scores,
 )
 from pujax.priors.held_out import held_out_scores
+
+_LOG = logging.getLogger(__name__)
 
 _USAGE = """usage: python -m pujax.priors DATA [--label=COLUMN] [--methods=A,B] [--resamples=100]
   DATA                 .csv or .tsv with a header, .npz, or svmlight (also .gz, .bz2, .xz);
@@ -135,7 +138,7 @@ def _row(
       held_out: scores by whether they are balanced, filled here, so that a classifier is fitted
         once.
     """
-    logging.info("%s ...", method)
+    _LOG.info("%s ...", method)
     start = time.monotonic()
     num_resamples = affordable_resamples(method, num_resamples)
     try:

@@ -1,13 +1,16 @@
 """AlphaMax: the largest share of positives that the likelihood of the scores still allows."""
 
+import logging
+
 import jax
 import numpy as np
 import numpy.typing as npt
-from absl import logging
 from scipy import ndimage
 
 from pujax.priors import base
 from pujax.priors.base import ANYTHING, PriorEstimate
+
+_LOG = logging.getLogger(__name__)
 
 SHARES = np.arange(1, 100) / 100
 """Shares of positives that the likelihood is maximised for."""
@@ -70,7 +73,7 @@ def alphamax(
     counts_p, counts_u = _histograms(p, u, num_bins)
     curve = likelihood_curve(counts_p, counts_u)
     if np.ptp(curve) < 1e-9:
-        logging.warning("both samples have the same histogram: every prior is possible")
+        _LOG.warning("both samples have the same histogram: every prior is possible")
         return ANYTHING
     resampled: list[float] = []
     rng = base.generator(key)

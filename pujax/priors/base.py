@@ -1,6 +1,8 @@
 """What every estimator shares: its result, the checks of its inputs, and the bootstrap."""
 
+import logging
 import math
+import numbers
 import operator
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -8,9 +10,10 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 import numpy.typing as npt
-from absl import logging
 
 from pujax import checks
+
+_LOG = logging.getLogger(__name__)
 
 
 class PriorEstimate(NamedTuple):
@@ -31,6 +34,24 @@ ANYTHING = PriorEstimate(1.0, 0.0, 1.0)
 """The estimate for data without information: U may be all positive, or have any smaller share."""
 
 
+def samples(positives: npt.ArrayLike, unlabeled: npt.ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+    """Both samples as float64 features `[m, d]` and `[n, d]`.
+
+    Args:
+      positives: as in `points`.
+      unlabeled: likewise.
+
+    Raises:
+      ValueError: as `points`, but for constant features.
+    """
+    p, u = _sample(positives, "positives"), _sample(unlabeled, "unlabeled")
+    if p.shape[1] != u.shape[1]:
+        raise ValueError(
+            f"unlabeled has {u.shape[1]} features; accepted: {p.shape[1]}, as positives has"
+        )
+    return p, u
+
+
 def points(
     positives: npt.ArrayLike, unlabeled: npt.ArrayLike
 ) -> tuple[np.ndarray, np.ndarray, bool]:
@@ -48,13 +69,7 @@ def points(
       ValueError: naming the argument, for fewer than two examples, values that are not finite,
         different numbers of features, or features that are constant over both samples.
     """
-    samples = [_sample(positives, "positives"), _sample(unlabeled, "unlabeled")]
-    if samples[0].shape[1] != samples[1].shape[1]:
-        raise ValueError(
-            f"unlabeled has {samples[1].shape[1]} features; accepted: {samples[0].shape[1]}, as "
-            "positives has"
-        )
-    p, u = samples
+    p, u = samples(positives, unlabeled)
     low, high = np.minimum(p.min(0), u.min(0)), np.maximum(p.max(0), u.max(0))
     if (low == high).all():
         raise ValueError(
@@ -63,8 +78,28 @@ def points(
         )
     is_blank = p.shape == u.shape and np.array_equal(_sorted(p), _sorted(u))
     if is_blank:
-        logging.warning("positives and unlabeled are the same points: every prior is possible")
+        _LOG.warning("positives and unlabeled are the same points: every prior is possible")
     return p, u, is_blank
+
+
+def score_samples(
+    positive: npt.ArrayLike, unlabeled: npt.ArrayLike
+) -> tuple[np.ndarray, np.ndarray]:
+    """Scores of both samples as float64 `[m]` and `[n]`.
+
+    Args:
+      positive: as in `scores`.
+      unlabeled: likewise.
+
+    Raises:
+      ValueError: as `scores`.
+    """
+    named = (("scores_positive", positive), ("scores_unlabeled", unlabeled))
+    for name, values in named:
+        if np.ndim(values) != 1:
+            raise ValueError(f"{name} has shape {np.shape(values)}; accepted: [n], one score each")
+    p, u = (_sample(values, name)[:, 0] for name, values in named)
+    return p, u
 
 
 def scores(
@@ -84,14 +119,10 @@ def scores(
       ValueError: naming the argument, for another rank, fewer than two scores, or values that are
         not finite.
     """
-    named = (("scores_positive", positive), ("scores_unlabeled", unlabeled))
-    for name, values in named:
-        if np.ndim(values) != 1:
-            raise ValueError(f"{name} has shape {np.shape(values)}; accepted: [n], one score each")
-    p, u = (_sample(values, name)[:, 0] for name, values in named)
+    p, u = score_samples(positive, unlabeled)
     is_blank = are_blank(p, u)
     if is_blank:
-        logging.warning("positive and unlabeled scores are the same: every prior is possible")
+        _LOG.warning("positive and unlabeled scores are the same: every prior is possible")
     return p, u, is_blank
 
 
@@ -175,7 +206,8 @@ def whole(name: str, value: Any, least: int, other: str | None = None) -> int:
 def check_level(num_resamples: int, level: float) -> None:
     """Requires a possible number of resamples and level of an interval."""
     whole("num_resamples", num_resamples, 0)
-    checks.require(0 < level < 1, "level", level, "a number between 0 and 1, exclusive")
+    possible = isinstance(level, numbers.Real) and 0 < level < 1
+    checks.require(possible, "level", level, "a number between 0 and 1, exclusive")
 
 
 def with_interval(value: float, resampled: npt.ArrayLike, *, level: float) -> PriorEstimate:

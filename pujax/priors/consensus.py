@@ -8,6 +8,7 @@ share `w`, a bound is `prior + (1 - prior) w`, for `w = 0.1` 0.55 in place of 0.
 of 0.05.
 """
 
+import logging
 import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -16,12 +17,14 @@ import jax
 import numpy as np
 import numpy.typing as npt
 import threadpoolctl
-from absl import logging
 
+from pujax import checks
 from pujax.priors import base
 from pujax.priors.base import PriorEstimate
 from pujax.priors.estimate import estimate, from_scores, needs_scores
 from pujax.priors.held_out import held_out_scores
+
+_LOG = logging.getLogger(__name__)
 
 NAME = "consensus"
 """What stands in the place of a method's name for the rule of `consensus`."""
@@ -74,8 +77,11 @@ def consensus(estimates: Mapping[str, PriorEstimate], *, first: str = FIRST) -> 
       A `Consensus`.
 
     Raises:
-      ValueError: if none of the estimates carries information.
+      ValueError: if they are no estimates by name, or none of them carries information.
     """
+    is_right = isinstance(estimates, Mapping)
+    is_right = is_right and all(isinstance(x, PriorEstimate) for x in estimates.values())
+    checks.require(is_right, "estimates", estimates, "PriorEstimates by the names of their methods")
     useful = {name: found for name, found in estimates.items() if is_informative(found)}
     if not useful:
         raise ValueError(
@@ -117,7 +123,14 @@ def estimates_of(
     """
     base.whole("num_resamples", num_resamples, 1)
     base.check_level(num_resamples, level)
-    if scores is None:
+    base.generator(key)
+    # What every method would refuse is an error, and not a method that cannot work on the data.
+    base.samples(positives, unlabeled)
+    if scores is not None:
+        accepted = "a pair, of positives and of unlabeled"
+        checks.require(isinstance(scores, tuple) and len(scores) == 2, "scores", scores, accepted)
+        base.score_samples(*scores)
+    else:
         held = held_out_scores(positives, unlabeled, key=key)
         scores = held.scores_positive, held.scores_unlabeled
     options: dict[str, Any] = {"level": level, "key": key}
@@ -129,7 +142,7 @@ def estimates_of(
             with threadpoolctl.threadpool_limits(1):
                 results[method] = _estimated(method, (positives, unlabeled), scores, few, options)
         except (ValueError, ArithmeticError, np.linalg.LinAlgError, MemoryError) as error:
-            logging.info("%s is left out: %s", method, error or type(error).__name__)
+            _LOG.info("%s is left out: %s", method, error or type(error).__name__)
     return results
 
 

@@ -15,6 +15,7 @@ All distances are kept, 8 (m + n)^2 bytes and as much again while the width is c
 10,000 points. There is no cap: from 10,000 points on, take subsamples and average.
 """
 
+import logging
 import math
 from collections.abc import Sequence
 
@@ -22,9 +23,10 @@ import jax
 import numpy as np
 import numpy.typing as npt
 import threadpoolctl
-from absl import logging
 
 from pujax.priors import _kernel_mean, base
+
+_LOG = logging.getLogger(__name__)
 
 _START = 1.05  # KM2 takes the slope of the curve between 1 and this
 _START_SHARE = 0.8  # weight of that slope in KM2's threshold; the rest is for the distance of P, U
@@ -185,7 +187,7 @@ def _estimates(
         kernel = _kernel_mean.gaussian_kernel(u, p)
         curve = _kernel_mean.Curve.of(kernel, len(u))
         if curve.gap < _BLANK:
-            logging.warning("positives and unlabeled have the same mean embedding: any prior fits")
+            _LOG.warning("positives and unlabeled have the same mean embedding: any prior fits")
             return base.ANYTHING, base.ANYTHING
         values = _bisections(curve, sizes, wanted, epsilon, lambda_max)
         rng, resampled_of = base.generator(key), _kernel_mean.Curve.of_resample

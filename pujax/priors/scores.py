@@ -5,16 +5,18 @@ that. Where some scores are reached by positives only, `best_bin` converges to t
 classes overlap at every score all estimates here converge to a value above it.
 """
 
+import logging
 import math
 
 import jax
 import numpy as np
 import numpy.typing as npt
-from absl import logging
 
 from pujax import checks
 from pujax.priors import _best_bin, base
 from pujax.priors.base import ANYTHING, PriorEstimate
+
+_LOG = logging.getLogger(__name__)
 
 ELKAN_NOTO_ESTIMATORS = ("e1", "e2", "e3", "ratio")
 
@@ -80,7 +82,7 @@ def best_bin(
     counts = _best_bin.thresholds(positive, unlabeled)
     value = float(_best_bin.best(counts, slack=slack))
     if math.isnan(value):
-        logging.warning(
+        _LOG.warning(
             "best_bin found no threshold with 2 scores of P and of U above it (%d positive, %d "
             "unlabeled scores): every prior is possible",
             m,
@@ -152,7 +154,7 @@ def elkan_noto(
     m, n = len(positive), len(unlabeled)
     value = float(_elkan_noto(estimator, positive.mean(), unlabeled.mean(), largest, m=m, n=n))
     if not 0 < value < math.inf:
-        logging.warning(
+        _LOG.warning(
             "elkan_noto by %r gives %g, as it does when a classifier is saturated: every prior is "
             "possible",
             estimator,

@@ -1,5 +1,6 @@
 """TED^n: in turns a classifier without the likely positives of U, and the prior it shows."""
 
+import logging
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -9,13 +10,14 @@ import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 import optax
-from absl import logging
 
 from pujax import checks
 from pujax.priors import _best_bin, base
 from pujax.priors._classifier import Network, make_epoch, mlp
 from pujax.priors.base import ANYTHING, PriorEstimate
 from pujax.priors.scores import best_bin
+
+_LOG = logging.getLogger(__name__)
 
 _LAST = 10
 """Epochs whose estimates are summed up by their median."""
@@ -157,13 +159,13 @@ def ted_n_fit(
     value = float(np.median(known)) if len(known) else ANYTHING.value
     warmup = history[num_warmup_epochs - 1]
     if len(known) and value > warmup + 0.1:
-        logging.warning(
+        _LOG.warning(
             "TED^n rose from %.3f after the warm-up to %.3f: it feeds on itself, and best_bin may "
             "be nearer",
             *(warmup, value),
         )
     if not len(known):
-        logging.warning("no scores of TED^n separate P from U: every prior is possible")
+        _LOG.warning("no scores of TED^n separate P from U: every prior is possible")
         estimate = ANYTHING
     else:
         estimate = _with_interval(value, (scores_p, scores_u), num_resamples, level, rng)

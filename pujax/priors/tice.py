@@ -9,16 +9,18 @@ all folds are averaged.
 The cost of a split is proportional to its rows, so that of a tree is linear in rows times features.
 """
 
+import logging
 from collections.abc import Sequence
 
 import jax
 import numpy as np
 import numpy.typing as npt
-from absl import logging
 
 from pujax import checks
 from pujax.priors import _tree, base, conversions
 from pujax.priors.base import ANYTHING, PriorEstimate
+
+_LOG = logging.getLogger(__name__)
 
 _NUM_ROUNDS = 2
 _FIRST_FREQUENCY = 0.5
@@ -80,7 +82,7 @@ def tice(
 
     frequency = _frequency(table, folds, delta, max_splits)
     if frequency <= 0:
-        logging.warning("tice found no labelled point in any subset: every prior is possible")
+        _LOG.warning("tice found no labelled point in any subset: every prior is possible")
         return ANYTHING
 
     def on_resample(p_rows: np.ndarray, u_rows: np.ndarray) -> float:

@@ -3,12 +3,12 @@
 import contextlib
 import functools
 import json
+import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import ml_collections
-from absl import logging
 from jax.sharding import Mesh
 
 from pujax.data.pu_dataset import PUDataset
@@ -27,6 +27,8 @@ from pujax.training import (
 )
 from pujax.training.evaluation.tasks import Problem
 from pujax.training.seed_axis import Member
+
+_LOG = logging.getLogger(__name__)
 
 ERROR = "error.txt"
 
@@ -147,7 +149,7 @@ def train(
         return _keeping_errors(cell, seeds, place, failed)
 
     for folder, seeds in unfinished.groups:
-        logging.info("%s: the group of seeds %s goes on", cell.name, seeds)
+        _LOG.info("%s: the group of seeds %s goes on", cell.name, seeds)
         with keeping_errors(*seeds):
             group = [member(seed) for seed in seeds]
             experiment.run_members(group, place.mesh, request, folder=folder)
@@ -160,7 +162,7 @@ def train(
     together = [one.seed for one in members]
     if members and not reason:
         layout = seed_axis.describe(members, place.mesh)
-        logging.info("%s: seeds %s together, %s", cell.name, together, layout)
+        _LOG.info("%s: seeds %s together, %s", cell.name, together, layout)
         with keeping_errors(*together):
             folder = resume.group_folder(place.folder(cell), together)
             experiment.run_members(members, place.mesh, request, folder=folder)
@@ -168,7 +170,7 @@ def train(
     ready = {one.seed: one for one in members}
     new = unfinished.new if place.sequential else tuple(ready)
     if new:
-        logging.info("%s: seeds %s one after another: %s", cell.name, new, reason)
+        _LOG.info("%s: seeds %s one after another: %s", cell.name, new, reason)
     for seed in (*unfinished.alone, *new):
         with keeping_errors(seed):
             one = ready.pop(seed, None) or member(seed)
@@ -187,7 +189,7 @@ def _keeping_errors(
     try:
         yield
     except (train_loop.NonFiniteError, ValueError) as error:
-        logging.error("%s, seeds %s: %s", cell.name, place.unfinished(cell, seeds), error)
+        _LOG.error("%s, seeds %s: %s", cell.name, place.unfinished(cell, seeds), error)
         place.write_error(cell, seeds, str(error))
         failed.extend(seeds)
 

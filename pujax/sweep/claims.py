@@ -1,18 +1,19 @@
 """A cell is trained by one process at a time, on whatever machine, where its folder has locks."""
 
 import contextlib
+import logging
 import os
 import time
 from collections.abc import Iterator
 from typing import Any
-
-from absl import logging
 
 fcntl: Any
 try:
     import fcntl
 except ImportError:  # Windows
     fcntl = None
+
+_LOG = logging.getLogger(__name__)
 
 _FILE = "training.lock"
 _SECONDS_BETWEEN_TRIES = 1.0
@@ -49,5 +50,5 @@ def _lock(file: Any, deadline: float) -> bool:
                 return False
             time.sleep(_SECONDS_BETWEEN_TRIES)
         except OSError as error:
-            logging.warning("%s cannot be locked: %s", file.name, error)
+            _LOG.warning("%s cannot be locked: %s", file.name, error)
             return True

@@ -1,15 +1,16 @@
 """Trains the cells of a plan on other machines: one task per cell, a shared folder, one table."""
 
+import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol
-
-from absl import logging
 
 from pujax import console
 from pujax.sweep import runner
 from pujax.sweep.plan import Plan
 from pujax.training import preemption
+
+_LOG = logging.getLogger(__name__)
 
 _LOCK_SECONDS = 120.0
 """A host that died holds its locks on an NFS server for 90 s unless it is set otherwise."""
@@ -131,7 +132,7 @@ def train_task(task: Task) -> str:
             sweep = runner.prepare(task.plan, task.workdir, sequential=task.sequential)
             is_ours = runner.train_cell(sweep, 0, request, wait=_LOCK_SECONDS)
         except Exception as error:
-            logging.exception("%s", task.plan.cells[0].name)
+            _LOG.exception("%s", task.plan.cells[0].name)
             return f"{type(error).__name__}: {' '.join(str(error).split())[:500]}"
         if request.signal:
             raise SystemExit(128 + request.signal)

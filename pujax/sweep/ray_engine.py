@@ -2,15 +2,16 @@
 
 import importlib
 import importlib.util
+import logging
 import signal
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from absl import logging
-
 from pujax.checks import require
 from pujax.sweep.launch import Task, Train
 from pujax.training import preemption
+
+_LOG = logging.getLogger(__name__)
 
 _RETRIES = 3
 _SECONDS_BETWEEN_LOOKS = 1.0
@@ -93,7 +94,7 @@ def _say_what_waits(ray: Any, engine: RayEngine) -> None:
     for name, wanted in (("CPU", engine.cpus), ("GPU", engine.gpus)):
         most = max((node.get(name, 0) for node in nodes), default=0)
         if most < wanted:
-            logging.warning(
+            _LOG.warning(
                 "a cell needs %d %ss, and no node of Ray has more than %d: the cells wait until "
                 "one joins",
                 *(wanted, name, most),

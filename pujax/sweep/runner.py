@@ -1,9 +1,9 @@
 """Trains the cells of a plan one after another and collects their results."""
 
+import logging
 from typing import NamedTuple
 
 import ml_collections
-from absl import logging
 
 from pujax.console import message
 from pujax.sweep import cell_runner, claims, results, resume
@@ -13,6 +13,8 @@ from pujax.sweep.plan import Cell, Plan
 from pujax.sweep.shards import Shard
 from pujax.training import compilation_cache, experiment, init_from, preemption, sharding
 from pujax.training import config as config_lib
+
+_LOG = logging.getLogger(__name__)
 
 
 class Sweep(NamedTuple):
@@ -159,7 +161,7 @@ def train_cell(
         return True
     with claims.claim(place.folder(cell), wait=wait) as is_ours:
         if not is_ours:
-            logging.warning("%s: another process trains it; it is left to that one", cell.name)
+            _LOG.warning("%s: another process trains it; it is left to that one", cell.name)
             return False
         return cell_runner.train(cell, sweep.resolved[index], place, request)
 

@@ -5,6 +5,7 @@ far, and the position in the run, so that training goes on from any step as if i
 Orbax writes beside and renames, so a half-written checkpoint is never read.
 """
 
+import logging
 import os
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -12,10 +13,11 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import orbax.checkpoint as ocp
-from absl import logging
 
 from pujax.training import config as config_lib
 from pujax.training import sharding
+
+_LOG = logging.getLogger(__name__)
 
 
 class Position(NamedTuple):
@@ -75,7 +77,7 @@ class Checkpoints:
         if position.global_step in self._manager.all_steps():
             return
         if not bool(_all_finite(tree)):
-            logging.warning("step %d is not finite and was not saved", position.global_step)
+            _LOG.warning("step %d is not finite and was not saved", position.global_step)
             return
         description = {"position": position._asdict(), "fingerprint": self._fingerprint}
         saved = self._manager.save(
@@ -116,7 +118,7 @@ class Checkpoints:
             except _OtherRunError:
                 raise
             except Exception as error:
-                logging.warning("checkpoint %d cannot be read: %s", step, error)
+                _LOG.warning("checkpoint %d cannot be read: %s", step, error)
                 damaged.append(step)
                 continue
             wanted = like(position)
@@ -126,7 +128,7 @@ class Checkpoints:
                     step, args=ocp.args.Composite(tree=ocp.args.StandardRestore(wanted))
                 )["tree"]
             except Exception as error:
-                logging.warning("checkpoint %d cannot be read: %s", step, error)
+                _LOG.warning("checkpoint %d cannot be read: %s", step, error)
                 damaged.append(step)
                 continue
             self._set_aside(damaged)

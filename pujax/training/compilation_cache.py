@@ -1,11 +1,13 @@
 """Compiled programs, kept from one run to the next by JAX's own cache."""
 
+import logging
 import os
 
 import jax
-from absl import logging
 
 from pujax.data.readers import download
+
+_LOG = logging.getLogger(__name__)
 
 _MAX_BYTES = 2 * 1024**3
 _MIN_SECONDS = 0.3
@@ -41,7 +43,7 @@ def enable(setting: str) -> None:
     except OSError:
         writable = False
     if not writable:
-        logging.warning("compiled programs are not kept: %s cannot be written", place)
+        _LOG.warning("compiled programs are not kept: %s cannot be written", place)
         return
     jax.config.update("jax_compilation_cache_dir", place)
     jax.config.update("jax_compilation_cache_max_size", _MAX_BYTES)

@@ -21,6 +21,7 @@ def parse(text: str, *, field: str = "run.decide") -> tuple[str, float]:
     Raises:
       ValueError: if it is no rule, or its number cannot be.
     """
+    checks.require(isinstance(text, str), field, text, _ACCEPTED)
     rule, _, number = text.partition(":")
     try:
         value = float(number)

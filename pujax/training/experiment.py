@@ -2,6 +2,7 @@
 
 import datetime
 import json
+import logging
 import math
 import os
 from collections.abc import Sequence
@@ -9,7 +10,6 @@ from typing import Any
 
 import jax
 import ml_collections
-from absl import logging
 from jax.sharding import Mesh
 
 from pujax.console import message, render_table
@@ -38,6 +38,8 @@ from pujax.training.loop_state import LoopState
 from pujax.training.method_setup import MethodSetup
 from pujax.training.progress import Progress
 from pujax.training.seed_axis import Member
+
+_LOG = logging.getLogger(__name__)
 
 
 def load_data(config: ml_collections.ConfigDict) -> Problem:
@@ -82,6 +84,7 @@ def run(
     data = init_from.attach(config, load_data(config))
     own_data = data if isinstance(data, PUDataset) and data.own else None
     if own_data is not None:
+        own_results.check_names(config)
         config = own_results.with_fitting_batches(config, own_data)
     refuse_other_run(folder, config)
     refuse_other_data(folder, data)
@@ -234,7 +237,7 @@ def _finish(state: LoopState, seed: int, num_together: int) -> dict[str, Any]:
         result["trained_together"] = num_together
     result = to_plain(result)
     for text in result["warnings"]:
-        logging.warning("%s, seed %d: %s", config.method.name, config.seed, text)
+        _LOG.warning("%s, seed %d: %s", config.method.name, config.seed, text)
     write_json(member.summary, result)
     return result
 

@@ -2,18 +2,20 @@
 
 import contextlib
 import dataclasses
+import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-from absl import logging
 
 from pujax.training import checkpoint, seed_axis, sharding, train_step
 from pujax.training.checkpoint import Checkpoints, Position
 from pujax.training.evaluation import model_selection
 from pujax.training.run_state import Run, own_checkpoints
 from pujax.training.train_step import Carry
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass
@@ -71,7 +73,7 @@ def start(run: Run) -> LoopState:
         state.best = first_best(state)
     else:
         position, tree = restored
-        logging.info("resuming after epoch %d, step %d", position.epoch, position.step)
+        _LOG.info("resuming after epoch %d, step %d", position.epoch, position.step)
         if list(position.members) != run.indices:
             run = run.keep(position.members)
         state = LoopState(run, position, tree["carry"], tree.get("best"))

@@ -1,10 +1,10 @@
 """Before a run: a method built from its configuration, traced, and checked against its data."""
 
 import json
+import logging
 from typing import Any, NamedTuple
 
 import ml_collections
-from absl import logging
 from jax.sharding import Mesh
 
 from pujax import methods
@@ -15,6 +15,8 @@ from pujax.training import config as config_lib
 from pujax.training import train_step
 from pujax.training.evaluation import model_selection, tasks
 from pujax.training.evaluation.tasks import Problem
+
+_LOG = logging.getLogger(__name__)
 
 
 class MethodSetup(NamedTuple):
@@ -75,7 +77,7 @@ def _check_batches(
             "training examples"
         )
     if size % mesh.size:
-        logging.warning(
+        _LOG.warning(
             "%s is %d, which %d devices cannot share evenly: each computes all of "
             "every batch. The numbers are the same; a multiple of %d is faster.",
             *(_batch_field(config, size), size, mesh.size, mesh.size),

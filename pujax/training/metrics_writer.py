@@ -8,13 +8,14 @@ number is written so that reading it gives the same bits back.
 import csv
 import io
 import json
+import logging
 import os
 from collections.abc import Mapping
 from typing import Any
 
-from absl import logging
-
 from pujax.files import replace_text, to_plain
+
+_LOG = logging.getLogger(__name__)
 
 JSON_LINES = "metrics.jsonl"
 CSV = "metrics.csv"
@@ -164,7 +165,7 @@ def _read_rows(path: str) -> tuple[list[dict[str, Any]], bool]:
                 "integer 'epoch' (mend or remove the file)"
             )
         else:
-            logging.warning("%s ended in an unfinished line, which is dropped", path)
+            _LOG.warning("%s ended in an unfinished line, which is dropped", path)
     return rows, len(rows) == len(lines) and (not content or content.endswith(b"\n"))
 
 
@@ -181,6 +182,6 @@ def _tensorboard_writer() -> Any:
     try:
         import tensorboardX
     except ImportError:
-        logging.debug("tensorboardX is not installed, so nothing is written for TensorBoard")
+        _LOG.debug("tensorboardX is not installed, so nothing is written for TensorBoard")
         return None
     return tensorboardX.SummaryWriter

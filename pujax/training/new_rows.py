@@ -6,6 +6,7 @@ a row's score is does not depend on them.
 
 import hashlib
 import os
+import reprlib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent import futures
 from typing import Any, NamedTuple
@@ -14,7 +15,14 @@ import numpy as np
 
 from pujax.data.image_preparation import ImagePreparation, check_array
 from pujax.data.preparation import Preparation
-from pujax.data.readers import columns, frame_chunks, image_folders, image_trees, pu_labels
+from pujax.data.readers import (
+    columns,
+    frame_chunks,
+    image_arrays,
+    image_folders,
+    image_trees,
+    pu_labels,
+)
 
 ROWS = 8192
 """Rows of a table in a chunk."""
@@ -157,13 +165,23 @@ def _named(rows: Any, takes: str) -> tuple[list[str], list[str]]:
             return names, [os.path.join(path, name) for name in names]
         if not os.path.exists(path):
             raise ValueError(f"{path} does not exist; accepted: {takes}")
+        if not path.lower().endswith(image_folders.SUFFIXES):
+            _check_image(path, takes)
         rows = [path]
     is_list = isinstance(rows, list | tuple) and len(rows) > 0
     if not is_list or not all(isinstance(path, str | os.PathLike) for path in rows):
-        what = f"a {type(rows).__name__}" if not isinstance(rows, list | tuple) else "no paths"
+        what = reprlib.repr(rows) if isinstance(rows, list | tuple) else f"a {type(rows).__name__}"
         raise ValueError(f"the rows are {what}; accepted: {takes}")
     paths = [os.fspath(path) for path in rows]
     return paths, paths
+
+
+def _check_image(path: str, takes: str) -> None:
+    """Raises a ValueError for one file that is a table, or anything else but an image."""
+    try:
+        image_arrays.stored_size(path)
+    except ValueError as error:
+        raise ValueError(f"{path} is no image; accepted: {takes}") from error
 
 
 def _array_chunks(learned: ImagePreparation, rows: np.ndarray, num_rows: int) -> Iterator[Chunk]:

@@ -11,11 +11,12 @@ from typing import Any
 import ml_collections
 import numpy as np
 
-from pujax import calibration, checks, metrics
+from pujax import calibration, checks, methods, metrics
 from pujax.data.pu_dataset import PUDataset
 from pujax.files import replace_text, write_json
 from pujax.methods.base import Method
 from pujax.priors.conversions import unlabeled_prior
+from pujax.training import config as config_lib
 from pujax.training import decisions, prior_dependence, saved_model
 from pujax.training.evaluation.summary import Final
 
@@ -129,6 +130,14 @@ def check_decision(config: ml_collections.FrozenConfigDict, data: PUDataset) -> 
         config.run.decide,
         "another rule without a prior (data.prior) or a part held out (data.holdout)",
     )
+
+
+def check_names(config: ml_collections.FrozenConfigDict) -> None:
+    """Raises a ValueError for a method that needs known negatives, which one's own rows lack."""
+    accepted = methods.without_negatives()
+    checks.one_of("method.name", config.method.name, accepted)
+    for name in config_lib.compared_methods(config.run):
+        checks.one_of("run.compare", name, accepted)
 
 
 def check_method(name: str, method: Method) -> None:

@@ -1,10 +1,11 @@
 """Clean stops: a first SIGINT or SIGTERM makes the loop save and end, a second ends it at once."""
 
+import logging
 import signal
 import threading
 from types import FrameType
 
-from absl import logging
+_LOG = logging.getLogger(__name__)
 
 
 class StopRequest:
@@ -34,6 +35,6 @@ class StopRequest:
         self._previous = {}
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        logging.info("%s: saving and stopping (again to stop now)", signal.Signals(number).name)
+        _LOG.info("%s: saving and stopping (again to stop now)", signal.Signals(number).name)
         self.signal = number
         self._restore()

@@ -5,6 +5,7 @@ visible to the estimator, and are added again afterwards.
 """
 
 import json
+import logging
 import math
 import os
 from typing import Any
@@ -13,7 +14,6 @@ import jax
 import ml_collections
 import numpy as np
 import scipy.special
-from absl import logging
 from jax.sharding import Mesh
 
 from pujax.data import batching, pu_dataset
@@ -36,6 +36,8 @@ from pujax.priors.estimate import (
 )
 from pujax.training import config as config_lib
 from pujax.training import sharding, train_step
+
+_LOG = logging.getLogger(__name__)
 
 FILE = "prior.json"
 _NUM_RESAMPLES = 200
@@ -103,7 +105,7 @@ def settle(
         result = _read(path, identity)
     else:
         if sharding.any_host(name not in known):
-            logging.info("estimating the prior by %s", config.data.prior_method)
+            _LOG.info("estimating the prior by %s", config.data.prior_method)
             known[name] = estimate_all(config, data, mesh)
         result = known[name]
     _check(result)
@@ -117,7 +119,7 @@ def settle(
         kept |= {"prior_unlabeled": data.info.prior_unlabeled, "of": identity}
         write_json(path, kept | {"prior_interval": data.prior_interval})
     if not result.agree and sharding.is_writer():
-        logging.warning("%s", warning(result))
+        _LOG.warning("%s", warning(result))
     return data
 
 

@@ -23,7 +23,7 @@ import safetensors
 import safetensors.numpy
 
 from pujax import calibration, methods
-from pujax.checks import one_of
+from pujax.checks import one_of, require
 from pujax.data import image_preparation, preparation
 from pujax.data.image_preparation import ImagePreparation
 from pujax.data.pu_dataset import DataInfo, PUDataset, TrainingData
@@ -184,6 +184,8 @@ def load(folder: str | os.PathLike[str]) -> SavedModel:
     Raises:
       ValueError: naming the file that is missing, damaged or of another format.
     """
+    accepted = "the folder of a finished run on one's own rows, or model/ in it"
+    require(bool(folder) and isinstance(folder, str | os.PathLike), "the run", folder, accepted)
     folder = os.fspath(folder)
     if not os.path.exists(os.path.join(folder, _DESCRIPTION)):
         folder = os.path.join(folder, "model")
@@ -192,10 +194,7 @@ def load(folder: str | os.PathLike[str]) -> SavedModel:
         with open(path, encoding="utf-8") as file:
             document = json.load(file)
     except (OSError, ValueError) as error:
-        raise ValueError(
-            f"{path} cannot be read ({error}); accepted: the folder of a finished run on one's "
-            "own rows, or model/ in it"
-        ) from error
+        raise ValueError(f"{path} cannot be read ({error}); accepted: {accepted}") from error
     if not isinstance(document, dict) or document.get("format") != _FORMAT:
         raise ValueError(f"{path} is no model of format {_FORMAT}; accepted: a saved one")
     try:

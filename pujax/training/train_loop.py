@@ -9,6 +9,7 @@ checkpoint of its own in its own folder, and they go on.
 
 import collections
 import contextlib
+import logging
 import signal
 import time
 from collections.abc import Generator, Sequence
@@ -17,7 +18,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from absl import logging
 
 from pujax.data import streaming
 from pujax.data.pu_dataset import TrainingData
@@ -27,6 +27,8 @@ from pujax.training.loop_state import LoopState
 from pujax.training.progress import Progress
 from pujax.training.run_state import Run
 from pujax.training.train_step import Carry
+
+_LOG = logging.getLogger(__name__)
 
 _STEPS_BETWEEN_AGREEMENTS = 64
 """Steps after which several hosts tell each other of a signal."""
@@ -260,7 +262,7 @@ def _fetch(state: LoopState) -> list[dict[str, float]]:
             f"state without them is saved in {run.members[i].folder}. It goes on alone with "
             "--config.run.nonfinite=skip"
         )
-        logging.error(text)
+        _LOG.error(text)
         state.left.append(text)
         loop_state.save_alone(state, i)
     rest = [i for i in range(run.num_seeds) if i not in bad]

@@ -123,6 +123,10 @@ def test_everything_that_decides_how_a_step_compiles_is_set_here():
         (["--topology=h9"], "--topology is 'h9'; accepted: h200"),
         (["--topology=cpu:3"], "the batch size of stage 'train' is 100, which 3 devices cannot"),
         (["--topology=cpu:2", "--json=/no/where/x"], "--json is '/no/where/x', whose folder"),
+        (["--topology=cpu:2", "--json=/"], "--json is '/'; accepted: the name of a file"),
+        (["--topology=cpu:2", "--hlo=/"], "--hlo is '/'; accepted: the name of a file"),
+        (["--topology=cpu:2", "--hlo=x", "--json=./x"], "--json is './x'; accepted: another file"),
+        (["--topology=cpu:2", "--workdir=x"], "--workdir is 'x'; accepted: nothing"),
         (["--topology=cpu:2", "--config.method.lr=3"], "method.lr is not a field"),
         (["--topology=cpu:2", "--config.data.source=table"], "data.source is 'table'"),
     ],
@@ -130,6 +134,11 @@ def test_everything_that_decides_how_a_step_compiles_is_set_here():
 def test_errors_are_one_line(capsys, options, message):
     status, out, err = run(capsys, *options)
     assert status == 2 and out == "" and err.count("\n") == 1 and message in err
+
+
+def test_a_command_without_a_configuration_says_so(capsys):
+    assert command.main(["compile", "--topology=cpu:2"]) == 2
+    assert capsys.readouterr().err == ("--config is missing; accepted: --config=configs/NAME.py\n")
 
 
 def test_help(capsys):
@@ -160,6 +169,17 @@ def test_a_refresh_that_decides_on_the_host_is_told():
     listed, notes = programs.all_programs(found)
     assert [program.name for program in listed] == ["train train", "predict"]
     assert notes[0].startswith("refresh train: what it compiles is not known, since it looks at")
+
+
+@pytest.mark.parametrize("fault", [AttributeError("no such thing"), TypeError("wrong shapes")])
+def test_a_fault_of_a_refresh_is_no_note(fault):
+    def refresh(state, data, key, epoch=0):
+        raise fault
+
+    found = built(small())
+    stage = found.method.stages[0]._replace(refresh=refresh)
+    with pytest.raises(type(fault), match=str(fault)):
+        programs.all_programs(found._replace(method=found.method._replace(stages=(stage,))))
 
 
 @pytest.mark.parametrize(

@@ -40,11 +40,17 @@ def test_cells_stay_as_they_are_written(tmp_path):
     assert frame.place(1) == f"{tmp_path / 'a.csv'}, line 3"
 
 
-@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
 @pytest.mark.parametrize("ending", [".csv", ".tsv", ".tab"])
 def test_the_header_says_what_separates_the_cells(tmp_path, delimiter, ending):
     path = write(tmp_path / f"a{ending}", CSV.replace(",", delimiter))
     assert frames.read(path).values["day"].tolist() == ["2024-01-31", "2024-02-01", ""]
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+def test_a_bar_in_a_header_with_another_separator_is_part_of_a_name(tmp_path, delimiter):
+    path = write(tmp_path / "a.csv", "a|b|c|d,x\n1|2|3|4,5\n".replace(",", delimiter))
+    assert frames.read(path).names == ("a|b|c|d", "x")
 
 
 @pytest.mark.parametrize(("ending", "opener"), [("gz", gzip), ("bz2", bz2), ("xz", lzma)])
@@ -193,6 +199,8 @@ def test_svmlight_keeps_its_indices_and_lines(tmp_path):
         ("5,6\n7,8\n", "FILE, line 1 is '5,6'; accepted: a header"),
         (b"a,b\n1,M\xfcnchen\n", "FILE, line 2, byte 4 is 0xfc; accepted: text in UTF-8"),
         ("a,b\n1,2\n".encode("utf-16"), "FILE, line 1, byte 1 is 0xff; accepted: text in UTF-8"),
+        (f"a,b\n1,2\n3,{'x' * 140000}\n", "FILE, line 3 has a cell of more than 131072 char"),
+        ('a,b\n1,"2\n' + "3,4\n" * 40000, "FILE, line 2 has a cell of more than 131072 char"),
         ('a,b\n1,2\n3,"4\n5,6\n', "FILE, line 3 cannot be read (unexpected end of data)"),
     ],
 )

@@ -154,14 +154,12 @@ def test_a_missing_batch_is_named(tmp_path, layout):
         sources.load("cifar10", directory=tmp_path)
 
 
-def test_a_set_of_another_size_than_the_original_brings_a_warning(tmp_path, monkeypatch):
-    warnings = []
-    monkeypatch.setattr("absl.logging.warning", lambda text, *args: warnings.append(text % args))
+def test_a_set_of_another_size_than_the_original_brings_a_warning(tmp_path, monkeypatch, caplog):
     write(tmp_path, "binary folder", cifar10_content())
     sources.load("cifar10", directory=tmp_path)
     monkeypatch.setattr(cifar_batches, "SIZES", (15, 4))
     sources.load("cifar10", directory=tmp_path)
-    (warning,) = warnings
+    (warning,) = caplog.messages
     assert "cifar-10-batches-bin" in warning and "(15, 4)" in warning and "50000" in warning
 
 

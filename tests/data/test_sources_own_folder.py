@@ -1,6 +1,8 @@
 """One folder of a user's own images: its folders, modes and sizes, what is damaged, statistics."""
 
+import contextlib
 import os
+import types
 
 import numpy as np
 import pytest
@@ -299,6 +301,11 @@ def test_options_that_cannot_be_are_refused(folder, field, value, said):
     assert said in refusal(folder, **{field: value})
 
 
+def test_images_too_large_for_the_memory_are_refused_by_their_size(folder):
+    with pytest.raises(ValueError, match="image_size is 10000000, .* GiB for 28 images; accepted"):
+        sources.load("own_folder", path=str(folder), image_size=10**7)
+
+
 def test_labels_of_a_folder_are_as_they_are(folder):
     with pytest.raises(ValueError, match="data.num_labeled is 4; accepted: 0"):
         dataset.build(load(folder), seed=0, **(SETTINGS | {"num_labeled": 4, "holdout": 0.0}))
@@ -312,11 +319,15 @@ def test_linked_folders_are_looked_into_but_not_for_ever(folder, tmp_path):
     assert names == [*(f"{i:02d}.png" for i in range(4)), "linked/z.png"]
 
 
-def test_a_name_that_no_table_can_hold_is_refused(folder):
-    try:
-        write(folder / "neg" / "x.png", picture()).rename(
-            os.fsdecode(b"%s/\xff.png" % bytes(folder / "neg"))
-        )
-    except OSError:
-        pytest.skip("this file system takes names in UTF-8 only")
+def test_a_name_that_no_table_can_hold_is_refused(folder, monkeypatch):
+    """The name is given as a listing gives it, since not every file system takes such a file."""
+    name = os.fsdecode(b"\xff.png")
+    entry = types.SimpleNamespace(name=name, is_dir=lambda: False)
+    listing = os.scandir
+
+    def with_name(place):
+        found = list(listing(place))
+        return contextlib.nullcontext([*found, entry] if place.endswith("neg") else found)
+
+    monkeypatch.setattr(image_trees.os, "scandir", with_name)
     assert "accepted: names in UTF-8" in refusal(folder)

@@ -4,7 +4,6 @@ import shutil
 
 import numpy as np
 import pytest
-from absl import logging
 
 from pujax.data import raw, sources
 from pujax.data.readers import download
@@ -108,9 +107,7 @@ def test_an_option_out_of_range_is_refused(option, value, voc):
         sources.load("voc2007", directory=voc, **{option: value})
 
 
-def test_missing_images_are_counted_and_named_or_left_out(voc, monkeypatch):
-    warnings = []
-    monkeypatch.setattr(logging, "warning", lambda text, *args: warnings.append(text % args))
+def test_missing_images_are_counted_and_named_or_left_out(voc, caplog):
     for name in ("000007", "000012"):
         (voc / "JPEGImages" / f"{name}.jpg").unlink()
     with pytest.raises(
@@ -120,8 +117,8 @@ def test_missing_images_are_counted_and_named_or_left_out(voc, monkeypatch):
     data, train, test = both("voc2007", voc, missing="skip")
     assert train == {"000005.jpg": {"chair"}, "000009.jpg": set()} and len(test) == 2
     assert data.train_labels.shape == (2, 20)
-    assert len(warnings) == 1 and "2 of 4 training images" in warnings[0]
-    assert "000007.jpg, 000012.jpg; they are left out" in warnings[0]
+    assert len(caplog.messages) == 1 and "2 of 4 training images" in caplog.messages[0]
+    assert "000007.jpg, 000012.jpg; they are left out" in caplog.messages[0]
 
 
 def test_skipping_every_image_is_no_way_out(voc):

@@ -30,7 +30,7 @@ def test_csv_is_read_cell_by_cell_with_words_as_columns_of_their_own(tmp_path):
     assert table.labels.dtype == np.int32 and table.features.dtype == np.float64
 
 
-@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
 @pytest.mark.parametrize("ending", [".csv", ".tsv"])
 def test_the_header_says_what_separates_the_cells(tmp_path, delimiter, ending):
     path = write(tmp_path / f"a{ending}", CSV.replace(",", delimiter))

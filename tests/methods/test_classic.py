@@ -1,8 +1,6 @@
 """The classical method is what scikit-learn computes, with corrections worked out by hand."""
 
 import math
-import os
-import pathlib
 
 import jax
 import jax.numpy as jnp
@@ -18,12 +16,10 @@ from pujax import methods
 from pujax.data import sources
 from pujax.methods import classic
 from pujax.training import config as config_lib
-from pujax.training import (
-    method_setup,
-)
+from pujax.training import method_setup
 from tests import tiny
+from tests.conftest import real_data_folder
 
-REAL = os.environ.get("PUJAX_TEST_DATA", "")
 BASES = ("logistic", "boosting")
 
 
@@ -378,11 +374,10 @@ def test_streamed_images_are_refused(tmp_path):
         method_setup.build(tiny.config("classic"), Streamed(*data), tiny.mesh())
 
 
-@pytest.mark.skipif(not REAL, reason="PUJAX_TEST_DATA is not set")
 @pytest.mark.thorough
 @pytest.mark.parametrize("correction", ["naive", "elkan_noto", "bagging"])
 def test_a9a_with_two_per_cent_known_ranks_new_rows(correction):
-    data = sources.load("a9a", directory=str(pathlib.Path(REAL) / "libsvm"))
+    data = sources.load("a9a", directory=real_data_folder("libsvm"))
     rng = np.random.default_rng(0)
     part = rng.permutation(len(data.train_inputs))[:8000]
     rows, positive = data.train_inputs[part], data.train_labels[part] == 1

@@ -1,8 +1,6 @@
 """The rule of `priors.consensus`: what agrees, what is used where estimators do not."""
 
 import math
-import os
-import pathlib
 
 import numpy as np
 import pytest
@@ -12,6 +10,7 @@ from pujax.data import sources
 from pujax.priors import PriorEstimate
 from pujax.priors.base import ANYTHING
 from pujax.priors.consensus import is_informative, warning
+from tests.conftest import real_data_folder
 
 AGREE = {
     "best_bin": PriorEstimate(0.40, 0.30, 0.50),
@@ -167,12 +166,34 @@ def test_a_method_that_fails_is_left_out(monkeypatch):
         priors.estimates_of(p, u, num_resamples=0)
 
 
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"positives": np.ones([5, 2])}, "unlabeled has 1 features; accepted: 2, as positives has"),
+        ({"positives": ["a", "b"]}, "positives has dtype .*; accepted: real numbers"),
+        ({"unlabeled": np.full([9, 1], np.nan)}, "unlabeled has 9 examples with values that are"),
+        ({"scores": (np.ones(5),)}, "scores is .*; accepted: a pair, of positives and of unlabele"),
+        ({"scores": (np.ones(5), np.full(9, np.nan))}, "scores_unlabeled has 9 examples with val"),
+        ({"level": "high"}, "level is 'high'; accepted: a number between 0 and 1"),
+        ({"key": "a"}, "key is 'a'; accepted: a whole number from 0"),
+    ],
+)
+def test_what_no_method_could_work_on_is_refused_by_name(change, said):
+    known = {"positives": np.arange(5.0)[:, None], "unlabeled": np.arange(9.0)[:, None]}
+    known |= {"scores": (np.linspace(0, 1, 5), np.linspace(0, 1, 9)), "num_resamples": 5}
+    with pytest.raises(ValueError, match=said):
+        priors.estimates_of(**(known | change))
+
+
+@pytest.mark.parametrize("known", [None, [1], {"a": 0.3}, {"a": (0.3, 0.2, 0.4)}])
+def test_what_is_no_estimate_is_refused(known):
+    with pytest.raises(ValueError, match="^estimates is .*; accepted: PriorEstimates by the names"):
+        priors.consensus(known)
+
+
 @pytest.mark.thorough
 def test_a_small_share_of_mushrooms_is_not_overestimated_more_than_by_best_bin():
-    folder = os.environ.get("PUJAX_TEST_DATA")
-    if not folder:
-        pytest.skip("PUJAX_TEST_DATA names no folder")
-    data = sources.load("mushrooms", directory=str(pathlib.Path(folder) / "libsvm"))
+    data = sources.load("mushrooms", directory=real_data_folder("libsvm"))
     rows = data.train_inputs.reshape(len(data.train_inputs), -1).astype(np.float64)
     errors = []
     for seed in range(3):

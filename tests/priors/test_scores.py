@@ -1,11 +1,11 @@
 """Best bin and Elkan-Noto: hand-worked numbers, naive versions, closed forms and the bootstrap."""
 
+import logging
 import math
 
 import jax
 import numpy as np
 import pytest
-from absl import logging
 from scipy import stats
 
 from pujax.priors import _best_bin, scores
@@ -35,7 +35,9 @@ def naive_best_bin(positive, unlabeled, delta=0.1, gamma=0.01):
 @pytest.fixture
 def warnings(monkeypatch):
     said = []
-    monkeypatch.setattr(logging, "warning", lambda text, *values: said.append(text % values))
+    monkeypatch.setattr(
+        logging.Logger, "warning", lambda logger, text, *values: said.append(text % values)
+    )
     return said
 
 

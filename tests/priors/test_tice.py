@@ -1,11 +1,11 @@
 """TIcE: a naive tree over sets, closed forms for boxes, the specification's cases, bad input."""
 
+import logging
 import math
 
 import jax
 import numpy as np
 import pytest
-from absl import logging
 
 from pujax.priors import conversions
 from pujax.priors.tice import tice, tice_label_frequency
@@ -213,7 +213,9 @@ def test_bootstrap_interval_surrounds_the_estimate_and_repeats():
 
 def test_constant_features_and_few_points_do_no_harm(monkeypatch):
     said = []
-    monkeypatch.setattr(logging, "warning", lambda text, *values: said.append(text % values))
+    monkeypatch.setattr(
+        logging.Logger, "warning", lambda logger, text, *values: said.append(text % values)
+    )
     p, u = gaussians(4)
     with_constant = tice(np.insert(p, 2, 7.0, axis=1), np.insert(u, 2, 7.0, axis=1)).value
     assert with_constant == pytest.approx(tice(p, u).value, abs=0.05)

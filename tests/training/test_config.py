@@ -226,7 +226,7 @@ def test_unknown_method_is_refused_with_the_known_ones():
 
 
 def test_unknown_compared_method_is_refused():
-    with pytest.raises(ValueError, match="naif"):
+    with pytest.raises(ValueError, match="run.compare is 'naif'; accepted: .*'naive'"):
         config_lib.resolve(changed(run__compare="naif"))
 
 

@@ -1,6 +1,6 @@
 import csv
 import json
-import logging as std_logging
+import logging
 import math
 import sys
 
@@ -165,7 +165,7 @@ def test_tensorboard_gets_the_numbers_and_forgets_truncated_epochs(tmp_path):
 
 def test_tensorboard_is_skipped_with_one_line_when_not_installed(tmp_path, monkeypatch, caplog):
     monkeypatch.setitem(sys.modules, "tensorboardX", None)
-    with caplog.at_level(std_logging.DEBUG, logger="absl"):
+    with caplog.at_level(logging.DEBUG, logger="pujax"):
         writer = MetricsWriter(tmp_path, tensorboard=True)
         writer.append({"epoch": 0, "loss": 0.5})
         writer.append({"epoch": 1, "loss": 0.5})

@@ -1,7 +1,6 @@
 """From one folder of images to predictions: what a run leaves, and how it is used again."""
 
 import csv
-import pathlib
 import shutil
 
 import numpy as np
@@ -13,10 +12,8 @@ import pujax
 from pujax import metrics, predict, training
 from pujax.training import config as config_lib
 from pujax.training import experiment
-from pujax.training.config import flags
 from tests import tiny
 
-REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 MODES = ("RGB", "L", "RGBA", "CMYK")
 
 
@@ -188,7 +185,8 @@ def test_damaged_images_stay_as_rows_without_a_score(finished, damaged, tmp_path
     ("given", "said"),
     [
         (lambda images: images / "nowhere", "nowhere does not exist; accepted: images"),
-        (lambda images: [], "the rows are no paths; accepted: images of any size"),
+        (lambda images: [], r"the rows are \[\]; accepted: images of any size"),
+        (lambda images: [1], r"the rows are \[1\]; accepted: images of any size"),
         (lambda images: pd.DataFrame({"a": [1]}), "the rows are a DataFrame; accepted: images"),
         (lambda images: np.zeros([3, 8]), r"the array of images is 'float64 \(3, 8\)'; accepted"),
     ],
@@ -197,6 +195,29 @@ def test_what_is_no_image_is_refused(finished, given, said):
     images, run, *_ = finished
     with pytest.raises(ValueError, match=said):
         pujax.load(run).predict(given(images))
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.npz", "a.npy", "a.parquet", "notes"])
+def test_a_file_that_is_no_image_says_what_the_model_takes(finished, tmp_path, capsys, name):
+    _, run, *_ = finished
+    (tmp_path / name).write_text("a,b\n1,2\n")
+    output = f"--output={tmp_path / 'out.csv'}"
+    for options in ([], ["--unreadable=skip"]):
+        assert predict.main(["p", str(run), str(tmp_path / name), output, *options]) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert f"{name} is no image; accepted: images of any size and mode" in line
+        assert "in a folder, a list of paths" in line
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_an_image_may_be_called_anything(finished, tmp_path):
+    images, run, *_ = finished
+    name = min((images / "unlabeled").iterdir())
+    shutil.copy(name, tmp_path / "photo")
+    model = pujax.load(run)
+    np.testing.assert_array_equal(
+        model.predict(tmp_path / "photo").scores, model.predict(name).scores
+    )
 
 
 def test_a_folder_without_images_is_refused(finished, tmp_path):
@@ -245,12 +266,10 @@ def test_a_streamed_run_gives_the_numbers_of_one_in_memory(finished, tmp_path):
 @pytest.mark.thorough
 def test_the_configuration_as_it_is_shipped_ends_with_predictions(finished, tmp_path, monkeypatch):
     images, *_ = finished
-    monkeypatch.chdir(REPOSITORY)
-    config, *_ = flags.parse(
-        ["", "--config=configs/own_folder.py", f"--config.data.path={images}"]
-        + ["--config.run.figures=False", "--config.method.num_epochs=3"]
-        + ["--config.data.image_size=8", "--config.method.batch_size=64"]
-    )
+    changes = [f"--config.data.path={images}", "--config.run.figures=False"]
+    changes += ["--config.data.image_size=8", "--config.method.batch_size=64"]
+    changes += ["--config.method.num_epochs=3"]
+    config = tiny.shipped(monkeypatch, "own_folder", *changes)
     summary = training.run(config, str(tmp_path))
     assert summary["prior_source"] == "estimated by best_bin" and 0 < summary["prior"] < 1
     assert pd.read_csv(tmp_path / "predictions.csv").probability.between(0, 1).all()

@@ -2,13 +2,14 @@
 
 import contextlib
 import gzip
+import logging
 import pathlib
 import tarfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from typing import BinaryIO, TypeVar, cast
 
-from absl import logging
+_LOG = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -86,7 +87,7 @@ def warn_if_partial(
 ) -> None:
     """Warns where a set is smaller or larger than published; files do not say their length."""
     if sizes != original:
-        logging.warning("%s holds %s images, the original has %s", where, sizes, original)
+        _LOG.warning("%s holds %s images, the original has %s", where, sizes, original)
 
 
 def find(

@@ -6,6 +6,8 @@ from typing import NamedTuple, TextIO
 
 import numpy as np
 
+from pujax.data.readers import separated
+
 _MAX_CATEGORIES = 50
 """Distinct words of a column above which they are taken for names or dates, not for categories."""
 
@@ -31,7 +33,7 @@ class Lines(NamedTuple):
 
 
 def lines(path: str, file: TextIO) -> Lines:
-    """Splits a file into cells; commas, semicolons or tabs, whichever the header has most of.
+    """Splits a file into cells, see `separated.delimiter_of`.
 
     Args:
       path: for messages.
@@ -41,13 +43,19 @@ def lines(path: str, file: TextIO) -> Lines:
       ValueError: naming the file, without a header or examples, or where a line is too short.
     """
     first = file.readline()
-    delimiter = max(",;\t", key=first.count)
-    header = [name.strip() for name in next(csv.reader([first], delimiter=delimiter), [])]
+    delimiter = separated.delimiter_of(first)
+    header: list[str] = []
+    numbered: list[tuple[list[str], int]] = []
+    line = 1
     try:
+        header = [name.strip() for name in next(csv.reader([first], delimiter=delimiter), [])]
         reader = csv.reader(file, delimiter=delimiter)
-        numbered = [(row, reader.line_num + 1) for row in reader if row]
+        for row in reader:
+            line = reader.line_num + 1  # the header is one
+            if row:
+                numbered.append((row, line))
     except csv.Error as error:
-        raise ValueError(f"{path} cannot be read ({error})") from error
+        raise ValueError(separated.unreadable(f"{path}, line {line}", error)) from error
     if len(header) < 2 or all(_number(name) is not None for name in header):
         raise ValueError(
             f"{path} begins with {first.strip()[:60]!r}; accepted: a header with the names of at "

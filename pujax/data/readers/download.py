@@ -5,6 +5,7 @@ it is `NAME.part`, which a later call continues.
 """
 
 import contextlib
+import logging
 import os
 import pathlib
 import urllib.error
@@ -12,9 +13,9 @@ import uuid
 from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO
 
-from absl import logging
-
 from pujax.data.readers import http_transfer
+
+_LOG = logging.getLogger(__name__)
 
 fcntl: Any
 try:
@@ -207,7 +208,7 @@ def _lock(stream: BinaryIO, name: str) -> bool:
     try:
         fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        logging.info("%s is being downloaded by another process; waiting for it", name)
+        _LOG.info("%s is being downloaded by another process; waiting for it", name)
         fcntl.flock(stream, fcntl.LOCK_EX)
     except OSError:
         return False

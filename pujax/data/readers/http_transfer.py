@@ -3,13 +3,14 @@
 import hashlib
 import http
 import http.client
+import logging
 import os
 import time
 import urllib.error
 import urllib.request
 from typing import BinaryIO, NamedTuple
 
-from absl import logging
+_LOG = logging.getLogger(__name__)
 
 CHUNK_BYTES = 1 << 20
 LOG_SECONDS = 5.0
@@ -83,7 +84,7 @@ def complete(part: BinaryIO, remote: RemoteFile, *, timeout: float, retries: int
             furthest = max(furthest, have)
             if failures > retries:
                 raise OSError(f"{problem}; gave up after {failures} attempts without progress")
-            logging.info("%s: %s; trying again", remote.filename, problem)
+            _LOG.info("%s: %s; trying again", remote.filename, problem)
             time.sleep(BACKOFF_SECONDS * 2**failures)
         elif is_fresh:
             raise WrongContent(f"the server sends another file ({have} bytes, wrong checksum)")
@@ -141,7 +142,7 @@ def _transfer(
             if time.monotonic() - logged > LOG_SECONDS:
                 logged = time.monotonic()
                 total = f" of {remote.size / 1e6:.1f}" if remote.size else ""
-                logging.info("%s: %.1f%s MB", remote.filename, have / 1e6, total)
+                _LOG.info("%s: %.1f%s MB", remote.filename, have / 1e6, total)
     if announced is not None and have - begin < announced:
         return f"the connection broke after {have} of {begin + announced} bytes"
     return None

@@ -55,11 +55,15 @@ def decode_any(path: str | os.PathLike[str], *, channels: int) -> Image.Image:
     try:
         with Image.open(path) as image:
             image.load()
-            return convert(ImageOps.exif_transpose(image), channels=channels)
+            turned = ImageOps.exif_transpose(image)
     except MemoryError:
         raise
     except Exception as error:  # A damaged file makes Pillow raise errors of many types.
         raise _unreadable(path, " ".join(str(error).split())) from error
+    try:
+        return convert(turned, channels=channels)
+    except ValueError as error:  # of its mode
+        raise _unreadable(path, error) from error
 
 
 def convert(image: Image.Image, *, channels: int) -> Image.Image:

@@ -1,17 +1,19 @@
 """Image files that a list names, each with several labels: which are there, and what if not."""
 
+import logging
 import os
 import pathlib
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from absl import logging
 
 from pujax.data import absent
 from pujax.data.image_files import ImageFiles
 from pujax.data.raw import UNKNOWN, RawDataset
 from pujax.data.readers import download, holdout
+
+_LOG = logging.getLogger(__name__)
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
@@ -210,7 +212,7 @@ def _present(source: str, which: str, split: Split, missing: str) -> np.ndarray:
                 "--config.data.missing=skip to leave those out",
                 reason="images not found",
             )
-        logging.warning("%s; they are left out, as data.missing='skip' says", message)
+        _LOG.warning("%s; they are left out, as data.missing='skip' says", message)
     return np.flatnonzero(is_there)
 
 

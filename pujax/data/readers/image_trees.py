@@ -1,17 +1,20 @@
 """A user's own folder of images: what its folders are, which files are images, what is damaged."""
 
 import difflib
+import logging
+import math
 import os
 import pathlib
 from concurrent import futures
 from typing import NamedTuple
 
 import numpy as np
-from absl import logging
 
 from pujax.checks import one_of
 from pujax.data.image_files import ImageFiles
 from pujax.data.readers import image_folders, pu_labels
+
+_LOG = logging.getLogger(__name__)
 
 UNREADABLE = ("fail", "skip")
 """What to do about images that cannot be read."""
@@ -141,10 +144,19 @@ def scan(files: ImageFiles, *, keep: bool) -> Scan:
     Args:
       files: `n` images.
       keep: whether their pixels are kept.
+
+    Raises:
+      ValueError: there is no memory for the pixels.
     """
-    one_shape = files.shape[1:]
     sums, squares = (np.zeros([len(files), files.channels], np.int64) for _ in range(2))
-    pixels = np.zeros([len(files), *one_shape], np.uint8) if keep else None
+    try:
+        pixels = np.zeros(files.shape, np.uint8) if keep else None
+    except MemoryError as error:
+        size = f"{math.prod(files.shape) / 2**30:.0f} GiB for {len(files)} images"
+        raise ValueError(
+            f"data.image_size is {files.shape[1]}, which takes {size}; accepted: a smaller one, or "
+            "data.streaming=on"
+        ) from error
     reasons: dict[int, str] = {}
 
     def read(row: int) -> None:
@@ -158,7 +170,7 @@ def scan(files: ImageFiles, *, keep: bool) -> Scan:
         if pixels is not None:
             pixels[row] = image
 
-    logging.info("reading %d images", len(files))
+    _LOG.info("reading %d images", len(files))
     with futures.ThreadPoolExecutor() as threads:
         for _ in threads.map(read, range(len(files))):
             pass

@@ -88,6 +88,33 @@ def read_chunks(path: str, num_rows: int) -> Iterator[tuple[Any, np.ndarray, int
         raise ValueError(packed.encoding_error(path)) from error
 
 
+def delimiter_of(header: str) -> str:
+    """What separates the cells of a file: what its first line has most of.
+
+    A bar counts only where there is nothing else, since it also separates words within a cell.
+    """
+    usual = max(",;\t", key=header.count)
+    return "|" if usual not in header and "|" in header else usual
+
+
+def unreadable(place: str, error: csv.Error) -> str:
+    """What to say of a record that the csv module refuses.
+
+    Args:
+      place: file and line where the record begins.
+      error: the module's.
+    """
+    if "field limit" in str(error):
+        return (
+            f"{place} has a cell of more than {csv.field_size_limit()} characters; accepted: "
+            "shorter cells, and a quote at the end of each cell that begins with one"
+        )
+    return (
+        f"{place} cannot be read ({error}); accepted: quotes around whole cells only, doubled "
+        "within them"
+    )
+
+
 def _quotes(path: str, scanned: int, read: int) -> ValueError:
     return ValueError(
         f"{path} has {scanned} or {read} rows, depending on how its quotes are read; "
@@ -109,7 +136,7 @@ def _records(path: str, file: Any) -> Iterator[tuple[list[str], str, int]]:
     does not know their lines.
     """
     first = file.readline()
-    delimiter = max(",;\t", key=first.count)
+    delimiter = delimiter_of(first)
     reader = csv.reader(itertools.chain([first], file), delimiter=delimiter, strict=True)
     header: list[str] | None = None
     start, is_empty = 1, True
@@ -129,10 +156,7 @@ def _records(path: str, file: Any) -> Iterator[tuple[list[str], str, int]]:
                 yield header, delimiter, start
             start = reader.line_num + 1
     except csv.Error as error:
-        raise ValueError(
-            f"{path}, line {start} cannot be read ({error}); accepted: quotes around whole cells "
-            "only, doubled within them"
-        ) from error
+        raise ValueError(unreadable(f"{path}, line {start}", error)) from error
     if is_empty:
         raise ValueError(f"{path} has no rows below the header; accepted: at least one")
 

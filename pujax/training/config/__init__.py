@@ -212,7 +212,7 @@ def _check_run(run: ml_collections.ConfigDict) -> None:
     checks.one_of("run.selection", run.selection, model_selection.RULES)
     checks.one_of("run.nonfinite", run.nonfinite, ("stop", "skip"))
     for name in compared_methods(run):
-        methods.module(name)
+        checks.one_of("run.compare", name, methods.names())
 
 
 def compared_methods(run: ml_collections.ConfigDict) -> tuple[str, ...]:

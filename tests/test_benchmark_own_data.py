@@ -1,0 +1,55 @@
+"""The benchmark of one's own data: its flags are checked before anything is read or written."""
+
+import pytest
+
+from benchmarks import own_data
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--seeds=0"], "--seeds is 0; accepted: an integer from 1"),
+        (["--rows=nnpu;forest"], "--rows is 'forest'; accepted: a part of 'nnpu', "),
+        (["--sets=iris"], "--sets is 'iris'; accepted: a part of 'a9a, 1 %', "),
+        (["--data_dir=nowhere"], "--data_dir is 'nowhere'; accepted: a folder that holds"),
+        (["--output=."], "--output is '.'; accepted: a file in a folder that exists"),
+        (["--output=nowhere/x"], "--output is 'nowhere/x'; accepted: a file in a folder"),
+        (["--python=nowhere/python"], "--python is 'nowhere/python'; accepted: an interp"),
+    ],
+)
+def test_a_wrong_flag_is_refused_in_one_line(tmp_path, monkeypatch, capsys, flags, said):
+    monkeypatch.chdir(tmp_path)
+    assert own_data.main(["--output=cells.jsonl", *flags]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == "" and captured.err.startswith(said) and captured.err.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_parts_of_names_choose_rows():
+    names = ("nnpu", "classic logistic, naive", "classic boosting, naive")
+    assert own_data.chosen("--rows", "", names) == list(names)
+    assert own_data.chosen("--rows", "boosting; nnpu", names) == [names[0], names[2]]
+
+
+def test_a_damaged_file_of_results_is_named(tmp_path, capsys):
+    path = tmp_path / "cells.jsonl"
+    for text in ("{", "3\n"):
+        path.write_text(text)
+        assert own_data.main([f"--output={path}"]) == 2
+        assert capsys.readouterr().err.startswith(f"{path} is damaged")
+
+
+def test_the_tables_hold_means_over_seeds(tmp_path, capsys):
+    path = tmp_path / "cells.jsonl"
+    cell = '{"data": "mushrooms", "row": "nnpu", "seed": %d, "lines": 2, "ap": %s}\n'
+    path.write_text(cell % (0, 0.5) + cell % (1, 0.7))
+    assert own_data.main([f"--output={path}"]) == 0
+    assert "| nnpu | 0.600 +- 0.141 |" in capsys.readouterr().out
+
+
+def test_commands_hold_in_a_folder_whose_name_has_spaces(monkeypatch):
+    monkeypatch.setattr(own_data, "REPOSITORY", "/my projects/pujax")
+    train, _ = own_data.commands("nnpu", "csv", seed=3)
+    words = own_data.shlex.split(train)
+    assert "/my projects/pujax/train.py" in words
+    assert "--config=/my projects/pujax/configs/own_table.py:method=nnpu" in words
