@@ -128,12 +128,19 @@ def _update_centers(points: jax.Array, centers: jax.Array) -> jax.Array:
     sizes = jnp.sum(members, axis=0)
     sums = jnp.matmul(members.astype(points.dtype).T, points, precision=jax.lax.Precision.HIGHEST)
     means = jnp.where((sizes > 0)[:, None], sums / jnp.maximum(sizes, 1)[:, None], centers)
-    distances = jnp.sum((points - means[assignments]) ** 2, axis=1)
-    return _refill_empty(points, means, members, distances)
+
+    def refill() -> jax.Array:
+        return _refill_empty(points, means, members, assignments)
+
+    # On a CPU looking for the farthest points takes as long as all the rest, so that it is done
+    # only where a cluster is empty. A GPU would wait for the host to read that condition.
+    return jax.lax.platform_dependent(
+        cpu=lambda: jax.lax.cond(jnp.any(sizes == 0), refill, lambda: means), default=refill
+    )
 
 
 def _refill_empty(
-    points: jax.Array, centers: jax.Array, members: jax.Array, distances: jax.Array
+    points: jax.Array, centers: jax.Array, members: jax.Array, assignments: jax.Array
 ) -> jax.Array:
     """Give each empty cluster one half of a cluster with large scatter, while such clusters remain.
 
@@ -141,6 +148,7 @@ def _refill_empty(
     inertia by at least `3 |r|^2 / m`: the farthest point and, `c` being the mean, those on the
     other side gain `4 |r|^2 / m` together, and the shift costs `|r|^2 / m`.
     """
+    distances = jnp.sum((points - centers[assignments]) ** 2, axis=1)
     sizes = jnp.sum(members, axis=0)
     member_distances = jnp.where(members, distances[:, None], 0)
     scatter = jnp.sum(member_distances, axis=0)
