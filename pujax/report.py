@@ -16,6 +16,8 @@ RULES = (*model_selection.RULES, BEST_EPOCH)
 # Rules that look at true labels say so wherever they are shown.
 _ORACLES = {"oracle": "oracle: true validation labels", BEST_EPOCH: "oracle: test labels"}
 
+_PAIRED = "'Paired' is the difference, seed by seed, from the row that is named there."
+
 
 @dataclasses.dataclass(frozen=True)
 class Spread:
@@ -67,6 +69,7 @@ def render(
     rules: Sequence[str],
     metric: str = "accuracy",
     num_seeds: int,
+    reference: str = "",
 ) -> str:
     """A Markdown table: one line per cell, one column per rule.
 
@@ -78,15 +81,20 @@ def render(
       rules: which epochs to report, of `RULES`.
       metric: one of `METRICS`.
       num_seeds: seeds that a finished cell has.
+      reference: a row that the others are compared with, seed by seed, by the first rule; '' for
+        none.
 
     Returns:
       The text of a file.
     """
     digits = 2 if metric in PERCENT else 3
     names = [f"{rule} ({_ORACLES[rule]})" if rule in _ORACLES else rule for rule in rules]
-    header = ["data", "method", *names, "published", "difference", "seeds"]
+    header = ["data", "method", *names, "published", "difference"]
+    header += [f"paired with '{reference}'"] * bool(reference) + ["seeds"]
     lines = [_line(header), _line(["---"] * len(header))]
+    compared = {cell["column"]: cell for cell in cells if cell["row"] == reference}
     for cell in cells:
+        paired = _paired(cell, compared.get(cell["column"]), rules[0], metric)
         spreads = [_spread_of(cell, rule, metric) for rule in rules]
         lines.append(
             _line(
@@ -96,6 +104,7 @@ def render(
                     *(_figure(value, digits) for value in spreads),
                     _published(cell["published"]),
                     _difference(spreads[0], cell["published"], digits),
+                    *[_figure(paired, digits, sign="+")] * bool(reference),
                     f"{len(cell['summaries'])} of {num_seeds}",
                 ]
             )
@@ -105,6 +114,7 @@ def render(
         "",
         f"{_describe(metric)}, mean ± standard deviation (n - 1) over seeds, at the epoch "
         f"that each rule reports. The difference is that of '{rules[0]}' from the published mean.",
+        *[_PAIRED] * bool(reference),
         "",
         *lines,
         "",
@@ -123,11 +133,29 @@ def _describe(metric: str) -> str:
     return "Absolute error of the estimated share of positives in U (0 is best)"
 
 
-def _spread_of(cell: Mapping[str, Any], rule: str, metric: str) -> Spread | None:
-    """Over the seeds of a cell, in percent where the metric is."""
+def _values(cell: Mapping[str, Any], rule: str, metric: str) -> list[float | None]:
+    """Of the seeds of a cell, in percent where the metric is."""
     scale = 100 if metric in PERCENT else 1
     values = [by_rule(summary).get(rule, {}).get(metric) for summary in cell["summaries"]]
-    return spread([None if x is None else scale * x for x in values])
+    return [None if x is None else scale * x for x in values]
+
+
+def _spread_of(cell: Mapping[str, Any], rule: str, metric: str) -> Spread | None:
+    return spread(_values(cell, rule, metric))
+
+
+def _paired(
+    cell: Mapping[str, Any], other: Mapping[str, Any] | None, rule: str, metric: str
+) -> Spread | None:
+    """Differences from another cell over the seeds that both have; None for the cell itself."""
+    if other is None or other is cell:
+        return None
+    ours, theirs = (
+        dict(zip((x["seed"] for x in own["summaries"]), _values(own, rule, metric), strict=True))
+        for own in (cell, other)
+    )
+    pairs = [(ours[seed], theirs[seed]) for seed in ours.keys() & theirs.keys()]
+    return spread([a - b for a, b in pairs if a is not None and b is not None])
 
 
 def _remark(cell: Mapping[str, Any]) -> str:
@@ -153,11 +181,11 @@ def _predicts_one_class(summary: Mapping[str, Any]) -> bool:
     return any(text.startswith(beginnings) for text in summary.get("warnings", ()))
 
 
-def _figure(value: Spread | None, digits: int) -> str:
+def _figure(value: Spread | None, digits: int, *, sign: str = "") -> str:
     if value is None:
         return "-"
     std = f" ± {value.std:.{digits}f}" if value.std is not None else ""
-    return f"{value.mean:.{digits}f}{std}"
+    return f"{value.mean:{sign}.{digits}f}{std}"
 
 
 def _published(published: tuple[float, float | None] | None) -> str:

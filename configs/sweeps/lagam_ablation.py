@@ -49,4 +49,4 @@ def get_plan() -> sweep.Plan:
         config.run.compare = ""
         config.update_from_flattened_dict(changes)
         cells.append(sweep.Cell(row, "digits", config))
-    return sweep.Plan("LaGAM on digits, its parts", cells, seeds=(0, 1, 2, 3, 4))
+    return sweep.Plan("LaGAM on digits, its parts", cells, seeds=(0, 1, 2, 3, 4), reference="full")

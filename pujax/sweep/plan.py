@@ -58,6 +58,8 @@ class Plan(NamedTuple):
       metric: one of `report.METRICS`: 'accuracy', 'f1', 'auc' or 'average_precision', for several
         labels 'mean_average_precision', 'overall_f1' or 'class_f1', all in percent; or
         'prior_error', the absolute error of the class prior that a method estimates.
+      reference: label of a row that the others of its column are compared with, seed by seed; ''
+        for none.
     """
 
     title: str
@@ -65,6 +67,7 @@ class Plan(NamedTuple):
     seeds: Sequence[int] = (0, 1, 2)
     rules: Sequence[str] = (model_selection.LAST,)
     metric: str = "accuracy"
+    reference: str = ""
 
 
 def _slug(label: str) -> str:
@@ -74,6 +77,8 @@ def _slug(label: str) -> str:
 def check(plan: Plan) -> None:
     """Raises a ValueError for a plan that cannot be trained, before any data is read."""
     checks.require(len(plan.cells) > 0, "cells", (), "at least one cell")
+    if plan.reference:
+        checks.one_of("reference", plan.reference, sorted({cell.row for cell in plan.cells}))
     checks.require(len(plan.seeds) > 0, "seeds", (), "at least one seed")
     checks.require(
         len(set(plan.seeds)) == len(plan.seeds), "seeds", plan.seeds, "seeds that differ"

@@ -56,7 +56,12 @@ def write(
     )
     replace_text(os.path.join(workdir, "results.csv"), _csv(records))
     table = report.render(
-        plan.title, entries, rules=plan.rules, metric=plan.metric, num_seeds=len(plan.seeds)
+        plan.title,
+        entries,
+        rules=plan.rules,
+        metric=plan.metric,
+        num_seeds=len(plan.seeds),
+        reference=plan.reference,
     )
     replace_text(os.path.join(workdir, "table.md"), table)
     return table

@@ -405,3 +405,34 @@ def test_models_that_predict_one_class_are_counted_below_the_table():
     assert notes(collapsed, summary(), training) == ["- a on b: 1 of 3 seeds predicts one class"]
     assert notes(collapsed, collapsed) == ["- a on b: 2 of 2 seeds predict one class"]
     assert notes(summary(), summary()) == []
+
+
+def test_rows_are_compared_with_the_reference_seed_by_seed():
+    def cell(row, column, **by_seed):
+        best = {"epoch": 0, "test_accuracy": 0.5}
+        about = {"oracle": False, "oracle_best_epoch": best}
+        summaries = [
+            about | {"seed": int(seed[1:]), "selections": {"last": {"accuracy": value}}}
+            for seed, value in by_seed.items()
+        ]
+        about = {"published": None, "note": "", "error": ""}
+        return about | {"row": row, "column": column, "summaries": summaries}
+
+    cells = [
+        cell("full", "b", s0=0.90, s1=0.80, s2=0.70),
+        # In another order, and without the seed 1: +2 and +4 points.
+        cell("less", "b", s2=0.74, s0=0.92),
+        cell("less", "c", s0=0.92),  # nothing to compare with
+    ]
+    text = report.render("title", cells, rules=["last"], num_seeds=3, reference="full")
+    header, _, *lines = [line.split(" | ") for line in text.splitlines() if line.startswith("|")]
+    place = header.index("paired with 'full'")
+    assert [line[place] for line in lines] == ["-", "+3.00 ± 1.41", "-"]
+    assert "paired" not in report.render("title", cells, rules=["last"], num_seeds=3)
+
+
+def test_a_reference_is_one_of_the_rows():
+    cells = [sweep.Cell("a", "c", config_lib.default_config("naive"))]
+    plan = sweep.Plan("one", cells, reference="b")
+    with pytest.raises(ValueError, match="reference is 'b'; accepted: 'a'"):
+        plan_lib.check(plan)
