@@ -203,8 +203,8 @@ def put(trees: Sequence[Any], mesh: Mesh) -> Any:
 
 def join(trees: Sequence[Any], mesh: Mesh) -> Any:
     """The same for arrays on devices."""
-    tree = trees[0] if len(trees) == 1 else _stack(trees)
-    return sharding.move(tree, sharding.of_seeds(mesh))
+    whole = [sharding.gather(tree, mesh) for tree in trees]
+    return whole[0] if len(trees) == 1 else sharding.move(_stack(whole), sharding.of_seeds(mesh))
 
 
 def _stack(trees: Sequence[Any]) -> Any:

@@ -4,8 +4,6 @@ One device, eight devices and many hosts run the same program. Where several see
 have an axis `seed` before it: each of its rows of devices then holds some of the seeds alone.
 """
 
-import math
-from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -63,17 +61,10 @@ def replicated(mesh: Mesh) -> NamedSharding:
     return NamedSharding(mesh, PartitionSpec())
 
 
-def of_batch(size: int, mesh: Mesh, *, axes: Sequence[str] = ()) -> NamedSharding:
-    """Sharding of a batch: split where its size is a multiple of the devices, else replicated.
-
-    Args:
-      size: examples.
-      mesh: devices.
-      axes: axes of the mesh to split over; all if none is named.
-    """
-    axes = tuple(axes) or mesh.axis_names
-    is_even = size % math.prod(mesh.shape[axis] for axis in axes) == 0
-    return NamedSharding(mesh, PartitionSpec(axes) if is_even else PartitionSpec())
+def of_batch(size: int, mesh: Mesh) -> NamedSharding:
+    """Sharding of a batch: split where its size is a multiple of the devices, else replicated."""
+    is_even = size % mesh.size == 0
+    return NamedSharding(mesh, PartitionSpec(mesh.axis_names) if is_even else PartitionSpec())
 
 
 def replicate(tree: Any, mesh: Mesh) -> Any:
@@ -114,23 +105,30 @@ def _same(tree: Any) -> Any:
     return tree
 
 
-def split_batch(tree: Any, mesh: Mesh, *, axes: Sequence[str] = ()) -> Any:
+def split_batch(tree: Any, mesh: Mesh) -> Any:
     """Inside a compiled function: splits the first axis of every array over the devices.
 
     Scalars, and arrays whose first axis the devices do not divide (the support batch of a small
     support set, say), stay copied; the numbers are the same either way.
-
-    Args:
-      tree: arrays.
-      mesh: devices.
-      axes: as in `of_batch`.
     """
 
     def constrain(array):
-        layout = of_batch(array.shape[0], mesh, axes=axes) if array.ndim else replicated(mesh)
+        layout = of_batch(array.shape[0], mesh) if array.ndim else replicated(mesh)
         return jax.lax.with_sharding_constraint(array, layout)
 
     return jax.tree.map(constrain, tree)
+
+
+def split_batch_in_row(tree: Any, mesh: Mesh) -> Any:
+    """The same inside of `jax.shard_map` over the rows of a mesh: over the devices of a row."""
+    per_row = mesh.shape["data"]
+
+    def constrain(array):
+        if not array.ndim or array.shape[0] % per_row:
+            return array
+        return jax.lax.with_sharding_constraint(array, PartitionSpec("data"))
+
+    return tree if per_row == 1 else jax.tree.map(constrain, tree)
 
 
 def to_host(array: jax.Array) -> np.ndarray:

@@ -211,6 +211,8 @@ def make_train(
       that the last call of an epoch is the same program as the others.
     """
 
+    has_rows = sharding.num_rows(mesh) > 1
+
     def one_step(carry, like, data, plan, key, epoch, index, global_step, is_wanted):
         def look_up(data, plan):
             batch = batching.gather(
@@ -222,7 +224,8 @@ def make_train(
                 first_epoch=first_epoch,
                 streamed=streamed,
             )
-            return sharding.split_batch(batch, mesh, axes=("data",))
+            split = sharding.split_batch_in_row if has_rows else sharding.split_batch
+            return split(batch, mesh)
 
         batch = _per_seed(look_up, key)(data, plan)
         step_key = stage_key(key, STEP, global_step)
@@ -261,7 +264,7 @@ def make_train(
         # One type for all counts: a Python number would be another one than a loop's index.
         epoch, first, global_step = (jnp.int32(x) for x in (epoch, first, global_step))
         run = functools.partial(steps, count=count)
-        if sharding.num_rows(mesh) > 1:
+        if has_rows:
             run = _on_every_row(run, mesh)
         return run(carry, data, plan, key, epoch, first, global_step, wanted)
 

@@ -4,6 +4,7 @@ import jax
 import pytest
 
 from pujax.aot import problem, topologies
+from pujax.data import pu_dataset
 from pujax.training import config as config_lib
 from pujax.training import experiment, method_setup, sharding, train_step
 from tests.conftest import real_data_folder
@@ -53,7 +54,7 @@ def test_arguments_are_those_of_a_run(make):
     expected = problem.stage_shapes(built)
     resolved = config_lib.resolve(config)
     setup = method_setup.build(resolved, experiment.load_data(resolved), mesh)
-    data = sharding.replicate(setup.data.training_data(), mesh)
+    data = sharding.replicate(pu_dataset.flat(setup.data.training_data()), mesh)
     assert kinds(data) == kinds(built.data) and setup.metric_names == built.metric_names
     key, state = train_step.run_key(0, mesh), None
     for stage, shapes in zip(setup.method.stages, expected, strict=True):

@@ -464,6 +464,7 @@ def test_a_checkpoint_of_another_shape_is_named(tmp_path):
     first = prepared(tiny.config("naive"))
     carry = loop_state.first_carry(first, 0, None)
     first.checkpoints.save(Position(1, 0, 10), {"carry": carry})
+    first.checkpoints.wait()
     second = prepared(tiny.config("naive", options={"channels": (4, 8, 8), "hidden": (17,)}))
     with pytest.raises(ValueError, match=r"params/.* is float32\[16\]; accepted: float32\[17\]"):
         loop_state.start(second)
