@@ -11,6 +11,7 @@ rows, so they are not computed here: sort the scores afterwards.
 """
 
 import argparse
+import os
 
 import pandas as pd
 import ray
@@ -46,12 +47,23 @@ def score(
       workers: processes that score.
       gpus: GPUs of each; 0 scores on CPUs.
       batch_size: rows that a worker scores at a time.
+
+    Raises:
+      ValueError: for a run, a table or a folder of scores that cannot be used, before Ray starts.
     """
+    for name, number, least in (("workers", workers, 1), ("gpus_per_worker", gpus, 0)):
+        if number < least:
+            raise ValueError(f"{name} is {number}; accepted: an integer from {least}")
+    if not os.path.exists(table):
+        raise ValueError(f"table is {table!r}; accepted: a Parquet file, or a folder of them")
+    if os.path.exists(scores):
+        raise ValueError(f"scores is {scores!r}, which exists; accepted: a folder to be made")
+    model = pujax.load(run)
     # A worker without a GPU must not open one, and one with a GPU has it for itself.
     hidden = {} if gpus else {"runtime_env": {"env_vars": {"JAX_PLATFORMS": "cpu"}}}
     ray.data.read_parquet(table).map_batches(
         Scorer,
-        fn_constructor_args=(pujax.load(run),),
+        fn_constructor_args=(model,),
         batch_format="pandas",
         batch_size=batch_size,
         compute=ray.data.ActorPoolStrategy(size=workers),
@@ -69,13 +81,16 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--gpus_per_worker", type=int, default=0)
     given = parser.parse_args()
-    score(
-        given.run,
-        given.table,
-        given.scores,
-        workers=given.workers,
-        gpus=given.gpus_per_worker,
-    )
+    try:
+        score(
+            given.run,
+            given.table,
+            given.scores,
+            workers=given.workers,
+            gpus=given.gpus_per_worker,
+        )
+    except ValueError as error:
+        parser.error(str(error))
 
 
 if __name__ == "__main__":

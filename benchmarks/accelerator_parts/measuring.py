@@ -16,7 +16,6 @@ from pujax.data import pu_dataset
 from pujax.training import seed_axis, train_step
 from pujax.training.train_step import Carry
 
-STEPS_PER_CALL = 32
 _TINY_STEPS_PER_CALL = 2
 _ROUND_SECONDS = 1.5
 _ROUNDS = 3
@@ -190,7 +189,7 @@ def stage_programs(
         size = stage.batching.batch_size
         seen = data._replace(inputs=data.inputs[:size]) if streamed else data
         num_steps = stage.batching.steps_per_epoch(len(first.data.labeled))
-        count = train_step.steps_per_call(num_steps, 1 if streamed else STEPS_PER_CALL)
+        count = train_step.steps_per_call(num_steps, 1 if streamed else train_step.STEPS_PER_CALL)
         if tiny and not streamed:
             count = _TINY_STEPS_PER_CALL
         at: tuple[int, ...] = (epoch, 0, 0) if count == 1 else (epoch, 0, 0, count)

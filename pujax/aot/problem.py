@@ -20,9 +20,6 @@ from pujax.training import init_from, method_setup, prior_estimation, sharding
 from pujax.training.config import data_section
 from pujax.training.evaluation import tasks
 
-STEPS_PER_CALL = 32
-"""What `train_step.steps_per_dispatch` takes on an accelerator."""
-
 
 class Problem(NamedTuple):
     """What the programs of a run are built from.

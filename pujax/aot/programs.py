@@ -67,7 +67,7 @@ def steps_per_call(problem: Problem, stage: Stage) -> int:
     """Steps of one call on an accelerator; those of an epoch where these are fewer."""
     if problem.streamed:
         return 1
-    wanted = problem.config.run.steps_per_dispatch or problem_lib.STEPS_PER_CALL
+    wanted = problem.config.run.steps_per_dispatch or train_step.STEPS_PER_CALL
     num_steps = stage.batching.steps_per_epoch(problem.data.labeled.shape[0])
     return train_step.steps_per_call(num_steps, wanted)
 

@@ -41,8 +41,8 @@ class Engine(Protocol):
     """What runs tasks on other machines."""
 
     @property
-    def uses_gpus(self) -> bool:
-        """Whether tasks get GPUs."""
+    def gpus(self) -> int:
+        """How many a task gets."""
 
     def run(
         self, train: Train, tasks: Sequence[Task], request: preemption.StopRequest
@@ -91,7 +91,7 @@ def run(
     place, seeds = sweep.place, plan.seeds
     left = [i for i in sweep.chosen if place.unfinished(plan.cells[i], seeds)]
     tasks = [
-        Task(plan._replace(cells=(plan.cells[i],)), workdir, sequential, engine.uses_gpus)
+        Task(plan._replace(cells=(plan.cells[i],)), workdir, sequential, engine.gpus > 0)
         for i in left
     ]
     num_failed = 0

@@ -29,11 +29,6 @@ class RayEngine(NamedTuple):
     cpus: int = 1
     gpus: int = 0
 
-    @property
-    def uses_gpus(self) -> bool:
-        """Whether tasks get GPUs."""
-        return self.gpus > 0
-
     def run(
         self, train: Train, tasks: Sequence[Task], request: preemption.StopRequest
     ) -> Iterator[tuple[int, str]]:

@@ -47,11 +47,6 @@ class SlurmEngine(NamedTuple):
     cluster: str = "slurm"
     poll_seconds: float = 10.0
 
-    @property
-    def uses_gpus(self) -> bool:
-        """Whether tasks get GPUs."""
-        return self.gpus > 0
-
     def run(
         self, train: Train, tasks: Sequence[Task], request: preemption.StopRequest
     ) -> Iterator[tuple[int, str]]:
@@ -82,7 +77,13 @@ class SlurmEngine(NamedTuple):
             stderr_to_stdout=True,
             slurm_additional_parameters=dict(self.options) or None,
         )
-        jobs = executor.map_array(CellJob(train), tasks)
+        try:
+            jobs = executor.map_array(CellJob(train), tasks)
+        except submitit.core.utils.FailedJobError as error:
+            said = " ".join(str(error).split())
+            raise ValueError(
+                f"--launch is 'slurm'; accepted: on a machine whose sbatch takes the jobs ({said})"
+            ) from error
         message(f"{len(jobs)} jobs, {jobs[0].job_id} first; their logs are in {self.folder}")
         return jobs
 

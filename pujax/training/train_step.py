@@ -25,6 +25,9 @@ from pujax.data.pu_dataset import TrainingData
 from pujax.methods.base import Stage
 from pujax.training import sharding
 
+STEPS_PER_CALL = 32
+"""At most, where calls cost more than a rolled loop."""
+
 # One named integer per purpose that draws from the run's key.
 INIT, ORDER, STEP, REFRESH = range(4)
 
@@ -391,7 +394,7 @@ def steps_per_dispatch(setting: int, state: Any = None) -> int:
     if setting:
         return setting
     rolled_is_slow = state is None or has_convolutions(state)
-    return 1 if jax.default_backend() == "cpu" and rolled_is_slow else 32
+    return 1 if jax.default_backend() == "cpu" and rolled_is_slow else STEPS_PER_CALL
 
 
 def has_convolutions(state: Any) -> bool:

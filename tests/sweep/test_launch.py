@@ -84,7 +84,7 @@ def test_options_of_sbatch_have_their_own_names():
 class Here:
     """An engine that runs tasks in this process, the last one first."""
 
-    uses_gpus = False
+    gpus = 0
 
     def __init__(self, stop_after=None):
         self.tasks = []

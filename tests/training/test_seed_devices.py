@@ -14,12 +14,6 @@ from tests.training.test_seed_axis import assert_rows_close, members, rows_in
 DEVICES = 4
 
 
-@pytest.fixture(autouse=True)
-def _several_devices():
-    if len(jax.devices()) < DEVICES:
-        pytest.skip(f"{len(jax.devices())} devices are simulated here, {DEVICES} are needed")
-
-
 def train(group, folder, num_devices=DEVICES):
     request = preemption.StopRequest()
     return experiment.run_members(group, tiny.mesh(num_devices), request, folder=str(folder))
