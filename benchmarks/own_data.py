@@ -12,8 +12,10 @@ JAX_COMPILATION_CACHE_DIR, where set, spares compiling what it holds.
 Positives are dropped from a9a until 8 % of the rows are left.
 
 The interpreter OTHER has pulearn and pu-toolbox; rows whose package it lacks are left out with a
-message. Every cell that is done is a line of --output, and is not done again. The tables printed
-at the end hold means over seeds; without --data_dir they show what the file holds.
+message. Every cell that is done is a line of --output, and is not done again; one that failed is a
+line, too, and is done again by the next call, whose line then counts. The tables printed at the end
+hold means over seeds, with the number of seeds and of failures in brackets; without --data_dir they
+show what the file holds.
 """
 
 import argparse
@@ -305,12 +307,14 @@ def has_package(python: str, package: str) -> bool:
 
 
 def read(path: pathlib.Path) -> list[dict]:
-    """Cells that are done."""
+    """Cells that were tried, of each its last line; one that failed has an `error`."""
     lines = path.read_text().splitlines() if path.exists() else []
     try:
-        return [dict(json.loads(line)) for line in lines]
-    except (ValueError, TypeError) as error:
-        raise ValueError(f"{path} is damaged ({error}); accepted: a file of results") from error
+        cells = [dict(json.loads(line)) for line in lines]
+        last = {(cell["data"], cell["row"], cell["seed"]): cell for cell in cells}
+    except (ValueError, TypeError, KeyError) as error:
+        raise ValueError(f"{path} is damaged ({error!r}); accepted: a file of results") from error
+    return list(last.values())
 
 
 def chosen(flag: str, text: str, names: Sequence[str]) -> list[str]:
@@ -336,9 +340,10 @@ def check(flags: argparse.Namespace) -> None:
 
 
 def measure(flags: argparse.Namespace) -> None:
-    """Does the cells that are not done yet."""
+    """Does the cells that are not done yet, or that failed."""
     path = pathlib.Path(flags.output)
-    done = {(cell["data"], cell["row"], cell["seed"]) for cell in read(path)}
+    whole = [cell for cell in read(path) if "error" not in cell]
+    done = {(cell["data"], cell["row"], cell["seed"]) for cell in whole}
     wanted = chosen("--rows", flags.rows, ROWS)
     for package in ("pulearn", "pu_toolbox"):
         if not has_package(flags.python, package):
@@ -367,12 +372,15 @@ def measure(flags: argparse.Namespace) -> None:
                 print(json.dumps(cell | found), flush=True)
 
 
-def spread(values: list[float], digits: int) -> str:
-    """Mean and standard deviation, a dash without a value."""
+def spread(values: list[float], digits: int, num_failed: int) -> str:
+    """Mean and standard deviation, a dash without a value; in brackets how many, and failures."""
+    counts = [str(len(values))] if values else []
+    counts += [f"{num_failed} failed"] if num_failed else []
+    end = f" ({', '.join(counts)})" if counts else ""
     if not values:
-        return "-"
+        return f"-{end}"
     deviation = f" +- {np.std(values, ddof=1):.{digits}f}" if len(values) > 1 and digits else ""
-    return f"{np.mean(values):.{digits}f}{deviation}"
+    return f"{np.mean(values):.{digits}f}{deviation}{end}"
 
 
 def show(cells: list[dict]) -> None:
@@ -385,14 +393,15 @@ def show(cells: list[dict]) -> None:
     for key, title, digits in NUMBERS:
         print(f"\n{title}\n\n| row | {' | '.join(sets)} |\n|{'---|' * (len(sets) + 1)}")
         for row in rows:
-            found = [
-                spread([cell[key] for cell in by_place[row, name] if key in cell], digits)
-                for name in sets
-            ]
-            print(f"| {row} | {' | '.join(found)} |")
+            texts = []
+            for name in sets:
+                of_place = by_place[row, name]
+                whole = [cell[key] for cell in of_place if key in cell and "error" not in cell]
+                texts.append(spread(whole, digits, sum("error" in cell for cell in of_place)))
+            print(f"| {row} | {' | '.join(texts)} |")
     for cell in cells:
         if "error" in cell:
-            print(f"{cell['data']}, {cell['row']}, seed {cell['seed']}: {cell['error']}")
+            print(f"failed: {cell['data']}, {cell['row']}, seed {cell['seed']}: {cell['error']}")
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -33,7 +33,7 @@ def test_parts_of_names_choose_rows():
 
 def test_a_damaged_file_of_results_is_named(tmp_path, capsys):
     path = tmp_path / "cells.jsonl"
-    for text in ("{", "3\n"):
+    for text in ("{", "3\n", '{"data": "mushrooms"}\n'):
         path.write_text(text)
         assert own_data.main([f"--output={path}"]) == 2
         assert capsys.readouterr().err.startswith(f"{path} is damaged")
@@ -44,7 +44,7 @@ def test_the_tables_hold_means_over_seeds(tmp_path, capsys):
     cell = '{"data": "mushrooms", "row": "nnpu", "seed": %d, "lines": 2, "ap": %s}\n'
     path.write_text(cell % (0, 0.5) + cell % (1, 0.7))
     assert own_data.main([f"--output={path}"]) == 0
-    assert "| nnpu | 0.600 +- 0.141 |" in capsys.readouterr().out
+    assert "| nnpu | 0.600 +- 0.141 (2) |" in capsys.readouterr().out
 
 
 def test_commands_hold_in_a_folder_whose_name_has_spaces(monkeypatch):
@@ -53,3 +53,26 @@ def test_commands_hold_in_a_folder_whose_name_has_spaces(monkeypatch):
     words = own_data.shlex.split(train)
     assert "/my projects/pujax/train.py" in words
     assert "--config=/my projects/pujax/configs/own_table.py:method=nnpu" in words
+
+
+def test_a_failed_cell_is_done_again_and_counted(tmp_path, capsys, monkeypatch):
+    path, tried = tmp_path / "cells.jsonl", []
+    cell = '{"data": "mushrooms", "row": "nnpu", "seed": %d, "lines": 2, "seconds": 9, %s}\n'
+    path.write_text(cell % (0, '"ap": 0.5') + cell % (1, '"error": "no memory"'))
+
+    def run(row, folder, ending, *, seed, python):
+        tried.append((row, seed))
+        return 2, "no memory" if seed == 2 else ""
+
+    drawn = {"new_positive": None}
+    monkeypatch.setattr(own_data, "draw", lambda problem, folder, *, seed: drawn)
+    monkeypatch.setattr(own_data, "write", lambda drawn, folder, ending: None)
+    monkeypatch.setattr(own_data, "judge", lambda folder, positive: {"ap": 0.7})
+    monkeypatch.setattr(own_data, "run", run)
+    flags = [f"--output={path}", f"--data_dir={tmp_path}", "--seeds=3", "--sets=mushrooms"]
+    assert own_data.main([*flags, "--rows=nnpu"]) == 0
+    assert tried == [("nnpu", 1), ("nnpu", 2)]  # seed 0 is done
+    text = capsys.readouterr().out
+    assert "| nnpu | 0.600 +- 0.141 (2, 1 failed) |" in text
+    assert "failed: mushrooms, nnpu, seed 2: no memory" in text and "seed 1: no" not in text
+    assert "| nnpu | 2 (2, 1 failed) |" in text  # what a failed cell took does not count
