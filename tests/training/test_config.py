@@ -230,6 +230,19 @@ def test_unknown_compared_method_is_refused():
         config_lib.resolve(changed(run__compare="naif"))
 
 
+@pytest.mark.parametrize(
+    ("compare", "accepted"),
+    [
+        ("naive,lagam", "methods other than the run's own, 'lagam'"),
+        ("naive, nnpu, naive", "every method once"),
+    ],
+)
+def test_methods_that_would_share_a_folder_are_not_compared(compare, accepted):
+    message = f"^run.compare is '{compare}'; accepted: {accepted}"
+    with pytest.raises(ValueError, match=message):
+        config_lib.resolve(changed(run__compare=compare))
+
+
 def test_missing_section_is_refused():
     config = config_lib.default_config("lagam")
     with config.unlocked():

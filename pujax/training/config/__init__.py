@@ -102,6 +102,7 @@ def resolve(config: ml_collections.ConfigDict) -> ml_collections.ConfigDict:
     _check_model(resolved.model, init_from=resolved.init_from)
     _check_lengths(resolved.method)
     _check_run(resolved.run)
+    _check_compared(resolved)
     decisions.parse(resolved.run.decide)
     checks.require(
         resolved.run.selection == model_selection.LAST
@@ -211,8 +212,17 @@ def _check_run(run: ml_collections.ConfigDict) -> None:
     checks.one_of("run.tensorboard", run.tensorboard, ("auto", "off"))
     checks.one_of("run.selection", run.selection, model_selection.RULES)
     checks.one_of("run.nonfinite", run.nonfinite, ("stop", "skip"))
-    for name in compared_methods(run):
+
+
+def _check_compared(config: ml_collections.ConfigDict) -> None:
+    """Raises a ValueError for names that would share a folder, or that are no methods."""
+    compared, own = compared_methods(config.run), config.method.name
+    for name in compared:
         checks.one_of("run.compare", name, methods.names())
+        accepted = f"methods other than the run's own, {own!r}, which is in the table anyway"
+        checks.require(name != own, "run.compare", config.run.compare, accepted)
+        once = compared.count(name) == 1
+        checks.require(once, "run.compare", config.run.compare, "every method once")
 
 
 def compared_methods(run: ml_collections.ConfigDict) -> tuple[str, ...]:
