@@ -389,6 +389,42 @@ def test_a_probability_that_nobody_can_know_is_refused_before_training(finished,
     assert not (tmp_path / "run").exists()
 
 
+def saved_arrays(folder, labels):
+    np.save(folder / "x.npy", np.random.default_rng(0).normal(size=[len(labels), 2, 3]))
+    np.save(folder / "known.npy", labels)
+    return configured(folder / "x.npy", label=str(folder / "known.npy"))
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.float32, bool])
+def test_an_array_of_features_takes_its_labels_from_another(tmp_path, dtype):
+    labels = np.arange(40) % 4 == 1
+    data = experiment.load_data(config_lib.resolve(saved_arrays(tmp_path, labels.astype(dtype))))
+    found = np.concatenate([data.source_ids[data.labeled], data.validation_ids])
+    assert set(np.flatnonzero(labels)) <= set(found) and data.info.input_shape == (6,)
+    assert set(data.source_ids[data.labeled]) <= set(np.flatnonzero(labels))
+    rows = np.load(tmp_path / "x.npy").reshape(40, 6)[data.source_ids]
+    np.testing.assert_allclose(data.inputs, rows, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"label": ""}, "^data.label is ''; accepted: an .npy file with one label for each of the"),
+        ({"label": "none.npy"}, "^data.label is 'none.npy', which does not exist"),
+        ({"label": "x.npy"}, r"x.npy holds float64 of shape \(40, 2, 3\); accepted: an .npy file"),
+        ({"label": "words.npy"}, r"words.npy cannot be read \(.*; accepted: an .npy file"),
+        ({"test_path": "x.npy"}, "^data.test_path is 'x.npy'; accepted: a file with labels"),
+    ],
+)
+def test_an_array_without_right_labels_is_refused(tmp_path, monkeypatch, change, message):
+    monkeypatch.chdir(tmp_path)
+    config = saved_arrays(tmp_path, np.arange(40) % 4)
+    (tmp_path / "words.npy").write_text("no array")
+    config.data.update(change)
+    with pytest.raises(ValueError, match=message):
+        experiment.load_data(config_lib.resolve(config))
+
+
 @pytest.mark.thorough
 def test_the_configuration_as_it_is_shipped_ends_with_predictions(finished, tmp_path, monkeypatch):
     folder, *_ = finished

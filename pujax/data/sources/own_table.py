@@ -1,16 +1,21 @@
 """Your own table in one file: who is labelled positive, and everybody else."""
 
+import dataclasses
 import os
 import pathlib
 import re
 
 import numpy as np
 
+from pujax.checks import require
 from pujax.data import preparation, raw
 from pujax.data.readers import columns, frames, pu_labels
 
 CLASS_NAMES = ("negative", "positive")
 _WITHOUT_ID = "row"
+_FEATURES_ONLY = ".npy"
+_BESIDE = "labels"
+"""What labels beside an array are called."""
 
 
 def load(
@@ -33,7 +38,8 @@ def load(
       path: of the file.
       test_path: of a file with the same columns, where every row is known to be positive or
         negative; '' means that there is no test set.
-      label: name of the label's column; '' is `labels` or `y` beside arrays.
+      label: name of the label's column; '' is `labels` or `y` beside arrays. For an `.npy`, which
+        holds features only, another `.npy`, with the label of every row.
       id_column: name of the column that names a row; '' looks for one, 'none' keeps all columns.
       positive: the word that marks a positive, where it is not one of the usual ones.
       zero_is: 'negative', 'unlabeled' or 'auto', see `pu_labels.read`.
@@ -45,11 +51,15 @@ def load(
       ValueError: naming file, line and column of what cannot be read.
     """
     frame = frames.read(_found("data.path", path, directory))
+    if path.endswith(_FEATURES_ONLY):
+        frame, label = _with_labels(frame, label, directory), _BESIDE
     if frame.is_table and not label:
         names = ", ".join(map(repr, frame.names))
         raise ValueError(f"data.label is ''; accepted: the column that holds the label: {names}")
     tested = None
     if test_path:
+        accepted = "a file with labels, such as an .npz that holds 'x' and 'labels'"
+        require(not test_path.endswith(_FEATURES_ONLY), "data.test_path", test_path, accepted)
         tested = frames.read(_found("data.test_path", test_path, directory))
     name = {"": None, "none": ""}.get(id_column, id_column)
     try:
@@ -97,6 +107,23 @@ def _found(field: str, path: str, directory: pathlib.Path) -> pathlib.Path:
         if os.path.exists(place):
             return place
     raise ValueError(f"{field} is {path!r}, which does not exist; accepted: a file of rows")
+
+
+def _with_labels(frame: frames.Frame, path: str, directory: pathlib.Path) -> frames.Frame:
+    """Features with the labels of another file beside them, as `_BESIDE`."""
+    accepted = f"an .npy file with one label for each of the {frame.num_rows} rows of {frame.path}"
+    require(path.endswith(_FEATURES_ONLY), "data.label", path, accepted)
+    found = _found("data.label", path, directory)
+    try:
+        labels = np.load(found, allow_pickle=False)
+    except (OSError, EOFError, ValueError) as error:
+        raise ValueError(f"{found} cannot be read ({error}); accepted: {accepted}") from error
+    is_right = isinstance(labels, np.ndarray) and labels.shape == (frame.num_rows,)
+    if not is_right or labels.dtype.kind not in "fiubU":
+        shape = getattr(labels, "shape", None)
+        what = "an archive" if shape is None else f"{labels.dtype} of shape {shape}"
+        raise ValueError(f"{found} holds {what}; accepted: {accepted}")
+    return dataclasses.replace(frame, beside={_BESIDE: labels})
 
 
 def _test_labels(frame: frames.Frame | None, column: str, positive: str) -> np.ndarray:

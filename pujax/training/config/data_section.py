@@ -26,7 +26,7 @@ def _source_options() -> dict[str, Any]:
         "unreadable": "fail",  # or 'skip': what 'own_folder' does about damaged images
         "path": "",  # for 'own_table': the file; for 'own_folder': the folder
         "test_path": "",  # for 'own_table': a file of rows whose class is known, if there is one
-        "label": "",  # for 'own_table': the label's column
+        "label": "",  # for 'own_table': the label's column; for an .npy, the .npy of its labels
         "id_column": "",  # for 'own_table': what names a row; '' looks for one, 'none' is none
         "positive": "",  # for 'own_table': the word that marks a positive
         "zero_is": "auto",  # for 'own_table': what a 0 says: see readers.pu_labels
