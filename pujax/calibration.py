@@ -37,8 +37,14 @@ from sklearn import isotonic
 from pujax import checks
 
 KINDS = ("platt", "isotonic")
+LEVEL = 0.9
+"""Of the interval of a probability."""
 _FIRST_SLOPES = (0.5, 2.0, 8.0)
 """Per standard deviation of the scores: where the search starts, as it may have several optima."""
+_NUM_KNOTS = 200
+"""Scores at which the ends of an interval are kept."""
+_MAX_DRAWN = 10_000
+"""Rows of P, and of U, in a resample; with so many, chance counts for little beside the prior."""
 
 
 class Calibration(NamedTuple):
@@ -145,6 +151,117 @@ def probabilities(
         return 1 / (1 + (1 / in_u - 1) / (1 + calibration.labeled_odds))
 
 
+class Ends(NamedTuple):
+    """The lower and the upper end of the interval of a probability, as calibrations each.
+
+    Attributes:
+      low: of kind 'isotonic', at the smaller prior.
+      high: likewise, at the larger one.
+      priors: both priors, shares of positives in U.
+    """
+
+    low: Calibration
+    high: Calibration
+    priors: tuple[float, float] | Sequence[float]
+
+
+def fit_ends(
+    positive_scores: npt.ArrayLike,
+    unlabeled_scores: npt.ArrayLike,
+    *,
+    priors: tuple[float, float],
+    setting: str,
+    kind: str = "platt",
+    labeled_share: float | None = None,
+    num_resamples: int = 40,
+    seed: int = 0,
+) -> Ends:
+    """Intervals of probabilities over a range of priors, and over chance in the held-out rows.
+
+    P and U are drawn anew with replacement, each by itself (bootstrap), and calibrated at both
+    priors. The lower end is the 5 % quantile at the smaller prior, score by score, the upper end
+    the 95 % quantile at the larger one.
+
+    Args:
+      positive_scores: as in `fit`.
+      unlabeled_scores: likewise.
+      priors: the smallest and the largest share of positives in U that is thought possible, in
+        (0, 1); twice the same where it is known.
+      setting: as in `fit`.
+      kind: likewise.
+      labeled_share: likewise.
+      num_resamples: of P and U, at least 1. Of more than 10,000 rows each so many are drawn.
+      seed: of the resamples.
+
+    Returns:
+      `Ends`.
+
+    Raises:
+      ValueError: as `fit`, and for priors that are not in order.
+    """
+    checks.whole_number("num_resamples", num_resamples, 1)
+    checks.whole_number("seed", seed, 0)
+    in_order = len(priors) == 2 and 0 < priors[0] <= priors[1] < 1
+    checks.require(in_order, "priors", priors, "two shares between 0 and 1 in order")
+    p, u = np.asarray(positive_scores, np.float64), np.asarray(unlabeled_scores, np.float64)
+    bases = [
+        fit(p, u, prior=prior, setting=setting, kind=kind, labeled_share=labeled_share)
+        for prior in priors
+    ]
+    scores = np.concatenate([p, u])
+    # A sigmoid goes on beyond the held-out scores, where new rows may lie.
+    with np.errstate(over="ignore", invalid="ignore"):
+        knots = np.quantile(scores, np.linspace(0, 1, _NUM_KNOTS))
+        beyond = np.linspace(0, 1, _NUM_KNOTS // 10)[1:] * (knots[-1] - knots[0])
+        knots = np.unique(np.concatenate([knots[0] - beyond, knots, knots[-1] + beyond]))
+    knots = knots[np.isfinite(knots)]
+    ends = []
+    quantiles = ((1 - LEVEL) / 2, (1 + LEVEL) / 2)
+    for base, prior, quantile in zip(bases, priors, quantiles, strict=True):
+        rng = np.random.default_rng(seed)  # the same resamples at both priors
+        curves = np.empty([num_resamples, len(knots)])
+        for i in range(num_resamples):
+            drawn_p, drawn_u = (
+                sample[rng.integers(len(sample), size=min(len(sample), _MAX_DRAWN))]
+                for sample in (p, u)
+            )
+            curves[i] = probabilities(_refit(base, drawn_p, drawn_u, prior), knots)
+        ends.append(
+            base._replace(
+                kind="isotonic", scores=knots, values=np.quantile(curves, quantile, axis=0)
+            )
+        )
+    return Ends(ends[0], ends[1], priors)
+
+
+def probability_interval(
+    calibration: Calibration,
+    ends: Ends,
+    scores: npt.ArrayLike,
+    *,
+    unlabeled_only: bool = True,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Lower and upper ends of the probabilities that rows are positive.
+
+    Args:
+      calibration: of `fit`; its probabilities lie within the interval.
+      ends: of `fit_ends`, for the same scores.
+      scores: `[n]`, finite.
+      unlabeled_only: as in `probabilities`.
+
+    Returns:
+      Two float64 `[n]`; neither decreases where the score grows.
+
+    Raises:
+      ValueError: if scores are not `[n]` and finite.
+    """
+    value, low, high = (
+        probabilities(x, scores, unlabeled_only=unlabeled_only)
+        for x in (calibration, ends.low, ends.high)
+    )
+    return np.minimum(low, value), np.maximum(high, value)
+
+
 def threshold_at(
     calibration: Calibration, probability: float, *, unlabeled_only: bool = True
 ) -> float:
@@ -194,8 +311,18 @@ def _isotonic(p: np.ndarray, u: np.ndarray, odds: float) -> tuple[np.ndarray, np
     return np.asarray(found.X_thresholds_, np.float64), np.minimum(values, 1)
 
 
+def _refit(base: Calibration, p: np.ndarray, u: np.ndarray, prior: float) -> Calibration:
+    """The calibration of resampled scores; the search starts from that of all."""
+    odds = len(p) / (len(u) * prior)
+    if base.kind == "isotonic":
+        scores, values = _isotonic(p, u, odds)
+    else:
+        scores, values = _platt(p, u, prior, odds, start=base)
+    return base._replace(scores=scores, values=values)
+
+
 def _platt(
-    p: np.ndarray, u: np.ndarray, prior: float, odds: float
+    p: np.ndarray, u: np.ndarray, prior: float, odds: float, *, start: Calibration | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """The mean score, and slope and intercept of the log-odds of being positive."""
     scores, m, n = np.concatenate([p, u]), len(p), len(u)
@@ -215,16 +342,20 @@ def _platt(
 
     # Each start puts probability one half at the score that a share `prior` of U exceeds.
     middle = (np.quantile(u, 1 - prior) - center) / scale
+    starts = [[slope, -slope * middle] for slope in _FIRST_SLOPES]
+    if start is not None:
+        slope, intercept = start.values
+        starts = [[slope * scale, intercept + slope * (center - start.scores[0])]]
     found = [
         optimize.minimize(
             loss,
-            [slope, -slope * middle],
+            first,
             jac=True,
             method="L-BFGS-B",
             bounds=[(0, None), (None, None)],
             options={"ftol": 1e-12, "gtol": 1e-8},
         )
-        for slope in _FIRST_SLOPES
+        for first in starts
     ]
     slope, intercept = min(found, key=lambda result: result.fun).x
     return np.array([center]), np.array([slope / scale, intercept])

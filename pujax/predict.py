@@ -36,7 +36,8 @@ _USAGE = """usage: python -m pujax.predict RUN FILE|FOLDER [--output=FILE.csv] [
   --decide=RULE        'score:0', 'probability:0.5', 'share:0.02', 'top:100'; default: the run's
   --unreadable=skip    keeps damaged images as rows without a score; default: fail
   --help               shows this text
-Writes the id under its own name, score, probability, rank and decision, in the rows' order."""
+Writes the id under its own name, score, probability, rank, decision, and what the probability may
+be as far as the share of positives is known, in the rows' order."""
 _WRITTEN = 10_000
 """Rows that are written at once."""
 
@@ -53,6 +54,9 @@ class Predictions(NamedTuple):
         known in training.
       ranks: int `[n]`, 1 for the highest score; 0 for an image that cannot be read.
       decisions: bool `[n]`, by the rule of the run or the one that was asked for.
+      probabilities_low: float `[n]`, what the probabilities may be if the prior is as small as its
+        estimates leave open, chance in the held-out rows included; None where it is not known.
+      probabilities_high: likewise, if the prior is as large.
     """
 
     id_name: str
@@ -61,6 +65,8 @@ class Predictions(NamedTuple):
     probabilities: np.ndarray | None
     ranks: np.ndarray
     decisions: np.ndarray
+    probabilities_low: np.ndarray | None = None
+    probabilities_high: np.ndarray | None = None
 
 
 class Predictor(NamedTuple):
@@ -109,6 +115,7 @@ class Predictor(NamedTuple):
         found = self.model.rows_of(rows, unreadable=unreadable, num_rows=chunk_size)
         ids: list[np.ndarray] = []
         scores = self.model.scores(found, lambda chunk: ids.append(np.asarray(chunk.ids)))
+        low, high = self.model.probability_interval(scores) or (None, None)
         return Predictions(
             id_name=found.id_name,
             ids=np.concatenate(ids) if ids else np.zeros(0, object),
@@ -116,6 +123,8 @@ class Predictor(NamedTuple):
             probabilities=self.model.probabilities(scores),
             ranks=_ranks(scores),
             decisions=self.model.decide(scores, decide),
+            probabilities_low=low,
+            probabilities_high=high,
         )
 
     def write(
@@ -148,6 +157,7 @@ class Predictor(NamedTuple):
                 scores = self.model.scores(found, take)
             chosen = self.model.decide(scores, decide)
             shares, ranks = self.model.probabilities(scores), _ranks(scores)
+            ends = self.model.probability_interval(scores)
             names.seek(0)
             ids = (name for (name,) in csv.reader(names))
 
@@ -161,6 +171,7 @@ class Predictor(NamedTuple):
                         None if shares is None else shares[part],
                         ranks[part],
                         chosen[part],
+                        between=None if ends is None else (ends[0][part], ends[1][part]),
                         with_header=not start,
                     )
 

@@ -300,3 +300,77 @@ def test_real_sets_are_calibrated_nearly_as_well_as_with_true_labels(name, folde
             np.mean(constant) - np.mean(yardsticks[kind])
         ), kind
         assert np.mean(errors[kind]) < 0.08, kind
+
+
+def test_ends_cover_chance_and_the_range_of_priors():
+    scores = np.linspace(-1, 2, 7)
+    truth = posterior(scores, prior=0.3)
+    holds, widths = {}, {}
+    for seed in range(4):
+        p, u, _ = gaussians(40, 400, prior=0.3, seed=seed)
+        found = fit(p, u, prior=0.3)
+        for priors in ((0.3, 0.3), (0.15, 0.5)):
+            ends = calibration.fit_ends(p, u, priors=priors, setting="two_sample")
+            low, high = calibration.probability_interval(found, ends, scores)
+            value = calibration.probabilities(found, scores)
+            assert (low <= value).all() and (value <= high).all() and ends.priors == priors
+            assert (np.diff(low) >= 0).all() and (np.diff(high) >= 0).all()
+            holds.setdefault(priors, []).append((low <= truth) & (truth <= high))
+            widths.setdefault(priors, []).append((high - low).mean())
+            if priors[0] < 0.3:  # the ends tend to the priors and beyond
+                low, high = (calibration.probabilities(x, u).mean() for x in (ends.low, ends.high))
+                assert low < 0.15 and high > 0.42
+    (chance, both), (narrow, wide) = map(np.mean, holds.values()), map(np.mean, widths.values())
+    assert chance > 0.6 and both > 0.9
+    assert 0.05 < narrow < wide - 0.1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_end_is_the_quantile_of_calibrations_of_resamples(kind):
+    p, u, _ = gaussians(20, 100)
+    ends = calibration.fit_ends(
+        p, u, priors=(0.2, 0.4), setting="one_sample", kind=kind, num_resamples=7, seed=3
+    )
+    for end, prior, level in ((ends.low, 0.2, 0.05), (ends.high, 0.4, 0.95)):
+        rng, curves = np.random.default_rng(3), []
+        for _ in range(7):
+            drawn = [sample[rng.integers(len(sample), size=len(sample))] for sample in (p, u)]
+            again = fit(*drawn, prior=prior, setting="one_sample", kind=kind)
+            curves.append(calibration.probabilities(again, end.scores))
+        np.testing.assert_allclose(end.values, np.quantile(curves, level, axis=0), atol=2e-3)
+        assert end.labeled_odds == pytest.approx(20 / 100 / prior)
+
+
+def test_ends_of_new_rows_and_of_scores_beyond_the_held_out():
+    p, u, _ = gaussians(30, 300)
+    found = fit(p, u, setting="one_sample")
+    ends = calibration.fit_ends(p, u, priors=(0.2, 0.6), setting="one_sample")
+    scores = np.array([-1e9, -8.0, 0.0, 8.0, 1e9])
+    for low, high in (
+        calibration.probability_interval(found, ends, scores),
+        calibration.probability_interval(found, ends, scores, unlabeled_only=False),
+    ):
+        value = calibration.probabilities(found, scores)
+        assert (low <= high).all() and (high >= value).all() and low[0] >= 0 and high[-1] <= 1
+    in_u = calibration.probability_interval(found, ends, [0.0])
+    new = calibration.probability_interval(found, ends, [0.0], unlabeled_only=False)
+    assert new[0] > in_u[0] and new[1] > in_u[1]
+    huge = np.array([-1e307, 0, 1e307])  # beyond it the knots would not be finite
+    wide = calibration.fit_ends(huge, huge, priors=(0.2, 0.6), setting="one_sample")
+    assert np.isfinite(wide.low.scores).all() and np.isfinite(wide.low.values).all()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"priors": (0.5, 0.2)}, r"^priors is \(0.5, 0.2\); accepted: two shares between 0 and 1"),
+        ({"priors": (0.0, 0.2)}, "^priors is "),
+        ({"num_resamples": 0}, "^num_resamples is 0"),
+        ({"setting": "one"}, "^setting is 'one'"),
+        ({"positive_scores": []}, "^positive_scores is "),
+    ],
+)
+def test_ends_that_cannot_be_are_refused(change, message):
+    options = {"positive_scores": [1.0], "unlabeled_scores": [0.0], "priors": (0.1, 0.2)}
+    with pytest.raises(ValueError, match=message):
+        calibration.fit_ends(**{**options, "setting": "two_sample", **change})

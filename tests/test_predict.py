@@ -11,7 +11,7 @@ import pytest
 
 import pujax
 from pujax import predict
-from pujax.calibration import Calibration
+from pujax.calibration import Calibration, Ends
 from pujax.data import preparation
 from pujax.data.readers import frame_chunks, frames
 from pujax.methods.base import Method
@@ -46,7 +46,9 @@ def model():
         "config": {"run": {"eval_batch_size": 16}},
     }
     sigmoid = Calibration("platt", (0.0,), (1.0, 0.0), 0.3)
-    return Predictor(SavedModel(method, weights, learned, sigmoid, description))
+    low = Calibration("isotonic", (-9.0, 9.0), (0.0, 0.3), 0.5)
+    ends = Ends(low, low._replace(values=(0.4, 1.0)), (0.1, 0.5))
+    return Predictor(SavedModel(method, weights, learned, sigmoid, description, ends))
 
 
 @pytest.fixture
@@ -218,12 +220,17 @@ def test_what_is_written_is_what_is_predicted(model, command, tmp_path, monkeypa
     path = save(table(), tmp_path / "a.csv")
     assert command(path, f"--output={tmp_path / 'new' / 'b.csv'}", "--decide=share:0.25") == 0
     header, *lines = written(tmp_path / "new" / "b.csv")
-    assert header == ["name", "score", "probability", "rank", "decision"]
+    names = ["name", "score", "probability", "rank", "decision"]
+    assert header == [*names, "probability_low", "probability_high"]
     expected = model.predict(table(), decide="share:0.25")
     assert [line[0] for line in lines] == list(expected.ids)
     assert [line[1] for line in lines] == [f"{score:.8g}" for score in expected.scores]
     assert [int(line[3]) for line in lines] == expected.ranks.tolist()
     assert sum(int(line[4]) for line in lines) == 26
+    ends = (expected.probabilities_low, expected.probabilities_high)
+    assert (ends[0] < expected.probabilities).any() and (expected.probabilities < ends[1]).any()
+    for place, end in zip((5, 6), ends, strict=True):
+        assert [line[place] for line in lines] == [f"{value:.6g}" for value in end]
     captured = capsys.readouterr()
     assert "103 rows, 26 called positive" in captured.out and captured.err == ""
 

@@ -226,7 +226,8 @@ def _finish(state: LoopState, seed: int, num_together: int) -> dict[str, Any]:
     result = task.summarize(config, method, final, truth, rows, run.mesh)
     if isinstance(truth, PUDataset) and truth.own is not None:
         known = own_results.of(truth, final)
-        own_results.write(folder, config, method, saved, truth, final, known)
+        doubt = own_results.write(folder, config, method, saved, truth, final, known)
+        result["mean_probability"] = doubt
         result["held_out"] = [estimate._asdict() for estimate in known.estimates]
         result["held_out_prior"] = {
             "used": truth.info.prior_unlabeled,

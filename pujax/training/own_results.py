@@ -93,6 +93,33 @@ def of(data: PUDataset, final: Final) -> Results:
     return Results(estimates, learned, dependence, metrics.largest_prior(positive, unlabeled))
 
 
+def fit_ends(data: PUDataset, final: Final, results: Results) -> calibration.Ends | None:
+    """Intervals of the probabilities; None where there are no probabilities.
+
+    An estimated prior may be anything from half of the smallest lower end of its estimates to the
+    largest upper end, see `prior_dependence.possible_shares`; a given one is taken for known.
+
+    Args:
+      data: the PU problem.
+      final: evaluation of the reported state.
+      results: `of` the same.
+    """
+    if results.calibration is None:
+        return None
+    assert final.held_scores is not None  # else there is no calibration
+    used, held = data.info.prior_unlabeled, data.validation_labeled
+    priors = (used, used)
+    if data.prior_choice is not None:
+        priors = prior_dependence.possible_shares(data.prior_choice, used=used)
+    return calibration.fit_ends(
+        final.held_scores[held],
+        final.held_scores[~held],
+        priors=priors,
+        setting=data.info.setting,
+        labeled_share=(data.info.n_p + held.sum()) / (data.info.n + len(held)),
+    )
+
+
 def _interval_in_unlabeled(data: PUDataset) -> tuple[float, float] | None:
     """The interval of the prior, as shares of U."""
     if data.prior_interval is None:
@@ -185,6 +212,14 @@ def describe(summary: Mapping[str, Any]) -> str:
             f"the unlabeled, and {prior['used']:.1%} is used: probabilities, and the estimates "
             "that rest on it, are too high."
         )
+    doubt = summary.get("mean_probability")
+    if doubt:
+        lines.append(
+            f"  The mean probability of the unlabeled rows is {doubt['mean']:.3f}, but could be "
+            f"{doubt['low']:.3f} to {doubt['high']:.3f} if {doubt['smallest_prior']:.1%} to "
+            f"{doubt['largest_prior']:.1%} of them are positive and by chance in the held-out "
+            "rows: see probability_low and probability_high."
+        )
     rows = summary.get("held_out_by_prior")
     if rows:
         lines.append(prior_dependence.describe(rows, agree=summary["prior_choice"]["agree"]))
@@ -223,7 +258,7 @@ def write(
     data: PUDataset,
     final: Final,
     results: Results,
-) -> None:
+) -> dict[str, float] | None:
     """Writes predictions for the unlabeled rows, and the model for rows to come.
 
     Args:
@@ -234,6 +269,10 @@ def write(
       data: the PU problem.
       final: evaluation of that state.
       results: `of` the same.
+
+    Returns:
+      How far the mean probability of the unlabeled rows may be off: `mean`, `low`, `high`, and the
+      priors in U at both ends; None without probabilities.
     """
     assert data.own is not None  # else there are no rows to name
     hidden, held = data.hidden(), ~data.validation_labeled
@@ -243,18 +282,25 @@ def write(
         scores = np.concatenate([scores, final.held_scores[held]])
     order = np.argsort(rows, kind="stable")
     rows, scores = rows[order], scores[order]
-    share = None
-    if results.calibration is not None:
+    share, between, doubt = None, None, None
+    ends = fit_ends(data, final, results)
+    if results.calibration is not None and ends is not None:
         share = calibration.probabilities(results.calibration, scores)
+        between = calibration.probability_interval(results.calibration, ends, scores)
+        doubt = {"smallest_prior": float(ends.priors[0]), "largest_prior": float(ends.priors[1])}
+        means = (("mean", share), ("low", between[0]), ("high", between[1]))
+        doubt |= {name: float(values.mean()) for name, values in means}
     chosen = decisions.decide(config.run.decide, scores, share)
     ids = data.own.ids[rows]
     is_held = np.isin(rows, data.validation_ids)
     columns = (ids, scores, share, decisions.ranks(scores), chosen)
-    text = csv_text(data.own.id_name, *columns, is_held)
+    text = csv_text(data.own.id_name, *columns, is_held, between=between)
     replace_text(os.path.join(folder, PREDICTIONS), text)
-    saved_model.save(os.path.join(folder, MODEL), config, method, state, data, results.calibration)
+    learned = results.calibration
+    saved_model.save(os.path.join(folder, MODEL), config, method, state, data, learned, ends)
     document = [estimate._asdict() for estimate in results.estimates]
     write_json(os.path.join(folder, "held_out.json"), document)
+    return doubt
 
 
 def csv_text(
@@ -266,9 +312,10 @@ def csv_text(
     chosen: np.ndarray,
     is_held: np.ndarray | None = None,
     *,
+    between: tuple[np.ndarray, np.ndarray] | None = None,
     with_header: bool = True,
 ) -> str:
-    """A CSV text: the id under its own name, score, probability, rank and decision.
+    """A CSV text: the id under its own name, score, probability, rank, decision, and its interval.
 
     Args:
       id_name: heading of the first column.
@@ -278,11 +325,13 @@ def csv_text(
       ranks: int `[n]`.
       chosen: bool `[n]`, who is called positive.
       is_held: bool `[n]`, which rows training did not see; None leaves that column out.
+      between: ends of the probability `[n]` each; None leaves them empty.
       with_header: False writes the rows only.
     """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     more = [] if is_held is None else ["held_out"]
+    more += ["probability_low", "probability_high"]
     if with_header:
         writer.writerow([id_name, "score", "probability", "rank", "decision", *more])
     for i, name in enumerate(ids):
@@ -290,7 +339,8 @@ def csv_text(
             writer.writerow([name, *[""] * (4 + len(more))])
             continue
         probability = "" if probabilities is None else f"{probabilities[i]:.6g}"
-        last = [] if is_held is None else [int(is_held[i])]
+        last: list[Any] = [] if is_held is None else [int(is_held[i])]
+        last += ["", ""] if between is None else [f"{end[i]:.6g}" for end in between]
         row = [name, f"{scores[i]:.8g}", probability, ranks[i], int(chosen[i]), *last]
         writer.writerow(row)
     return text.getvalue()

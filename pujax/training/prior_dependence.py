@@ -20,6 +20,8 @@ NUMBERS = ("precision", "precision_top_100", "auc", "accuracy", "f1")
 CALLED = "called positive"
 _HALF = "half of the smallest"
 _THRESHOLD = 0.5
+_TINY = 1e-4
+"""The smallest share that probabilities are fitted for, and the distance of the largest from 1."""
 
 
 def by_prior(
@@ -73,6 +75,25 @@ def by_prior(
             | {CALLED: called}
         )
     return tuple(rows)
+
+
+def possible_shares(choice: PriorChoice, *, used: float) -> tuple[float, float]:
+    """The smallest and the largest share of positives in U that its estimates leave open.
+
+    From half of the smallest lower end, since all of them may be too large, to the largest upper
+    end. An estimate without an interval is its own end; one that carries no information (0, 1, or
+    an interval from 0 to 1) does not count.
+
+    Args:
+      choice: the estimates.
+      used: the share in use, which lies in between.
+    """
+    low, high = used, used
+    for value, *interval in choice.estimates.values():
+        ends = [x for x in interval if math.isfinite(x)] or [value]
+        if 0 < value < 1 and (ends[0] > 0 or ends[-1] < 1):
+            low, high = min(low, ends[0] / 2), max(high, ends[-1])
+    return min(max(low, _TINY), used), max(min(high, 1 - _TINY), used)
 
 
 def describe(rows: Sequence[Mapping[str, Any]], *, agree: bool) -> str:

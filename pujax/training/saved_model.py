@@ -47,6 +47,7 @@ class SavedModel(NamedTuple):
       preparation: turns rows into inputs.
       calibration: from scores to probabilities, or None.
       description: the rest of `model.json`.
+      ends: of the interval of probabilities, or None.
     """
 
     method: Method
@@ -54,6 +55,7 @@ class SavedModel(NamedTuple):
     preparation: preparation.Preparation | ImagePreparation
     calibration: calibration.Calibration | None
     description: dict[str, Any]
+    ends: calibration.Ends | None = None
 
     def rows_of(self, rows: Any, *, unreadable: str = "fail", num_rows: int = 0) -> NewRows:
         """Rows as this model takes them, see `new_rows.of_table` and `new_rows.of_images`.
@@ -127,6 +129,22 @@ class SavedModel(NamedTuple):
         )
         return result
 
+    def probability_interval(self, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+        """Both ends of the interval `[n]` of `probabilities`; None where they are not known.
+
+        Args:
+          scores: `[n]`; NaN stays NaN.
+        """
+        if self.calibration is None or self.ends is None:
+            return None
+        known = ~np.isnan(scores)
+        found = calibration.probability_interval(
+            self.calibration, self.ends, scores[known], unlabeled_only=False
+        )
+        low, high = np.full([2, len(scores)], np.nan)
+        low[known], high[known] = found
+        return low, high
+
     def decide(self, scores: np.ndarray, rule: str = "") -> np.ndarray:
         """Which rows are called positive, bool `[n]`; '' is the rule of the run.
 
@@ -146,6 +164,7 @@ def save(
     state: Any,
     data: PUDataset,
     learned: calibration.Calibration | None,
+    ends: calibration.Ends | None = None,
 ) -> None:
     """Writes a model; each file is replaced atomically.
 
@@ -156,6 +175,7 @@ def save(
       state: its state as it is evaluated, arrays on the host.
       data: the PU problem.
       learned: from scores to probabilities, or None.
+      ends: of the interval of probabilities, or None.
     """
     assert data.own is not None and data.own.preparation is not None
     os.makedirs(folder, exist_ok=True)
@@ -171,6 +191,7 @@ def save(
         "class_names": data.class_sides,
         "prior_interval": data.prior_interval,
         "calibration": None if learned is None else learned._asdict(),
+        "probability_ends": None if ends is None else _as_document(ends),
         "decide": config.run.decide,
         "versions": summary.versions(),
     }
@@ -203,6 +224,8 @@ def load(folder: str | os.PathLike[str]) -> SavedModel:
         method = methods.build(config, info)
         learned = document["calibration"]
         learned = None if learned is None else calibration.Calibration(**learned)
+        ends = document.get("probability_ends")  # earlier models have none
+        ends = None if ends is None else _ends(ends)
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{path} is damaged ({error!r}); accepted: a saved one") from error
     path = os.path.join(folder, _NUMBERS)
@@ -220,6 +243,7 @@ def load(folder: str | os.PathLike[str]) -> SavedModel:
         preparation=(preparation if info.is_table else image_preparation).load(folder),
         calibration=learned,
         description=document,
+        ends=ends,
     )
 
 
@@ -231,6 +255,14 @@ def card(document: dict[str, Any]) -> str:
     if prior is not None and math.isfinite(prior):
         known = f"{prior:.4f} ({info['prior_source']})"
         known += " [{:.4f}, {:.4f}]".format(*interval) if interval else ""
+    doubt = "Probabilities: none, since the share of positives is not known."
+    if document.get("probability_ends"):
+        low, high = document["probability_ends"]["priors"]
+        doubt = (
+            "Probabilities hold for that share. `probability_low` and `probability_high` say what\n"
+            f"  they may be if {low:.1%} to {high:.1%} of the unlabeled rows are positive, and by\n"
+            "  chance in the held-out rows."
+        )
     return f"""# {config["method"]["name"]} on {config["data"]["path"] or info["name"]}
 
 A binary classifier trained by pujax from {info["n_p"]} labelled positives and {info["n_u"]}
@@ -241,10 +273,22 @@ unlabeled examples ({info["setting"]} data), without a known negative.
 - Positive is what was labelled positive; the labels are taken for a random sample of all positives.
   Where they are not, probabilities and estimates are wrong, though the ranking may still be useful.
 - Share of positives in the population: {known}.
+- {doubt}
 - Decision: `{document["decide"]}`.
 - Estimates without negatives, with their intervals and assumptions: `held_out.json` of the run.
 - Versions: {", ".join(f"{name} {version}" for name, version in document["versions"].items())}.
 """
+
+
+def _as_document(ends: calibration.Ends) -> dict[str, Any]:
+    """Both ends as `_ends` reads them."""
+    sides = {"low": ends.low._asdict(), "high": ends.high._asdict()}
+    return sides | {"priors": list(ends.priors)}
+
+
+def _ends(document: dict[str, Any]) -> calibration.Ends:
+    low, high = (calibration.Calibration(**document[name]) for name in ("low", "high"))
+    return calibration.Ends(low, high, tuple(document["priors"]))
 
 
 def _info(fields: dict[str, Any]) -> DataInfo:

@@ -77,7 +77,8 @@ def rows(path):
 def test_every_unlabeled_image_is_listed_by_its_file(finished):
     images, run, said, summary = finished
     written = pd.read_csv(run / "predictions.csv")
-    assert list(written) == ["file", "score", "probability", "rank", "decision", "held_out"]
+    names = ["file", "score", "probability", "rank", "decision", "held_out"]
+    assert list(written) == [*names, "probability_low", "probability_high"]
     listed = sorted(p for p in images.rglob("*.*") if p.relative_to(images).parts[0] != "test")
     names = [str(p.relative_to(images)) for p in listed]
     assert sorted(written.file) == [name for name in names if not name.startswith("positive/")]
@@ -169,7 +170,7 @@ def test_damaged_images_stay_as_rows_without_a_score(finished, damaged, tmp_path
     written = rows(target)
     assert [row["file"] for row in written] == names
     for i in (4, 60):
-        assert list(written[i].values())[1:] == [""] * 4
+        assert list(written[i].values())[1:] == [""] * 6
     others = [row for i, row in enumerate(written) if i not in (4, 60)]
     assert sorted(int(row["rank"]) for row in others) == list(range(1, 139))
     assert sum(int(row["decision"]) for row in others) == 69

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shutil
 
 import numpy as np
 import pandas as pd
@@ -55,6 +56,11 @@ def configured(path, method="nnpu", **data):
     return config
 
 
+def prior_in_unlabeled(folder):
+    """The prior in U of a finished run."""
+    return json.loads((folder / "run" / "summary.json").read_text())["prior_unlabeled"]
+
+
 def held_out(folder, frame):
     """Scores of the labelled and of the unlabeled rows that were held out."""
     data = experiment.load_data(config_lib.resolve(configured(folder / "customers.csv")))
@@ -80,6 +86,7 @@ def test_predictions_name_every_unlabeled_row_once_in_the_order_of_the_file(fini
     folder, frame, fraud, *_ = finished
     written = pd.read_csv(folder / "run" / "predictions.csv")
     names = ["customer", "score", "probability", "rank", "decision", "held_out"]
+    names += ["probability_low", "probability_high"]
     assert (
         list(written) == names and written.held_out.sum() == 100 - 16
     )  # a quarter of 66 and of 334
@@ -89,6 +96,8 @@ def test_predictions_name_every_unlabeled_row_once_in_the_order_of_the_file(fini
     assert written["rank"].iloc[order].is_monotonic_increasing and written["rank"].min() == 1
     assert written.probability.iloc[order].is_monotonic_decreasing
     assert written.probability.between(0, 1).all()
+    assert written.probability.between(written.probability_low, written.probability_high).all()
+    assert (written.probability_high > written.probability_low + 0.05).any()
     assert (written.decision == (written.score > 0)).all()
     truth = fraud[unlabeled.index]
     assert metrics.auc(written.score.to_numpy(), truth) > 0.8
@@ -171,6 +180,14 @@ def test_a_loaded_model_gives_the_numbers_of_training(finished):
     np.testing.assert_allclose(written.probability, in_u, rtol=1e-4)
     wanted = calibration.probabilities(learned, result.scores, unlabeled_only=False)
     np.testing.assert_array_equal(result.probabilities, wanted)
+    ends = saved_model.load(folder / "run" / "model").ends
+    assert ends.priors[0] == ends.priors[1] == prior_in_unlabeled(folder)  # the prior is given
+    in_u = calibration.probability_interval(learned, ends, written.score.to_numpy())
+    new = calibration.probability_interval(learned, ends, result.scores, unlabeled_only=False)
+    found = (result.probabilities_low, result.probabilities_high)
+    for name, expected, told, of_new in zip(("low", "high"), in_u, found, new, strict=True):
+        np.testing.assert_allclose(written[f"probability_{name}"], expected, rtol=1e-4)
+        np.testing.assert_array_equal(told, of_new)
     top = pujax.load(folder / "run").predict(frame, decide="top:7")
     assert top.decisions.sum() == 7 and set(result.ranks[top.decisions]) == set(range(1, 8))
 
@@ -181,6 +198,20 @@ def test_the_model_holds_what_prediction_needs_and_no_more(finished):
     assert numbers and not any("opt_state" in name for name in numbers)
     card = (folder / "run" / "model" / "README.md").read_text()
     assert "nnpu" in card and "0.3000 (given)" in card and "score:0" in card
+    assert "`probability_low`" in card
+
+
+def test_a_model_of_earlier_days_has_no_ends_and_leaves_their_cells_empty(finished, tmp_path):
+    folder, frame, *_ = finished
+    shutil.copytree(folder / "run" / "model", tmp_path / "model")
+    description = json.loads((tmp_path / "model" / "model.json").read_text())
+    del description["probability_ends"]
+    (tmp_path / "model" / "model.json").write_text(json.dumps(description))
+    model = pujax.load(tmp_path / "model")
+    assert model.predict(frame).probabilities_low is None
+    model.write(frame, str(tmp_path / "scores.csv"))
+    written = pd.read_csv(tmp_path / "scores.csv")
+    assert written.probability_low.isna().all() and written.probability.notna().all()
 
 
 def test_new_rows_may_lack_the_label_hold_new_words_and_missing_cells(finished, tmp_path, capsys):

@@ -75,6 +75,18 @@ def test_nothing_is_said_of_one_estimate_and_shares_of_0_and_1_are_left_out():
     assert rows(CHOICE._replace(estimates=more)) == rows()
 
 
+def test_possible_shares_reach_from_half_of_the_smallest_end_to_the_largest():
+    assert prior_dependence.possible_shares(CHOICE, used=0.1) == (0.025, 0.4)
+    nothing = {"pearson": (1.0, 0.001, 1.0), "ratio": (0.0, 0.0, 0.9), "tice": (0.5, 0.0, 1.0)}
+    silent = CHOICE._replace(estimates=nothing)
+    assert prior_dependence.possible_shares(silent, used=0.1) == (0.1, 0.1)
+    without = CHOICE._replace(estimates={"km2": (0.3, math.nan, math.nan)})
+    assert prior_dependence.possible_shares(without, used=0.3) == (0.15, 0.3)
+    whole = CHOICE._replace(estimates={"a": (0.2, 0.0, 0.3), "b": (0.4, 0.3, 1.0)})
+    low, high = prior_dependence.possible_shares(whole, used=0.2)
+    assert 0 < low < 0.001 and 0.999 < high < 1
+
+
 @pytest.mark.parametrize(
     "change",
     [{"everything": np.array([np.inf])}, {"positive": np.zeros(0)}, {"unlabeled": np.zeros(0)}],
@@ -128,3 +140,10 @@ def test_a_run_on_own_rows_prints_and_keeps_it(tmp_path, capsys):
     # Probabilities of the run are fitted at the same prior; the file rounds them to six digits.
     assert abs(used["called positive"] - count) <= 1
     assert all(math.isfinite(row["accuracy"]) for row in by_prior)
+    doubt = summary["mean_probability"]
+    assert doubt["mean"] == pytest.approx(written.probability.mean(), rel=1e-4)
+    assert doubt["low"] == pytest.approx(written.probability_low.mean(), rel=1e-4)
+    assert doubt["high"] == pytest.approx(written.probability_high.mean(), rel=1e-4)
+    smallest = min(row["prior in U"] for row in by_prior)
+    assert doubt["smallest_prior"] <= smallest < used["prior in U"] < doubt["largest_prior"]
+    assert "see probability_low and probability_high" in text
