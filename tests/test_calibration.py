@@ -357,6 +357,10 @@ def test_ends_of_new_rows_and_of_scores_beyond_the_held_out():
     in_u = calibration.probability_interval(found, ends, [0.0])
     new = calibration.probability_interval(found, ends, [0.0], unlabeled_only=False)
     assert new[0] > in_u[0] and new[1] > in_u[1]
+    other = calibration.fit_ends(p, u, priors=(0.1, 0.2), setting="one_sample")
+    low, high = calibration.probability_interval(found, other, scores)
+    value = calibration.probabilities(found, scores)
+    assert (low <= value).all() and (high >= value).all()
     huge = np.array([-1e307, 0, 1e307])  # beyond it the knots would not be finite
     wide = calibration.fit_ends(huge, huge, priors=(0.2, 0.6), setting="one_sample")
     assert np.isfinite(wide.low.scores).all() and np.isfinite(wide.low.values).all()
