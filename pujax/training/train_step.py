@@ -167,7 +167,7 @@ def stage_data(
         if not len(inputs):
             shape = jax.eval_shape(stage.encode, state, pu_dataset.like(data.inputs)).shape[1:]
             return sharding.replicate(np.zeros([0, *shape], np.float32), mesh)
-        encoded = batching.map_batches(lambda x: encode(state, x), inputs, batch_size=batch_size)
+        encoded = batching.map_batches(encode, inputs, batch_size=batch_size, args=(state,))
         return sharding.gather(encoded, mesh)
 
     return data._replace(inputs=all_of(data.inputs), support_inputs=all_of(data.support_inputs))
