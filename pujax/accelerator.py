@@ -13,6 +13,15 @@ def check_few_kernels(setting: str, field: str = "run.few_kernels") -> None:
     checks.one_of(field, setting, _SETTINGS)
 
 
+def loops_beat_calls() -> bool:
+    """Whether one call that loops over batches is better than a call for each.
+
+    Calls cost an accelerator time. On a CPU they do not, and XLA runs the gradient of a convolution
+    many times slower inside a rolled loop (jax-ml/jax#12868), though not a forward pass.
+    """
+    return jax.default_backend() != "cpu"
+
+
 def few_kernels(setting: str) -> bool:
     """Whether to compute in few kernels at the price of copies.
 

@@ -210,9 +210,10 @@ class PUClassifier(ClassifierMixin, BaseEstimator):
         X = _in_single_precision(validate_data(self, X, dtype=np.float64, reset=False))
         method, state = self._loaded()
         scores = batching.map_batches(
-            lambda part: saved_model.compiled(method.predict)(state, part),
+            saved_model.compiled(method.predict),
             sharding.replicate(X, sharding.make_mesh()),
             batch_size=512,
+            args=(state,),
         )
         return np.asarray(scores)
 

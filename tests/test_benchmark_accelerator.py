@@ -4,7 +4,10 @@ import gzip
 import itertools
 import json
 import os
+import signal
 import sys
+import threading
+import time
 
 import jax
 import jax.numpy as jnp
@@ -33,7 +36,7 @@ for line in sys.stdin:
         file.write(f"{name} {os.getpid()} {os.environ.get('XLA_FLAGS', '')}\\n")
     if name == "dies":
         sys.exit("Unknown flag: --xla_nonsense")
-    if name == "hangs":
+    if name in ("hangs", "device"):
         time.sleep(60)
     path = os.path.join(out, name + ".json")
     with open(path) as file:
@@ -112,6 +115,29 @@ def test_a_part_that_hangs_ends_after_three_times_its_cost_or_with_the_budget(tm
     _run([_part("hangs", 0.3), _part("next", 0.3)], other, budget)
     assert results.load(other, "hangs")["status"] == results.UNFINISHED
     assert results.load(other, "next") is None
+
+
+def test_a_call_that_is_ended_by_its_time_limit_leaves_no_process_on_the_device(
+    tmp_path, monkeypatch
+):
+    fake = _FAKE.replace("out = sys.argv[1]", "out = sys.argv[1].removeprefix('--out=')")
+    monkeypatch.setattr(runner, "WORKER", (sys.executable, "-c", fake))
+
+    def end_this_call():
+        while not _asked(tmp_path):
+            time.sleep(0.02)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    thread = threading.Thread(target=end_this_call)
+    thread.start()
+    with pytest.raises(SystemExit):
+        command.main([f"--out={tmp_path}", "--part=kmeans,device", "--minutes=1", "--tiny"])
+    thread.join()
+    ((_, pid, *_),) = _asked(tmp_path)
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pid), 0)
+    assert results.load(tmp_path, "device")["status"] == results.RUNNING  # and so runs again
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
 def test_flags_have_a_process_of_their_own(tmp_path, monkeypatch):

@@ -2,8 +2,10 @@
 
 import argparse
 import os
+import signal
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from benchmarks.accelerator_parts import plan, runner, table
 from pujax import checks
@@ -71,14 +73,23 @@ def _check_folders(text: str) -> None:
         checks.require(os.path.isdir(folder), "--data_dir", part, accepted)
 
 
+def _end(number: int, frame: Any) -> None:
+    """Ends this call, so that its worker is ended too."""
+    raise SystemExit(128 + number)
+
+
 def _run(parts: Sequence[plan.Part], out: str, given: argparse.Namespace) -> None:
     worker = [*runner.WORKER, f"--out={out}", f"--data_dir={given.data_dir}"]
-    runner.run(
-        parts,
-        out,
-        plan.Budget(60 * given.minutes),
-        worker=[*worker, "--tiny"] if given.tiny else worker,
-        say=lambda text: print(text, flush=True),
-        retry=given.retry,
-        tiny=given.tiny,
-    )
+    before = signal.signal(signal.SIGTERM, _end)  # what a time limit sends first
+    try:
+        runner.run(
+            parts,
+            out,
+            plan.Budget(60 * given.minutes),
+            worker=[*worker, "--tiny"] if given.tiny else worker,
+            say=lambda text: print(text, flush=True),
+            retry=given.retry,
+            tiny=given.tiny,
+        )
+    finally:
+        signal.signal(signal.SIGTERM, before)

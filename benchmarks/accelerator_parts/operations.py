@@ -77,9 +77,7 @@ def evaluation(context: Context) -> None:
         size = tree.run.eval_batch_size
 
         def score(state=state, predict=predict, inputs=inputs, size=size):
-            return batching.map_batches(
-                lambda batch: predict(state, batch), inputs, batch_size=size
-            )
+            return batching.map_batches(predict, inputs, batch_size=size, args=(state,))
 
         found[dtype] = measuring.seconds_per_call(score, tiny=context.tiny)
         context.record(images=len(inputs), inputs=problem.inputs, seconds=found)

@@ -74,6 +74,14 @@ class Worker:
         self._process.kill()
         self._process.wait()
 
+    def stop(self) -> None:
+        """Lets the process save what it trains, or ends it."""
+        self._process.terminate()
+        try:
+            self._process.wait(_SECONDS_TO_END)
+        except subprocess.TimeoutExpired:
+            self.kill()
+
     def close(self) -> None:
         """Lets the process end by itself, or ends it."""
         assert self._process.stdin is not None
@@ -126,6 +134,12 @@ def run(
                 current = Worker(worker, part.flags, os.path.join(out, "worker.log"))
             entry = _run_one(part, current, out, entry, budget, tiny=tiny)
             say(f"{part.name}: {entry['status']} {entry.get('reason', '')}".rstrip())
+    except BaseException:
+        # A worker that outlived this process would hold the device's memory in the next call.
+        if current is not None:
+            current.stop()
+            current = None
+        raise
     finally:
         if current is not None:
             current.close()

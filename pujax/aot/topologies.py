@@ -147,7 +147,7 @@ TPUS = {
     "v4": _tpu("TPU v4", gibibytes=32, bandwidth=1.228e12, bf16=275e12, link=300e9),
     "v5e": _tpu("TPU v5e", gibibytes=15.75, bandwidth=0.819e12, bf16=197e12, link=200e9),
     "v5p": _tpu("TPU v5p", gibibytes=95, bandwidth=2.765e12, bf16=459e12, link=600e9),
-    "v6e": _tpu("TPU v6e", gibibytes=31.25, bandwidth=1.64e12, bf16=918e12, link=448e9),
+    "v6e": _tpu("TPU v6e", gibibytes=31.25, bandwidth=1.638e12, bf16=918e12, link=400e9),
 }
 ACCEPTED = (
     f"{', '.join(GPUS)}, or as many on one machine as after a colon (h200:8); v5e or v6e with a "

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
 
+from pujax import accelerator
 from pujax.data import streaming
 from pujax.data.flat_images import FlatImages
 from pujax.data.image_files import ImageFiles
@@ -203,35 +204,50 @@ def gather(
 
 
 def map_batches(
-    function: Callable[[jax.Array], Any],
+    function: Callable[..., Any],
     inputs: np.ndarray | jax.Array | FlatImages | ImageFiles,
     *,
     batch_size: int,
+    args: tuple[Any, ...] = (),
     sharding: Sharding | None = None,
+    one_call: bool | None = None,
 ) -> Any:
     """Applies `function` to consecutive batches and joins the results along the first axis.
 
-    A Python loop on purpose: XLA's CPU backend runs a convolution many times slower inside a rolled
-    loop (jax-ml/jax#12868), and on accelerators the calls queue up asynchronously anyway. The last
-    batch is moved back to full size and its overlap cut off, so only one shape is ever compiled.
-    Where `inputs` is copied on several devices, each of them takes its share of every batch.
+    On an accelerator one compiled call runs over all batches of an array. On a CPU, where a call
+    costs nothing, every batch is one of its own. Either way the last batch is moved back to full
+    size and its overlap cut off, so only one shape is ever compiled, and no more than a batch is
+    in work at once. Where `inputs` is copied on several devices, each of them takes its share of
+    every batch.
 
     Args:
-      function: maps `[batch, ...]` to an array or pytree with the same first axis, row by row.
+      function: maps `(*args, [batch, ...])` to an array or pytree with the same first axis, row by
+        row. One call needs a function that `jax.jit` returned; the same one is compiled once.
       inputs: `[n, ...]`, or image files, which are decoded as they are needed.
-      batch_size: rows per call.
+      batch_size: rows per batch.
+      args: what `function` takes before the batch, arrays and pytrees of them.
       sharding: how a batch of image files lies on the devices; None is the default device. An array
         lies where it is.
+      one_call: whether one call runs over all batches; None is by the kind of device. Image files,
+        and a function that is not compiled, are never run so.
 
     Returns:
       What `function` returns, with first axis `n`.
     """
     if isinstance(inputs, ImageFiles):
         where = sharding or SingleDeviceSharding(jax.devices()[0])
-        return streaming.map_files(function, inputs, batch_size=batch_size, sharding=where)
+        of_batch = functools.partial(function, *args)
+        return streaming.map_files(of_batch, inputs, batch_size=batch_size, sharding=where)
     rows: Any = inputs.rows if isinstance(inputs, FlatImages) else inputs
     n = rows.shape[0]
     size = min(batch_size, n)
+    one_call = accelerator.loops_beat_calls() if one_call is None else one_call
+    is_traced = isinstance(rows, jax.core.Tracer)
+    if one_call and n > size and is_traced:
+        return _over_batches(function, size, None)(args, inputs)
+    if one_call and n > size and isinstance(function, jax.stages.Wrapped):
+        stable: Any = function
+        return _compiled_over_batches(stable, size, _split_of(rows, size))(args, inputs)
     split = _splitter(rows, size)
     results = []
     for start in range(0, n, size):
@@ -239,19 +255,59 @@ def map_batches(
         batch = jax.lax.dynamic_slice_in_dim(rows, first, size)
         if isinstance(inputs, FlatImages):
             batch = inputs.unflatten(batch)
-        result = function(split(batch))
+        result = function(*args, split(batch))
         results.append(jax.tree.map(lambda x, cut=start - first: x[cut:], result))
     return jax.tree.map(lambda *parts: jnp.concatenate(parts), *results)
 
 
-def _splitter(inputs: jax.Array, size: int) -> Callable[[jax.Array], jax.Array]:
-    """A function that splits a batch of `size` over the devices that hold `inputs`."""
+def _over_batches(
+    function: Callable[..., Any], size: int, split: NamedSharding | None
+) -> Callable[..., Any]:
+    """`(args, inputs)` to what `map_batches` returns, as one function that can be compiled."""
+
+    def run(args, inputs):
+        n = inputs.shape[0]
+        starts = np.minimum(np.arange(0, n, size), n - size).astype(np.int32)
+        rows = inputs.rows if isinstance(inputs, FlatImages) else inputs
+
+        def of_batch(first):
+            batch = jax.lax.dynamic_slice_in_dim(rows, first, size)
+            if split is not None:
+                batch = jax.lax.with_sharding_constraint(batch, split)
+            if isinstance(inputs, FlatImages):
+                batch = inputs.unflatten(batch)
+            return function(*args, batch)
+
+        def join(results):
+            whole = results[:-1].reshape(-1, *results.shape[2:])
+            return jnp.concatenate([whole, results[-1, len(whole) - (n - size) :]])
+
+        return jax.tree.map(join, jax.lax.map(of_batch, starts))
+
+    return run
+
+
+@functools.lru_cache(maxsize=16)
+def _compiled_over_batches(
+    function: Callable[..., Any], size: int, split: NamedSharding | None
+) -> Callable[..., Any]:
+    """The same, compiled; the same every time, so that it compiles once."""
+    return jax.jit(_over_batches(function, size, split))
+
+
+def _split_of(inputs: Any, size: int) -> NamedSharding | None:
+    """How a batch of `size` is split over the devices that hold `inputs`; None if it is not."""
     traced = isinstance(inputs, jax.core.Tracer)
     sharding = None if traced else getattr(inputs, "sharding", None)
     if not isinstance(sharding, NamedSharding) or size % sharding.mesh.size:
-        return lambda batch: batch
-    spec = PartitionSpec(sharding.mesh.axis_names)
-    return jax.jit(_same, out_shardings=NamedSharding(sharding.mesh, spec))
+        return None
+    return NamedSharding(sharding.mesh, PartitionSpec(sharding.mesh.axis_names))
+
+
+def _splitter(inputs: jax.Array, size: int) -> Callable[[jax.Array], jax.Array]:
+    """A function that splits a batch of `size` over the devices that hold `inputs`."""
+    split = _split_of(inputs, size)
+    return (lambda batch: batch) if split is None else jax.jit(_same, out_shardings=split)
 
 
 def _same(batch: jax.Array) -> jax.Array:

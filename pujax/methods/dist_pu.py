@@ -150,9 +150,10 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
     def fill(state: State, data: TrainingData, key: jax.Array, epoch: int = 0) -> State:
         del key, epoch
         labels = batching_lib.map_batches(
-            lambda inputs: first_labels(state.params, state.batch_stats, inputs),
+            first_labels,
             data.inputs,
             batch_size=config.run.eval_batch_size,
+            args=(state.params, state.batch_stats),
         )
         return state._replace(labels=jnp.where(data.labeled, 1, labels))
 

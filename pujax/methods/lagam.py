@@ -386,7 +386,7 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
 
     def refresh(state: State, data: TrainingData, key: jax.Array, epoch: int = 0) -> State:
         points = batching_lib.map_batches(
-            lambda inputs: embed(state, inputs), data.inputs, batch_size=config.run.eval_batch_size
+            embed, data.inputs, batch_size=config.run.eval_batch_size, args=(state,)
         )
         return state._replace(clusters=_cluster(c, key, points))
 

@@ -166,6 +166,8 @@ def _features(
     network = methods.build_network(config, data.info, embedding_dim=0)
     samples = jnp.asarray(as_array(data.inputs[:2]))
     params, batch_stats = network.init(jax.random.key(0), samples, data.encoder)
-    infer = jax.jit(lambda x: network.infer(params, batch_stats, x).features)
+    infer = jax.jit(lambda params, stats, x: network.infer(params, stats, x).features)
     rows = inputs if isinstance(inputs, ImageFiles) else jnp.asarray(inputs)
-    return batching.map_batches(infer, rows, batch_size=config.run.eval_batch_size)
+    return batching.map_batches(
+        infer, rows, batch_size=config.run.eval_batch_size, args=(params, batch_stats)
+    )

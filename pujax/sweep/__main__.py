@@ -1,6 +1,7 @@
 """The command line of a sweep; `python -m pujax.sweep --help` lists it."""
 
 import os
+import re
 import sys
 
 import jax
@@ -34,6 +35,10 @@ _USAGE = """usage: python -m pujax.sweep --workdir=DIR (--plan=FILE | --config=F
   --help               shows this text"""
 
 
+# Flags that are integers, with the least that each may be and what it is by default.
+_INTEGERS = {"cpus_per_cell": (1, 1), "gpus_per_cell": (0, 0), "minutes_per_cell": (1, 1440)}
+
+
 def _flags() -> flags.FlagValues:
     values = flags.FlagValues()
     for name in ("plan", "config", "workdir", "data_dir", "only", "shard", "launch"):
@@ -42,7 +47,7 @@ def _flags() -> flags.FlagValues:
         flags.DEFINE_list(name, [], name, flag_values=values)
     for name in ("set", "sbatch"):
         flags.DEFINE_multi_string(name, [], name, flag_values=values)
-    for name, number in (("cpus_per_cell", 1), ("gpus_per_cell", 0), ("minutes_per_cell", 1440)):
+    for name, (_, number) in _INTEGERS.items():
         flags.DEFINE_integer(name, number, name, flag_values=values)
     for name in ("dry_run", "sequential"):
         flags.DEFINE_bool(name, False, name, flag_values=values)
@@ -66,6 +71,10 @@ def parse(argv: list[str]) -> tuple[plan_lib.Plan | None, flags.FlagValues]:
     try:
         rest = values(argv)
     except flags.Error as error:
+        given = re.match(r"flag --(\w+)=(.*?): ", str(error))
+        if given and given[1] in _INTEGERS:
+            accepted = f"accepted: an integer from {_INTEGERS[given[1]][0]}"
+            raise ValueError(f"--{given[1]} is {given[2]!r}; {accepted}") from error
         raise ValueError(f"command line: {error}") from error
     if len(rest) > 1:
         raise ValueError(f"command line: {rest[1:]} is not understood; options begin with --")
@@ -109,7 +118,7 @@ def _check_launch(values: flags.FlagValues) -> None:
         if values[name].present and values.launch not in engines:
             accepted = " or ".join(f"--launch={engine}" for engine in engines)
             raise ValueError(f"--{name} is {values[name].value!r}; accepted: with {accepted}")
-    for name, low in (("cpus_per_cell", 1), ("gpus_per_cell", 0), ("minutes_per_cell", 1)):
+    for name, (low, _) in _INTEGERS.items():
         checks.whole_number(f"--{name}", values[name].value, low)
     if values.launch and values.shard:
         raise ValueError(f"--shard is {values.shard!r} with --launch; accepted: one of them")

@@ -173,6 +173,8 @@ def _resolve(cell: Cell, plan: Plan) -> list[ml_collections.FrozenConfigDict]:
         config = ml_collections.ConfigDict(cell.config.to_dict())
         config.seed = seed
         config.run.update({"figures": False, "compare": "", "tensorboard": "off"})
+        if not config.run.get("eval_every", 0):
+            config.run.eval_every = 1  # a table's rules choose among all epochs, maybe later
         try:
             result.append(init_from.resolve_model(config_lib.resolve(config)))
         except ValueError as error:

@@ -30,7 +30,7 @@ from pujax.training import (
 )
 from pujax.training import config as config_lib
 from pujax.training.config import data_section
-from pujax.training.evaluation import summary, tasks
+from pujax.training.evaluation import eval_interval, summary, tasks
 from pujax.training.evaluation.evaluator import Inputs
 from pujax.training.evaluation.summary import Final
 from pujax.training.evaluation.tasks import Problem
@@ -178,6 +178,9 @@ def run_members(
         refuse_other_data(member.folder, member.truth)
     if len(members) == 1 and members[0].is_finished:
         return [read_json(members[0].summary)]
+    setup = members[0].setup
+    for line in eval_interval.describe(setup.eval_intervals, setup.method):
+        _say(f"{setup.config.method.name}: {line}")
     checkpoints = os.path.join(folder, "checkpoints") if folder else ""
     run = run_state.prepare(members, mesh, folder=checkpoints)
     name = run.config.method.name

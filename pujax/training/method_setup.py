@@ -13,7 +13,8 @@ from pujax.data.dataset import AUTO
 from pujax.methods.base import Method, Stage
 from pujax.training import config as config_lib
 from pujax.training import train_step
-from pujax.training.evaluation import model_selection, tasks
+from pujax.training.evaluation import eval_interval, model_selection, tasks
+from pujax.training.evaluation.eval_interval import EvalInterval
 from pujax.training.evaluation.tasks import Problem
 
 _LOG = logging.getLogger(__name__)
@@ -27,12 +28,14 @@ class MethodSetup(NamedTuple):
       method: the method.
       data: the PU problem as the method is to see it.
       metric_names: of each stage.
+      eval_intervals: epochs between evaluations, of each stage.
     """
 
     config: ml_collections.FrozenConfigDict
     method: Method
     data: Problem
     metric_names: list[list[str]]
+    eval_intervals: tuple[EvalInterval, ...] = ()
 
     def fingerprint(self) -> dict[str, Any]:
         """The fields that must be equal to resume a checkpoint."""
@@ -61,7 +64,8 @@ def build(config: ml_collections.FrozenConfigDict, data: Problem, mesh: Mesh) ->
     method = method._replace(stages=tuple(map(train_step.traced_once, method.stages)))
     arrays = pu_dataset.flat(data.training_data())
     names = train_step.metric_names(method.stages, arrays, mesh)
-    return MethodSetup(config, method, data, names)
+    intervals = eval_interval.of_stages(config, method, data, mesh)
+    return MethodSetup(config, method, data, names, intervals)
 
 
 def _check_batches(

@@ -275,8 +275,9 @@ def network_scores(
             step += count
     predict = jax.jit(method.predict, out_shardings=sharding.replicated(mesh))
     result = batching.map_batches(
-        lambda inputs: predict(carry.state, inputs),
+        predict,
         sharding.replicate(held, mesh),
+        args=(carry.state,),
         batch_size=config.run.eval_batch_size,
     )
     return sharding.to_host(result)

@@ -120,6 +120,10 @@ class Run:
         batching = self.methods[0].stages[stage_index].batching
         return batching.steps_per_epoch(len(self.members[0].setup.data.labeled))
 
+    def eval_every(self, stage_index: int) -> int:
+        """Epochs between evaluations of a stage; the last epoch of the run is always evaluated."""
+        return self.members[0].setup.eval_intervals[stage_index].every
+
     def num_steps(self) -> int:
         """Steps of all epochs."""
         stages = enumerate(self.methods[0].stages)

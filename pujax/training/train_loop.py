@@ -296,7 +296,7 @@ def _end_epoch(state: LoopState, index: int, seconds: float, progress: Progress)
     }
     plan, step = state.plan, state.position.global_step
     counts_batches = run.on_device.labeled.dtype == bool and not stage.batching.num_positives
-    is_evaluated = epochs % run.config.run.eval_every == 0 or epochs == total
+    is_evaluated = epochs % run.eval_every(index) == 0 or epochs == total
     evaluations = [
         run.evaluators[seed].begin(run.of_seed(state.carry.state, seed)) if is_evaluated else dict
         for seed in range(run.num_seeds)

@@ -10,7 +10,7 @@ the keys which it is: a scalar key is one seed without an axis, `[seeds]` keys a
 """
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -86,10 +86,27 @@ def traced_once(stage: Stage) -> Stage:
 def metric_names(stages: tuple[Stage, ...], data: TrainingData, mesh: Mesh) -> list[list[str]]:
     """Names of every stage's metrics, by tracing one seed's stages without computing anything.
 
-    Shapes are on the mesh, as arrays are later, so that `traced_once` need not trace again.
-
     Raises:
       ValueError: if a stage does not report its loss or uses a name that belongs to the loop.
+    """
+    names = []
+    for stage, shapes in zip(stages, stage_shapes(stages, data, mesh), strict=True):
+        reported = sorted(jax.eval_shape(stage.step, *shapes)[1])
+        if "loss" not in reported or {"steps", "nonfinite"} & set(reported):
+            raise ValueError(
+                f"stage {stage.name!r} reports the metrics {reported}; accepted: names that "
+                "include 'loss' and neither 'steps' nor 'nonfinite', which belong to the loop"
+            )
+        names.append(reported)
+    return names
+
+
+def stage_shapes(
+    stages: tuple[Stage, ...], data: TrainingData, mesh: Mesh
+) -> Iterator[tuple[Any, batching.Batch, Any]]:
+    """State, batch and key of every stage's step, as shapes of one seed.
+
+    Shapes are on the mesh, as arrays are later, so that `traced_once` need not trace again.
     """
 
     def on_mesh(tree):
@@ -98,19 +115,11 @@ def metric_names(stages: tuple[Stage, ...], data: TrainingData, mesh: Mesh) -> l
             lambda x: jax.ShapeDtypeStruct(np.shape(x), x.dtype, sharding=where), tree
         )
 
-    state, names = None, []
+    state = None
     key, data = on_mesh((jax.eval_shape(lambda: jax.random.key(0)), data))
     for stage in stages:
         state = on_mesh(jax.eval_shape(stage.init, key, state, data))
-        batch = on_mesh(batch_shapes(stage, state, data))
-        reported = sorted(jax.eval_shape(stage.step, state, batch, key)[1])
-        if "loss" not in reported or {"steps", "nonfinite"} & set(reported):
-            raise ValueError(
-                f"stage {stage.name!r} reports the metrics {reported}; accepted: names that "
-                "include 'loss' and neither 'steps' nor 'nonfinite', which belong to the loop"
-            )
-        names.append(reported)
-    return names
+        yield state, on_mesh(batch_shapes(stage, state, data)), key
 
 
 def batch_shapes(stage: Stage, state: Any, data: TrainingData) -> batching.Batch:
@@ -158,7 +167,7 @@ def stage_data(
         if not len(inputs):
             shape = jax.eval_shape(stage.encode, state, pu_dataset.like(data.inputs)).shape[1:]
             return sharding.replicate(np.zeros([0, *shape], np.float32), mesh)
-        encoded = batching.map_batches(lambda x: encode(state, x), inputs, batch_size=batch_size)
+        encoded = batching.map_batches(encode, inputs, batch_size=batch_size, args=(state,))
         return sharding.gather(encoded, mesh)
 
     return data._replace(inputs=all_of(data.inputs), support_inputs=all_of(data.support_inputs))

@@ -7,9 +7,11 @@ import sys
 import jax
 import numpy as np
 import pytest
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from pujax.data import batching
 from pujax.data.batching import Batching
+from pujax.data.flat_images import FlatImages
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 
@@ -119,6 +121,80 @@ def test_map_batches_equals_one_call(batch_size):
     np.testing.assert_array_equal(result["double"], 2 * inputs)
     np.testing.assert_array_equal(result["row"], inputs[:, 0])
     assert len(set(seen)) == 1  # one shape, one compilation
+
+
+def split_rows(*, num_devices, images=False):
+    """Rows 0 to 39, or images of them as bytes, copied on devices."""
+    rows = np.arange(40 * 12, dtype=np.uint8 if images else np.float32).reshape(40, 12)
+    inputs = FlatImages(rows, (2, 2, 3)) if images else rows
+    mesh = Mesh(np.asarray(jax.devices()[:num_devices]), ("data",))
+    return jax.device_put(inputs, NamedSharding(mesh, PartitionSpec()))
+
+
+@jax.jit
+def scored(weight, inputs):
+    flat = inputs.reshape(len(inputs), -1).astype("float32")
+    return {"sum": weight * flat.sum(1), "rows": flat}
+
+
+@pytest.mark.parametrize(
+    "batch_size", [7, *(pytest.param(x, marks=pytest.mark.thorough) for x in (1, 16, 39, 40, 100))]
+)
+@pytest.mark.parametrize(("num_devices", "images"), [(1, False), (4, True)])
+def test_one_call_over_all_batches_equals_a_call_for_each(batch_size, num_devices, images):
+    inputs = split_rows(num_devices=num_devices, images=images)
+    options = {"batch_size": batch_size, "args": (0.5,)}
+    expected = batching.map_batches(scored, inputs, one_call=False, **options)
+    found = batching.map_batches(scored, inputs, one_call=True, **options)
+    jax.tree.map(np.testing.assert_array_equal, found, expected)
+    assert found["rows"].shape == (40, 12)
+
+
+def test_one_call_is_one_program_that_holds_a_batch_at_a_time():
+    inputs, shapes = split_rows(num_devices=4), []
+
+    @jax.jit
+    def function(weight, batch):
+        shapes.append(batch.shape)
+        return weight * batch
+
+    for weight in (1.0, 2.0):
+        result = batching.map_batches(
+            function, inputs, batch_size=12, args=(weight,), one_call=True
+        )
+        np.testing.assert_array_equal(result, weight * np.asarray(inputs))
+    assert shapes == [(12, 12)]  # traced once, for both calls and the rows that are left over
+    run = batching._compiled_over_batches(function, 12, batching._split_of(inputs, 12))
+    assert run._cache_size() == 1
+    (loop,) = jax.make_jaxpr(run)((1.0,), inputs).jaxpr.eqns
+    program = str(loop.params["jaxpr"])
+    assert "length=4" in program and program.count("mul ") == 1
+
+
+def test_one_call_is_chosen_by_the_device_and_for_compiled_functions(monkeypatch):
+    inputs, calls = split_rows(num_devices=1), []
+    run = batching._compiled_over_batches
+    monkeypatch.setattr(
+        batching, "_compiled_over_batches", lambda *key: calls.append(key) or run(*key)
+    )
+    batching.map_batches(scored, inputs, batch_size=16, args=(1.0,))
+    assert not calls  # a CPU
+    monkeypatch.setattr(batching.accelerator, "loops_beat_calls", lambda: True)
+    batching.map_batches(lambda x: scored(1.0, x), inputs, batch_size=16)
+    assert not calls  # a new function every time would be compiled every time
+    batching.map_batches(scored, inputs, batch_size=16, args=(1.0,))
+    assert len(calls) == 1
+
+
+def test_inside_of_a_compiled_function_all_batches_are_one_loop():
+    inputs = split_rows(num_devices=1)
+
+    @jax.jit
+    def total(inputs):
+        return batching.map_batches(lambda x: 2 * x, inputs, batch_size=16, one_call=True)
+
+    np.testing.assert_array_equal(total(inputs), 2 * np.asarray(inputs))
+    assert "scan" in str(jax.make_jaxpr(total)(inputs))
 
 
 @pytest.mark.thorough

@@ -41,6 +41,8 @@ def everything_is_installed(monkeypatch):
         ),
         (["--launch=ray", "--sbatch=qos=low"], "--sbatch is ['qos=low']; accepted: with --launch="),
         (["--launch=ray", "--gpus_per_cell=-1"], "--gpus_per_cell is -1; accepted: an integer"),
+        (["--launch=ray", "--gpus_per_cell=0.5"], "--gpus_per_cell is '0.5'; accepted: an integer"),
+        (["--launch=slurm", "--minutes_per_cell=1h"], "--minutes_per_cell is '1h'; accepted: an i"),
         (["--launch=ray", "--cpus_per_cell=0"], "--cpus_per_cell is 0; accepted: an integer"),
         (["--launch=slurm", "--minutes_per_cell=0"], "--minutes_per_cell is 0; accepted: an"),
         (

@@ -195,7 +195,7 @@ def test_bad_config_argument_is_named(argument, names):
         ("method__learning_rate", float("nan")),
         ("method__learning_rate", float("inf")),
         ("method__use_meta", 1),
-        ("run__eval_every", 0),
+        ("run__eval_every", -1),
         ("run__nonfinite", "ignore"),
         ("run__stop_after_epoch", -1),
         ("run__tensorboard", "on"),

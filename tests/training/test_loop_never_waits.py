@@ -5,6 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from pujax import accelerator
+from pujax.data import batching
 from pujax.training import checkpoint, train_loop, train_step
 from pujax.training.checkpoint import Checkpoints, Position
 from pujax.training.metrics_writer import MetricsWriter
@@ -94,6 +96,31 @@ def test_rows_are_the_same_whenever_they_are_computed(tmp_path):
     late = tiny.train_in(tmp_path / "late", config("lagam", checkpoint_every=10), tiny.problem())
     early = tiny.train_in(tmp_path / "early", config("lagam", checkpoint_every=1), tiny.problem())
     assert late[1] == early[1]
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("method", ["lagam", "impulses"])  # one refreshes, the other encodes
+def test_whole_sets_in_one_call_give_the_numbers_of_a_call_per_batch(tmp_path, monkeypatch, method):
+    made = config(method, eval_batch_size=48, eval_every=1)
+    apart, apart_rows = tiny.train_in(tmp_path / "apart", made, tiny.problem())
+    made_programs = batching._compiled_over_batches.cache_info().misses
+    monkeypatch.setattr(accelerator, "loops_beat_calls", lambda: True)
+    whole, rows = tiny.train_in(tmp_path / "whole", made, tiny.problem())
+    # Features of the refresh, or of the encoded stage, and scores; both sets have 200 images.
+    assert batching._compiled_over_batches.cache_info().misses == made_programs + 2
+    for one, two in zip(rows, apart_rows, strict=True):
+        assert one.keys() == two.keys()
+        for name, value in one.items():
+            is_number = isinstance(value, float)
+            close = (
+                pytest.approx(two[name], rel=1e-4, abs=1e-6, nan_ok=True)
+                if is_number
+                else two[name]
+            )
+            assert value == close, name
+    states = [jax.tree.leaves(state.carry.state) for state in (whole, apart)]
+    for one, two in zip(*states, strict=True):
+        np.testing.assert_allclose(one, two, rtol=1e-4, atol=1e-6)
 
 
 def test_what_is_saved_is_the_state_before_the_next_step_overwrites_it(tmp_path, monkeypatch):

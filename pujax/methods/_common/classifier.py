@@ -302,7 +302,7 @@ def method(
 
     def calibrate(state: State, data: TrainingData) -> State:
         scores = batching_lib.map_batches(
-            lambda inputs: compiled(state, inputs), data.inputs, batch_size=batch_size
+            compiled, data.inputs, batch_size=batch_size, args=(state,)
         )
         assert offset is not None  # else there is nothing to calibrate
         return state._replace(offset=offset(scores, data.labeled))

@@ -138,9 +138,10 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
         del key
         ids = _positives(data, info.n_p)
         scores = batching_lib.map_batches(
-            lambda inputs: score(state.params, state.batch_stats, inputs),
+            score,
             data.inputs[ids],
             batch_size=config.run.eval_batch_size,
+            args=(state.params, state.batch_stats),
         )
         ids = ids[parts.least_certain(scores, size=pool_size)]
         teacher = state.teacher

@@ -119,9 +119,10 @@ class ClassifierStage:
 
     def _all_features(self, representation: Any, data: TrainingData) -> np.ndarray:
         points = batching_lib.map_batches(
-            lambda inputs: self._compiled_features(representation, inputs),
+            self._compiled_features,
             data.inputs,
             batch_size=self._batch_size,
+            args=(representation,),
         )
         return class_prior.on_host(points, like=data.labeled)
 

@@ -154,6 +154,10 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
         return networks.infer(state.params, state.batch_stats, inputs).logits
 
     @jax.jit
+    def scores_by_example(state: State, inputs: jax.Array) -> jax.Array:
+        return scores_of(state, inputs).T
+
+    @jax.jit
     def next_round(state: State, scores, data: TrainingData, key) -> State:
         state = _relabeled(c, state, scores, data.labeled, key)
         params, batch_stats = networks.init(state.seeds, data.inputs, data.encoder)
@@ -165,9 +169,10 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
         if epoch == 0:  # the first round starts from `init`
             return state
         scores = batching_lib.map_batches(
-            lambda inputs: scores_of(state, inputs).T,
+            scores_by_example,
             data.inputs,
             batch_size=config.run.eval_batch_size,
+            args=(state,),
         )
         # Two rows tell the networks what inputs look like; the rest is not compiled in.
         return next_round(state, scores.T, data._replace(inputs=data.inputs[:2]), key)

@@ -168,9 +168,10 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
         students = []
         for index, (student, judge) in enumerate(zip(state.students, judges, strict=True)):
             scores = batching_lib.map_batches(
-                functools.partial(score, judge.params, judge.batch_stats),
+                score,
                 data.inputs,
                 batch_size=config.run.eval_batch_size,
+                args=(judge.params, judge.batch_stats),
             )
             count = jnp.int32(counts[index][first + epoch])  # an array: noisy_info in float32
             pool = self_paced.pick(

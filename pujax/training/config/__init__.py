@@ -45,7 +45,7 @@ def default_config(method: str) -> ml_collections.ConfigDict:
             "method": methods.module(method).default_config().to_dict(),
             "run": {
                 "stop_after_epoch": 0,  # end cleanly after so many epochs in all; 0 is never
-                "eval_every": 1,  # epochs between evaluations; the last is always evaluated
+                "eval_every": 0,  # epochs; 0: see evaluation.eval_interval. The last always is
                 "eval_batch_size": 512,
                 "threshold": 0.5,  # probability that predicts a label, in multi-label problems
                 "decide": "score:0",  # of one's own rows: see training.decisions
@@ -189,10 +189,12 @@ def _check_lengths(method: ml_collections.ConfigDict) -> None:
 
 
 def _check_run(run: ml_collections.ConfigDict) -> None:
-    for name in ("stop_after_epoch", "seed_devices", "steps_per_dispatch", "num_processes"):
+    for name in (
+        *("eval_every", "stop_after_epoch", "seed_devices"),
+        *("steps_per_dispatch", "num_processes"),
+    ):
         checks.at_least(f"run.{name}", run[name], 0)
     positive = (
-        "eval_every",
         "eval_batch_size",
         "checkpoint_every",
         "keep_checkpoints",

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
-from pujax.data import batching, streaming
+from pujax.data import batching, flat_images, streaming
 from pujax.data.flat_images import FlatImages
 from pujax.data.image_files import ImageFiles
 from pujax.data.pu_dataset import DataInfo, PUDataset, TrainingData
@@ -145,9 +145,9 @@ class Evaluator:
         )
 
     def _put(self, inputs: Inputs) -> Any:
-        """Arrays on the devices; files stay where they are."""
+        """Arrays on the devices, of images their bytes; files stay where they are."""
         if isinstance(inputs, np.ndarray):
-            return sharding.replicate(inputs, self._mesh)
+            return sharding.replicate(flat_images.flatten(inputs), self._mesh)
         return inputs
 
     def _map(self, function: Callable[..., Any], state: Any, inputs: Inputs) -> Any:
@@ -156,17 +156,14 @@ class Evaluator:
         The result is queued on the devices; of image files it is on the host already.
         """
 
-        def of_batch(images: jax.Array) -> Any:
-            return function(state, images)
-
         if isinstance(inputs, ImageFiles):
             return streaming.map_files(
-                lambda images: jax.tree.map(sharding.to_host, of_batch(images)),
+                lambda images: jax.tree.map(sharding.to_host, function(state, images)),
                 inputs,
                 batch_size=self._batch_size,
                 sharding=sharding.of_batch(self._batch_size, self._mesh),
             )
-        return batching.map_batches(of_batch, inputs, batch_size=self._batch_size)
+        return batching.map_batches(function, inputs, batch_size=self._batch_size, args=(state,))
 
     def _scores(self, state: Any, inputs: Inputs, labeled: np.ndarray | None = None) -> np.ndarray:
         """Scores of a whole set; see `_adjusted`."""
