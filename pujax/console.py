@@ -38,6 +38,12 @@ def message(text: str) -> None:
     sys.stdout.flush()
 
 
+def first_line(error: BaseException) -> str:
+    """What an error says, in one line of at most 300 characters; its type if it says nothing."""
+    lines = str(error).strip().splitlines()
+    return lines[0][:300] if lines else type(error).__name__
+
+
 def render_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> str:
     """A table in plain text.
 

@@ -30,6 +30,25 @@ def write_json(path: str | os.PathLike, obj: Any) -> None:
     replace_text(os.fspath(path), text + "\n")
 
 
+def read_json(path: str | os.PathLike) -> dict[str, Any]:
+    """Reads a JSON document that `write_json` wrote of a mapping.
+
+    Raises:
+      ValueError: naming the file, if it is not what was written.
+    """
+    try:
+        with open(path, encoding="utf-8") as file:
+            document = json.load(file)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path} is damaged ({error}); accepted: the file as written") from error
+    if not isinstance(document, dict):
+        raise ValueError(
+            f"{path} is damaged (it holds a {type(document).__name__}, not an object); accepted: "
+            "the file as written"
+        )
+    return document
+
+
 def to_plain(value: Any, *, name: str = "value") -> Any:
     """Turns numbers and containers into JSON types, without loss of precision.
 

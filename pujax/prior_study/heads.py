@@ -14,6 +14,7 @@ from pujax import checks, linear_head, methods, metrics, risks
 from pujax.data import batching
 from pujax.data.image_files import ImageFiles, as_array
 from pujax.data.pu_dataset import PUDataset
+from pujax.files import read_json
 from pujax.training import config as config_lib
 from pujax.training import experiment, init_from, sharding
 from pujax.training import prior_estimation as prior_lib
@@ -137,7 +138,7 @@ def of_run(folder: str, *, data_dir: str = "", **options: Any) -> Study:
     path = os.path.join(folder, "config.json")
     if not os.path.exists(path):
         raise ValueError(f"RUNDIR is {folder!r}, which holds no config.json; accepted: a run")
-    config = ml_collections.ConfigDict(experiment.read_json(path))
+    config = ml_collections.ConfigDict(read_json(path))
     if data_dir:
         config.data.dir = data_dir
     data = experiment.load_data(config_lib.resolve(config))

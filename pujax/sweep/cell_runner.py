@@ -12,7 +12,7 @@ import ml_collections
 from jax.sharding import Mesh
 
 from pujax.data.pu_dataset import PUDataset
-from pujax.files import replace_text
+from pujax.files import read_json, replace_text
 from pujax.priors import Consensus
 from pujax.sweep import resume
 from pujax.sweep.plan import Cell
@@ -57,7 +57,7 @@ class Place(NamedTuple):
     def summary(self, cell: Cell, seed: int) -> dict[str, Any] | None:
         """The summary of a finished seed, else None."""
         path = os.path.join(resume.seed_folder(self.folder(cell), seed), "summary.json")
-        return experiment.read_json(path) if self.workdir and os.path.exists(path) else None
+        return read_json(path) if self.workdir and os.path.exists(path) else None
 
     def unfinished(self, cell: Cell, seeds: Sequence[int]) -> list[int]:
         """The seeds of a cell that have no summary."""

@@ -3,20 +3,13 @@
 import contextlib
 import logging
 import os
-import time
 from collections.abc import Iterator
-from typing import Any
 
-fcntl: Any
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None
+from pujax import locks
 
 _LOG = logging.getLogger(__name__)
 
 _FILE = "training.lock"
-_SECONDS_BETWEEN_TRIES = 1.0
 
 
 @contextlib.contextmanager
@@ -35,20 +28,7 @@ def claim(folder: str, *, wait: float = 0.0) -> Iterator[bool]:
     """
     os.makedirs(folder, exist_ok=True)
     with open(os.path.join(folder, _FILE), "a", encoding="utf-8") as file:
-        yield _lock(file, time.monotonic() + wait)
-
-
-def _lock(file: Any, deadline: float) -> bool:
-    if fcntl is None:
-        return True
-    while True:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return True
-        except BlockingIOError:
-            if time.monotonic() >= deadline:
-                return False
-            time.sleep(_SECONDS_BETWEEN_TRIES)
-        except OSError as error:
-            _LOG.warning("%s cannot be locked: %s", file.name, error)
-            return True
+        is_ours = locks.lock(file, wait=wait)
+        if is_ours is None:
+            _LOG.warning("%s cannot be locked", file.name)
+        yield is_ours is not False

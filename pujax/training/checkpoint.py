@@ -2,20 +2,26 @@
 
 A checkpoint holds the training state, the running sums of the epoch's metrics, the best state so
 far, and the position in the run, so that training goes on from any step as if it had never stopped.
-Orbax writes beside and renames, so a half-written checkpoint is never read.
+Orbax writes beside and renames, so a half-written checkpoint is never read. Its description has a
+checksum of every array and one of itself, so that a damaged one is never taken for good.
 """
 
+import contextlib
+import json
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import orbax.checkpoint as ocp
 
+from pujax import checksums
+from pujax.console import first_line
+from pujax.files import write_json
 from pujax.training import config as config_lib
-from pujax.training import sharding
+from pujax.training import environment, sharding
 
 _LOG = logging.getLogger(__name__)
 
@@ -53,6 +59,7 @@ class Checkpoints:
     def __init__(self, folder: str, *, keep: int, fingerprint: dict[str, Any]):
         self._folder = os.path.abspath(folder)
         self._fingerprint = fingerprint
+        self._is_recorded = False
         self._manager = ocp.CheckpointManager(
             self._folder,
             options=ocp.CheckpointManagerOptions(
@@ -64,96 +71,141 @@ class Checkpoints:
             },
         )
 
-    def save(self, position: Position, tree: Any) -> None:
+    def save(self, position: Position, tree: Any) -> bool:
         """Saves `tree` (device arrays) at `position`, in the background.
 
         It is copied first: the next training step gets its buffers and overwrites them while they
         are still being written. A tree with non-finite numbers is never saved: a run must not
         resume into one.
 
+        Returns:
+          Whether there is a checkpoint of this position now, or will be once it is written.
+
         Raises:
           OSError: if it could not be saved, or an earlier one could not be written.
         """
-        if position.global_step in self._manager.all_steps():
-            return
-        if not bool(_all_finite(tree)):
-            _LOG.warning("step %d is not finite and was not saved", position.global_step)
-            return
-        description = {"position": position._asdict(), "fingerprint": self._fingerprint}
-        saved = self._manager.save(
-            position.global_step,
-            args=ocp.args.Composite(
-                tree=ocp.args.StandardSave(jax.tree.map(jnp.copy, tree)),
-                description=ocp.args.JsonSave(description),
-            ),
-            force=True,
-        )
+        with self._plain_errors():
+            if position.global_step in self._manager.all_steps():
+                return True
+            if not bool(_all_finite(tree)):
+                _LOG.warning("step %d is not finite and was not saved", position.global_step)
+                return False
+            copy = jax.tree.map(jnp.copy, tree)
+            description = {
+                "position": position._asdict(),
+                "fingerprint": self._fingerprint,
+                "environment": environment.current(),
+                "arrays": _described(copy),
+            }
+            description = json.loads(json.dumps(description))  # as JSON gives it back
+            description["checksum"] = checksums.of_document(description)
+            saved = self._manager.save(
+                position.global_step,
+                args=ocp.args.Composite(
+                    tree=ocp.args.StandardSave(copy), description=ocp.args.JsonSave(description)
+                ),
+                force=True,
+            )
         if not saved:
             raise OSError(f"step {position.global_step} could not be saved in {self._folder}")
+        self._record()  # of those before, which are written by now
+        return True
 
     def restore_newest(self, like: Callable[[Position], Any]) -> tuple[Position, Any] | None:
-        """Restores the newest checkpoint that can be read.
+        """Restores the newest checkpoint that is what was saved: every checksum is right.
 
-        Damaged ones are passed over with a warning and moved beside the folder, so that the run can
-        save at their steps again.
+        Others are passed over with a warning and moved beside the folder, so that the run can save
+        at their steps again.
 
         Args:
           like: gives the tree of `jax.ShapeDtypeStruct` with shardings for a position.
 
         Returns:
-          `(position, tree)`, or None if there is no checkpoint at all.
+          `(position, tree)`, or None if nothing has ever been saved here.
 
         Raises:
-          ValueError: if a checkpoint belongs to another run, differs in structure, shape or type
-            (orbax alone would cast quietly), or if there are checkpoints but none can be read.
+          ValueError: if a checkpoint belongs to another run, or if none of those that are here, or
+            were, can be used.
         """
-        steps = sorted(self._manager.all_steps(), reverse=True)
-        damaged = []
-        for step in steps:
+        problems: dict[int, str] = {}
+        for step in sorted(self._manager.all_steps(), reverse=True):
+            problem, found = "", None
             # Orbax raises errors of many kinds on damaged files; what they have in common is that
             # an older checkpoint may still be good.
             try:
-                position = self._position(step)
-                saved = self._manager.item_metadata(step)["tree"]
+                found = self._restore(step, like)
             except _OtherRunError:
                 raise
             except Exception as error:
-                _LOG.warning("checkpoint %d cannot be read: %s", step, error)
-                damaged.append(step)
+                _LOG.debug("checkpoint %d", step, exc_info=True)
+                problem = first_line(error)
+            if sharding.any_host(found is None):
+                problems[step] = problem or "another host cannot read it"
+                _LOG.warning("checkpoint %d is damaged and passed over: %s", step, problems[step])
                 continue
-            wanted = like(position)
-            _compare(jax.tree.leaves_with_path(wanted), saved)
-            try:
-                tree = self._manager.restore(
-                    step, args=ocp.args.Composite(tree=ocp.args.StandardRestore(wanted))
-                )["tree"]
-            except Exception as error:
-                _LOG.warning("checkpoint %d cannot be read: %s", step, error)
-                damaged.append(step)
-                continue
-            self._set_aside(damaged)
-            return position, tree
-        if damaged:
+            self._set_aside(list(problems))
+            self._record()
+            return found
+        if problems:
+            reasons = "; ".join(f"{step}: {text}" for step, text in problems.items())
             raise ValueError(
-                f"none of the checkpoints {damaged} in {self._folder} can be read; accepted: a "
-                "folder with a readable one, or without any to start again"
+                f"none of the checkpoints in {self._folder} can be used ({reasons}); accepted: a "
+                "folder with a good one, or another folder to start again"
+            )
+        record = _record_file(self._folder)
+        if sharding.any_host(os.path.exists(record)):
+            raise ValueError(
+                f"{self._folder} holds no checkpoint, though {record} says that some were saved; "
+                "accepted: the checkpoints put back, another folder to start again, or that file "
+                "removed too, to start again here and lose the rows of metrics"
             )
         return None
 
-    def _position(self, step: int) -> Position:
+    def _restore(self, step: int, like: Callable[[Position], Any]) -> tuple[Position, Any]:
+        """One checkpoint.
+
+        Raises:
+          _OtherRunError: if it is of another run.
+          Exception: of any kind, if it is not what was saved.
+        """
+        description = self._description(step)
+        stored = description["position"].items()  # JSON has lists only
+        fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in stored}
+        position, arrays = Position(**fields), description["arrays"]
+        wanted = like(position)
+        _compare(wanted, arrays)
+        tree = self._manager.restore(
+            step, args=ocp.args.Composite(tree=ocp.args.StandardRestore(wanted))
+        )["tree"]
+        for path, leaf in jax.tree.leaves_with_path(tree):
+            name = _name(path)
+            if checksums.of_array(sharding.to_host(leaf)) != arrays[name]["checksum"]:
+                raise ValueError(f"{name} is not what was saved (its checksum differs)")
+        if not bool(_all_finite(tree)):
+            raise ValueError("it holds numbers that are not finite")
+        changes = environment.changes(description["environment"])
+        if changes and sharding.is_writer():
+            _LOG.warning(
+                "checkpoint %d was made under other conditions (%s): from here on last digits may "
+                "differ from those of a run that was never stopped",
+                *(step, "; ".join(changes)),
+            )
+        return position, tree
+
+    def _description(self, step: int) -> dict[str, Any]:
         restored = self._manager.restore(
             step, args=ocp.args.Composite(description=ocp.args.JsonRestore())
         )
-        description = restored["description"]
+        description = dict(restored["description"])
+        if description.pop("checksum", None) != checksums.of_document(description):
+            raise ValueError("its description is not what was saved (its checksum differs)")
         differences = config_lib.differences(description["fingerprint"], self._fingerprint)
         if differences:
             raise _OtherRunError(
                 f"checkpoint {step} in {self._folder} belongs to another run "
                 f"({'; '.join(differences)}); accepted: the same configuration and data"
             )
-        stored = description["position"].items()  # JSON has lists only
-        fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in stored}
-        return Position(**fields)
+        return description
 
     def _set_aside(self, steps: list[int]) -> None:
         """Moves damaged checkpoints to another folder, so that orbax does not see them."""
@@ -170,18 +222,49 @@ class Checkpoints:
         sharding.barrier("damaged checkpoints set aside")
         self._manager.reload()
 
+    def _record(self) -> None:
+        """Notes that a checkpoint has been written, once one has."""
+        if self._is_recorded or not sharding.is_writer() or not _has_steps(self._folder):
+            return
+        if not os.path.exists(_record_file(self._folder)):
+            write_json(_record_file(self._folder), {"saved": True})
+        self._is_recorded = True
+
+    @contextlib.contextmanager
+    def _plain_errors(self) -> Iterator[None]:
+        """Turns the errors of orbax, of many kinds and lines, into one line."""
+        try:
+            yield
+        except Exception as error:
+            _LOG.debug("%s", self._folder, exc_info=True)
+            raise OSError(
+                f"no checkpoint could be written in {self._folder}: {first_line(error)}"
+            ) from error
+
     def wait(self) -> None:
         """Waits until all is written; an error in the background is raised here."""
-        self._manager.wait_until_finished()
+        with self._plain_errors():
+            self._manager.wait_until_finished()
+        self._record()
 
     def close(self) -> None:
         """Releases the folder, once all is written."""
-        self._manager.close()
+        with self._plain_errors():
+            self._manager.close()
 
 
 def exists(folder: str) -> bool:
-    """Whether a folder of `Checkpoints` holds one; those half written have other names."""
+    """Whether a folder of `Checkpoints` holds one, or did; those half written have other names."""
+    return _has_steps(folder) or os.path.exists(_record_file(folder))
+
+
+def _has_steps(folder: str) -> bool:
     return os.path.isdir(folder) and any(name.isdigit() for name in os.listdir(folder))
+
+
+def _record_file(folder: str) -> str:
+    """Beside the folder: says that there was a checkpoint, should it be lost."""
+    return f"{folder}.json"
 
 
 class _OtherRunError(ValueError):
@@ -194,21 +277,38 @@ def _all_finite(tree: Any) -> jax.Array:
     return jnp.all(jnp.asarray([jnp.all(jnp.isfinite(x)) for x in leaves]))
 
 
-def _compare(wanted: list, saved: Any) -> None:
-    """Raises unless saved leaves have the wanted paths, shapes and types."""
-    have = {_name(path): leaf for path, leaf in jax.tree.leaves_with_path(saved)}
-    for path, leaf in wanted:
+def _described(tree: Any) -> dict[str, dict[str, Any]]:
+    """Shape, type and checksum of every array by its name.
+
+    Every process could compute them: an array is the same on all hosts, or its parts are all on
+    this one.
+    """
+    result = {}
+    for path, leaf in jax.tree.leaves_with_path(tree):
+        array = sharding.to_host(leaf)
+        result[_name(path)] = {
+            "shape": list(array.shape),
+            "dtype": str(array.dtype),
+            "checksum": checksums.of_array(array),
+        }
+    return result
+
+
+def _compare(wanted: Any, saved: dict[str, dict[str, Any]]) -> None:
+    """Raises unless saved arrays have the wanted names, shapes and types."""
+    rest = dict(saved)
+    for path, leaf in jax.tree.leaves_with_path(wanted):
         name = _name(path)
-        other = have.pop(name, None)
+        other = rest.pop(name, None)
         if other is None:
             raise ValueError(f"the checkpoint has no {name}")
-        if tuple(other.shape) != tuple(leaf.shape) or other.dtype != leaf.dtype:
+        if other["shape"] != list(leaf.shape) or other["dtype"] != str(leaf.dtype):
             raise ValueError(
-                f"the checkpoint's {name} is {other.dtype}{list(other.shape)}; accepted: "
+                f"the checkpoint's {name} is {other['dtype']}{other['shape']}; accepted: "
                 f"{leaf.dtype}{list(leaf.shape)}"
             )
-    if have:
-        raise ValueError(f"the checkpoint holds {sorted(have)[:3]}, which this run does not have")
+    if rest:
+        raise ValueError(f"the checkpoint holds {sorted(rest)[:3]}, which this run does not have")
 
 
 def _name(path: tuple) -> str:

@@ -1,21 +1,22 @@
 """One run from a configuration to a folder of results."""
 
+import contextlib
 import datetime
-import json
 import logging
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
 import ml_collections
 from jax.sharding import Mesh
 
+from pujax import locks
 from pujax.console import message, render_table
 from pujax.data import dataset, multilabel_dataset, sources
 from pujax.data.pu_dataset import PUDataset
-from pujax.files import check_folder, to_plain, write_json
+from pujax.files import check_folder, read_json, to_plain, write_json
 from pujax.plots import figures
 from pujax.training import (
     compilation_cache,
@@ -81,6 +82,7 @@ def run(
     compilation_cache.enable(config.run.compilation_cache)
     folder = workdir or _new_folder(name or f"{config.method.name}_{config.data.source}")
     check_folder("--workdir", folder)
+    _refuse_in_use(folder)
     data = init_from.attach(config, load_data(config))
     own_data = data if isinstance(data, PUDataset) and data.own else None
     if own_data is not None:
@@ -98,42 +100,45 @@ def run(
     configs = [config, *others]
     # All methods are built before the first trains, so that a wrong setting costs no time. An
     # estimate of the prior trains too.
-    if isinstance(data, PUDataset) and prior_estimation.is_wanted(config):
-        _build_all(configs, prior_estimation.provisional(config, data), mesh)
-        data = prior_estimation.settle(config, data, folder, mesh)
-    if isinstance(data, PUDataset):
-        own_results.check_decision(config, data)
-    main, *others = _build_all(configs, data, mesh)
-    if own_data is not None:
-        for setup in (main, *others):
-            own_results.check_method(setup.config.method.name, setup.method)
-    task = tasks.of(data)
-    _say(task.describe(config, data, summary.device(mesh)))
-    if os.path.exists(os.path.join(folder, "summary.json")):
-        _say(f"Finished on {_finished_at(folder)}; nothing is trained again.")
-    results = []
-    with preemption.StopRequest() as request:
-        for setup in (main, *others):
-            inside = folder if setup is main else os.path.join(folder, setup.config.method.name)
-            result = run_one(setup, data, mesh, inside, request)
-            if result is None:
-                return None
-            results.append(result)
-    result = results[0]
-    if "held_out" in result:
-        _say(own_results.describe(result))
-    if sharding.is_writer():
-        compared_with = {x["method"]: x["test"] | x["train"] for x in results[1:]}
-        tables = [render_table([task.table_row(x) for x in results], task.columns)]
+    with contextlib.ExitStack() as stack:
+        if isinstance(data, PUDataset) and prior_estimation.is_wanted(config):
+            _build_all(configs, prior_estimation.provisional(config, data), mesh)
+            stack.enter_context(in_use(folder))
+            data = prior_estimation.settle(config, data, folder, mesh)
+        if isinstance(data, PUDataset):
+            own_results.check_decision(config, data)
+        main, *others = _build_all(configs, data, mesh)
+        stack.enter_context(in_use(folder))
+        if own_data is not None:
+            for setup in (main, *others):
+                own_results.check_method(setup.config.method.name, setup.method)
+        task = tasks.of(data)
+        _say(task.describe(config, data, summary.device(mesh)))
+        if os.path.exists(os.path.join(folder, "summary.json")):
+            _say(f"Finished on {_finished_at(folder)}; nothing is trained again.")
+        results = []
+        with preemption.StopRequest() as request:
+            for setup in (main, *others):
+                inside = folder if setup is main else os.path.join(folder, setup.config.method.name)
+                result = run_one(setup, data, mesh, inside, request)
+                if result is None:
+                    return None
+                results.append(result)
+        result = results[0]
         if "held_out" in result:
-            for x in results[1:]:
-                compared_with[x["method"]] |= {"held_out": own_results.held_out(x)}
-            tables = tables if result["test"] else []  # else its cells are empty
-            tables.append(render_table(*own_results.table(results)))
-        result["comparison"] = result.get("comparison", {}) | compared_with
-        write_json(os.path.join(folder, "summary.json"), result)
-        message("\n".join([*tables, f"Run directory: {folder}"]))
-    return result
+            _say(own_results.describe(result))
+        if sharding.is_writer():
+            compared_with = {x["method"]: x["test"] | x["train"] for x in results[1:]}
+            tables = [render_table([task.table_row(x) for x in results], task.columns)]
+            if "held_out" in result:
+                for x in results[1:]:
+                    compared_with[x["method"]] |= {"held_out": own_results.held_out(x)}
+                tables = tables if result["test"] else []  # else its cells are empty
+                tables.append(render_table(*own_results.table(results)))
+            result["comparison"] = result.get("comparison", {}) | compared_with
+            write_json(os.path.join(folder, "summary.json"), result)
+            message("\n".join([*tables, f"Run directory: {folder}"]))
+        return result
 
 
 def _build_all(
@@ -178,6 +183,16 @@ def run_members(
         refuse_other_data(member.folder, member.truth)
     if len(members) == 1 and members[0].is_finished:
         return [read_json(members[0].summary)]
+    with contextlib.ExitStack() as stack:
+        for member in members:
+            stack.enter_context(in_use(member.folder))
+        return _run_members(members, mesh, request, folder)
+
+
+def _run_members(
+    members: Sequence[Member], mesh: Mesh, request: preemption.StopRequest, folder: str
+) -> list[dict[str, Any]] | None:
+    """`run_members` once their folders are this run's alone."""
     setup = members[0].setup
     for line in eval_interval.describe(setup.eval_intervals, setup.method):
         _say(f"{setup.config.method.name}: {line}")
@@ -203,6 +218,47 @@ def run_members(
         return results
     finally:
         run.close()
+
+
+_LOCK = "run.lock"
+_ACCEPTED = "another folder, or this one once that process has ended"
+
+
+def _refuse_in_use(folder: str) -> None:
+    """Raises where `in_use` would, and writes nothing."""
+    path, what = os.path.join(folder, _LOCK), f"--workdir={folder}"
+    _on_writer(folder, lambda: locks.refuse_held(path, what=what, accepted=_ACCEPTED))
+
+
+@contextlib.contextmanager
+def in_use(folder: str) -> Iterator[None]:
+    """Keeps other runs out of a folder while the block runs; of many hosts the first holds it.
+
+    Raises:
+      HeldError: naming the process that trains in this folder.
+    """
+    path, what = os.path.join(folder, _LOCK), f"--workdir={folder}"
+    with contextlib.ExitStack() as stack:
+
+        def hold() -> None:
+            os.makedirs(folder, exist_ok=True)
+            stack.enter_context(locks.hold(path, what=what, accepted=_ACCEPTED))
+
+        _on_writer(folder, hold)
+        yield
+
+
+def _on_writer(folder: str, action: Callable[[], None]) -> None:
+    """Lets the first host do something that may be refused; then it is refused on all hosts."""
+    refusal: Exception | None = None
+    if sharding.is_writer():
+        try:
+            action()
+        except (ValueError, OSError) as error:
+            refusal = error
+    if sharding.any_host(refusal is not None):
+        text = f"--workdir={folder} cannot be used; the message of the first host says why"
+        raise refusal or ValueError(text)
 
 
 def _finish(state: LoopState, seed: int, num_together: int) -> dict[str, Any]:
@@ -250,19 +306,6 @@ def _say(text: str) -> None:
     """Prints once, however many hosts there are."""
     if sharding.is_writer():
         message(text)
-
-
-def read_json(path: str) -> dict[str, Any]:
-    """Reads a file that an earlier call wrote.
-
-    Raises:
-      ValueError: naming the file, if it is not what was written.
-    """
-    try:
-        with open(path) as file:
-            return json.load(file)
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{path} is damaged ({error}); accepted: the file as written") from error
 
 
 def _draw(

@@ -88,7 +88,13 @@ def start(run: Run) -> LoopState:
     hole = next(filter(None, (writer.hole(epoch) for writer in run.writers)), "")
     if sharding.any_host(bool(hole)):
         raise ValueError(hole or "the first host's metrics lack an epoch; its message says more")
+    run.describe()
     for writer in run.writers:
+        if restored is None and writer.rows:
+            _LOG.warning(
+                "the run ended before its first checkpoint, after %d epochs: it starts again",
+                len(writer.rows),
+            )
         writer.truncate(epoch)
     return state
 
@@ -181,6 +187,6 @@ def _tree(state: LoopState) -> dict[str, Any]:
     return {"carry": state.carry} | ({} if state.best is None else {"best": state.best})
 
 
-def save(state: LoopState) -> None:
-    """Saves a checkpoint of the run."""
-    state.run.checkpoints.save(state.position, _tree(state))
+def save(state: LoopState) -> bool:
+    """Saves a checkpoint of the run; False where a number in it is not finite."""
+    return state.run.checkpoints.save(state.position, _tree(state))

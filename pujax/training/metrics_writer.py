@@ -27,7 +27,8 @@ class MetricsWriter:
 
     Rows that an earlier process left in the folder are read first, so that a resumed run goes on
     in the same files. What a crash can leave is repaired: an unfinished last line is dropped, and
-    the CSV is written again from the JSON lines.
+    the CSV is written again from the JSON lines. Epochs that only the CSV has are taken from there,
+    and JSON lines that are lost while the run lasts are written again.
 
     Args:
       folder: where the files go; made if missing.
@@ -46,9 +47,15 @@ class MetricsWriter:
         self._make_events = _tensorboard_writer() if tensorboard else None
         self._events: Any = None
         path = self._path(JSON_LINES)
+        self._size = 0  # of the JSON lines as this process wrote them
         self.rows, intact = _read_rows(path) if os.path.exists(path) else ([], True)
-        if not intact:
+        lost = _rows_of_table(self._path(CSV), {row["epoch"] for row in self.rows})
+        if lost:
+            _LOG.warning("%s lacks %d epochs, which are taken from %s", path, len(lost), CSV)
+            self.rows = sorted([*self.rows, *lost], key=lambda row: row["epoch"])
+        if lost or not intact:
             self._write_lines()
+        self._note_size()
         if self.rows:
             self._write_csv()
 
@@ -65,10 +72,17 @@ class MetricsWriter:
         if not _is_row(plain):
             raise ValueError(f"a row needs an integer 'epoch'; got the row {plain}")
         self.rows.append(plain)
-        with open(self._path(JSON_LINES), "a", encoding="utf-8") as file:
-            file.write(_line(plain))
-            file.flush()
-            os.fsync(file.fileno())
+        path = self._path(JSON_LINES)
+        if self._size_now() != self._size:
+            _LOG.warning("%s was changed or removed; it is written again", path)
+            os.makedirs(self._folder, exist_ok=True)
+            self._write_lines()
+        else:
+            with open(path, "a", encoding="utf-8") as file:
+                file.write(_line(plain))
+                file.flush()
+                os.fsync(file.fileno())
+        self._note_size()
         self._write_csv()
         self._write_events(plain)
 
@@ -113,6 +127,17 @@ class MetricsWriter:
 
     def _write_lines(self) -> None:
         replace_text(self._path(JSON_LINES), "".join(map(_line, self.rows)))
+        self._note_size()
+
+    def _size_now(self) -> int:
+        """Bytes of the JSON lines; 0 where there are none."""
+        try:
+            return os.stat(self._path(JSON_LINES)).st_size
+        except FileNotFoundError:
+            return 0
+
+    def _note_size(self) -> None:
+        self._size = self._size_now()
 
     def _write_csv(self) -> None:
         columns = dict.fromkeys(name for row in self.rows for name in row)
@@ -175,6 +200,29 @@ def _parse(line: bytes) -> dict[str, Any] | None:
     except ValueError:  # not JSON, or not UTF-8
         return None
     return row if _is_row(row) else None
+
+
+def _rows_of_table(path: str, known: set[int]) -> list[dict[str, Any]]:
+    """Rows of a CSV whose epochs are not known; an empty cell is no entry."""
+    try:
+        with open(path, encoding="utf-8", newline="") as file:
+            cells = list(csv.DictReader(file))
+    except (FileNotFoundError, ValueError, csv.Error):
+        return []
+    rows = [{k: _number(v) for k, v in row.items() if k and v} for row in cells]
+    return [row for row in rows if _is_row(row) and row["epoch"] not in known]
+
+
+def _number(cell: Any) -> Any:
+    """A cell as it was before it was written: a number, True, False, or text."""
+    if cell in ("True", "False"):
+        return cell == "True"
+    for kind in (int, float):
+        try:
+            return kind(cell)
+        except (TypeError, ValueError):
+            continue
+    return cell
 
 
 def _tensorboard_writer() -> Any:

@@ -147,6 +147,13 @@ class Run:
         on_device, key = seed_axis.keep((self.on_device, self.key), seeds, mesh)
         return dataclasses.replace(self, **parts, on_device=on_device, key=key, mesh=mesh)
 
+    def describe(self) -> None:
+        """Writes into every seed's folder what its run is about, once nothing speaks against it."""
+        for member in self.members if self.writers else ():
+            config = member.setup.config
+            write_json(os.path.join(member.folder, "config.json"), config.to_dict())
+            write_json(os.path.join(member.folder, DATA_FILE), {"digest": member.truth.digest()})
+
     def close(self) -> None:
         """Closes the files."""
         self.checkpoints.close()
@@ -197,9 +204,6 @@ def prepare(members: Sequence[Member], mesh: Mesh, *, folder: str = "") -> Run:
     writers = []
     for member in members if sharding.is_writer() else ():
         os.makedirs(member.folder, exist_ok=True)
-        config = member.setup.config
-        write_json(os.path.join(member.folder, "config.json"), config.to_dict())
-        write_json(os.path.join(member.folder, DATA_FILE), {"digest": member.truth.digest()})
         writers.append(MetricsWriter(member.folder, tensorboard=run.tensorboard == "auto"))
     inputs = first.data.inputs
     return Run(

@@ -12,6 +12,7 @@ import time
 
 import pytest
 
+from pujax import locks
 from pujax.data.readers import download, http_transfer
 
 CONTENT = bytes(range(256)) * 200
@@ -265,9 +266,9 @@ def test_without_file_locks_nothing_is_left_behind(server, tmp_path, monkeypatch
         def refuse(*args):
             raise OSError("no locks available")
 
-        monkeypatch.setattr(download.fcntl, "flock", refuse)
+        monkeypatch.setattr(locks.fcntl, "flock", refuse)
     else:
-        monkeypatch.setattr(download, "fcntl", None)
+        monkeypatch.setattr(locks, "fcntl", None)
     server.answers = ["breaks off", "good"]
     assert fetch(server, tmp_path / "a").read_bytes() == CONTENT
     assert names(tmp_path / "a") == ["data.bin"]

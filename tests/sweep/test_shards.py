@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from pujax import sweep
+from pujax import locks, sweep
 from pujax.sweep import __main__ as command
 from pujax.sweep import cell_runner, claims, shards
 from tests.sweep import small_plan
@@ -113,7 +113,7 @@ def test_where_files_cannot_be_locked_a_cell_is_trained_all_the_same(tmp_path, m
     def no_locks(file, how):
         raise OSError("not supported")
 
-    monkeypatch.setattr(claims.fcntl, "flock", no_locks)
+    monkeypatch.setattr(locks.fcntl, "flock", no_locks)
     with claims.claim(str(tmp_path / "cell")) as first, claims.claim(str(tmp_path / "cell")) as two:
         assert first and two
 
@@ -131,6 +131,6 @@ def test_waiting_for_a_claim_ends_when_the_other_gives_it_back(tmp_path, monkeyp
         if len(slept) == 3:
             first.__exit__(None, None, None)
 
-    monkeypatch.setattr(claims.time, "sleep", sleep)
+    monkeypatch.setattr(locks.time, "sleep", sleep)
     with claims.claim(folder, wait=3600) as is_ours:
         assert is_ours and len(slept) == 3

@@ -6,22 +6,18 @@ it is `NAME.part`, which a later call continues.
 
 import contextlib
 import logging
+import math
 import os
 import pathlib
 import urllib.error
 import uuid
 from collections.abc import Iterable, Iterator
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
+from pujax import locks
 from pujax.data.readers import http_transfer
 
 _LOG = logging.getLogger(__name__)
-
-fcntl: Any
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None
 
 
 class MissingDataError(ValueError):
@@ -165,7 +161,7 @@ def _part_file(target: pathlib.Path, remote: RemoteFile) -> Iterator[BinaryIO | 
     """
     # Without locks a name of its own keeps processes apart; such a part cannot be resumed.
     own_part = target.with_name(f"{target.name}.{uuid.uuid4().hex}.part")
-    is_locked = fcntl is not None
+    is_locked = locks.fcntl is not None
     part = target.with_name(f"{target.name}.part") if is_locked else own_part
     while True:
         with part.open("a+b") as stream:
@@ -205,11 +201,8 @@ def _is_open_as(stream: BinaryIO, path: pathlib.Path) -> bool:
 
 def _lock(stream: BinaryIO, name: str) -> bool:
     """Waits until this process alone holds the file; False if the file system has no locks."""
-    try:
-        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+    is_ours = locks.lock(stream)
+    if is_ours is False:
         _LOG.info("%s is being downloaded by another process; waiting for it", name)
-        fcntl.flock(stream, fcntl.LOCK_EX)
-    except OSError:
-        return False
-    return True
+        is_ours = locks.lock(stream, wait=math.inf)
+    return bool(is_ours)

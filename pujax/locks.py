@@ -1,0 +1,164 @@
+"""Locks on files, which the operating system gives back when a process ends, however it ends.
+
+On a file system without locks, such as object stores that look like folders, nothing is held.
+"""
+
+import contextlib
+import datetime
+import json
+import logging
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from typing import IO, Any
+
+_LOG = logging.getLogger(__name__)
+
+_SECONDS_BETWEEN_TRIES = 1.0
+
+fcntl: Any
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None
+
+# What this process holds, by the thread that does: a second lock of the same file, through another
+# descriptor, would be refused.
+_HELD: dict[str, int] = {}
+
+
+class HeldError(ValueError):
+    """Another process holds the lock; the message names it."""
+
+
+def lock(file: IO[Any], *, wait: float = 0.0) -> bool | None:
+    """Tries to lock an open file for this process alone.
+
+    Args:
+      file: open for writing; the lock ends when it is closed.
+      wait: seconds to wait for a process that holds it; may be infinite.
+
+    Returns:
+      Whether this process holds it now; None if there are no locks here.
+    """
+    if fcntl is None:
+        return None
+    deadline = time.monotonic() + wait
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(min(_SECONDS_BETWEEN_TRIES, wait))
+        except OSError as error:
+            _LOG.debug("%s cannot be locked: %s", file.name, error)
+            return None
+
+
+@contextlib.contextmanager
+def hold(path: str | os.PathLike, *, what: str, accepted: str) -> Iterator[None]:
+    """Holds a file while the block runs; it names the process that does.
+
+    The same thread may hold it more than once. The file stays, empty once nobody holds it. One
+    that still names a process was left by one that was killed; that is logged, and it is taken
+    over. Where there are no locks, a process of this machine that the file names and that still
+    runs counts as holding it.
+
+    Args:
+      path: of the file, made if missing, in a folder that exists.
+      what: what is held, which an error begins with.
+      accepted: what an error asks for.
+
+    Raises:
+      HeldError: naming the process that holds it, its machine and when it began.
+    """
+    path = os.path.realpath(path)
+    if _HELD.get(path) == threading.get_ident():
+        yield
+        return
+    with open(path, "a+", encoding="utf-8") as file:
+        is_ours = lock(file)
+        known = _read(file)
+        if is_ours is False or (is_ours is None and _is_running(known)):
+            raise HeldError(_refusal(what, known, accepted))
+        if is_ours is None:
+            _LOG.warning("%s is on a file system without locks: nothing keeps others out", path)
+        if known:
+            _LOG.info("%s was left by %s, which ended without a stop", path, _named(known))
+        _write(file, _own())
+        _HELD[path] = threading.get_ident()
+        try:
+            yield
+        finally:
+            del _HELD[path]
+            # The folder may be gone by now, or its disk full: neither matters here.
+            with contextlib.suppress(OSError):
+                _write(file, None)
+
+
+def refuse_held(path: str | os.PathLike, *, what: str, accepted: str) -> None:
+    """Raises where `hold` would, without making or changing anything.
+
+    Raises:
+      HeldError: as `hold`.
+    """
+    path = os.path.realpath(path)
+    if _HELD.get(path) == threading.get_ident() or not os.path.exists(path):
+        return
+    try:
+        with open(path, "r+", encoding="utf-8") as file:
+            is_ours, known = lock(file), _read(file)
+    except OSError:  # what is wrong with it is said when it is to be held
+        return
+    if is_ours is False or (is_ours is None and _is_running(known)):
+        raise HeldError(_refusal(what, known, accepted))
+
+
+def _refusal(what: str, known: dict[str, Any], accepted: str) -> str:
+    return f"{what} is in use by {_named(known)}; accepted: {accepted}"
+
+
+def _own() -> dict[str, Any]:
+    now = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
+    return {"pid": os.getpid(), "host": socket.gethostname(), "since": now}
+
+
+def _named(known: dict[str, Any]) -> str:
+    if not known:
+        return "a process that has not told its name yet"
+    return f"process {known['pid']} on {known['host']} since {known['since']}"
+
+
+def _read(file: IO[str]) -> dict[str, Any]:
+    """What a file says about the process that holds it, or held it last; {} where it is empty."""
+    file.seek(0)
+    try:
+        known = json.loads(file.read() or "{}")
+        return {name: known[name] for name in ("pid", "host", "since")} if known else {}
+    except (ValueError, TypeError, KeyError):
+        return {}
+
+
+def _write(file: IO[str], known: dict[str, Any] | None) -> None:
+    file.seek(0)
+    file.truncate()
+    file.write(f"{json.dumps(known)}\n" if known else "")
+    file.flush()
+
+
+def _is_running(known: dict[str, Any]) -> bool:
+    """Whether a process is of this machine and still runs."""
+    pid = known.get("pid")
+    if known.get("host") != socket.gethostname() or not isinstance(pid, int) or pid <= 0:
+        return False
+    try:
+        os.kill(pid, 0)
+    except PermissionError:  # that of another user
+        return True
+    except (OSError, OverflowError):
+        return False
+    return True
