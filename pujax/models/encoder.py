@@ -1,6 +1,9 @@
 """An encoder apart from its heads: what one run leaves and another starts from."""
 
 import json
+import logging
+import struct
+import tokenize
 import zipfile
 import zlib
 from typing import Any, NamedTuple
@@ -8,10 +11,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from flax import traverse_util
 
+from pujax import checksums
 from pujax.files import replacing
 from pujax.models.lgconv import GLOBAL_BRANCH
 
+_LOG = logging.getLogger(__name__)
+
 _DESCRIPTION = "description"
+_CHECKSUMS = "checksums"
 _SEPARATOR = "/"
 
 
@@ -80,7 +87,10 @@ def save(path: str, encoder: Encoder, description: dict[str, Any]) -> None:
       description: what JSON can hold.
     """
     arrays: dict[str, Any] = {name: np.asarray(array) for name, array in _flat(encoder).items()}
+    sums = {name: checksums.of_array(array) for name, array in arrays.items()}
+    sums[_DESCRIPTION] = checksums.of_document(description)  # tuples and lists are the same
     arrays[_DESCRIPTION] = np.asarray(json.dumps(description))
+    arrays[_CHECKSUMS] = np.asarray(json.dumps(sums))
     with replacing(path) as file:
         np.savez(file, **arrays)
 
@@ -95,16 +105,47 @@ def load(path: str) -> tuple[Encoder, dict[str, Any]]:
       The encoder, on the host, and its description.
 
     Raises:
-      ValueError: if the file is not what `save` writes.
+      ValueError: if the file is not what `save` wrote, or holds a number that is not finite.
       OSError: if it cannot be read.
     """
     try:
         with np.load(path, allow_pickle=False) as file:
             arrays = dict(file)
+        sums = json.loads(str(arrays.pop(_CHECKSUMS, "null")))
         description = json.loads(str(arrays.pop(_DESCRIPTION)))
+        found = {name: checksums.of_array(array) for name, array in arrays.items()}
+        found[_DESCRIPTION] = checksums.of_document(description)
+        if sums is None:
+            _LOG.warning("%s has no checksums: an earlier version wrote it", path)
+            sums = found
+        for name in sorted({*sums, *found}):
+            if sums.get(name) != found.get(name):
+                raise ValueError(f"the checksum of {name} differs")
+        for name, array in arrays.items():
+            if not np.all(np.isfinite(array)):
+                raise ValueError(f"{name} holds a number that is not finite")
         return _unflat(arrays), description
-    except (KeyError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+    except _DAMAGE as error:
         raise ValueError(f"{path} is damaged ({error}); accepted: the file as written") from error
+
+
+# What NumPy and zipfile raise on damaged files.
+_DAMAGE = (
+    AttributeError,
+    EOFError,
+    KeyError,
+    MemoryError,
+    NotImplementedError,
+    OverflowError,
+    RuntimeError,
+    SyntaxError,
+    TypeError,
+    ValueError,
+    struct.error,
+    tokenize.TokenError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
 
 
 def _flat(encoder: Encoder) -> dict[str, Any]:

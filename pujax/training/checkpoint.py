@@ -197,7 +197,9 @@ class Checkpoints:
             step, args=ocp.args.Composite(description=ocp.args.JsonRestore())
         )
         description = dict(restored["description"])
-        if description.pop("checksum", None) != checksums.of_document(description):
+        if "checksum" not in description:
+            raise ValueError("it has no checksums (an earlier version of pujax wrote it)")
+        if description.pop("checksum") != checksums.of_document(description):
             raise ValueError("its description is not what was saved (its checksum differs)")
         differences = config_lib.differences(description["fingerprint"], self._fingerprint)
         if differences:

@@ -1,7 +1,7 @@
 """A trained method as a folder: parameters, configuration, preparation, calibration, a model card.
 
     model.safetensors   the numbers that prediction looks at
-    model.json          configuration, data, prior, calibration, decision, versions
+    model.json          configuration, data, prior, calibration, decision, versions, checksums
     preparation.json    how columns become features (and what it needs beside it), or images pixels
     README.md           the model card
 
@@ -10,6 +10,7 @@ The state of a method is rebuilt from shapes, so that no code is stored.
 
 import functools
 import json
+import logging
 import math
 import os
 from collections.abc import Callable, Mapping
@@ -22,19 +23,22 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 
-from pujax import calibration, methods
+from pujax import calibration, checksums, methods
 from pujax.checks import one_of, require
 from pujax.data import image_preparation, preparation
 from pujax.data.image_preparation import ImagePreparation
 from pujax.data.pu_dataset import DataInfo, PUDataset, TrainingData
 from pujax.data.readers import image_trees
-from pujax.files import replace_text, replacing, write_json
+from pujax.files import replace_text, replacing, to_plain, write_json
 from pujax.methods.base import Method
 from pujax.training import decisions, new_rows, seed_axis
 from pujax.training.evaluation import summary
 from pujax.training.new_rows import Chunk, NewRows
 
-_FORMAT = 1
+_LOG = logging.getLogger(__name__)
+
+_FORMAT = 2
+_NOT_AS_SAVED = "is not what was saved (its checksum differs); accepted: the file as written"
 _NUMBERS, _DESCRIPTION, _CARD = "model.safetensors", "model.json", "README.md"
 
 
@@ -179,9 +183,12 @@ def save(
     """
     assert data.own is not None and data.own.preparation is not None
     os.makedirs(folder, exist_ok=True)
+    numbers = numbers_of(method, state, data.info)
     with replacing(os.path.join(folder, _NUMBERS)) as file:
-        file.write(safetensors.numpy.save(numbers_of(method, state, data.info)))
+        file.write(safetensors.numpy.save(numbers))
     data.own.preparation.save(folder)
+    others = (_NUMBERS, _DESCRIPTION, _CARD)
+    files = [x for x in sorted(os.listdir(folder)) if x not in others and not x.endswith(".tmp")]
     document = {
         "format": _FORMAT,
         "config": config.to_dict(),
@@ -194,7 +201,11 @@ def save(
         "probability_ends": None if ends is None else _as_document(ends),
         "decide": config.run.decide,
         "versions": summary.versions(),
+        "arrays": {name: checksums.of_array(array) for name, array in numbers.items()},
+        "files": {name: checksums.of_file(os.path.join(folder, name)) for name in files},
     }
+    document = to_plain(document)
+    document["checksum"] = checksums.of_document(document)
     replace_text(os.path.join(folder, _CARD), card(document))
     write_json(os.path.join(folder, _DESCRIPTION), document)
 
@@ -216,8 +227,12 @@ def load(folder: str | os.PathLike[str]) -> SavedModel:
             document = json.load(file)
     except (OSError, ValueError) as error:
         raise ValueError(f"{path} cannot be read ({error}); accepted: {accepted}") from error
-    if not isinstance(document, dict) or document.get("format") != _FORMAT:
-        raise ValueError(f"{path} is no model of format {_FORMAT}; accepted: a saved one")
+    if not isinstance(document, dict) or document.get("format") not in (1, _FORMAT):
+        raise ValueError(f"{path} is no model of format 1 or {_FORMAT}; accepted: a saved one")
+    if document["format"] == 1:
+        _LOG.warning("%s has no checksums (an earlier version wrote it): damage goes unseen", path)
+    else:
+        _check_files(folder, document)
     try:
         config = ml_collections.FrozenConfigDict(document["config"])
         info = _info(document["info"])
@@ -233,6 +248,12 @@ def load(folder: str | os.PathLike[str]) -> SavedModel:
         numbers = safetensors.numpy.load_file(path)
     except (OSError, safetensors.SafetensorError) as error:
         raise ValueError(f"{path} cannot be read ({error}); accepted: the file as saved") from error
+    for name, checksum in document.get("arrays", {}).items():
+        if name not in numbers or checksums.of_array(numbers[name]) != checksum:
+            raise ValueError(f"{path}: {name} {_NOT_AS_SAVED}")
+    for name, array in numbers.items():
+        if not np.all(np.isfinite(array)):
+            raise ValueError(f"{path}: {name} holds a number that is not finite; accepted: finite")
     try:
         state = restored(numbers, method, info)
     except ValueError as error:
@@ -245,6 +266,21 @@ def load(folder: str | os.PathLike[str]) -> SavedModel:
         description=document,
         ends=ends,
     )
+
+
+def _check_files(folder: str, document: dict[str, Any]) -> None:
+    """Raises a ValueError unless `model.json` and the files of the preparation are as saved."""
+    rest = {name: value for name, value in document.items() if name != "checksum"}
+    if document.get("checksum") != checksums.of_document(rest):
+        raise ValueError(f"{os.path.join(folder, _DESCRIPTION)} {_NOT_AS_SAVED}")
+    for name, checksum in document["files"].items():
+        path = os.path.join(folder, name)
+        try:
+            found = checksums.of_file(path)
+        except OSError as error:
+            raise ValueError(f"{path} cannot be read ({error}); accepted: as saved") from error
+        if found != checksum:
+            raise ValueError(f"{path} {_NOT_AS_SAVED}")
 
 
 def card(document: dict[str, Any]) -> str:
