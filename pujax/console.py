@@ -1,47 +1,141 @@
 """Terminal output: messages on the standard output, log lines of this package, plain tables."""
 
+import contextlib
 import logging
 import math
+import os
 import pathlib
+import signal
 import sys
-from collections.abc import Mapping, Sequence
-from typing import Any
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TextIO
 
 from absl import flags
 from absl import logging as absl_logging
 
 import pujax
 
+_LONGEST = 300
+"""Characters, about, of a line that another library wrote."""
+
+
+class _Lasting:
+    """A standard stream that goes silent, instead of raising, once nobody reads it any more."""
+
+    def __init__(self, stream: TextIO):
+        self._stream = stream
+        self._is_lost = False
+
+    def write(self, text: str) -> int:
+        if not self._is_lost:
+            try:
+                return self._stream.write(text)
+            except (OSError, ValueError):
+                self._lose()
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self.write(line)
+
+    def flush(self) -> None:
+        if not self._is_lost:
+            try:
+                self._stream.flush()
+            except (OSError, ValueError):
+                self._lose()
+
+    def isatty(self) -> bool:
+        return not self._is_lost and self._stream.isatty()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def _lose(self) -> None:
+        """Sends what is still buffered, and what libraries write, to nowhere."""
+        self._is_lost = True
+        with contextlib.suppress(OSError, ValueError):
+            descriptor = self._stream.fileno()
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, descriptor)
+            os.close(nowhere)
+
+
+def outlast_terminal() -> None:
+    """Lets this process go on when nobody reads its output any more, or its terminal is closed.
+
+    For commands: what is printed goes to files too, and is worth less than the work. SIGHUP, which
+    a terminal sends when it closes, is ignored; SIGINT and SIGTERM stop a run as ever.
+    """
+    for descriptor in range(3):  # closed ones would be given to the next files that are opened
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            stream = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+        if not isinstance(stream, _Lasting):
+            setattr(sys, name, _Lasting(stream))
+    is_main = threading.current_thread() is threading.main_thread()
+    if is_main and hasattr(signal, "SIGHUP"):
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
 
 def show_own_messages() -> None:
-    """Shows this package's informative log lines; of other libraries only warnings."""
+    """Shows this package's informative log lines; of other libraries warnings, in one line each.
 
+    Everything is shown where the environment has PUJAX_LOG=debug. The process outlasts its
+    terminal, see `outlast_terminal`.
+    """
     package = pathlib.Path(pujax.__file__).resolve().parent
+    shows_all = os.environ.get("PUJAX_LOG") == "debug"
 
     def is_wanted(record: logging.LogRecord) -> bool:
-        own = pathlib.Path(record.pathname).resolve().is_relative_to(package)
-        return own or record.levelno >= logging.WARNING
+        if shows_all or pathlib.Path(record.pathname).resolve().is_relative_to(package):
+            return True
+        # What fails in orbax is raised too, and reported by this package.
+        if record.levelno < logging.WARNING or "orbax" in pathlib.Path(record.pathname).parts:
+            return False
+        record.msg, record.args = in_one_line(record.getMessage()), ()
+        record.exc_info = record.exc_text = record.stack_info = None
+        return True
 
     absl_logging.use_absl_handler()
+    outlast_terminal()  # after absl has looked for handlers of the stream as it was
     # These commands have flags of their own; absl would say that its are not parsed yet.
     flags.FLAGS.mark_as_parsed()
-    absl_logging.set_verbosity(absl_logging.INFO)
+    absl_logging.set_verbosity(absl_logging.DEBUG if shows_all else absl_logging.INFO)
     handler = absl_logging.get_absl_handler()
+    handler.python_handler.setStream(sys.stderr)
     handler.addFilter(is_wanted)
     handler.setFormatter(logging.Formatter("%(message)s"))
 
 
 def message(text: str) -> None:
-    """Writes text to the standard output, above the bar if there is one."""
+    """Writes text to the standard output, above the bar if there is one; nowhere if that is lost.
+
+    Results are in files by then, and must not be lost with a pipe.
+    """
     # sys.stdout is read at every call: while a bar is shown, rich replaces it by its own stream.
-    sys.stdout.write(text + "\n")
-    sys.stdout.flush()
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        sys.stdout.write(text + "\n")
+        sys.stdout.flush()
 
 
 def first_line(error: BaseException) -> str:
-    """What an error says, in one line of at most 300 characters; its type if it says nothing."""
-    lines = str(error).strip().splitlines()
-    return lines[0][:300] if lines else type(error).__name__
+    """The first line of what an error says, as `in_one_line`; its type if it says nothing."""
+    return in_one_line(str(error)) or type(error).__name__
+
+
+def in_one_line(text: str) -> str:
+    """The first line of a text; of a very long one its two ends, where libraries say most."""
+    line = (text.strip().splitlines() or [""])[0]
+    return (
+        line if len(line) <= _LONGEST else f"{line[: _LONGEST // 2]} ... {line[-_LONGEST // 2 :]}"
+    )
 
 
 def render_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> str:
