@@ -8,7 +8,7 @@ import pathlib
 import signal
 import sys
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TextIO
 
 from absl import flags
@@ -52,6 +52,10 @@ class _Lasting:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
 
+    def redirect(self, descriptor: int) -> None:
+        """Writes to another descriptor from now on."""
+        self._stream = open(descriptor, "w", encoding="utf-8", errors="replace")  # noqa: SIM115
+
     def _lose(self) -> None:
         """Sends what is still buffered, and what libraries write, to nowhere."""
         self._is_lost = True
@@ -82,6 +86,27 @@ def outlast_terminal() -> None:
     is_main = threading.current_thread() is threading.main_thread()
     if is_main and hasattr(signal, "SIGHUP"):
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+
+def divert_native_messages(start_reader: Callable[[int, int], None]) -> None:
+    """Gives what libraries write past Python to a reader of its own; Python's own text stays.
+
+    Only in a command (see `outlast_terminal`), and not where PUJAX_LOG=debug asks for everything.
+
+    Args:
+      start_reader: is given the end of a pipe to read from, and where to write.
+    """
+    stream = sys.stderr
+    if not isinstance(stream, _Lasting) or os.environ.get("PUJAX_LOG") == "debug":
+        return
+    stream.flush()
+    own = os.dup(2)
+    read, write = os.pipe()
+    start_reader(read, own)
+    os.dup2(write, 2)
+    os.close(read)
+    os.close(write)
+    stream.redirect(own)
 
 
 def show_own_messages() -> None:

@@ -237,6 +237,8 @@ class Checkpoints:
         """Turns the errors of orbax, of many kinds and lines, into one line."""
         try:
             yield
+        except jax.errors.JaxRuntimeError:  # of devices and other hosts, not of files
+            raise
         except Exception as error:
             _LOG.debug("%s", self._folder, exc_info=True)
             raise OSError(

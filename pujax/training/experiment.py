@@ -20,6 +20,7 @@ from pujax.files import check_folder, read_json, to_plain, write_json
 from pujax.plots import figures
 from pujax.training import (
     compilation_cache,
+    hosts,
     init_from,
     method_setup,
     own_results,
@@ -78,7 +79,13 @@ def run(
     config = init_from.resolve_model(config_lib.resolve(config))
     if config.run.distributed and not workdir:
         raise ValueError("--workdir is ''; accepted: one folder that all hosts share")
-    sharding.join_hosts(config.run)
+    hosts.join(config.run)
+    with hosts.leaving_together(is_outermost=True):
+        return _run(config, workdir, name)
+
+
+def _run(config: ml_collections.FrozenConfigDict, workdir: str, name: str) -> dict[str, Any] | None:
+    """`run`, once the configuration is checked and the hosts have joined."""
     compilation_cache.enable(config.run.compilation_cache)
     folder = workdir or _new_folder(name or f"{config.method.name}_{config.data.source}")
     check_folder("--workdir", folder)
@@ -201,7 +208,10 @@ def _run_members(
     name = run.config.method.name
     what = name if len(members) == 1 else f"{name} x {len(members)}"
     try:
-        with Progress(run.num_steps(), description=what, enabled=sharding.is_writer()) as progress:
+        with (
+            hosts.leaving_together(),
+            Progress(run.num_steps(), description=what, enabled=sharding.is_writer()) as progress,
+        ):
             state = train_loop.train(run, progress, request)
         if state.stopped_by or not state.is_finished:
             place = f" with --workdir={members[0].folder}" if len(members) == 1 else ""
@@ -212,7 +222,8 @@ def _run_members(
             if state.stopped_by:
                 raise SystemExit(128 + state.stopped_by)
             return None
-        results = [_finish(state, seed, len(members)) for seed in range(state.run.num_seeds)]
+        with hosts.leaving_together():
+            results = [_finish(state, seed, len(members)) for seed in range(state.run.num_seeds)]
         if state.left:
             raise train_loop.NonFiniteError("; ".join(state.left))
         return results

@@ -7,26 +7,11 @@ have an axis `seed` before it: each of its rows of devices then holds some of th
 from typing import Any
 
 import jax
-import ml_collections
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 SEED = "seed"
 """Axis of a mesh whose rows of devices hold seeds apart."""
-
-
-def join_hosts(run: ml_collections.ConfigDict) -> None:
-    """Joins the processes of a cluster if `run.distributed` says so; call before any array."""
-    if not run.distributed:
-        return
-    given: dict[str, Any] = {}
-    if run.coordinator:
-        given["coordinator_address"] = run.coordinator
-    if run.num_processes:
-        given["num_processes"] = run.num_processes
-    if run.process_id >= 0:
-        given["process_id"] = run.process_id
-    jax.distributed.initialize(**given)
 
 
 def make_mesh() -> Mesh:

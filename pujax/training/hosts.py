@@ -1,0 +1,97 @@
+"""Joining the hosts of a run, and ending together: none waits for one that is gone."""
+
+import contextlib
+import inspect
+import os
+import pathlib
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import ml_collections
+
+from pujax import console
+from pujax.training import native_messages
+
+LOST_HOST = 134
+"""Exit status where another host is gone: that of SIGABRT, with which JAX itself ends a process."""
+
+_SECONDS_TO_NOTICE = 40
+"""Without a sign of life after which a host counts as gone; JAX would wait for 100."""
+
+_SECONDS_TO_LEAVE = 10.0
+"""For an orderly end after an error, which waits for the other hosts: they may not have one."""
+
+_IS_OUT = threading.Event()
+
+
+def join(run: ml_collections.ConfigDict) -> None:
+    """Joins the processes of a cluster if `run.distributed` says so; call before any array."""
+    if not run.distributed:
+        return
+    given: dict[str, Any] = {}
+    if run.coordinator:
+        given["coordinator_address"] = run.coordinator
+    if run.num_processes:
+        given["num_processes"] = run.num_processes
+    if run.process_id >= 0:
+        given["process_id"] = run.process_id
+    if "heartbeat_timeout_seconds" in inspect.signature(jax.distributed.initialize).parameters:
+        given["heartbeat_timeout_seconds"] = _SECONDS_TO_NOTICE  # not in the oldest versions
+    console.divert_native_messages(_reader)
+    jax.distributed.initialize(**given)
+
+
+def _text(why: str = "") -> str:
+    return (
+        f"this host ends with status {LOST_HOST}, since another host of the run is gone"
+        f"{f' ({why})' if why else ''}: the same command on all hosts goes on from the last "
+        "checkpoint"
+    )
+
+
+def _reader(pipe: int, stream: int) -> None:
+    """Starts the process that reads what JAX's C++ code writes, see `native_messages`."""
+    file = str(pathlib.Path(native_messages.__file__))
+    command = [sys.executable, "-S", "-E", file, _text()]
+    subprocess.Popen(command, stdin=pipe, stdout=subprocess.DEVNULL, stderr=stream)
+
+
+@contextlib.contextmanager
+def leaving_together(*, is_outermost: bool = False) -> Iterator[None]:
+    """Ends this process if an error leaves the block where several hosts take part.
+
+    An error of the devices there most often means that another host is gone. Any other may be this
+    host's alone; then the others wait for it in the middle of a step, and an orderly end would wait
+    for them.
+
+    Args:
+      is_outermost: whether what catches the error outside of the block says what it is.
+    """
+    try:
+        yield
+    except Exception as error:
+        if not jax.distributed.is_initialized() or jax.process_count() == 1:
+            raise
+        if isinstance(error, jax.errors.JaxRuntimeError):
+            _leave(_text(console.first_line(error)), LOST_HOST)
+        if is_outermost:
+            _IS_OUT.set()
+        timer = threading.Timer(_SECONDS_TO_LEAVE, _leave_late, (console.first_line(error),))
+        timer.daemon = True
+        timer.start()
+        raise
+
+
+def _leave_late(text: str) -> None:
+    _leave("" if _IS_OUT.is_set() else text, 2)
+
+
+def _leave(text: str, status: int) -> None:
+    """Ends the process now: what would be done at its end waits for other hosts."""
+    sys.stderr.write(f"{text}\n" if text else "")
+    sys.stderr.flush()
+    os._exit(status)
