@@ -21,7 +21,7 @@ import numpy as np
 
 from pujax.data import streaming
 from pujax.data.pu_dataset import TrainingData
-from pujax.training import loop_state, preemption, seed_axis, sharding, train_step
+from pujax.training import loop_state, nonfinite, preemption, seed_axis, sharding, train_step
 from pujax.training.evaluation import model_selection
 from pujax.training.loop_state import LoopState
 from pujax.training.progress import Progress
@@ -246,20 +246,29 @@ def _fetch(state: LoopState) -> list[dict[str, float]]:
         return values
     counts = {i: int(values[i]["nonfinite"]) for i in bad}
     if len(bad) == run.num_seeds:
-        loop_state.save(state)
+        is_saved = loop_state.save(state)
         which = ", ".join(f"{counts[i]} of seed {run.members[i].seed}" for i in bad)
         text = (
             f"steps up to {state.position.global_step} gave a number that is not finite and were "
-            f"undone ({which}); the state without them is saved. Go on from it with "
-            "--config.run.nonfinite=skip, or start in another folder, for example with a lower "
-            "method.learning_rate"
+            f"undone ({which}; {nonfinite.describe(state, bad[0])}); "
         )
+        if is_saved:
+            text += (
+                "the state without them is saved. Go on from it with --config.run.nonfinite=skip, "
+                "or start in another folder, for example with a lower method.learning_rate"
+            )
+        else:
+            text += (
+                "the state without them is not finite either, and is not saved. Start in another "
+                "folder, for example with a lower method.learning_rate"
+            )
         raise NonFiniteError("; ".join([*state.left, text]))
     for i in bad:
         text = (
             f"seed {run.members[i].seed} left the others: {counts[i]} of its steps up to "
-            f"{state.position.global_step} gave a number that is not finite and were undone; its "
-            f"state without them is saved in {run.members[i].folder}. It goes on alone with "
+            f"{state.position.global_step} gave a number that is not finite and were undone "
+            f"({nonfinite.describe(state, i)}); its state without them is saved in "
+            f"{run.members[i].folder}. It goes on alone with "
             "--config.run.nonfinite=skip"
         )
         _LOG.error(text)

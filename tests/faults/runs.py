@@ -1,0 +1,55 @@
+"""Small runs to do harm to: the digits, a very small network, few epochs."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+from pujax.training import config as config_lib
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+
+FILE = """
+from tests.faults import runs
+
+def get_config(argument=""):
+    return runs.small()
+"""
+
+
+def small(method="naive", **run):
+    """A configuration that trains in a second and saves after every epoch."""
+    config = config_lib.default_config(method)
+    config.data.update({"num_labeled": 200, "num_support": 60})
+    config.model.name, config.model.options = "mlp", {"hidden": (16,)}
+    config.method.update({"num_epochs": 3, "batch_size": 128, "learning_rate": 0.005})
+    config.run.update({"figures": False, "tensorboard": "off", "checkpoint_every": 1} | run)
+    return config
+
+
+def rows(folder):
+    """Metrics without the wall-clock columns."""
+    lines = (pathlib.Path(folder) / "metrics.jsonl").read_text().splitlines()
+    timing = ("seconds", "examples_per_second")
+    return [{k: v for k, v in json.loads(x).items() if k not in timing} for x in lines]
+
+
+def start(tmp_path, workdir, *flags, devices=1, **options):
+    """`train.py` as a process of its own, on the configuration above."""
+    file = tmp_path / "small.py"
+    file.write_text(FILE)
+    command = [sys.executable, "train.py", f"--config={file}", f"--workdir={workdir}", *flags]
+    environment = os.environ | {
+        "JAX_NUM_CPU_DEVICES": str(devices),
+        "PYTHONPATH": os.pathsep.join([str(REPOSITORY), os.environ.get("PYTHONPATH", "")]),
+    }
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen(command, cwd=REPOSITORY, env=environment, **(pipes | options))
+
+
+def flip(path, byte, bit):
+    """Flips one bit of a file."""
+    content = bytearray(path.read_bytes())
+    content[byte] ^= 1 << bit
+    path.write_bytes(content)
