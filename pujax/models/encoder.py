@@ -108,6 +108,8 @@ def load(path: str) -> tuple[Encoder, dict[str, Any]]:
       ValueError: if the file is not what `save` wrote, or holds a number that is not finite.
       OSError: if it cannot be read.
     """
+    with open(path, "rb"):  # an error from here on is one of its content
+        pass
     try:
         with np.load(path, allow_pickle=False) as file:
             arrays = dict(file)
@@ -136,6 +138,7 @@ _DAMAGE = (
     KeyError,
     MemoryError,
     NotImplementedError,
+    OSError,
     OverflowError,
     RuntimeError,
     SyntaxError,

@@ -4,9 +4,11 @@ import contextlib
 import inspect
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -21,6 +23,11 @@ LOST_HOST = 134
 
 _SECONDS_TO_NOTICE = 40
 """Without a sign of life after which a host counts as gone; JAX would wait for 100."""
+
+_SECONDS_FOR_JAX = 2.0
+"""In which JAX may end the process itself, with the same message."""
+
+_CONNECTION = re.compile(r"Gloo|NCCL|CoordinationService|heartbeat", re.IGNORECASE)
 
 _SECONDS_TO_LEAVE = 10.0
 """For an orderly end after an error, which waits for the other hosts: they may not have one."""
@@ -45,11 +52,10 @@ def join(run: ml_collections.ConfigDict) -> None:
     jax.distributed.initialize(**given)
 
 
-def _text(why: str = "") -> str:
+def _text() -> str:
     return (
-        f"this host ends with status {LOST_HOST}, since another host of the run is gone"
-        f"{f' ({why})' if why else ''}: the same command on all hosts goes on from the last "
-        "checkpoint"
+        f"this host ends with status {LOST_HOST}, since another host of the run is gone: the same "
+        "command on all hosts goes on from the last checkpoint"
     )
 
 
@@ -76,14 +82,25 @@ def leaving_together(*, is_outermost: bool = False) -> Iterator[None]:
     except Exception as error:
         if not jax.distributed.is_initialized() or jax.process_count() == 1:
             raise
-        if isinstance(error, jax.errors.JaxRuntimeError):
-            _leave(_text(console.first_line(error)), LOST_HOST)
+        if _is_of_hosts(error):
+            time.sleep(_SECONDS_FOR_JAX)
+            _leave(_text(), LOST_HOST)
         if is_outermost:
             _IS_OUT.set()
         timer = threading.Timer(_SECONDS_TO_LEAVE, _leave_late, (console.first_line(error),))
         timer.daemon = True
         timer.start()
         raise
+
+
+def _is_of_hosts(error: BaseException) -> bool:
+    """Whether an error, or one that it came from, is of the connection of hosts."""
+    found: BaseException | None = error
+    while found is not None:
+        if isinstance(found, jax.errors.JaxRuntimeError) or _CONNECTION.search(str(found)):
+            return True
+        found = found.__cause__ or found.__context__
+    return False
 
 
 def _leave_late(text: str) -> None:

@@ -62,7 +62,9 @@ def holder(tmp_path):
 
 def test_a_folder_in_use_is_refused_by_the_name_of_its_holder(holder):
     path, process = holder
-    wanted = rf"--workdir=.*run is in use by process {process.pid} on {socket.gethostname()} since 2"
+    wanted = (
+        rf"--workdir=.*run is in use by process {process.pid} on {socket.gethostname()} since 2"
+    )
     with pytest.raises(ValueError, match=wanted + ".*; accepted: another folder"):
         training.run(runs.small(), str(path.parent))
     assert os.listdir(path.parent) == ["run.lock"]

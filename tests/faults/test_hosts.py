@@ -1,0 +1,96 @@
+"""Hosts of one run: when one is gone the others end, in a line and with a status."""
+
+import pathlib
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import pytest
+
+from pujax.training import hosts, native_messages
+from tests.faults import runs
+
+END = b"""\
+[Gloo] Rank 0 is connected
+E1122 21:28:23.890790   23838 coordination_service_agent.cc:289] Polled an error
+more of it
+F1122 21:28:23.890907   23838 client.h:80] Terminating process because the JAX distributed service
+*** Check failure stack trace: ***
+    @     0x7f821f840634  absl::lts_20260107::log_internal::LogMessage::SendToLog()
+"""
+
+
+def read(text):
+    return subprocess.run(
+        [sys.executable, "-S", "-E", native_messages.__file__, "it is over"],
+        input=text,
+        capture_output=True,
+        check=True,
+    ).stderr
+
+
+def test_the_report_of_a_lost_host_is_one_line_and_the_rest_is_passed_on():
+    assert read(END) == b"[Gloo] Rank 0 is connected\nit is over\n"
+    assert read(b"W1122 a warning\nno newline \xff") == b"W1122 a warning\nno newline \xff"
+    harmless = b"".join(END.splitlines(keepends=True)[:3])
+    assert read(harmless) == harmless
+
+
+def test_one_host_alone_raises_as_ever():
+    with pytest.raises(ValueError, match="as it was"), hosts.leaving_together():
+        raise ValueError("as it was")
+
+
+def start_two(tmp_path, workdir, *flags):
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        port = free.getsockname()[1]
+    distributed = ["--config.run.distributed=true", f"--config.run.coordinator=localhost:{port}"]
+    distributed.append("--config.run.num_processes=2")
+    return [
+        runs.start(tmp_path, workdir, *distributed, f"--config.run.process_id={i}", *flags)
+        for i in range(2)
+    ]
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("lost", [0, 1])
+def test_a_host_whose_other_is_killed_ends_in_a_line_and_goes_on(tmp_path, lost):
+    both = start_two(tmp_path, tmp_path / "run", "--config.method.num_epochs=5000")
+    metrics: pathlib.Path = tmp_path / "run" / "metrics.jsonl"
+    deadline = time.monotonic() + 120
+    while not (metrics.exists() and metrics.read_text().count("\n") >= 3):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    both[lost].kill()
+    killed_at = time.monotonic()
+    _, text = both[1 - lost].communicate(timeout=60)
+    assert time.monotonic() - killed_at < 60
+    assert both[1 - lost].returncode in (hosts.LOST_HOST, -signal.SIGABRT), text
+    (line,) = [x for x in text.splitlines() if "another host of the run is gone" in x]
+    assert f"status {hosts.LOST_HOST}" in line and text.splitlines()[-1] == line
+    assert "stack trace" not in text and "Traceback" not in text
+    both[lost].communicate()
+    if lost == 0:  # the run lock of the killed host is no obstacle, nor that two hosts share a run
+        stop = f"--config.run.stop_after_epoch={metrics.read_text().count(chr(10)) + 2}"
+        again = start_two(tmp_path, tmp_path / "run", "--config.method.num_epochs=5000", stop)
+        for process in again:
+            _, text = process.communicate(timeout=120)
+            assert process.returncode == 0, text
+        epochs = [row["epoch"] for row in runs.rows(tmp_path / "run")]
+        assert epochs == list(range(len(epochs)))
+
+
+@pytest.mark.thorough
+def test_an_error_of_one_host_ends_both(tmp_path):
+    (tmp_path / "run").mkdir()
+    with open(tmp_path / "run" / "run.lock", "w") as file:
+        import fcntl
+
+        fcntl.flock(file, fcntl.LOCK_EX)
+        both = start_two(tmp_path, tmp_path / "run")
+        texts = [process.communicate(timeout=120)[1] for process in both]
+    assert [process.returncode for process in both] == [2, 2], texts
+    assert "is in use by" in texts[0] and "the message of the first host says why" in texts[1]
