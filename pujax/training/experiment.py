@@ -115,10 +115,11 @@ def _run(config: ml_collections.FrozenConfigDict, workdir: str, name: str) -> di
         if isinstance(data, PUDataset):
             own_results.check_decision(config, data)
         main, *others = _build_all(configs, data, mesh)
-        stack.enter_context(in_use(folder))
         if own_data is not None:
             for setup in (main, *others):
                 own_results.check_method(setup.config.method.name, setup.method)
+        stack.enter_context(in_use(folder))
+        refuse_other_run(folder, config)  # again, now that no other run can change it
         task = tasks.of(data)
         _say(task.describe(config, data, summary.device(mesh)))
         if os.path.exists(os.path.join(folder, "summary.json")):

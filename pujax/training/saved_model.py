@@ -248,9 +248,6 @@ def load(folder: str | os.PathLike[str]) -> SavedModel:
         numbers = safetensors.numpy.load_file(path)
     except (OSError, safetensors.SafetensorError) as error:
         raise ValueError(f"{path} cannot be read ({error}); accepted: the file as saved") from error
-    for name, checksum in document.get("arrays", {}).items():
-        if name not in numbers or checksums.of_array(numbers[name]) != checksum:
-            raise ValueError(f"{path}: {name} {_NOT_AS_SAVED}")
     for name, array in numbers.items():
         if not np.all(np.isfinite(array)):
             raise ValueError(f"{path}: {name} holds a number that is not finite; accepted: finite")
@@ -258,6 +255,9 @@ def load(folder: str | os.PathLike[str]) -> SavedModel:
         state = restored(numbers, method, info)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
+    for name, checksum in document.get("arrays", {}).items():
+        if name not in numbers or checksums.of_array(numbers[name]) != checksum:
+            raise ValueError(f"{path}: {name} {_NOT_AS_SAVED}")
     return SavedModel(
         method=method,
         state=state,

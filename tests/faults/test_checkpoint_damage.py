@@ -123,6 +123,17 @@ def test_a_lost_or_empty_file_falls_back_or_does_not_matter(two, tmp_path, name,
     assert epoch == 1 or name != "metadata"  # of the others orbax can do without some
 
 
+def test_a_changed_position_is_seen(two, tmp_path, caplog):
+    def damage(step):
+        path = step / "description" / "metadata"
+        text = path.read_text()
+        assert '"step": 0' in text
+        path.write_text(text.replace('"step": 0', '"step": 1'))
+
+    assert survives(two, tmp_path / "c", damage) == 1
+    assert "its description is not what was saved" in caplog.text
+
+
 def test_where_no_checkpoint_is_good_all_reasons_are_said(two, tmp_path):
     folder = tmp_path / "c"
     shutil.copytree(two, folder)
@@ -249,6 +260,16 @@ def test_flipped_bits_of_an_encoder_are_seen_or_do_not_matter(tmp_path):
             jax.tree.map(np.testing.assert_array_equal, found, encoder)
         path.write_bytes(good)
     assert refused > 50
+
+
+def test_an_encoder_with_other_numbers_in_a_sound_file_is_refused_by_name(tmp_path):
+    path = tmp_path / "encoder.npz"
+    write_encoder(path)
+    with np.load(path) as file:
+        arrays = dict(file)
+    np.savez(path, **arrays | {"batch_stats/norm/mean": np.ones(4, np.float32)})
+    with pytest.raises(ValueError, match="the checksum of batch_stats/norm/mean differs"):
+        encoder_lib.load(str(path))
 
 
 def test_an_encoder_that_is_not_finite_is_refused_by_name(tmp_path):
