@@ -205,7 +205,9 @@ def test_a_model_of_earlier_days_has_no_ends_and_leaves_their_cells_empty(finish
     folder, frame, *_ = finished
     shutil.copytree(folder / "run" / "model", tmp_path / "model")
     description = json.loads((tmp_path / "model" / "model.json").read_text())
-    del description["probability_ends"]
+    for name in ("probability_ends", "checksum", "arrays", "files"):
+        del description[name]
+    description["format"] = 1
     (tmp_path / "model" / "model.json").write_text(json.dumps(description))
     model = pujax.load(tmp_path / "model")
     assert model.predict(frame).probabilities_low is None
