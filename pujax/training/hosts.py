@@ -97,7 +97,11 @@ def _is_of_hosts(error: BaseException) -> bool:
     """Whether an error, or one that it came from, is of the connection of hosts."""
     found: BaseException | None = error
     while found is not None:
-        if isinstance(found, jax.errors.JaxRuntimeError) or _CONNECTION.search(str(found)):
+        text = str(found)
+        of_devices = isinstance(found, jax.errors.JaxRuntimeError)
+        if of_devices and text.startswith("RESOURCE_EXHAUSTED"):  # memory of this host's devices
+            return False
+        if of_devices or _CONNECTION.search(text):
             return True
         found = found.__cause__ or found.__context__
     return False
