@@ -9,9 +9,10 @@ import math
 import os
 import zipfile
 from collections.abc import Callable, Iterable
-from typing import Any, BinaryIO
+from typing import IO, Any
 
 import numpy as np
+import safetensors.numpy
 
 ROOM = 64 * 2**20
 """Bytes that a file may take whatever its size is."""
@@ -63,9 +64,7 @@ def parse_json(text: str, *, object_hook: Callable[[dict], Any] | None = None) -
         raise ValueError("its lists and objects are nested too deeply") from error
 
 
-def read_json(
-    path: str | os.PathLike, *, object_hook: Callable[[dict], Any] | None = None
-) -> Any:
+def read_json(path: str | os.PathLike, *, object_hook: Callable[[dict], Any] | None = None) -> Any:
     """What a JSON file says.
 
     Args:
@@ -121,9 +120,7 @@ def npz_names(path: str | os.PathLike) -> list[str]:
         raise ValueError(one_line(error)) from error
 
 
-def read_npz(
-    path: str | os.PathLike, names: Iterable[str] | None = None
-) -> dict[str, np.ndarray]:
+def read_npz(path: str | os.PathLike, names: Iterable[str] | None = None) -> dict[str, np.ndarray]:
     """Arrays of an `.npz` file by name; every header is compared with the file's size first.
 
     Args:
@@ -151,7 +148,22 @@ def read_npz(
     return arrays
 
 
-def check_zip(content: BinaryIO | str | os.PathLike, path: str | os.PathLike) -> None:
+def read_safetensors(path: str | os.PathLike) -> dict[str, np.ndarray]:
+    """Arrays of a safetensors file by name.
+
+    Raises:
+      OSError: it cannot be opened.
+      ValueError: in one line, without the file's name.
+    """
+    try:
+        return safetensors.numpy.load_file(path)
+    except (OSError, MemoryError):
+        raise
+    except Exception as error:  # of a type that NumPy does not have, too
+        raise ValueError(one_line(error)) from error
+
+
+def check_zip(content: IO[bytes] | str | os.PathLike, path: str | os.PathLike) -> None:
     """Requires that a zip archive unpacks to a size in proportion to its own.
 
     Args:
@@ -177,7 +189,7 @@ def _members(archive: zipfile.ZipFile, path: str | os.PathLike) -> dict[str, zip
     return {member.filename.removesuffix(".npy"): member for member in members}
 
 
-def _check_header(file: BinaryIO, size: int) -> None:
+def _check_header(file: IO[bytes], size: int) -> None:
     """Compares what an array's header says with the bytes that follow it.
 
     Args:
@@ -187,7 +199,9 @@ def _check_header(file: BinaryIO, size: int) -> None:
     try:
         version = np.lib.format.read_magic(file)
         if version not in ((1, 0), (2, 0)):
-            raise ValueError(f"it is of version {version} of NumPy's format; accepted: (1, 0), (2, 0)")
+            raise ValueError(
+                f"it is of version {version} of NumPy's format; accepted: (1, 0), (2, 0)"
+            )
         headers = {1: np.lib.format.read_array_header_1_0, 2: np.lib.format.read_array_header_2_0}
         shape, _, dtype = headers[version[0]](file)
     except OSError:
@@ -195,15 +209,21 @@ def _check_header(file: BinaryIO, size: int) -> None:
     except Exception as error:  # the header is Python's text, which is parsed by several modules
         raise ValueError(one_line(error)) from error
     if dtype.hasobject:
-        raise ValueError("Object arrays are not read: they hold Python objects (allow_pickle=False)")
+        raise ValueError(
+            "Object arrays are not read: they hold Python objects (allow_pickle=False)"
+        )
     needed, left = math.prod(shape) * dtype.itemsize, size - file.tell()
-    if min(shape, default=0) < 0 or needed > left or (not needed and max(shape, default=0) > _EMPTY):
+    if (
+        min(shape, default=0) < 0
+        or needed > left
+        or (not needed and max(shape, default=0) > _EMPTY)
+    ):
         raise ValueError(
             f"its header says {dtype} of shape {shape}, {needed} bytes, and {left} bytes follow"
         )
 
 
-def _array(file: BinaryIO, size: int) -> np.ndarray:
+def _array(file: IO[bytes], size: int) -> np.ndarray:
     _check_header(file, size)
     file.seek(0)
     try:

@@ -1,13 +1,12 @@
 """An encoder apart from its heads: what one run leaves and another starts from."""
 
 import json
-import zipfile
-import zlib
 from typing import Any, NamedTuple
 
 import numpy as np
 from flax import traverse_util
 
+from pujax import reading
 from pujax.files import replacing
 from pujax.models.lgconv import GLOBAL_BRANCH
 
@@ -99,12 +98,14 @@ def load(path: str) -> tuple[Encoder, dict[str, Any]]:
       OSError: if it cannot be read.
     """
     try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = dict(file)
-        description = json.loads(str(arrays.pop(_DESCRIPTION)))
+        arrays: dict[str, Any] = reading.read_npz(path)
+        description = reading.parse_json(str(arrays.pop(_DESCRIPTION)))
+        if not isinstance(description, dict):
+            raise ValueError("its description is no JSON object")
         return _unflat(arrays), description
-    except (KeyError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise ValueError(f"{path} is damaged ({error}); accepted: the file as written") from error
+    except (KeyError, ValueError, AttributeError, TypeError) as error:  # also names within names
+        reason = reading.one_line(error)
+        raise ValueError(f"{path} is damaged ({reason}); accepted: the file as written") from error
 
 
 def _flat(encoder: Encoder) -> dict[str, Any]:

@@ -55,11 +55,11 @@ def naming(where: str) -> Iterator[None]:
     try:
         yield
     except (*_DAMAGE, OSError) as error:
-        if isinstance(error, OSError) and error.errno is not None:  # not of bz2, which has no number
+        if (
+            isinstance(error, OSError) and error.errno is not None
+        ):  # not of bz2, which has no number
             raise
-        raise ValueError(
-            f"{where} is damaged or truncated: {reading.one_line(error)}"
-        ) from error
+        raise ValueError(f"{where} is damaged or truncated: {reading.one_line(error)}") from error
 
 
 def read_members(

@@ -12,6 +12,7 @@ SIDE = 32
 PIXELS = 3 * SIDE * SIDE
 SIZES = (50000, 10000)
 
+
 class CifarSource(NamedTuple):
     """What distinguishes CIFAR-10 from CIFAR-100.
 

@@ -80,7 +80,7 @@ def _check_operations(content: bytes) -> None:
             if name in _PUTS:
                 puts += 1
                 # Original files count from 1, and Python's own from 0.
-                if argument > puts:
+                if int(argument or 0) > puts:
                     raise ValueError(f"it has remembered {puts} objects and counts {argument}")
             if tuples > _MAX_TUPLES:
                 raise ValueError(f"it has more than {_MAX_TUPLES} tuples")

@@ -104,9 +104,7 @@ def _read(path: pathlib.Path) -> _Instances:
     except KeyError as error:
         raise ValueError(f"{path} lacks {error}; accepted: a COCO instances file") from error
     except ValueError as error:  # no JSON, or none of that form
-        raise ValueError(
-            f"{path} is no COCO instances file: {reading.one_line(error)}"
-        ) from error
+        raise ValueError(f"{path} is no COCO instances file: {reading.one_line(error)}") from error
     image_lists.check_names(path, images.values())
     if not images or len(images) < len(content["images"]):
         raise ValueError(

@@ -120,7 +120,9 @@ def _class_ids(path: pathlib.Path) -> list[int]:
         name = entry.findtext("name", "").strip().lower()
         difficult = entry.findtext("difficult", "0").strip()
         if name not in CLASS_NAMES:
-            raise ValueError(f"{path} has an object {name[:60]!r}; accepted: {', '.join(CLASS_NAMES)}")
+            raise ValueError(
+                f"{path} has an object {name[:60]!r}; accepted: {', '.join(CLASS_NAMES)}"
+            )
         if difficult not in ("0", "1"):
             raise ValueError(f"{path}: difficult is {difficult!r}; accepted: 0 or 1")
         if difficult == "0":
