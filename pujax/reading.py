@@ -111,13 +111,11 @@ def npz_names(path: str | os.PathLike) -> list[str]:
       OSError: it cannot be opened.
       ValueError: in one line, without the file's name.
     """
-    try:
-        with zipfile.ZipFile(path) as archive:
-            return list(_members(archive, path))
-    except OSError:
-        raise
-    except Exception as error:  # zipfile has no common base for what a damaged file makes it raise
-        raise ValueError(one_line(error)) from error
+    with open(path, "rb") as file:
+        try:
+            return list(_members(zipfile.ZipFile(file), path))
+        except Exception as error:  # a damaged file makes zipfile raise errors of many types
+            raise ValueError(one_line(error)) from error
 
 
 def read_npz(path: str | os.PathLike, names: Iterable[str] | None = None) -> dict[str, np.ndarray]:
@@ -131,21 +129,24 @@ def read_npz(path: str | os.PathLike, names: Iterable[str] | None = None) -> dic
       OSError: it cannot be opened.
       ValueError: in one line, without the file's name; also for Python objects.
     """
-    arrays = {}
-    try:
-        with zipfile.ZipFile(path) as archive:
+    with open(path, "rb") as file:
+        try:
+            archive = zipfile.ZipFile(file)
             members = _members(archive, path)
-            for name in members if names is None else names:
-                with archive.open(members[name]) as file:
-                    try:
-                        arrays[name] = _array(file, members[name].file_size)
-                    except ValueError as error:
-                        raise ValueError(f"{name}: {error}") from error
-    except (OSError, MemoryError):
-        raise
-    except Exception as error:  # zipfile has no common base for what a damaged file makes it raise
-        raise ValueError(one_line(error)) from error
-    return arrays
+            wanted = members if names is None else names
+            return {name: _member(archive, name, members[name]) for name in wanted}
+        except MemoryError:
+            raise
+        except Exception as error:  # a damaged file makes zipfile raise errors of many types
+            raise ValueError(one_line(error)) from error
+
+
+def _member(archive: zipfile.ZipFile, name: str, member: zipfile.ZipInfo) -> np.ndarray:
+    with archive.open(member) as file:
+        try:
+            return _array(file, member.file_size)
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}") from error
 
 
 def read_safetensors(path: str | os.PathLike) -> dict[str, np.ndarray]:

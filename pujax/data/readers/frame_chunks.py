@@ -115,7 +115,7 @@ def _npy(path: str, num_rows: int) -> Iterator[Chunk]:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
     except ValueError as error:
         raise ValueError(f"{path} cannot be read ({error}); accepted: real numbers") from error
-    if not isinstance(array, np.ndarray) or not array.size or array.dtype.kind not in "fiub":
+    if not array.ndim or not array.size or array.dtype.kind not in "fiub":
         yield from _cut(frames.read(path), num_rows)
         return
     for first in range(0, len(array), num_rows):
