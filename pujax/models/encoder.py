@@ -103,7 +103,7 @@ def load(path: str) -> tuple[Encoder, dict[str, Any]]:
         if not isinstance(description, dict):
             raise ValueError("its description is no JSON object")
         return _unflat(arrays), description
-    except (KeyError, ValueError, AttributeError, TypeError) as error:  # also names within names
+    except (LookupError, ValueError, AttributeError, TypeError) as error:  # names within names, too
         reason = reading.one_line(error)
         raise ValueError(f"{path} is damaged ({reason}); accepted: the file as written") from error
 

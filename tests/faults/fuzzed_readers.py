@@ -100,7 +100,7 @@ _WORDS = st.one_of(
     st.sampled_from(["", "1", "0", "-1", "a", "1e999", "nan", "\0", "|", '"', '""', "é", "\ud800"]),
     st.text(max_size=5),
 )
-_JSON = st.recursive(
+JSON = st.recursive(
     st.none() | st.booleans() | _NUMBERS | _WORDS | _PATHS,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_WORDS, inner, max_size=3),
     max_leaves=6,
@@ -216,8 +216,8 @@ def coco_file(categories, images, annotations) -> bytes:
 
 def entries(**fields) -> st.SearchStrategy:
     """A list of objects with these fields, or anything."""
-    values = {name: st.one_of(value, value, value, _JSON) for name, value in fields.items()}
-    return st.one_of(st.lists(st.fixed_dictionaries(values), min_size=1, max_size=3), _JSON)
+    values = {name: st.one_of(value, value, value, JSON) for name, value in fields.items()}
+    return st.one_of(st.lists(st.fixed_dictionaries(values), min_size=1, max_size=3), JSON)
 
 
 COCO_FILE = coco_file(
@@ -315,7 +315,7 @@ def readers() -> dict[str, Reader]:
     described = array_bytes(np.savez, description=np.asarray('{"model": "mlp"}'), **weights)
     header = json.dumps({"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}).encode()
     tensors = struct.pack("<Q", len(header)) + header + b"\0" * 8
-    tensors_json = _JSON.map(as_json).map(lambda x: struct.pack("<Q", len(x)) + x + b"\0" * 8)
+    tensors_json = JSON.map(as_json).map(lambda x: struct.pack("<Q", len(x)) + x + b"\0" * 8)
 
     def of(function, name, **options):
         return lambda folder: function(folder / name, **options)
@@ -432,7 +432,7 @@ def readers() -> dict[str, Reader]:
             "preparation.json",
             preparation.load,
             [as_json(saved)],
-            st.tuples(st.sampled_from(list(saved)), _JSON).map(
+            st.tuples(st.sampled_from(list(saved)), JSON).map(
                 lambda change: as_json(saved | dict([change]))
             ),
         ),
