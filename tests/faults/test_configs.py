@@ -1,7 +1,8 @@
 """Every configuration file with every value of every argument: builds, trains, saves, resumes.
 
 The data are tiny and so are the networks; what a file sets beside sizes stays. Every value is
-built; of those that differ in numbers alone, such as the data sets of a paper, one is trained.
+built; of those that differ in numbers alone, such as the data sets of a paper, one is trained, and
+the first of every file is stopped and resumed.
 """
 
 import functools
@@ -194,11 +195,13 @@ def test_it_trains_saves_resumes_and_evaluates(name, tmp_path, monkeypatch):
     monkeypatch.setattr(experiment, "load_data", problem_of)
     for number, chosen in enumerate(runs()[name]):
         config, folder = small(made(name, chosen)), tmp_path / str(number)
-        config.run.stop_after_epoch = 1
-        stops = methods.has_network(config.method.name)  # what is fitted at once is done then
-        assert (training.run(config, str(folder)) is None) is stops, chosen
-        config.run.stop_after_epoch = 0
+        # What is fitted at once has nowhere to stop; to compile twice takes most of the time.
+        if number == 0 and methods.has_network(config.method.name):
+            config.run.stop_after_epoch = 1
+            assert training.run(config, str(folder)) is None, chosen
+            config.run.stop_after_epoch = 0
         summary = training.run(config, str(folder))
         assert summary["method"] == config.method.name and summary["test"], chosen
+        assert (folder / "checkpoints").is_dir(), chosen
         rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
         assert [row["epoch"] for row in rows] == list(range(summary["num_epochs"])), chosen

@@ -41,6 +41,7 @@ def refusal(function, *args, **kwargs):
         ("data.prior", 10**400),
         ("seed", -(10**30)),
         ("method", None),
+        ("method.name", {"a": {}}),  # which prints as several lines
         ("run", 3),
         ("data", [1]),
         ("model", "mlp"),
