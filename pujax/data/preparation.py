@@ -254,8 +254,8 @@ def load(folder: str | os.PathLike) -> Preparation:
     if not isinstance(document, dict) or document.get("format") != _FORMAT:
         raise ValueError(f"{path} is no preparation of format {_FORMAT}; accepted: a saved one")
     try:
-        _check_document(document)
         record = document["encoder"]
+        _check_document(document)
         return Preparation(
             feature_names=tuple(document["feature_names"]),
             columns=tuple(Column(**column) for column in document["columns"]),
