@@ -10,7 +10,9 @@ import numpy as np
 def require(ok: bool, field: str, value: object, accepted: str) -> None:
     """Raises a ValueError that names the field, its value and what is accepted, unless `ok`."""
     if not ok:
-        raise ValueError(f"{field} is {value!r}; accepted: {accepted}")
+        shown = repr(value)  # of several lines for a section of a configuration
+        shown = " ".join(shown.split()) if "\n" in shown else shown
+        raise ValueError(f"{field} is {shown}; accepted: {accepted}")
 
 
 def one_of(field: str, value: object, choices: Iterable[object]) -> None:

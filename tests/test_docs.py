@@ -16,6 +16,7 @@ REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
 PAGES = (
     "README.md",
     "CONTRIBUTING.md",
+    "SECURITY.md",
     *sorted(p.relative_to(REPOSITORY) for p in REPOSITORY.glob("docs/*.md")),
 )
 TEXTS = {str(page): (REPOSITORY / page).read_text() for page in PAGES}

@@ -5,7 +5,6 @@ Nothing is learned here; the mean and deviation of the channels belong to the ne
 """
 
 import dataclasses
-import json
 import os
 from collections.abc import Sequence
 from typing import Any
@@ -13,7 +12,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from pujax import files
+from pujax import files, reading
 from pujax.checks import require
 from pujax.data.image_files import ImageFiles, as_array
 from pujax.data.readers import image_arrays
@@ -103,12 +102,13 @@ def load(folder: str | os.PathLike) -> ImagePreparation:
     """
     path = os.path.join(os.fspath(folder), _JSON)
     try:
-        with open(path, encoding="utf-8") as file:
-            document: dict[str, Any] = json.load(file)
+        document: dict[str, Any] = reading.read_json(path)
         if (document.pop("format"), document.pop("kind")) != (_FORMAT, "images"):
             raise ValueError(f"it is no preparation of images of format {_FORMAT}")
         learned = ImagePreparation(**document)
         learned.files(())  # which checks the numbers
+        if 4 * learned.side**2 > reading.ROOM:
+            raise ValueError(f"images of {learned.side} x {learned.side} pixels are too large")
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{path} cannot be read ({error}); accepted: a saved one") from error
     return learned

@@ -10,15 +10,14 @@ dates. The former has the SHA-256 of the latter.
 """
 
 import dataclasses
-import json
 import os
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
-from pujax import files
+from pujax import files, reading
 from pujax.checks import require
 from pujax.data import table_encoder
 from pujax.data.readers import columns, frames
@@ -249,14 +248,14 @@ def load(folder: str | os.PathLike) -> Preparation:
     """
     path = os.path.join(os.fspath(folder), _JSON)
     try:
-        with open(path, encoding="utf-8") as file:
-            document = json.load(file)
+        document = reading.read_json(path)
     except (OSError, ValueError) as error:
         raise ValueError(f"{path} cannot be read ({error}); accepted: a saved one") from error
     if not isinstance(document, dict) or document.get("format") != _FORMAT:
         raise ValueError(f"{path} is no preparation of format {_FORMAT}; accepted: a saved one")
     try:
         record = document["encoder"]
+        _check_document(document)
         return Preparation(
             feature_names=tuple(document["feature_names"]),
             columns=tuple(Column(**column) for column in document["columns"]),
@@ -269,6 +268,36 @@ def load(folder: str | os.PathLike) -> Preparation:
         )
     except (KeyError, TypeError) as error:
         raise ValueError(f"{path} is damaged ({error!r}); accepted: a saved one") from error
+
+
+def _check_document(document: dict[str, Any]) -> None:
+    """Raises a TypeError for a field that holds something else than `save` writes."""
+
+    def listed(name: str, right: Any) -> bool:
+        return isinstance(document[name], list) and all(map(right, document[name]))
+
+    def is_text(value: Any) -> bool:
+        return isinstance(value, str)
+
+    def is_column(value: Any) -> bool:
+        column = Column(**value)
+        words = isinstance(column.name, str) and isinstance(column.date_format, str)
+        return words and column.kind in get_args(Kind) and isinstance(column.had_missing, bool)
+
+    width = len(document["fill"]) if isinstance(document["fill"], list) else 0
+    rights = {
+        **dict.fromkeys(("feature_names", "aside", "messages"), is_text),
+        "columns": is_column,
+        "fill": lambda value: isinstance(value, (int, float)) and abs(value) < np.inf,
+        "kept": lambda value: type(value) is int and 0 <= value < width,
+    }
+    wrong = [name for name, right in rights.items() if not listed(name, right)]
+    if document["first_index"] not in (None, 0, 1):
+        wrong.append("first_index")
+    if document["columns"] and len(document["kept"]) != len(document["feature_names"]):
+        wrong.append("kept")
+    if wrong:
+        raise TypeError(f"{wrong[0]} is not as it is saved")
 
 
 def _identity(frame: frames.Frame) -> Preparation:

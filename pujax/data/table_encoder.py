@@ -6,6 +6,7 @@ objects of the types in `_TRUSTED` are created, and its SHA-256 is kept elsewher
 
 import hashlib
 import importlib.metadata
+import io
 import os
 import re
 import warnings
@@ -14,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from pujax import reading
 from pujax.files import replacing
 
 _FILE = "encoder.skops"
@@ -145,7 +147,13 @@ def load(folder: str | os.PathLike, record: Mapping[str, Any]) -> Any:
     if other:
         message = f"{path} was saved with {'; '.join(other)}: numbers may differ"
         warnings.warn(message, stacklevel=3)
-    _check_types(sio.get_untrusted_types(data=content), path)
+    try:
+        reading.check_zip(io.BytesIO(content), path)
+        types = sio.get_untrusted_types(data=content)
+    except Exception as error:  # skops has no common base for what a damaged file makes it raise
+        reason = reading.one_line(error)
+        raise ValueError(f"{path} is damaged ({reason}); accepted: a saved one") from error
+    _check_types(types, path)
     try:
         return sio.loads(content, trusted=list(_TRUSTED))
     except Exception as error:  # whatever a class of another version has to say

@@ -5,6 +5,7 @@ evaluation, checkpoints, signals and non-finite numbers; a method owns its mathe
 is adding a file here and a config: `config.method.name` is imported by name.
 """
 
+import functools
 import importlib
 import pkgutil
 
@@ -40,7 +41,13 @@ def names() -> tuple[str, ...]:
 
     They are the files and folders here but `base.py` and those that start with `_`.
     """
-    modules = (module.name for module in pkgutil.iter_modules(__path__))
+    return _names_in(tuple(__path__))
+
+
+@functools.cache
+def _names_in(folders: tuple[str, ...]) -> tuple[str, ...]:
+    """The same, looked up once: a configuration asks dozens of times."""
+    modules = (module.name for module in pkgutil.iter_modules(folders))
     return tuple(sorted(name for name in modules if name != "base" and not name.startswith("_")))
 
 

@@ -112,6 +112,7 @@ def check(config: ml_collections.ConfigDict, info: DataInfo) -> None:
     for name in ("embedding_dim", "kmeans_iterations", "kmeans_restarts"):
         checks.at_least(f"method.{name}", c[name], 1)
     checks.at_least("method.num_neighbors", c.num_neighbors, 0)
+    checks.at_least("method.neighbors_after_epoch", c.neighbors_after_epoch, 0)
     checks.between("method.num_clusters", c.num_clusters, 1, info.n)
     if c.use_meta:
         checks.require(

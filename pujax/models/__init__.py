@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from pujax import checks
 from pujax.models import cnn, heads, layers, mlp, multilabel, resnet, resnet_v1
 
 _BACKBONES = {
@@ -28,6 +29,8 @@ FOR_TABLES = ("mlp",)
 WITH_MAPS = tuple(name for name, backbone in _BACKBONES.items() if hasattr(backbone, "pool"))
 """Networks that can put out their last feature map instead of a vector."""
 DTYPES = ("float32", "bfloat16")
+MAX_WIDTH = 2**16
+"""Of a layer: its weights would fill the memory of any device."""
 RANDOM = "random"
 """`model.init` of a network that starts from no file."""
 
@@ -62,10 +65,10 @@ def build(
       ValueError: if the name, an option, the type, the width or the projection is not accepted.
     """
     backbone = _backbone_class(name)
-    if embedding_dim < 0:
-        raise ValueError(f"embedding_dim is {embedding_dim!r}; accepted: 0 or a positive number")
+    accepted = f"0 or a positive number up to {MAX_WIDTH}"
+    checks.require(0 <= embedding_dim <= MAX_WIDTH, "embedding_dim", embedding_dim, accepted)
     heads.check_projection(projection)
-    options = _check_options(name, options)
+    options = check_options(name, options)
     return heads.PUNet(backbone(dtype=_compute_type(dtype), **options), embedding_dim, projection)
 
 
@@ -117,8 +120,9 @@ def build_multilabel(
     for field, value in widths.items():
         if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 1:
             raise ValueError(f"{field} is {value!r}; accepted: a positive whole number")
+        checks.between(field, value, 1, MAX_WIDTH)
     fixed = {"pool": False} if head == "semantic_graph" else {}
-    options = _check_options(name, options)
+    options = check_options(name, options)
     dtype = _compute_type(dtype)
     return multilabel.MultilabelNet(
         backbone(dtype=dtype, **options, **fixed), head=head, dtype=dtype, **widths
@@ -136,10 +140,17 @@ def _backbone_class(name: str) -> Any:
     return _BACKBONES[name]
 
 
-def _check_options(name: str, options: dict[str, Any]) -> dict[str, Any]:
-    """The options with lists as tuples (modules must be hashable); raises on what is not accepted.
+def check_options(name: str, options: dict[str, Any]) -> dict[str, Any]:
+    """The options with lists as tuples, since modules must be hashable.
 
-    The type of a field's default is the type that it accepts.
+    The type of a field's default is the type that it accepts, and so are those of its items.
+
+    Args:
+      name: one of `NAMES`.
+      options: as `build` takes them.
+
+    Raises:
+      ValueError: naming the option that there is not, or its value and what is accepted.
     """
     defaults = {
         field.name: field.default
@@ -155,7 +166,10 @@ def _check_options(name: str, options: dict[str, Any]) -> dict[str, Any]:
             )
         value = tuple(value) if isinstance(value, list) else value
         default = defaults[option]
-        if type(value) is not type(default):
+        is_right = type(value) is type(default)
+        if is_right and isinstance(default, tuple):
+            is_right = len(value) > 0 and {type(item) for item in value} <= set(map(type, default))
+        if not is_right:
             raise ValueError(
                 f"model.options.{option} is {value!r}; accepted: a {type(default).__name__},"
                 f" for instance {default!r}"
@@ -167,6 +181,10 @@ def _check_options(name: str, options: dict[str, Any]) -> dict[str, Any]:
         sizes = value if isinstance(value, tuple) else (value,)
         if any(isinstance(size, int) and size < 1 for size in sizes if size is not False):
             raise ValueError(f"model.options.{option} is {value!r}; accepted: positive numbers")
+        if any(isinstance(size, int) and size > MAX_WIDTH for size in sizes):
+            raise ValueError(
+                f"model.options.{option} is {value!r}; accepted: numbers up to {MAX_WIDTH}"
+            )
         checked[option] = value
     return checked
 

@@ -24,16 +24,13 @@ A `module.` before every name is taken off. Numbers become float32. The global b
 
 import os
 import re
-import zipfile
-import zlib
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import safetensors
 from flax import traverse_util
-from safetensors import numpy as safetensors_numpy
 
+from pujax import reading
 from pujax.models import resnet_v1
 from pujax.models.encoder import Encoder
 from pujax.models.lgconv import GLOBAL_BRANCH
@@ -135,16 +132,15 @@ def _to_ours(array: np.ndarray) -> np.ndarray:
 
 def _read_safetensors(path: str) -> dict[str, np.ndarray]:
     try:
-        return safetensors_numpy.load_file(path)
-    except safetensors.SafetensorError as error:
+        return reading.read_safetensors(path)
+    except ValueError as error:
         raise ValueError(f"{path} is damaged ({error}); accepted: a safetensors file") from error
 
 
 def _read_npz(path: str) -> dict[str, np.ndarray]:
     try:
-        with np.load(path, allow_pickle=False) as file:
-            return dict(file)
-    except (TypeError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        return reading.read_npz(path)
+    except ValueError as error:
         raise ValueError(
             f"{path} is damaged ({error}); accepted: what np.savez wrote of arrays by name"
         ) from error

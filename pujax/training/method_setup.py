@@ -59,6 +59,7 @@ def build(config: ml_collections.FrozenConfigDict, data: Problem, mesh: Mesh) ->
         method = methods.build(config, data.info)
     for stage in method.stages:
         _check_batches(stage, config, data, mesh)
+    _check_length(config, method, data)
     if data.streamed:
         _check_streamed(method, config, data)
     method = method._replace(stages=tuple(map(train_step.traced_once, method.stages)))
@@ -85,6 +86,18 @@ def _check_batches(
             "%s is %d, which %d devices cannot share evenly: each computes all of "
             "every batch. The numbers are the same; a multiple of %d is faster.",
             *(_batch_field(config, size), size, mesh.size, mesh.size),
+        )
+
+
+def _check_length(config: ml_collections.FrozenConfigDict, method: Method, data: Problem) -> None:
+    """Steps are counted in 32 bits."""
+    steps = [stage.batching.steps_per_epoch(len(data.labeled)) for stage in method.stages]
+    epochs = [stage.num_epochs for stage in method.stages]
+    total = sum(count * length for count, length in zip(steps, epochs, strict=True))
+    if total >= 2**31:
+        raise ValueError(
+            f"method.num_epochs is {config.method.num_epochs}, which makes {total} steps; "
+            "accepted: fewer than 2**31"
         )
 
 

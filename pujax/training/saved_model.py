@@ -9,7 +9,6 @@ The state of a method is rebuilt from shapes, so that no code is stored.
 """
 
 import functools
-import json
 import logging
 import math
 import os
@@ -20,10 +19,9 @@ import jax
 import jax.numpy as jnp
 import ml_collections
 import numpy as np
-import safetensors
 import safetensors.numpy
 
-from pujax import calibration, checksums, methods
+from pujax import calibration, checksums, methods, reading
 from pujax.checks import one_of, require
 from pujax.data import image_preparation, preparation
 from pujax.data.image_preparation import ImagePreparation
@@ -223,8 +221,7 @@ def load(folder: str | os.PathLike[str]) -> SavedModel:
         folder = os.path.join(folder, "model")
     path = os.path.join(folder, _DESCRIPTION)
     try:
-        with open(path, encoding="utf-8") as file:
-            document = json.load(file)
+        document = reading.read_json(path)
     except (OSError, ValueError) as error:
         raise ValueError(f"{path} cannot be read ({error}); accepted: {accepted}") from error
     if not isinstance(document, dict) or document.get("format") not in (1, _FORMAT):
@@ -241,20 +238,25 @@ def load(folder: str | os.PathLike[str]) -> SavedModel:
         learned = None if learned is None else calibration.Calibration(**learned)
         ends = document.get("probability_ends")  # earlier models have none
         ends = None if ends is None else _ends(ends)
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{path} is damaged ({error!r}); accepted: a saved one") from error
+        decisions.parse(document["decide"])
+        require(isinstance(document["id_name"], str), "id_name", document["id_name"], "a name")
+        size = config.run.eval_batch_size
+        require(type(size) is int and 0 < size <= 2**20, "run.eval_batch_size", size, "1 to 2**20")
+    except Exception as error:  # whatever a method makes of settings that are none
+        reason = reading.one_line(error if isinstance(error, ValueError) else repr(error))
+        raise ValueError(f"{path} is damaged ({reason}); accepted: a saved one") from error
     path = os.path.join(folder, _NUMBERS)
     try:
-        numbers = safetensors.numpy.load_file(path)
-    except (OSError, safetensors.SafetensorError) as error:
+        numbers = reading.read_safetensors(path)
+    except (OSError, ValueError) as error:
         raise ValueError(f"{path} cannot be read ({error}); accepted: the file as saved") from error
     for name, array in numbers.items():
         if not np.all(np.isfinite(array)):
             raise ValueError(f"{path}: {name} holds a number that is not finite; accepted: finite")
     try:
-        state = restored(numbers, method, info)
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from error
+        state = restored(numbers, method, info, most_bytes=reading.most_bytes(path))
+    except Exception as error:  # whatever tracing makes of a description that is none
+        raise ValueError(f"{path}: {reading.one_line(error)}") from error
     for name, checksum in document.get("arrays", {}).items():
         if name not in numbers or checksums.of_array(numbers[name]) != checksum:
             raise ValueError(f"{path}: {name} {_NOT_AS_SAVED}")
@@ -380,12 +382,28 @@ def numbers_of(method: Method, state: Any, info: DataInfo) -> dict[str, np.ndarr
     }
 
 
-def restored(numbers: Mapping[str, np.ndarray], method: Method, info: DataInfo) -> Any:
+def restored(
+    numbers: Mapping[str, np.ndarray],
+    method: Method,
+    info: DataInfo,
+    *,
+    most_bytes: float = math.inf,
+) -> Any:
     """The state with the numbers of `numbers_of`, and zeros elsewhere.
 
+    Args:
+      numbers: by their place in the state.
+      method: whose state it is.
+      info: numbers of the data set.
+      most_bytes: that the state may take.
+
     Raises:
-      ValueError: for a number of another shape or type, or one that the state does not have.
+      ValueError: for a number of another shape or type, or one that the state does not have; for a
+        state that is too large.
     """
+    shapes = _shapes(method, info)
+    needed = sum(math.prod(x.shape) * x.dtype.itemsize for x in jax.tree.leaves(shapes))
+    require(needed <= most_bytes, "the size of the state", needed, f"at most {most_bytes} bytes")
     left = set(numbers)
 
     def of_leaf(place, wanted):
@@ -401,7 +419,7 @@ def restored(numbers: Mapping[str, np.ndarray], method: Method, info: DataInfo) 
             )
         return jnp.asarray(array)
 
-    state = jax.tree_util.tree_map_with_path(of_leaf, _shapes(method, info))
+    state = jax.tree_util.tree_map_with_path(of_leaf, shapes)
     if left:
         raise ValueError(f"{min(left)} is not a part of the state; accepted: what was saved")
     return state

@@ -3,17 +3,50 @@
 import contextlib
 import gzip
 import logging
+import lzma
 import pathlib
 import tarfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from typing import BinaryIO, TypeVar, cast
 
+from pujax import reading
+
 _LOG = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_DAMAGE = (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError)
+_DAMAGE = (tarfile.TarError, gzip.BadGzipFile, zlib.error, lzma.LZMAError, EOFError)
+
+
+def members(location: pathlib.Path) -> Iterator[tuple[tarfile.TarFile, tarfile.TarInfo]]:
+    """The members of a tar archive, each of a size that is in proportion to the archive's.
+
+    Args:
+      location: the archive, packed with gzip, bzip2 or xz, or not.
+
+    Yields:
+      `(archive, member)`, in the archive's order.
+
+    Raises:
+      OSError: it cannot be opened.
+      ValueError: naming the archive that is damaged, and the member that is too large.
+    """
+    with naming(str(location)), tarfile.open(location, "r:*") as archive:
+        while True:
+            try:
+                member = archive.next()
+            except (*_DAMAGE, OSError):
+                raise
+            except Exception as error:  # a damaged header makes tarfile raise errors of many types
+                raise tarfile.ReadError(reading.one_line(error)) from error
+            if member is None:
+                return
+            try:
+                reading.check_size(location, member.size, f"member {member.name!r} unpacks to")
+            except ValueError as error:
+                raise ValueError(f"{location} is damaged or truncated: {error}") from error
+            yield archive, member
 
 
 @contextlib.contextmanager
@@ -21,8 +54,12 @@ def naming(where: str) -> Iterator[None]:
     """Turns the errors of a damaged file into a `ValueError` that names it."""
     try:
         yield
-    except _DAMAGE as error:
-        raise ValueError(f"{where} is damaged or truncated: {error}") from error
+    except (*_DAMAGE, OSError) as error:
+        if (
+            isinstance(error, OSError) and error.errno is not None
+        ):  # not of bz2, which has no number
+            raise
+        raise ValueError(f"{where} is damaged or truncated: {reading.one_line(error)}") from error
 
 
 def read_members(
@@ -57,8 +94,8 @@ def read_members(
                 with path.open("rb") as stream, naming(str(path)):
                     results[name] = reader(stream, str(path))
     else:
-        with naming(str(location)), tarfile.open(location, "r:*") as archive:
-            for member in archive:
+        with naming(str(location)):
+            for archive, member in members(location):
                 inner = pathlib.PurePosixPath(member.name)
                 if inner.is_absolute() or ".." in inner.parts:
                     raise ValueError(f"{location} is unsafe: it holds the path {member.name!r}")

@@ -1,29 +1,16 @@
 """CIFAR-10 and CIFAR-100 in both original layouts, packed and unpacked (Krizhevsky, 2009)."""
 
 import pathlib
-import pickle
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
 from pujax.data import absent, raw
-from pujax.data.readers import archive, download
+from pujax.data.readers import archive, cifar_pickle, download
 
 SIDE = 32
 PIXELS = 3 * SIDE * SIDE
 SIZES = (50000, 10000)
-
-_DAMAGE = (
-    pickle.UnpicklingError,
-    AttributeError,
-    EOFError,
-    IndexError,
-    MemoryError,
-    OverflowError,
-    TypeError,
-    ValueError,
-)
-"""What unpickling a damaged file may raise."""
 
 
 class CifarSource(NamedTuple):
@@ -185,14 +172,16 @@ def read_python(
       ValueError: the file is truncated, unsafe, or holds something else.
     """
     try:
-        batch = _ArrayUnpickler(stream, encoding="bytes").load()
-        entries = {k.decode() if isinstance(k, bytes) else k: v for k, v in batch.items()}
-        data = np.asarray(entries["data"])
-        labels = {key: np.asarray(entries[key], np.int32) for key in label_keys}
-    except KeyError as error:
-        raise ValueError(f"{where} has no entry {error}; accepted: a CIFAR batch") from error
-    except _DAMAGE as error:
+        entries = cifar_pickle.read(stream.read())
+    except ValueError as error:
         raise ValueError(f"{where} is damaged, truncated or no CIFAR batch: {error}") from error
+    missing = [key for key in ("data", *label_keys) if key not in entries]
+    if missing:
+        raise ValueError(f"{where} has no entry {missing[0]!r}; accepted: a CIFAR batch")
+    data = entries["data"]
+    if not isinstance(data, np.ndarray):
+        raise ValueError(f"{where} holds no array of pixels; accepted: a CIFAR batch")
+    labels = {key: _labels(where, key, entries[key]) for key in label_keys}
     is_batch = data.dtype == np.uint8 and data.ndim == 2 and data.shape[1] == PIXELS and len(data)
     if not is_batch or any(values.shape != data.shape[:1] for values in labels.values()):
         shapes = {key: values.shape for key, values in labels.items()}
@@ -208,29 +197,13 @@ def _images(rows: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(rows.reshape(-1, 3, SIDE, SIDE).transpose(0, 2, 3, 1))
 
 
-class _ArrayUnpickler(pickle.Unpickler):
-    """Unpickles plain values and NumPy arrays and nothing else, so a file cannot run code."""
-
-    def find_class(self, module: str, name: str) -> Any:
-        """The few globals that pickled arrays and (from Python 3) byte strings refer to."""
-        if (module, name) == ("numpy", "ndarray"):
-            return np.ndarray
-        if (module, name) == ("numpy", "dtype"):
-            return np.dtype
-        if (module, name) == ("_codecs", "encode"):
-            return _encode_latin1
-        if name == "_reconstruct" and module in ("numpy.core.multiarray", "numpy._core.multiarray"):
-            return _empty_array
-        raise pickle.UnpicklingError(f"it refers to {module}.{name}, which is not allowed")
-
-
-def _empty_array(kind: type, shape: tuple[int, ...], code: Any) -> np.ndarray:
-    """What NumPy's own reconstruction does: an empty array that is filled in afterwards."""
-    return np.ndarray.__new__(kind, shape, code)
-
-
-def _encode_latin1(text: str, encoding: str) -> bytes:
-    """How Python 3 pickles bytes in protocol 2; no other codec is needed or allowed."""
-    if encoding not in ("latin1", b"latin1"):
-        raise pickle.UnpicklingError(f"it encodes with {encoding!r}, which is not allowed")
-    return text.encode("latin1")
+def _labels(where: str, key: str, values: Any) -> np.ndarray:
+    """Labels as int32 `[n]`, of a list or an array of whole numbers."""
+    is_list = isinstance(values, list) and all(type(value) is int for value in values)
+    array = np.array(values, object) if is_list else values
+    is_flat = isinstance(array, np.ndarray) and array.ndim == 1 and array.dtype.kind in "iuO"
+    if not is_flat or not len(array) or not 0 <= min(array) <= max(array) < 2**31:
+        raise ValueError(
+            f"{where}: {key!r} holds something else than class ids; accepted: whole numbers from 0"
+        )
+    return array.astype(np.int32)

@@ -42,14 +42,15 @@ def lines(path: str, file: TextIO) -> Lines:
     Raises:
       ValueError: naming the file, without a header or examples, or where a line is too short.
     """
-    first = file.readline()
+    text = separated.without_zeros(path, file)
+    first = next(text, "")
     delimiter = separated.delimiter_of(first)
     header: list[str] = []
     numbered: list[tuple[list[str], int]] = []
     line = 1
     try:
         header = [name.strip() for name in next(csv.reader([first], delimiter=delimiter), [])]
-        reader = csv.reader(file, delimiter=delimiter)
+        reader = csv.reader(text, delimiter=delimiter)
         for row in reader:
             line = reader.line_num + 1  # the header is one
             if row:

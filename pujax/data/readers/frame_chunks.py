@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from pujax import reading
 from pujax.checks import whole_number
 from pujax.data.readers import frames, packed, separated
 from pujax.data.readers.frames import Frame
@@ -90,34 +91,31 @@ def _text(path: str, num_rows: int) -> Iterator[Chunk]:
 
 
 def _parquet(path: str, num_rows: int) -> Iterator[Chunk]:
-    try:
+    with frames.parquet_errors(path):
         import pyarrow as pa
         import pyarrow.parquet as pq
-    except ImportError as error:
-        raise ValueError(f"{path} needs pyarrow: pip install 'pujax[tables]'") from error
-    done = 0
-    try:
+
+        frames.check_parquet(path)
+        done = 0
         with pq.ParquetFile(path) as file:
             total = file.metadata.num_rows
             if not total:
                 frames.read(path)  # which says that there are no rows
             for batch in file.iter_batches(num_rows):
                 # Metadata of pandas speak of the index of the whole file.
-                table = frames._plain_index(pa.Table.from_batches([batch]).to_pandas())
+                table = frames.table_of(pa.Table.from_batches([batch]))
                 frame = frames._check(_Part(path, table, first=done))
                 done += frame.num_rows
                 yield Chunk(frame, done, total)
-    except pa.ArrowException as error:
-        reason = " ".join(str(error).split())
-        raise ValueError(f"{path} cannot be read as Parquet ({reason})") from error
 
 
 def _npy(path: str, num_rows: int) -> Iterator[Chunk]:
     try:
+        reading.check_npy(path)
         array = np.load(path, mmap_mode="r", allow_pickle=False)
     except ValueError as error:
         raise ValueError(f"{path} cannot be read ({error}); accepted: real numbers") from error
-    if not isinstance(array, np.ndarray) or not array.size or array.dtype.kind not in "fiub":
+    if not array.ndim or not array.size or array.dtype.kind not in "fiub":
         yield from _cut(frames.read(path), num_rows)
         return
     for first in range(0, len(array), num_rows):

@@ -4,6 +4,7 @@ What the columns mean is for others to say: `pu_labels` reads the label and the 
 `pujax.data.preparation` turns the rest into numbers.
 """
 
+import contextlib
 import dataclasses
 import datetime
 import decimal
@@ -15,12 +16,13 @@ import numbers as number_types
 import os
 import zipfile
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import sklearn.datasets
 
+from pujax import reading
 from pujax.checks import require
 from pujax.data.raw import UNKNOWN
 from pujax.data.readers import columns, packed, separated
@@ -253,33 +255,122 @@ def _text(path: str) -> Frame:
 
 
 def _parquet(path: str) -> Frame:
-    import pandas as pd
+    with parquet_errors(path):
+        import pyarrow.parquet as pq
 
+        check_parquet(path)
+        with pq.ParquetFile(path) as file:
+            return Frame(path, table_of(file.read()))
+
+
+def table_of(table: Any) -> Any:
+    """The DataFrame of a pyarrow Table, whose text must be UTF-8: Arrow does not look by itself."""
+    table.validate(full=True)
+    return _plain_index(table.to_pandas())
+
+
+@contextlib.contextmanager
+def parquet_errors(path: str) -> Iterator[None]:
+    """Turns the errors of a damaged Parquet file into a `ValueError` of one line that names it."""
     try:
-        return Frame(path, _plain_index(pd.read_parquet(path, engine="pyarrow")))
+        yield
     except ImportError as error:
         raise ValueError(f"{path} needs pyarrow: pip install 'pujax[tables]'") from error
-    except ValueError as error:  # pyarrow's errors of damaged files are among them
-        reason = " ".join(str(error).split())
+    except Exception as error:  # pyarrow's and pandas', which have no common base
+        if isinstance(error, ValueError) and str(error).startswith(path):  # it is one of ours
+            raise
+        reason = reading.one_line(error)
         raise ValueError(f"{path} cannot be read as Parquet ({reason})") from error
 
 
+def check_parquet(path: str) -> None:
+    """Requires that the table of a Parquet file is in proportion to the file.
+
+    A run of one value takes a few bytes however long it is, and so does a long text that many rows
+    refer to; both are counted here without being written out.
+
+    Args:
+      path: of the file.
+
+    Raises:
+      ValueError: in one line; pyarrow's errors of a damaged file, see `parquet_errors`.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    with pq.ParquetFile(path) as file:
+        meta, fields = file.metadata, list(file.schema_arrow)
+    for field in fields:
+        if pa.types.is_nested(field.type):
+            raise ValueError(
+                f"{path}, column {field.name!r} holds a {field.type}; accepted: numbers, words, "
+                "truth values and dates"
+            )
+        groups = [meta.row_group(i) for i in range(meta.num_row_groups)]
+    shape = f"{meta.num_rows} rows of {meta.num_columns} columns"
+    reading.check_size(path, 8 * meta.num_rows * max(meta.num_columns, 1), shape)
+    packed_sizes = [group.column(i) for group in groups for i in range(group.num_columns)]
+    unpacked = sum(column.total_uncompressed_size for column in packed_sizes)
+    reading.check_size(path, unpacked, "its pages unpack to")
+    needed = 0
+    text = [field.name for field in fields if _is_text(field.type)]
+    with pq.ParquetFile(path, read_dictionary=text) as file:
+        for number, group in enumerate(groups):
+            for i in range(group.num_columns):
+                column = group.column(i)
+                if column.path_in_schema not in text:
+                    continue
+                most = group.num_rows * column.total_uncompressed_size
+                if needed + most <= reading.most_bytes(path):
+                    needed += most
+                    continue
+                require(
+                    "DELTA_BYTE_ARRAY" not in column.encodings,
+                    f"the encoding of {column.path_in_schema!r}",
+                    "DELTA_BYTE_ARRAY",
+                    "plain or by a dictionary, in a file of this size",
+                )
+                read = file.read_row_group(number, columns=[column.path_in_schema])
+                needed += sum(_written_out(part) for one in read.columns for part in one.chunks)
+                reading.check_size(path, needed, f"the text of {column.path_in_schema!r}")
+
+
+def _is_text(kind: Any) -> bool:
+    """Whether cells are words or bytes of any length."""
+    import pyarrow as pa
+
+    tests = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary)
+    if pa.types.is_dictionary(kind):
+        return _is_text(kind.value_type)
+    return any(test(kind) for test in (*tests, pa.types.is_large_binary))
+
+
+def _written_out(array: Any) -> int:
+    """Bytes of a column of text whose rows may refer to a dictionary."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not pa.types.is_dictionary(array.type):
+        return array.nbytes
+    lengths = pc.cast(pc.binary_length(array.dictionary), pa.int64())
+    return pc.sum(pc.take(lengths, array.indices)).as_py() or 0
+
+
 def _npy(path: str) -> Frame:
+    if zipfile.is_zipfile(path):
+        raise ValueError(f"{path} is an archive of arrays; accepted: the ending .npz for it")
     try:
-        array = np.load(path, allow_pickle=False)
+        array = reading.read_npy(path)
     except ValueError as error:
         raise ValueError(f"{path} cannot be read ({error}); accepted: real numbers") from error
-    if not isinstance(array, np.ndarray):
-        raise ValueError(f"{path} is an archive of arrays; accepted: the ending .npz for it")
     return Frame(path, _rows(path, "the array", array))
 
 
 def _npz(path: str) -> Frame:
     accepted = "'x' and one entry per row in each other array, or 'positives' and 'unlabeled'"
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            arrays = {name: np.asarray(archive[name]) for name in archive.files}
-    except (ValueError, AttributeError, TypeError) as error:  # Python objects, no archive
+        arrays = reading.read_npz(path)
+    except ValueError as error:  # Python objects, no archive
         raise ValueError(f"{path} cannot be read ({error}); accepted: {accepted}") from error
     if set(arrays) == {"positives", "unlabeled"}:
         parts = [_rows(path, name, arrays[name]) for name in ("positives", "unlabeled")]
@@ -332,6 +423,10 @@ def _svmlight(path: str) -> Frame:
             f"{path} has {matrix.shape[0]} x {matrix.shape[1]} values; accepted: at most "
             f"{_MAX_VALUES}, since a table is held dense"
         )
+    try:
+        reading.check_size(path, 4 * size, f"{matrix.shape[0]} x {matrix.shape[1]} numbers")
+    except ValueError as error:
+        raise ValueError(f"{path} is held dense: {error}") from error
     with np.errstate(over="ignore"):  # becomes infinite, which is refused by name
         dense = matrix.astype(np.float32).toarray()
     return Frame(path, dense, {"labels": labels}, np.array(lines, np.int64), is_sparse=True)

@@ -1,13 +1,15 @@
 """The idx files of MNIST and of the sets that copied its layout (LeCun, Cortes and Burges)."""
 
-import gzip
+import math
+import os
 import pathlib
-from typing import BinaryIO, NamedTuple, cast
+from typing import NamedTuple
 
 import numpy as np
 
+from pujax import reading
 from pujax.data import absent, raw
-from pujax.data.readers import archive, download
+from pujax.data.readers import archive, download, packed
 
 SIDE = 28
 _UBYTE = 0x08
@@ -71,7 +73,7 @@ def read_idx(path: pathlib.Path, *, rank: int) -> np.ndarray:
     Raises:
       ValueError: the header is not that of such a file, or the length does not fit the header.
     """
-    with archive.naming(str(path)), _open(path) as stream:
+    with archive.naming(str(path)), packed.open_binary(os.fspath(path)) as stream:
         header = archive.read_exactly(stream, 4 + 4 * rank, str(path))
         expected = bytes((0, 0, _UBYTE, rank))
         if header[:4] != expected:
@@ -80,7 +82,8 @@ def read_idx(path: pathlib.Path, *, rank: int) -> np.ndarray:
                 f"it starts with {header[:4].hex()}; accepted: {expected.hex()}"
             )
         shape = tuple(int(size) for size in np.frombuffer(header, ">u4", offset=4))
-        length = int(np.prod(shape, dtype=np.int64))
+        length = math.prod(shape)
+        _check_length(path, shape, length)
         content = archive.read_exactly(stream, length, str(path))
         if stream.read(1):
             raise ValueError(f"{path} is longer than its header says: {length} bytes of {shape}")
@@ -135,10 +138,15 @@ def load(source: IdxSource, directory: pathlib.Path) -> raw.RawDataset:
     )
 
 
-def _open(path: pathlib.Path) -> BinaryIO:
-    if path.suffix == ".gz":
-        return cast(BinaryIO, gzip.open(path, "rb"))
-    return path.open("rb")
+def _check_length(path: pathlib.Path, shape: tuple[int, ...], length: int) -> None:
+    """Raises a ValueError where the file cannot be so long, before memory is taken for it."""
+    size = os.path.getsize(path) - 4 - 4 * len(shape)
+    if path.suffix != ".gz" and length > size:
+        raise ValueError(f"{path} is truncated: {size} of {length} bytes of {shape}")
+    try:
+        reading.check_size(path, length, f"its header says {shape}")
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged or truncated: {error}") from error
 
 
 def _find(directory: pathlib.Path, source: IdxSource, name: str) -> pathlib.Path | None:

@@ -5,6 +5,7 @@ import os
 import numpy as np
 from PIL import Image, ImageOps
 
+from pujax import reading
 from pujax.checks import require
 
 CHANNELS = (1, 3)
@@ -29,6 +30,7 @@ def decode(path: str | os.PathLike[str], *, channels: int) -> Image.Image:
     try:
         # Pillow's faster decoding of JPEG to a fraction of its size gives other pixels.
         with Image.open(path) as image:
+            _check_header(path, image)
             # Pillow would cut deeper pixels off at 255 instead of scaling them.
             accepted = "8 bits per channel"
             require(image.mode[0] not in "IF", "the mode of its pixels", image.mode, accepted)
@@ -54,12 +56,13 @@ def decode_any(path: str | os.PathLike[str], *, channels: int) -> Image.Image:
     """
     try:
         with Image.open(path) as image:
+            _check_header(path, image)
             image.load()
             turned = ImageOps.exif_transpose(image)
     except MemoryError:
         raise
     except Exception as error:  # A damaged file makes Pillow raise errors of many types.
-        raise _unreadable(path, " ".join(str(error).split())) from error
+        raise _unreadable(path, error) from error
     try:
         return convert(turned, channels=channels)
     except ValueError as error:  # of its mode
@@ -99,6 +102,7 @@ def stored_size(path: str | os.PathLike[str]) -> tuple[int, int]:
     """
     try:
         with Image.open(path) as image:
+            _check_header(path, image)
             return image.height, image.width
     except Exception as error:
         raise _unreadable(path, error) from error
@@ -130,5 +134,18 @@ def pixels(image: Image.Image, *, color_order: str = "rgb") -> np.ndarray:
     return array[..., ::-1] if color_order == "bgr" else array
 
 
-def _unreadable(path: str | os.PathLike[str], error: Exception | str) -> ValueError:
-    return ValueError(f"{path} cannot be read as an image: {error}")
+def _check_header(path: str | os.PathLike[str], image: Image.Image) -> None:
+    """Raises a ValueError for an image that only another program decodes, or of absurd size.
+
+    Args:
+      path: of the file.
+      image: what its header says; no pixel is decoded yet.
+    """
+    # Pillow hands PostScript to Ghostscript, which would run what the file says.
+    require(image.format != "EPS", "the format of the image", image.format, "PNG, JPEG, TIFF, ...")
+    what = f"{image.width} x {image.height} pixels"
+    reading.check_size(path, 4 * image.width * image.height, what)
+
+
+def _unreadable(path: str | os.PathLike[str], error: Exception) -> ValueError:
+    return ValueError(f"{path} cannot be read as an image: {reading.one_line(error)}")

@@ -3,6 +3,7 @@
 import logging
 import os
 import pathlib
+import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -71,6 +72,26 @@ def find_root(
             reason="not found",
         )
     return places[best]
+
+
+def check_names(path: str | os.PathLike[str], names: Iterable[str]) -> None:
+    """Requires that files which a list names lie in the list's own folder, or in folders of it.
+
+    Args:
+      path: of the list, for the message.
+      names: of files, with the folders that they are in.
+
+    Raises:
+      ValueError: for an absolute path, one with '..', one that no file can have, and none.
+    """
+    for name in names:
+        is_inside = not os.path.isabs(name) and not os.path.splitdrive(name)[0]
+        is_inside = is_inside and ".." not in re.split(r"[/\\]", name)
+        if not name or not is_inside or min(name) < " ":
+            raise ValueError(
+                f"{path} names the image {name!r}; accepted: paths within the folder of the "
+                "images, without '..'"
+            )
 
 
 def divide(whole: Split, is_test: np.ndarray) -> tuple[Split, Split]:

@@ -89,6 +89,7 @@ def load(path: pathlib.Path, *, image_size: int, load_size: int, missing: str) -
 def _check_files(path: pathlib.Path, files: list[str]) -> None:
     if "" in files:
         raise ValueError(f"{path}: example {files.index('') + 1} has no file name")
+    image_lists.check_names(path, files)
     names, counts = np.unique(files, return_counts=True)
     if counts.max() > 1:
         raise ValueError(

@@ -2,11 +2,11 @@
 
 import pathlib
 import zipfile
-import zlib
 
 import numpy as np
 from PIL import Image
 
+from pujax import reading
 from pujax.data import raw
 
 _ARRAYS = ("X_train", "Y_train", "X_test", "Y_test")
@@ -74,24 +74,26 @@ def _read(path: pathlib.Path) -> dict[str, np.ndarray]:
     try:
         if not zipfile.is_zipfile(path):
             raise ValueError("it is none; accepted: what numpy.savez writes")
-        with np.load(path, allow_pickle=False) as archive:
-            missing = [name for name in _ARRAYS if name not in archive.files]
-            strips = [name for name in archive.files if "_webp_" in name]
-            if missing and strips:
-                raise ValueError(
-                    f"it holds compressed strips of images ({strips[0]}, ...) in place of "
-                    f"{', '.join(missing)}; unpack it with the load.py that comes with it, "
-                    f"`python load.py {path.stem} OUT.npz`, and pass OUT.npz"
-                )
-            if missing:
-                raise ValueError(
-                    f"it lacks {', '.join(missing)} and holds {', '.join(archive.files) or 'none'}"
-                    f"; accepted: {', '.join(_ARRAYS)} and, if you like, {_NAMES}"
-                )
-            wanted = [*_ARRAYS, *(name for name in (_NAMES,) if name in archive.files)]
-            return {name: archive[name] for name in wanted}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise ValueError(f"{path} cannot be read as an archive: {error}") from error
+        held = reading.npz_names(path)
+        missing = [name for name in _ARRAYS if name not in held]
+        strips = [name for name in held if "_webp_" in name]
+        if missing and strips:
+            raise ValueError(
+                f"it holds compressed strips of images ({strips[0]}, ...) in place of "
+                f"{', '.join(missing)}; unpack it with the load.py that comes with it, "
+                f"`python load.py {path.stem} OUT.npz`, and pass OUT.npz"
+            )
+        if missing:
+            raise ValueError(
+                f"it lacks {', '.join(missing)} and holds {', '.join(held) or 'none'}"
+                f"; accepted: {', '.join(_ARRAYS)} and, if you like, {_NAMES}"
+            )
+        wanted = [*_ARRAYS, *(name for name in (_NAMES,) if name in held)]
+        return reading.read_npz(path, wanted)
+    except (OSError, ValueError) as error:
+        raise ValueError(
+            f"{path} cannot be read as an archive: {reading.one_line(error)}"
+        ) from error
 
 
 def _inputs(path: pathlib.Path, name: str, array: np.ndarray) -> np.ndarray:

@@ -2,11 +2,52 @@
 
 import bz2
 import gzip
+import io
 import lzma
 import os
 from typing import Any
 
-_OPENERS = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+from pujax import reading
+
+_OPENERS: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+_BUFFER = 2**17
+
+
+class _Unpacked(io.RawIOBase):
+    """Unpacked bytes, up to what a file of that size may hold.
+
+    bzip2 and xz can pack a gigabyte of zeros into some hundred bytes.
+    """
+
+    def __init__(self, path: str):
+        self._file = _OPENERS[_ending(path)](path, "rb")
+        self._path = path
+        self._left = reading.most_bytes(path)
+
+    def readable(self) -> bool:
+        """True: it can be read."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Bytes that were read into the buffer."""
+        count = self._file.readinto(buffer)
+        self._left -= count
+        if self._left < 0:
+            raise ValueError(
+                f"{self._path} unpacks to more than {reading.most_bytes(self._path)} bytes; "
+                f"accepted: at most {reading.FACTOR} times its size, and "
+                f"{reading.ROOM // 2**20} MiB"
+            )
+        return count
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._file.close()
+        super().close()
+
+
+def _ending(path: str) -> str:
+    return os.path.splitext(path.lower())[1]
 
 
 def split(path: str) -> tuple[str, bool]:
@@ -16,15 +57,19 @@ def split(path: str) -> tuple[str, bool]:
 
 
 def open_binary(path: str) -> Any:
-    """A file of the unpacked bytes."""
-    opener: Any = _OPENERS.get(os.path.splitext(path.lower())[1], open)
-    return opener(path, "rb")
+    """A file of the unpacked bytes.
+
+    Reading it raises a `ValueError` that names the file where it unpacks to more than a file of its
+    size may take, see `pujax.reading`.
+    """
+    if _ending(path) not in _OPENERS:
+        return open(path, "rb")
+    return io.BufferedReader(_Unpacked(path), _BUFFER)
 
 
 def open_text(path: str) -> Any:
     """A file of the unpacked UTF-8 text, without a byte order mark, its line ends as they are."""
-    opener: Any = _OPENERS.get(os.path.splitext(path.lower())[1], open)
-    return opener(path, "rt", encoding="utf-8-sig", newline="")
+    return io.TextIOWrapper(open_binary(path), encoding="utf-8-sig", newline="")
 
 
 def encoding_error(path: str) -> str:

@@ -2,11 +2,12 @@
 
 import csv
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
 
+from pujax import reading
 from pujax.data.readers import columns, packed
 
 
@@ -40,6 +41,8 @@ def read(path: str) -> tuple[Any, np.ndarray]:
             )
     except UnicodeDecodeError as error:
         raise ValueError(packed.encoding_error(path)) from error
+    except pd.errors.ParserError as error:
+        raise ValueError(f"{path} cannot be read ({reading.one_line(error)})") from error
     if len(table) != len(lines):
         raise _quotes(path, len(lines), len(table))
     return table, lines
@@ -86,6 +89,29 @@ def read_chunks(path: str, num_rows: int) -> Iterator[tuple[Any, np.ndarray, int
                 yield table.reset_index(drop=True), starts, place
     except UnicodeDecodeError as error:
         raise ValueError(packed.encoding_error(path)) from error
+    except pd.errors.ParserError as error:
+        raise ValueError(f"{path} cannot be read ({reading.one_line(error)})") from error
+
+
+def without_zeros(path: str, lines: Iterable[str], first: int = 1) -> Iterator[str]:
+    """The lines, unless one holds a zero byte, which is no text and would be part of a word.
+
+    Args:
+      path: for messages.
+      lines: of the file.
+      first: number of the first of them.
+
+    Raises:
+      ValueError: naming file, line and character.
+    """
+    for number, line in enumerate(lines, first):
+        if "\0" in line:
+            raise ValueError(
+                f"{path}, line {number}, character {line.index(chr(0)) + 1} is a zero byte; "
+                "accepted: text in UTF-8 (a file in UTF-16 is full of them; save it with this "
+                "encoding)"
+            )
+        yield line
 
 
 def delimiter_of(header: str) -> str:
@@ -135,9 +161,10 @@ def _records(path: str, file: Any) -> Iterator[tuple[list[str], str, int]]:
     The header itself comes first, with line 0. pandas fills up short records without a word, and it
     does not know their lines.
     """
-    first = file.readline()
+    lines = without_zeros(path, file)
+    first = next(lines, "")
     delimiter = delimiter_of(first)
-    reader = csv.reader(itertools.chain([first], file), delimiter=delimiter, strict=True)
+    reader = csv.reader(itertools.chain([first], lines), delimiter=delimiter, strict=True)
     header: list[str] | None = None
     start, is_empty = 1, True
     try:

@@ -1,8 +1,7 @@
 """The binary classification tables of the LIBSVM page, in svmlight text."""
 
-import bz2
-import gzip
 import lzma
+import os
 import pathlib
 import zlib
 from typing import NamedTuple
@@ -10,11 +9,12 @@ from typing import NamedTuple
 import numpy as np
 from sklearn import datasets
 
+from pujax import reading
 from pujax.data import absent, raw
-from pujax.data.readers import download, holdout
+from pujax.data.readers import download, holdout, packed
 
 PAGE = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary.html"
-_OPENERS = {"": open, ".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+_ENDINGS = ("", ".gz", ".bz2", ".xz")
 # (negative, positive) as the page and its copies code them.
 _CODES = ((-1.0, 1.0), (0.0, 1.0), (1.0, 2.0))
 _DAMAGE = (OSError, EOFError, zlib.error, lzma.LZMAError)
@@ -118,7 +118,7 @@ def _find_all(source, directory):
 def _find(directory, name, file):
     """A file by its name on the page, packed or not; never a folder of the same name."""
     for base in (directory, directory / name, directory / "libsvm"):
-        for ending in _OPENERS:
+        for ending in _ENDINGS:
             path = base / (file + ending)
             if path.is_file():
                 return path
@@ -147,16 +147,19 @@ def _read(source, paths, counts):
 
 
 def _read_file(path, num_features):
-    ending = path.suffix if path.suffix in _OPENERS else ""
     try:
-        with _OPENERS[ending](path, "rb") as stream:
+        with packed.open_binary(os.fspath(path)) as stream:
             rows, codes = datasets.load_svmlight_file(
                 stream, n_features=num_features, dtype=np.float32, zero_based=False
             )
     except _DAMAGE as error:
-        raise ValueError(f"{path} is damaged or truncated: {error}") from error
-    except ValueError as error:
+        raise ValueError(f"{path} is damaged or truncated: {reading.one_line(error)}") from error
+    except (ValueError, OverflowError) as error:
         raise ValueError(
-            f"{path} is not svmlight text of {num_features} features: {error}"
+            f"{path} is not svmlight text of {num_features} features: {reading.one_line(error)}"
         ) from error
+    try:
+        reading.check_size(path, 4 * rows.shape[0] * num_features, f"{rows.shape[0]} rows")
+    except ValueError as error:
+        raise ValueError(f"{path} is held dense: {error}") from error
     return rows.toarray(), codes.astype(np.float64)

@@ -4,21 +4,20 @@ A label is 1 for a labelled positive. What the others mean is for the caller to 
 handed on as they are, and a cell that is empty is -1.
 """
 
-import bz2
-import gzip
 import lzma
 import os
 import zipfile
+import zlib
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import sklearn.datasets
 
+from pujax import reading
 from pujax.data.raw import UNKNOWN
-from pujax.data.readers import csv_tables
+from pujax.data.readers import csv_tables, packed
 
-_OPENERS = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 _SEPARATED_ENDINGS = (".csv", ".tsv", ".tab")
 _MAX_VALUES = 2**30
 """Values of a dense table, 8 GiB of them."""
@@ -82,25 +81,19 @@ def _read_together(paths: list[str], label: str | None) -> list[Table]:
             tables = _separated_values(paths, label)
         else:
             tables = _archives(paths) if kind == "npz" else _svmlight(paths)
-    except (OSError, EOFError, UnicodeDecodeError, lzma.LZMAError, zipfile.BadZipFile) as error:
-        raise ValueError(f"{', '.join(paths)} cannot be read ({error})") from error
+    except (OSError, EOFError, UnicodeDecodeError, lzma.LZMAError, zlib.error) as error:
+        reason = reading.one_line(error)
+        raise ValueError(f"{', '.join(paths)} cannot be read ({reason})") from error
     for path, table in zip(paths, tables, strict=True):
         _check(path, table)
     return tables
 
 
 def _kind(path: str) -> str:
-    stem, ending = os.path.splitext(path.lower())
-    if ending in _OPENERS:
-        ending = os.path.splitext(stem)[1]
+    ending = os.path.splitext(packed.split(path)[0])[1]
     return (
         "npz" if ending == ".npz" else "separated" if ending in _SEPARATED_ENDINGS else "svmlight"
     )
-
-
-def _open(path: str, mode: str, **options: Any) -> Any:
-    opener: Any = _OPENERS.get(os.path.splitext(path.lower())[1], open)
-    return opener(path, mode, **options)
 
 
 def _check(path: str, table: Table) -> None:
@@ -129,9 +122,9 @@ def _svmlight(paths: list[str]) -> list[Table]:
     files = []
     try:
         for path in paths:
-            files.append(_open(path, "rb"))
+            files.append(packed.open_binary(path))
         parts = sklearn.datasets.load_svmlight_files(files)
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         raise ValueError(
             f"{', '.join(paths)} cannot be read as svmlight ({error}); accepted: {_FORMATS}"
         ) from error
@@ -152,6 +145,10 @@ def _check_size(path: str, rows: int, columns: int) -> None:
             f"{path} has {rows} x {columns} values; accepted: at most {_MAX_VALUES}, since a table "
             "is held dense"
         )
+    try:
+        reading.check_size(path, 8 * rows * columns, f"{rows} x {columns} numbers")
+    except ValueError as error:
+        raise ValueError(f"{path} is held dense: {error}") from error
 
 
 def _archives(paths: list[str]) -> list[Table]:
@@ -187,17 +184,20 @@ def _arrays(path: str) -> tuple[tuple[str, str], list[np.ndarray]]:
     """Names of the two arrays of an archive, and these, real numbers with at least one axis."""
     if not zipfile.is_zipfile(path):
         raise ValueError(f"{path} is no archive; accepted: what numpy.savez writes")
-    with np.load(path, allow_pickle=False) as archive:
-        names = next((pair for pair in _ARRAYS if set(pair) <= set(archive)), None)
-        if names is None:
-            accepted = " or ".join(f"{a!r} and {b!r}" for a, b in _ARRAYS)
-            raise ValueError(f"{path} holds {sorted(archive)}; accepted: {accepted}")
-        try:
-            arrays = [np.asarray(archive[name]) for name in names]
-        except ValueError as error:  # of Python objects, or cut short
-            raise ValueError(
-                f"{path}: {' or '.join(names)} cannot be read ({error}); accepted: real numbers"
-            ) from error
+    try:
+        held = reading.npz_names(path)
+    except ValueError as error:
+        raise ValueError(f"{path} cannot be read ({error})") from error
+    names = next((pair for pair in _ARRAYS if set(pair) <= set(held)), None)
+    if names is None:
+        accepted = " or ".join(f"{a!r} and {b!r}" for a, b in _ARRAYS)
+        raise ValueError(f"{path} holds {sorted(held)}; accepted: {accepted}")
+    try:
+        arrays = list(reading.read_npz(path, names).values())
+    except ValueError as error:  # of Python objects, or cut short
+        raise ValueError(
+            f"{path}: {' or '.join(names)} cannot be read ({error}); accepted: real numbers"
+        ) from error
     for name, array in zip(names, arrays, strict=True):
         if array.dtype.kind not in "fiub" or not array.ndim:
             raise ValueError(
@@ -210,7 +210,7 @@ def _arrays(path: str) -> tuple[tuple[str, str], list[np.ndarray]]:
 def _separated_values(paths: list[str], label: str | None) -> list[Table]:
     files = []
     for path in paths:
-        with _open(path, "rt", encoding="utf-8-sig", newline="") as file:
+        with packed.open_text(path) as file:
             files.append(csv_tables.lines(path, file))
         if files[-1].header != files[0].header:
             raise ValueError(

@@ -48,12 +48,14 @@ def _tfrecords(path: str, instruction: Any) -> Iterator[bytes]:
     in 4. The checksums (CRC-32C, slow without a compiled package) are not verified.
     """
     stop = instruction.skip + instruction.take
+    size = os.path.getsize(path)
     with open(path, "rb") as stream:
         for row in range(stop):
             head = stream.read(12)
             length = int.from_bytes(head[:8], "little")
-            content = stream.read(length + 4)
-            if len(head) < 12 or len(content) < length + 4:
+            is_whole = len(head) == 12 and length + 4 <= size - stream.tell()
+            content = stream.read(length + 4) if is_whole else b""
+            if not is_whole:
                 raise ValueError(f"{path} is truncated: {row} records, expected at least {stop}")
             if row >= instruction.skip:
                 yield content[:-4]

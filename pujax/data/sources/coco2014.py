@@ -1,11 +1,12 @@
 """MS-COCO 2014: 123,287 photographs with objects of 80 classes, in the official folders."""
 
-import json
 import pathlib
-from typing import NamedTuple
+from reprlib import repr as shortened
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from pujax import reading
 from pujax.data.raw import RawDataset
 from pujax.data.readers import image_lists
 
@@ -85,7 +86,7 @@ def without_data(*, image_size: int = 0, load_size: int = 0) -> RawDataset:
     )
 
 
-def _without_outline(entry: dict) -> dict:
+def _without_outline(entry: dict[str, Any]) -> dict[str, Any]:
     """Drops the outlines as they are read: they are most of the file and no label needs them."""
     entry.pop("segmentation", None)
     return entry
@@ -94,15 +95,17 @@ def _without_outline(entry: dict) -> dict:
 def _read(path: pathlib.Path) -> _Instances:
     """Labels of one annotation file, class ids in the order of the category ids."""
     try:
-        with path.open(encoding="utf-8") as stream:
-            content = json.load(stream, object_hook=_without_outline)
-        categories = {int(x["id"]): str(x["name"]) for x in content["categories"]}
-        images = {x["id"]: str(x["file_name"]) for x in content["images"]}
-        pairs = [(x["image_id"], x["category_id"]) for x in content["annotations"]]
+        content = reading.read_json(path, object_hook=_without_outline)
+        categories = {_id(x, "id"): _text(x, "name") for x in _entries(content, "categories")}
+        images = {_id(x, "id"): _text(x, "file_name") for x in _entries(content, "images")}
+        pairs = [
+            (_id(x, "image_id"), _id(x, "category_id")) for x in _entries(content, "annotations")
+        ]
     except KeyError as error:
         raise ValueError(f"{path} lacks {error}; accepted: a COCO instances file") from error
-    except (TypeError, ValueError) as error:  # no JSON, or none of that form
-        raise ValueError(f"{path} is no COCO instances file: {error}") from error
+    except ValueError as error:  # no JSON, or none of that form
+        raise ValueError(f"{path} is no COCO instances file: {reading.one_line(error)}") from error
+    image_lists.check_names(path, images.values())
     if not images or len(images) < len(content["images"]):
         raise ValueError(
             f"{path} has {len(content['images'])} images with {len(images)} different ids; "
@@ -117,6 +120,28 @@ def _read(path: pathlib.Path) -> _Instances:
     for image, category in pairs:
         labels[rows[image], columns[category]] = 1
     return _Instances(categories, list(images.values()), labels)
+
+
+def _entries(content: Any, name: str) -> list[dict]:
+    """A list of objects of an annotation file."""
+    entries = content[name] if isinstance(content, dict) else None
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        raise ValueError(f"{name!r} is no list of objects")
+    return entries
+
+
+def _id(entry: dict, name: str) -> int:
+    value = entry[name]
+    if type(value) is not int:
+        raise ValueError(f"{name!r} is {shortened(value)}; accepted: a whole number")
+    return value
+
+
+def _text(entry: dict, name: str) -> str:
+    value = entry[name]
+    if not isinstance(value, str):
+        raise ValueError(f"{name!r} is {shortened(value)}; accepted: text")
+    return value
 
 
 def _refuse(path: pathlib.Path, what: str, ids: list[int]) -> None:

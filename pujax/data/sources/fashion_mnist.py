@@ -8,7 +8,7 @@ from pujax.data.readers import idx
 SOURCE = idx.IdxSource(
     name="fashion_mnist",
     folders=("FashionMNIST/raw", "raw"),
-    base_url="http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
+    base_url="https://fashion-mnist.s3.eu-central-1.amazonaws.com/",
     files=(
         (26421880, "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84"),
         (29515, "a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845"),

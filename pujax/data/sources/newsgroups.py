@@ -3,10 +3,8 @@
 Its nine topics comp.* and sci.* are 8,843 posts; the two classes are 0, sci, and 1, comp.
 """
 
-import lzma
 import pathlib
 import re
-import tarfile
 from collections.abc import Iterator
 
 import numpy as np
@@ -153,12 +151,9 @@ def _from_folder(location: pathlib.Path) -> Iterator[tuple[pathlib.PurePath, byt
 
 def _from_archive(location: pathlib.Path) -> Iterator[tuple[pathlib.PurePath, bytes]]:
     """Nothing is unpacked, so that an archive cannot write anywhere."""
-    try:
-        with archive_lib.naming(str(location)), tarfile.open(location, "r:*") as archive:
-            for member in archive:
-                path = pathlib.PurePosixPath(member.name)
-                file = archive.extractfile(member) if member.isfile() else None
-                if file is not None and len(path.parts) >= 3:
-                    yield path, file.read()
-    except lzma.LZMAError as error:
-        raise ValueError(f"{location} is damaged or truncated: {error}") from error
+    with archive_lib.naming(str(location)):
+        for archive, member in archive_lib.members(location):
+            path = pathlib.PurePosixPath(member.name)
+            file = archive.extractfile(member) if member.isfile() else None
+            if file is not None and len(path.parts) >= 3:
+                yield path, file.read()

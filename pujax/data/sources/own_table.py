@@ -4,9 +4,12 @@ import dataclasses
 import os
 import pathlib
 import re
+import zipfile
+from typing import Any
 
 import numpy as np
 
+from pujax import reading
 from pujax.checks import require
 from pujax.data import preparation, raw
 from pujax.data.readers import columns, frames, pu_labels
@@ -115,8 +118,8 @@ def _with_labels(frame: frames.Frame, path: str, directory: pathlib.Path) -> fra
     require(path.endswith(_FEATURES_ONLY), "data.label", path, accepted)
     found = _found("data.label", path, directory)
     try:
-        labels = np.load(found, allow_pickle=False)
-    except (OSError, EOFError, ValueError) as error:
+        labels: Any = None if zipfile.is_zipfile(found) else reading.read_npy(found)
+    except (OSError, ValueError) as error:
         raise ValueError(f"{found} cannot be read ({error}); accepted: {accepted}") from error
     is_right = isinstance(labels, np.ndarray) and labels.shape == (frame.num_rows,)
     if not is_right or labels.dtype.kind not in "fiubU":

@@ -13,7 +13,7 @@ SIDE = 96
 FOLDER = "stl10_binary"
 ARCHIVE = download.RemoteFile(
     filename="stl10_binary.tar.gz",
-    url="http://ai.stanford.edu/~acoates/stl10/stl10_binary.tar.gz",
+    url="https://ai.stanford.edu/~acoates/stl10/stl10_binary.tar.gz",
     checksum="md5:91f7769df0f17e558f3565bffb0c7dfb",
     size=2640397119,
 )

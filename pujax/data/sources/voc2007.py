@@ -5,6 +5,7 @@ import xml.etree.ElementTree as ElementTree
 
 import numpy as np
 
+from pujax import reading
 from pujax.data.raw import RawDataset
 from pujax.data.readers import image_lists
 
@@ -71,10 +72,14 @@ def load(
     splits = []
     for name in _LISTS:
         path = root / "ImageSets" / "Main" / f"{name}.txt"
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
+        try:
+            lines = path.read_text(encoding="utf-8-sig").splitlines()
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{path} is no list of image ids: {error}") from error
         ids = [line.strip() for line in lines if line.strip()]
         if not ids:
             raise ValueError(f"{path} is empty; accepted: one image id per line")
+        image_lists.check_names(path, ids)
         absent = [i for i in ids if f"{i}.xml" not in known]
         if absent:
             raise ValueError(
@@ -108,14 +113,16 @@ def _class_ids(path: pathlib.Path) -> list[int]:
     """Classes of the objects that are not difficult; an object's parts have names of their own."""
     try:
         objects = ElementTree.parse(path).getroot().findall("object")
-    except (ElementTree.ParseError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} cannot be read as XML: {error}") from error
+    except (ElementTree.ParseError, ValueError, LookupError) as error:  # an unknown encoding, too
+        raise ValueError(f"{path} cannot be read as XML: {reading.one_line(error)}") from error
     ids = []
     for entry in objects:
         name = entry.findtext("name", "").strip().lower()
         difficult = entry.findtext("difficult", "0").strip()
         if name not in CLASS_NAMES:
-            raise ValueError(f"{path} has an object {name!r}; accepted: {', '.join(CLASS_NAMES)}")
+            raise ValueError(
+                f"{path} has an object {name[:60]!r}; accepted: {', '.join(CLASS_NAMES)}"
+            )
         if difficult not in ("0", "1"):
             raise ValueError(f"{path}: difficult is {difficult!r}; accepted: 0 or 1")
         if difficult == "0":

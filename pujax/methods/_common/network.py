@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import ml_collections
 import numpy as np
 
-from pujax import accelerator, augment, checks, models
+from pujax import accelerator, augment, checks, models, reading
 from pujax.data.multilabel_dataset import MultilabelInfo
 from pujax.data.pu_dataset import DataInfo
 from pujax.methods._common import freezing
@@ -286,8 +286,8 @@ def word_vectors(config: ml_collections.ConfigDict, num_classes: int) -> np.ndar
         return np.random.default_rng(0).normal(size=[num_classes, _WORD_WIDTH]).astype(np.float32)
     checks.require(os.path.isfile(path), "method.word_vectors", path, accepted)
     try:
-        words = np.load(path, allow_pickle=False)
-    except (ValueError, EOFError, OSError) as error:
+        words = reading.read_npy(path)
+    except (ValueError, OSError) as error:
         raise ValueError(
             f"method.word_vectors is {path!r}, no .npy file; accepted: {accepted}"
         ) from error
@@ -315,3 +315,8 @@ def check(config: ml_collections.ConfigDict, info: DataInfo | MultilabelInfo) ->
             True,
             f"False, since {table}; there is nothing to flip or shift",
         )
+    elif "padding" in config.method and config.method.get("augment", True):
+        side = min(info.input_shape[:2])
+        accepted = f"0 to {side - 1} pixels, less than the side of the images of {info.name}"
+        padding = config.method.padding
+        checks.require(padding < side, "method.padding", padding, accepted)

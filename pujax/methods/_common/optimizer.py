@@ -4,7 +4,7 @@ The learning rate follows the epoch that a batch belongs to and not a count of u
 is skipped or undone must not delay the schedule.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import jax
@@ -91,6 +91,7 @@ def check(config: ml_collections.ConfigDict) -> None:
         checks.between(f"method.{name}", config[name], 0, 1, include="low")
     checks.positive("method.trust_coefficient", config.trust_coefficient)
     _check_schedule(config)
+    _check_drops(tuple(config.lr_drops))
     checks.between("method.lr_factor", config.lr_factor, 0, 1)
     checks.at_least("method.lr_every", config.lr_every, 1)
     checks.between("method.lr_floor", config.lr_floor, 0, 1)
@@ -98,6 +99,13 @@ def check(config: ml_collections.ConfigDict) -> None:
     if config.lr_schedule == "exponential":
         checks.positive("method.lr_floor", config.lr_floor)
     schedules.check(config)
+
+
+def _check_drops(drops: Sequence[int]) -> None:
+    """Raises a ValueError for epochs that do not follow one another."""
+    ascending = all(a < b for a, b in zip(drops, drops[1:], strict=False))
+    accepted = "epochs from 0, each later than the one before"
+    checks.require(ascending and min(drops, default=0) >= 0, "method.lr_drops", drops, accepted)
 
 
 def _check_schedule(config: ml_collections.ConfigDict) -> None:

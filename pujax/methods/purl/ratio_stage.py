@@ -6,6 +6,7 @@ move one part and one moves the other; both lower the same objective. P and U pa
 together, so that batch norm sees them in the batch's proportion.
 """
 
+import logging
 from typing import Any, NamedTuple
 
 import jax
@@ -20,6 +21,8 @@ from pujax.methods._common import classifier, freezing
 from pujax.methods._common.network import Network
 from pujax.methods.base import Stage
 from pujax.methods.purl import density_ratio, holdout
+
+_LOG = logging.getLogger(__name__)
 
 _HEAD = "classifier"  # its place in the parameters of a `PUNet`
 _LARGEST = 3e38  # stands for infinity, which the loop would take for a failure
@@ -118,6 +121,18 @@ def num_held_out(config: ml_collections.ConfigDict, info: DataInfo) -> tuple[int
     )
 
 
+def _say_held_out(config: ml_collections.ConfigDict, info: DataInfo) -> None:
+    """Warns where fewer examples are held out than the configuration asks for."""
+    names = ("validation_positives", "validation_unlabeled")
+    sizes = (info.n_p, info.n_u)
+    for name, count, size in zip(names, num_held_out(config, info), sizes, strict=True):
+        if count < config[name]:
+            _LOG.warning(
+                "method.%s is %d, and %d are held out: a fifth of %d examples, which is the most",
+                *(name, config[name], count, size),
+            )
+
+
 def measured(fit: Fit) -> dict[str, jax.Array]:
     """How well a density ratio fits the examples held out."""
     return {"validation_objective": fit.objective, "mean_ratio": fit.mean_ratio}
@@ -147,6 +162,7 @@ class RatioStage:
         positive_share: float,
     ):
         check(config)
+        _say_held_out(config.method, info)
         self._config = config.method
         self._info = info
         self._network = network

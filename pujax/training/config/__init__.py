@@ -5,10 +5,10 @@ method's `default_config()`, so a misspelt key is an error and never a silent no
 """
 
 import difflib
-import math
 from typing import Any
 
 import ml_collections
+import numpy as np
 
 from pujax import accelerator, checks, methods, models
 from pujax.augment.layout import MAX_SIDE
@@ -16,6 +16,8 @@ from pujax.data import dataset
 from pujax.training import decisions
 from pujax.training.config import data_section
 from pujax.training.evaluation import model_selection
+
+_LARGEST = float(np.finfo(np.float32).max)
 
 SAVED = "saved"
 """`model.name` that stands for the network of the encoder in `init_from`."""
@@ -87,6 +89,9 @@ def resolve(config: ml_collections.ConfigDict) -> ml_collections.ConfigDict:
     """
     for section in ("seed", "data", "model", "method", "run"):
         checks.require(section in config, "config", sorted(config), f"a section {section!r}")
+    for section in ("data", "model", "method", "run"):
+        is_section = isinstance(config[section], ml_collections.ConfigDict)
+        checks.require(is_section, section, config[section], "a section of fields")
     name = config.method.get("name", None)
     checks.require(isinstance(name, str), "method.name", name, ", ".join(methods.names()))
     default = default_config(name)
@@ -132,6 +137,7 @@ def _merge(default: dict[str, Any], given: dict[str, Any], *, path: str) -> dict
     for key, fallback in default.items():
         field, value = path + key, given.get(key, fallback)
         if field == "model.options":
+            checks.require(isinstance(value, dict), field, value, "a section of options")
             merged[key] = dict(value)
         elif isinstance(fallback, dict):
             checks.require(isinstance(value, dict), field, value, "a section of fields")
@@ -150,6 +156,8 @@ def _typed(field: str, value: Any, default: Any) -> Any:
     if isinstance(default, (tuple, list)):
         checks.require(isinstance(value, (tuple, list)), field, value, "a tuple")
         items = tuple(value)
+        for item in items:
+            _check_whole(field, item)
         kinds: tuple[type, ...] = (int, str) if field == "data.positive_classes" else (int,)
         right = all(isinstance(x, kinds) and not isinstance(x, bool) for x in items)
         accepted = "a tuple of whole numbers" + " or names" * (str in kinds)
@@ -157,13 +165,22 @@ def _typed(field: str, value: Any, default: Any) -> Any:
         return items
     is_same = type(value) is type(default)
     checks.require(is_same, field, value, f"a value of type {type(default).__name__}")
+    _check_whole(field, value)
     return value
+
+
+def _check_whole(field: str, value: Any) -> None:
+    """Requires that a whole number fits into the 32 bits in which devices count."""
+    if isinstance(value, int) and not -(2**31) <= value < 2**31:
+        raise ValueError(f"{field} is {value!r}; accepted: a whole number below 2**31")
 
 
 def _number(field: str, value: Any, accepted: str = "a finite number") -> float:
     """A finite float."""
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    checks.require(is_number and math.isfinite(value), field, value, accepted)
+    # A whole number may be larger than any float; that of single precision is what devices compute.
+    is_finite = is_number and abs(value) <= _LARGEST
+    checks.require(is_finite, field, value, accepted)
     return float(value)
 
 
@@ -173,8 +190,10 @@ def _check_model(model: ml_collections.ConfigDict, *, init_from: str) -> None:
         checks.require(bool(init_from), "model.name", model.name, with_init)
     else:
         checks.one_of("model.name", model.name, models.NAMES)
+        models.check_options(model.name, model.options.to_dict())
     checks.one_of("model.dtype", model.dtype, models.DTYPES)
     checks.between("model.image_size", model.image_size, 0, MAX_SIDE)
+    checks.require(model.image_size != 1, "model.image_size", 1, "0, or a side of 2 or more pixels")
     if model.init != models.RANDOM and init_from:
         raise ValueError(
             f"model.init is {model.init!r} and init_from {init_from!r}; accepted: one of them, "
@@ -201,6 +220,7 @@ def _check_run(run: ml_collections.ConfigDict) -> None:
     )
     for name in positive:
         checks.at_least(f"run.{name}", run[name], 1)
+    checks.between("run.eval_batch_size", run.eval_batch_size, 1, 2**20)
     checks.at_least("run.progress_seconds", run.progress_seconds, 0)
     accelerator.check_few_kernels(run.few_kernels)
     checks.one_of("run.compilation_cache", run.compilation_cache, ("on", "off"))

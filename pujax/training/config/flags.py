@@ -1,5 +1,7 @@
 """The command line: `--config=FILE[:key=value,...] --workdir=DIR --config.section.field=value`."""
 
+import ast
+import contextlib
 import os
 import re
 from typing import Any
@@ -8,7 +10,10 @@ import ml_collections
 from absl import flags
 from ml_collections import config_flags
 
-from pujax import methods
+from pujax import methods, models
+
+_OPTIONS = "config.model.options."
+_BOOLEANS = {"true": True, "false": False}
 
 
 def parse(argv: list[str]) -> tuple[ml_collections.ConfigDict, str, str]:
@@ -23,6 +28,7 @@ def parse(argv: list[str]) -> tuple[ml_collections.ConfigDict, str, str]:
     Raises:
       ValueError: naming the flag and what is wrong with it.
     """
+    argv, options = _model_options(argv)
     values = flags.FlagValues()
     config = config_flags.DEFINE_config_file("config", flag_values=values, sys_argv=argv)
     workdir = flags.DEFINE_string("workdir", "", "Folder of the run.", flag_values=values)
@@ -31,6 +37,7 @@ def parse(argv: list[str]) -> tuple[ml_collections.ConfigDict, str, str]:
         rest = values(argv)
         if config.value is not None:
             config.value.keys()  # a file that could not be read says so at its first use
+            _set_options(config.value, options)
     except flags.Error as error:
         # An error inside a config file arrives as a traceback in the message; its end says it.
         text = str(error).strip().splitlines()[-1].removeprefix("ValueError: ")
@@ -52,6 +59,55 @@ def parse(argv: list[str]) -> tuple[ml_collections.ConfigDict, str, str]:
     flag: Any = values["config"]
     file = flag.config_filename.split(":")[0]
     return config.value, workdir.value, os.path.splitext(os.path.basename(file))[0]
+
+
+def _model_options(argv: list[str]) -> tuple[list[str], list[tuple[str, str]]]:
+    """Takes `--config.model.options.NAME=VALUE` out of the arguments.
+
+    Which options there are depends on the network and not on what a file lists, so that flags made
+    of a file's fields would refuse the others.
+
+    Returns:
+      `(arguments, options)`: the others, and `(name, text)` of these.
+
+    Raises:
+      ValueError: for one without a value.
+    """
+    rest: list[str] = []
+    options: list[tuple[str, str]] = []
+    words = iter(argv)
+    for word in words:
+        name, equals, text = word.partition("=")
+        field = name.lstrip("-")
+        if word == "--":
+            rest += [word, *words]
+        elif name.startswith("-") and field.startswith(_OPTIONS):
+            value = text if equals else next(words, None)
+            if value is None or not field.removeprefix(_OPTIONS).isidentifier():
+                raise ValueError(f"command line: {word}; accepted: --{_OPTIONS}NAME=VALUE")
+            options.append((field.removeprefix(_OPTIONS), value))
+        else:
+            rest.append(word)
+    return rest, options
+
+
+def _set_options(config: ml_collections.ConfigDict, options: list[tuple[str, str]]) -> None:
+    """Sets options of the network; its name may be changed on the command line, too.
+
+    Raises:
+      ValueError: for one that the network does not have, or a value that it does not accept.
+    """
+    if not options:
+        return
+    given = {}
+    for name, text in options:
+        given[name] = _BOOLEANS.get(text.lower(), text)
+        if given[name] is text:
+            with contextlib.suppress(ValueError, SyntaxError, MemoryError, RecursionError):
+                given[name] = ast.literal_eval(text)
+    if config.model.name in models.NAMES:  # another one is refused, or known later ('saved')
+        models.check_options(config.model.name, given)
+    config.model.options = ml_collections.ConfigDict(config.model.options.to_dict() | given)
 
 
 def _config_path(argv: list[str]) -> str:
