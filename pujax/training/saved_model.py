@@ -273,8 +273,13 @@ def load(folder: str | os.PathLike[str]) -> SavedModel:
 def _check_files(folder: str, document: dict[str, Any]) -> None:
     """Raises a ValueError unless `model.json` and the files of the preparation are as saved."""
     rest = {name: value for name, value in document.items() if name != "checksum"}
+    described = os.path.join(folder, _DESCRIPTION)
     if document.get("checksum") != checksums.of_document(rest):
-        raise ValueError(f"{os.path.join(folder, _DESCRIPTION)} {_NOT_AS_SAVED}")
+        raise ValueError(f"{described} {_NOT_AS_SAVED}")
+    for part in ("files", "arrays"):
+        found = document.get(part)
+        if not isinstance(found, dict) or part == "files" and any(map(os.path.dirname, found)):
+            raise ValueError(f"{described} is damaged ({part}); accepted: a saved one")
     for name, checksum in document["files"].items():
         path = os.path.join(folder, name)
         try:

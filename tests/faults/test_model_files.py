@@ -13,7 +13,7 @@ import pytest
 from hypothesis import strategies as st
 from sklearn.preprocessing import OneHotEncoder
 
-from pujax import methods
+from pujax import checksums, methods
 from pujax.data import table_encoder
 from pujax.methods.base import Method
 from pujax.models import encoder
@@ -44,9 +44,21 @@ def model(tmp_path_factory):
     return folder / "model"
 
 
+@pytest.fixture(scope="module")
+def unchecked(model, tmp_path_factory):
+    """The same without checksums, as an earlier version wrote it and as a forger would."""
+    folder = tmp_path_factory.mktemp("unchecked") / "model"
+    shutil.copytree(model, folder)
+    document = json.loads((folder / "model.json").read_text())
+    for name in ("checksum", "files", "arrays"):
+        del document[name]
+    (folder / "model.json").write_text(json.dumps(document | {"format": 1}))
+    return folder
+
+
 @pytest.fixture
-def copy(model, tmp_path):
-    shutil.copytree(model, tmp_path / "model")
+def copy(unchecked, tmp_path):
+    shutil.copytree(unchecked, tmp_path / "model")
     return tmp_path / "model"
 
 
@@ -94,12 +106,24 @@ def test_deep_json_is_refused(copy, name):
         (("calibration",), {"kind": 1}),
         (("decide",), "all"),
         (("id_name",), None),
-        (("format",), 2),
+        (("format",), 3),
     ],
 )
 def test_a_description_that_cannot_be_is_refused(copy, place, value):
     changed(copy / "model.json", *place, value=value)
     refusal(copy)
+
+
+@pytest.mark.parametrize("part", ["files", "arrays"])
+def test_checksums_that_are_none_are_refused(model, tmp_path, part):
+    shutil.copytree(model, tmp_path / "model")
+    path = tmp_path / "model" / "model.json"
+    document = json.loads(path.read_text())
+    del document["checksum"]
+    for value in (3, None, {"../model.json": "0"} if part == "files" else ["a"]):
+        forged = document | {part: value}
+        path.write_text(json.dumps(forged | {"checksum": checksums.of_document(forged)}))
+        assert f"is damaged ({part})" in refusal(tmp_path / "model")
 
 
 @pytest.mark.parametrize(
