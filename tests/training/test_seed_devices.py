@@ -25,9 +25,7 @@ def train(group, folder, num_devices=DEVICES):
     [
         pytest.param("naive", "mlp", 4, 2, {"num_epochs": 1}, id="two-each"),
         # Two devices share the batches of a seed; steps are refreshed, seed by seed.
-        pytest.param(
-            *("lagam", "small_cnn", 2, 4, {"num_epochs": 1, "warmup_epochs": 0}), id="two-rows"
-        ),
+        pytest.param(*("lagam", "mlp", 2, 4, {"num_epochs": 1, "warmup_epochs": 0}), id="two-rows"),
         # The second stage sees what the first one's network encodes.
         pytest.param(
             *("impulses", "mlp", 2, 2, {"run": {"eval_every": 2}, "head_learning_rate": 1e-3}),
