@@ -17,6 +17,7 @@ from pujax.priors.estimate import NAMES, estimate
 from pujax.priors.held_out import HeldOut, held_out, held_out_scores
 from pujax.priors.km import distance_curve, km, km1, km2
 from pujax.priors.matching import pearson, pen_l1
+from pujax.priors.out_of_bag import OutOfBag, out_of_bag, out_of_bag_scores
 from pujax.priors.scores import best_bin, elkan_noto
 from pujax.priors.ted_n import TedN, ted_n, ted_n_fit
 from pujax.priors.tice import tice, tice_label_frequency
@@ -26,6 +27,7 @@ __all__ = [
     "NAMES",
     "Consensus",
     "HeldOut",
+    "OutOfBag",
     "PriorEstimate",
     "TedN",
     "alphamax",
@@ -41,6 +43,8 @@ __all__ = [
     "km1",
     "km2",
     "label_frequency_from_unlabeled_prior",
+    "out_of_bag",
+    "out_of_bag_scores",
     "pearson",
     "pen_l1",
     "population_prior",

@@ -16,6 +16,7 @@ from pujax.priors.base import ANYTHING, PriorEstimate
 from pujax.priors.held_out import held_out_scores
 from pujax.priors.km import km1, km2
 from pujax.priors.matching import pearson, pen_l1
+from pujax.priors.out_of_bag import out_of_bag
 from pujax.priors.scores import best_bin, elkan_noto
 from pujax.priors.ted_n import ted_n
 from pujax.priors.tice import tice
@@ -35,6 +36,7 @@ _ON_FEATURES: dict[str, Callable[..., PriorEstimate]] = {
     "pen_l1": pen_l1,
     "pearson": pearson,
     "ted_n": ted_n,
+    "out_of_bag": out_of_bag,
 }
 NAMES = (*_ON_FEATURES, *_ON_SCORES)
 """Methods of `estimate`."""
@@ -42,7 +44,7 @@ NAMES = (*_ON_FEATURES, *_ON_SCORES)
 # dominate.
 _ON_DISTANCES = ("km1", "km2", "pen_l1", "pearson")
 _WITH_KERNEL = ("km1", "km2")
-_EXPENSIVE = ("km1", "km2", "tice", "alphamax")
+_EXPENSIVE = ("km1", "km2", "tice", "alphamax", "out_of_bag")
 _PROBABILITY_LABELED = ("elkan_noto_e1", "elkan_noto_e2", "elkan_noto_e3")
 WITH_PROBABILITIES = (*_PROBABILITY_LABELED, "ratio", "alphamax")
 """Methods whose scores have to be probabilities, or on their scale; 'best_bin' only ranks."""
@@ -91,8 +93,8 @@ def estimate(
     features (over P and U together), and their first 50 principal components where there are more,
     as published comparisons do. KM also gets no more than 2,000 points of P and of U at once, and
     is averaged over up to three random subsamples; its interval beyond 1,000 points in all is that
-    of 1,000 random ones, moved to the value: too wide rather than too narrow. TIcE and TED^n get
-    the features as they are; they scale them themselves.
+    of 1,000 random ones, moved to the value: too wide rather than too narrow. TIcE, TED^n and
+    'out_of_bag' get the features as they are; they scale them themselves.
 
     Args:
       positives: `[m, ...]`; trailing axes are flattened.

@@ -1,0 +1,185 @@
+"""Bags of networks score what they did not see, stop in time, and show the prior."""
+
+import jax
+import numpy as np
+import pytest
+
+from pujax import metrics, mutual_info, priors
+from pujax.priors import out_of_bag, out_of_bag_scores
+from pujax.priors.base import ANYTHING
+
+FEW = {"num_networks": 4, "hidden": (16,), "max_steps": 40}
+INTERNALS = out_of_bag_scores.__globals__
+
+
+def samples(prior, *, m=300, n=600, shift=4.0, seed=0):
+    """Unit Gaussians in two dimensions, `shift` apart along each."""
+    rng = np.random.default_rng(seed)
+    num_positive = round(prior * n)
+    p, hidden = (rng.normal(shift, 1, [count, 2]) for count in (m, num_positive))
+    return p, np.concatenate([hidden, rng.normal(0, 1, [n - num_positive, 2])])
+
+
+def means(found):
+    return found.scores_positive.mean(0), found.scores_unlabeled.mean(0)
+
+
+@pytest.mark.parametrize("estimator", ["km2", "best_bin"])
+@pytest.mark.parametrize("loss", ["logistic", pytest.param("squared", marks=pytest.mark.thorough)])
+def test_finds_the_prior_of_separated_classes(loss, estimator):
+    for prior in (0.2, 0.7):
+        options = FEW | {"loss": loss, "estimator": estimator, "learning_rate": 0.01}
+        found = out_of_bag(*samples(prior), num_resamples=0, **options)
+        assert found.value == pytest.approx(prior, abs=0.06)
+        assert np.isnan(found.low)
+
+
+@pytest.mark.parametrize("size", [10, 11])
+def test_of_each_pair_one_network_never_saw_an_example(size):
+    rows = INTERNALS["_halves"](np.random.default_rng(0), 3, size)
+    assert rows.shape == (6, 5)
+    scores = np.random.default_rng(1).normal(size=[6, size])
+    got = INTERNALS["_unseen"](scores, rows)
+    for pair in range(3):
+        first, second = set(rows[2 * pair]), set(rows[2 * pair + 1])
+        assert not first & second and len(first) == len(second) == 5
+        for example in range(size):
+            of = [
+                scores[2 * pair + i, example] for i in (0, 1) if example not in rows[2 * pair + i]
+            ]
+            assert got[pair, example] == pytest.approx(np.mean(of))
+    assert len({tuple(row) for row in rows}) == 6
+
+
+@pytest.mark.thorough
+def test_what_tells_nothing_looks_like_nothing():
+    """Where P and U are the same noise, what was learned by heart must not show."""
+    rng = np.random.default_rng(0)
+    p, u = rng.normal(size=[80, 60]), rng.normal(size=[160, 60])
+    options = {"num_networks": 8, "hidden": (32,), "max_steps": 200, "look_every": 200}
+    scores = np.concatenate(means(out_of_bag_scores(p, u, **options)))
+    is_labeled = np.arange(240) < 80
+    assert metrics.auc(scores, is_labeled) == pytest.approx(0.5, abs=0.1)
+    # A network scored on its own half is sure of it: the test above would not hold for it.
+    seen = INTERNALS["_halves"]
+    rows = [seen(np.random.default_rng(i), 1, len(x)) for i, x in enumerate((p, u))]
+    fit = INTERNALS["_fit"](INTERNALS["_Settings"]("logistic", (32,), 1, 1, 200, 128, 1e-3))
+    _, _, on_p, on_u = fit(p.astype(np.float32), u.astype(np.float32), *rows, jax.random.key(0))
+    own = np.concatenate([on_p[0][rows[0][0]], on_u[0][rows[1][0]]])
+    assert metrics.auc(own, np.arange(120) < 40) > 0.95
+
+
+@pytest.mark.parametrize("loss", ["logistic", pytest.param("squared", marks=pytest.mark.thorough)])
+def test_scores_are_those_of_the_step_of_least_objective(loss):
+    p, u = samples(0.5, shift=1.0)
+    found = out_of_bag_scores(p, u, loss=loss, **FEW | {"learning_rate": 0.3, "look_every": 5})
+    assert found.objectives.shape == (8,)
+    best = int(found.objectives.argmin())
+    assert found.num_steps == 5 * (best + 1)
+    assert 0 < best < 7  # of a rate that large the last look is not the best one
+    on_p, on_u = means(found)
+    if loss == "logistic":
+        wanted = -(np.log(on_p).mean() + np.log(1 - on_u).mean()) / 2
+    else:
+        wanted = float(mutual_info.pu_objective(on_p, on_u))
+    assert found.objectives[best] == pytest.approx(wanted, rel=1e-4)
+    short = FEW | {"learning_rate": 0.3, "look_every": 5, "max_steps": found.num_steps}
+    assert out_of_bag_scores(p, u, loss=loss, **short).num_steps == found.num_steps
+
+
+@pytest.mark.thorough
+def test_the_squared_loss_gives_the_ratio_of_the_densities():
+    """One feature of two values: the ratio is that of their shares in P and in U."""
+    p = np.repeat([0.0, 1.0], [100, 300])
+    u = np.repeat([0.0, 1.0], [500, 500])
+    options = {"learning_rate": 3e-3, "batch_size": 400, "num_networks": 8, "hidden": (16,)}
+    on_p, on_u = means(out_of_bag_scores(p, u, loss="squared", **options))
+    np.testing.assert_allclose(on_u[:500].mean(), 0.25 / 0.5, atol=0.08)
+    np.testing.assert_allclose(on_p[100:].mean(), 0.75 / 0.5, atol=0.08)
+    on_p, _ = means(out_of_bag_scores(p, u, **options))
+    np.testing.assert_allclose(on_p[100:].mean(), 0.75 / (0.75 + 0.5), atol=0.03)
+
+
+def test_the_key_decides_everything_and_units_nothing():
+    p, u = samples(0.4, shift=1.5)
+    first = out_of_bag_scores(p, u, key=3, **FEW)
+    again = out_of_bag_scores(p, u, key=3, **FEW)
+    np.testing.assert_array_equal(first.scores_unlabeled, again.scores_unlabeled)
+    other = out_of_bag_scores(p, u, key=4, **FEW)
+    assert not np.array_equal(first.scores_unlabeled, other.scores_unlabeled)
+    # Powers of two change no digit.
+    scaled = out_of_bag_scores(p * [4, 0.25], u * [4, 0.25], key=3, **FEW)
+    np.testing.assert_array_equal(first.scores_unlabeled, scaled.scores_unlabeled)
+    assert out_of_bag(p, u, key=jax.random.key(3), **FEW) == out_of_bag(
+        p, u, key=jax.random.key(3), **FEW
+    )
+
+
+def test_the_interval_holds_the_value_and_widens_with_the_level():
+    p, u = samples(0.4, shift=2.0)
+    for estimator in ("km2", "best_bin"):
+        options = FEW | {"estimator": estimator}
+        narrow, wide = (out_of_bag(p, u, level=level, **options) for level in (0.5, 0.95))
+        assert narrow.value == wide.value == out_of_bag(p, u, num_resamples=0, **options).value
+        assert wide.low < narrow.low <= narrow.value <= narrow.high < wide.high
+        few = out_of_bag(p[:40], u[:80], level=0.95, **options)
+        assert few.high - few.low > wide.high - wide.low
+
+
+def test_the_interval_covers_the_randomness_of_the_halves():
+    """With one pair there is none; the same scores by pairs that differ give a wider interval."""
+    rng = np.random.default_rng(0)
+    p, u = samples(0.5, shift=2.0)
+    scores = [x.sum(1) for x in (p, u)]
+    same = [np.tile(x, (8, 1)) for x in scores]
+    differ = [x + rng.normal(0, 3, x.shape) for x in same]
+    drawn, resample = INTERNALS["_drawn"], INTERNALS["_best_bin_resample"]
+
+    def spread(pairs):
+        return np.std([drawn(tuple(pairs), rng)[1][:5] for _ in range(50)])
+
+    assert np.std([drawn(tuple(same), rng)[1][0] for _ in range(20)]) == 0
+    assert spread(differ) > 0
+    values = [resample(*drawn(tuple(same), rng), rng) for _ in range(50)]
+    assert np.mean(values) == pytest.approx(0.5, abs=0.15) and np.std(values) > 0
+
+
+def test_it_is_a_method_of_estimate_with_all_of_its_settings_at_their_defaults():
+    p, u = samples(0.4)
+    assert "out_of_bag" in priors.NAMES
+    assert priors.estimate(p, u, method="out_of_bag", key=5) == out_of_bag(p, u, key=5)
+
+
+def test_samples_without_information_give_every_prior():
+    p, _ = samples(0.4)
+    assert out_of_bag(p, p[::-1], **FEW) == ANYTHING
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"loss": "hinge"}, "loss is 'hinge'; accepted: 'logistic', 'squared'"),
+        ({"estimator": "km1"}, "estimator is 'km1'; accepted: 'km2', 'best_bin'"),
+        ({"num_networks": 3}, "num_networks is 3; accepted: an even number from 2"),
+        ({"num_networks": 0}, "num_networks is 0; accepted: a whole number from 2"),
+        ({"hidden": (0,)}, "hidden is 0; accepted: a whole number from 1"),
+        ({"max_steps": 25}, "max_steps is 25; accepted: a multiple of look_every, 10"),
+        ({"max_steps": 5}, "max_steps is 5; accepted: a whole number from 10"),
+        ({"batch_size": 0}, "batch_size is 0; accepted: a whole number from 1"),
+        ({"learning_rate": 0.0}, "learning_rate is 0.0; accepted: a number above 0"),
+        ({"level": 1}, "level is 1; accepted"),
+        ({"positives": [[1.0], [2], [3]]}, "positives has 3 examples; accepted: at least 4"),
+        ({"unlabeled": [[1.0], [np.inf]]}, "unlabeled has 1 examples with values that are not"),
+    ],
+)
+def test_what_is_not_accepted_is_named(changes, text):
+    p, u = samples(0.4, m=20, n=20)
+    arguments = {"positives": p, "unlabeled": u} | changes
+    with pytest.raises(ValueError) as error:
+        out_of_bag(**arguments)
+    assert str(error.value).startswith(text)
+
+
+def test_a_rate_at_which_nothing_is_finite_is_named():
+    with pytest.raises(ValueError, match="learning_rate is 1e[+]30, at which the scores"):
+        out_of_bag(*samples(0.4), learning_rate=1e30, **FEW)
