@@ -3,9 +3,11 @@
     python benchmarks/prior_estimators.py --data_dir=a9a=FOLDER,mnist=FOLDER --trials=3 --out=FILE
 
 Draws 1,000 positives and, disjoint from them, 2,000 unlabeled examples at each class prior, as
-PURL's experiments do (Sakai, Niu, Sugiyama 2021, section 5.2), and calls `priors.estimate` without
-intervals. MNIST and Fashion-MNIST: even classes are positive. FILE gets one JSON line per estimate,
-and estimates that it already holds are not repeated; the tables are printed from it.
+PURL's experiments do (Sakai, Niu, Sugiyama 2021, section 5.2), or other sizes, and calls
+`priors.estimate` without intervals; 'consensus' is the rule of `priors.consensus` with 50
+resamples. MNIST and Fashion-MNIST: even classes are positive. FILE gets one JSON line per estimate,
+and estimates that it already holds are not repeated, so that other sizes want another file; the
+tables are printed from it.
 """
 
 import argparse
@@ -19,8 +21,7 @@ from pujax import priors
 from pujax.data import sources
 
 SETS = ("a9a", "mushrooms", "phishing", "ijcnn1", "mnist", "fashion_mnist", "newsgroups")
-PRIORS = (0.3, 0.5, 0.7)
-NUM_POSITIVES, NUM_UNLABELED = 1000, 2000
+CONSENSUS = "consensus"
 
 
 def by_class(source: str, folder: str) -> tuple[np.ndarray, np.ndarray]:
@@ -32,12 +33,21 @@ def by_class(source: str, folder: str) -> tuple[np.ndarray, np.ndarray]:
     return rows[positive], rows[~positive]
 
 
-def draw(classes, prior: float, trial: int) -> tuple[np.ndarray, np.ndarray]:
-    """P and U, which share no row."""
-    rng, hidden = np.random.default_rng([trial, round(100 * prior)]), round(prior * NUM_UNLABELED)
-    positive = classes[0][rng.permutation(len(classes[0]))[: NUM_POSITIVES + hidden]]
-    negative = classes[1][rng.permutation(len(classes[1]))[: NUM_UNLABELED - hidden]]
-    return positive[:NUM_POSITIVES], np.concatenate([positive[NUM_POSITIVES:], negative])
+def draw(classes, prior: float, trial: int, sizes: tuple[int, int]):
+    """P and U of these sizes, which share no row."""
+    (m, n), hidden = sizes, round(prior * sizes[1])
+    rng = np.random.default_rng([trial, round(100 * prior)])
+    positive = classes[0][rng.permutation(len(classes[0]))[: m + hidden]]
+    negative = classes[1][rng.permutation(len(classes[1]))[: n - hidden]]
+    return positive[:m], np.concatenate([positive[m:], negative])
+
+
+def value_of(method: str, samples, key: int) -> float:
+    """The estimate of one method."""
+    if method == CONSENSUS:
+        found = priors.estimates_of(*samples, num_resamples=50, key=key)
+        return priors.consensus(found).estimate.value
+    return priors.estimate(*samples, method=method, num_resamples=0, key=key).value
 
 
 def read(path: pathlib.Path) -> dict:
@@ -51,7 +61,7 @@ def show(results: dict, names: list[str]) -> None:
     """Mean absolute error, mean error and seconds, of every method over sets and priors."""
     trials = len({key[3] for key in results})
     print(f"\nmean absolute error (mean error) over up to {trials} trials")
-    columns = [(s, p) for s in SETS for p in PRIORS if any(k[:2] == (s, p) for k in results)]
+    columns = sorted({key[:2] for key in results}, key=lambda c: (SETS.index(c[0]), c[1]))
     print("| method | " + " | ".join(f"{s} {p}" for s, p in columns) + " | all | seconds |")
     print("|" + "---|" * (len(columns) + 3))
     for name in names:
@@ -72,6 +82,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data_dir", default="", help="SOURCE=FOLDER,... of the sets to run")
     parser.add_argument("--methods", default=",".join(priors.NAMES))
+    parser.add_argument("--priors", default="0.3,0.5,0.7")
+    parser.add_argument("--num_positives", type=int, default=1000)
+    parser.add_argument("--num_unlabeled", type=int, default=2000)
     parser.add_argument("--trials", type=int, default=3)
     parser.add_argument("--out", type=pathlib.Path, required=True)
     flags = parser.parse_args()
@@ -81,14 +94,14 @@ def main() -> None:
     for trial in range(flags.trials):
         for source, folder in folders.items():
             classes = by_class(source, folder)
-            for prior in PRIORS:
-                samples = draw(classes, prior, trial)
+            for prior in map(float, flags.priors.split(",")):
+                samples = draw(classes, prior, trial, (flags.num_positives, flags.num_unlabeled))
                 for name in names:
                     key = (source, prior, name, trial)
                     if key in results:
                         continue
                     start = time.perf_counter()
-                    value = priors.estimate(*samples, method=name, num_resamples=0, key=trial).value
+                    value = value_of(name, samples, trial)
                     seconds = time.perf_counter() - start
                     line = dict(zip(("set", "prior", "method", "trial"), key, strict=True))
                     results[key] = line | {"value": value, "seconds": seconds}
