@@ -128,20 +128,16 @@ def test_the_interval_holds_the_value_and_widens_with_the_level():
 
 
 def test_the_interval_covers_the_randomness_of_the_halves():
-    """With one pair there is none; the same scores by pairs that differ give a wider interval."""
+    """Scores differ between draws where the pairs do, and only there."""
     rng = np.random.default_rng(0)
     p, u = samples(0.5, shift=2.0)
-    scores = [x.sum(1) for x in (p, u)]
-    same = [np.tile(x, (8, 1)) for x in scores]
-    differ = [x + rng.normal(0, 3, x.shape) for x in same]
+    same = tuple(np.tile(x.sum(1), (8, 1)) for x in (p, u))
+    differ = tuple(x + rng.normal(0, 3, x.shape) for x in same)
     drawn, resample = INTERNALS["_drawn"], INTERNALS["_best_bin_resample"]
-
-    def spread(pairs):
-        return np.std([drawn(tuple(pairs), rng)[1][:5] for _ in range(50)])
-
-    assert np.std([drawn(tuple(same), rng)[1][0] for _ in range(20)]) == 0
-    assert spread(differ) > 0
-    values = [resample(*drawn(tuple(same), rng), rng) for _ in range(50)]
+    for pairs, spread in ((same, 0.0), (differ, 3 / np.sqrt(8))):
+        of_u = np.array([drawn(pairs, rng)[1] for _ in range(200)])
+        assert of_u.std(0).mean() == pytest.approx(spread, rel=0.15, abs=1e-9)
+    values = [resample(*drawn(same, rng), rng) for _ in range(50)]
     assert np.mean(values) == pytest.approx(0.5, abs=0.15) and np.std(values) > 0
 
 
