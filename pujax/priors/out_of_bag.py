@@ -181,17 +181,17 @@ def out_of_bag_scores(
     halves = [_halves(rng, settings.num_pairs, len(x)) for x in (p, u)]
     root = jax.random.key(int(rng.integers(2**31)))
     fit = _fit(settings)
-    objectives, best, *scores = fit(both[: len(p)], both[len(p) :], *halves, root)
-    objectives = np.asarray(objectives, np.float64)
+    looks, best, *scores = fit(both[: len(p)], both[len(p) :], *halves, root)
+    objectives = np.asarray(looks, np.float64)
     if not np.isfinite(objectives).any():
         raise ValueError(
             f"learning_rate is {learning_rate}, at which the scores are no longer finite; "
             "accepted: a smaller one"
         )
-    unseen = [
+    on_p, on_u = (
         _unseen(np.asarray(x, np.float64), rows) for x, rows in zip(scores, halves, strict=True)
-    ]
-    return OutOfBag(*unseen, objectives, (int(best) + 1) * look_every)
+    )
+    return OutOfBag(on_p, on_u, objectives, (int(best) + 1) * look_every)
 
 
 def _checked(
