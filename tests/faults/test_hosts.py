@@ -55,6 +55,15 @@ def start_two(tmp_path, workdir, *flags):
     ]
 
 
+def assert_rows_equal(first, second):
+    """All epochs once, and the numbers of both but for the order of sums over the devices."""
+    assert [row["epoch"] for row in first] == list(range(len(first)))
+    for one, two in zip(first, second, strict=True):
+        assert one.pop("stage") == two.pop("stage")
+        assert one == pytest.approx(two, rel=1e-5)
+    assert any("test_auc" in row for row in first)
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize("lost", [0, 1])
 def test_a_host_whose_other_is_killed_ends_in_a_line_and_goes_on(tmp_path, lost):
@@ -79,8 +88,11 @@ def test_a_host_whose_other_is_killed_ends_in_a_line_and_goes_on(tmp_path, lost)
         for process in again:
             _, text = process.communicate(timeout=120)
             assert process.returncode == 0, text
-        epochs = [row["epoch"] for row in runs.rows(tmp_path / "run")]
-        assert epochs == list(range(len(epochs)))
+        straight = tmp_path / "straight"
+        alone = runs.start(tmp_path, straight, "--config.method.num_epochs=5000", stop, devices=2)
+        _, text = alone.communicate(timeout=120)
+        assert alone.returncode == 0, text
+        assert_rows_equal(runs.rows(tmp_path / "run"), runs.rows(straight))
 
 
 @pytest.mark.thorough

@@ -45,6 +45,19 @@ def get_config(argument=""):
     config.run.update({{"figures": False, "eval_batch_size": 40}})
     return config
 """
+# The network behind the estimate trains on all devices, and what is estimated decides every loss.
+PRIOR = """
+from pujax.training import config as config_lib
+
+def get_config(argument=""):
+    config = config_lib.default_config("nnpu")
+    config.data.update({{"source": "table", "dir": {folder!r}, "prior": "auto"}})
+    config.data.update({{"positive_classes": (1,), "num_labeled": 30, "num_support": 0}})
+    config.model.name, config.model.options = "mlp", {{"hidden": (16,)}}
+    config.method.update({{"num_epochs": 2, "augment": False, "batch_size": 64}})
+    config.run.update({{"figures": False}})
+    return config
+"""
 # What is tested is how images come to the hosts, each of which decodes those of its own devices,
 # and that batch norm and the mixed halves of a batch look across them; so the network is what
 # compiles fastest.
@@ -151,20 +164,39 @@ def assert_rows_equal(folders, **tolerances):
     return first
 
 
-@pytest.mark.thorough
-def test_two_hosts_train_a_head_on_encoded_data_as_one_does(tmp_path):
+def write_table(folder):
+    """Two clouds of rows of numbers, half of them positive, as CSV files for training and test."""
     rng = np.random.default_rng(0)
     for split in ("train", "test"):
         labels = np.repeat((1, 0), 75)
         rows = rng.normal(labels[:, None], 1.0, [150, 8])
         table = np.column_stack([rows, labels])
         names = ",".join("abcdefghy")
-        np.savetxt(tmp_path / f"{split}.csv", table, "%.5f", ",", header=names, comments="")
+        np.savetxt(folder / f"{split}.csv", table, "%.5f", ",", header=names, comments="")
+
+
+@pytest.mark.thorough
+def test_two_hosts_train_a_head_on_encoded_data_as_one_does(tmp_path):
+    write_table(tmp_path)
     folders = alone_and_together(tmp_path, IMPULSES.format(folder=str(tmp_path)))
     close = {"rel": 1e-4}
     rows = assert_rows_equal(folders, loss=close, probe_loss=close, test_auc={"abs": 1e-3})
     assert [row["stage"] for row in rows] == ["pretrain", "head", "head"]
     np.testing.assert_allclose(*map(encoder_arrays, folders), rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.thorough
+def test_two_hosts_estimate_the_prior_that_one_does(tmp_path):
+    write_table(tmp_path)
+    folders = alone_and_together(tmp_path, PRIOR.format(folder=str(tmp_path)))
+    first, second = (json.loads((x / "prior.json").read_text()) for x in folders)
+    assert 0 < first["prior"] < 1 and first["estimates"].keys() == second["estimates"].keys()
+    assert (first["method"], first["of"]) == (second["method"], second["of"])
+    assert first["prior"] == pytest.approx(second["prior"], rel=1e-3)
+    for name, estimate in first["estimates"].items():
+        assert estimate["value"] == pytest.approx(second["estimates"][name]["value"], abs=1e-3)
+    rows = assert_rows_equal(folders, loss={"rel": 1e-3}, test_auc={"abs": 1e-3})
+    assert len(rows) == 2
 
 
 @pytest.mark.thorough
