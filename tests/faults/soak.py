@@ -17,6 +17,7 @@ from typing import NamedTuple
 import jax
 
 from pujax.training import train_loop
+from pujax.training.checkpoint import Checkpoints
 from pujax.training.metrics_writer import MetricsWriter
 from tests import tiny
 from tests.contract import test_methods as contract
@@ -25,7 +26,7 @@ EPOCHS = 168
 """Of 12 steps each: 2,016 in all."""
 
 EVERY = 5
-"""Epochs between two samples, and between two checkpoints, which are written by the next sample."""
+"""Epochs between two samples, and between two checkpoints."""
 
 WARM_UP = 10
 """Epochs of every stage within which all programs compile and all buffers are made."""
@@ -92,11 +93,18 @@ def train(name: str, epochs: int, folder: str) -> list[Sample]:
         if event in counts:
             counts[event] += 1
 
-    append, call = MetricsWriter.append, train_loop._call
+    append, call, save = MetricsWriter.append, train_loop._call, Checkpoints.save
+    saving = set()
+
+    def noted(checkpoints, *args):
+        saving.add(checkpoints)
+        return save(checkpoints, *args)
 
     def sampled(writer, row):
         append(writer, row)
         if row["epoch"] % EVERY == EVERY // 2:
+            for checkpoints in saving:  # one that is being written holds a copy of the state
+                checkpoints.wait()
             gc.collect()  # what only the collector frees is no leak
             here = (_anonymous_memory(), len(jax.live_arrays()), *counts.values())
             samples.append(Sample(row["epoch"], row["stage"], row["step"], *here))
@@ -106,7 +114,7 @@ def train(name: str, epochs: int, folder: str) -> list[Sample]:
             call(*args)
 
     jax.monitoring.register_event_duration_secs_listener(count)
-    MetricsWriter.append, train_loop._call = sampled, guarded
+    MetricsWriter.append, train_loop._call, Checkpoints.save = sampled, guarded, noted
     state, rows = tiny.train_in(folder, config(name, epochs), contract.problem(name))
     assert state.is_finished and [row["epoch"] for row in rows] == list(range(epochs))
     return samples
@@ -123,23 +131,20 @@ def growth(samples: Sequence[Sample]) -> Growth:
     """What was added after the warm-up of every stage.
 
     Raises:
-      ValueError: if no stage lasts for four samples after its warm-up.
+      ValueError: if no stage has four samples between its warm-up and its end.
     """
     parts = []
     for stage in dict.fromkeys(sample.stage for sample in samples):
         own = [sample for sample in samples if sample.stage == stage]
-        own = [sample for sample in own if sample.epoch >= own[0].epoch + WARM_UP]
+        # The row of a stage's last epoch may be written when its batches are gone already.
+        own = [sample for sample in own[:-1] if sample.epoch >= own[0].epoch + WARM_UP]
         if len(own) < 4:
             continue
-        early, late = own[: len(own) // 2], own[len(own) // 2 :]
-        # Of arrays the fewest: a checkpoint that is still being written holds a copy of the state.
-        arrays = (min(x.arrays for x in part) for part in (early, late))
-        memory = (int(statistics.median(x.memory for x in own[i : i + 3 or None])) for i in (0, -3))
-        first, last = own[0], own[-1]
-        numbers = [[getattr(x, k) for x in (first, last)] for k in ("programs", "traces")]
-        parts.append([after - before for before, after in (memory, arrays, *numbers)])
+        memory = [int(statistics.median(x.memory for x in part)) for part in (own[:3], own[-3:])]
+        numbers = [[getattr(x, k) for x in (own[0], own[-1])] for k in Growth._fields[1:]]
+        parts.append([after - before for before, after in (memory, *numbers)])
     if not parts:
-        raise ValueError("no stage lasts for four samples after its warm-up")
+        raise ValueError("no stage has four samples between its warm-up and its end")
     return Growth(*map(sum, zip(*parts, strict=True)))
 
 
