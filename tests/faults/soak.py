@@ -23,7 +23,7 @@ from tests import tiny
 from tests.contract import test_methods as contract
 
 EPOCHS = 168
-"""Of 12 steps each: 2,016 in all."""
+"""Of 12 steps each, or more: 2,016 in all."""
 
 EVERY = 5
 """Epochs between two samples, and between two checkpoints."""
