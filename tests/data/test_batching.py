@@ -46,6 +46,12 @@ def test_no_support_batches_without_a_size():
     assert plan(support_batch_size=0, support=0).support.shape == (10, 0)
 
 
+def test_a_batch_without_support_holds_none(example_data):
+    order = plan(n=40, support_batch_size=0, support=0)
+    batch = batching.gather(example_data, order, 0, epoch=0, step=0)
+    assert batch.support_inputs is None and batch.support_labels is None
+
+
 def test_separate_batches_hold_the_asked_number_of_positives_first_and_cycle_through_p():
     order = plan(num_positives=4)  # P are the 21 ids that leave 1 modulo 5; 10 steps take 40
     ids = np.asarray(order.ids)

@@ -538,7 +538,9 @@ def recording(member):
     setup = member.setup
     method = setup.method._replace(stages=stages, predict=predict, embed=None)
     names = train_step.metric_names(stages, setup.data.training_data(), tiny.mesh())
-    return member._replace(setup=setup._replace(method=method, metric_names=names))
+    intervals = setup.eval_intervals * len(stages)
+    setup = setup._replace(method=method, metric_names=names, eval_intervals=intervals)
+    return member._replace(setup=setup)
 
 
 @pytest.mark.parametrize("count", [1, 2])
