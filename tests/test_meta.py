@@ -487,6 +487,10 @@ def test_wrong_shapes_are_named():
         meta.balanced_bce(jnp.zeros(3), jnp.zeros((3, 3)))
     with pytest.raises(ValueError, match=r"\(3, 1\) and \(3,\)"):
         meta.balanced_bce(jnp.zeros((3, 1)), jnp.zeros(3))
+    with pytest.raises(ValueError, match=r"scores must be \[batch\] .* \(3, 3\) and \(3, 3\)"):
+        meta.balanced_bce(jnp.zeros((3, 3)), jnp.zeros((3, 3)))
+    with pytest.raises(ValueError, match=r"label_gradient has shape \(3, 2, 2\)"):
+        meta.project_labels(jnp.zeros((3, 2, 2)))
     with pytest.raises(ValueError, match=r"label_gradient has shape \(3, 3\)"):
         meta.project_labels(jnp.zeros((3, 3)))
     with pytest.raises(ValueError, match=r"\(3,\), \(3,\) and \(2,\)"):

@@ -47,7 +47,7 @@ def test_no_support_batches_without_a_size():
 
 
 def test_a_batch_without_support_holds_none(example_data):
-    order = plan(n=40, support_batch_size=0, support=0)
+    order = batching.EpochPlan(np.zeros([1, 2], np.int32), np.zeros([1, 0], np.int32))
     batch = batching.gather(example_data, order, 0, epoch=0, step=0)
     assert batch.support_inputs is None and batch.support_labels is None
 
@@ -175,6 +175,14 @@ def test_one_call_is_one_program_that_holds_a_batch_at_a_time():
     (loop,) = jax.make_jaxpr(run)((1.0,), inputs).jaxpr.eqns
     program = str(loop.params["jaxpr"])
     assert "length=4" in program and program.count("mul ") == 1
+
+
+def test_a_batch_is_split_where_the_devices_can_share_it_evenly():
+    inputs = split_rows(num_devices=4)
+    assert batching._split_of(inputs, 12) == NamedSharding(
+        inputs.sharding.mesh, PartitionSpec(("data",))
+    )
+    assert batching._split_of(inputs, 10) is None
 
 
 def test_one_call_is_chosen_by_the_device_and_for_compiled_functions(monkeypatch):

@@ -155,6 +155,16 @@ def test_the_damaged_array_is_named(two, tmp_path, monkeypatch, caplog):
     assert "kernel" not in caplog.text
 
 
+@pytest.mark.parametrize("digit", ["0", "f"])  # sorts before the right one, and after
+@pytest.mark.parametrize("of", ["of_array", "of_document"])
+def test_any_other_checksum_is_refused(two, monkeypatch, of, digit):
+    monkeypatch.setattr(checksums, of, lambda _: digit * 64)
+    store = Checkpoints(str(two), keep=3, fingerprint={"a": 1})
+    with pytest.raises(ValueError, match="is not what was saved .its checksum differs"):
+        store._restore(2, lambda _: placed(like()))
+    store.close()
+
+
 def test_a_checkpoint_with_numbers_that_are_not_finite_is_passed_over(tmp_path, monkeypatch):
     folder = tmp_path / "c"
     saved(folder, steps=(1,))
