@@ -155,6 +155,16 @@ def test_the_damaged_array_is_named(two, tmp_path, monkeypatch, caplog):
     assert "kernel" not in caplog.text
 
 
+def test_damaged_checkpoints_of_one_step_are_all_kept(tmp_path):
+    store = Checkpoints(str(tmp_path / "c"), keep=3, fingerprint={"a": 1})
+    for number, name in enumerate(("2", "2-1", "2-2", "2-3")):
+        (tmp_path / "c" / "2").mkdir()
+        (tmp_path / "c" / "2" / "file").write_text(str(number))
+        store._set_aside([2])
+        assert (tmp_path / "c_damaged" / name / "file").read_text() == str(number)
+    store.close()
+
+
 @pytest.mark.parametrize("digit", ["0", "f"])  # sorts before the right one, and after
 @pytest.mark.parametrize("of", ["of_array", "of_document"])
 def test_any_other_checksum_is_refused(two, monkeypatch, of, digit):

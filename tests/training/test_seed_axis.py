@@ -2,6 +2,7 @@
 
 import json
 import signal
+import time
 
 import jax
 import jax.numpy as jnp
@@ -543,14 +544,30 @@ def recording(member):
     return member._replace(setup=setup)
 
 
+class Shown(tiny.NoProgress):
+    """Keeps what the bar is told of steps."""
+
+    def __init__(self):
+        self.steps, self.losses = 0, {}
+
+    def update(self, steps, *, epoch, metrics, **_):
+        if steps:
+            self.steps += steps
+            self.losses[epoch] = metrics["loss"]
+
+
 @pytest.mark.parametrize("count", [1, 2])
 def test_the_loop_gives_each_stage_the_keys_batches_and_data_that_the_seed_decides(tmp_path, count):
     run = {"eval_every": 2, "checkpoint_every": 2, "keep_checkpoints": 9, "steps_per_dispatch": 3}
     group = members(tmp_path, "naive", seeds=SEEDS[:count], run=run, num_epochs=5)
     group = [recording(member) for member in group]
     run = run_state.prepare(group, tiny.mesh(), folder=str(tmp_path / "checkpoints"))
-    state = train_loop.train(run, tiny.NoProgress(), preemption.StopRequest())
+    shown, started = Shown(), time.monotonic()
+    state = train_loop.train(run, shown, preemption.StopRequest())
+    elapsed = time.monotonic() - started
     run.close()
+    losses = [1.5, (4 + 5 + 7) / 3, 9.5, 13.5, 17.5]  # the seventh step is left out
+    assert shown.steps == 20 and shown.losses == pytest.approx(dict(enumerate(losses)))
     # After every other epoch, and at the end.
     assert {path.name for path in (tmp_path / "checkpoints").iterdir()} == {"8", "16", "20"}
 
@@ -592,10 +609,14 @@ def test_the_loop_gives_each_stage_the_keys_batches_and_data_that_the_seed_decid
                 np.testing.assert_array_equal(found["epochs"][steps, column], wanted)
 
         lines = rows_in(tmp_path / f"seed_{seed}")
-        # Means over the steps of an epoch; the seventh of all is left out.
-        assert [x["loss"] for x in lines] == pytest.approx([1.5, (4 + 5 + 7) / 3, 9.5, 13.5, 17.5])
+        assert [x["loss"] for x in lines] == pytest.approx(losses)
         assert [x["skipped"] for x in lines] == [0, 0.25, 0, 0, 0]
         assert ["test_auc" in x for x in lines] == [False, True, False, True, True]
+        whole = (tmp_path / f"seed_{seed}" / "metrics.jsonl").read_text().splitlines()
+        seconds, rates = zip(*([json.loads(x)[k] for k in TIMING] for x in whole), strict=True)
+        assert 0 < sum(seconds) * count <= elapsed
+        examples = [4 * RECORDED[int(epoch >= 2)].batch_size for epoch in range(5)]
+        assert np.multiply(seconds, rates) == pytest.approx(examples)
         pixels = data.test_inputs[:, 0, 0, 0].astype(np.float32)
         assert lines[-1]["test_auc"] == float(metrics.auc(pixels, data.test_labels))
 
