@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from pujax import contrastive
+from pujax.contrastive import views
 from tests.x64 import x64
 
 
@@ -255,3 +256,18 @@ def test_views_of_wrong_shapes_are_named():
     for wrong in (views[:1], views[0]):
         with pytest.raises(ValueError, match=r"views has shape .* with at least 2 views M"):
             contrastive.multiview_debiased(wrong, **GOOD)
+
+
+def test_the_gradient_is_finite_where_the_expected_positives_are_the_whole_sum():
+    def negatives(log_sum):
+        numbers = {"temperature": jnp.float32(0.5), "tau_plus": jnp.float32(0.5)}
+        mean = jnp.log(jnp.float32(2))  # the share is 0.5 exp(log 2) = 1
+        return views._debiased_log_negatives(log_sum, mean, num_others=1, **numbers)
+
+    value, slope = jax.value_and_grad(negatives)(jnp.float32(0))
+    assert (value, slope) == (-2, 0)  # the floor, exp(-1 / temperature)
+
+
+def test_views_of_more_axes_are_refused():
+    with pytest.raises(ValueError, match=r"views has shape \(2, 3, 4, 5\), but must be \[M, batch"):
+        contrastive.multiview_debiased(jnp.zeros((2, 3, 4, 5)), temperature=0.5, tau_plus=0.1)
