@@ -148,7 +148,7 @@ def config(method: str, *, model="small_cnn", options=None, dtype="float32", see
     tree.model.dtype = dtype
     tree.model.name = model
     tree.model.options = ml_collections.ConfigDict(
-        options or {"channels": (4, 8, 8), "hidden": (16,)}
+        options or {"hidden": (16,)} | ({} if model == "mlp" else {"channels": (4, 8, 8)})
     )
     tree.run.stop_after_epoch = changes.pop("stop_after_epoch", 0)
     tree.init_from = changes.pop("init_from", "")

@@ -36,6 +36,8 @@ RANDOM = "random"
 
 # Fields of a backbone that no option sets: flax's own, `dtype`, and what makes the named net.
 _RESERVED = {"parent", "name", "dtype", "block", "layout", "pad", "pool"}
+# Lists that may be empty: a network without hidden layers is a linear one.
+_MAY_BE_EMPTY = {"hidden"}
 # Options that are one of some words.
 _WORDS = {"initializer": tuple(layers.INITIALIZERS), "stem": resnet_v1.STEMS}
 
@@ -168,7 +170,8 @@ def check_options(name: str, options: dict[str, Any]) -> dict[str, Any]:
         default = defaults[option]
         is_right = type(value) is type(default)
         if is_right and isinstance(default, tuple):
-            is_right = len(value) > 0 and {type(item) for item in value} <= set(map(type, default))
+            is_right = {type(item) for item in value} <= set(map(type, default))
+            is_right = is_right and (len(value) > 0 or option in _MAY_BE_EMPTY)
         if not is_right:
             raise ValueError(
                 f"model.options.{option} is {value!r}; accepted: a {type(default).__name__},"

@@ -188,7 +188,9 @@ def train(folder, config, data, *, change=lambda method: method):
     mesh = tiny.mesh()
     setup = method_setup.build(config, data, mesh)
     method = change(setup.method)
-    setup = setup._replace(method=method, metric_names=setup.metric_names * len(method.stages))
+    count = len(method.stages)
+    names, intervals = setup.metric_names * count, setup.eval_intervals * count
+    setup = setup._replace(method=method, metric_names=names, eval_intervals=intervals)
     run = run_state.prepare([Member(setup, data, str(folder))], mesh)
     try:
         state = train_loop.train(run, tiny.NoProgress(), preemption.StopRequest())

@@ -190,7 +190,8 @@ def _check_model(model: ml_collections.ConfigDict, *, init_from: str) -> None:
         checks.require(bool(init_from), "model.name", model.name, with_init)
     else:
         checks.one_of("model.name", model.name, models.NAMES)
-        models.check_options(model.name, model.options.to_dict())
+        options = models.check_options(model.name, model.options.to_dict())
+        model.options = ml_collections.ConfigDict(options)  # lists are tuples now
     checks.one_of("model.dtype", model.dtype, models.DTYPES)
     checks.between("model.image_size", model.image_size, 0, MAX_SIDE)
     checks.require(model.image_size != 1, "model.image_size", 1, "0, or a side of 2 or more pixels")
