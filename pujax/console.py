@@ -109,6 +109,22 @@ def divert_native_messages(start_reader: Callable[[int, int], None]) -> None:
     stream.redirect(own)
 
 
+def _drop_late_callbacks() -> None:
+    """Keeps tracebacks out that say nothing: those of saves that go on after one has failed.
+
+    When one array of a checkpoint cannot be written, the error is raised; the threads that write
+    the others then find the event loop closed, and each would print that.
+    """
+    report = sys.excepthook
+
+    def report_others(kind, error, trace):
+        is_late = kind is RuntimeError and str(error) == "Event loop is closed"
+        if not is_late or threading.current_thread() is threading.main_thread():
+            report(kind, error, trace)
+
+    sys.excepthook = report_others
+
+
 def show_own_messages() -> None:
     """Shows this package's informative log lines; of other libraries warnings, in one line each.
 
@@ -137,6 +153,8 @@ def show_own_messages() -> None:
     handler.python_handler.setStream(sys.stderr)
     handler.addFilter(is_wanted)
     handler.setFormatter(logging.Formatter("%(message)s"))
+    if not shows_all:
+        _drop_late_callbacks()
 
 
 def message(text: str) -> None:

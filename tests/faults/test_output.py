@@ -7,6 +7,7 @@ import resource
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -90,6 +91,22 @@ def test_long_messages_of_libraries_keep_both_ends():
     assert console.first_line(error).startswith("begin xx")
     assert console.first_line(error).endswith("the disk is full")
     assert console.first_line(ValueError()) == "ValueError"
+
+
+def test_threads_that_find_the_loop_closed_print_nothing_and_other_errors_do(monkeypatch):
+    shown = []
+    monkeypatch.setattr(sys, "excepthook", lambda kind, error, trace: shown.append(str(error)))
+    console._drop_late_callbacks()
+
+    def report(*texts):
+        for text in texts:
+            sys.excepthook(RuntimeError, RuntimeError(text), None)
+
+    thread = threading.Thread(target=report, args=("Event loop is closed", "another"))
+    thread.start()
+    thread.join()
+    report("Event loop is closed")  # of the main thread
+    assert shown == ["another", "Event loop is closed"]
 
 
 @pytest.mark.thorough

@@ -354,7 +354,7 @@ def test_an_unreadable_newest_checkpoint_falls_back_and_is_saved_again(straight,
 def test_a_run_whose_checkpoints_are_all_unreadable_is_not_started_over(tmp_path):
     training.run(small(stop_after_epoch=2), str(tmp_path))
     damage(tmp_path, newest=False)
-    with pytest.raises(ValueError, match=r"none of the checkpoints .* can be read"):
+    with pytest.raises(ValueError, match=r"none of the checkpoints .* can be used"):
         training.run(small(), str(tmp_path))
     assert len(rows(tmp_path)) == 2
 
