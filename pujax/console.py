@@ -113,16 +113,16 @@ def _drop_late_callbacks() -> None:
     """Keeps tracebacks out that say nothing: those of saves that go on after one has failed.
 
     When one array of a checkpoint cannot be written, the error is raised; the threads that write
-    the others then find the event loop closed, and each would print that.
+    the others then find the event loop closed, and each would print that. They are native threads,
+    whose errors end nothing.
     """
-    report = sys.excepthook
+    report = sys.unraisablehook
 
-    def report_others(kind, error, trace):
-        is_late = kind is RuntimeError and str(error) == "Event loop is closed"
-        if not is_late or threading.current_thread() is threading.main_thread():
-            report(kind, error, trace)
+    def report_others(unraisable):
+        if "Event loop is closed" not in str(unraisable.exc_value):
+            report(unraisable)
 
-    sys.excepthook = report_others
+    sys.unraisablehook = report_others
 
 
 def show_own_messages() -> None:

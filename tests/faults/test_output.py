@@ -1,5 +1,6 @@
 """Streams that nobody reads, terminals that close and disks that fill: results stay."""
 
+import asyncio
 import json
 import os
 import pty
@@ -7,8 +8,8 @@ import resource
 import signal
 import subprocess
 import sys
-import threading
 import time
+import types
 
 import pytest
 
@@ -93,20 +94,17 @@ def test_long_messages_of_libraries_keep_both_ends():
     assert console.first_line(ValueError()) == "ValueError"
 
 
-def test_threads_that_find_the_loop_closed_print_nothing_and_other_errors_do(monkeypatch):
+def test_native_threads_that_find_the_loop_closed_print_nothing_and_other_errors_do(monkeypatch):
     shown = []
-    monkeypatch.setattr(sys, "excepthook", lambda kind, error, trace: shown.append(str(error)))
+    monkeypatch.setattr(sys, "unraisablehook", lambda it: shown.append(str(it.exc_value)))
     console._drop_late_callbacks()
-
-    def report(*texts):
-        for text in texts:
-            sys.excepthook(RuntimeError, RuntimeError(text), None)
-
-    thread = threading.Thread(target=report, args=("Event loop is closed", "another"))
-    thread.start()
-    thread.join()
-    report("Event loop is closed")  # of the main thread
-    assert shown == ["another", "Event loop is closed"]
+    loop = asyncio.new_event_loop()
+    loop.close()
+    with pytest.raises(RuntimeError) as error:
+        loop.call_soon_threadsafe(print)
+    for each in (error.value, RuntimeError("another")):
+        sys.unraisablehook(types.SimpleNamespace(exc_value=each))
+    assert shown == ["another"]
 
 
 @pytest.mark.thorough
