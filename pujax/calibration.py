@@ -32,7 +32,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy import typing as npt
 from scipy import optimize, special
-from sklearn import isotonic
 
 from pujax import checks
 
@@ -302,6 +301,8 @@ def threshold_at(
 def _isotonic(p: np.ndarray, u: np.ndarray, odds: float) -> tuple[np.ndarray, np.ndarray]:
     """Scores and the probabilities there, from the isotonic regression of P against U."""
     labeled = np.repeat([1.0, 0.0], [len(p), len(u)])
+    from sklearn import isotonic  # where it is needed: it loads for a second
+
     found = isotonic.IsotonicRegression().fit(np.concatenate([p, u]), labeled)
     shares = np.asarray(found.y_thresholds_, np.float64)
     # odds * h = g / (1 - g), so that h >= 1 from g = odds / (1 + odds) on, where g may be 1.

@@ -4,6 +4,7 @@ import ast
 import functools
 import pathlib
 import re
+import subprocess
 import sys
 
 import pytest
@@ -244,3 +245,12 @@ def test_an_undeclared_import_is_seen():
     errors = undeclared("pujax/data/x.py", "import os, pandas\nfrom PIL import Image", {"pillow"})
     assert errors == ["pujax/data/x.py:1 imports pandas"]
     assert undeclared("pujax/data/x.py", "import torch", set())
+
+
+@pytest.mark.thorough
+def test_what_loads_for_long_is_loaded_where_it_is_needed():
+    names = {"grain", "matplotlib", "pandas", "scipy.stats", "sklearn", "tensorflow_datasets"}
+    code = "import sys, pujax.training.experiment\nprint(*sys.modules)"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "jax" in found.stdout.split()
+    assert not names & set(found.stdout.split())

@@ -8,7 +8,6 @@ choose between models when no negatives are known.
 
 import numpy as np
 from numpy import typing as npt
-from sklearn import metrics as sklearn_metrics
 
 from pujax.metrics import _arguments
 
@@ -68,10 +67,12 @@ def auc(scores: npt.ArrayLike, labels: npt.ArrayLike) -> float:
     Raises:
         ValueError: if shapes do not fit or labels are coded differently.
     """
+    from sklearn import metrics  # where it is needed: it loads for a second
+
     scores, positive = _checked(scores, labels)
     if np.isnan(scores).any() or positive.all() or not positive.any():
         return float("nan")
-    return float(sklearn_metrics.roc_auc_score(positive, _ranks(scores)))
+    return float(metrics.roc_auc_score(positive, _ranks(scores)))
 
 
 def average_precision(scores: npt.ArrayLike, labels: npt.ArrayLike) -> float:
@@ -87,10 +88,12 @@ def average_precision(scores: npt.ArrayLike, labels: npt.ArrayLike) -> float:
     Raises:
         ValueError: if shapes do not fit or labels are coded differently.
     """
+    from sklearn import metrics  # where it is needed: it loads for a second
+
     scores, positive = _checked(scores, labels)
     if np.isnan(scores).any() or not positive.any():
         return float("nan")
-    return float(sklearn_metrics.average_precision_score(positive, _ranks(scores)))
+    return float(metrics.average_precision_score(positive, _ranks(scores)))
 
 
 def proxy_accuracy(

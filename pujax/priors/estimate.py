@@ -7,7 +7,6 @@ from typing import Any
 import jax
 import numpy as np
 import numpy.typing as npt
-import sklearn.decomposition
 
 from pujax import checks
 from pujax.priors import base
@@ -167,8 +166,10 @@ def reduced(
     scale = both.std(0)
     both = (both - both.mean(0)) / np.where(scale > 0, scale, 1)
     if min(both.shape) > MAX_DIMENSIONS:
+        from sklearn import decomposition  # where it is needed: it loads for a second
+
         seed = int(base.generator(key).integers(2**31))
-        pca = sklearn.decomposition.PCA(MAX_DIMENSIONS, svd_solver="randomized", random_state=seed)
+        pca = decomposition.PCA(MAX_DIMENSIONS, svd_solver="randomized", random_state=seed)
         both = pca.fit_transform(both)
     return both[: len(positives)], both[len(positives) :]
 

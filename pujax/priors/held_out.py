@@ -8,8 +8,6 @@ import jax
 import numpy as np
 import numpy.typing as npt
 import threadpoolctl
-from sklearn import base, kernel_approximation, linear_model, pipeline, preprocessing
-from sklearn.utils import validation
 
 from pujax.priors import base as base_lib
 from pujax.priors.base import ANYTHING, PriorEstimate
@@ -43,17 +41,6 @@ class HeldOut(NamedTuple):
     scorer: Any
 
 
-class _Units(base.TransformerMixin, base.BaseEstimator):
-    """Divides each feature by a power of two near its largest value, so that squares are finite."""
-
-    def fit(self, features: np.ndarray, labels: np.ndarray | None = None) -> "_Units":
-        self.units_ = base_lib.magnitude(features, axis=0)
-        return self
-
-    def transform(self, features: np.ndarray) -> np.ndarray:
-        return features / self.units_
-
-
 def default_scorer(num_examples: int, *, seed: int = 0) -> Any:
     """The classifier of `held_out_scores`: logistic regression on an approximate Gaussian kernel.
 
@@ -71,11 +58,16 @@ def default_scorer(num_examples: int, *, seed: int = 0) -> Any:
     Returns:
       A scikit-learn classifier, not fitted.
     """
+    # Where it is needed: scikit-learn loads for a second.
+    from sklearn import kernel_approximation, linear_model, pipeline, preprocessing
+
+    from pujax.priors import _units
+
     kernel = kernel_approximation.Nystroem(
         n_components=min(_NUM_KERNEL_FEATURES, num_examples), random_state=seed
     )
     linear = linear_model.LogisticRegression(max_iter=500)
-    scale = pipeline.make_pipeline(_Units(), preprocessing.StandardScaler())
+    scale = pipeline.make_pipeline(_units.Units(), preprocessing.StandardScaler())
     return pipeline.Pipeline([("scale", scale), ("kernel", kernel), ("linear", linear)])
 
 
@@ -212,6 +204,8 @@ def _scores(scorer: Any, examples: np.ndarray, factor: float) -> np.ndarray:
 
 def _fitted(scorer: Any, p: np.ndarray, u: np.ndarray, *, balanced: bool) -> tuple[Any, float]:
     """A fitted copy of the scorer, and the odds of P against U that its fit saw."""
+    from sklearn import base
+
     for method in ("fit", "predict_proba"):
         if not callable(getattr(scorer, method, None)):
             raise ValueError(
@@ -232,6 +226,9 @@ def _fitted(scorer: Any, p: np.ndarray, u: np.ndarray, *, balanced: bool) -> tup
 
 def _weight_argument(scorer: Any) -> str | None:
     """Name under which `fit` takes weights of the examples, None where it takes none."""
+    from sklearn import pipeline
+    from sklearn.utils import validation
+
     prefix = ""
     while isinstance(scorer, pipeline.Pipeline):
         name, scorer = scorer.steps[-1]

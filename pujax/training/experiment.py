@@ -2,9 +2,11 @@
 
 import contextlib
 import datetime
+import importlib
 import logging
 import math
 import os
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -17,7 +19,6 @@ from pujax.console import message, render_table
 from pujax.data import dataset, multilabel_dataset, sources
 from pujax.data.pu_dataset import PUDataset
 from pujax.files import check_folder, read_json, to_plain, write_json
-from pujax.plots import figures
 from pujax.training import (
     compilation_cache,
     hosts,
@@ -208,6 +209,9 @@ def _run_members(
     run = run_state.prepare(members, mesh, folder=checkpoints)
     name = run.config.method.name
     what = name if len(members) == 1 else f"{name} x {len(members)}"
+    if run.config.run.figures and sharding.is_writer():
+        # What draws them loads for a second and a half: beside the first compilation.
+        threading.Thread(target=importlib.import_module, args=("pujax.plots.figures",)).start()
     try:
         with (
             hosts.leaving_together(),
@@ -328,6 +332,8 @@ def _draw(
     folder: str,
 ) -> None:
     """Writes all figures of a run."""
+    from pujax.plots import figures  # see `_run_members`
+
     os.makedirs(folder, exist_ok=True)
     title = f"{config.method.name} on {data.info.name}, seed {config.seed}"
     scores, truth, labeled = tasks.of(data).figure_points(final.train_scores, data)

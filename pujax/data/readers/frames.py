@@ -20,7 +20,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
-import sklearn.datasets
 
 from pujax import reading
 from pujax.checks import require
@@ -405,12 +404,14 @@ def _rows(path: str, name: str, array: np.ndarray) -> np.ndarray:
 
 
 def _svmlight(path: str) -> Frame:
+    from sklearn import datasets  # where it is needed: it loads for a second
+
     with packed.open_binary(path) as file:
         content = file.read()
     lines = [i + 1 for i, line in enumerate(content.split(b"\n")) if line.split(b"#")[0].strip()]
     try:
         # Indices are kept as they are: "auto" would shift those of one file and not of another.
-        matrix, labels = sklearn.datasets.load_svmlight_file(io.BytesIO(content), zero_based=True)
+        matrix, labels = datasets.load_svmlight_file(io.BytesIO(content), zero_based=True)
     except (ValueError, OverflowError) as error:
         line, reason = _first_bad_line(content, lines, error)
         raise ValueError(
@@ -434,10 +435,12 @@ def _svmlight(path: str) -> Frame:
 
 def _first_bad_line(content: bytes, lines: list[int], error: Exception) -> tuple[int, str]:
     """Number of the line that cannot be read by itself, and why."""
+    from sklearn import datasets
+
     texts = content.split(b"\n")
     for line in lines:
         try:
-            sklearn.datasets.load_svmlight_file(io.BytesIO(texts[line - 1]), zero_based=True)
+            datasets.load_svmlight_file(io.BytesIO(texts[line - 1]), zero_based=True)
         except (ValueError, OverflowError) as reason:
             return line, str(reason)
     return 1, str(error)

@@ -7,7 +7,6 @@ import zlib
 from typing import NamedTuple
 
 import numpy as np
-from sklearn import datasets
 
 from pujax import reading
 from pujax.data import absent, raw
@@ -147,6 +146,8 @@ def _read(source, paths, counts):
 
 
 def _read_file(path, num_features):
+    from sklearn import datasets  # where it is needed: it loads for a second
+
     try:
         with packed.open_binary(os.fspath(path)) as stream:
             rows, codes = datasets.load_svmlight_file(

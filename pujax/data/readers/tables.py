@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-import sklearn.datasets
 
 from pujax import reading
 from pujax.data.raw import UNKNOWN
@@ -119,11 +118,13 @@ def _labels(path: str, values: np.ndarray) -> np.ndarray:
 
 
 def _svmlight(paths: list[str]) -> list[Table]:
+    from sklearn import datasets  # where it is needed: it loads for a second
+
     files = []
     try:
         for path in paths:
             files.append(packed.open_binary(path))
-        parts = sklearn.datasets.load_svmlight_files(files)
+        parts = datasets.load_svmlight_files(files)
     except (ValueError, OverflowError) as error:
         raise ValueError(
             f"{', '.join(paths)} cannot be read as svmlight ({error}); accepted: {_FORMATS}"

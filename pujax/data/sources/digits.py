@@ -3,7 +3,6 @@
 import pathlib
 
 import numpy as np
-from sklearn import datasets
 
 from pujax.data import raw
 from pujax.data.readers import holdout
@@ -31,6 +30,8 @@ def load(
     Raises:
       ValueError: `test_fraction` is not between 0 and 1, or leaves a class without an image.
     """
+    from sklearn import datasets  # where it is needed: it loads for a second
+
     del directory
     images, labels = datasets.load_digits(return_X_y=True)
     levels = images.reshape(-1, 8, 8, 1).astype(np.int32)

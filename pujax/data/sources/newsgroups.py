@@ -8,7 +8,6 @@ import re
 from collections.abc import Iterator
 
 import numpy as np
-from sklearn.feature_extraction.text import TfidfVectorizer
 
 from pujax.data import absent, raw
 from pujax.data.readers import archive as archive_lib
@@ -74,6 +73,10 @@ def load(directory: pathlib.Path) -> raw.RawDataset:
         paths = download.fetch_all([_REMOTE], directory=directory / "newsgroups", hint=hint)
         location = paths[0]
     posts = _posts(location)
+    from sklearn.feature_extraction.text import (
+        TfidfVectorizer,  # where it is needed: it loads for a second
+    )
+
     vectorizer = TfidfVectorizer(max_features=NUM_FEATURES, dtype=np.float32)
     texts = {split: [text for _, _, text in posts[split]] for split in _FOLDERS}
     train = vectorizer.fit_transform(texts["train"]).toarray()

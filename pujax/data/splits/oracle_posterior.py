@@ -9,9 +9,6 @@ import warnings
 
 import numpy as np
 import threadpoolctl
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import StratifiedKFold
 
 from pujax.data import raw
 from pujax.data.image_files import ImageFiles, as_array
@@ -130,6 +127,8 @@ def _subsample(target, num_features, seed):
 
 def _choose_strength(features, target, seed):
     """The inverse penalty before the first that raises the cross-validated log loss."""
+    from sklearn.model_selection import StratifiedKFold  # where it is needed: it loads for a second
+
     folds = list(StratifiedKFold(_FOLDS, shuffle=True, random_state=seed).split(features, target))
     chosen, lowest = None, np.inf
     for strength in _STRENGTHS:
@@ -148,6 +147,9 @@ def _loss(features, target, train, held_out, strength):
 
 
 def _fitted(features, target, strength):
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.linear_model import LogisticRegression
+
     model = LogisticRegression(C=strength, max_iter=_MAX_ITERATIONS)
     with warnings.catch_warnings():
         # An early end costs the oracle nothing that matters: any smooth posterior will do.
