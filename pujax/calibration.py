@@ -30,6 +30,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+import threadpoolctl
 from numpy import typing as npt
 from scipy import optimize, special
 
@@ -300,9 +301,9 @@ def threshold_at(
 
 def _isotonic(p: np.ndarray, u: np.ndarray, odds: float) -> tuple[np.ndarray, np.ndarray]:
     """Scores and the probabilities there, from the isotonic regression of P against U."""
-    labeled = np.repeat([1.0, 0.0], [len(p), len(u)])
     from sklearn import isotonic  # where it is needed: it loads for a second
 
+    labeled = np.repeat([1.0, 0.0], [len(p), len(u)])
     found = isotonic.IsotonicRegression().fit(np.concatenate([p, u]), labeled)
     shares = np.asarray(found.y_thresholds_, np.float64)
     # odds * h = g / (1 - g), so that h >= 1 from g = odds / (1 + odds) on, where g may be 1.
@@ -347,17 +348,20 @@ def _platt(
     if start is not None:
         slope, intercept = start.values
         starts = [[slope * scale, intercept + slope * (center - start.scores[0])]]
-    found = [
-        optimize.minimize(
-            loss,
-            first,
-            jac=True,
-            method="L-BFGS-B",
-            bounds=[(0, None), (None, None)],
-            options={"ftol": 1e-12, "gtol": 1e-8},
-        )
-        for first in starts
-    ]
+    # Two numbers are no work to share: threads that wait for one another on busy cores take forty
+    # times as long.
+    with threadpoolctl.threadpool_limits(1):
+        found = [
+            optimize.minimize(
+                loss,
+                first,
+                jac=True,
+                method="L-BFGS-B",
+                bounds=[(0, None), (None, None)],
+                options={"ftol": 1e-12, "gtol": 1e-8},
+            )
+            for first in starts
+        ]
     slope, intercept = min(found, key=lambda result: result.fun).x
     return np.array([center]), np.array([slope / scale, intercept])
 
