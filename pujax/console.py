@@ -8,6 +8,7 @@ import pathlib
 import signal
 import sys
 import threading
+import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TextIO
 
@@ -125,6 +126,19 @@ def _drop_late_callbacks() -> None:
     sys.unraisablehook = report_others
 
 
+def _is_of_orbax(record: logging.LogRecord) -> bool:
+    """Whether orbax wrote a log line, or asyncio wrote it of an error within orbax.
+
+    Of the arrays of a checkpoint that cannot be written, the error of one is raised; asyncio then
+    reports the others, which nobody asked for.
+    """
+    places = [record.pathname]
+    if record.name == "asyncio" and record.exc_info:
+        frames = traceback.walk_tb(record.exc_info[2])
+        places += [frame.f_code.co_filename for frame, _ in frames]
+    return any("orbax" in pathlib.Path(place).parts for place in places)
+
+
 def show_own_messages() -> None:
     """Shows this package's informative log lines; of other libraries warnings, in one line each.
 
@@ -138,7 +152,7 @@ def show_own_messages() -> None:
         if shows_all or pathlib.Path(record.pathname).resolve().is_relative_to(package):
             return True
         # What fails in orbax is raised too, and reported by this package.
-        if record.levelno < logging.WARNING or "orbax" in pathlib.Path(record.pathname).parts:
+        if record.levelno < logging.WARNING or _is_of_orbax(record):
             return False
         record.msg, record.args = in_one_line(record.getMessage()), ()
         record.exc_info = record.exc_text = record.stack_info = None

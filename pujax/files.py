@@ -15,6 +15,8 @@ from typing import IO, Any
 
 import numpy as np
 
+from pujax import reading
+
 
 def write_json(path: str | os.PathLike, obj: Any) -> None:
     """Writes a JSON document atomically: indented by 2, keys in the order given.
@@ -37,9 +39,8 @@ def read_json(path: str | os.PathLike) -> dict[str, Any]:
       ValueError: naming the file, if it is not what was written.
     """
     try:
-        with open(path, encoding="utf-8") as file:
-            document = json.load(file)
-    except (ValueError, RecursionError) as error:
+        document = reading.read_json(path)
+    except ValueError as error:
         raise ValueError(f"{path} is damaged ({error}); accepted: the file as written") from error
     if not isinstance(document, dict):
         raise ValueError(
@@ -105,6 +106,17 @@ def check_folder(field: str, path: str | os.PathLike) -> None:
 
 
 @contextlib.contextmanager
+def naming(path: str | os.PathLike) -> Iterator[None]:
+    """Puts the name of a file into an `OSError` that has none, as that of a full disk."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None and error.errno is not None:
+            error.filename = os.fspath(path)
+        raise
+
+
+@contextlib.contextmanager
 def replacing(path: str | os.PathLike) -> Iterator[IO[bytes]]:
     """A file to write bytes to, which takes its place once it is complete.
 
@@ -117,11 +129,12 @@ def replacing(path: str | os.PathLike) -> Iterator[IO[bytes]]:
     # Two processes never write the same file, not on two machines that share a folder either.
     temporary = f"{os.fspath(path)}.{uuid.uuid4().hex}.tmp"
     try:
-        with open(temporary, "wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
+        with naming(path):
+            with open(temporary, "wb") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
     finally:
         if os.path.exists(temporary):
             os.remove(temporary)

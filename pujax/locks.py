@@ -14,6 +14,8 @@ import time
 from collections.abc import Iterator
 from typing import IO, Any
 
+from pujax import reading
+
 _LOG = logging.getLogger(__name__)
 
 _SECONDS_BETWEEN_TRIES = 1.0
@@ -89,7 +91,10 @@ def hold(path: str | os.PathLike, *, what: str, accepted: str) -> Iterator[None]
             _LOG.warning("%s is on a file system without locks: nothing keeps others out", path)
         if known:
             _LOG.info("%s was left by %s, which ended without a stop", path, _named(known))
-        _write(file, _own())
+        try:
+            _write(file, _own())
+        except OSError as error:  # such as of a full disk, which does not say of which file
+            raise OSError(error.errno, error.strerror, path) from error
         _HELD[path] = threading.get_ident()
         try:
             yield
@@ -130,14 +135,15 @@ def _own() -> dict[str, Any]:
 def _named(known: dict[str, Any]) -> str:
     if not known:
         return "a process that has not told its name yet"
-    return f"process {known['pid']} on {known['host']} since {known['since']}"
+    text = f"process {known['pid']} on {known['host']} since {known['since']}"
+    return reading.one_line(text)  # a file may say anything
 
 
 def _read(file: IO[str]) -> dict[str, Any]:
     """What a file says about the process that holds it, or held it last; {} where it is empty."""
     file.seek(0)
     try:
-        known = json.loads(file.read() or "{}")
+        known = reading.parse_json(file.read() or "{}")
         return {name: known[name] for name in ("pid", "host", "since")} if known else {}
     except (ValueError, TypeError, KeyError):
         return {}
@@ -146,8 +152,8 @@ def _read(file: IO[str]) -> dict[str, Any]:
 def _write(file: IO[str], known: dict[str, Any] | None) -> None:
     file.seek(0)
     file.truncate()
-    file.write(f"{json.dumps(known)}\n" if known else "")
-    file.flush()
+    if known:  # past the buffer, which would be written again at the end if the disk is full
+        os.write(file.fileno(), f"{json.dumps(known)}\n".encode())
 
 
 def _is_running(known: dict[str, Any]) -> bool:

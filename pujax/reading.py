@@ -1,7 +1,9 @@
 """Files that may hold anything: what a header promises is compared with the file's size first.
 
 A file takes at most `ROOM` bytes of memory and `FACTOR` times its size on disk, packed or not. An
-honest file stays far below: gzip and zip can pack a thousand zeros into a byte and no more.
+honest file seldom needs more: gzip and zip cannot pack more than 1,032 bytes into one. What bzip2,
+xz, Parquet and images of one colour pack better is refused beyond `ROOM`, and the message says what
+to do.
 """
 
 import json
@@ -16,7 +18,7 @@ import safetensors.numpy
 
 ROOM = 64 * 2**20
 """Bytes that a file may take whatever its size is."""
-FACTOR = 1000
+FACTOR = 1100
 """Bytes of memory for every byte of a file."""
 
 _EMPTY = 2**20
@@ -28,13 +30,16 @@ def most_bytes(path: str | os.PathLike) -> int:
     return ROOM + FACTOR * os.path.getsize(path)
 
 
-def check_size(path: str | os.PathLike, needed: int, what: str) -> None:
+def check_size(
+    path: str | os.PathLike, needed: int, what: str, *, remedy: str = "save it without packing it"
+) -> None:
     """Requires that what a file's header promises is in proportion to the file.
 
     Args:
       path: of the file.
       needed: bytes of memory for it.
       what: how the message begins, such as 'its header says 3 x 4 values'.
+      remedy: what to do where the file is meant so.
 
     Raises:
       ValueError: in one line, without the file's name.
@@ -42,7 +47,7 @@ def check_size(path: str | os.PathLike, needed: int, what: str) -> None:
     if needed > most_bytes(path):
         raise ValueError(
             f"{what}, {needed} bytes, and the file has {os.path.getsize(path)}; accepted: at most "
-            f"{FACTOR} times as many, and {ROOM // 2**20} MiB"
+            f"{FACTOR} times as many, and {ROOM // 2**20} MiB (if it is meant so, {remedy})"
         )
 
 

@@ -1,3 +1,4 @@
+import os
 import subprocess
 import sys
 
@@ -26,7 +27,8 @@ def test_table_without_rows_is_its_headings():
 
 
 @pytest.mark.thorough
-def test_own_log_lines_are_shown_and_those_of_libraries_only_from_warnings_on(tmp_path):
+@pytest.mark.parametrize("log", ["", "debug"])
+def test_own_log_lines_are_shown_and_those_of_libraries_only_from_warnings_on(tmp_path, log):
     """In a process of its own: the setting is for a whole program."""
     library = tmp_path / "pujax" / "library.py"  # a folder of that name is not the package
     library.parent.mkdir()
@@ -45,10 +47,12 @@ def test_own_log_lines_are_shown_and_those_of_libraries_only_from_warnings_on(tm
         "preemption.StopRequest()._handle(15, None)\n"
         f"runpy.run_path({str(library)!r})\n"
     )
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    environment = os.environ | {"PUJAX_LOG": log}
+    command = [sys.executable, "-c", code]
+    result = subprocess.run(command, env=environment, capture_output=True, text=True)
     lines = result.stderr.splitlines()
     assert "SIGTERM: saving and stopping (again to stop now)" in lines
-    assert lines.count("loud") == 2 and "quiet" not in lines
+    assert lines.count("loud") == 2 and lines.count("quiet") == (2 if log else 0)
     assert "flag parsing" not in result.stderr
 
 

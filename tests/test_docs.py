@@ -98,6 +98,18 @@ def test_configurations_files_and_fields_exist(page):
         assert field in FIELDS, field
 
 
+def test_the_tests_that_show_what_is_promised_exist():
+    sources = {path.name: path.read_text() for path in (REPOSITORY / "tests").rglob("test_*.py")}
+    code = "\n".join(sources.values())
+    named = re.findall(r"`(test_\w+)(\.py|\.\.\.|)`", TEXTS["docs/reliability.md"])
+    assert len(named) > 20
+    for name, ending in named:
+        if ending == ".py":
+            assert f"{name}.py" in sources
+        else:
+            assert re.search(rf"^def {name}{'' if ending else '[(]'}", code, re.MULTILINE), name
+
+
 @pytest.mark.parametrize("page", TEXTS)
 def test_modules_that_are_run_have_a_main(page):
     for module in re.findall(r"python -m ((?:pujax|benchmarks)[\w.]*)", TEXTS[page]):

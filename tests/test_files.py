@@ -1,5 +1,7 @@
+import errno
 import json
 import math
+import os
 import pathlib
 
 import jax.numpy as jnp
@@ -43,14 +45,29 @@ def test_what_json_cannot_hold_is_named_and_the_old_file_stays(tmp_path):
     assert json.loads(path.read_text()) == {"old": 1}
 
 
+@pytest.mark.parametrize("text", ["[" * 100_000, "{", "[]", "\xff"])
+def test_a_document_that_is_none_is_refused_in_one_line(tmp_path, text):
+    path = tmp_path / "a.json"
+    path.write_text(text, encoding="latin-1")
+    with pytest.raises(ValueError, match=r"a\.json is damaged .*; accepted") as error:
+        files.read_json(path)
+    assert len(str(error.value).splitlines()) == 1
+
+
 def test_a_failed_rewrite_leaves_the_old_file_whole(tmp_path, monkeypatch):
     files.write_json(tmp_path / "a.json", {"old": 1})
 
     def no_space(number):
         raise OSError("no space left")
 
+    def full(number):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
     monkeypatch.setattr(files.os, "fsync", no_space)
     with pytest.raises(OSError, match="no space"):
+        files.write_json(tmp_path / "a.json", {"new": 2})
+    monkeypatch.setattr(files.os, "fsync", full)
+    with pytest.raises(OSError, match=r"No space left on device: '.*a\.json'"):
         files.write_json(tmp_path / "a.json", {"new": 2})
     assert json.loads((tmp_path / "a.json").read_text()) == {"old": 1}
 

@@ -27,7 +27,7 @@ _SECONDS_TO_NOTICE = 40
 _SECONDS_FOR_JAX = 2.0
 """In which JAX may end the process itself, with the same message."""
 
-_CONNECTION = re.compile(r"Gloo|NCCL|CoordinationService|heartbeat", re.IGNORECASE)
+_CONNECTION = re.compile(r"\b(Gloo|NCCL|CoordinationService|heartbeat)", re.IGNORECASE)
 
 _SECONDS_TO_LEAVE = 10.0
 """For an orderly end after an error, which waits for the other hosts: they may not have one."""
@@ -84,7 +84,7 @@ def leaving_together(*, is_outermost: bool = False) -> Iterator[None]:
             raise
         if _is_of_hosts(error):
             time.sleep(_SECONDS_FOR_JAX)
-            _leave(_text(), LOST_HOST)
+            _leave(f"{_text()} ({console.first_line(error)})", LOST_HOST)
         if is_outermost:
             _IS_OUT.set()
         timer = threading.Timer(_SECONDS_TO_LEAVE, _leave_late, (console.first_line(error),))

@@ -13,7 +13,8 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from pujax.files import replace_text, to_plain
+from pujax import reading
+from pujax.files import naming, replace_text, to_plain
 
 _LOG = logging.getLogger(__name__)
 
@@ -78,7 +79,7 @@ class MetricsWriter:
             os.makedirs(self._folder, exist_ok=True)
             self._write_lines()
         else:
-            with open(path, "a", encoding="utf-8") as file:
+            with naming(path), open(path, "a", encoding="utf-8") as file:
                 file.write(_line(plain))
                 file.flush()
                 os.fsync(file.fileno())
@@ -196,7 +197,7 @@ def _read_rows(path: str) -> tuple[list[dict[str, Any]], bool]:
 
 def _parse(line: bytes) -> dict[str, Any] | None:
     try:
-        row = json.loads(line)
+        row = reading.parse_json(line.decode("utf-8"))
     except ValueError:  # not JSON, or not UTF-8
         return None
     return row if _is_row(row) else None

@@ -80,13 +80,13 @@ def _bad_numbers(state: Any, metrics: dict[str, jax.Array]) -> str:
 def _bad_examples(ids: jax.Array, inputs: jax.Array, scores: jax.Array) -> str:
     """Which training examples of a batch have inputs, or else scores, that are not finite."""
     numbers = sharding.to_host(ids)
-    for what, values in (("inputs", inputs), ("a score", scores)):
+    for what, values in (("inputs that are", inputs), ("a score that is", scores)):
         array = sharding.to_host(jnp.asarray(values, jnp.float32)).reshape(len(numbers), -1)
         bad = numbers[~np.isfinite(array).all(axis=1)]
         if len(bad):
             more = ", ..." if len(bad) > _SHOWN else ""
             return (
-                f"{len(bad)} of its {len(numbers)} examples have {what} that is not finite: "
+                f"{len(bad)} of its {len(numbers)} examples have {what} not finite: "
                 f"training examples {', '.join(map(str, bad[:_SHOWN]))}{more}, counted from 0"
             )
     return f"its {len(numbers)} examples have finite inputs and scores"

@@ -20,7 +20,7 @@ from pujax.data import batching, pu_dataset
 from pujax.data.dataset import AUTO
 from pujax.data.image_files import ImageFiles, as_array
 from pujax.data.pu_dataset import PriorChoice, PUDataset, TrainingData
-from pujax.files import write_json
+from pujax.files import read_json, write_json
 from pujax.methods import naive
 from pujax.priors import Consensus, PriorEstimate, consensus, estimates_of
 from pujax.priors.consensus import NAME as CONSENSUS
@@ -371,13 +371,12 @@ def _read(path: str, identity: dict[str, Any]) -> Consensus:
     Raises:
       ValueError: if the file is damaged, or that of other data or settings.
     """
+    kept = read_json(path)
     try:
-        with open(path, encoding="utf-8") as file:
-            kept = json.load(file)
         stored, estimate = dict(kept["of"]), _stored(kept["estimate"])
         estimates = {name: _stored(x) for name, x in dict(kept["estimates"]).items()}
         result = Consensus(estimate, str(kept["method"]), bool(kept["agree"]), estimates)
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, OverflowError) as error:
         raise ValueError(f"{path} is damaged ({error}); accepted: the file as written") from error
     other = config_lib.differences(stored, identity)
     if other:

@@ -243,8 +243,7 @@ def load(folder: str | os.PathLike[str]) -> SavedModel:
         size = config.run.eval_batch_size
         require(type(size) is int and 0 < size <= 2**20, "run.eval_batch_size", size, "1 to 2**20")
     except Exception as error:  # whatever a method makes of settings that are none
-        reason = reading.one_line(error if isinstance(error, ValueError) else repr(error))
-        raise ValueError(f"{path} is damaged ({reason}); accepted: a saved one") from error
+        raise _refusal(path, document, error) from error
     path = os.path.join(folder, _NUMBERS)
     try:
         numbers = reading.read_safetensors(path)
@@ -255,8 +254,10 @@ def load(folder: str | os.PathLike[str]) -> SavedModel:
             raise ValueError(f"{path}: {name} holds a number that is not finite; accepted: finite")
     try:
         state = restored(numbers, method, info, most_bytes=reading.most_bytes(path))
-    except Exception as error:  # whatever tracing makes of a description that is none
+    except ValueError as error:  # of a number
         raise ValueError(f"{path}: {reading.one_line(error)}") from error
+    except Exception as error:  # whatever tracing makes of a description that is none
+        raise _refusal(os.path.join(folder, _DESCRIPTION), document, error) from error
     for name, checksum in document.get("arrays", {}).items():
         if name not in numbers or checksums.of_array(numbers[name]) != checksum:
             raise ValueError(f"{path}: {name} {_NOT_AS_SAVED}")
@@ -267,6 +268,22 @@ def load(folder: str | os.PathLike[str]) -> SavedModel:
         calibration=learned,
         description=document,
         ends=ends,
+    )
+
+
+def _refusal(path: str, document: dict[str, Any], error: Exception) -> ValueError:
+    """What to say of a description that no method can be built from.
+
+    One with a checksum is as it was saved, or forged: where it is not forged, the error is of this
+    version, and is not to be taken for damage.
+    """
+    _LOG.debug("%s", path, exc_info=error)
+    reason = reading.one_line(error if isinstance(error, ValueError) else repr(error))
+    if document["format"] == 1:
+        return ValueError(f"{path} is damaged ({reason}); accepted: a saved one")
+    return ValueError(
+        f"{path} is as it was saved, and this version cannot use it ({reason}); accepted: a model "
+        "of this version of pujax or an earlier one"
     )
 
 

@@ -27,7 +27,6 @@ import zipfile
 from collections.abc import Callable
 from typing import NamedTuple
 
-import hypothesis
 import numpy as np
 import pandas as pd
 from hypothesis import strategies as st
@@ -48,6 +47,7 @@ from pujax.data.readers import (
 )
 from pujax.models import encoder
 from tests.data import official_layouts
+from tests.faults import fuzzing
 
 SLACK = 96 * 2**20
 """Bytes beyond what `pujax.reading` allows: the allocator's own, and caches of libraries."""
@@ -530,18 +530,11 @@ def fuzz(name: str, reader: Reader, base: pathlib.Path, watch: Watch, examples: 
     contents = mutated(reader.seeds)
     if reader.invented is not None:
         contents = st.one_of(contents, reader.invented)
-    settings = hypothesis.settings(
-        max_examples=examples,
-        derandomize=True,
-        deadline=None,
-        database=None,
-        suppress_health_check=list(hypothesis.HealthCheck),
-    )
     most = virtual_bytes() + reading.ROOM + reading.FACTOR * _LARGEST + SLACK
     hard = resource.getrlimit(resource.RLIMIT_AS)[1]
     resource.setrlimit(resource.RLIMIT_AS, (most, hard))
     try:
-        settings(hypothesis.given(contents)(feed))()
+        fuzzing.feed(examples, contents)(feed)()
     finally:
         resource.setrlimit(resource.RLIMIT_AS, (hard, hard))
     return counts

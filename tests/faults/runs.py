@@ -35,8 +35,12 @@ def rows(folder):
     return [{k: v for k, v in json.loads(x).items() if k not in timing} for x in lines]
 
 
-def start(tmp_path, workdir, *flags, devices=1, **options):
-    """`train.py` as a process of its own, on the configuration above."""
+def start(tmp_path, workdir, *flags, devices=1, within=(), cache=True, **options):
+    """`train.py` as a process of its own, on the configuration above.
+
+    `within` is a command that runs this one; `cache` is whether it may keep compiled programs, of
+    which a full disk or a limit leaves halves that JAX would find at every later start.
+    """
     file = tmp_path / "small.py"
     file.write_text(FILE)
     command = [sys.executable, "train.py", f"--config={file}", f"--workdir={workdir}", *flags]
@@ -44,8 +48,18 @@ def start(tmp_path, workdir, *flags, devices=1, **options):
         "JAX_NUM_CPU_DEVICES": str(devices),
         "PYTHONPATH": os.pathsep.join([str(REPOSITORY), os.environ.get("PYTHONPATH", "")]),
     }
+    environment |= {} if cache else {"JAX_ENABLE_COMPILATION_CACHE": "false"}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    return subprocess.Popen(command, cwd=REPOSITORY, env=environment, **(pipes | options))
+    options = pipes | options
+    return subprocess.Popen([*within, *command], cwd=REPOSITORY, env=environment, **options)
+
+
+def finished(*args, **kwargs):
+    """`start`, and what it wrote to the standard error once it has ended well."""
+    process = start(*args, **kwargs)
+    _, text = process.communicate(timeout=120)
+    assert process.returncode == 0, text
+    return text
 
 
 def flip(path, byte, bit):

@@ -292,6 +292,15 @@ def test_an_encoder_with_other_numbers_in_a_sound_file_is_refused_by_name(tmp_pa
         encoder_lib.load(str(path))
 
 
+def test_an_encoder_of_before_checksums_is_read_with_a_warning(tmp_path, caplog):
+    path = tmp_path / "encoder.npz"
+    write_encoder(path)
+    with np.load(path) as file:
+        np.savez(path, **{name: file[name] for name in file if name != "checksums"})
+    assert encoder_lib.load(str(path))[1]["model"] == "mlp"
+    assert f"{path} has no checksums" in caplog.text
+
+
 def test_an_encoder_that_is_not_finite_is_refused_by_name(tmp_path):
     encoder = encoder_lib.Encoder({"stem": np.full(3, np.nan, np.float32)}, {})
     encoder_lib.save(str(tmp_path / "e.npz"), encoder, {})

@@ -4,7 +4,6 @@ import contextlib
 import copy
 import pathlib
 
-import hypothesis
 import ml_collections
 import pytest
 from hypothesis import strategies as st
@@ -15,6 +14,7 @@ from pujax.training import config as config_lib
 from pujax.training import experiment, method_setup
 from pujax.training.config import flags
 from tests import tiny
+from tests.faults import fuzzing
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 
@@ -232,14 +232,7 @@ def changed(name, changes):
 def test_any_tree_resolves_or_is_refused_in_one_line(examples):
     counts = {"resolved": 0, "refused": 0}
 
-    @hypothesis.settings(
-        max_examples=examples,
-        derandomize=True,
-        deadline=None,
-        database=None,
-        suppress_health_check=list(hypothesis.HealthCheck),
-    )
-    @hypothesis.given(st.sampled_from(NAMES), st.lists(_CHANGES, max_size=4))
+    @fuzzing.feed(examples, st.sampled_from(NAMES), st.lists(_CHANGES, max_size=4))
     def resolves(name, changes):
         tree, config = changed(name, changes), None
         with contextlib.suppress(Exception):  # of ml_collections, which refuses some names

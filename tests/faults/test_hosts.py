@@ -1,5 +1,6 @@
 """Hosts of one run: when one is gone the others end, in a line and with a status."""
 
+import contextlib
 import pathlib
 import signal
 import socket
@@ -7,6 +8,7 @@ import subprocess
 import sys
 import time
 
+import jax
 import pytest
 
 from pujax.training import hosts, native_messages
@@ -43,6 +45,54 @@ def test_one_host_alone_raises_as_ever():
         raise ValueError("as it was")
 
 
+@pytest.mark.parametrize(
+    ("error", "is_of_hosts"),
+    [
+        (jax.errors.JaxRuntimeError("UNKNOWN: Gloo all-reduce failed: connection closed"), True),
+        (jax.errors.JaxRuntimeError("INTERNAL: anything of the devices"), True),
+        (jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: out of memory"), False),
+        (ValueError("UNKNOWN: Gloo all-reduce failed: connection closed"), True),
+        (RuntimeError("a heartbeat was missed"), True),
+        (ValueError("data.path is '/igloo/rows.csv', no file"), False),
+        (OSError("no space left"), False),
+    ],
+)
+@pytest.mark.parametrize("is_chained", [False, True])
+def test_errors_of_other_hosts_are_told_from_those_of_this_one(error, is_of_hosts, is_chained):
+    if is_chained:
+        for outer in (ValueError("no checkpoint could be written"), OSError("it failed")):
+            outer.__cause__, error = error, outer
+    assert hosts._is_of_hosts(error) is is_of_hosts
+
+
+def test_an_error_that_came_while_another_was_handled_is_of_hosts_if_that_one_is():
+    try:
+        try:
+            raise jax.errors.JaxRuntimeError("UNKNOWN: socket closed")
+        except jax.errors.JaxRuntimeError:
+            raise KeyError("cleaning up")  # noqa: B904
+    except KeyError as error:
+        assert error.__cause__ is None and hosts._is_of_hosts(error)
+
+
+def test_a_lost_host_says_what_the_error_was(monkeypatch, capsys):
+    class Left(BaseException):
+        pass
+
+    def leave(status):
+        raise Left(status)
+
+    monkeypatch.setattr(hosts, "_SECONDS_FOR_JAX", 0)
+    monkeypatch.setattr(hosts.os, "_exit", leave)
+    monkeypatch.setattr(jax.distributed, "is_initialized", lambda: True)
+    monkeypatch.setattr(jax, "process_count", lambda: 2)
+    with pytest.raises(Left) as left, hosts.leaving_together():
+        raise jax.errors.JaxRuntimeError("UNKNOWN: socket closed\nand more")
+    assert left.value.args == (134,)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "another host of the run is gone" in line and line.endswith("(UNKNOWN: socket closed)")
+
+
 def start_two(tmp_path, workdir, *flags):
     with socket.socket() as free:
         free.bind(("localhost", 0))
@@ -53,6 +103,24 @@ def start_two(tmp_path, workdir, *flags):
         runs.start(tmp_path, workdir, *distributed, f"--config.run.process_id={i}", *flags)
         for i in range(2)
     ]
+
+
+def wait_for_rows(metrics: pathlib.Path, count):
+    deadline = time.monotonic() + 120
+    while not (metrics.exists() and metrics.read_text().count("\n") >= count):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def assert_it_ends_in_a_line(process):
+    """A host whose other is gone: within a minute, one line, its status."""
+    begin = time.monotonic()
+    _, text = process.communicate(timeout=60)
+    print(f"ended after {time.monotonic() - begin:.1f} s with status {process.returncode}")
+    assert process.returncode in (hosts.LOST_HOST, -signal.SIGABRT), text
+    (line,) = [x for x in text.splitlines() if "another host of the run is gone" in x]
+    assert f"status {hosts.LOST_HOST}" in line and text.splitlines()[-1] == line
+    assert "stack trace" not in text and "Traceback" not in text
 
 
 def assert_rows_equal(first, second):
@@ -69,18 +137,9 @@ def assert_rows_equal(first, second):
 def test_a_host_whose_other_is_killed_ends_in_a_line_and_goes_on(tmp_path, lost):
     both = start_two(tmp_path, tmp_path / "run", "--config.method.num_epochs=5000")
     metrics: pathlib.Path = tmp_path / "run" / "metrics.jsonl"
-    deadline = time.monotonic() + 120
-    while not (metrics.exists() and metrics.read_text().count("\n") >= 3):
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    wait_for_rows(metrics, 3)
     both[lost].kill()
-    killed_at = time.monotonic()
-    _, text = both[1 - lost].communicate(timeout=60)
-    assert time.monotonic() - killed_at < 60
-    assert both[1 - lost].returncode in (hosts.LOST_HOST, -signal.SIGABRT), text
-    (line,) = [x for x in text.splitlines() if "another host of the run is gone" in x]
-    assert f"status {hosts.LOST_HOST}" in line and text.splitlines()[-1] == line
-    assert "stack trace" not in text and "Traceback" not in text
+    assert_it_ends_in_a_line(both[1 - lost])
     both[lost].communicate()
     if lost == 0:  # the run lock of the killed host is no obstacle, nor that two hosts share a run
         stop = f"--config.run.stop_after_epoch={metrics.read_text().count(chr(10)) + 2}"
@@ -95,8 +154,46 @@ def test_a_host_whose_other_is_killed_ends_in_a_line_and_goes_on(tmp_path, lost)
         assert_rows_equal(runs.rows(tmp_path / "run"), runs.rows(straight))
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("lost", [0, 1])
+def test_a_host_whose_other_stands_still_ends_in_a_line(tmp_path, lost):
+    """A stopped process keeps its connections: only its signs of life are missed."""
+    both = start_two(tmp_path, tmp_path / "run", "--config.method.num_epochs=5000")
+    try:
+        wait_for_rows(tmp_path / "run" / "metrics.jsonl", 3)
+        both[lost].send_signal(signal.SIGSTOP)
+        assert_it_ends_in_a_line(both[1 - lost])
+        assert both[lost].poll() is None
+    finally:
+        for process in both:
+            process.kill()
+            process.communicate()
+
+
 @pytest.mark.thorough
-def test_an_error_of_one_host_ends_both(tmp_path):
+def test_an_error_that_one_host_alone_has_ends_both(tmp_path):
+    """The first cannot write its table of rows, while the second waits for it in the next epoch."""
+    both = start_two(tmp_path, tmp_path / "run", "--config.method.num_epochs=5000")
+    table = tmp_path / "run" / "metrics.csv"
+    try:
+        wait_for_rows(table.with_suffix(".jsonl"), 3)
+        while not table.is_dir():
+            with contextlib.suppress(FileExistsError):  # where a row came in between
+                table.unlink(missing_ok=True)
+                table.mkdir()
+        begin = time.monotonic()
+        _, text = both[0].communicate(timeout=60)
+        assert time.monotonic() - begin < 30  # ten seconds, and those of an epoch
+        assert both[0].returncode == 2 and "metrics.csv" in text.splitlines()[-1], text
+        assert_it_ends_in_a_line(both[1])
+    finally:
+        for process in both:
+            process.kill()
+            process.communicate()
+
+
+@pytest.mark.thorough
+def test_an_error_of_both_hosts_ends_both(tmp_path):
     (tmp_path / "run").mkdir()
     with open(tmp_path / "run" / "run.lock", "w") as file:
         import fcntl

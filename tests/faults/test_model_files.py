@@ -5,7 +5,6 @@ import json
 import os
 import shutil
 
-import hypothesis
 import jax
 import numpy as np
 import pandas as pd
@@ -19,6 +18,7 @@ from pujax.methods.base import Method
 from pujax.models import encoder
 from pujax.training import config as config_lib
 from pujax.training import experiment, saved_model, seed_axis
+from tests.faults import fuzzing
 from tests.faults.fuzzed_readers import JSON, mutated
 
 
@@ -84,6 +84,19 @@ def test_the_model_is_one(model):
     assert isinstance(saved_model.load(model).method, Method)
     names = ["README.md", "model.json", "model.safetensors", "preparation.json"]
     assert sorted(os.listdir(model)) == names
+
+
+def test_a_model_of_before_checksums_is_read_with_a_warning(copy, caplog):
+    saved_model.load(copy)
+    assert f"{copy / 'model.json'} has no checksums" in caplog.text
+
+
+def test_an_error_of_this_version_is_not_taken_for_damage(model, monkeypatch, caplog):
+    caplog.set_level("DEBUG")
+    monkeypatch.setattr(saved_model.methods, "build", lambda *_: None.name)
+    message = refusal(model)
+    assert "is as it was saved, and this version cannot use it (AttributeError(" in message
+    assert "Traceback" in caplog.text  # at debug level
 
 
 @pytest.mark.parametrize("name", ["model.json", "preparation.json"])
@@ -162,14 +175,7 @@ def fuzz(read, path, contents, examples):
     """Feeds a file; returns how often it was read."""
     good, counts = path.read_bytes(), [0]
 
-    @hypothesis.settings(
-        max_examples=examples,
-        derandomize=True,
-        deadline=None,
-        database=None,
-        suppress_health_check=list(hypothesis.HealthCheck),
-    )
-    @hypothesis.given(contents)
+    @fuzzing.feed(examples, contents)
     def feed(content):
         path.write_bytes(content)
         try:

@@ -5,6 +5,7 @@ import json
 import os
 import pty
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -107,6 +108,27 @@ def test_native_threads_that_find_the_loop_closed_print_nothing_and_other_errors
     assert shown == ["another"]
 
 
+@pytest.mark.parametrize(
+    ("file", "is_of_orbax"), [("/x/orbax/handler.py", True), ("/x/grain/orbax_reader.py", False)]
+)
+def test_errors_of_tasks_that_nobody_asks_for_are_hidden_where_they_are_of_orbax(
+    file, is_of_orbax, caplog
+):
+    names = {}
+    exec(compile("async def write():\n    raise OSError('the disk is full')", file, "exec"), names)
+
+    async def leave():
+        task = asyncio.ensure_future(names["write"]())
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        del task
+
+    asyncio.run(leave())
+    (record,) = caplog.records
+    assert record.getMessage().startswith("Task exception was never retrieved")
+    assert console._is_of_orbax(record) is is_of_orbax
+
+
 @pytest.mark.thorough
 def test_a_run_whose_reader_leaves_ends_well(tmp_path):
     process = runs.start(tmp_path, tmp_path / "run")
@@ -117,22 +139,115 @@ def test_a_run_whose_reader_leaves_ends_well(tmp_path):
     assert json.loads((tmp_path / "run" / "summary.json").read_text())["num_epochs"] == 3
 
 
+@pytest.fixture(scope="module")
+def straight(tmp_path_factory):
+    """The folder of a run that nothing befalls, in a process like those of the others."""
+    folder = tmp_path_factory.mktemp("straight")
+    runs.finished(folder, folder / "run")
+    return folder / "run"
+
+
+def assert_it_says_that_nothing_could_be_written(process, folder, reason):
+    """Status 2, and one line that names the folder and the reason."""
+    _, text = process.communicate(timeout=120)
+    assert process.returncode == 2, text
+    assert "Traceback" not in text
+    *_, last = text.splitlines()
+    assert str(folder) in last and reason in last, text
+    assert all("orbax" not in line or line == last for line in text.splitlines())
+    return last
+
+
 @pytest.mark.thorough
-def test_a_full_disk_is_one_line_and_the_run_goes_on_once_there_is_room(tmp_path):
+def test_a_limit_on_files_is_one_line_and_the_run_goes_on_without_it(straight, tmp_path):
     def limited():  # files of a few kilobytes, as on a full disk: an error of every larger write
         resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192))
 
-    process = runs.start(tmp_path, tmp_path / "run", preexec_fn=limited)
-    _, text = process.communicate(timeout=120)
-    assert process.returncode == 2
-    assert "Traceback" not in text
-    *_, last = text.splitlines()
-    assert last.startswith("no checkpoint could be written in ") and "File too large" in last
-    assert all("orbax" not in line or line == last for line in text.splitlines())
-    process = runs.start(tmp_path, tmp_path / "run")
-    _, text = process.communicate(timeout=120)
-    assert process.returncode == 0, text
-    assert [row["epoch"] for row in runs.rows(tmp_path / "run")] == [0, 1, 2]
+    folder = tmp_path / "run"
+    process = runs.start(tmp_path, folder, cache=False, preexec_fn=limited)
+    line = assert_it_says_that_nothing_could_be_written(process, folder, "File too large")
+    assert line.startswith("no checkpoint could be written in ")
+    runs.finished(tmp_path, folder)
+    assert runs.rows(folder) == runs.rows(straight)
+
+
+class SmallDisk:
+    """A file system in memory that the commands of `within` see and nobody else.
+
+    It is mounted in a namespace of mounts, which ends with the process that holds it: nothing stays
+    mounted, however the test ends.
+    """
+
+    def __init__(self, folder, size):
+        folder.mkdir()
+        mounted = 'mount -t tmpfs -o size="$1" tmpfs "$2" && echo mounted && exec cat'
+        command = ["unshare", "--mount", "sh", "-c", mounted, "sh", str(size), str(folder)]
+        pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+        self._folder = folder
+        self._holder = subprocess.Popen(command, text=True, **pipes)
+        self.within = (
+            "nsenter",
+            f"--target={self._holder.pid}",
+            "--mount",
+            f"--wd={runs.REPOSITORY}",
+        )
+        self.is_mounted = self._holder.stdout.readline() == "mounted\n"
+
+    def run(self, *command):
+        """Output of a command that sees the file system."""
+        return subprocess.check_output([*self.within, *map(str, command)], text=True)
+
+    def resize(self, size):
+        self.run("mount", "-o", f"remount,size={size}", self._folder)
+
+    def end(self):
+        """What the shell said, once nothing is mounted any more."""
+        return self._holder.communicate()[1]
+
+
+@pytest.fixture
+def disk(tmp_path):
+    """A file system of 64 MiB; the test is skipped where none can be mounted."""
+    if not (shutil.which("unshare") and shutil.which("nsenter")):
+        pytest.skip("a small file system needs unshare and nsenter (util-linux, Linux)")
+    disk = SmallDisk(tmp_path / "disk", 2**26)
+    if not disk.is_mounted:
+        pytest.skip(f"no small file system can be mounted here: {disk.end().strip()}")
+    yield disk
+    disk.end()
+    assert os.listdir(tmp_path / "disk") == []
+
+
+def used(folder):
+    """Bytes of the pages that the files below a folder take, in the order of their names."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return sum(-(-path.stat().st_size // 4096) * 4096 for path in files)
+
+
+@pytest.mark.thorough
+def test_a_full_file_system_is_one_line_and_the_run_goes_on_once_there_is_room(
+    disk, straight, tmp_path
+):
+    folder, copy = tmp_path / "disk" / "run", tmp_path / "copy"
+    steps = (straight / "checkpoints").iterdir()
+    _, last = sorted(steps, key=lambda path: int(path.name))
+    first = str(int(last.name) // 3)  # of three epochs
+    disk.resize(used(straight) - used(last) // 2)  # room for the first, and half of the second
+    process = runs.start(tmp_path, folder, within=disk.within)
+    assert_it_says_that_nothing_could_be_written(process, folder, "No space left on device")
+    disk.run("cp", "-r", folder, copy)
+    names = [path.name for path in (copy / "checkpoints").iterdir()]
+    assert [name for name in names if name.isdigit()] == [first]
+    filler = folder.with_name("filler")
+    disk.run("sh", "-c", 'head -c 64M /dev/zero > "$1" 2>/dev/null || true', "sh", filler)
+    process = runs.start(tmp_path, folder, within=disk.within)  # not a byte can be written
+    assert_it_says_that_nothing_could_be_written(process, folder, "No space left on device")
+    disk.run("rm", filler)
+    disk.resize(2**26)
+    runs.finished(tmp_path, folder, within=disk.within)
+    shutil.rmtree(copy)
+    disk.run("cp", "-r", folder, copy)
+    assert runs.rows(copy) == runs.rows(straight)
 
 
 @pytest.mark.thorough
@@ -146,7 +261,7 @@ def test_steps_that_are_not_finite_name_numbers_and_examples(tmp_path):
         tiny.train_in(tmp_path, config, data._replace(inputs=inputs))
     text = str(error.value)
     assert "computed again gives loss nan" in text and "\n" not in text
-    assert f"1 of its 16 examples have inputs that is not finite: training examples {bad}" in text
+    assert f"1 of its 16 examples have inputs that are not finite: training examples {bad}" in text
     assert "the state without them is saved. Go on" in text
 
 
@@ -160,15 +275,14 @@ def test_a_state_that_was_not_saved_is_not_said_to_be(tmp_path, monkeypatch):
 
 
 @pytest.mark.thorough
-def test_a_run_killed_while_it_saves_goes_on_to_the_same_rows(tmp_path):
+def test_a_run_killed_while_it_saves_goes_on_to_the_same_rows(straight, tmp_path):
     process = runs.start(tmp_path, tmp_path / "run")
     deadline = time.monotonic() + 60
-    while not list(tmp_path.glob("run/checkpoints/20*")) and time.monotonic() < deadline:
+    while not list(tmp_path.glob("run/checkpoints/20*")):
+        assert process.poll() is None and time.monotonic() < deadline
         time.sleep(0.002)
     process.kill()
     process.communicate()
-    for folder in ("run", "straight"):
-        process = runs.start(tmp_path, tmp_path / folder)
-        _, text = process.communicate(timeout=120)
-        assert process.returncode == 0, text
-    assert runs.rows(tmp_path / "run") == runs.rows(tmp_path / "straight")
+    assert process.returncode == -signal.SIGKILL
+    runs.finished(tmp_path, tmp_path / "run")
+    assert runs.rows(tmp_path / "run") == runs.rows(straight)

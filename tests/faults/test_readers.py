@@ -132,7 +132,8 @@ def test_a_zero_byte_in_a_cell_is_no_category(tmp_path, text):
 
 def test_a_file_that_unpacks_to_a_thousand_times_its_size_is_refused(tmp_path):
     path = write(tmp_path / "a.svm.bz2", bz2.compress(bytes(2**20)) * 70)
-    assert "unpacks to more than" in refusal(frames.read, path)
+    message = refusal(frames.read, path)
+    assert "unpacks to more than" in message and "unpack it first" in message
 
 
 def coco(tmp_path, **changes):
@@ -211,8 +212,53 @@ def test_a_parquet_file_of_runs_takes_no_memory(tmp_path, column):
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"x": column}), path, compression="zstd")
     assert os.path.getsize(path) < 90_000
-    assert "accepted: at most 1000 times" in refusal(frames.read, path)
+    message = refusal(frames.read, path)
+    assert "accepted: at most 1100 times" in message and "use_dictionary=False" in message
     refusal(lambda path: next(frame_chunks.read(path, 10)), path)
+
+
+def test_gzip_and_zip_cannot_pack_better_than_a_file_may():
+    for size in (10**6, 10**7):
+        assert len(zlib.compress(bytes(size), 9)) * reading.FACTOR > size
+
+
+def honest_zeros(path):
+    np.savez_compressed(path.with_suffix(".npz"), x=np.zeros((120_000, 700), np.uint8))
+    return frames.read(path.with_suffix(".npz")).values.shape == (120_000, 700)
+
+
+def honest_one_hot(kind):
+    def read(path):
+        ones = np.random.default_rng(0).integers(0, 50_000, 150_000)  # most are in no column
+        table = {f"c{i}": (ones == i).astype(kind) for i in range(500)}
+        pq.write_table(pa.table(table), path)
+        return frames.read(path).values.shape == (150_000, 500)
+
+    return read
+
+
+def honest_constant(path):
+    table = pa.table({"x": np.zeros(20_000_000, np.int8)})  # as the message of its refusal says
+    pq.write_table(table, path, compression="none", use_dictionary=False)
+    return frames.read(path).num_rows == 20_000_000
+
+
+def honest_color(mode):
+    def read(path):
+        Image.new(mode, (4000, 4000)).save(path.with_suffix(".png"))
+        return image_arrays.decode(path.with_suffix(".png"), channels=3).size == (4000, 4000)
+
+    return read
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    "read",
+    [honest_zeros, honest_constant]
+    + [*map(honest_one_hot, ("int8", "bool")), *map(honest_color, ("1", "RGB"))],
+)
+def test_honest_files_that_pack_well_are_read(tmp_path, read):
+    assert read(tmp_path / "a.parquet")
 
 
 def test_a_parquet_file_of_text_that_is_not_utf_8_is_refused(tmp_path):

@@ -1,5 +1,6 @@
 """A run's folder: one run at a time, and what becomes of it when its files are lost."""
 
+import errno
 import json
 import os
 import pathlib
@@ -103,7 +104,9 @@ def test_the_holder_may_hold_it_again_but_no_other_thread(tmp_path):
 
 
 @pytest.mark.parametrize("is_running", [True, False])
-def test_without_locks_the_process_that_the_file_names_is_asked(tmp_path, monkeypatch, is_running):
+def test_without_locks_the_process_that_the_file_names_is_asked(
+    tmp_path, monkeypatch, caplog, is_running
+):
     def refuse(*_):
         raise OSError("not supported")
 
@@ -121,7 +124,7 @@ def test_without_locks_the_process_that_the_file_names_is_asked(tmp_path, monkey
             pass
     else:
         with locks.hold(tmp_path / "lock", what="it", accepted="another"):
-            pass
+            assert "is on a file system without locks" in caplog.text
 
 
 @pytest.mark.thorough
@@ -205,6 +208,39 @@ def test_rows_that_only_the_table_has_are_taken_from_there(tmp_path, kept, caplo
     assert MetricsWriter(tmp_path).rows == rows
     assert path.read_text() == "".join(lines)
     assert f"lacks {3 - len(kept)} epochs" in caplog.text
+
+
+def test_a_row_that_is_nested_too_deeply_is_named(tmp_path):
+    (tmp_path / "metrics.jsonl").write_text("[" * 100_000 + '\n{"epoch": 0}\n')
+    with pytest.raises(ValueError, match=r"line 1 of .*metrics.jsonl is .*; accepted"):
+        MetricsWriter(tmp_path)
+
+
+def test_a_lock_that_no_disk_has_room_for_is_named_and_given_back(tmp_path, monkeypatch):
+    path = tmp_path / "lock"
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(locks.os, "write", full)
+        with (
+            pytest.raises(OSError, match="No space left on device: '.*lock'"),
+            locks.hold(path, what="it", accepted="another"),
+        ):
+            pass
+    with locks.hold(path, what="it", accepted="another"):
+        assert json.loads(path.read_text())["pid"] == os.getpid()
+
+
+@pytest.mark.parametrize("content", ["[" * 100_000, "3", '{"pid": 1}', '{"pid": "a\\nb"}', "\xff"])
+def test_a_lock_file_that_names_nobody_is_taken(tmp_path, content):
+    path = tmp_path / "lock"
+    path.write_text(content, encoding="latin-1")
+    with locks.hold(path, what="it", accepted="another"):
+        with open(path) as file:  # as another process would
+            assert locks.lock(file) is False
+        assert json.loads(path.read_text())["pid"] == os.getpid()
 
 
 def test_a_run_whose_rows_were_deleted_goes_on_with_all(straight, tmp_path):

@@ -196,9 +196,21 @@ def test_lists_from_a_config_are_accepted():
     assert hash(module.backbone) == hash(models.build("mlp", hidden=(8, 4)).backbone)
 
 
+@pytest.mark.parametrize("name", ["mlp", "cnn7", "cnn13", "small_cnn"])
+def test_a_network_may_be_without_hidden_layers(name):
+    module = models.build(name, hidden=[], embedding_dim=0)
+    assert module.backbone.hidden == ()
+    inputs = jnp.ones([2, 6] if name == "mlp" else [2, 32, 32, 3])
+    shapes = jax.eval_shape(lambda: module.init(jax.random.key(0), inputs, False))
+    dense = [part for part in shapes["params"].get("backbone", {}) if "dense" in part.lower()]
+    assert not dense and shapes["params"]["classifier"]
+
+
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
+        ("small_cnn", {"channels": ()}, r"model.options.channels is \(\); accepted: a tuple"),
+        ("resnet18", {"stage_sizes": []}, r"model.options.stage_sizes is \(\); accepted: a tuple"),
         ("resnet34", {}, "'resnet34'; accepted: resnet18, resnet50, .*mlp"),
         (
             "mlp",

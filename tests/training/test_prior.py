@@ -239,6 +239,7 @@ def test_what_is_kept_is_read_by_name_and_refused_where_it_is_no_estimate(tmp_pa
         {"value": "0.4"},
         {"value": None},
         {"low": [0.1]},
+        {"low": 10**400},
         {"lowest": 0.1},
     ):
         path.write_text(json.dumps(kept | {"estimates": {"best_bin": kept["estimate"] | change}}))
@@ -247,7 +248,7 @@ def test_what_is_kept_is_read_by_name_and_refused_where_it_is_no_estimate(tmp_pa
         path.write_text(json.dumps(kept | {"estimate": kept["estimate"] | change}))
         with pytest.raises(ValueError, match="prior.json is damaged"):
             prior_estimation.settle(config(), problem(), str(tmp_path), tiny.mesh(1))
-    for text in (json.dumps(kept | {"estimate": {"value": 0.4}}), "[]", '{"of": 3}'):
+    for text in (json.dumps(kept | {"estimate": {"value": 0.4}}), "[]", '{"of": 3}', "[" * 100_000):
         path.write_text(text)
         with pytest.raises(ValueError, match="prior.json is damaged"):
             prior_estimation.settle(config(), problem(), str(tmp_path), tiny.mesh(1))

@@ -32,6 +32,8 @@ _KINDS = {".csv": "text", ".tsv": "text", ".tab": "text", ".parquet": "parquet",
 _KINDS |= {".npz": "npz", ".npy": "npy"}
 _MAX_VALUES = 2**30
 """Numbers of an svmlight file once it is dense, 4 GiB of them."""
+_NOT_SPARSE = "save it as .npy, or leave out columns"
+_IN_FULL = "save it with compression='none' and use_dictionary=False"
 _CELLS: tuple[type, ...] = (str, number_types.Real, decimal.Decimal, np.bool_)
 _CELLS += (datetime.date, datetime.timedelta, np.datetime64, np.timedelta64)
 
@@ -307,10 +309,11 @@ def check_parquet(path: str) -> None:
             )
         groups = [meta.row_group(i) for i in range(meta.num_row_groups)]
     shape = f"{meta.num_rows} rows of {meta.num_columns} columns"
-    reading.check_size(path, 8 * meta.num_rows * max(meta.num_columns, 1), shape)
+    width = sum(_bytes_of_cell(field.type) for field in fields)
+    reading.check_size(path, meta.num_rows * max(width, 8), shape, remedy=_IN_FULL)
     packed_sizes = [group.column(i) for group in groups for i in range(group.num_columns)]
     unpacked = sum(column.total_uncompressed_size for column in packed_sizes)
-    reading.check_size(path, unpacked, "its pages unpack to")
+    reading.check_size(path, unpacked, "its pages unpack to", remedy=_IN_FULL)
     needed = 0
     text = [field.name for field in fields if _is_text(field.type)]
     with pq.ParquetFile(path, read_dictionary=text) as file:
@@ -331,7 +334,17 @@ def check_parquet(path: str) -> None:
                 )
                 read = file.read_row_group(number, columns=[column.path_in_schema])
                 needed += sum(_written_out(part) for one in read.columns for part in one.chunks)
-                reading.check_size(path, needed, f"the text of {column.path_in_schema!r}")
+                what = f"the text of {column.path_in_schema!r}"
+                reading.check_size(path, needed, what, remedy=_IN_FULL)
+
+
+def _bytes_of_cell(kind: Any) -> int:
+    """Bytes that a cell takes at least; of words, those that refer to it."""
+    import pyarrow as pa
+
+    # Of a table of many columns of ones and zeros, most are packed into next to nothing.
+    is_small = pa.types.is_boolean(kind) or pa.types.is_int8(kind) or pa.types.is_uint8(kind)
+    return 1 if is_small else 8
 
 
 def _is_text(kind: Any) -> bool:
@@ -425,7 +438,8 @@ def _svmlight(path: str) -> Frame:
             f"{_MAX_VALUES}, since a table is held dense"
         )
     try:
-        reading.check_size(path, 4 * size, f"{matrix.shape[0]} x {matrix.shape[1]} numbers")
+        what = f"{matrix.shape[0]} x {matrix.shape[1]} numbers"
+        reading.check_size(path, 4 * size, what, remedy=_NOT_SPARSE)
     except ValueError as error:
         raise ValueError(f"{path} is held dense: {error}") from error
     with np.errstate(over="ignore"):  # becomes infinite, which is refused by name

@@ -144,7 +144,8 @@ def _check_header(path: str | os.PathLike[str], image: Image.Image) -> None:
     # Pillow hands PostScript to Ghostscript, which would run what the file says.
     require(image.format != "EPS", "the format of the image", image.format, "PNG, JPEG, TIFF, ...")
     what = f"{image.width} x {image.height} pixels"
-    reading.check_size(path, 4 * image.width * image.height, what)
+    remedy = "make it smaller, or save it without packing it"
+    reading.check_size(path, 4 * image.width * image.height, what, remedy=remedy)
 
 
 def _unreadable(path: str | os.PathLike[str], error: Exception) -> ValueError:

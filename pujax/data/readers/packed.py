@@ -36,7 +36,7 @@ class _Unpacked(io.RawIOBase):
             raise ValueError(
                 f"{self._path} unpacks to more than {reading.most_bytes(self._path)} bytes; "
                 f"accepted: at most {reading.FACTOR} times its size, and "
-                f"{reading.ROOM // 2**20} MiB"
+                f"{reading.ROOM // 2**20} MiB (if it is meant so, unpack it first)"
             )
         return count
 

@@ -160,7 +160,9 @@ def _read_file(path, num_features):
             f"{path} is not svmlight text of {num_features} features: {reading.one_line(error)}"
         ) from error
     try:
-        reading.check_size(path, 4 * rows.shape[0] * num_features, f"{rows.shape[0]} rows")
+        remedy = "take the file as published"
+        what = f"{rows.shape[0]} rows"
+        reading.check_size(path, 4 * rows.shape[0] * num_features, what, remedy=remedy)
     except ValueError as error:
         raise ValueError(f"{path} is held dense: {error}") from error
     return rows.toarray(), codes.astype(np.float64)

@@ -147,7 +147,8 @@ def _check_size(path: str, rows: int, columns: int) -> None:
             "is held dense"
         )
     try:
-        reading.check_size(path, 8 * rows * columns, f"{rows} x {columns} numbers")
+        remedy = "save it as .npz, or leave out columns"
+        reading.check_size(path, 8 * rows * columns, f"{rows} x {columns} numbers", remedy=remedy)
     except ValueError as error:
         raise ValueError(f"{path} is held dense: {error}") from error
 
