@@ -1,4 +1,4 @@
-"""How the tests set JAX up: fast compilation, and compiled programs kept for the next run."""
+"""How the tests set JAX up: fast compilation, compiled programs kept for the next run, threads."""
 
 import importlib.metadata
 import os
@@ -59,7 +59,7 @@ def prune(folder: pathlib.Path, limit: int) -> None:
 
 
 def apply(environment) -> pathlib.Path | None:
-    """Sets the variables of the tests; must run before jax is imported.
+    """Sets the variables of the tests; must run before jax or NumPy is imported.
 
     Args:
       environment: `os.environ`, or a dictionary in its place.
@@ -68,6 +68,9 @@ def apply(environment) -> pathlib.Path | None:
       The cache folder that the tests must keep small, or None where the user named one, which is
       then used as it is and never cleaned.
     """
+    # Threads of NumPy and scikit-learn wait by spinning, and the workers of pytest-xdist fill the
+    # cores: two workers of two threads each took several times the processor time of one thread.
+    environment.setdefault("OMP_NUM_THREADS", "1")
     # Eight simulated CPU devices, so that every test can build a real mesh.
     environment.setdefault("JAX_NUM_CPU_DEVICES", "8")
     environment.setdefault("JAX_PLATFORMS", "cpu")

@@ -164,15 +164,16 @@ def test_color_jitter_applies_its_draws_and_nothing_when_all_is_off():
 
 
 def test_uniform_numbers_stay_in_range_and_hit_a_range_of_one_number():
+    uniform = jax.jit(draws.uniform, static_argnums=(1, 2, 3))
     for low, high in ((0.1, 2.0), (-0.2, 0.2), (0.999, 1.0), (3.0, 1e4), (-1e-6, 0.0)):
-        numbers = np.asarray(draws.uniform(KEY, (20_000,), low, high))
+        numbers = np.asarray(uniform(KEY, (20_000,), low, high))
         rounding = 2.0**-22 * max(abs(low), abs(high))
         assert numbers.min() >= low - rounding
         assert numbers.max() <= high + rounding
         mean, deviation = (low + high) / 2, (high - low) / math.sqrt(12 * 20_000)
         assert abs(numbers.mean(dtype=np.float64) - mean) < 4 * deviation + rounding
     for value in (0.0, 1.0, 0.75):
-        np.testing.assert_array_equal(draws.uniform(KEY, (5,), value, value), np.float32(value))
+        np.testing.assert_array_equal(uniform(KEY, (5,), value, value), np.float32(value))
 
 
 # Blur -------------------------------------------------------------------------------------------
@@ -209,11 +210,11 @@ def test_blur_equals_the_direct_sum_but_for_near_halves(images, kernel_size):
 def test_blur_by_hand():
     images = np.array([0, 0, 200, 0, 0], np.uint8).reshape(1, 1, 5, 1).repeat(5, axis=1)
     # exp(-1/2) = 0.60653: weights 0.60653 and 1, over 2.21306.
-    blurred = jit_blur(images, 1.0, kernel_size=3)
+    blurred = np.asarray(jit_blur(images, 1.0, kernel_size=3))
     np.testing.assert_array_equal(blurred[0, 2, :, 0], [0, 55, 90, 55, 0])
     # At the border the neighbour inside counts twice.
     images = np.array([0, 100, 0, 0], np.uint8).reshape(1, 1, 4, 1).repeat(4, axis=1)
-    blurred = jit_blur(images, 1.0, kernel_size=3)
+    blurred = np.asarray(jit_blur(images, 1.0, kernel_size=3))
     np.testing.assert_array_equal(blurred[0, 1, :, 0], [55, 45, 27, 0])
 
 

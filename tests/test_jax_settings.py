@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+import threadpoolctl
 
 from tests import jax_settings
 
@@ -28,6 +29,17 @@ def test_flags_that_the_user_set_stay_and_win():
     present = "--xla_dump_to=/x --xla_backend_optimization_level=2"
     flags = jax_settings.xla_flags(present, "0.10.2")
     assert flags == f"{present} {SPEED.split()[1]} {FUSION}"
+
+
+def test_numpy_gets_one_thread_unless_the_user_says_otherwise(tmp_path):
+    environment = {"JAX_COMPILATION_CACHE_DIR": str(tmp_path)}
+    jax_settings.apply(environment)
+    assert environment["OMP_NUM_THREADS"] == "1"
+    environment["OMP_NUM_THREADS"] = "3"
+    jax_settings.apply(environment)
+    assert environment["OMP_NUM_THREADS"] == "3"
+    if os.environ["OMP_NUM_THREADS"] == "1":  # set before NumPy was imported
+        assert {pool["num_threads"] for pool in threadpoolctl.threadpool_info()} <= {1}
 
 
 def test_a_cache_folder_that_the_user_named_is_used_and_never_cleaned(tmp_path):

@@ -54,8 +54,8 @@ def test_gradpu_is_the_weighted_absolute_loss_of_a_tanh(beta):
 def test_slopes_of_a_positive_are_the_published_table(beta, through):
     risk = functools.partial(risks.gradpu, beta=beta, stop_weight_gradient=not through)
     with x64():
-        slope = jax.jit(jax.vmap(jax.grad(lambda h: risk(h[None], jnp.ones(1)))))
-        found = -slope(jnp.array(SCORES, float))
+        slope = jax.jit(jax.vmap(jax.grad(lambda h: risk(h[None], np.ones(1)))))
+        found = -slope(np.array(SCORES, float))
     # The table has two to four digits and is rounded to two decimals at least.
     np.testing.assert_allclose(found, SLOPES[beta, through], rtol=0.02, atol=0.006)
 
@@ -64,7 +64,7 @@ def test_an_unlabeled_example_pulls_with_at_most_one():
     with x64():
         risk = functools.partial(risks.gradpu, labeled=np.zeros(1), beta=30.0)
         slope = jax.jit(jax.vmap(jax.grad(lambda h: risk(h[None]))))
-        h = jnp.linspace(-4, 4, 9)
+        h = np.linspace(-4, 4, 9)
         np.testing.assert_allclose(slope(h), 1 / np.cosh(h) ** 2, rtol=1e-12)
 
 
@@ -157,7 +157,7 @@ def test_penalty_matches_the_explicit_jacobian_and_its_parameter_slopes(name):
 
 def test_penalty_of_a_linear_score_is_its_squared_norm():
     with x64():
-        w = jnp.array([1.0, -2.0, 0.5, 0.0, 3.0])
+        w = np.array([1.0, -2.0, 0.5, 0.0, 3.0])
         value, gradient = jax.value_and_grad(
             lambda w: risks.gradient_penalty(lambda x: x @ w + 7, *pairs())
         )(w)
@@ -167,10 +167,10 @@ def test_penalty_of_a_linear_score_is_its_squared_norm():
 
 def test_penalty_is_taken_between_the_two_examples():
     # grad of sum(x^2) is 2 x: the squared norm tells the point.
-    positives, unlabeled = jnp.full((3, 2), 4.0), jnp.zeros((3, 2))
+    positives, unlabeled = np.full((3, 2), 4.0), np.zeros((3, 2))
     for mix, expected in ((0.0, 0), (1.0, 128), (0.25, 8)):
         value = risks.gradient_penalty(
-            lambda x: jnp.sum(x**2), positives, unlabeled, jnp.full(3, mix)
+            lambda x: jnp.sum(x**2), positives, unlabeled, np.full(3, mix)
         )
         assert float(value) == pytest.approx(expected)
 
@@ -202,7 +202,7 @@ def test_penalty_without_weight_or_pairs_has_no_gradient():
         batch = positives[:size], unlabeled[:size], mix[:size]
         return risks.gradient_penalty(score, *batch, weights=weights)
 
-    for size, weights in ((4, jnp.zeros(4)), (0, None), (0, jnp.zeros(0))):
+    for size, weights in ((4, np.zeros(4)), (0, None), (0, np.zeros(0))):
         compiled = jax.jit(jax.value_and_grad(penalty), static_argnums=1)
         value, gradient = compiled(random_net(), size, weights)
         assert value == 0
@@ -218,7 +218,7 @@ def test_penalty_takes_inputs_of_any_rank():
     )
     shaped = risks.gradient_penalty(score, positives, unlabeled, mix, weights=np.arange(4))
     np.testing.assert_allclose(shaped, flat, rtol=1e-6)
-    scalars = risks.gradient_penalty(lambda x: 3 * x, jnp.ones(4), jnp.zeros(4), mix)
+    scalars = risks.gradient_penalty(lambda x: 3 * x, np.ones(4), np.zeros(4), mix)
     assert float(scalars) == pytest.approx(9)
 
 
@@ -239,13 +239,13 @@ def test_penalty_maps_over_networks_and_computes_low_precision_in_float32():
     assert value.dtype == jnp.float32
     full = compiled(random_net(), *(values.astype(jnp.float32) for values in half))
     np.testing.assert_array_equal(value, full)
-    counts = jnp.arange(8, dtype=jnp.uint8).reshape(4, 2)
-    assert float(risks.gradient_penalty(jnp.sum, counts, counts, jnp.ones(4))) == 2
+    counts = np.arange(8, dtype=jnp.uint8).reshape(4, 2)
+    assert float(risks.gradient_penalty(jnp.sum, counts, counts, np.ones(4))) == 2
 
 
 def test_penalty_names_the_argument_that_does_not_fit():
     def penalty(positives, unlabeled, mix, weights=None):
-        shapes = (jnp.zeros(shape) for shape in (positives, unlabeled, mix))
+        shapes = (np.zeros(shape) for shape in (positives, unlabeled, mix))
         return risks.gradient_penalty(jnp.sum, *shapes, weights=weights)
 
     with pytest.raises(ValueError, match=r"unlabeled has shape \(3, 2\).*\(4, 2\)"):
@@ -255,4 +255,4 @@ def test_penalty_names_the_argument_that_does_not_fit():
     with pytest.raises(ValueError, match=r"mix has shape \(\).*\(4,\)"):
         penalty((4, 2), (4, 2), ())
     with pytest.raises(ValueError, match=r"weights has shape \(2,\).*\(4,\)"):
-        penalty((4, 2), (4, 2), (4,), weights=jnp.ones(2))
+        penalty((4, 2), (4, 2), (4,), weights=np.ones(2))

@@ -11,6 +11,14 @@ from pujax import risks
 from tests.pu_batches import LN3, overfitted_batch, random_batch
 from tests.x64 import x64
 
+# Compiled, since operations one by one cost a program each.
+pu_parts = jax.jit(risks.pu_parts)
+upu = jax.jit(risks.upu)
+upu_slope = jax.jit(jax.grad(risks.upu))
+nnpu_slope = jax.jit(jax.grad(risks.nnpu))
+nnpu_and_slope = jax.jit(jax.value_and_grad(risks.nnpu), static_argnames="ascent")
+imbalanced_and_slope = jax.jit(jax.value_and_grad(risks.imbalanced_nnpu), static_argnames="ascent")
+
 
 def test_negative_part_can_fall_below_zero():
     scores, labeled = overfitted_batch()
@@ -21,7 +29,8 @@ def test_negative_part_can_fall_below_zero():
 def test_logistic_upu_has_its_convex_form():
     scores, labeled = random_batch()
     with x64():
-        value = risks.upu(scores, labeled, prior=0.3, loss=risks.logistic_loss)
+        risk = functools.partial(risks.upu, prior=0.3, loss=risks.logistic_loss)
+        value = jax.jit(risk)(scores, labeled)
         positive, unlabeled = scores[labeled == 1], scores[labeled == 0]
         expected = -0.3 * positive.mean() + np.logaddexp(0, unlabeled).mean()
         np.testing.assert_allclose(value, expected, rtol=1e-13)
@@ -35,7 +44,7 @@ def test_one_sample_calibration_is_the_mean_over_both_groups():
     unlabeled_prior = (prior * size - num_positive) / num_unlabeled
     with x64():
         as_negative = np.asarray(risks.sigmoid_loss(-scores))
-        value = risks.upu(
+        value = upu(
             scores,
             labeled,
             prior=prior,
@@ -49,10 +58,10 @@ def test_one_sample_calibration_is_the_mean_over_both_groups():
 
 def test_unlabeled_prior_defaults_to_the_prior():
     scores, labeled = random_batch()
-    default = risks.pu_parts(scores, labeled, prior=0.3)
-    explicit = risks.pu_parts(scores, labeled, prior=0.3, unlabeled_prior=0.3)
+    default = pu_parts(scores, labeled, prior=0.3)
+    explicit = pu_parts(scores, labeled, prior=0.3, unlabeled_prior=0.3)
     assert default == explicit
-    other = risks.pu_parts(scores, labeled, prior=0.3, unlabeled_prior=0.1)
+    other = pu_parts(scores, labeled, prior=0.3, unlabeled_prior=0.1)
     assert float(other.negative) > float(default.negative)
     assert float(other.positive) == float(default.positive)
 
@@ -60,12 +69,12 @@ def test_unlabeled_prior_defaults_to_the_prior():
 def test_nnpu_equals_upu_when_the_negative_part_is_positive():
     scores, labeled = random_batch()
     with x64():
-        assert float(risks.pu_parts(scores, labeled, prior=0.2).negative) > 0
-        upu = jax.value_and_grad(risks.upu)(scores, labeled, prior=0.2)
+        assert float(pu_parts(scores, labeled, prior=0.2).negative) > 0
+        plain = jax.jit(jax.value_and_grad(risks.upu))(scores, labeled, prior=0.2)
         for ascent in (True, False):
-            nnpu = jax.value_and_grad(risks.nnpu)(scores, labeled, prior=0.2, ascent=ascent)
-            np.testing.assert_allclose(nnpu[0], upu[0], rtol=1e-14)
-            np.testing.assert_allclose(nnpu[1], upu[1], rtol=1e-14)
+            nnpu = nnpu_and_slope(scores, labeled, prior=0.2, ascent=ascent)
+            np.testing.assert_allclose(nnpu[0], plain[0], rtol=1e-14)
+            np.testing.assert_allclose(nnpu[1], plain[1], rtol=1e-14)
 
 
 @pytest.mark.parametrize("beta", [0.0, 0.05])
@@ -74,16 +83,16 @@ def test_nnpu_value_is_the_clamped_risk_and_gradient_the_ascent(beta):
     with x64():
 
         def part(name):
-            return lambda g: getattr(risks.pu_parts(g, labeled, prior=0.4), name)
+            return jax.value_and_grad(lambda g: getattr(pu_parts(g, labeled, prior=0.4), name))
 
-        positive, positive_gradient = jax.value_and_grad(part("positive"))(scores)
-        negative_gradient = jax.grad(part("negative"))(scores)
+        both = jax.jit(lambda g: (part("positive")(g), part("negative")(g)))
+        (positive, positive_gradient), (_, negative_gradient) = both(scores)
         options = {"prior": 0.4, "beta": beta, "gamma": 0.7}
-        value, gradient = jax.value_and_grad(risks.nnpu)(scores, labeled, **options)
+        value, gradient = nnpu_and_slope(scores, labeled, **options, ascent=True)
         np.testing.assert_allclose(value, positive - beta, rtol=1e-14)
-        np.testing.assert_allclose(gradient, -0.7 * negative_gradient, rtol=1e-14)
+        np.testing.assert_allclose(gradient, -0.7 * np.asarray(negative_gradient), rtol=1e-14)
 
-        value, gradient = jax.value_and_grad(risks.nnpu)(scores, labeled, **options, ascent=False)
+        value, gradient = nnpu_and_slope(scores, labeled, **options, ascent=False)
         np.testing.assert_allclose(value, positive - beta, rtol=1e-14)
         np.testing.assert_allclose(gradient, positive_gradient, rtol=1e-14)
 
@@ -91,24 +100,24 @@ def test_nnpu_value_is_the_clamped_risk_and_gradient_the_ascent(beta):
 def test_nnpu_rule_uses_the_weighted_negative_part_and_a_strict_comparison():
     scores, labeled = overfitted_batch()
     with x64():
-        negative = float(risks.pu_parts(scores, labeled, prior=0.4).negative)
-        plain = jax.grad(risks.upu)(scores, labeled, prior=0.4)
-        at_limit = jax.grad(risks.nnpu)(scores, labeled, prior=0.4, beta=-negative)
+        negative = float(pu_parts(scores, labeled, prior=0.4).negative)
+        plain = upu_slope(scores, labeled, prior=0.4)
+        at_limit = nnpu_slope(scores, labeled, prior=0.4, beta=-negative)
         np.testing.assert_allclose(at_limit, plain, rtol=1e-14)
         # Half the weight halves the negative part, which then stays above -beta.
         beta = -0.75 * negative
         options = {"prior": 0.4, "unlabeled_weight": 0.5}
-        weighted = jax.grad(risks.nnpu)(scores, labeled, beta=beta, **options)
-        np.testing.assert_allclose(weighted, jax.grad(risks.upu)(scores, labeled, **options))
-        assert not np.allclose(jax.grad(risks.nnpu)(scores, labeled, prior=0.4, beta=beta), plain)
+        weighted = nnpu_slope(scores, labeled, beta=beta, **options)
+        np.testing.assert_allclose(weighted, upu_slope(scores, labeled, **options))
+        assert not np.allclose(nnpu_slope(scores, labeled, prior=0.4, beta=beta), plain)
 
 
 def test_a_mean_over_an_empty_group_is_zero():
-    scores = jnp.array([LN3, -LN3])
-    none_labeled = risks.pu_parts(scores, jnp.zeros(2), prior=0.4)
+    scores = np.array([LN3, -LN3])
+    none_labeled = pu_parts(scores, np.zeros(2), prior=0.4)
     assert float(none_labeled.positive) == 0
     assert float(none_labeled.negative) == pytest.approx(0.5, rel=1e-6)
-    all_labeled = risks.pu_parts(scores, jnp.ones(2), prior=0.4)
+    all_labeled = pu_parts(scores, np.ones(2), prior=0.4)
     assert float(all_labeled.negative) == pytest.approx(-0.2, rel=1e-6)
 
 
@@ -117,7 +126,8 @@ def test_prior_may_be_traced_and_differentiated():
     with x64():
         slope = jax.jit(jax.grad(lambda prior: risks.upu(scores, labeled, prior=prior)))(0.4)
         # upu is linear in the prior.
-        rise = risks.upu(scores, labeled, prior=0.9) - risks.upu(scores, labeled, prior=0.1)
+        low, high = (float(upu(scores, labeled, prior=prior)) for prior in (0.1, 0.9))
+        rise = high - low
         np.testing.assert_allclose(slope, rise / 0.8, rtol=1e-12)
 
 
@@ -125,10 +135,10 @@ def test_the_unlabeled_term_has_the_sign_that_lets_the_rule_fire():
     # Written with l(g) instead of l(-g), low scores on U would raise the risk and never fire.
     scores, labeled = overfitted_batch()
     with x64():
-        gradient = np.asarray(jax.grad(risks.upu)(scores, labeled, prior=0.4))
+        gradient = np.asarray(upu_slope(scores, labeled, prior=0.4))
         assert (gradient[labeled == 0] > 0).all() and (gradient[labeled == 1] < 0).all()
         # The ascent step raises the scores of U again and lowers those of P.
-        gradient = np.asarray(jax.grad(risks.nnpu)(scores, labeled, prior=0.4))
+        gradient = np.asarray(nnpu_slope(scores, labeled, prior=0.4))
         assert (gradient[labeled == 0] < 0).all() and (gradient[labeled == 1] > 0).all()
 
 
@@ -136,12 +146,12 @@ def test_imbalanced_nnpu_matches_a_batch_worked_by_hand():
     # E_P l(g) = 1/4 and E_P l(-g) = 3/4; E_U l(-g) = (1/4 + 1/2) / 2 = 3/8; w = (1/2) / (3/4).
     scores, labeled = np.array([LN3, -LN3, 0.0]), np.array([1, 0, 0])
     with x64():
-        value, gradient = jax.value_and_grad(risks.imbalanced_nnpu)(scores, labeled, prior=0.25)
+        value, gradient = imbalanced_and_slope(scores, labeled, prior=0.25)
         assert float(value) == pytest.approx(1 / 8 + 2 / 3 * (3 / 8 - 3 / 16), abs=1e-14)
         # Sigmoid slopes are 3/16, 3/16 and 1/4.
         expected = [-(1 / 2 + 2 / 3 / 4) * 3 / 16, 2 / 3 * 3 / 32, 2 / 3 / 8]
         np.testing.assert_allclose(gradient, expected, rtol=1e-13)
-        value = risks.imbalanced_nnpu(scores, labeled, prior=0.25, target_prior=0.8)
+        value, _ = imbalanced_and_slope(scores, labeled, prior=0.25, target_prior=0.8)
         assert float(value) == pytest.approx(1 / 5 + 4 / 15 * 3 / 16, abs=1e-14)
 
 
@@ -150,9 +160,9 @@ def test_imbalanced_nnpu_matches_a_batch_worked_by_hand():
 def test_imbalanced_nnpu_with_its_own_prior_is_nnpu(batch, options):
     scores, labeled = batch()
     with x64():
-        expected = jax.value_and_grad(risks.nnpu)(scores, labeled, prior=0.4, **options)
-        imbalanced = functools.partial(risks.imbalanced_nnpu, prior=0.4, target_prior=0.4)
-        value, gradient = jax.value_and_grad(imbalanced)(scores, labeled, **options)
+        expected = nnpu_and_slope(scores, labeled, prior=0.4, **options)
+        priors = {"prior": 0.4, "target_prior": 0.4}
+        value, gradient = imbalanced_and_slope(scores, labeled, **priors, **options)
         np.testing.assert_allclose(value, expected[0], rtol=1e-14)
         np.testing.assert_allclose(gradient, expected[1], rtol=1e-14)
 
@@ -165,11 +175,11 @@ def test_imbalanced_nnpu_applies_the_sign_rule_to_the_weighted_part():
         def unweighted(g):
             return risks.pu_parts(g, labeled, prior=0.4).negative
 
-        negative, slope = jax.value_and_grad(unweighted)(scores)
-        risk = jax.value_and_grad(functools.partial(risks.imbalanced_nnpu, prior=0.4, gamma=2.0))
+        negative, slope = jax.jit(jax.value_and_grad(unweighted))(scores)
+        risk = functools.partial(imbalanced_and_slope, prior=0.4, gamma=2.0)
         value, gradient = risk(scores, labeled)
         assert float(value) == pytest.approx(0.5 / 4, abs=1e-14)
-        np.testing.assert_allclose(gradient, -2 * weight * slope, rtol=1e-13)
+        np.testing.assert_allclose(gradient, -2 * weight * np.asarray(slope), rtol=1e-13)
         # beta between the weighted and the plain part: only the plain part would fire.
         beta = -0.95 * float(negative)
         value, gradient = risk(scores, labeled, beta=beta)

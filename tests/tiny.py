@@ -8,7 +8,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 from pujax import accelerator
-from pujax.data import dataset, multilabel_dataset, pu_dataset
+from pujax.data import batching, dataset, multilabel_dataset, pu_dataset
 from pujax.data import raw as raw_lib
 from pujax.data.raw import RawDataset
 from pujax.training import config as config_lib
@@ -161,6 +161,10 @@ def config(method: str, *, model="small_cnn", options=None, dtype="float32", see
         if key in tree.method:
             tree.method[key] = value
     return config_lib.resolve(tree)
+
+
+# One program for a batch, as in training; eagerly every part of it is a program of its own.
+gather = jax.jit(batching.gather, static_argnames=("first_epoch", "streamed"))
 
 
 def mesh(num_devices=1) -> Mesh:

@@ -18,7 +18,7 @@ REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 
 def plan(key=0, n=103, support=25, **sizes):
     sizes = {"batch_size": 10, "support_batch_size": 8} | sizes
-    labeled = jax.numpy.arange(n) % 5 == 1
+    labeled = np.arange(n) % 5 == 1
     return batching.epoch_plan(
         jax.random.key(key),
         labeled,
@@ -100,10 +100,10 @@ def test_gather_looks_up_rows(example_data):
 def example_data():
     rng = np.random.default_rng(0)
     return batching.TrainingData(
-        inputs=jax.numpy.asarray(rng.integers(0, 256, [40, 3, 3, 1]), "uint8"),
-        labeled=jax.numpy.arange(40) < 9,
-        support_inputs=jax.numpy.asarray(rng.integers(0, 256, [6, 3, 3, 1]), "uint8"),
-        support_labels=jax.numpy.asarray([0, 1, 0, 1, 1, 0], "float32"),
+        inputs=jax.numpy.asarray(rng.integers(0, 256, [40, 3, 3, 1], np.uint8)),
+        labeled=jax.numpy.asarray(np.arange(40) < 9),
+        support_inputs=jax.numpy.asarray(rng.integers(0, 256, [6, 3, 3, 1], np.uint8)),
+        support_labels=jax.numpy.asarray(np.float32([0, 1, 0, 1, 1, 0])),
     )
 
 
@@ -116,7 +116,7 @@ def test_what_training_imports_does_not_import_scikit_learn(module):
 
 @pytest.mark.parametrize("batch_size", [1, 7, 16, 40, 100])
 def test_map_batches_equals_one_call(batch_size):
-    inputs = jax.numpy.arange(40.0).reshape(40, 1)
+    inputs = jax.numpy.asarray(np.arange(40, dtype=np.float32).reshape(40, 1))
     seen = []
 
     def function(x):

@@ -28,7 +28,7 @@ def setup(name, **changes):
     stage = built.method.stages[0]
     state = train_step.init_state(stage, jax.random.key(0), None, arrays, tiny.mesh())
     plan = train_step.epoch_plan(stage, jax.random.key(1), 0, arrays)
-    batch = train_step.batching.gather(arrays, plan, 0, epoch=0, step=0)
+    batch = tiny.gather(arrays, plan, 0, epoch=0, step=0)
     return built.method, stage, state, arrays, batch
 
 

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from pujax import risks
-from pujax.data import batching as batching_lib
 from pujax.methods import gradpu, naive
 from pujax.training import sharding, train_step
 from tests import tiny
@@ -28,7 +27,7 @@ def first_step(data, module=gradpu, name="gradpu", *, step=0, **changes):
     key = jax.random.key(1)
     state = train_step.init_state(stage, key, None, arrays, tiny.mesh())
     plan = train_step.epoch_plan(stage, key, 0, arrays)
-    batch = batching_lib.gather(arrays, plan, 0, epoch=0, step=step)
+    batch = tiny.gather(arrays, plan, 0, epoch=0, step=step)
     after, metrics = jax.jit(stage.step)(state, batch, key)
     return method, state, batch, key, after, metrics
 

@@ -26,7 +26,7 @@ def built(problem, **changes):
 def batch_of(stage, state, arrays, epoch=0):
     seen = train_step.stage_data(stage, state, arrays, tiny.mesh(), batch_size=50)
     plan = train_step.epoch_plan(stage, jax.random.key(1), epoch, arrays)
-    return train_step.batching.gather(seen, plan, 0, epoch=epoch, step=0)
+    return tiny.gather(seen, plan, 0, epoch=epoch, step=0)
 
 
 def start(stage, arrays, previous=None, seed=0):

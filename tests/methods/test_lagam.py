@@ -54,7 +54,7 @@ def fresh_setup(data, **changes):
 
 def first_batch(stage, arrays, *, epoch=2) -> Batch:
     plan = train_step.epoch_plan(stage, jax.random.key(1), 0, arrays)
-    return train_step.batching.gather(arrays, plan, 0, epoch=epoch, step=0)
+    return tiny.gather(arrays, plan, 0, epoch=epoch, step=0)
 
 
 def test_label_update_equals_the_closed_form():
@@ -90,12 +90,9 @@ def test_label_update_equals_the_closed_form():
     wanted[pinned] = 1
 
     got = jax.jit(lagam.update_labels, static_argnames=("learning_rate",))(
-        {"kernel": jnp.asarray(w[:, None], jnp.float32), "bias": jnp.asarray([b], jnp.float32)},
-        jnp.asarray(h, jnp.float32),
-        jnp.asarray(y, jnp.float32),
-        jnp.asarray(h_sup, jnp.float32),
-        jnp.asarray(y_sup, jnp.float32),
-        pinned=jnp.asarray(pinned),
+        {"kernel": np.float32(w[:, None]), "bias": np.float32([b])},
+        *map(np.float32, (h, y, h_sup, y_sup)),
+        pinned=pinned,
         rho=0.9,
         learning_rate=rate,
     )
@@ -202,7 +199,7 @@ def test_unpinned_labels_can_fall(data):
     fell = False
     for i in range(5):
         plan = train_step.epoch_plan(stage, jax.random.key(i), 0, arrays)
-        batch = train_step.batching.gather(arrays, plan, 0, epoch=2, step=0)
+        batch = tiny.gather(arrays, plan, 0, epoch=2, step=0)
         after, _ = stage.step(state, batch, jax.random.key(i))
         fell |= bool((after.labels[np.asarray(arrays.labeled)] < 1).any())
     assert fell

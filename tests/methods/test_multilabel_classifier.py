@@ -39,7 +39,7 @@ def setup(data, name="assume_negative", **changes):
     (stage,) = built.method.stages
     state = train_step.init_state(stage, jax.random.key(0), None, arrays, tiny.mesh())
     plan = train_step.epoch_plan(stage, jax.random.key(1), 0, arrays)
-    batch = train_step.batching.gather(arrays, plan, 0, epoch=0, step=0)
+    batch = tiny.gather(arrays, plan, 0, epoch=0, step=0)
     return built.method, state, batch
 
 
@@ -56,7 +56,8 @@ def scores_of(data, state, images):
     """Scores of the linear network on raw images."""
     pixels = np.asarray(images, np.float64) / 255
     rows = ((pixels - data.info.mean) / data.info.std).reshape(len(pixels), -1)
-    return rows @ state.params["classifier"]["kernel"] + state.params["classifier"]["bias"]
+    head = jax.tree.map(np.asarray, state.params["classifier"])
+    return rows @ head["kernel"] + head["bias"]
 
 
 def assert_same(first, second):

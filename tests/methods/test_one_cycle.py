@@ -35,9 +35,12 @@ def by_hand(step, total, warm=0.2, low=0.85, high=0.95):
 
 
 def ours(config, epochs, **length):
-    epochs = jnp.asarray(epochs, jnp.float32)
-    rate = optimizer_lib.learning_rate(config, epochs, **length)
-    return np.asarray(rate), np.asarray(schedules.beta1(config, epochs, **length))
+    @jax.jit
+    def both(epochs):
+        rate = optimizer_lib.learning_rate(config, epochs, **length)
+        return rate, schedules.beta1(config, epochs, **length)
+
+    return tuple(map(np.asarray, both(np.asarray(epochs, np.float32))))
 
 
 def progress(step, steps_per_epoch):
@@ -123,7 +126,7 @@ def trained(dtype, steps=range(20)):
     params = jnp.asarray(START, dtype)
     state, update = rule.init(params), jax.jit(rule.update)
     for step in steps:
-        gradient = jnp.asarray(GRADIENTS[step], dtype)
+        gradient = np.asarray(GRADIENTS[step], dtype)
         updates, state = update(gradient, state, params, progress=progress(step, 5))
         params = optax.apply_updates(params, updates)
     return params
@@ -145,11 +148,12 @@ def test_the_correction_of_the_mean_takes_the_present_beta1():
     # With beta2 = 0 each move is rate * mean / |gradient|, so that the mean can be read off.
     config = cycle_config(weight_decay=0.0, beta2=0.0)
     rule = optimizer_lib.build(config, num_epochs=1, steps_per_epoch=10)
-    params, (first, second) = jnp.zeros(1), (1.0, -3.0)
-    _, state = rule.update(jnp.full(1, first), rule.init(params), params, progress=progress(0, 10))
-    moved, _ = rule.update(jnp.full(1, second), state, params, progress=progress(1, 10))
+    params, (first, second) = np.zeros(1, np.float32), np.float32([[1.0], [-3.0]])
+    update = jax.jit(rule.update)
+    _, state = update(first, rule.init(params), params, progress=progress(0, 10))
+    moved, _ = update(second, state, params, progress=progress(1, 10))
     beta1 = 0.85  # the peak of 10 steps is step 1
-    mean = (beta1 * 0.05 * first + (1 - beta1) * second) / (1 - beta1**2)
+    mean = (beta1 * 0.05 * first[0] + (1 - beta1) * second[0]) / (1 - beta1**2)
     assert float(moved[0]) == pytest.approx(-PEAK * mean / 3.0, rel=1e-5)
 
 
@@ -163,9 +167,9 @@ def test_a_step_left_out_moves_the_schedule_and_not_the_count_of_updates():
 
 def test_state_keeps_its_structure_and_types_and_stays_finite_from_zero_gradients():
     rule = optimizer_lib.build(cycle_config(), num_epochs=1, steps_per_epoch=3)
-    params = {"a": jnp.ones((2, 2)), "b": jnp.zeros(3)}
+    params = {"a": np.ones((2, 2), np.float32), "b": np.zeros(3, np.float32)}
     state = rule.init(params)
-    zeros = jax.tree.map(jnp.zeros_like, params)
+    zeros = jax.tree.map(np.zeros_like, params)
     moved, after = jax.jit(rule.update)(zeros, state, params, progress=0.0)
     assert jax.tree.structure(after) == jax.tree.structure(state)
     pairs = zip(jax.tree.leaves(after), jax.tree.leaves(state), strict=True)
@@ -178,8 +182,9 @@ def test_state_keeps_its_structure_and_types_and_stays_finite_from_zero_gradient
 def test_the_other_optimizers_take_the_rate_and_keep_their_momentum(optimizer):
     config = cycle_config(optimizer=optimizer, weight_decay=0.0, trust_coefficient=1.0)
     rule = optimizer_lib.build(config, num_epochs=4, steps_per_epoch=5)
-    params = jnp.zeros((1, 2))  # of no length, which LARS does not rescale
-    moved, _ = rule.update(jnp.ones((1, 2)), rule.init(params), params, progress=progress(8, 5))
+    params = np.zeros((1, 2), np.float32)  # of no length, which LARS does not rescale
+    ones = np.ones((1, 2), np.float32)
+    moved, _ = jax.jit(rule.update)(ones, rule.init(params), params, progress=progress(8, 5))
     np.testing.assert_allclose(moved, -by_hand(8, 20)[0], rtol=1e-5)
 
 

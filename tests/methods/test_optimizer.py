@@ -12,7 +12,8 @@ from pujax.training import config as config_lib
 
 def rates(epochs, **fields):
     config = optimizer.default_config(learning_rate=0.1, **fields)
-    return [float(optimizer.learning_rate(config, jnp.asarray(e), num_epochs=40)) for e in epochs]
+    rate = jax.jit(lambda epoch: optimizer.learning_rate(config, epoch, num_epochs=40))
+    return [float(rate(np.float32(epoch))) for epoch in epochs]
 
 
 def test_step_drops_start_at_the_named_epoch_and_holds_within_an_epoch():
@@ -77,9 +78,9 @@ def applied(update):
 def run(config):
     rule = optimizer.build(config, num_epochs=4)
     params = jnp.asarray([1.0, -2.0])
-    state = rule.init(params)
+    state, update = rule.init(params), jax.jit(applied(rule.update))
     for epoch, gradient in enumerate(GRADIENTS):
-        params, state = applied(rule.update)(jnp.asarray(gradient), state, params, epoch)
+        params, state = update(gradient, state, params, epoch)
     return params
 
 

@@ -14,6 +14,9 @@ from tests import tiny
 from tests.x64 import x64
 
 MLP = {"hidden": (16, 16), "batch_norm": True}
+# Compiled, since operations one by one cost a program each.
+losses = jax.jit(parts.losses, static_argnames="num_positives")
+choose_partners = jax.jit(parts.choose_partners, static_argnames=("gamma", "batch_size"))
 
 
 @pytest.fixture(scope="module")
@@ -42,14 +45,12 @@ def test_candidates_are_ordered_where_the_entropy_has_underflowed():
 
 
 def test_ambiguous_rows_get_their_candidate_and_all_others_a_row_of_the_batch():
-    p = jnp.asarray([0.19, 0.21, 0.5, 0.79, 0.81, 0.0, 1.0])
+    p = np.asarray([0.19, 0.21, 0.5, 0.79, 0.81, 0.0, 1.0], np.float32)
     unsure = [False, True, True, True, False, False, False]
     size, first = 12, 5  # 5 rows of P, 7 of U
     for seed in range(3):
         (rows, ambiguous), (at_random, none) = (
-            parts.choose_partners(
-                jax.random.key(seed), p, gamma=0.8, batch_size=size, active=jnp.asarray(active)
-            )
+            choose_partners(jax.random.key(seed), p, gamma=0.8, batch_size=size, active=active)
             for active in (True, False)
         )
         assert ambiguous.tolist() == unsure
@@ -62,10 +63,8 @@ def test_ambiguous_rows_get_their_candidate_and_all_others_a_row_of_the_batch():
 
 
 def test_the_borders_of_ambiguity_are_excluded():
-    p = jnp.asarray([0.25, 0.75])  # exact in float32, as 1 - gamma is
-    _, ambiguous = parts.choose_partners(
-        jax.random.key(0), p, gamma=0.75, batch_size=4, active=jnp.asarray(True)
-    )
+    p = np.asarray([0.25, 0.75], np.float32)  # exact, as 1 - gamma is
+    _, ambiguous = choose_partners(jax.random.key(0), p, gamma=0.75, batch_size=4, active=True)
     assert not np.any(ambiguous)
 
 
@@ -77,12 +76,13 @@ def test_cross_entropies_and_entropy_equal_sums_over_both_classes():
         t = np.stack([1 - targets, targets], axis=1)
         cross = -(t * np.log(q)).sum(1)
         wanted = cross[:4].mean(), cross[4:].mean(), -(q * np.log(q)).sum(1).mean()
-        got = parts.losses(jnp.asarray(scores), jnp.asarray(targets), num_positives=4)
+        got = losses(scores, targets, num_positives=4)
         np.testing.assert_allclose(got, wanted, rtol=1e-12)
 
 
 def test_probabilities_are_clipped_so_that_nothing_explodes():
-    got = parts.losses(jnp.asarray([60.0, -60.0]), jnp.asarray([0.0, 1.0]), num_positives=1)
+    far = np.float32([60.0, -60.0])
+    got = losses(far, np.float32([0.0, 1.0]), num_positives=1)
     # -log(1e-4) on both, up to float32's 1 - (1 - 1e-4).
     np.testing.assert_allclose(got[:2], -np.log(1e-4), rtol=1e-3)
 
@@ -90,7 +90,7 @@ def test_probabilities_are_clipped_so_that_nothing_explodes():
         first = sum(parts.losses(scores, jnp.asarray([0.0, 1.0]), num_positives=1))
         return first + parts.early_learning(scores, jnp.asarray([1.0, 0.0]))
 
-    value, gradient = jax.value_and_grad(total)(jnp.asarray([60.0, -60.0]))
+    value, gradient = jax.jit(jax.value_and_grad(total))(far)
     assert np.isfinite(value) and np.isfinite(gradient).all()
 
 
@@ -100,12 +100,13 @@ def test_early_learning_is_the_log_of_one_minus_the_agreement():
         scores, targets = rng.normal(0, 2, 8), rng.uniform(size=8)
         q = sigmoid(scores)
         agreement = targets * q + (1 - targets) * (1 - q)
-        got = parts.early_learning(jnp.asarray(scores), jnp.asarray(targets))
+        got = jax.jit(parts.early_learning)(scores, targets)
         np.testing.assert_allclose(got, np.log(1 - agreement).mean(), rtol=1e-12)
 
 
 def test_early_learning_pulls_towards_the_teacher_and_does_not_move_where_it_is_undecided():
-    gradient = jax.grad(parts.early_learning)(jnp.zeros([3]), jnp.asarray([0.9, 0.1, 0.5]))
+    slope = jax.jit(jax.grad(parts.early_learning))
+    gradient = np.asarray(slope(np.zeros(3), np.asarray([0.9, 0.1, 0.5])))
     assert gradient[0] < 0 < gradient[1]
     np.testing.assert_allclose(gradient[2], 0, atol=1e-7)
 
@@ -135,7 +136,7 @@ def setup(data, name="p3mix_e", **changes):
     stage = made.method.stages[0]
     state = train_step.init_state(stage, jax.random.key(0), None, arrays, tiny.mesh())
     plan = train_step.epoch_plan(stage, jax.random.key(1), 0, arrays)
-    batch = train_step.batching.gather(arrays, plan, 0, epoch=2, step=0)
+    batch = tiny.gather(arrays, plan, 0, epoch=2, step=0)
     return config, made.method, arrays, state, batch
 
 

@@ -27,7 +27,7 @@ def setup(data, **changes):
     (stage,) = method.stages
     state = train_step.init_state(stage, jax.random.key(0), None, arrays, tiny.mesh())
     plan = train_step.epoch_plan(stage, jax.random.key(1), 0, arrays)
-    batch = train_step.batching.gather(arrays, plan, 0, epoch=0, step=0)
+    batch = tiny.gather(arrays, plan, 0, epoch=0, step=0)
     assert {-1, 0, 1} == set(np.unique(batch.labeled))
     return method, arrays, state, batch
 

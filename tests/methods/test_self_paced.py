@@ -1,5 +1,7 @@
 """The mathematics of Self-PU: picking, what is left, calibrated weights, ramps."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,6 +14,9 @@ from pujax.methods.self_pu import self_paced
 from tests.x64 import x64
 
 RULE = {"prior": 0.4, "unlabeled_prior": 0.3, "unlabeled_weight": 0.8}
+# Compiled, since operations one by one cost a program each.
+pick = jax.jit(self_paced.pick, static_argnames=("count", "count_labeled"))
+allot = jax.jit(self_paced.allot)
 
 
 def sigmoid(x):
@@ -68,11 +73,7 @@ def test_picked_are_the_ends_of_u_and_a_share_of_p():
     rng = np.random.default_rng(0)
     scores, labeled = rng.normal(size=30), np.arange(30) % 3 == 0
     scores[labeled] *= 100  # the ends of all scores are labelled
-    pool = np.asarray(
-        self_paced.pick(
-            jax.random.key(0), jnp.asarray(scores), jnp.asarray(labeled), count=4, count_labeled=5
-        )
-    )
+    pool = np.asarray(pick(jax.random.key(0), scores, labeled, count=4, count_labeled=5))
     assert pool.dtype == np.int8
     in_order = sorted(np.flatnonzero(~labeled), key=lambda i: scores[i])
     for ids, code in (
@@ -85,9 +86,9 @@ def test_picked_are_the_ends_of_u_and_a_share_of_p():
 
 
 def test_the_key_decides_only_which_labelled_positives_are_picked():
-    scores, labeled = jnp.arange(60.0), jnp.arange(60) < 20
+    scores, labeled = np.arange(60.0), np.arange(60) < 20
     pools = [
-        np.asarray(self_paced.pick(jax.random.key(i), scores, labeled, count=7, count_labeled=10))
+        np.asarray(pick(jax.random.key(i), scores, labeled, count=7, count_labeled=10))
         for i in range(2)
     ]
     np.testing.assert_array_equal(pools[0][20:], pools[1][20:])
@@ -95,9 +96,7 @@ def test_the_key_decides_only_which_labelled_positives_are_picked():
 
 
 def test_nothing_is_picked_for_counts_of_zero():
-    pool = self_paced.pick(
-        jax.random.key(0), jnp.zeros(6), jnp.arange(6) < 2, count=0, count_labeled=0
-    )
+    pool = pick(jax.random.key(0), np.zeros(6), np.arange(6) < 2, count=0, count_labeled=0)
     assert (np.asarray(pool) == self_paced.NOISY).all()
 
 
@@ -172,15 +171,17 @@ def test_weights_multiply_losses_and_not_the_counts(shift):
     with x64():
         arrays = batch(1, shift=shift)
         positive, negative = weighted_parts(*arrays)
-        scores, labeled, weights, rows = map(jnp.asarray, arrays)
+        scores, labeled, weights, rows = arrays
 
+        @jax.jit
+        @jax.value_and_grad
         def risk(scores, weights):
             return self_paced.weighted_nnpu(scores, labeled, weights, rows=rows, **RULE)
 
-        got = risk(scores, weights)
+        (got, gradient), step = risk(scores, weights), 1e-6
         np.testing.assert_allclose(got, positive + max(negative, 0), rtol=1e-12)
         # The sign rule: once the negative part is below zero, the step climbs it.
-        gradient, step = jax.grad(risk)(scores, weights), 1e-6
+        gradient = np.asarray(gradient)
         for i in range(3):
             moved = [arrays[0] + s * step * (np.arange(len(scores)) == i) for s in (1, -1)]
             parts = np.asarray([weighted_parts(m, *arrays[1:]) for m in moved])
@@ -194,10 +195,12 @@ def test_at_zero_weights_the_derivative_is_each_examples_loss():
     """The rule has not fired there: a negative part of exactly zero is not below zero."""
     with x64():
         arrays = batch(2, shift=4.0)
-        scores, labeled, _, rows = map(jnp.asarray, arrays)
-        got = jax.grad(lambda w: self_paced.weighted_nnpu(scores, labeled, w, rows=rows, **RULE))(
-            jnp.zeros(scores.shape)
-        )
+        scores, labeled, _, rows = arrays
+
+        def risk(weights):
+            return self_paced.weighted_nnpu(scores, labeled, weights, rows=rows, **RULE)
+
+        got = np.asarray(jax.jit(jax.grad(risk))(np.zeros(scores.shape)))
         for i in range(len(scores)):
             one = np.arange(len(scores)) == i
             wanted = sum(weighted_parts(arrays[0], arrays[1], one.astype(float), arrays[3]))
@@ -224,18 +227,18 @@ def test_entropy_is_that_of_the_probability_and_finite_far_out():
     scores = np.asarray([-3.0, -0.2, 0.0, 1.7])
     p = sigmoid(scores)
     wanted = -p * np.log(p) - (1 - p) * np.log(1 - p)
-    np.testing.assert_allclose(self_paced.entropy(jnp.asarray(scores)), wanted, rtol=1e-5)
-    far = jnp.asarray([-60.0, 60.0])
-    np.testing.assert_allclose(self_paced.entropy(far), 0, atol=1e-6)
-    assert np.isfinite(jax.vmap(jax.grad(self_paced.entropy))(far)).all()
+    entropy = jax.jit(jax.vmap(jax.value_and_grad(self_paced.entropy)))
+    np.testing.assert_allclose(self_paced.entropy(scores.astype(np.float32)), wanted, rtol=1e-5)
+    values, slopes = entropy(np.asarray([-60.0, 60.0]))
+    np.testing.assert_allclose(values, 0, atol=1e-6)
+    assert np.isfinite(slopes).all()
 
 
 def test_entropy_term_is_a_mean_over_the_noisy_rows():
     scores, labeled, weights, rows = batch()
-    pair = jnp.asarray(np.stack([np.zeros(len(scores)), weights], axis=1))
-    risk, own = self_paced.noisy_terms(
-        jnp.asarray(scores), jnp.asarray(labeled), pair, rows=jnp.asarray(rows), **RULE
-    )
+    pair = np.stack([np.zeros(len(scores)), weights], axis=1)
+    terms = jax.jit(functools.partial(self_paced.noisy_terms, **RULE))
+    risk, own = terms(scores, labeled, pair, rows=rows)
     p = sigmoid(scores)
     each = -p * np.log(p) - (1 - p) * np.log(1 - p)
     assert risk == 0
@@ -243,7 +246,7 @@ def test_entropy_term_is_a_mean_over_the_noisy_rows():
 
 
 def test_weights_are_clipped_normalised_and_within_the_budget():
-    gradient = -jnp.asarray(
+    gradient = -np.asarray(
         [
             [1.0, 9.0],  # not adjustable
             [3.0, 1.0],
@@ -254,17 +257,17 @@ def test_weights_are_clipped_normalised_and_within_the_budget():
             [0.0, 4.0],
         ]
     )
-    adjustable = jnp.arange(7) > 0
-    got = self_paced.allot(gradient, adjustable=adjustable, budget=100.0)
+    adjustable = np.arange(7) > 0
+    got = allot(gradient, adjustable=adjustable, budget=100.0)
     np.testing.assert_allclose(got[:, 1], [0, 0.25, 1, 0, 0, 0.5, 1])
     np.testing.assert_allclose(got.sum(axis=1), 1)
     # Given out: 0.25, then 1.25, which reaches 1.2; the examples after that get none.
-    got = self_paced.allot(gradient, adjustable=adjustable, budget=1.2)
+    got = allot(gradient, adjustable=adjustable, budget=1.2)
     np.testing.assert_allclose(got[:, 1], [0, 0.25, 1, 0, 0, 0, 0])
     # 1.75 is below 1.8, so the last one is served in full.
-    got = self_paced.allot(gradient, adjustable=adjustable, budget=1.8)
+    got = allot(gradient, adjustable=adjustable, budget=1.8)
     np.testing.assert_allclose(got[:, 1], [0, 0.25, 1, 0, 0, 0.5, 1])
-    got = self_paced.allot(gradient, adjustable=adjustable, budget=0.0)
+    got = allot(gradient, adjustable=adjustable, budget=0.0)
     np.testing.assert_array_equal(got, [[1, 0]] * 7)
 
 
@@ -279,9 +282,7 @@ def test_the_budget_is_spent_as_the_authors_loop_spends_it():
             if spent < 2.5 and gain[i].sum() > 0:
                 wanted[i] = gain[i, 1] / gain[i].sum()
                 spent += wanted[i]
-        got = self_paced.allot(
-            jnp.asarray(gradient), adjustable=jnp.asarray(adjustable), budget=2.5
-        )
+        got = allot(gradient, adjustable=adjustable, budget=2.5)
         np.testing.assert_allclose(got[:, 1], wanted, atol=1e-6)
         assert 2.5 <= spent < 3.5
 
@@ -328,13 +329,10 @@ def test_meta_weights_equal_the_closed_form_of_a_linear_model():
     with x64():
         arrays = map(jnp.asarray, (inputs, support, labeled, rows))
         losses = linear_losses(*arrays)
-        got = self_paced.calibrated_weights(
-            *losses,
-            jnp.asarray(params),
-            adjustable=jnp.asarray(adjustable),
-            learning_rate=rate,
-            budget=100.0,
+        weights = functools.partial(
+            self_paced.calibrated_weights, *losses, learning_rate=rate, budget=100.0
         )
+        got = jax.jit(weights)(params, adjustable=adjustable)
         assert got.dtype == jnp.float64
         # The closed form takes the support loss at the parameters before the step; with all
         # weights zero there is no step, so this is exact.

@@ -47,7 +47,7 @@ def stage_of(method, name):
 
 def first_batch(stage, arrays, *, epoch=2) -> Batch:
     plan = train_step.epoch_plan(stage, jax.random.key(1), 0, arrays)
-    return train_step.batching.gather(arrays, plan, 0, epoch=epoch, step=0)
+    return tiny.gather(arrays, plan, 0, epoch=epoch, step=0)
 
 
 def assert_same(first, second):
@@ -135,7 +135,7 @@ def test_calibration_without_a_support_set_names_the_field(data):
 def ends_of_unlabeled(method_config, data, params, batch_stats, count):
     """Sets of ids with the lowest and highest scores of U, computed in one pass."""
     network = network_lib.build(method_config, data.info, embedding_dim=0)
-    scores = np.asarray(network.infer(params, batch_stats, data.inputs).logits)
+    scores = np.asarray(jax.jit(network.infer)(params, batch_stats, data.inputs).logits)
     order = [i for i in np.argsort(scores, kind="stable") if not data.labeled[i]]
     return set(order[:count]), set(order[-count:])
 

@@ -30,12 +30,13 @@ class Dense(nn.Module):
 
 
 def conv_params(channels, **options):
-    inputs = jnp.zeros((1, 8, 8, channels))
-    return Conv(options).init(jax.random.key(0), inputs)["params"]["conv"]
+    inputs = np.zeros((1, 8, 8, channels), np.float32)
+    return jax.jit(Conv(options).init)(jax.random.key(0), inputs)["params"]["conv"]
 
 
 def dense_params(width, **options):
-    return Dense(options).init(jax.random.key(0), jnp.zeros((1, width)))["params"]["dense"]
+    inputs = np.zeros((1, width), np.float32)
+    return jax.jit(Dense(options).init)(jax.random.key(0), inputs)["params"]["dense"]
 
 
 @pytest.mark.parametrize(
@@ -104,10 +105,9 @@ def test_conv_samples_the_grid_of_symmetric_padding(shape, kernel_size, stride, 
     rng = np.random.default_rng(0)
     inputs = rng.normal(size=(2, *shape, 3)).astype(np.float32)
     module = Conv({"features": 4, "kernel_size": kernel_size, "stride": stride, "padding": padding})
-    variables = module.init(jax.random.key(1), inputs)
+    outputs, variables = jax.jit(module.init_with_output)(jax.random.key(1), inputs)
     params = jax.tree.map(np.asarray, variables["params"]["conv"])
     expected = naive_conv(inputs, params["kernel"], params["bias"], stride, padding)
-    outputs = jax.jit(module.apply)(variables, inputs)
     assert outputs.shape == expected.shape
     # Float32 sums of at most 27 products of order one.
     np.testing.assert_allclose(outputs, expected, atol=1e-5)
@@ -116,7 +116,7 @@ def test_conv_samples_the_grid_of_symmetric_padding(shape, kernel_size, stride, 
 def test_conv_rejects_images_smaller_than_its_kernel():
     module = Conv({"features": 2, "kernel_size": 3})
     with pytest.raises(ValueError, match=r"\(1, 2, 5, 3\).*at least 3"):
-        module.init(jax.random.key(0), jnp.zeros((1, 2, 5, 3)))
+        module.init(jax.random.key(0), np.zeros((1, 2, 5, 3), np.float32))
 
 
 def run_norm(inputs, mean, var, *, train, dtype=jnp.float32, scale=None, bias=None):
@@ -124,10 +124,10 @@ def run_norm(inputs, mean, var, *, train, dtype=jnp.float32, scale=None, bias=No
     channels = inputs.shape[-1]
     variables = {
         "params": {
-            "scale": jnp.ones(channels) if scale is None else scale,
-            "bias": jnp.zeros(channels) if bias is None else bias,
+            "scale": np.ones(channels, np.float32) if scale is None else scale,
+            "bias": np.zeros(channels, np.float32) if bias is None else bias,
         },
-        "batch_stats": {"mean": jnp.asarray(mean), "var": jnp.asarray(var)},
+        "batch_stats": {"mean": mean, "var": var},
     }
     module = layers.BatchNorm(dtype=dtype)
     apply = jax.jit(
@@ -148,7 +148,8 @@ OLD_VAR = np.linspace(0.5, 2, 5, dtype=np.float32)
 
 def test_batch_norm_starts_with_zero_mean_unit_variance_whatever_it_is_initialised_with():
     for train in (False, True):
-        variables = layers.BatchNorm().init(jax.random.key(0), batch(), train)
+        init = jax.jit(layers.BatchNorm().init, static_argnums=2)
+        variables = init(jax.random.key(0), batch(), train)
         assert set(variables["batch_stats"]) == {"mean", "var"}
         np.testing.assert_array_equal(variables["batch_stats"]["mean"], np.zeros(5))
         np.testing.assert_array_equal(variables["batch_stats"]["var"], np.ones(5))
@@ -158,7 +159,7 @@ def test_batch_norm_starts_with_zero_mean_unit_variance_whatever_it_is_initialis
 
 def test_training_normalises_by_the_biased_batch_variance():
     inputs = batch()
-    scale, bias = jnp.arange(1.0, 6.0), jnp.arange(5.0)
+    scale, bias = np.arange(1, 6, dtype=np.float32), np.arange(5, dtype=np.float32)
     outputs, _ = run_norm(inputs, OLD_MEAN, OLD_VAR, train=True, scale=scale, bias=bias)
     exact = inputs.astype(np.float64)
     mean, var = exact.mean((0, 1, 2)), exact.var((0, 1, 2))
@@ -181,8 +182,9 @@ def test_new_statistics_are_linear_in_the_old_ones():
     inputs = batch()
     _, first = run_norm(inputs, OLD_MEAN, OLD_VAR, train=True)
     _, second = run_norm(inputs, OLD_MEAN + 2, OLD_VAR + 1, train=True)
-    np.testing.assert_allclose(second["mean"] - first["mean"], 0.9 * 2, atol=2e-6)
-    np.testing.assert_allclose(second["var"] - first["var"], 0.9, atol=2e-6)
+    moved = jax.tree.map(lambda a, b: np.asarray(b) - np.asarray(a), first, second)
+    np.testing.assert_allclose(moved["mean"], 0.9 * 2, atol=2e-6)
+    np.testing.assert_allclose(moved["var"], 0.9, atol=2e-6)
 
 
 def test_training_outputs_do_not_depend_on_the_running_statistics():
@@ -220,7 +222,8 @@ def test_gradient_equals_that_of_the_definition():
         outputs, _ = run_norm(x, OLD_MEAN, OLD_VAR, train=True)
         return jnp.sum(weights * jnp.sin(outputs))
 
-    np.testing.assert_allclose(jax.grad(ours)(inputs), jax.grad(naive)(inputs), atol=5e-6)
+    slopes = jax.jit(lambda x: (jax.grad(ours)(x), jax.grad(naive)(x)))(inputs)
+    np.testing.assert_allclose(*slopes, atol=5e-6)
 
 
 def test_one_example_gives_finite_values_statistics_and_gradients():
@@ -230,20 +233,20 @@ def test_one_example_gives_finite_values_statistics_and_gradients():
         outputs, new = run_norm(x, OLD_MEAN, OLD_VAR, train=True)
         return jnp.sum(outputs**2) + outputs.sum(), new
 
-    (value, new), gradient = jax.value_and_grad(loss, has_aux=True)(inputs)
+    (value, new), gradient = jax.jit(jax.value_and_grad(loss, has_aux=True))(inputs)
     assert np.isfinite(value)
     assert np.all(np.isfinite(gradient))
     np.testing.assert_allclose(new["var"], 0.9 * OLD_VAR, rtol=1e-5, atol=1e-6)
 
 
 def test_bfloat16_rounds_only_the_output():
-    inputs = jnp.asarray(batch(), jnp.bfloat16)
+    inputs = np.asarray(batch(), jnp.bfloat16)
     outputs, new = run_norm(inputs, OLD_MEAN, OLD_VAR, train=True, dtype=jnp.bfloat16)
-    exact, exact_new = run_norm(inputs.astype(jnp.float32), OLD_MEAN, OLD_VAR, train=True)
+    exact, exact_new = run_norm(inputs.astype(np.float32), OLD_MEAN, OLD_VAR, train=True)
     assert outputs.dtype == jnp.bfloat16
     assert new["mean"].dtype == new["var"].dtype == jnp.float32
     # Within a rounding to 8 bits, up to a tie decided by float32 noise.
-    np.testing.assert_allclose(outputs.astype(jnp.float32), exact, rtol=2**-8, atol=1e-6)
+    np.testing.assert_allclose(np.asarray(outputs, np.float32), exact, rtol=2**-8, atol=1e-6)
     np.testing.assert_allclose(new["mean"], exact_new["mean"], atol=1e-6)
     np.testing.assert_allclose(new["var"], exact_new["var"], atol=1e-6)
 

@@ -163,12 +163,12 @@ def test_decoupling_and_its_gradient_equal_the_materialised_form():
 
 def test_no_array_over_batch_positions_and_classes_has_a_further_axis():
     sizes = {"batch": 2, "positions": 11, "classes": 13}
-    features, projected = jnp.ones((2, 11, 5)), jnp.ones((2, 11, 3))
+    features, projected = np.ones((2, 11, 5), np.float32), np.ones((2, 11, 3), np.float32)
 
     def loss(*arguments):
         return jnp.sum(semantic_graph.decouple(*arguments) ** 2)
 
-    arguments = (features, projected, jnp.ones((13, 3)), jnp.ones(3))
+    arguments = (features, projected, np.ones((13, 3), np.float32), np.ones(3, np.float32))
     program = str(jax.make_jaxpr(jax.grad(loss, (0, 1, 2, 3)))(*arguments))
     # The printed program names the type of all that it computes, inside of its loops too.
     shapes = [
@@ -197,9 +197,12 @@ def test_permuted_categories_give_permuted_logits():
     variables = head_variables()
     permuted = GraphConstants(CONSTANTS.word_vectors[order], CONSTANTS.adjacency[order][:, order])
     params = dict(variables["params"])
-    params["classifiers"] = jax.tree.map(lambda leaf: leaf[order], params["classifiers"])
-    (logits, vectors), _ = run(head(), variables, MAPS, CONSTANTS)
-    (new_logits, new_vectors), _ = run(head(), {**variables, "params": params}, MAPS, permuted)
+    params["classifiers"] = jax.tree.map(
+        lambda leaf: np.asarray(leaf)[order], params["classifiers"]
+    )
+    logits, vectors = map(np.asarray, run(head(), variables, MAPS, CONSTANTS)[0])
+    new = run(head(), {**variables, "params": params}, MAPS, permuted)[0]
+    new_logits, new_vectors = map(np.asarray, new)
     np.testing.assert_allclose(new_logits, logits[:, order], atol=1e-6)
     np.testing.assert_allclose(new_vectors, vectors[:, order], atol=1e-6)
     # The order matters to the head: without it the logits differ by far more.
@@ -210,7 +213,8 @@ def test_edges_carry_messages_both_ways():
     variables = head_variables()
 
     def nodes(graph):
-        return run(head(), variables, MAPS, CONSTANTS._replace(adjacency=graph))[0][1]
+        found = run(head(), variables, MAPS, CONSTANTS._replace(adjacency=graph))
+        return np.asarray(found[0][1])
 
     alone, edge = np.eye(CLASSES, dtype=np.float32), np.eye(CLASSES, dtype=np.float32)
     edge[0, 2] = 0.5
@@ -222,7 +226,9 @@ def test_edges_carry_messages_both_ways():
 def test_published_sizes():
     module = SemanticGraph()
     for classes in (20, 80):
-        constants = GraphConstants(jnp.zeros((classes, 300)), jnp.zeros((classes, classes)))
+        constants = GraphConstants(
+            np.zeros((classes, 300), np.float32), np.zeros((classes, classes), np.float32)
+        )
         maps = jax.ShapeDtypeStruct((1, 14, 14, 2048), jnp.float32)
         params = jax.eval_shape(
             lambda key, maps, c=constants: module.init(key, maps, c, False), jax.random.key(0), maps
@@ -246,7 +252,7 @@ def test_whole_published_network_by_shapes():
         return module.init_with_output(key, images, False, constants=constants)
 
     images = jax.ShapeDtypeStruct((2, 448, 448, 3), jnp.float32)
-    constants = GraphConstants(jnp.zeros((20, 300)), jnp.zeros((20, 20)))
+    constants = GraphConstants(np.zeros((20, 300), np.float32), np.zeros((20, 20), np.float32))
     shapes = jax.eval_shape(
         functools.partial(run, head="semantic_graph"), jax.random.key(0), images, constants
     )
@@ -299,8 +305,8 @@ def test_gap_is_pooled_features_and_one_affine_map(name):
     variables = filled.variables(module, IMAGES, False)
     outputs = jax.jit(lambda: module.apply(variables, IMAGES, False))()
     backbone = {part: variables[part]["backbone"] for part in variables}
-    features = module.backbone.apply(backbone, IMAGES, False)
-    classifier = variables["params"]["classifier"]
+    features = jax.jit(module.backbone.apply, static_argnums=2)(backbone, IMAGES, False)
+    classifier = jax.tree.map(np.asarray, variables["params"]["classifier"])
     assert set(variables["params"]) == {"backbone", "classifier"}
     np.testing.assert_allclose(outputs.features, features, atol=1e-5)
     expected = np.asarray(features, np.float64) @ classifier["kernel"] + classifier["bias"]
@@ -312,9 +318,8 @@ def test_graph_network_is_the_head_on_the_last_feature_map():
     variables = graph_net_variables(module)
     assert set(variables["params"]) == {"backbone", "semantic_graph"}
     outputs = jax.jit(lambda c: module.apply(variables, IMAGES, False, constants=c))(CONSTANTS)
-    maps = module.backbone.apply(
-        {part: variables[part]["backbone"] for part in variables}, IMAGES, False
-    )
+    backbone = {part: variables[part]["backbone"] for part in variables}
+    maps = jax.jit(module.backbone.apply, static_argnums=2)(backbone, IMAGES, False)
     assert maps.ndim == 4
     part = {part: variables[part]["semantic_graph"] for part in variables}
     logits, vectors = naive_head(part, maps, CONSTANTS)

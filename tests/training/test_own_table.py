@@ -402,11 +402,9 @@ def test_what_cannot_be_is_refused_before_anything_is_written(finished, tmp_path
         ("lagam", "", "^method.name is 'lagam'; accepted: .*'vpu'"),
     ],
 )
-def test_a_method_that_needs_negatives_is_refused_by_name(
-    finished, tmp_path, method, compare, message
-):
-    folder, *_ = finished
-    config = configured(folder / "customers.csv", method)
+def test_a_method_that_needs_negatives_is_refused_by_name(tmp_path, method, compare, message):
+    table()[0].to_csv(tmp_path / "customers.csv", index=False)
+    config = configured(tmp_path / "customers.csv", method)
     config.run.compare = compare
     with pytest.raises(ValueError, match=message):
         training.run(config, str(tmp_path / "run"))
