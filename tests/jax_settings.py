@@ -76,9 +76,6 @@ def apply(environment) -> pathlib.Path | None:
     environment.setdefault("JAX_PLATFORMS", "cpu")
     version = importlib.metadata.version("jaxlib")
     environment["XLA_FLAGS"] = xla_flags(environment.get("XLA_FLAGS", ""), version)
-    # The workers fill the cores: threads of linear algebra beside them wait for one another.
-    environment.setdefault("OMP_NUM_THREADS", "1")
-    environment.setdefault("OPENBLAS_NUM_THREADS", "1")
     # Lines of Python for every operation of a program, which nobody reads, are a 25th of the time.
     environment.setdefault("JAX_TRACEBACK_IN_LOCATIONS_LIMIT", "0")
     # Small programs too: thousands of them are a quarter of the time of a second run.
