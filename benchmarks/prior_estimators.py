@@ -1,26 +1,36 @@
-"""Error and time of every class-prior estimator on real sets whose prior is known.
+"""Error and time of every class-prior estimator on sets whose prior is known.
 
     python benchmarks/prior_estimators.py --data_dir=a9a=FOLDER,mnist=FOLDER --trials=3 --out=FILE
 
 Draws 1,000 positives and, disjoint from them, 2,000 unlabeled examples at each class prior, as
 PURL's experiments do (Sakai, Niu, Sugiyama 2021, section 5.2), or other sizes, and calls
 `priors.estimate` without intervals; 'consensus' is the rule of `priors.consensus` with 50
-resamples. MNIST and Fashion-MNIST: even classes are positive. FILE gets one JSON line per estimate,
-and estimates that it already holds are not repeated, so that other sizes want another file; the
-tables are printed from it.
+resamples. Digits, MNIST and Fashion-MNIST: even classes are positive. Sets that are no files need
+no `--data_dir` and are named by `--sets`: digits, and the simulated ones: overlap_2.0 and
+overlap_3.5 are Gaussians in ten dimensions that far apart, half_apart has half of its positives
+where the negatives are, clusters is scikit-learn's make_classification. Settings of `out_of_bag`
+stand behind its name, as in `--methods=out_of_bag,out_of_bag:loss=squared:hidden=50x50`. FILE gets
+one JSON line per estimate, and estimates that it already holds are not repeated, so that other
+sizes want another file; the tables are printed from it.
 """
 
 import argparse
 import json
 import pathlib
 import time
+from typing import Any
 
 import numpy as np
+from sklearn import datasets
 
 from pujax import priors
 from pujax.data import sources
 
-SETS = ("a9a", "mushrooms", "phishing", "ijcnn1", "mnist", "fashion_mnist", "newsgroups")
+SIMULATED = ("overlap_2.0", "overlap_3.5", "half_apart", "clusters")
+SETS = (
+    *("a9a", "mushrooms", "phishing", "ijcnn1", "mnist", "fashion_mnist", "newsgroups", "digits"),
+    *SIMULATED,
+)
 CONSENSUS = "consensus"
 
 
@@ -33,9 +43,43 @@ def by_class(source: str, folder: str) -> tuple[np.ndarray, np.ndarray]:
     return rows[positive], rows[~positive]
 
 
+def simulated(name: str) -> tuple[np.ndarray, np.ndarray]:
+    """12,000 rows of the positive and as many of the negative class, float32."""
+    rng, size = np.random.default_rng(0), 12_000
+    if name == "clusters":
+        rows, labels = datasets.make_classification(
+            2 * size,
+            20,
+            n_informative=6,
+            n_redundant=4,
+            n_clusters_per_class=4,
+            class_sep=1.5,
+            flip_y=0,
+            random_state=1,
+        )
+        return rows[labels == 1].astype(np.float32), rows[labels == 0].astype(np.float32)
+    positive, negative = rng.normal(size=(2, size, 10)).astype(np.float32)
+    if name == "half_apart":
+        positive[: size // 2, :3] += 3
+    else:
+        positive[:, 0] += float(name.removeprefix("overlap_"))
+    return rng.permutation(positive), negative
+
+
+def classes_of(source: str, folder: str) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of the positive and of the negative class of a set, in a file or not."""
+    return simulated(source) if source in SIMULATED else by_class(source, folder)
+
+
 def draw(classes, prior: float, trial: int, sizes: tuple[int, int]):
-    """P and U of these sizes, which share no row."""
+    """P and U of these sizes, which share no row; the positives of U come first."""
     (m, n), hidden = sizes, round(prior * sizes[1])
+    most = tuple(map(len, classes))
+    if m + hidden > most[0] or n - hidden > most[1]:
+        raise ValueError(
+            f"{m} positives and {n} unlabeled, {hidden} of them positive, are asked for; accepted: "
+            f"what {most[0]} positive and {most[1]} negative rows are enough for"
+        )
     rng = np.random.default_rng([trial, round(100 * prior)])
     positive = classes[0][rng.permutation(len(classes[0]))[: m + hidden]]
     negative = classes[1][rng.permutation(len(classes[1]))[: n - hidden]]
@@ -47,7 +91,24 @@ def value_of(method: str, samples, key: int) -> float:
     if method == CONSENSUS:
         found = priors.estimates_of(*samples, num_resamples=50, key=key)
         return priors.consensus(found).estimate.value
+    name, *settings = method.split(":")
+    if name == "out_of_bag" and settings:
+        options = dict(map(_setting, settings))
+        return priors.out_of_bag(*samples, num_resamples=0, key=key, **options).value
     return priors.estimate(*samples, method=method, num_resamples=0, key=key).value
+
+
+def _setting(text: str) -> tuple[str, Any]:
+    """Name and value of `name=value`; `hidden` is whole numbers with x between them."""
+    name, _, value = text.partition("=")
+    if name == "hidden":
+        return name, tuple(map(int, value.split("x")))
+    for kind in (int, float):
+        try:
+            return name, kind(value)
+        except ValueError:
+            continue
+    return name, value
 
 
 def read(path: pathlib.Path) -> dict:
@@ -75,12 +136,22 @@ def show(results: dict, names: list[str]) -> None:
         cells.append(f"{np.abs(everywhere).mean():.3f} ({everywhere.mean():+.3f})" if mine else "-")
         cells.append(f"{np.median([x['seconds'] for x in mine.values()]):.1f}" if mine else "-")
         print(f"| {name} | " + " | ".join(cells) + " |")
+    print("\nmedian seconds of an estimate")
+    print("| method | " + " | ".join(f"{s} {p}" for s, p in columns) + " |")
+    print("|" + "---|" * (len(columns) + 1))
+    for name in names:
+        cells = []
+        for column in columns:
+            of = [x["seconds"] for k, x in results.items() if k[:2] == column and k[2] == name]
+            cells.append(f"{np.median(of):.1f}" if of else "-")
+        print(f"| {name} | " + " | ".join(cells) + " |")
 
 
 def main() -> None:
     """Reads the flags, makes the estimates that are missing and prints the tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data_dir", default="", help="SOURCE=FOLDER,... of the sets to run")
+    parser.add_argument("--data_dir", default="", help="SOURCE=FOLDER,... of sets that are files")
+    parser.add_argument("--sets", default="", help="the sets to run; '' are those of --data_dir")
     parser.add_argument("--methods", default=",".join(priors.NAMES))
     parser.add_argument("--priors", default="0.3,0.5,0.7")
     parser.add_argument("--num_positives", type=int, default=1000)
@@ -92,8 +163,8 @@ def main() -> None:
     folders = dict(part.split("=", 1) for part in flags.data_dir.split(",") if part)
     names, results = flags.methods.split(","), read(flags.out)
     for trial in range(flags.trials):
-        for source, folder in folders.items():
-            classes = by_class(source, folder)
+        for source in flags.sets.split(",") if flags.sets else folders:
+            classes = classes_of(source, folders.get(source, ""))
             for prior in map(float, flags.priors.split(",")):
                 samples = draw(classes, prior, trial, (flags.num_positives, flags.num_unlabeled))
                 for name in names:

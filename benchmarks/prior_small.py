@@ -18,8 +18,7 @@ import time
 from collections.abc import Callable, Mapping
 
 import numpy as np
-from prior_estimators import by_class
-from sklearn import datasets
+from prior_estimators import SIMULATED, classes_of
 
 from pujax import priors
 from pujax.data import dataset, raw
@@ -27,35 +26,11 @@ from pujax.priors.consensus import is_informative
 from pujax.training import config as config_lib
 from pujax.training import prior_estimation, sharding
 
-SIMULATED = ("overlap_2.0", "overlap_3.5", "half_apart", "clusters")
 PRIORS = (0.5, 0.3, 0.1, 0.05, 0.02)
 LABELED = (50, 160, 500)
 NUM_UNLABELED = {"digits": 700, "newsgroups": 1500, "a9a": 7840}
 MOST_UNLABELED = 4000
 Estimates = Mapping[str, priors.PriorEstimate]
-
-
-def simulated(name: str) -> tuple[np.ndarray, np.ndarray]:
-    """12,000 rows of the positive and as many of the negative class, float32."""
-    rng, size = np.random.default_rng(0), 12_000
-    if name == "clusters":
-        rows, labels = datasets.make_classification(
-            2 * size,
-            20,
-            n_informative=6,
-            n_redundant=4,
-            n_clusters_per_class=4,
-            class_sep=1.5,
-            flip_y=0,
-            random_state=1,
-        )
-        return rows[labels == 1].astype(np.float32), rows[labels == 0].astype(np.float32)
-    positive, negative = rng.normal(size=(2, size, 10)).astype(np.float32)
-    if name == "half_apart":
-        positive[: size // 2, :3] += 3
-    else:
-        positive[:, 0] += float(name.removeprefix("overlap_"))
-    return rng.permutation(positive), negative
 
 
 def draw(classes, name: str, prior: float, labeled: int, trial: int):
@@ -180,10 +155,7 @@ def main() -> None:
                     if key in results:
                         continue
                     if name not in classes:
-                        is_file = name not in SIMULATED
-                        classes[name] = (
-                            by_class(name, folders.get(name, "")) if is_file else simulated(name)
-                        )
+                        classes[name] = classes_of(name, folders.get(name, ""))
                     samples = draw(classes[name], name, prior, labeled, trial)
                     if samples is None:
                         continue

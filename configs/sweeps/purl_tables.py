@@ -21,6 +21,8 @@ _ROWS = {
     "pnrl": "PNRL",
     "purl": "PURL",
 }
+# Not the paper's.
+_PRIOR_POINTS = {"fresh": "PURL, fresh points", "out_of_bag": "PURL, out of bag"}
 # Mean and standard error for each of `_ROWS`. Table 1: absolute error of the estimated prior.
 _PRIOR_ERROR = """
 ijcnn1        0.3 0.23±0.02 0.26±0.11 0.26±0.11 0.28±0.04 0.03±0.01 0.26±0.08 0.21±0.07
@@ -86,8 +88,9 @@ def get_plan(argument: str = "") -> sweep.Plan:
         config = purl.get_config(chosen)
         cells.append(sweep.Cell(_ROWS[representation], f"{source} {prior}", config, figure))
         if representation == "purl":
-            config = purl.get_config(f"data={source},prior={prior},representation=purl_held_out")
-            cells.append(sweep.Cell("PURL, prior on held-out", f"{source} {prior}", config))
+            for points, row in _PRIOR_POINTS.items():
+                config = purl.get_config(f"{chosen},prior_points={points}")
+                cells.append(sweep.Cell(row, f"{source} {prior}", config))
     return sweep.Plan(title, cells, seeds=tuple(range(10)), metric=metric)
 
 

@@ -7,7 +7,9 @@ estimate. Bags use all of it for both.
 """
 
 import functools
+import logging
 import math
+import numbers
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -23,6 +25,8 @@ from pujax.priors._classifier import mlp
 from pujax.priors.base import ANYTHING, PriorEstimate
 from pujax.priors.km import km2
 from pujax.priors.scores import best_bin
+
+_LOG = logging.getLogger(__name__)
 
 LOSSES = ("logistic", "squared")
 ESTIMATORS = ("km2", "best_bin")
@@ -102,14 +106,19 @@ def out_of_bag(
     """
     checks.one_of("estimator", estimator, ESTIMATORS)
     base.check_level(num_resamples, level)
-    _, _, is_blank = base.points(positives, unlabeled)
+    defaults = {name: x for name, x in out_of_bag_scores.__kwdefaults__.items() if name != "key"}
+    for name in options.keys() - defaults.keys():
+        raise TypeError(f"out_of_bag() got an unexpected keyword argument {name!r}")
+    settings = _checked(**(defaults | options))
+    rng = base.generator(key)
+    p, u, is_blank = _points(positives, unlabeled)
     if is_blank:
         return ANYTHING
-    rng = base.generator(key)
-    found = out_of_bag_scores(positives, unlabeled, key=int(rng.integers(2**31)), **options)
+    found = _scores(p, u, settings, base.generator(int(rng.integers(2**31))))
     pairs = found.scores_positive, found.scores_unlabeled
     p, u = (scores.mean(0) for scores in pairs)
     if base.are_blank(p, u):
+        _LOG.warning("the out-of-bag scores tell nothing apart: every prior is possible")
         return ANYTHING
     if estimator == "best_bin":
         whole = best_bin(p, u, num_resamples=0)
@@ -117,7 +126,7 @@ def out_of_bag(
             return ANYTHING
         resampled = [_best_bin_resample(*_drawn(pairs, rng), rng) for _ in range(num_resamples)]
         return base.with_interval(whole.value, resampled, level=level)
-    value = km2(*(x[rng.permutation(len(x))[:_MAX_KERNEL_POINTS]] for x in (p, u))).value
+    value = _km2(*(x[rng.permutation(len(x))[:_MAX_KERNEL_POINTS]] for x in (p, u)))
     resampled = [_km2_resample(*_drawn(pairs, rng), rng) for _ in range(num_resamples)]
     if not num_resamples:
         return PriorEstimate(value)
@@ -164,16 +173,64 @@ def out_of_bag_scores(
       ValueError: naming the argument that is not accepted.
     """
     settings = _checked(
-        loss, num_networks, hidden, max_steps, look_every, batch_size, learning_rate
+        loss=loss,
+        num_networks=num_networks,
+        hidden=hidden,
+        max_steps=max_steps,
+        look_every=look_every,
+        batch_size=batch_size,
+        learning_rate=learning_rate,
     )
-    p, u, _ = base.points(positives, unlabeled)
+    rng = base.generator(key)
+    p, u, _ = _points(positives, unlabeled)
+    return _scores(p, u, settings, rng)
+
+
+def _checked(
+    *,
+    loss: str,
+    num_networks: int,
+    hidden: Sequence[int],
+    max_steps: int,
+    look_every: int,
+    batch_size: int,
+    learning_rate: float,
+) -> _Settings:
+    """The settings of `out_of_bag_scores`, which says what they are."""
+    checks.one_of("loss", loss, LOSSES)
+    networks = base.whole("num_networks", num_networks, 2)
+    checks.require(networks % 2 == 0, "num_networks", num_networks, "an even number from 2")
+    is_several = isinstance(hidden, Sequence | np.ndarray) and not isinstance(hidden, str)
+    checks.require(is_several, "hidden", hidden, "whole numbers from 1, one for each layer")
+    units = tuple(base.whole("hidden", size, 1) for size in hidden)
+    every = base.whole("look_every", look_every, 1)
+    steps = base.whole("max_steps", max_steps, every)
+    checks.require(steps % every == 0, "max_steps", max_steps, f"a multiple of look_every, {every}")
+    size = base.whole("batch_size", batch_size, 1)
+    is_number = isinstance(learning_rate, numbers.Real) and not isinstance(learning_rate, bool)
+    is_rate = is_number and 0 < learning_rate < math.inf
+    checks.require(is_rate, "learning_rate", learning_rate, "a number above 0")
+    return _Settings(loss, units, networks // 2, steps // every, every, size, float(learning_rate))
+
+
+def _points(
+    positives: npt.ArrayLike, unlabeled: npt.ArrayLike
+) -> tuple[np.ndarray, np.ndarray, bool]:
+    """`base.points`, and enough of both for two halves."""
+    p, u, is_blank = base.points(positives, unlabeled)
     for name, sample in (("positives", p), ("unlabeled", u)):
         if len(sample) < _MIN_EXAMPLES:
             raise ValueError(
                 f"{name} has {len(sample)} examples; accepted: at least {_MIN_EXAMPLES}, two in "
                 "each half"
             )
-    rng = base.generator(key)
+    return p, u, is_blank
+
+
+def _scores(
+    p: np.ndarray, u: np.ndarray, settings: _Settings, rng: np.random.Generator
+) -> OutOfBag:
+    """Scores of points `[m, d]` and `[n, d]` that are known to be accepted."""
     both = np.concatenate([p, u])
     both /= base.magnitude(both, axis=0)  # or squares may overflow
     scale = both.std(0)
@@ -185,34 +242,13 @@ def out_of_bag_scores(
     objectives = np.asarray(looks, np.float64)
     if not np.isfinite(objectives).any():
         raise ValueError(
-            f"learning_rate is {learning_rate}, at which the scores are no longer finite; "
+            f"learning_rate is {settings.learning_rate}, at which the scores are no longer finite; "
             "accepted: a smaller one"
         )
     on_p, on_u = (
         _unseen(np.asarray(x, np.float64), rows) for x, rows in zip(scores, halves, strict=True)
     )
-    return OutOfBag(on_p, on_u, objectives, (int(best) + 1) * look_every)
-
-
-def _checked(
-    loss, num_networks, hidden, max_steps, look_every, batch_size, learning_rate
-) -> _Settings:
-    checks.one_of("loss", loss, LOSSES)
-    base.whole("num_networks", num_networks, 2)
-    checks.require(num_networks % 2 == 0, "num_networks", num_networks, "an even number from 2")
-    for units in hidden:
-        base.whole("hidden", units, 1)
-    base.whole("look_every", look_every, 1)
-    base.whole("max_steps", max_steps, look_every)
-    is_multiple = max_steps % look_every == 0
-    checks.require(is_multiple, "max_steps", max_steps, f"a multiple of look_every, {look_every}")
-    base.whole("batch_size", batch_size, 1)
-    is_rate = 0 < learning_rate < math.inf
-    checks.require(is_rate, "learning_rate", learning_rate, "a number above 0")
-    looks = max_steps // look_every
-    return _Settings(
-        loss, tuple(hidden), num_networks // 2, looks, look_every, batch_size, learning_rate
-    )
+    return OutOfBag(on_p, on_u, objectives, (int(best) + 1) * settings.look_every)
 
 
 def _halves(rng: np.random.Generator, num_pairs: int, size: int) -> np.ndarray:
@@ -292,7 +328,7 @@ def _fit(settings: _Settings) -> Callable[..., tuple[jax.Array, ...]]:
                 for x in (p, u)
             ]
             objective = _objective(settings.loss, *map(mean_unseen, scores, unseen))
-            is_best = objective < least
+            is_best = jnp.isfinite(objective) & (objective < least)
             best = [jnp.where(is_best, new, old) for new, old in zip(scores, best, strict=True)]
             return (params, state, jnp.where(is_best, objective, least), best), objective
 
@@ -300,7 +336,7 @@ def _fit(settings: _Settings) -> Callable[..., tuple[jax.Array, ...]]:
         start = params, state, jnp.asarray(jnp.inf, jnp.float32), none
         keys = jax.random.split(train_key, settings.num_looks)
         (_, _, _, best), objectives = jax.lax.scan(look, start, keys)
-        known = jnp.where(jnp.isnan(objectives), jnp.inf, objectives)
+        known = jnp.where(jnp.isfinite(objectives), objectives, jnp.inf)
         return objectives, jnp.argmin(known), *best
 
     return run
@@ -336,4 +372,9 @@ def _best_bin_resample(p: np.ndarray, u: np.ndarray, rng: np.random.Generator) -
 def _km2_resample(p: np.ndarray, u: np.ndarray, rng: np.random.Generator) -> float:
     sizes = (min(len(x), _MAX_RESAMPLED_POINTS) for x in (p, u))
     drawn = (x[rng.integers(len(x), size=size)] for x, size in zip((p, u), sizes, strict=True))
-    return km2(*drawn).value
+    return _km2(*drawn)
+
+
+def _km2(p: np.ndarray, u: np.ndarray) -> float:
+    """KM2's value; of scores that are equal, of which a draw may have no others, any prior's."""
+    return ANYTHING.value if base.are_blank(p, u) else km2(p, u).value

@@ -357,18 +357,91 @@ def test_the_prior_is_found_once_on_the_features_that_are_not_held_out(data, mon
     assert method.diagnose(found) == mutual_info.diagnose(found["smi"], found["mean_ratio"])
 
 
-def test_the_prior_can_be_found_on_what_is_held_out(data, monkeypatch):
-    _, method, arrays, state = setup(prior_points="held_out")
-    sizes = []
+def prior_points(monkeypatch, estimator="km2", **changes):
+    """What the estimator gets, state before and after, method and inputs as rows."""
+    _, method, arrays, state = setup(**changes)
+    seen = []
 
-    def fake(positives, unlabeled):
-        sizes.append((len(positives), len(unlabeled)))
+    def fake(positives, unlabeled, **options):
+        seen.append((positives, unlabeled, options))
         return priors.PriorEstimate(0.3)
 
-    monkeypatch.setattr(priors, "km2", fake)
-    state = method.stages[1].init(jax.random.key(0), state, arrays)
-    method.stages[1].refresh(state, arrays, jax.random.key(1))
-    assert sizes == [(8, 30)]
+    monkeypatch.setattr(priors, estimator, fake)
+    stage = method.stages[-1]
+    if len(method.stages) > 1:
+        state = stage.init(jax.random.key(0), state, arrays)
+    new = stage.refresh(state, arrays, jax.random.key(1))
+    (got,) = seen
+    assert new.prior == np.float32(0.3)
+    info = tiny.problem().info
+    rows = (np.asarray(arrays.inputs).reshape(info.n, -1) / 255 - info.mean[0]) / info.std[0]
+    return got, new, method, arrays, rows
+
+
+def test_the_prior_can_be_found_on_fresh_points(data, monkeypatch):
+    (p, u, _), state, method, arrays, _ = prior_points(monkeypatch, prior_points="fresh")
+    features, held = np.asarray(method.embed(state, arrays.inputs)), np.asarray(state.held)
+    assert (len(p), len(u)) == (8, 30)
+    np.testing.assert_allclose(p, features[data.labeled & held], atol=1e-6)
+    np.testing.assert_allclose(u, features[~data.labeled & held], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("representation", "estimator"),
+    [("purl", "best_bin"), pytest.param("none", "km2", marks=pytest.mark.thorough)],
+)
+def test_the_prior_can_be_found_by_networks_that_did_not_see_an_example(
+    data, monkeypatch, representation, estimator
+):
+    changes = {"prior_points": "out_of_bag", "prior_method": estimator}
+    (p, u, options), state, _, _, rows = prior_points(
+        monkeypatch, "out_of_bag", representation=representation, **changes
+    )
+    held = np.asarray(state.held)
+    np.testing.assert_allclose(p, rows[data.labeled & ~held], atol=1e-5)
+    np.testing.assert_allclose(u, rows[~data.labeled & ~held], atol=1e-5)
+    options.pop("key")
+    assert options == {"estimator": estimator, "loss": "squared", "num_resamples": 0}
+
+
+@pytest.mark.parametrize("points", ["training", "fresh"])
+@pytest.mark.parametrize("name", ["none", "pca"])
+def test_rows_are_standardised_before_the_prior_is_found(data, monkeypatch, name, points):
+    (p, u, _), state, method, arrays, rows = prior_points(
+        monkeypatch, representation=name, prior_points=points
+    )
+    held = np.asarray(state.held)
+    wanted = (rows - rows[~held].mean(0)) / rows[~held].std(0)
+    distances = np.linalg.norm(wanted[:, None] - wanted, axis=-1)
+    if name == "pca":
+        like = linear_maps.blank(name, 64, pca_share=0.5)
+        of_rows = linear_maps.fit(like, name, wanted[~held], data.labeled[~held], ridge=0.1)
+        distances = np.linalg.norm(of_rows(wanted)[:, None] - of_rows(wanted), axis=-1)
+    used = held if points == "fresh" else ~held
+    order = np.flatnonzero(data.labeled & used), np.flatnonzero(~data.labeled & used)
+    got = np.concatenate([p, u])
+    got = np.linalg.norm(got[:, None] - got, axis=-1)
+    joined = np.concatenate(order)
+    np.testing.assert_allclose(got, distances[np.ix_(joined, joined)], atol=1e-3)
+    # The classifier's features stay as they were.
+    plain = setup(representation=name, standardize_rows=False)
+    _, other, arrays, start = plain
+    kept = other.stages[0].refresh(start, arrays, jax.random.key(1))
+    np.testing.assert_array_equal(
+        method.embed(state, arrays.inputs), other.embed(kept, arrays.inputs)
+    )
+
+
+def test_rows_as_they_are_on_request(data, monkeypatch):
+    changes = {"representation": "none", "standardize_rows": False}
+    (p, _, _), state, _, _, rows = prior_points(monkeypatch, **changes)
+    np.testing.assert_allclose(p, rows[data.labeled & ~np.asarray(state.held)], atol=1e-5)
+
+
+def test_rows_are_standardised_by_those_that_count():
+    rows = np.array([[1.0, 5, 2], [3, 5, 2], [7, 9, 2]], np.float32)
+    got = linear_maps.standardized(rows, np.array([True, True, False]))
+    np.testing.assert_allclose(got, [[-1, 0, 0], [1, 0, 0], [5, 0, 0]])
 
 
 def estimate(data, monkeypatch, value, **changes):
@@ -422,6 +495,8 @@ def test_an_estimate_that_cannot_be_trained_with_is_named(data, monkeypatch, val
         ("validation_positives", 0),
         ("prior_method", "oracle"),
         ("prior_points", "test"),
+        ("prior_points", "held_out"),
+        ("representation", "purl_held_out"),
         ("classifier_batch_size", 1),
         ("prior_max_points", 1),
         ("classifier_hidden", (0,)),
@@ -436,16 +511,38 @@ def test_settings_that_exclude_each_other_are_named(data):
     both = tiny.config("purl", head="closed_form", output="softplus", **OPTIONS)
     with pytest.raises(ValueError, match="method.output is 'softplus'; accepted: 'linear'"):
         method_setup.build(both, data, tiny.mesh())
+    both = tiny.config("purl", prior_points="out_of_bag", prior_method="km1", **OPTIONS)
+    with pytest.raises(ValueError, match="prior_method is 'km1'; accepted: 'km2', 'best_bin', "):
+        method_setup.build(both, data, tiny.mesh())
     with pytest.raises(ValueError, match="model.name is 'small_cnn'; accepted: 'mlp'"):
         method_setup.build(tiny.config("purl", pre_activation=True), data, tiny.mesh())
+
+
+def test_what_is_gone_is_named_with_what_took_its_place(data):
+    for field, value in (("prior_points", "held_out"), ("representation", "purl_held_out")):
+        config = tiny.config("purl", **OPTIONS, **{field: value})
+        with pytest.raises(ValueError, match=f"{field} is '{value}'; accepted: .*'fresh'"):
+            method_setup.build(config, data, tiny.mesh())
+
+
+@pytest.mark.parametrize(
+    ("points", "num_labeled", "text"),
+    [("fresh", 9, "at least 2 of P held out, not 1"), ("out_of_bag", 4, "at least 4 of P, not 3")],
+)
+def test_points_that_are_too_few_for_an_estimate_are_named(points, num_labeled, text):
+    few = tiny.problem(num_labeled=num_labeled, num_support=0)
+    config = tiny.config("purl", prior_points=points, **OPTIONS)
+    with pytest.raises(ValueError, match=f"prior_points is '{points}'; accepted: .*{text}"):
+        method_setup.build(config, few, tiny.mesh())
 
 
 # What a run reports.
 
 
 @pytest.mark.thorough
-def test_rows_hold_what_was_found_and_how_far_off_it_is(data, tmp_path):
-    _, rows = tiny.train_in(tmp_path, tiny.config("purl", **OPTIONS), data)
+@pytest.mark.parametrize("points", ["training", "fresh", "out_of_bag"])
+def test_rows_hold_what_was_found_and_how_far_off_it_is(data, tmp_path, points):
+    _, rows = tiny.train_in(tmp_path, tiny.config("purl", prior_points=points, **OPTIONS), data)
     truth = data.truth[~data.labeled].mean()
     for row in rows:
         assert np.isfinite(row["validation_objective"]) and np.isfinite(row["mean_ratio"])

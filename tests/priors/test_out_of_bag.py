@@ -160,7 +160,19 @@ def test_samples_without_information_give_every_prior():
         ({"estimator": "km1"}, "estimator is 'km1'; accepted: 'km2', 'best_bin'"),
         ({"num_networks": 3}, "num_networks is 3; accepted: an even number from 2"),
         ({"num_networks": 0}, "num_networks is 0; accepted: a whole number from 2"),
+        ({"num_networks": True}, "num_networks is True; accepted: a whole number from 2"),
+        ({"num_networks": 4.0}, "num_networks is 4.0; accepted: a whole number from 2"),
         ({"hidden": (0,)}, "hidden is 0; accepted: a whole number from 1"),
+        ({"hidden": 100}, "hidden is 100; accepted: whole numbers from 1, one for each layer"),
+        ({"hidden": "100"}, "hidden is '100'; accepted: whole numbers from 1, one for each layer"),
+        ({"look_every": 0}, "look_every is 0; accepted: a whole number from 1"),
+        ({"num_resamples": -1}, "num_resamples is -1; accepted: a whole number from 0"),
+        ({"key": "a"}, "key is 'a'; accepted: a whole number from 0, a JAX key or None"),
+        ({"learning_rate": "fast"}, "learning_rate is 'fast'; accepted: a number above 0"),
+        ({"learning_rate": np.nan}, "learning_rate is nan; accepted: a number above 0"),
+        ({"learning_rate": None}, "learning_rate is None; accepted: a number above 0"),
+        ({"positives": [["a"]] * 9}, "positives has dtype <U1; accepted: real numbers"),
+        ({"unlabeled": np.zeros([9, 3])}, "unlabeled has 3 features; accepted: 2"),
         ({"max_steps": 25}, "max_steps is 25; accepted: a multiple of look_every, 10"),
         ({"max_steps": 5}, "max_steps is 5; accepted: a whole number from 10"),
         ({"batch_size": 0}, "batch_size is 0; accepted: a whole number from 1"),
@@ -178,10 +190,52 @@ def test_samples_without_information_give_every_prior():
 )
 def test_what_is_not_accepted_is_named(changes, text):
     p, u = samples(0.4, m=20, n=20)
-    arguments = {"positives": p, "unlabeled": u} | changes
-    with pytest.raises(ValueError) as error:
-        out_of_bag(**arguments)
-    assert str(error.value).startswith(text)
+    # Also where the samples say nothing, and nothing would be computed.
+    for other in (u, p):
+        arguments = {"positives": p, "unlabeled": other} | changes
+        with pytest.raises(ValueError) as error:
+            out_of_bag(**arguments)
+        assert str(error.value).startswith(text)
+
+
+def test_an_unknown_argument_is_one_of_the_function_that_was_called():
+    with pytest.raises(
+        TypeError, match=r"out_of_bag\(\) got an unexpected keyword argument 'step'"
+    ):
+        out_of_bag(*samples(0.4, m=20, n=20), step=3)
+
+
+@pytest.mark.parametrize("size", [4, 5, 10])
+def test_a_handful_of_points_gives_an_estimate_with_an_interval(size, caplog):
+    """Of a feature of two values a resample may hold only one, in P as in U."""
+    p, u = np.arange(size) > 0, np.arange(size) > 1
+    for estimator in ("km2", "best_bin"):
+        found = out_of_bag(p, u, estimator=estimator, num_resamples=8, **FEW)
+        assert 0 <= found.low <= found.value <= found.high <= 1
+    assert not caplog.records
+
+
+def test_samples_that_tell_nothing_are_warned_of_once(caplog):
+    p, _ = samples(0.4, m=20)
+    assert out_of_bag(p, p, **FEW) == priors.estimate(p, p, method="out_of_bag") == ANYTHING
+    assert len(caplog.records) == 2  # one for each call
+
+
+def test_an_objective_without_bound_is_no_least_one():
+    """A ratio of P beyond float32 makes the squared objective minus infinity, the least of all."""
+    p, u = samples(0.5, shift=1.0, m=20, n=20)
+    options = {"loss": "squared", "num_networks": 2, "hidden": (4,), "look_every": 1}
+    found = None
+    for rate in (1e16, 1e18, 3e18, 1e19):
+        try:
+            found = out_of_bag_scores(p, u, max_steps=6, learning_rate=rate, **options)
+        except ValueError as error:
+            assert "no longer finite" in str(error)
+            continue
+        assert (
+            np.isfinite(found.scores_positive).all() and np.isfinite(found.scores_unlabeled).all()
+        )
+    assert found is not None
 
 
 def test_a_rate_at_which_nothing_is_finite_is_named():

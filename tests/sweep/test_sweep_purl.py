@@ -6,6 +6,7 @@ import statistics
 import ml_collections
 import pytest
 
+from configs import purl
 from configs.sweeps import purl_tables
 from pujax import mutual_info, sweep
 from pujax.sweep import plan as plan_lib
@@ -19,14 +20,24 @@ from pujax.training import config as config_lib
 def test_the_plan_holds_the_published_figures(table, figures):
     plan = purl_tables.get_plan(f"table={table}")
     plan_lib.check(plan)
-    assert len(plan.cells) == 7 * 3 * 8 and len(plan.seeds) == 10
+    assert len(plan.cells) == 7 * 3 * 9 and len(plan.seeds) == 10
     cells = {cell.name: cell for cell in plan.cells}
     assert [cells[f"{row} on a9a 0.5"].published for row in ("none", "PURL")] == figures
     config = cells["PCA 3d/4 on newsgroups 0.7"].config
     assert config.method.representation == "pca" and config.method.pca_share == 0.75
     assert config.data.class_prior == 0.7 and config.method.optimizer == "adagrad"
-    for cell in plan.cells[:8]:
+    for cell in plan.cells[:9]:
         config_lib.resolve(cell.config)
+
+
+def test_the_points_of_the_prior_are_an_argument_and_the_old_name_says_so():
+    fresh = purl.get_config("prior_points=fresh").method
+    held = fresh.validation_positives, fresh.validation_unlabeled
+    data = purl.get_config().data
+    assert fresh.prior_points == "fresh" and held == (data.num_labeled // 5, 440)
+    assert purl.get_config().method.prior_points == "training"
+    with pytest.raises(ValueError, match="purl_held_out'; accepted: .*prior_points='fresh'"):
+        purl.get_config("data=mnist,representation=purl_held_out")
 
 
 def small(representation):

@@ -41,10 +41,16 @@ def default_config() -> ml_collections.ConfigDict:
     `classifier_batch_size` the size of its batches (0 is `batch_size`), of which P has its share in
     the data. `calibration` is that of `calibration.risk_numbers`, applied to the estimated prior.
 
-    `prior_points` are the examples that the prior is estimated on: 'training' as in the paper, or
-    'held_out', with as many as `validation_positives` and `validation_unlabeled` leave. Features
-    fitted to the training examples set P apart from the positives in U, so that the former comes
-    out too low.
+    `prior_points` says on what the prior is estimated:
+    - 'training', as in the paper: features of the examples that they were fitted to. Every update
+      sets these P further apart from the positives in U, so that the prior comes out too low.
+    - 'fresh': features of the examples held out, as many as `validation_positives` and
+      `validation_unlabeled` say. No update saw them; the epoch was chosen on them.
+    - 'out_of_bag', whatever the representation: one number for each example, the density ratio by
+      small networks that did not see it, which stop by themselves (`priors.out_of_bag`). It takes
+      KM2 or best bin.
+    With `standardize_rows`, KM gets standardised inputs for 'none' and for 'pca' components of
+    these; the classifier gets them as they are.
     """
     config = optimizer_lib.adam_config(weight_decay=0.0)
     config.update(
@@ -60,6 +66,7 @@ def default_config() -> ml_collections.ConfigDict:
             "prior_method": "km2",
             "prior_points": "training",
             "prior_max_points": 2000,
+            "standardize_rows": True,
             "classifier_hidden": (300, 300, 300),
             "classifier_batch_size": 0,
             **ratio_stage.default_config(),
@@ -73,12 +80,15 @@ def check(config: ml_collections.ConfigDict, info: DataInfo) -> None:
     """Raises a ValueError for settings that cannot be."""
     c = config.method
     optimizer_lib.check(c)
+    removed = "'purl' with method.prior_points='fresh', which took the place of 'purl_held_out'"
+    is_known = c.representation != "purl_held_out"
+    checks.require(is_known, "method.representation", c.representation, removed)
     checks.one_of("method.representation", c.representation, linear_maps.NAMES)
     ratio_stage.check(config)
     classifier_lib.check_batches(c)
     checks.between("method.pca_share", c.pca_share, 0, 1)
     checks.positive("method.fda_ridge", c.fda_ridge)
-    class_prior.check(c, info)
+    class_prior.check(c, info, held_out=ratio_stage.num_held_out(c, info))
     checks.require(
         c.classifier_batch_size == 0 or c.classifier_batch_size >= 2,
         "method.classifier_batch_size",

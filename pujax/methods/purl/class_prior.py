@@ -12,15 +12,43 @@ from pujax.data.pu_dataset import DataInfo
 from pujax.methods._common import calibration
 
 GIVEN = "given"
+POINTS = ("training", "fresh", "out_of_bag")
+_MIN_FRESH, _MIN_OUT_OF_BAG = 2, 4
+_OUT_OF_BAG_METHODS = ("km2", "best_bin", GIVEN)
 
 
-def check(config: ml_collections.ConfigDict, info: DataInfo) -> None:
-    """Raises a ValueError for an estimator that there is not, or a prior that is not given."""
+def check(config: ml_collections.ConfigDict, info: DataInfo, *, held_out: tuple[int, int]) -> None:
+    """Raises a ValueError for an estimator that there is not, or that has too little to look at.
+
+    Args:
+      config: a section with the fields that begin with `prior_`.
+      info: numbers of the data set.
+      held_out: how many of P and of U the features are not fitted to.
+    """
     checks.one_of("method.prior_method", config.prior_method, (*priors.NAMES, GIVEN))
-    checks.one_of("method.prior_points", config.prior_points, ("training", "held_out"))
+    points = config.prior_points
+    renamed = "'fresh', which is the new name of 'held_out'"
+    checks.require(points != "held_out", "method.prior_points", points, renamed)
+    checks.one_of("method.prior_points", points, POINTS)
+    if points == "out_of_bag":
+        accepted = ", ".join(map(repr, _OUT_OF_BAG_METHODS))
+        checks.require(
+            config.prior_method in _OUT_OF_BAG_METHODS,
+            "method.prior_method",
+            config.prior_method,
+            f"{accepted} while method.prior_points is 'out_of_bag'",
+        )
     checks.at_least("method.prior_max_points", config.prior_max_points, 2)
     if config.prior_method == GIVEN:
         calibration.require_prior(info)
+        return
+    for name, size, held in zip(("P", "U"), (info.n_p, info.n_u), held_out, strict=True):
+        if points == "fresh" and held < _MIN_FRESH:
+            accepted = f"'training', or at least {_MIN_FRESH} of {name} held out, not {held}"
+            checks.require(False, "method.prior_points", points, accepted)
+        if points == "out_of_bag" and size - held < _MIN_OUT_OF_BAG:
+            accepted = f"'training', or at least {_MIN_OUT_OF_BAG} of {name}, not {size - held}"
+            checks.require(False, "method.prior_points", points, accepted)
 
 
 def believed(info: DataInfo, prior_unlabeled: jax.Array) -> DataInfo:
@@ -52,14 +80,16 @@ def estimate(
 ) -> float:
     """The share of positives in U.
 
-    KM1 and KM2 get the features as they are, as in PURL; the other estimators what
-    `priors.estimate` makes of them.
+    KM1 and KM2 get the points as they are; the other estimators what `priors.estimate` makes of
+    them. With `prior_points` 'out_of_bag' the points are inputs, and the estimator gets one number
+    of each: the density ratio by small networks that did not see it, which minimise PURL's
+    objective (`priors.out_of_bag`).
 
     Args:
       positives: `[m, d]`.
       unlabeled: `[n, d]`.
-      config: a section with `prior_method` and `prior_max_points`, how many of P, and of U, are
-        looked at, at most.
+      config: a section with `prior_method`, `prior_points` and `prior_max_points`, how many of P,
+        and of U, are looked at, at most.
       info: numbers of the data set, whose prior 'given' takes.
       key: draws those that are looked at.
 
@@ -75,7 +105,11 @@ def estimate(
     first, second, last = jax.random.split(key, 3)
     p = _some(first, positives, config.prior_max_points)
     u = _some(second, unlabeled, config.prior_max_points)
-    if name in ("km1", "km2"):
+    if config.prior_points == "out_of_bag":
+        value = priors.out_of_bag(
+            p, u, estimator=name, loss="squared", num_resamples=0, key=last
+        ).value
+    elif name in ("km1", "km2"):
         value = getattr(priors, name)(p, u).value
     else:
         value = priors.estimate(p, u, method=name, key=last).value

@@ -75,6 +75,7 @@ class ClassifierStage:
         length = c.num_epochs - c.representation_epochs
         self._optimizer = optimizer_lib.build(c, num_epochs=length)
         self._compiled_features = jax.jit(self.features)
+        self._compiled_rows = jax.jit(lambda inputs: linear_maps.flat(network.normalize(inputs)))
         self.stage = Stage(
             "classify",
             length,
@@ -126,6 +127,43 @@ class ClassifierStage:
         )
         return class_prior.on_host(points, like=data.labeled)
 
+    def _all_rows(self, data: TrainingData) -> np.ndarray:
+        """Normalised inputs `[n, d]`."""
+        points = batching_lib.map_batches(
+            self._compiled_rows, data.inputs, batch_size=self._batch_size
+        )
+        return class_prior.on_host(points, like=data.labeled)
+
+    def _prior_points(
+        self, representation: Any, data: TrainingData, fitted: np.ndarray
+    ) -> np.ndarray:
+        """What the prior is estimated on `[n, m]`.
+
+        Args:
+          representation: v.
+          data: the training set.
+          fitted: bool `[n]`, the examples that v was fitted to.
+        """
+        c = self._config
+        if c.prior_method == class_prior.GIVEN:  # nothing is looked at
+            return np.zeros([len(fitted), 1], np.float32)
+        if c.prior_points == "out_of_bag":
+            return self._all_rows(data)
+        if not (c.standardize_rows and c.representation in linear_maps.OF_ROWS):
+            return self._all_features(representation, data)
+        # Distances between rows as they are, or between components of these, are those of the
+        # features with the largest scale.
+        rows = linear_maps.standardized(self._all_rows(data), fitted)
+        labeled = np.asarray(data.labeled)[fitted]
+        of_rows = linear_maps.fit(
+            linear_maps.blank(c.representation, rows.shape[1], pca_share=c.pca_share),
+            c.representation,
+            rows[fitted],
+            labeled,
+            ridge=c.fda_ridge,
+        )
+        return np.asarray(of_rows(rows))
+
     def _prepare(self, state: State, data: TrainingData, key: jax.Array, epoch: int = 0) -> State:
         """Estimates the prior and, where it is not learned, fits the linear map."""
         del epoch
@@ -136,8 +174,8 @@ class ClassifierStage:
             representation = linear_maps.fit(
                 representation, c.representation, points, labeled[~held], ridge=c.fda_ridge
             )
-        points = self._all_features(representation, data)
-        used = held if c.prior_points == "held_out" else ~held
+        points = self._prior_points(representation, data, ~held)
+        used = held if c.prior_points == "fresh" else ~held
         prior = class_prior.estimate(
             points[labeled & used], points[~labeled & used], config=c, info=self._info, key=key
         )

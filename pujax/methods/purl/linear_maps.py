@@ -10,6 +10,8 @@ from sklearn import decomposition
 LEARNED = ("purl", "pnrl")
 FIXED = ("pca", "fda", "none")
 NAMES = (*LEARNED, *FIXED)
+OF_ROWS = ("pca", "none")
+"""Those that know nothing of P and U, and depend on the units of the inputs."""
 
 
 class Linear(NamedTuple):
@@ -25,8 +27,29 @@ class Linear(NamedTuple):
 
     def __call__(self, inputs: jax.Array) -> jax.Array:
         """Features `[batch, m]` of normalised inputs `[batch, ...]`."""
-        points = inputs.reshape(inputs.shape[0], -1)
+        points = flat(inputs)
         return points if self.matrix is None else (points - self.mean) @ self.matrix
+
+
+def flat(inputs: jax.Array) -> jax.Array:
+    """Inputs `[batch, ...]` as rows `[batch, d]`."""
+    return inputs.reshape(inputs.shape[0], -1)
+
+
+def standardized(rows: np.ndarray, counted: np.ndarray) -> np.ndarray:
+    """Rows less the mean, over the standard deviation, of those that count.
+
+    Args:
+      rows: float32 `[n, d]`.
+      counted: bool `[n]`.
+
+    Returns:
+      float32 `[n, d]`; a feature that is constant where it counts is 0 everywhere.
+    """
+    mean = rows[counted].mean(0, dtype=np.float64)
+    scale = rows[counted].std(0, dtype=np.float64)
+    constant = np.ptp(rows[counted], axis=0) == 0
+    return np.where(constant, 0, (rows - mean) / np.where(constant, 1, scale)).astype(np.float32)
 
 
 def blank(name: str, dim: int, *, pca_share: float) -> Linear:
