@@ -23,7 +23,6 @@ import argparse
 import functools
 import json
 import pathlib
-import time
 from collections.abc import Callable, Iterator
 
 import jax
@@ -64,8 +63,8 @@ def problem(p: np.ndarray, u: np.ndarray, seed: int) -> PUDataset:
         test_inputs=rows[:0],
         test_labels=np.zeros(0, np.int32),
         class_names=("negative", "positive"),
-        mean=(0.0,),
-        std=(1.0,),
+        mean=(0.0,) * rows.shape[1],
+        std=(1.0,) * rows.shape[1],
         known_at_random=False,
     )
     return dataset.build(
@@ -80,15 +79,19 @@ def problem(p: np.ndarray, u: np.ndarray, seed: int) -> PUDataset:
     )
 
 
-def configuration(hidden: tuple[int, ...], updates: int, seed: int) -> ml_collections.ConfigDict:
+def configuration(
+    hidden: tuple[int, ...], updates: int, seed: int, size: int
+) -> ml_collections.ConfigDict:
     """PURL as `configs/purl.py` has it, long enough, with one of P and of U held out."""
+    batch_size = min(300, size)
     config = config_lib.default_config("purl")
     config.seed = seed
     config.data.update({"num_labeled": 0, "num_support": 0, "sampling": "uniform"})
     config.model.name = "mlp"
     config.model.options = ml_collections.ConfigDict({"hidden": hidden, "batch_norm": True})
     config.method.update({"validation_positives": 1, "validation_unlabeled": 1})
-    config.method.update({"positives_per_batch": 100, "representation_epochs": max(updates, 1)})
+    config.method.update({"batch_size": batch_size, "positives_per_batch": batch_size // 3})
+    config.method.representation_epochs = max(updates, 1)
     config.method.num_epochs = config.method.representation_epochs + 1
     return config_lib.resolve(config)
 
@@ -109,7 +112,8 @@ def trained(
       `(updates, (features of P, features of U) that it was trained on, features of other rows)`.
     """
     mesh, data = sharding.make_mesh(), problem(p, u, seed)
-    method = method_setup.build(configuration(hidden, lengths[-1], seed), data, mesh).method
+    config = configuration(hidden, lengths[-1], seed, len(p) + len(u))
+    method = method_setup.build(config, data, mesh).method
     stage, arrays = method.stages[0], sharding.replicate(data.training_data(), mesh)
     key = train_step.run_key(seed, mesh)
     init_key = train_step.stage_key(key, train_step.INIT, 0)
@@ -232,10 +236,8 @@ def main() -> None:
         def keep(points: str, updates: int | str, value_of: Callable[[], float]) -> None:
             if not missing(points, updates):
                 return
-            start = time.perf_counter()
             line = {"set": source, "prior": prior, "trial": trial, "points": points}
             line |= {"updates": updates, "value": value_of()}
-            line["seconds"] = time.perf_counter() - start
             results[source, prior, trial, points, updates] = line
             with flags.out.open("a") as file:
                 file.write(json.dumps(line) + "\n")

@@ -404,8 +404,14 @@ def test_the_prior_can_be_found_by_networks_that_did_not_see_an_example(
     assert options == {"estimator": estimator, "loss": "squared", "num_resamples": 0}
 
 
-@pytest.mark.parametrize("points", ["training", "fresh"])
-@pytest.mark.parametrize("name", ["none", "pca"])
+@pytest.mark.parametrize(
+    ("name", "points"),
+    [
+        ("pca", "training"),
+        pytest.param("none", "training", marks=pytest.mark.thorough),
+        pytest.param("none", "fresh", marks=pytest.mark.thorough),
+    ],
+)
 def test_rows_are_standardised_before_the_prior_is_found(data, monkeypatch, name, points):
     (p, u, _), state, method, arrays, rows = prior_points(
         monkeypatch, representation=name, prior_points=points
