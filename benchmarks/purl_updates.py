@@ -3,7 +3,7 @@
     python benchmarks/purl_updates.py --data_dir=mnist=FOLDER,a9a=FOLDER --trials=3 --out=FILE
 
 Draws 1,000 positives and 2,000 unlabeled examples at each class prior, as PURL's experiments do,
-and, disjoint from them, 300 and 600 fresh ones; trains PURL's network and takes KM2's estimate
+and, disjoint from them, as many fresh ones; trains PURL's network and takes KM2's estimate
 after each number of updates (0: as it starts), with no choice of the best epoch, on the features of
 
 - training: the examples that it was trained on;
@@ -209,8 +209,9 @@ def main() -> None:
     parser.add_argument("--priors", default="0.7")
     parser.add_argument("--num_positives", type=int, default=1000)
     parser.add_argument("--num_unlabeled", type=int, default=2000)
-    parser.add_argument("--fresh_positives", type=int, default=300)
-    parser.add_argument("--fresh_unlabeled", type=int, default=600)
+    # KM2's answer depends on how many points it gets, so that fresh ones are as many.
+    parser.add_argument("--fresh_positives", type=int, default=0, help="0: --num_positives")
+    parser.add_argument("--fresh_unlabeled", type=int, default=0, help="0: --num_unlabeled")
     parser.add_argument("--trials", type=int, default=3)
     parser.add_argument("--out", type=pathlib.Path, required=True)
     flags = parser.parse_args()
@@ -218,7 +219,8 @@ def main() -> None:
     folders = dict(part.split("=", 1) for part in flags.data_dir.split(",") if part)
     wanted, lengths = flags.points.split(","), sorted(map(int, flags.updates.split(",")))
     sizes = flags.num_positives, flags.num_unlabeled
-    both = sizes[0] + flags.fresh_positives, sizes[1] + flags.fresh_unlabeled
+    fresh_sizes = flags.fresh_positives or sizes[0], flags.fresh_unlabeled or sizes[1]
+    both = sizes[0] + fresh_sizes[0], sizes[1] + fresh_sizes[1]
     for name in wanted:
         if name not in (*ON_UPDATES, *ON_ROWS):
             parser.error(f"--points holds {name!r}; accepted: {', '.join((*ON_UPDATES, *ON_ROWS))}")
