@@ -7,6 +7,7 @@ estimate. Bags use all of it for both.
 """
 
 import functools
+import inspect
 import logging
 import math
 import numbers
@@ -106,7 +107,9 @@ def out_of_bag(
     """
     checks.one_of("estimator", estimator, ESTIMATORS)
     base.check_level(num_resamples, level)
-    defaults = {name: x for name, x in out_of_bag_scores.__kwdefaults__.items() if name != "key"}
+    known = inspect.signature(out_of_bag_scores).parameters
+    defaults = {x.name: x.default for x in known.values() if x.kind is x.KEYWORD_ONLY}
+    del defaults["key"]
     for name in options.keys() - defaults.keys():
         raise TypeError(f"out_of_bag() got an unexpected keyword argument {name!r}")
     settings = _checked(**(defaults | options))
