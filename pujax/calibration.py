@@ -32,7 +32,7 @@ from typing import NamedTuple
 import numpy as np
 import threadpoolctl
 from numpy import typing as npt
-from scipy import optimize, special
+from scipy import special
 
 from pujax import checks
 
@@ -348,6 +348,8 @@ def _platt(
     if start is not None:
         slope, intercept = start.values
         starts = [[slope * scale, intercept + slope * (center - start.scores[0])]]
+    from scipy import optimize  # where it is needed: it loads for long
+
     # Two numbers are no work to share: threads that wait for one another on busy cores take forty
     # times as long.
     with threadpoolctl.threadpool_limits(1):

@@ -12,7 +12,6 @@ them. Here their means are taken over every fold and resample, on the host, in f
 from typing import NamedTuple
 
 import numpy as np
-from scipy.spatial import distance
 
 from pujax.mutual_info.features import CHUNK
 
@@ -47,6 +46,8 @@ class Basis(NamedTuple):
 
     def features(self, points: np.ndarray) -> np.ndarray:
         """Features of the points, `[n, b]` or `[n, b + 1]`."""
+        from scipy.spatial import distance  # where it is needed: it loads for long
+
         squares = distance.cdist(points, self.centers, "sqeuclidean")
         with np.errstate(over="ignore"):  # exp(-inf) is the 0 that it should be
             phi = np.exp(-squares / (2 * self.sigma**2))
@@ -127,6 +128,8 @@ def _sums(phi: np.ndarray, with_products: bool) -> tuple[np.ndarray, np.ndarray]
 
 def median_distance(points: np.ndarray, rng: np.random.Generator) -> float:
     """Median distance between pairs of at most 1,000 points; the mean where most pairs coincide."""
+    from scipy.spatial import distance
+
     distances = distance.pdist(points[rng.permutation(len(points))[:NUM_FOR_MEDIAN]])
     # Where all chosen points coincide, any width is right.
     return float(np.median(distances)) or float(np.mean(distances)) or 1.0

@@ -5,7 +5,6 @@ import logging
 import jax
 import numpy as np
 import numpy.typing as npt
-from scipy import ndimage
 
 from pujax.priors import base
 from pujax.priors.base import ANYTHING, PriorEstimate
@@ -141,6 +140,8 @@ def elbow(curves: np.ndarray) -> np.ndarray:
     Returns:
       Shares, `[r]`; 1 for a curve that is flat.
     """
+    from scipy import ndimage  # where it is needed: it loads for long
+
     fallen = -np.maximum.accumulate(curves[:, ::-1], axis=1)[:, ::-1]
     fallen = ndimage.median_filter(fallen, size=(1, SMOOTHING), mode="nearest")
     spread = np.ptp(fallen, axis=1, keepdims=True)
