@@ -420,20 +420,26 @@ def test_a_probability_that_nobody_can_know_is_refused_before_training(finished,
     assert not (tmp_path / "run").exists()
 
 
-def saved_arrays(folder, labels):
-    np.save(folder / "x.npy", np.random.default_rng(0).normal(size=[len(labels), 2, 3]))
-    np.save(folder / "known.npy", labels)
-    return configured(folder / "x.npy", label=str(folder / "known.npy"))
+def saved_arrays(folder, labels, *, ending="npy"):
+    features = np.random.default_rng(0).normal(size=[len(labels), 2, 3])
+    for name, array in (("x", features), ("known", labels)):
+        with open(folder / f"{name}.{ending}", "wb") as file:
+            np.save(file, array)
+    return configured(folder / f"x.{ending}", label=str(folder / f"known.{ending}"))
 
 
-@pytest.mark.parametrize("dtype", [np.int64, np.float32, bool])
-def test_an_array_of_features_takes_its_labels_from_another(tmp_path, dtype):
+@pytest.mark.parametrize(
+    ("dtype", "ending"),
+    [(np.int64, "npy"), (np.float32, "npy"), (bool, "NPY"), ("U5", "npy")],  # 'True' and 'False'
+)
+def test_an_array_of_features_takes_its_labels_from_another(tmp_path, dtype, ending):
     labels = np.arange(40) % 4 == 1
-    data = experiment.load_data(config_lib.resolve(saved_arrays(tmp_path, labels.astype(dtype))))
+    config = saved_arrays(tmp_path, labels.astype(dtype), ending=ending)
+    data = experiment.load_data(config_lib.resolve(config))
     found = np.concatenate([data.source_ids[data.labeled], data.validation_ids])
     assert set(np.flatnonzero(labels)) <= set(found) and data.info.input_shape == (6,)
     assert set(data.source_ids[data.labeled]) <= set(np.flatnonzero(labels))
-    rows = np.load(tmp_path / "x.npy").reshape(40, 6)[data.source_ids]
+    rows = np.load(tmp_path / f"x.{ending}").reshape(40, 6)[data.source_ids]
     np.testing.assert_allclose(data.inputs, rows, rtol=1e-6)
 
 
@@ -441,8 +447,12 @@ def test_an_array_of_features_takes_its_labels_from_another(tmp_path, dtype):
     ("change", "message"),
     [
         ({"label": ""}, "^data.label is ''; accepted: an .npy file with one label for each of the"),
-        ({"label": "none.npy"}, "^data.label is 'none.npy', which does not exist"),
+        ({"label": "none.npy"}, "^data.label is 'none.npy', which does not exist; accepted: an .npy"),
         ({"label": "x.npy"}, r"x.npy holds float64 of shape \(40, 2, 3\); accepted: an .npy file"),
+        ({"label": "short.npy"}, r"short.npy holds bool of shape \(39,\); accepted: an .npy file"),
+        ({"label": "dates.npy"}, "dates.npy holds datetime64.*; accepted: .* a number, a truth value"),
+        ({}, "known.npy, row 3, column 'labels' is '2'; accepted: a label such as"),
+        ({"id_column": "z", "positive": "1"}, "^data.id_column is 'z'; accepted: a column of .*x.npy: none"),
         ({"label": "words.npy"}, r"words.npy cannot be read \(.*; accepted: an .npy file"),
         ({"test_path": "x.npy"}, "^data.test_path is 'x.npy'; accepted: a file with labels"),
     ],
@@ -451,6 +461,8 @@ def test_an_array_without_right_labels_is_refused(tmp_path, monkeypatch, change,
     monkeypatch.chdir(tmp_path)
     config = saved_arrays(tmp_path, np.arange(40) % 4)
     (tmp_path / "words.npy").write_text("no array")
+    np.save(tmp_path / "short.npy", np.ones(39, bool))
+    np.save(tmp_path / "dates.npy", np.full(40, np.datetime64("2026-01-01")))
     config.data.update(change)
     with pytest.raises(ValueError, match=message):
         experiment.load_data(config_lib.resolve(config))
