@@ -162,7 +162,7 @@ class Ends(NamedTuple):
 
     low: Calibration
     high: Calibration
-    priors: tuple[float, float] | Sequence[float]
+    priors: Sequence[float]
 
 
 def fit_ends(

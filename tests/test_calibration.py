@@ -378,7 +378,10 @@ def test_ends_of_new_rows_and_of_scores_beyond_the_held_out():
         ({"priors": ("low", "high")}, "^priors is "),
         ({"num_resamples": 0}, "^num_resamples is 0"),
         ({"seed": -1}, "^seed is -1"),
-        ({"unlabeled_scores": ["low"]}, r"^unlabeled_scores is \['low'\]; accepted: \[n\], one number"),
+        (
+            {"unlabeled_scores": ["low"]},
+            r"^unlabeled_scores is \['low'\]; accepted: \[n\], one",
+        ),
         ({"setting": "one"}, "^setting is 'one'"),
         ({"positive_scores": []}, "^positive_scores is "),
     ],

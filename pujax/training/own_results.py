@@ -76,8 +76,9 @@ def of(data: PUDataset, final: Final) -> Results:
     )
     learned = None
     if math.isfinite(prior) and np.isfinite(final.held_scores).all():
-        known = {"prior": prior, "setting": setting, "labeled_share": labeled_share}
-        learned = calibration.fit(positive, unlabeled, **known)
+        learned = calibration.fit(
+            positive, unlabeled, prior=prior, setting=setting, labeled_share=labeled_share
+        )
     dependence: tuple[dict[str, Any], ...] = ()
     if data.prior_choice is not None:
         everything = np.concatenate([final.train_scores[data.hidden()], final.held_scores[~held]])
