@@ -1,6 +1,7 @@
 """Do intervals of probabilities hold the true shares, where the prior is estimated?
 
     python benchmarks/probability_interval.py --data_dir=FOLDER [--seeds=5] [--first_seed=200]
+        [--sets=mushrooms;ijcnn1]
 
 FOLDER is that of benchmarks/own_data.py, whose sets these are, and ijcnn1 (6,000 rows, 120 known).
 A balanced logistic regression of P against U is trained on four fifths of both, which the prior is
@@ -12,14 +13,16 @@ and the true prior, taken for known.
 """
 
 import argparse
+import os
 import pathlib
 import sys
+from collections.abc import Sequence
 
 import numpy as np
+import own_data
 from sklearn import linear_model
 
-from benchmarks import own_data
-from pujax import calibration
+from pujax import calibration, checks
 from pujax.data.pu_dataset import PriorChoice
 from pujax.priors import consensus, estimates_of
 from pujax.training import prior_dependence
@@ -29,6 +32,8 @@ SETS = ("a9a, 1 %", "a9a, 2 %", "mushrooms", "phishing", "fashion_mnist", "ijcnn
 STRENGTHS = {"fashion_mnist": 0.001}
 """`C` of the regression, where it is not 0.1."""
 NEAR = 0.03
+RANGES = ("range", "estimate", "true prior")
+"""Of priors: what a run uses, and two that are taken for known."""
 
 
 def measure(name: str, folder: pathlib.Path, *, seed: int) -> dict[str, tuple[float, ...]]:
@@ -54,11 +59,8 @@ def measure(name: str, folder: pathlib.Path, *, seed: int) -> dict[str, tuple[fl
     scores, positive = model.decision_function(new), drawn["new_positive"]
     parts = np.array_split(np.argsort(scores, kind="stable"), own_data.BINS)
     result = {}
-    for title, prior, ends in (
-        ("range", used, priors),
-        ("estimate", used, (used, used)),
-        ("true prior", truth, (truth, truth)),
-    ):
+    cases = (used, priors), (used, (used, used)), (truth, (truth, truth))
+    for title, (prior, ends) in zip(RANGES, cases, strict=True):
         share = float(known.mean())
         fitted = calibration.fit(*held, prior=prior, setting="one_sample", labeled_share=share)
         fitted_ends = calibration.fit_ends(
@@ -73,28 +75,50 @@ def measure(name: str, folder: pathlib.Path, *, seed: int) -> dict[str, tuple[fl
     return result
 
 
-def main() -> None:
+def check(flags: argparse.Namespace) -> None:
+    """Raises a ValueError for flags that cannot be, before anything is read."""
+    checks.whole_number("--seeds", flags.seeds, 1)
+    checks.whole_number("--first_seed", flags.first_seed, 0)
+    own_data.chosen("--sets", flags.sets, SETS)
+    is_there = os.path.isdir(flags.data_dir)
+    accepted = "a folder that holds libsvm/ and fashion_mnist/"
+    checks.require(is_there, "--data_dir", flags.data_dir, accepted)
+
+
+def show(names: Sequence[str], folder: pathlib.Path, seeds: Sequence[int]) -> None:
     """Prints a line a cell, and the table of means."""
+    means = {}
+    for name in names:
+        cells = []
+        for seed in seeds:
+            found = measure(name, folder, seed=seed)
+            sys.stderr.write(f"{name}, seed {seed}: {found}\n")
+            cells.append([x for numbers in found.values() for x in numbers])
+        means[name] = np.mean(cells, axis=0)
+    titles = [f"{title}: {x}" for title in RANGES for x in ("bins", "mean", "width")]
+    print(f"| set | {' | '.join(titles)} |\n|{'---|' * (len(titles) + 1)}")
+    for name, numbers in (means | {"all": np.mean(list(means.values()), axis=0)}).items():
+        print(f"| {name} | {' | '.join(f'{x:.2f}' for x in numbers)} |")
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Reads the flags and measures; returns the process's exit status."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--data_dir", required=True, help="holds libsvm/ and fashion_mnist/")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--first_seed", type=int, default=200)
-    parser.add_argument("--sets", nargs="*", default=SETS, choices=SETS)
-    flags = parser.parse_args()
-    lines, everything = [], []
-    for name in flags.sets:
-        cells = []
-        for seed in range(flags.first_seed, flags.first_seed + flags.seeds):
-            found = measure(name, pathlib.Path(flags.data_dir), seed=seed)
-            sys.stderr.write(f"{name}, seed {seed}: {found}\n")
-            cells.append([x for numbers in found.values() for x in numbers])
-        lines.append((name, np.mean(cells, axis=0)))
-        everything.append(lines[-1][1])
-    titles = [f"{title}: {x}" for title in found for x in ("bins", "mean", "width")]
-    print(f"| set | {' | '.join(titles)} |\n|{'---|' * (len(titles) + 1)}")
-    for name, numbers in [*lines, ("all", np.mean(everything, axis=0))]:
-        print(f"| {name} | {' | '.join(f'{x:.2f}' for x in numbers)} |")
+    parser.add_argument("--sets", default="", help="parts of names of sets, split by ;")
+    flags = parser.parse_args(arguments)
+    try:
+        check(flags)
+        names = own_data.chosen("--sets", flags.sets, SETS)
+        seeds = range(flags.first_seed, flags.first_seed + flags.seeds)
+        show(names, pathlib.Path(flags.data_dir), seeds)
+    except ValueError as error:
+        sys.stderr.write(f"{' '.join(str(error).split())}\n")
+        return 2
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main(sys.argv[1:]))

@@ -1,7 +1,7 @@
 """Wall time of several seeds trained in one program against one after another.
 
-    python benchmarks/seeds_together.py --seeds=3 --epochs=3
-    python benchmarks/seeds_together.py --method=nnpu --set=method.batch_size=500
+    python -m benchmarks.seeds_together --seeds=3 --epochs=3
+    python -m benchmarks.seeds_together --method=nnpu --set=method.batch_size=500
 
 Seeds of `configs/gradpu.py` on random images of MNIST's size, each with a split of its own. Both
 sides run as a sweep runs them, with evaluation, checkpoints and compilation, in one process and in

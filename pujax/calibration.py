@@ -27,7 +27,7 @@ of the prior tend to do; the bounds of a probability then correct part of that e
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import threadpoolctl
@@ -37,10 +37,10 @@ from scipy import special
 from pujax import checks
 
 KINDS = ("platt", "isotonic")
-LEVEL = 0.9
-"""Of the interval of a probability."""
 _FIRST_SLOPES = (0.5, 2.0, 8.0)
 """Per standard deviation of the scores: where the search starts, as it may have several optima."""
+_QUANTILES = (0.05, 0.95)
+"""Of calibrations of resamples, for the lower and the upper end of an interval."""
 _NUM_KNOTS = 200
 """Scores at which the ends of an interval are kept."""
 _MAX_DRAWN = 10_000
@@ -162,7 +162,7 @@ class Ends(NamedTuple):
 
     low: Calibration
     high: Calibration
-    priors: tuple[float, float] | Sequence[float]
+    priors: Sequence[float]
 
 
 def fit_ends(
@@ -176,7 +176,9 @@ def fit_ends(
     num_resamples: int = 40,
     seed: int = 0,
 ) -> Ends:
-    """Intervals of probabilities over a range of priors, and over chance in the held-out rows.
+    """Fits the ends of intervals of probabilities over a range of priors and over chance.
+
+    Chance is that of which rows were held out.
 
     P and U are drawn anew with replacement, each by itself (bootstrap), and calibrated at both
     priors. The lower end is the 5 % quantile at the smaller prior, score by score, the upper end
@@ -190,20 +192,23 @@ def fit_ends(
       setting: as in `fit`.
       kind: likewise.
       labeled_share: likewise.
-      num_resamples: of P and U, at least 1. Of more than 10,000 rows each so many are drawn.
+      num_resamples: of P and U, at least 1. A resample holds as many rows as its sample, but at
+        most 10,000: of larger ones the interval is a little too wide.
       seed: of the resamples.
 
     Returns:
       `Ends`.
 
     Raises:
-      ValueError: as `fit`, and for priors that are not in order.
+      ValueError: as `fit`; for priors that are not two shares in order; for another number of
+        resamples or seed than a whole one.
     """
     checks.whole_number("num_resamples", num_resamples, 1)
     checks.whole_number("seed", seed, 0)
-    in_order = len(priors) == 2 and 0 < priors[0] <= priors[1] < 1
-    checks.require(in_order, "priors", priors, "two shares between 0 and 1 in order")
-    p, u = np.asarray(positive_scores, np.float64), np.asarray(unlabeled_scores, np.float64)
+    accepted = "two shares between 0 and 1, both excluded, the smaller one first"
+    checks.require(_in_order(priors), "priors", priors, accepted)
+    p = _scores("positive_scores", positive_scores)
+    u = _scores("unlabeled_scores", unlabeled_scores)
     bases = [
         fit(p, u, prior=prior, setting=setting, kind=kind, labeled_share=labeled_share)
         for prior in priors
@@ -216,8 +221,7 @@ def fit_ends(
         knots = np.unique(np.concatenate([knots[0] - beyond, knots, knots[-1] + beyond]))
     knots = knots[np.isfinite(knots)]
     ends = []
-    quantiles = ((1 - LEVEL) / 2, (1 + LEVEL) / 2)
-    for base, prior, quantile in zip(bases, priors, quantiles, strict=True):
+    for base, prior, quantile in zip(bases, priors, _QUANTILES, strict=True):
         rng = np.random.default_rng(seed)  # the same resamples at both priors
         curves = np.empty([num_resamples, len(knots)])
         for i in range(num_resamples):
@@ -299,6 +303,15 @@ def threshold_at(
     return high
 
 
+def _in_order(priors: Any) -> bool:
+    """Whether these are two numbers in (0, 1), of which the first is not the larger one."""
+    try:
+        low, high = map(float, priors)
+    except (TypeError, ValueError):
+        return False
+    return 0 < low <= high < 1
+
+
 def _isotonic(p: np.ndarray, u: np.ndarray, odds: float) -> tuple[np.ndarray, np.ndarray]:
     """Scores and the probabilities there, from the isotonic regression of P against U."""
     from sklearn import isotonic  # where it is needed: it loads for a second
@@ -327,6 +340,8 @@ def _platt(
     p: np.ndarray, u: np.ndarray, prior: float, odds: float, *, start: Calibration | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """The mean score, and slope and intercept of the log-odds of being positive."""
+    from scipy import optimize  # where it is needed: it loads for long
+
     scores, m, n = np.concatenate([p, u]), len(p), len(u)
     if scores.min() == scores.max():
         return scores[:1], np.array([0.0, special.logit(prior)])
@@ -348,10 +363,7 @@ def _platt(
     if start is not None:
         slope, intercept = start.values
         starts = [[slope * scale, intercept + slope * (center - start.scores[0])]]
-    from scipy import optimize  # where it is needed: it loads for long
-
-    # Two numbers are no work to share: threads that wait for one another on busy cores take forty
-    # times as long.
+    # A search for two numbers is too small to share: on busy cores threads wait for one another.
     with threadpoolctl.threadpool_limits(1):
         found = [
             optimize.minimize(
@@ -370,7 +382,10 @@ def _platt(
 
 def _scores(name: str, values: npt.ArrayLike) -> np.ndarray:
     """Finite scores `[n]` in double precision."""
-    array = np.asarray(values, dtype=np.float64)
+    try:
+        array = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:  # words, or rows of several lengths
+        raise ValueError(f"{name} is {values!r}; accepted: [n], one number each") from error
     if array.ndim != 1:
         raise ValueError(f"{name} has shape {array.shape}; accepted: [n], one score each")
     bad = ~np.isfinite(array)

@@ -36,8 +36,8 @@ _USAGE = """usage: python -m pujax.predict RUN FILE|FOLDER [--output=FILE.csv] [
   --decide=RULE        'score:0', 'probability:0.5', 'share:0.02', 'top:100'; default: the run's
   --unreadable=skip    keeps damaged images as rows without a score; default: fail
   --help               shows this text
-Writes the id under its own name, score, probability, rank, decision, and what the probability may
-be as far as the share of positives is known, in the rows' order."""
+Writes the id under its own name, score, probability, rank, decision, and both ends of the interval
+of the probability (probability_low, probability_high), in the rows' order."""
 _WRITTEN = 10_000
 """Rows that are written at once."""
 
@@ -54,9 +54,10 @@ class Predictions(NamedTuple):
         known in training.
       ranks: int `[n]`, 1 for the highest score; 0 for an image that cannot be read.
       decisions: bool `[n]`, by the rule of the run or the one that was asked for.
-      probabilities_low: float `[n]`, what the probabilities may be if the prior is as small as its
-        estimates leave open, chance in the held-out rows included; None where it is not known.
-      probabilities_high: likewise, if the prior is as large.
+      probabilities_low: float `[n]`, lower ends of the probabilities' intervals, for the smallest
+        prior that its estimates leave open, see `calibration.fit_ends`; NaN for an image that
+        cannot be read; None without probabilities, or of a model of an earlier version.
+      probabilities_high: likewise upper ends, for the largest prior.
     """
 
     id_name: str

@@ -119,6 +119,15 @@ def test_modules_that_are_run_have_a_main(page):
         assert '__name__ == "__main__"' in pathlib.Path(spec.origin).read_text(), module
 
 
+@pytest.mark.parametrize("path", sorted(REPOSITORY.glob("benchmarks/*.py")), ids=lambda x: x.stem)
+def test_benchmarks_find_what_they_import(path):
+    """`python benchmarks/NAME.py` does not see the folders beside it; `python -m` does."""
+    source = path.read_text()
+    imported = re.findall(r"^(?:from|import) (\w+)", source, re.MULTILINE)
+    if {"benchmarks", "configs", "examples", "tests"} & set(imported):
+        assert f"python benchmarks/{path.name}" not in "\n".join([source, *TEXTS.values()])
+
+
 def fields():
     """Dotted names of the fields of all methods' configurations."""
     names = set()

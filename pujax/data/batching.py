@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
 
-from pujax import accelerator
+from pujax import accelerator, checks
 from pujax.data import streaming
 from pujax.data.flat_images import FlatImages
 from pujax.data.image_files import ImageFiles
@@ -215,10 +215,10 @@ def map_batches(
     """Applies `function` to consecutive batches and joins the results along the first axis.
 
     On an accelerator one compiled call runs over all batches of an array. On a CPU, where a call
-    costs nothing, every batch is one of its own. Either way the last batch is moved back to full
-    size and its overlap cut off, so only one shape is ever compiled, and no more than a batch is
-    in work at once. Where `inputs` is copied on several devices, each of them takes its share of
-    every batch.
+    costs next to nothing, each batch is a call of its own. Either way the last batch starts
+    earlier, so that it is full, and its overlap is cut off: only one shape is ever compiled, and
+    no more than a batch is computed at once. Where `inputs` is copied on several devices, each of
+    them takes its share of every batch.
 
     Args:
       function: maps `(*args, [batch, ...])` to an array or pytree with the same first axis, row by
@@ -233,13 +233,19 @@ def map_batches(
 
     Returns:
       What `function` returns, with first axis `n`.
+
+    Raises:
+      ValueError: if `batch_size` is not a whole number from 1, or there are no rows.
     """
+    checks.whole_number("batch_size", batch_size, 1)
     if isinstance(inputs, ImageFiles):
         where = sharding or SingleDeviceSharding(jax.devices()[0])
         of_batch = functools.partial(function, *args)
         return streaming.map_files(of_batch, inputs, batch_size=batch_size, sharding=where)
     rows: Any = inputs.rows if isinstance(inputs, FlatImages) else inputs
     n = rows.shape[0]
+    if not n:
+        raise ValueError(f"inputs has shape {inputs.shape}; accepted: at least one row")
     size = min(batch_size, n)
     one_call = accelerator.loops_beat_calls() if one_call is None else one_call
     is_traced = isinstance(rows, jax.core.Tracer)
@@ -291,7 +297,7 @@ def _over_batches(
 def _compiled_over_batches(
     function: Callable[..., Any], size: int, split: NamedSharding | None
 ) -> Callable[..., Any]:
-    """The same, compiled; the same every time, so that it compiles once."""
+    """`_over_batches`, compiled; equal arguments get the same function, which compiles once."""
     return jax.jit(_over_batches(function, size, split))
 
 

@@ -35,7 +35,7 @@ class MethodSetup(NamedTuple):
     method: Method
     data: Problem
     metric_names: list[list[str]]
-    eval_intervals: tuple[EvalInterval, ...] = ()
+    eval_intervals: tuple[EvalInterval, ...]
 
     def fingerprint(self) -> dict[str, Any]:
         """The fields that must be equal to resume a checkpoint."""

@@ -64,8 +64,7 @@ def of(data: PUDataset, final: Final) -> Results:
     held = data.validation_labeled
     positive, unlabeled = final.held_scores[held], final.held_scores[~held]
     prior, setting = data.info.prior_unlabeled, data.info.setting
-    # Of few positives a share is rounded to whole ones, so that this is not the held-out part's.
-    labeled_share = (data.info.n_p + held.sum()) / (data.info.n + len(held))
+    labeled_share = _labeled_share(data)
     estimates = metrics.unlabeled_estimates(
         positive,
         unlabeled,
@@ -77,8 +76,9 @@ def of(data: PUDataset, final: Final) -> Results:
     )
     learned = None
     if math.isfinite(prior) and np.isfinite(final.held_scores).all():
-        known = {"prior": prior, "setting": setting, "labeled_share": labeled_share}
-        learned = calibration.fit(positive, unlabeled, **known)
+        learned = calibration.fit(
+            positive, unlabeled, prior=prior, setting=setting, labeled_share=labeled_share
+        )
     dependence: tuple[dict[str, Any], ...] = ()
     if data.prior_choice is not None:
         everything = np.concatenate([final.train_scores[data.hidden()], final.held_scores[~held]])
@@ -94,7 +94,7 @@ def of(data: PUDataset, final: Final) -> Results:
 
 
 def fit_ends(data: PUDataset, final: Final, results: Results) -> calibration.Ends | None:
-    """Intervals of the probabilities; None where there are no probabilities.
+    """Fits the ends of the intervals of the probabilities; None where there are none.
 
     An estimated prior may be anything from half of the smallest lower end of its estimates to the
     largest upper end, see `prior_dependence.possible_shares`; a given one is taken for known.
@@ -116,8 +116,17 @@ def fit_ends(data: PUDataset, final: Final, results: Results) -> calibration.End
         final.held_scores[~held],
         priors=priors,
         setting=data.info.setting,
-        labeled_share=(data.info.n_p + held.sum()) / (data.info.n + len(held)),
+        labeled_share=_labeled_share(data),
     )
+
+
+def _labeled_share(data: PUDataset) -> float:
+    """The share of labelled positives among all rows.
+
+    Of few positives a share is rounded to whole ones, so that this is not the held-out part's.
+    """
+    held = data.validation_labeled
+    return float((data.info.n_p + held.sum()) / (data.info.n + len(held)))
 
 
 def _interval_in_unlabeled(data: PUDataset) -> tuple[float, float] | None:
@@ -214,11 +223,11 @@ def describe(summary: Mapping[str, Any]) -> str:
         )
     doubt = summary.get("mean_probability")
     if doubt:
+        shares = saved_model.shares_of(doubt["smallest_prior"], doubt["largest_prior"])
         lines.append(
-            f"  The mean probability of the unlabeled rows is {doubt['mean']:.3f}, but could be "
-            f"{doubt['low']:.3f} to {doubt['high']:.3f} if {doubt['smallest_prior']:.1%} to "
-            f"{doubt['largest_prior']:.1%} of them are positive and by chance in the held-out "
-            "rows: see probability_low and probability_high."
+            f"  The mean probability of the unlabeled rows is {doubt['mean']:.3f}. It may be from "
+            f"{doubt['low']:.3f} to {doubt['high']:.3f}, if {shares} of them are positive and by "
+            "chance in the held-out rows: see probability_low and probability_high."
         )
     rows = summary.get("held_out_by_prior")
     if rows:
@@ -315,7 +324,9 @@ def csv_text(
     between: tuple[np.ndarray, np.ndarray] | None = None,
     with_header: bool = True,
 ) -> str:
-    """A CSV text: the id under its own name, score, probability, rank, decision, and its interval.
+    """A CSV text: the id under its own name, score, probability, rank, decision, then the rest.
+
+    The rest is whether a row was held out, if that is told, and both ends of the probability.
 
     Args:
       id_name: heading of the first column.

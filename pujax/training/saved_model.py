@@ -320,7 +320,7 @@ def card(document: dict[str, Any]) -> str:
         low, high = document["probability_ends"]["priors"]
         doubt = (
             "Probabilities hold for that share. `probability_low` and `probability_high` say what\n"
-            f"  they may be if {low:.1%} to {high:.1%} of the unlabeled rows are positive, and by\n"
+            f"  they may be if {shares_of(low, high)} of the unlabeled rows are positive, and by\n"
             "  chance in the held-out rows."
         )
     return f"""# {config["method"]["name"]} on {config["data"]["path"] or info["name"]}
@@ -338,6 +338,11 @@ unlabeled examples ({info["setting"]} data), without a known negative.
 - Estimates without negatives, with their intervals and assumptions: `held_out.json` of the run.
 - Versions: {", ".join(f"{name} {version}" for name, version in document["versions"].items())}.
 """
+
+
+def shares_of(low: float, high: float) -> str:
+    """Two shares in words; one where both are the same."""
+    return f"{low:.1%}" if low == high else f"{low:.1%} to {high:.1%}"
 
 
 def _as_document(ends: calibration.Ends) -> dict[str, Any]:

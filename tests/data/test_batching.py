@@ -129,6 +129,21 @@ def test_map_batches_equals_one_call(batch_size):
     assert len(set(seen)) == 1  # one shape, one compilation
 
 
+@pytest.mark.parametrize("one_call", [True, False])
+@pytest.mark.parametrize(
+    ("rows", "batch_size", "message"),
+    [
+        (5, 0, "^batch_size is 0; accepted: an integer from 1"),
+        (5, 2.5, "^batch_size is 2.5; accepted: an integer from 1"),
+        (0, 4, r"^inputs has shape \(0, 2\); accepted: at least one row"),
+    ],
+)
+def test_batches_that_cannot_be_are_refused(rows, batch_size, message, one_call):
+    inputs = np.ones([rows, 2], np.float32)
+    with pytest.raises(ValueError, match=message):
+        batching.map_batches(scored, inputs, batch_size=batch_size, args=(1.0,), one_call=one_call)
+
+
 def split_rows(*, num_devices, images=False):
     """Rows 0 to 39, or images of them as bytes, copied on devices."""
     rows = np.arange(40 * 12, dtype=np.uint8 if images else np.float32).reshape(40, 12)

@@ -100,7 +100,7 @@ def test_models_that_predict_one_class_are_counted_below_the_table():
 def test_sweeps_of_streamed_images_train_seeds_one_after_another():
     data = tiny.multilabel_problem()
     files = ImageFiles(("a.jpg",) * 4, 8, 10)
-    built = method_setup.MethodSetup(None, None, data._replace(inputs=files), [])
+    built = method_setup.MethodSetup(None, None, data._replace(inputs=files), [], ())
     members = [Member(built, data, "")] * 2
     assert seed_axis.why_sequential(members, tiny.mesh()) == "their images are streamed"
 

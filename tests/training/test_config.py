@@ -297,8 +297,10 @@ def test_any_field_can_be_overridden_on_the_command_line():
     [
         ("--config.method.rho_strat=0.9", ["rho_strat"]),
         ("--config.methods.rho_start=0.9", ["methods"]),
-        ("--config.method.num_epochs=many", ["config.method.num_epochs", "many"]),
-        ("--config.method.num_epochs=1.5", ["config.method.num_epochs", "1.5"]),
+        ("--config.method.num_epochs=many", ["method.num_epochs is 'many'; accepted: a whole"]),
+        ("--config.method.rho_start=x", ["method.rho_start is 'x'; accepted: a number"]),
+        ("--config.run.figures=maybe", ["run.figures is 'maybe'; accepted: true or false"]),
+        ("--config.method.num_epochs=1.5", ["method.num_epochs is '1.5'; accepted: a whole"]),
         ("--workdri=x", ["workdri"]),
         ("stray", ["stray"]),
     ],

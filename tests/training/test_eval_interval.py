@@ -1,5 +1,6 @@
 import json
 import math
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -74,6 +75,20 @@ def test_the_interval_keeps_evaluation_to_a_tenth_but_ten_times():
     (longer,) = intervals(num_epochs=100)
     assert longer == EvalInterval(6, found.cost)
     assert intervals(num_epochs=19)[0].every == 1
+
+
+def test_calibration_and_other_predictions_are_counted():
+    rows = SimpleNamespace(inputs=array(30, 4), labeled=range(30), test_labels=range(10))
+
+    def cost(**parts):
+        method = dict.fromkeys(("calibrate", "adjust", "alternatives"))
+        method = SimpleNamespace(predict=lambda state, x: x @ state, **method | parts)
+        return eval_interval._evaluation(method, array(4, 1), rows) / (2 * 4)  # products of a row
+
+    assert cost() == 10
+    assert cost(adjust=max) == 10 + 10  # scores before and after
+    assert cost(calibrate=max) == 10 + 10 + 30  # of the training set, too
+    assert cost(alternatives=dict.fromkeys("ab", lambda state, x: 3 * x @ state)) == 10 + 2 * 10
 
 
 def test_it_does_not_depend_on_the_devices():

@@ -198,7 +198,8 @@ def test_the_model_holds_what_prediction_needs_and_no_more(finished):
     assert numbers and not any("opt_state" in name for name in numbers)
     card = (folder / "run" / "model" / "README.md").read_text()
     assert "nnpu" in card and "0.3000 (given)" in card and "score:0" in card
-    assert "`probability_low`" in card
+    assert "`probability_low`" in card and card.count("% of the unlabeled rows are positive") == 1
+    assert "% to " not in card  # the prior is given
 
 
 def test_a_model_of_earlier_days_has_no_ends_and_leaves_their_cells_empty(finished, tmp_path):
@@ -420,20 +421,26 @@ def test_a_probability_that_nobody_can_know_is_refused_before_training(finished,
     assert not (tmp_path / "run").exists()
 
 
-def saved_arrays(folder, labels):
-    np.save(folder / "x.npy", np.random.default_rng(0).normal(size=[len(labels), 2, 3]))
-    np.save(folder / "known.npy", labels)
-    return configured(folder / "x.npy", label=str(folder / "known.npy"))
+def saved_arrays(folder, labels, *, ending="npy"):
+    features = np.random.default_rng(0).normal(size=[len(labels), 2, 3])
+    for name, array in (("x", features), ("known", labels)):
+        with open(folder / f"{name}.{ending}", "wb") as file:
+            np.save(file, array)
+    return configured(folder / f"x.{ending}", label=str(folder / f"known.{ending}"))
 
 
-@pytest.mark.parametrize("dtype", [np.int64, np.float32, bool])
-def test_an_array_of_features_takes_its_labels_from_another(tmp_path, dtype):
+@pytest.mark.parametrize(
+    ("dtype", "ending"),
+    [(np.int64, "npy"), (np.float32, "npy"), (bool, "NPY"), ("U5", "npy")],  # 'True' and 'False'
+)
+def test_an_array_of_features_takes_its_labels_from_another(tmp_path, dtype, ending):
     labels = np.arange(40) % 4 == 1
-    data = experiment.load_data(config_lib.resolve(saved_arrays(tmp_path, labels.astype(dtype))))
+    config = saved_arrays(tmp_path, labels.astype(dtype), ending=ending)
+    data = experiment.load_data(config_lib.resolve(config))
     found = np.concatenate([data.source_ids[data.labeled], data.validation_ids])
     assert set(np.flatnonzero(labels)) <= set(found) and data.info.input_shape == (6,)
     assert set(data.source_ids[data.labeled]) <= set(np.flatnonzero(labels))
-    rows = np.load(tmp_path / "x.npy").reshape(40, 6)[data.source_ids]
+    rows = np.load(tmp_path / f"x.{ending}").reshape(40, 6)[data.source_ids]
     np.testing.assert_allclose(data.inputs, rows, rtol=1e-6)
 
 
@@ -441,8 +448,21 @@ def test_an_array_of_features_takes_its_labels_from_another(tmp_path, dtype):
     ("change", "message"),
     [
         ({"label": ""}, "^data.label is ''; accepted: an .npy file with one label for each of the"),
-        ({"label": "none.npy"}, "^data.label is 'none.npy', which does not exist"),
+        (
+            {"label": "none.npy"},
+            "^data.label is 'none.npy', which does not exist; accepted: an .n",
+        ),
         ({"label": "x.npy"}, r"x.npy holds float64 of shape \(40, 2, 3\); accepted: an .npy file"),
+        ({"label": "short.npy"}, r"short.npy holds bool of shape \(39,\); accepted: an .npy file"),
+        (
+            {"label": "dates.npy"},
+            "dates.npy holds datetime64.*; accepted: .* a truth value",
+        ),
+        ({}, "known.npy, row 3, column 'labels' is '2'; accepted: a label such as"),
+        (
+            {"id_column": "z", "positive": "1"},
+            "^data.id_column is 'z'; accepted: .*x.npy: none",
+        ),
         ({"label": "words.npy"}, r"words.npy cannot be read \(.*; accepted: an .npy file"),
         ({"test_path": "x.npy"}, "^data.test_path is 'x.npy'; accepted: a file with labels"),
     ],
@@ -451,6 +471,8 @@ def test_an_array_without_right_labels_is_refused(tmp_path, monkeypatch, change,
     monkeypatch.chdir(tmp_path)
     config = saved_arrays(tmp_path, np.arange(40) % 4)
     (tmp_path / "words.npy").write_text("no array")
+    np.save(tmp_path / "short.npy", np.ones(39, bool))
+    np.save(tmp_path / "dates.npy", np.full(40, np.datetime64("2026-01-01")))
     config.data.update(change)
     with pytest.raises(ValueError, match=message):
         experiment.load_data(config_lib.resolve(config))
@@ -528,6 +550,16 @@ def test_a_prior_that_the_held_out_rows_leave_no_room_for_is_spoken_of():
     assert "at most 38.9% positives among the unlabeled, and 44.4% is used" in text
     for used, at_most in ((0.3, 0.389), (None, 0.3), (0.3, None)):
         assert "leave room" not in own_results.describe(summary_of([known], used, at_most))
+
+
+@pytest.mark.parametrize(
+    ("largest", "said"), [(0.4, "if 15.0% to 40.0% of them"), (0.15, "if 15.0% of them")]
+)
+def test_what_the_mean_probability_may_be_is_said_with_the_shares_it_rests_on(largest, said):
+    known = {"name": "recall", "value": 0.5, "low": 0.25, "high": 0.75, "assumption": "of P"}
+    doubt = {"mean": 0.3, "low": 0.1, "high": 0.6, "smallest_prior": 0.15, "largest_prior": largest}
+    text = own_results.describe(summary_of([known]) | {"mean_probability": doubt})
+    assert f"is 0.300. It may be from 0.100 to 0.600, {said} are positive" in text
 
 
 def test_estimates_that_are_not_known_are_listed_as_such():

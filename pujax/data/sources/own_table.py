@@ -53,20 +53,20 @@ def load(
     Raises:
       ValueError: naming file, line and column of what cannot be read.
     """
-    frame = frames.read(_found("data.path", path, directory))
-    if path.endswith(_FEATURES_ONLY):
-        frame, label = _with_labels(frame, label, directory), _BESIDE
+    frame = labeled = frames.read(_found("data.path", path, directory))
+    if _is_features_only(path):
+        labeled, label = _labels_beside(frame, label, directory), _BESIDE
     if frame.is_table and not label:
         names = ", ".join(map(repr, frame.names))
         raise ValueError(f"data.label is ''; accepted: the column that holds the label: {names}")
     tested = None
     if test_path:
         accepted = "a file with labels, such as an .npz that holds 'x' and 'labels'"
-        require(not test_path.endswith(_FEATURES_ONLY), "data.test_path", test_path, accepted)
+        require(not _is_features_only(test_path), "data.test_path", test_path, accepted)
         tested = frames.read(_found("data.test_path", test_path, directory))
     name = {"": None, "none": ""}.get(id_column, id_column)
     try:
-        labels = pu_labels.read(frame, label or None, positive=positive or None, zero_is=zero_is)
+        labels = pu_labels.read(labeled, label or None, positive=positive or None, zero_is=zero_is)
         ids = pu_labels.ids(frame, name, label=labels.column)
         test_labels = _test_labels(tested, labels.column, positive)
     except ValueError as error:
@@ -103,20 +103,30 @@ def load(
     return data._replace(prepare=prepare)
 
 
-def _found(field: str, path: str, directory: pathlib.Path) -> pathlib.Path:
+def _found(
+    field: str, path: str, directory: pathlib.Path, *, accepted: str = "a file of rows"
+) -> pathlib.Path:
     """The place of a file, in the current folder or in `directory`."""
     given = pathlib.Path(path).expanduser()
     for place in (given, directory / given):
         if os.path.exists(place):
             return place
-    raise ValueError(f"{field} is {path!r}, which does not exist; accepted: a file of rows")
+    raise ValueError(f"{field} is {path!r}, which does not exist; accepted: {accepted}")
 
 
-def _with_labels(frame: frames.Frame, path: str, directory: pathlib.Path) -> frames.Frame:
-    """Features with the labels of another file beside them, as `_BESIDE`."""
-    accepted = f"an .npy file with one label for each of the {frame.num_rows} rows of {frame.path}"
-    require(path.endswith(_FEATURES_ONLY), "data.label", path, accepted)
-    found = _found("data.label", path, directory)
+def _is_features_only(path: str) -> bool:
+    """Whether a file holds one array, by its name."""
+    return path.lower().endswith(_FEATURES_ONLY)
+
+
+def _labels_beside(frame: frames.Frame, path: str, directory: pathlib.Path) -> frames.Frame:
+    """The rows with the labels of another file as `_BESIDE`, and called by that file's path."""
+    accepted = (
+        f"an .npy file with one label for each of the {frame.num_rows} rows of {frame.path}, a "
+        "number, a truth value or a word"
+    )
+    require(_is_features_only(path), "data.label", path, accepted)
+    found = _found("data.label", path, directory, accepted=accepted)
     try:
         labels: Any = None if zipfile.is_zipfile(found) else reading.read_npy(found)
     except (OSError, ValueError) as error:
@@ -126,7 +136,7 @@ def _with_labels(frame: frames.Frame, path: str, directory: pathlib.Path) -> fra
         shape = getattr(labels, "shape", None)
         what = "an archive" if shape is None else f"{labels.dtype} of shape {shape}"
         raise ValueError(f"{found} holds {what}; accepted: {accepted}")
-    return dataclasses.replace(frame, beside={_BESIDE: labels})
+    return dataclasses.replace(frame, path=str(found), beside={_BESIDE: labels})
 
 
 def _test_labels(frame: frames.Frame | None, column: str, positive: str) -> np.ndarray:

@@ -209,18 +209,11 @@ def _check_lengths(method: ml_collections.ConfigDict) -> None:
 
 
 def _check_run(run: ml_collections.ConfigDict) -> None:
-    for name in (
-        *("eval_every", "stop_after_epoch", "seed_devices"),
-        *("steps_per_dispatch", "num_processes"),
-    ):
-        checks.at_least(f"run.{name}", run[name], 0)
-    positive = (
-        "eval_batch_size",
-        "checkpoint_every",
-        "keep_checkpoints",
-    )
-    for name in positive:
-        checks.at_least(f"run.{name}", run[name], 1)
+    from_zero = ("eval_every", "stop_after_epoch", "seed_devices", "steps_per_dispatch")
+    for name in (*from_zero, "num_processes"):
+        checks.whole_number(f"run.{name}", run[name], 0)
+    for name in ("checkpoint_every", "keep_checkpoints"):
+        checks.whole_number(f"run.{name}", run[name], 1)
     checks.between("run.eval_batch_size", run.eval_batch_size, 1, 2**20)
     checks.at_least("run.progress_seconds", run.progress_seconds, 0)
     accelerator.check_few_kernels(run.few_kernels)

@@ -14,6 +14,12 @@ from pujax import methods, models
 
 _OPTIONS = "config.model.options."
 _BOOLEANS = {"true": True, "false": False}
+_ACCEPTED = {
+    "invalid literal for int": "a whole number",
+    "could not convert string to float": "a number",
+    "Non-boolean argument": "true or false",
+}
+"""What a field accepts, by what the parser of its flag says of something else."""
 
 
 def parse(argv: list[str]) -> tuple[ml_collections.ConfigDict, str, str]:
@@ -41,7 +47,7 @@ def parse(argv: list[str]) -> tuple[ml_collections.ConfigDict, str, str]:
     except flags.Error as error:
         # An error inside a config file arrives as a traceback in the message; its end says it.
         text = str(error).strip().splitlines()[-1].removeprefix("ValueError: ")
-        raise ValueError(f"command line: {text}") from error
+        raise ValueError(_bad_value(text)) from error
     except (AttributeError, KeyError, TypeError) as error:
         raise ValueError(_bad_override(argv, error)) from error
     except OSError as error:
@@ -117,6 +123,15 @@ def _config_path(argv: list[str]) -> str:
         if name in ("--config", "-config"):
             return (value or "".join(argv[index + 1 : index + 2])).split(":")[0]
     return ""
+
+
+def _bad_value(text: str) -> str:
+    """A flag's error in the form of `checks`, where the value of a field is not of its type."""
+    for reason, accepted in _ACCEPTED.items():
+        found = re.match(rf"flag --config\.([\w.]+)=(.*): \W*{reason}", text)
+        if found:
+            return f"{found[1]} is {found[2]!r}; accepted: {accepted}"
+    return f"command line: {text}"
 
 
 def _bad_override(argv: list[str], error: Exception) -> str:

@@ -43,9 +43,9 @@ def of_stages(
 ) -> tuple[EvalInterval, ...]:
     """How often each stage of a run is evaluated; nothing is computed.
 
-    A number in `run.eval_every` is taken as it is. 0 evaluates every epoch where validation
-    examples are held out, since rules then choose among all epochs, and else so seldom that
-    evaluation adds at most `SHARE` to a stage, but `MIN_EVALUATIONS` times.
+    A number in `run.eval_every` is taken as it is. 0 evaluates every epoch where something chooses
+    among epochs: `run.selection`, or the rules that are compared on held-out validation examples.
+    Else evaluation adds at most `SHARE` to a stage, unless `MIN_EVALUATIONS` cost more.
 
     Args:
       config: the resolved configuration.
@@ -110,6 +110,9 @@ def describe(intervals: tuple[EvalInterval, ...], method: Method) -> list[str]:
 
 def operations(function: Callable[..., Any], *args: Any) -> float:
     """Multiplications and additions of the matrix products and convolutions of a function.
+
+    A loop counts as often as it runs if that is known before it does (`scan`), else once (`while`).
+    Of several branches the most expensive one counts.
 
     Args:
       function: of arrays.

@@ -1,0 +1,49 @@
+"""The benchmark of intervals of probabilities: its flags, and its table of means."""
+
+import importlib
+import pathlib
+
+import pytest
+
+BENCHMARKS = pathlib.Path(__file__).resolve().parents[1] / "benchmarks"
+
+
+@pytest.fixture
+def benchmark_module(monkeypatch):
+    """The benchmark, imported as where it is run: from the folder of its file."""
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    return importlib.import_module("probability_interval")
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--seeds=0"], "--seeds is 0; accepted: an integer from 1"),
+        (["--first_seed=-1"], "--first_seed is -1; accepted: an integer from 0"),
+        (["--sets=iris"], "--sets is 'iris'; accepted: a part of 'a9a, 1 %', "),
+        (["--data_dir=nowhere"], "--data_dir is 'nowhere'; accepted: a folder that holds"),
+        ([], "cannot find mushrooms "),
+    ],
+)
+def test_a_wrong_flag_is_refused_in_one_line(benchmark_module, tmp_path, capsys, flags, said):
+    assert benchmark_module.main([f"--data_dir={tmp_path}", "--sets=mushrooms", *flags]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == "" and captured.err.startswith(said) and captured.err.count("\n") == 1
+
+
+def test_the_table_holds_means_over_seeds_and_sets(benchmark_module, tmp_path, capsys, monkeypatch):
+    def measure(name, folder, *, seed):
+        width = (seed - 200) / 10 + 0.4 * (name == "ijcnn1")
+        return dict.fromkeys(benchmark_module.RANGES, (1.0, True, width))
+
+    monkeypatch.setattr(benchmark_module, "measure", measure)
+    flags = [f"--data_dir={tmp_path}", "--seeds=2", "--sets=mushrooms;ijcnn1"]
+    assert benchmark_module.main(flags) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith(
+        "| set | range: bins | range: mean | range: width | estimate: bins |"
+    )
+    assert lines[2:] == [
+        f"| {name} |{f' 1.00 | 1.00 | {width} |' * 3}"
+        for name, width in (("mushrooms", "0.05"), ("ijcnn1", "0.45"), ("all", "0.25"))
+    ]
