@@ -196,6 +196,7 @@ def sum_shapes(names: list[str], *, num_seeds: int = 0) -> dict[str, jax.ShapeDt
     return dict.fromkeys([*names, "steps", "nonfinite"], shape)
 
 
+@functools.lru_cache(maxsize=16)
 def make_train(
     stage: Stage,
     mesh: Mesh,
@@ -204,7 +205,7 @@ def make_train(
     streamed: bool = False,
     packed: bool = False,
 ) -> Callable[..., Carry]:
-    """Compiles a stage's step.
+    """Compiles a stage's step; the same one for the same arguments, so that it compiles once.
 
     A number that is not finite undoes the step of its seed alone.
 

@@ -161,6 +161,6 @@ def test_the_layout_is_chosen_and_named(tmp_path):
 
 
 def test_the_setting_is_checked():
-    with pytest.raises(ValueError, match="run.seed_devices is -1; accepted: a number"):
+    with pytest.raises(ValueError, match="run.seed_devices is -1; accepted: an integer from 0"):
         tiny.config("naive", run={"seed_devices": -1})
     assert json.dumps(tiny.config("naive").run.seed_devices) == "0"
