@@ -21,8 +21,7 @@ def pytest_addoption(parser):
 
 @pytest.hookimpl(tryfirst=True)  # before -m is looked at
 def pytest_collection_modifyitems(items):
-    """Marks the fast tests, and puts the longest files first."""
-    items.sort(key=lambda item: tiers.place(item.nodeid))
+    """Marks the fast tests."""
     slower = tiers.listed()
     for item in items:
         if tiers.is_fast(item.nodeid, {mark.name for mark in item.iter_markers()}, slower):
@@ -33,8 +32,6 @@ def pytest_collection_modifyitems(items):
 def pytest_xdist_make_scheduler(config, log):
     """Distributes files over the workers, and the contract tests by method."""
     from xdist.scheduler import LoadFileScheduling
-
-    config.option.loadscopereorder = False  # or the files of most tests would be first
 
     class Scheduling(LoadFileScheduling):
         def _split_scope(self, nodeid):

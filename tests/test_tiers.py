@@ -50,10 +50,3 @@ def test_every_listed_test_exists():
 )
 def test_tests_of_a_file_run_together_and_contract_tests_of_a_method(nodeid, group):
     assert tiers.group_of(nodeid) == group
-
-
-def test_the_longest_files_come_first_and_the_rest_stays_in_order():
-    assert [name for name in tiers.LONGEST if not (tiers.REPOSITORY / name).is_file()] == []
-    longest, second = (f"{name}::test_a" for name in tiers.LONGEST[:2])
-    names = [RISK, second, "tests/test_a.py::test_a", longest]
-    assert sorted(names, key=tiers.place) == [longest, second, RISK, "tests/test_a.py::test_a"]

@@ -9,29 +9,6 @@ REPOSITORY = LIST.parents[1]
 # Seconds. Three quarters of all tests are faster, and all of those together fit the daily loop.
 LIMIT = 0.4
 
-# Files that take longer than 15 seconds in a tier, the longest first.
-LONGEST = (
-    "tests/training/test_multihost.py",
-    "tests/faults/test_configs.py",
-    "tests/training/test_seed_axis.py",
-    "tests/test_benchmark_accelerator.py",
-    "tests/test_estimator.py",
-    "tests/training/test_seed_devices.py",
-    "tests/faults/test_hosts.py",
-    "tests/faults/test_output.py",
-    "tests/training/test_experiment.py",
-    "tests/training/test_own_table.py",
-    "tests/methods/test_lagam.py",
-    "tests/faults/test_configuration.py",
-    "tests/faults/test_readers.py",
-    "tests/test_end_to_end.py",
-    "tests/methods/test_every_method.py",
-    "tests/training/test_pretrained.py",
-    "tests/sweep/test_sweep.py",
-    "tests/training/test_compilation_cache.py",
-    "tests/sweep/test_launch_slurm.py",
-)
-
 
 def function_of(nodeid: str) -> str:
     """A test without its parameters: 'test_x.py::test_y' of 'test_x.py::test_y[1]'."""
@@ -70,12 +47,6 @@ def exists(nodeid: str) -> bool:
     file, _, name = function_of(nodeid).partition("::")
     path = REPOSITORY / file
     return path.is_file() and re.search(rf"^def {name}\(", path.read_text(), re.M) is not None
-
-
-def place(nodeid: str) -> int:
-    """Sorts tests so that workers begin with the longest files and end at about the same time."""
-    file = nodeid.partition("::")[0]
-    return LONGEST.index(file) if file in LONGEST else len(LONGEST)
 
 
 def group_of(nodeid: str) -> str:
