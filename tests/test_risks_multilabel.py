@@ -1,5 +1,7 @@
 """PU-MLC's losses against loops over classes, its gradient formula, and awkward batches."""
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,6 +13,8 @@ from tests.x64 import x64
 
 EPSILON = 1e-10
 vpu = jax.jit(risks.multilabel_vpu)
+gamma_of = jax.jit(risks.multilabel_gamma)
+known_and_grad = jax.jit(jax.value_and_grad(risks.multilabel_known))
 vpu_and_grad = jax.jit(jax.value_and_grad(risks.multilabel_vpu))
 consistency = jax.jit(risks.multilabel_mixup_consistency)
 
@@ -118,6 +122,93 @@ def test_negatives_and_masked_entries_are_the_same_to_both_losses():
             consistency(scores, known, mixed, permutation, 0.3),
             consistency(scores, targets, mixed, permutation, 0.3),
         )
+
+
+@pytest.mark.parametrize(
+    ("ratio", "share", "expected"),
+    [
+        (0.1, 0.1, 0.5),  # log 1/10 over log 1/100
+        (0.5, 0.125, 0.25),  # log 1/2 over log 1/16
+        (0.25, 0.5, 2 / 3),  # log 1/4 over log 1/8
+        (1.0, 0.3, 0.0),
+        (1.0, 1.0, 0.0),
+        (0.2, 1.0, 1.0),
+    ],
+)
+def test_gamma_by_hand_and_at_its_limits(ratio, share, expected):
+    with x64():
+        assert float(gamma_of(ratio, share)) == pytest.approx(expected, abs=1e-12)
+
+
+def test_gamma_falls_with_the_known_share_and_is_finite_without_labels():
+    ratios = np.linspace(0.01, 1, 34)[:, None]
+    with x64():
+        found = np.asarray(gamma_of(ratios, np.array([0.01, 0.2, 0.7])))
+        assert found.shape == (34, 3) and (np.diff(found, axis=0) <= 0).all()
+        assert ((found >= 0) & (found <= 1)).all() and (found[-1] == 0).all()
+        for ratio, share in ((0.0, 0.0), (0.0, 1.0), (0.5, 0.0)):
+            assert 0 <= float(gamma_of(ratio, share)) <= 1
+
+
+def naive_known(scores, targets, shares, alpha):
+    total = 0.0
+    for c, temperature in enumerate(temperatures(scores, alpha)):
+        for s, t in zip(scores[:, c] / temperature, targets[:, c], strict=True):
+            if t:
+                total -= np.log(phi(s) if t == 1 else 1 - phi(s)) / shares[c] / len(scores)
+    return total
+
+
+@pytest.mark.parametrize("alpha", [None, 0.3, 2.0])
+def test_known_labels_match_a_loop_and_its_gradient_finite_differences(alpha):
+    scores, targets = multilabel_batch(seed=3)
+    shares = np.array([0.4, 0.05, 1.0])
+    with x64():
+        value, gradient = known_and_grad(scores, targets, positive_share=shares, alpha=alpha)
+        np.testing.assert_allclose(value, naive_known(scores, targets, shares, alpha), rtol=1e-12)
+    # The temperature is a constant for the gradient: the slope is that of scores divided by it.
+    temperature = temperatures(scores, alpha)
+    for row, c in np.ndindex(scores.shape):
+        step = 1e-6 * (np.indices(scores.shape) == np.reshape([row, c], (2, 1, 1))).all(0)
+        high, low = (
+            naive_known((scores + sign * step) / temperature, targets, shares, None)
+            for sign in (1, -1)
+        )
+        np.testing.assert_allclose(gradient[row, c], (high - low) / 2e-6, atol=1e-8)
+    assert (gradient[targets == 0] == 0).all() and (gradient[targets == -1] > 0).all()
+
+
+def test_known_labels_are_unbiased_over_all_ways_to_hide_them():
+    scores, ratio, shares = np.array([[0.5, -1.0], [-2.0, 3.0]]), 0.3, np.array([0.5, 0.25])
+    truth = np.array([[1, -1], [-1, -1]])
+    masks = np.array(list(itertools.product((0, 1), repeat=4))).reshape(-1, 2, 2)
+    chances = np.prod(np.where(masks, ratio, 1 - ratio), axis=(1, 2))
+    with x64():
+        values = jax.jit(
+            jax.vmap(lambda m: risks.multilabel_known(scores, truth * m, positive_share=shares))
+        )(masks)
+        whole = np.log1p(np.exp(-truth * scores)).mean(0) / shares
+        np.testing.assert_allclose(chances @ values, ratio * whole.sum(), rtol=1e-12)
+
+
+def test_the_sum_with_the_variational_risk_is_least_at_the_posterior():
+    # Four kinds of rows, equally many, of which these shares are positive; every label counts.
+    posterior = np.array([0.9, 0.5, 0.2, 0.05])
+    rows, counts = np.repeat(posterior, 100), np.repeat(np.rint(100 * posterior).astype(int), 100)
+    targets = np.where(np.tile(np.arange(100), 4) < counts, 1, -1)[:, None]
+    share = (targets == 1).mean()
+
+    def loss(scores):
+        whole = scores[:, None]
+        known = risks.multilabel_known(whole, targets, positive_share=share)
+        return risks.multilabel_vpu(whole, targets) + 0.3 * known
+
+    with x64():
+        best = np.log(rows) - np.log1p(-rows)
+        slope = np.asarray(jax.jit(jax.grad(loss))(best)).reshape(4, 100).sum(1)
+        np.testing.assert_allclose(slope, 0, atol=1e-9)
+        moved = np.asarray(jax.jit(jax.grad(loss))(best + 0.1)).reshape(4, 100).sum(1)
+        assert np.abs(moved).min() > 1e-4
 
 
 def naive_consistency(scores, targets, mixed_scores, permutation, mix):
@@ -267,6 +358,12 @@ def test_arguments_that_do_not_fit_are_named():
         risks.multilabel_vpu(scores[:, 0], targets[:, 0])
     with pytest.raises(ValueError, match="positives holds the values 0, 2, .*-1/0/1"):
         risks.multilabel_vpu(scores, jnp.asarray([[2, 0]] + 3 * [[0, 0]]))
+
+    with pytest.raises(ValueError, match=r"known has shape \(4, 1\)|positives has shape \(4, 1\)"):
+        risks.multilabel_known(scores, targets[:, :1], positive_share=0.5)
+    for share in (0.0, 1.5, np.nan, np.array([0.5, 0.0])):
+        with pytest.raises(ValueError, match="positive_share is .*above 0 and at most 1"):
+            risks.multilabel_known(scores, targets, positive_share=share)
 
     def mixup(rows, mixed_rows, permutation):
         mixed = np.zeros((mixed_rows, 2))

@@ -28,7 +28,8 @@ from pujax.models import multilabel
 Info = DataInfo | MultilabelInfo
 # (batch_stats, images) -> (outputs, batch_stats), a training pass with the parameters of the step
 Forward = Callable[[Any, jax.Array], tuple[Any, Any]]
-# (forward, batch_stats, images, batch, key) -> (loss, (batch_stats, metrics))
+# (forward, batch_stats, images, batch, key) -> (loss, (batch_stats, metrics)); with `numbers` as a
+# keyword where the stage has them
 Objective = Callable[..., tuple[jax.Array, tuple[Any, dict[str, jax.Array]]]]
 
 
@@ -42,6 +43,7 @@ class State(NamedTuple):
       offset: what `predict` subtracts from the scores; set by `calibrate`, 0 during training;
         None for several labels, whose thresholds are always 0.
       constants: of the semantic-graph head, else None.
+      numbers: what the objective took from the training labels before the first step, else None.
     """
 
     params: Any
@@ -49,6 +51,7 @@ class State(NamedTuple):
     opt_state: Any
     offset: jax.Array | None
     constants: multilabel.GraphConstants | None = None
+    numbers: Any = None
 
 
 _LENGTH_AND_VIEWS = {
@@ -190,6 +193,7 @@ def stage(
     batching: Batching,
     view: Callable[[jax.Array, jax.Array], jax.Array] | None = None,
     constants: Callable[[TrainingData], Any] | None = None,
+    numbers: Callable[[jax.Array], Any] | None = None,
     steps_per_epoch: int | None = None,
 ) -> Stage:
     """A stage that minimises an objective, starting from the previous stage's network if any.
@@ -201,6 +205,9 @@ def stage(
       batching: which examples a batch holds.
       view: `(inputs, key) -> images`, normalised; None for `weak_view`.
       constants: makes those of the semantic-graph head.
+      numbers: what the objective needs to know of all training labels, `labeled -> arrays`. They
+        are arrays of the state and no constants of the program, so that seeds whose labels differ
+        still are one program.
       steps_per_epoch: see `optimizer.build`.
 
     Returns:
@@ -218,7 +225,8 @@ def stage(
         else:
             params, batch_stats = previous.params, previous.batch_stats
         offset = None if network.is_multilabel else jnp.zeros([])
-        return State(params, batch_stats, optimizer.init(params), offset, fixed)
+        known = numbers(data.labeled) if numbers else None
+        return State(params, batch_stats, optimizer.init(params), offset, fixed, known)
 
     def step(state: State, batch: Batch, key: jax.Array):
         view_key, objective_key = jax.random.split(key)
@@ -226,7 +234,8 @@ def stage(
 
         def loss_of(params):
             forward = functools.partial(network.train_pass, params, constants=state.constants)
-            return objective(forward, state.batch_stats, images, batch, objective_key)
+            known = {"numbers": state.numbers} if numbers else {}
+            return objective(forward, state.batch_stats, images, batch, objective_key, **known)
 
         state, loss, (batch_stats, metrics) = optimizer_lib.descend(
             optimizer, state, loss_of, batch.stage_progress
@@ -343,6 +352,7 @@ def minimize(
     objective: Objective,
     *,
     batching: Batching | None = None,
+    numbers: Callable[[jax.Array], Any] | None = None,
     **options: Any,
 ) -> Method:
     """A one-stage method that minimises an objective over batches.
@@ -352,6 +362,7 @@ def minimize(
       info: numbers of the data set, whose kind says whether examples have one label or several.
       objective: see `Objective`.
       batching: which examples a batch holds; None for those of the configuration.
+      numbers: see `stage`.
       **options: of `method`.
 
     Returns:
@@ -362,16 +373,19 @@ def minimize(
     """
     c = config.method
     if isinstance(info, MultilabelInfo):
-        network, training = _multilabel_stage(config, info, objective)
+        network, training = _multilabel_stage(config, info, objective, numbers)
         return method(network, (training,), **options)._replace(embed=None)
     check(c)
     network = network_lib.build(config, info, embedding_dim=0)
-    training = stage(c, network, objective, batching=batching or batches(c, info))
+    training = stage(c, network, objective, batching=batching or batches(c, info), numbers=numbers)
     return method(network, (training,), batch_size=config.run.eval_batch_size, **options)
 
 
 def _multilabel_stage(
-    config: ml_collections.ConfigDict, info: MultilabelInfo, objective: Objective
+    config: ml_collections.ConfigDict,
+    info: MultilabelInfo,
+    objective: Objective,
+    numbers: Callable[[jax.Array], Any] | None,
 ) -> tuple[Network, Stage]:
     """The network of several labels, and the stage that trains it."""
     c = config.method
@@ -391,5 +405,6 @@ def _multilabel_stage(
         batching=Batching(c.batch_size, crop_sizes=c.crop_sizes if c.augment else ()),
         view=functools.partial(cropped_view, c, info, network),
         constants=None if words is None else constants,
+        numbers=numbers,
         steps_per_epoch=max(info.n // c.batch_size, 1),
     )
