@@ -14,6 +14,7 @@ from tests.x64 import x64
 EPSILON = 1e-10
 vpu = jax.jit(risks.multilabel_vpu)
 gamma_of = jax.jit(risks.multilabel_gamma)
+known_of = jax.jit(risks.multilabel_known)
 known_and_grad = jax.jit(jax.value_and_grad(risks.multilabel_known))
 vpu_and_grad = jax.jit(jax.value_and_grad(risks.multilabel_vpu))
 consistency = jax.jit(risks.multilabel_mixup_consistency)
@@ -124,58 +125,56 @@ def test_negatives_and_masked_entries_are_the_same_to_both_losses():
         )
 
 
-@pytest.mark.parametrize(
-    ("ratio", "share", "expected"),
-    [
-        (0.1, 0.1, 0.5),  # log 1/10 over log 1/100
-        (0.5, 0.125, 0.25),  # log 1/2 over log 1/16
-        (0.25, 0.5, 2 / 3),  # log 1/4 over log 1/8
-        (1.0, 0.3, 0.0),
-        (1.0, 1.0, 0.0),
-        (0.2, 1.0, 1.0),
-    ],
-)
-def test_gamma_by_hand_and_at_its_limits(ratio, share, expected):
+def test_gamma_is_the_share_of_hidden_labels():
     with x64():
-        assert float(gamma_of(ratio, share)) == pytest.approx(expected, abs=1e-12)
+        found = gamma_of(np.array([[0.0, 0.1], [0.75, 1.0]]))
+        np.testing.assert_allclose(found, [[1, 0.9], [0.25, 0]], atol=1e-15)
+    assert float(gamma_of(1)) == 0 and gamma_of(1).dtype == jnp.float32
+    # Half of the labels known: the push on a row is the mean of 1 and 1 / m, the geometric one.
+    share, gamma = 0.04, float(gamma_of(0.5))
+    assert share**gamma / share == pytest.approx(np.sqrt(1 * 25), rel=1e-6)
+    for ratio in (-0.1, 1.1, np.nan, np.array([0.5, 2])):
+        with pytest.raises(ValueError, match=r"known_ratio is .*, but must be in \[0, 1\]"):
+            risks.multilabel_gamma(ratio)
 
 
-def test_gamma_falls_with_the_known_share_and_is_finite_without_labels():
-    ratios = np.linspace(0.01, 1, 34)[:, None]
-    with x64():
-        found = np.asarray(gamma_of(ratios, np.array([0.01, 0.2, 0.7])))
-        assert found.shape == (34, 3) and (np.diff(found, axis=0) <= 0).all()
-        assert ((found >= 0) & (found <= 1)).all() and (found[-1] == 0).all()
-        for ratio, share in ((0.0, 0.0), (0.0, 1.0), (0.5, 0.0)):
-            assert 0 <= float(gamma_of(ratio, share)) <= 1
+def test_gamma_raises_the_least_of_the_risk_above_the_posterior_as_stated():
+    posterior, gamma = np.array([0.9, 0.5, 0.2, 0.05]), 0.6
+    targets = np.tile(np.arange(100), 4) < np.repeat(np.rint(100 * posterior), 100)
+    share, mean = posterior.mean(), 0.5
+    for _ in range(200):
+        mean = np.minimum(1, mean ** (1 - gamma) * posterior / share).mean()
+    q = np.minimum(1, mean ** (1 - gamma) * posterior / share)
+    assert (q >= posterior).all() and (q < 1).sum() == 2
+    with x64(), np.errstate(divide="ignore"):
+        scores = np.repeat(np.minimum(np.log(q) - np.log1p(-q), 40), 100)
+        slope = vpu_and_grad(scores[:, None], targets[:, None], gamma=gamma)[1]
+        np.testing.assert_allclose(np.reshape(slope, (4, 100)).sum(1), 0, atol=1e-9)
 
 
-def naive_known(scores, targets, shares, alpha):
+def naive_known(scores, targets, shares):
     total = 0.0
-    for c, temperature in enumerate(temperatures(scores, alpha)):
-        for s, t in zip(scores[:, c] / temperature, targets[:, c], strict=True):
-            if t:
-                total -= np.log(phi(s) if t == 1 else 1 - phi(s)) / shares[c] / len(scores)
+    for row, c in np.ndindex(scores.shape):
+        if targets[row, c]:
+            q = phi(scores[row, c])
+            total -= np.log(q if targets[row, c] == 1 else 1 - q) / shares[c] / len(scores)
     return total
 
 
-@pytest.mark.parametrize("alpha", [None, 0.3, 2.0])
-def test_known_labels_match_a_loop_and_its_gradient_finite_differences(alpha):
+def test_known_labels_match_a_loop_and_its_gradient_finite_differences():
     scores, targets = multilabel_batch(seed=3)
     shares = np.array([0.4, 0.05, 1.0])
     with x64():
-        value, gradient = known_and_grad(scores, targets, positive_share=shares, alpha=alpha)
-        np.testing.assert_allclose(value, naive_known(scores, targets, shares, alpha), rtol=1e-12)
-    # The temperature is a constant for the gradient: the slope is that of scores divided by it.
-    temperature = temperatures(scores, alpha)
+        value, gradient = known_and_grad(scores, targets, positive_share=shares)
+        np.testing.assert_allclose(value, naive_known(scores, targets, shares), rtol=1e-12)
     for row, c in np.ndindex(scores.shape):
-        step = 1e-6 * (np.indices(scores.shape) == np.reshape([row, c], (2, 1, 1))).all(0)
-        high, low = (
-            naive_known((scores + sign * step) / temperature, targets, shares, None)
-            for sign in (1, -1)
-        )
+        step = np.zeros(scores.shape)
+        step[row, c] = 1e-6
+        high, low = (naive_known(scores + sign * step, targets, shares) for sign in (1, -1))
         np.testing.assert_allclose(gradient[row, c], (high - low) / 2e-6, atol=1e-8)
+    gradient = np.asarray(gradient)
     assert (gradient[targets == 0] == 0).all() and (gradient[targets == -1] > 0).all()
+    assert known_of(np.zeros((0, 2)), np.zeros((0, 2)), positive_share=0.5) == 0
 
 
 def test_known_labels_are_unbiased_over_all_ways_to_hide_them():

@@ -10,10 +10,10 @@ Where paper and code disagree the code is followed: tempered, detached factors, 
 attached targets in the mixup term, sums over classes, and the average of the weights is reported.
 
 Two parts are not the authors'. The exponent gamma, which they publish at 10 % known labels and
-nowhere else, follows from the labels by default (`risks.multilabel_gamma`); any number is taken as
-it is. With `known_negatives` the known labels have a cross-entropy of their own
+nowhere else, follows from the share of known labels by default (`risks.multilabel_gamma`); any
+number is taken as it is. With `known_negatives` the known labels have a cross-entropy of their own
 (`risks.multilabel_known`): with the share r of the labels known the loss is
-`(1 - r) variational + known`, plus the mixup term.
+`(1 - r) variational + known`, plus the mixup term, and so the fully labelled one at r = 1.
 """
 
 import functools
@@ -53,7 +53,7 @@ def default_config() -> ml_collections.ConfigDict:
     """Settings of every multi-label method, and those of the risk."""
     return classifier.multilabel_config(
         "pu_mlc",
-        # Exponent of the re-balance factor; 'auto' follows from the share of known labels.
+        # Exponent of the re-balance factor; 'auto' is the share of labels that are hidden.
         gamma=config_dict.FieldReference(AUTO, field_type=object),
         alpha=1.0,  # factor of the scores' spread in the temperature; 0 for the temperature 1
         mixup_weight=1.0,
@@ -84,11 +84,9 @@ def from_labels(c: ml_collections.ConfigDict, labeled: np.ndarray) -> dict[str, 
 def _numbers_of(labeled: jax.Array) -> Numbers:
     """Counts all training labels; a class without a known positive counts as having one."""
     positives, known = jnp.sum(labeled > 0, axis=0), jnp.sum(labeled != 0, axis=0)
-    total = jnp.sum(known)
-    known_share = total / labeled.size
-    share = jnp.sum(positives) / jnp.maximum(total, 1)
-    by_class = jnp.maximum(positives, 1) / jnp.maximum(known, 1)
-    return Numbers(risks.multilabel_gamma(known_share, share), known_share, by_class)
+    known_share = jnp.sum(known) / labeled.size
+    positive_share = jnp.maximum(positives, 1) / jnp.maximum(known, 1)
+    return Numbers(risks.multilabel_gamma(known_share), known_share, positive_share)
 
 
 def build(config: ml_collections.ConfigDict, info: MultilabelInfo) -> Method:
@@ -141,9 +139,7 @@ def build(config: ml_collections.ConfigDict, info: MultilabelInfo) -> Method:
         return loss, (batch_stats, metrics)
 
     def known_of(numbers: Numbers, scores, labels):
-        return risks.multilabel_known(
-            scores, labels, positive_share=numbers.positive_share, alpha=c.alpha or None
-        )
+        return risks.multilabel_known(scores, labels, positive_share=numbers.positive_share)
 
     def consistency_of(scores, labels, mixed_scores, permutation, lam):
         return risks.multilabel_mixup_consistency(

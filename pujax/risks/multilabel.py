@@ -4,7 +4,6 @@ import math
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.typing import ArrayLike
 
 from pujax import arrays
@@ -14,8 +13,6 @@ from pujax.risks import _arrays, surrogates
 EPSILON = 1e-10
 # Smallest temperature. The authors' code has none and divides by zero on constant scores.
 MIN_TEMPERATURE = 1e-6
-# Shares below it are taken for it, so that logarithms stay finite.
-SMALLEST_SHARE = 1e-6
 CODES = ((-1, 0, 1),)
 
 
@@ -52,7 +49,10 @@ def multilabel_vpu(
     scores, is_positive = _checked(scores, positives)
     if scores.size == 0:
         return jnp.zeros((), scores.dtype)
-    scores = _tempered(scores, alpha)
+    if alpha is not None:
+        spread = jnp.std(jax.lax.stop_gradient(scores), axis=0)
+        scores = scores / jax.lax.stop_gradient(jnp.clip(alpha * spread, MIN_TEMPERATURE, 1))
+
     everyone = jnp.ones_like(is_positive)
     share = jnp.mean(jax.lax.stop_gradient(_arrays.sigmoid(scores)), axis=0)
     factor = jax.lax.stop_gradient(share**gamma)
@@ -61,63 +61,56 @@ def multilabel_vpu(
     return jnp.sum(factor * log_share - _arrays.mean_where(log_q, is_positive, axis=0))
 
 
-def multilabel_gamma(known_ratio: ArrayLike, positive_share: ArrayLike) -> jax.Array:
-    """Exponent `gamma` of `multilabel_vpu` from what is known of the labels: `log r / log(r p)`.
+def multilabel_gamma(known_ratio: ArrayLike) -> jax.Array:
+    """Exponent `gamma` of `multilabel_vpu` by the share `r` of the labels that are known: `1 - r`.
 
-    `r` is the share of the labels that are known and `p` the share of positives, so that `r p` is
-    the share of the labels that are known positives: both are counted, and no label is needed to
-    validate. Source: derived here; the authors publish 0.85 (VOC, p = 0.08) and 0.55 (COCO, p =
-    0.04) at r = 0.1, where this gives 0.48 and 0.41, and for other ratios only that gamma falls.
+    It needs no label but those that are known. Source: derived here. The authors publish 0.85 (VOC)
+    and 0.55 (COCO) at r = 0.1, and of other ratios only that gamma falls as r grows.
 
     The factor is a constant for the gradient, so that a row with probability `q` is pushed down by
-    `m^gamma / m` times `q (1 - q) / batch`. Two solutions compete: one that finds all positives,
-    `m = p`, and one that has learned the known positives by heart, `m = r p`. With `gamma = 0` the
-    push is `1 / p` at the first and `1 / (r p)` at the second. It is the stronger the fewer labels
-    are known, falls on the positives that are hidden, and nothing but known positives beside them
-    holds against it. The rule asks that it be no stronger there than at the true solution,
-    `(r p)^gamma / (r p) = 1 / p`. With all labels known the two are one, and gamma is 0, for which
-    the risk is least at the posterior. Above 0 it is least at
-    `q = min(1, m^(1 - gamma) posterior / p)`, which is the posterior or more.
+    `m^gamma / m` times `q (1 - q) / batch`. With all positives known, a push of `1 / m` is right:
+    it is what the pull on each of them balances. A hidden positive has no pull of its own, and what
+    it can bear is the least that the risk knows, a push of 1, as if all rows were positive. One
+    factor serves all rows of a class, since nobody can tell which are hidden; the rule takes the
+    geometric mean over the positives, of which the share r is known:
+    `(1 / m)^r 1^(1 - r) = m^gamma / m`. With all labels known gamma is 0, for which the risk is
+    least at the posterior. Above 0 it is least at `q = min(1, m^(1 - gamma) posterior / p)`, `p`
+    being the share of positives, which is the posterior where that is 0 or 1 and more elsewhere.
 
     Args:
         known_ratio: `r` in [0, 1], of any shape.
-        positive_share: `p` in [0, 1], of a shape that goes with it.
 
     Returns:
-        gamma in [0, 1], elementwise: 0 where all labels are known, 1 where every known label is a
-        positive, so that nothing tells how many are known. Shares below 1e-6 count as that.
+        gamma in [0, 1], elementwise.
+
+    Raises:
+        ValueError: if a ratio is not in [0, 1].
     """
-    known_ratio, positive_share = map(arrays.full_precision, (known_ratio, positive_share))
-    told = jnp.log(jnp.maximum(known_ratio, SMALLEST_SHARE))
-    all_of = told + jnp.log(jnp.maximum(positive_share, SMALLEST_SHARE))
-    return jnp.where(told < 0, told / jnp.where(told < 0, all_of, 1), 0)
+    _arrays.check_number("known_ratio", known_ratio, lambda r: (r >= 0) & (r <= 1), "in [0, 1]")
+    return 1 - arrays.full_precision(known_ratio)
 
 
 def multilabel_known(
-    scores: ArrayLike,
-    known: ArrayLike,
-    *,
-    positive_share: ArrayLike,
-    alpha: float | jax.Array | None = None,
+    scores: ArrayLike, known: ArrayLike, *, positive_share: ArrayLike
 ) -> jax.Array:
     """Cross-entropy of the known labels in units of one positive, summed over the classes.
 
-    Per class, with `q = sigmoid(score / t)`, `t` as in `multilabel_vpu`, and `p` the share of
-    positives: `-(sum_P log q + sum_N log(1 - q)) / (batch p)`, P and N being the known positives
-    and negatives of the batch. The unit is that of the variational risk, a mean over positives.
+    Per class, with `q = sigmoid(score)` and `p` the share of positives:
+    `-(sum_P log q + sum_N log(1 - q)) / (batch p)`, P and N being the known positives and negatives
+    of the batch. The unit is that of the variational risk, a mean over positives.
 
     Where every label is known with the same probability r, whatever it is, this is an unbiased
     estimate of `r / p` times the cross-entropy of all labels, which is least where `q` is the
     posterior. The variational risk with `gamma=0` is least there as well (and at every multiple of
-    it), so that any weighted sum of both is least at the posterior, and there alone. With `gamma`
-    above 0 the variational risk pulls scores up, in a sum as it does alone: that bias stays.
+    it), so that any weighted sum of both is least at the posterior, and there alone. What the
+    variational risk adds in bias, by `gamma` above 0 or by a temperature below 1, stays in a sum,
+    but leaves with its weight.
 
     Args:
-        scores: raw scores, `[batch, classes]`.
+        scores: raw scores, `[batch, classes]`; there is no temperature.
         known: 1 for known positives, -1 for known negatives, 0 for unknown, `[batch, classes]`.
         positive_share: share of positives among the known labels, `[classes]` or a scalar, above 0;
             of all training examples and not of the batch, in which a class may have none.
-        alpha: factor of the spread of the scores in the temperature; None means temperature 1.
 
     Returns:
         The scalar sum over the classes, 0 for an empty batch.
@@ -126,19 +119,12 @@ def multilabel_known(
         ValueError: if the shapes do not fit, `known` holds other codes, or a share is not in
             (0, 1].
     """
-    _arrays.check_number("positive_share", positive_share, _is_share, "above 0 and at most 1")
+    accepted = "above 0 and at most 1"
+    _arrays.check_number("positive_share", positive_share, lambda p: (p > 0) & (p <= 1), accepted)
     scores, is_positive = _checked(scores, known)
-    if scores.size == 0:
-        return jnp.zeros((), scores.dtype)
-    scores = _tempered(scores, alpha)
-    known = jnp.asarray(known)
     losses = surrogates.logistic_loss(jnp.where(is_positive, scores, -scores))
-    by_class = jnp.sum(jnp.where(known != 0, losses, 0), axis=0)
-    return jnp.sum(by_class / jnp.asarray(positive_share)) / len(scores)
-
-
-def _is_share(value: np.ndarray) -> np.ndarray:
-    return (value > 0) & (value <= 1)
+    by_class = jnp.sum(jnp.where(jnp.asarray(known) != 0, losses, 0), axis=0)
+    return jnp.sum(by_class / jnp.asarray(positive_share)) / max(len(scores), 1)
 
 
 def multilabel_mixup_consistency(
@@ -199,14 +185,6 @@ def _checked(scores: ArrayLike, positives: ArrayLike) -> tuple[jax.Array, jax.Ar
         raise ValueError(f"scores has shape {scores.shape}, but must be [batch, classes]")
     _arrays.check_shape("positives", positives, scores.shape, "the shape of scores")
     return scores, positives > 0
-
-
-def _tempered(scores: jax.Array, alpha: float | jax.Array | None) -> jax.Array:
-    """Scores divided by the temperature, a constant for the gradient; as they are for None."""
-    if alpha is None:
-        return scores
-    spread = jnp.std(jax.lax.stop_gradient(scores), axis=0)
-    return scores / jax.lax.stop_gradient(jnp.clip(alpha * spread, MIN_TEMPERATURE, 1))
 
 
 def _log_plus(logarithm: jax.Array, floor: float) -> jax.Array:
