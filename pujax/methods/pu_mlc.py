@@ -84,7 +84,8 @@ def from_labels(c: ml_collections.ConfigDict, labeled: np.ndarray) -> dict[str, 
 def _numbers_of(labeled: jax.Array) -> Numbers:
     """Counts all training labels; a class without a known positive counts as having one."""
     positives, known = jnp.sum(labeled > 0, axis=0), jnp.sum(labeled != 0, axis=0)
-    known_share = jnp.sum(known) / labeled.size
+    # By the hidden ones, so that it is 1 to the last bit where there are none.
+    known_share = 1 - jnp.minimum(jnp.sum(labeled == 0) / labeled.size, 1)
     positive_share = jnp.maximum(positives, 1) / jnp.maximum(known, 1)
     return Numbers(risks.multilabel_gamma(known_share), known_share, positive_share)
 

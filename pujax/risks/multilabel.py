@@ -61,7 +61,7 @@ def multilabel_vpu(
     return jnp.sum(factor * log_share - _arrays.mean_where(log_q, is_positive, axis=0))
 
 
-def multilabel_gamma(known_ratio: ArrayLike) -> jax.Array:
+def multilabel_gamma(known_ratio: float | jax.Array) -> jax.Array:
     """Exponent `gamma` of `multilabel_vpu` by the share `r` of the labels that are known: `1 - r`.
 
     It needs no label but those that are known. Source: derived here. The authors publish 0.85 (VOC)
@@ -91,7 +91,7 @@ def multilabel_gamma(known_ratio: ArrayLike) -> jax.Array:
 
 
 def multilabel_known(
-    scores: ArrayLike, known: ArrayLike, *, positive_share: ArrayLike
+    scores: ArrayLike, known: ArrayLike, *, positive_share: float | jax.Array
 ) -> jax.Array:
     """Cross-entropy of the known labels in units of one positive, summed over the classes.
 

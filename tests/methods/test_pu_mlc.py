@@ -220,8 +220,10 @@ def test_gamma_is_counted_over_all_known_labels():
     assert auto(labels_of(positives=(8, 0), negatives=(0, 8), rows=40)) == {"gamma": near(0.8)}
     # Where positives alone are known, they are what is counted.
     assert auto(labels_of(positives=(4, 1), negatives=(0, 0), rows=10)) == {"gamma": near(0.75)}
-    everything = labels_of(positives=(4, 1), negatives=(4, 7), rows=8)
+    # To the last bit, also where a compiler multiplies by a rounded 1 / 2346 in place of dividing.
+    everything = labels_of(positives=(40, 1), negatives=(1133, 1172), rows=1173)
     assert auto(everything) == {"gamma": 0}
+    assert auto(np.zeros([1173, 2], np.int8)) == {"gamma": 1}
     assert pu_mlc.from_labels(tiny.config("pu_mlc", gamma=0.3).method, everything) == {}
 
 
@@ -236,8 +238,7 @@ def test_gamma_by_the_rule_is_the_same_step_as_the_number(data):
     key, losses = jax.random.key(5), []
     for gamma in ("auto", found, 0.9):
         method, _, state, batch = setup(data, gamma=gamma)
-        numbers = state.method.numbers
-        assert (numbers is None) == (gamma != "auto")
+        assert (state.method.constants is None) == (gamma != "auto")
         _, metrics = jax.jit(method.stages[0].step)(state, batch, key)
         losses.append(float(metrics["loss_variational"]))
     assert losses[0] == pytest.approx(losses[1], rel=1e-6)

@@ -33,6 +33,18 @@ Forward = Callable[[Any, jax.Array], tuple[Any, Any]]
 Objective = Callable[..., tuple[jax.Array, tuple[Any, dict[str, jax.Array]]]]
 
 
+class Fixed(NamedTuple):
+    """What a state holds that training leaves as it is, where an objective reads numbers.
+
+    Attributes:
+      graph: constants of the semantic-graph head, else None.
+      numbers: what the objective took from the training labels before the first step.
+    """
+
+    graph: multilabel.GraphConstants | None
+    numbers: Any
+
+
 class State(NamedTuple):
     """Everything that training a plain classifier changes.
 
@@ -42,16 +54,19 @@ class State(NamedTuple):
       opt_state: optimizer state.
       offset: what `predict` subtracts from the scores; set by `calibrate`, 0 during training;
         None for several labels, whose thresholds are always 0.
-      constants: of the semantic-graph head, else None.
-      numbers: what the objective took from the training labels before the first step, else None.
+      constants: of the semantic-graph head, else None; `Fixed` where the objective reads numbers.
     """
 
     params: Any
     batch_stats: Any
     opt_state: Any
     offset: jax.Array | None
-    constants: multilabel.GraphConstants | None = None
-    numbers: Any = None
+    constants: multilabel.GraphConstants | Fixed | None = None
+
+    @property
+    def graph(self) -> multilabel.GraphConstants | None:
+        """Constants of the semantic-graph head, else None."""
+        return self.constants.graph if isinstance(self.constants, Fixed) else self.constants
 
 
 _LENGTH_AND_VIEWS = {
@@ -225,17 +240,17 @@ def stage(
         else:
             params, batch_stats = previous.params, previous.batch_stats
         offset = None if network.is_multilabel else jnp.zeros([])
-        known = numbers(data.labeled) if numbers else None
-        return State(params, batch_stats, optimizer.init(params), offset, fixed, known)
+        kept = Fixed(fixed, numbers(data.labeled)) if numbers else fixed
+        return State(params, batch_stats, optimizer.init(params), offset, kept)
 
     def step(state: State, batch: Batch, key: jax.Array):
         view_key, objective_key = jax.random.split(key)
         images = view(batch.inputs, view_key)
 
         def loss_of(params):
-            forward = functools.partial(network.train_pass, params, constants=state.constants)
-            known = {"numbers": state.numbers} if numbers else {}
-            return objective(forward, state.batch_stats, images, batch, objective_key, **known)
+            forward = functools.partial(network.train_pass, params, constants=state.graph)
+            read = {"numbers": state.constants.numbers} if numbers else {}
+            return objective(forward, state.batch_stats, images, batch, objective_key, **read)
 
         state, loss, (batch_stats, metrics) = optimizer_lib.descend(
             optimizer, state, loss_of, batch.stage_progress
@@ -295,7 +310,7 @@ def method(
     """
 
     def infer(state: State, inputs: jax.Array):
-        return network.infer(state.params, state.batch_stats, inputs, constants=state.constants)
+        return network.infer(state.params, state.batch_stats, inputs, constants=state.graph)
 
     def raw(state: State, inputs: jax.Array) -> jax.Array:
         return infer(state, inputs).logits
