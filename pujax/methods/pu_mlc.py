@@ -13,7 +13,7 @@ Two parts are not the authors'. The exponent gamma, which they publish at 10 % k
 nowhere else, follows from the share of known labels by default (`risks.multilabel_gamma`); any
 number is taken as it is. With `known_negatives` the known labels have a cross-entropy of their own
 (`risks.multilabel_known`): with the share r of the labels known the loss is
-`(1 - r) variational + known`, plus the mixup term, and so the fully labelled one at r = 1.
+`(1 - r) variational + known`, plus the mixup term, and so a fully labelled one at r = 1.
 """
 
 import functools
