@@ -11,11 +11,12 @@ asymmetric, multilabel_supervised; lgconv = on (default), off; head = gap (defau
 Without `model.init` the network starts from random weights and all of it trains, which no figure of
 the paper is about; with it, the stem, three stages and all batch norm stay fixed, as published.
 
-The exponent gamma is published at 10 % known labels only (VOC 0.85, COCO 0.55); at larger ratios it
-should be smaller. A batch is that of the authors' two GPUs, and its halves keep statistics of their
-own (`method.num_groups`); where it does not divide over your devices, each of them computes all of
-it: take 96 or 72 on eight (`--config.method.batch_size=96`). The one-cycle schedule is laid out for
-80 epochs and left early, as theirs. All test images count; theirs drop the last partial batch.
+The exponent gamma is published at 10 % known labels only (VOC 0.85, COCO 0.55), and set so at every
+ratio; at larger ones it should be smaller, as with `--config.method.gamma=auto`. A batch is that of
+the authors' two GPUs, and its halves keep statistics of their own (`method.num_groups`); where it
+does not divide over your devices, each of them computes all of it: take 96 or 72 on eight
+(`--config.method.batch_size=96`). The one-cycle schedule is laid out for 80 epochs and left early,
+as theirs. All test images count; theirs drop the last partial batch.
 """
 
 import ml_collections

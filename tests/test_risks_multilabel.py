@@ -1,5 +1,7 @@
 """PU-MLC's losses against loops over classes, its gradient formula, and awkward batches."""
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,6 +13,9 @@ from tests.x64 import x64
 
 EPSILON = 1e-10
 vpu = jax.jit(risks.multilabel_vpu)
+gamma_of = jax.jit(risks.multilabel_gamma)
+known_of = jax.jit(risks.multilabel_known)
+known_and_grad = jax.jit(jax.value_and_grad(risks.multilabel_known))
 vpu_and_grad = jax.jit(jax.value_and_grad(risks.multilabel_vpu))
 consistency = jax.jit(risks.multilabel_mixup_consistency)
 
@@ -118,6 +123,91 @@ def test_negatives_and_masked_entries_are_the_same_to_both_losses():
             consistency(scores, known, mixed, permutation, 0.3),
             consistency(scores, targets, mixed, permutation, 0.3),
         )
+
+
+def test_gamma_is_the_share_of_hidden_labels():
+    with x64():
+        found = gamma_of(np.array([[0.0, 0.1], [0.75, 1.0]]))
+        np.testing.assert_allclose(found, [[1, 0.9], [0.25, 0]], atol=1e-15)
+    assert float(gamma_of(1)) == 0 and gamma_of(1).dtype == jnp.float32
+    # Half of the labels known: the push on a row is the mean of 1 and 1 / m, the geometric one.
+    share, gamma = 0.04, float(gamma_of(0.5))
+    assert share**gamma / share == pytest.approx(np.sqrt(1 * 25), rel=1e-6)
+    for ratio in (-0.1, 1.1, np.nan, np.array([0.5, 2])):
+        with pytest.raises(ValueError, match=r"known_ratio is .*, but must be in \[0, 1\]"):
+            risks.multilabel_gamma(ratio)
+
+
+def test_gamma_raises_the_least_of_the_risk_above_the_posterior_as_stated():
+    posterior, gamma = np.array([0.9, 0.5, 0.2, 0.05]), 0.6
+    targets = np.tile(np.arange(100), 4) < np.repeat(np.rint(100 * posterior), 100)
+    share, mean = posterior.mean(), 0.5
+    for _ in range(200):
+        mean = np.minimum(1, mean ** (1 - gamma) * posterior / share).mean()
+    q = np.minimum(1, mean ** (1 - gamma) * posterior / share)
+    assert (q >= posterior).all() and (q < 1).sum() == 2
+    with x64(), np.errstate(divide="ignore"):
+        scores = np.repeat(np.minimum(np.log(q) - np.log1p(-q), 40), 100)
+        slope = vpu_and_grad(scores[:, None], targets[:, None], gamma=gamma)[1]
+        np.testing.assert_allclose(np.reshape(slope, (4, 100)).sum(1), 0, atol=1e-9)
+
+
+def naive_known(scores, targets, shares):
+    total = 0.0
+    for row, c in np.ndindex(scores.shape):
+        if targets[row, c]:
+            q = phi(scores[row, c])
+            total -= np.log(q if targets[row, c] == 1 else 1 - q) / shares[c] / len(scores)
+    return total
+
+
+def test_known_labels_match_a_loop_and_its_gradient_finite_differences():
+    scores, targets = multilabel_batch(seed=3)
+    shares = np.array([0.4, 0.05, 1.0])
+    with x64():
+        value, gradient = known_and_grad(scores, targets, positive_share=shares)
+        np.testing.assert_allclose(value, naive_known(scores, targets, shares), rtol=1e-12)
+    for row, c in np.ndindex(scores.shape):
+        step = np.zeros(scores.shape)
+        step[row, c] = 1e-6
+        high, low = (naive_known(scores + sign * step, targets, shares) for sign in (1, -1))
+        np.testing.assert_allclose(gradient[row, c], (high - low) / 2e-6, atol=1e-8)
+    gradient = np.asarray(gradient)
+    assert (gradient[targets == 0] == 0).all() and (gradient[targets == -1] > 0).all()
+    assert known_of(np.zeros((0, 2)), np.zeros((0, 2)), positive_share=0.5) == 0
+
+
+def test_known_labels_are_unbiased_over_all_ways_to_hide_them():
+    scores, ratio, shares = np.array([[0.5, -1.0], [-2.0, 3.0]]), 0.3, np.array([0.5, 0.25])
+    truth = np.array([[1, -1], [-1, -1]])
+    masks = np.array(list(itertools.product((0, 1), repeat=4))).reshape(-1, 2, 2)
+    chances = np.prod(np.where(masks, ratio, 1 - ratio), axis=(1, 2))
+    with x64():
+        values = jax.jit(
+            jax.vmap(lambda m: risks.multilabel_known(scores, truth * m, positive_share=shares))
+        )(masks)
+        whole = np.log1p(np.exp(-truth * scores)).mean(0) / shares
+        np.testing.assert_allclose(chances @ values, ratio * whole.sum(), rtol=1e-12)
+
+
+def test_the_sum_with_the_variational_risk_is_least_at_the_posterior():
+    # Four kinds of rows, equally many, of which these shares are positive; every label counts.
+    posterior = np.array([0.9, 0.5, 0.2, 0.05])
+    rows, counts = np.repeat(posterior, 100), np.repeat(np.rint(100 * posterior).astype(int), 100)
+    targets = np.where(np.tile(np.arange(100), 4) < counts, 1, -1)[:, None]
+    share = (targets == 1).mean()
+
+    def loss(scores):
+        whole = scores[:, None]
+        known = risks.multilabel_known(whole, targets, positive_share=share)
+        return risks.multilabel_vpu(whole, targets) + 0.3 * known
+
+    with x64():
+        best = np.log(rows) - np.log1p(-rows)
+        slope = np.asarray(jax.jit(jax.grad(loss))(best)).reshape(4, 100).sum(1)
+        np.testing.assert_allclose(slope, 0, atol=1e-9)
+        moved = np.asarray(jax.jit(jax.grad(loss))(best + 0.1)).reshape(4, 100).sum(1)
+        assert np.abs(moved).min() > 1e-4
 
 
 def naive_consistency(scores, targets, mixed_scores, permutation, mix):
@@ -267,6 +357,12 @@ def test_arguments_that_do_not_fit_are_named():
         risks.multilabel_vpu(scores[:, 0], targets[:, 0])
     with pytest.raises(ValueError, match="positives holds the values 0, 2, .*-1/0/1"):
         risks.multilabel_vpu(scores, jnp.asarray([[2, 0]] + 3 * [[0, 0]]))
+
+    with pytest.raises(ValueError, match=r"known has shape \(4, 1\)|positives has shape \(4, 1\)"):
+        risks.multilabel_known(scores, targets[:, :1], positive_share=0.5)
+    for share in (0.0, 1.5, np.nan, np.array([0.5, 0.0])):
+        with pytest.raises(ValueError, match="positive_share is .*above 0 and at most 1"):
+            risks.multilabel_known(scores, targets, positive_share=share)
 
     def mixup(rows, mixed_rows, permutation):
         mixed = np.zeros((mixed_rows, 2))

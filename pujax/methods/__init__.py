@@ -10,6 +10,7 @@ import importlib
 import pkgutil
 
 import ml_collections
+import numpy as np
 
 from pujax.data.multilabel_dataset import MultilabelInfo
 from pujax.data.pu_dataset import DataInfo
@@ -26,6 +27,7 @@ __all__ = [
     "Stage",
     "build",
     "build_network",
+    "from_labels",
     "has_network",
     "is_multilabel",
     "module",
@@ -69,6 +71,25 @@ def without_negatives() -> tuple[str, ...]:
 def has_network(name: str) -> bool:
     """Whether a method trains a network, which its module denies with `NETWORK = False`."""
     return getattr(module(name), "NETWORK", True)
+
+
+def from_labels(config: ml_collections.ConfigDict, labeled: np.ndarray) -> dict[str, float]:
+    """What a method takes from all labels that it trains on, before the first step.
+
+    A module has the function `from_labels(section, labeled)` where it does.
+
+    Args:
+      config: the whole configuration, resolved.
+      labeled: as in `TrainingData`.
+
+    Returns:
+      Numbers by the name of the field that they stand for, whose value is a word such as 'auto'.
+
+    Raises:
+      ValueError: for a setting that does not go with the labels.
+    """
+    function = getattr(module(config.method.name), "from_labels", None)
+    return function(config.method, labeled) if function else {}
 
 
 def module(name: str):

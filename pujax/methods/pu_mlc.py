@@ -1,20 +1,29 @@
 """PU-MLC: several labels per example, learned from known positives alone (Yuan et al., ICME 2024).
 
-Every known negative is thrown away; what is not known to be positive is unlabeled. Per class, the
-re-balanced variational risk (`risks.multilabel_vpu`) trains on the scores divided by a temperature
-that follows their spread, and a second pass through the network makes it consistent between mixed
-examples (`risks.multilabel_mixup_consistency`). The network's part is LgConv, an option of the
-residual networks (`model.options.lgconv`).
+What is not known to be positive is unlabeled, known negatives too (but for an option). Per class,
+the re-balanced variational risk (`risks.multilabel_vpu`) trains on the scores divided by a
+temperature that follows their spread, and a second pass through the network makes it consistent
+between mixed examples (`risks.multilabel_mixup_consistency`). The network's part is LgConv, an
+option of the residual networks (`model.options.lgconv`).
 
 Where paper and code disagree the code is followed: tempered, detached factors, raw scores and
 attached targets in the mixup term, sums over classes, and the average of the weights is reported.
+
+Two parts are not the authors'. The exponent gamma, which they publish at 10 % known labels and
+nowhere else, follows from the share of known labels by default (`risks.multilabel_gamma`); any
+number is taken as it is. With `known_negatives` the known labels have a cross-entropy of their own
+(`risks.multilabel_known`): with the share r of the labels known the loss is
+`(1 - r) variational + known`, plus the mixup term, and so a fully labelled one at r = 1.
 """
 
-from typing import Any
+import functools
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import ml_collections
+import numpy as np
+from ml_collections import config_dict
 
 from pujax import checks, risks
 from pujax.data.batching import Batch
@@ -23,25 +32,69 @@ from pujax.methods._common import classifier, mixup
 from pujax.methods.base import Method
 
 MULTILABEL = True
+AUTO = "auto"
+
+
+class Numbers(NamedTuple):
+    """What the loss takes from all training labels.
+
+    Attributes:
+      gamma: exponent of the re-balance factor, a scalar.
+      known_share: share of the labels that are known, a scalar.
+      positive_share: `[classes]`, share of positives among the known labels of a class.
+    """
+
+    gamma: jax.Array
+    known_share: jax.Array
+    positive_share: jax.Array
 
 
 def default_config() -> ml_collections.ConfigDict:
     """Settings of every multi-label method, and those of the risk."""
     return classifier.multilabel_config(
         "pu_mlc",
-        gamma=0.5,  # exponent of the re-balance factor: larger where fewer labels are known
+        # Exponent of the re-balance factor; 'auto' is the share of labels that are hidden.
+        gamma=config_dict.FieldReference(AUTO, field_type=object),
         alpha=1.0,  # factor of the scores' spread in the temperature; 0 for the temperature 1
         mixup_weight=1.0,
         mixup_alpha=0.3,  # both parameters of the Beta distribution
         detach_targets=False,  # of the mixup term
         num_groups=1,  # parts of a batch with statistics of their own; the authors' 2 GPUs: 2
+        known_negatives=False,  # the known labels have a cross-entropy of their own
     )
+
+
+def from_labels(c: ml_collections.ConfigDict, labeled: np.ndarray) -> dict[str, float]:
+    """The exponent that `method.gamma='auto'` stands for; nothing where it is a number.
+
+    Args:
+      c: the method's section.
+      labeled: int8 `[n, classes]`, 1 for a known positive, -1 for a known negative, else 0.
+
+    Raises:
+      ValueError: for `known_negatives` where none is known.
+    """
+    if c.known_negatives:
+        accepted = "False, since no label of these data is known to be negative"
+        checks.require(bool((labeled < 0).any()), "method.known_negatives", True, accepted)
+    return {"gamma": float(_numbers_of(labeled).gamma)} if c.gamma == AUTO else {}
+
+
+@jax.jit
+def _numbers_of(labeled: jax.Array) -> Numbers:
+    """Counts all training labels; a class without a known positive counts as having one."""
+    positives, known = jnp.sum(labeled > 0, axis=0), jnp.sum(labeled != 0, axis=0)
+    # By the hidden ones, so that it is 1 to the last bit where there are none.
+    known_share = 1 - jnp.minimum(jnp.sum(labeled == 0) / labeled.size, 1)
+    positive_share = jnp.maximum(positives, 1) / jnp.maximum(known, 1)
+    return Numbers(risks.multilabel_gamma(known_share), known_share, positive_share)
 
 
 def build(config: ml_collections.ConfigDict, info: MultilabelInfo) -> Method:
     """Builds PU-MLC for one data set."""
     c = config.method
-    checks.at_least("method.gamma", c.gamma, 0)
+    if c.gamma != AUTO:
+        checks.at_least("method.gamma", c.gamma, 0)
     checks.at_least("method.alpha", c.alpha, 0)
     checks.at_least("method.mixup_weight", c.mixup_weight, 0)
     checks.positive("method.mixup_alpha", c.mixup_alpha)
@@ -50,12 +103,28 @@ def build(config: ml_collections.ConfigDict, info: MultilabelInfo) -> Method:
     accepted = f"a divisor of method.batch_size={c.batch_size} that leaves 2 rows or more"
     checks.require(even, "method.num_groups", c.num_groups, accepted)
 
-    def objective(forward, batch_stats: Any, images: jax.Array, batch: Batch, key: jax.Array):
+    def objective(
+        forward,
+        batch_stats: Any,
+        images: jax.Array,
+        batch: Batch,
+        key: jax.Array,
+        numbers: Any = None,  # `Numbers` where the loss reads them
+    ):
         outputs, batch_stats = forward(batch_stats, images)
         scores = _grouped(outputs.logits, c.num_groups)
         labels = _grouped(batch.labeled, c.num_groups)
+        gamma = numbers.gamma if c.gamma == AUTO else c.gamma
+
+        def variational_of(scores, labels):
+            return risks.multilabel_vpu(scores, labels, gamma=gamma, alpha=c.alpha or None)
+
         loss = variational = jnp.mean(jax.vmap(variational_of)(scores, labels))
         metrics = {"loss_variational": variational}
+        if c.known_negatives:
+            known = jnp.mean(jax.vmap(functools.partial(known_of, numbers))(scores, labels))
+            loss = (1 - numbers.known_share) * variational + known
+            metrics["loss_known"] = known
         if c.mixup_weight:
             mixed, permutations, lams = mix_halves(
                 key, _grouped(images, c.num_groups), alpha=c.mixup_alpha
@@ -66,19 +135,22 @@ def build(config: ml_collections.ConfigDict, info: MultilabelInfo) -> Method:
             consistency = jnp.mean(
                 jax.vmap(consistency_of)(scores, labels, mixed_scores, permutations, lams)
             )
-            loss = variational + c.mixup_weight * consistency
+            loss = loss + c.mixup_weight * consistency
             metrics["loss_mixup"] = consistency
         return loss, (batch_stats, metrics)
 
-    def variational_of(scores, labels):
-        return risks.multilabel_vpu(scores, labels, gamma=c.gamma, alpha=c.alpha or None)
+    def known_of(numbers: Numbers, scores, labels):
+        return risks.multilabel_known(scores, labels, positive_share=numbers.positive_share)
 
     def consistency_of(scores, labels, mixed_scores, permutation, lam):
         return risks.multilabel_mixup_consistency(
             scores, labels, mixed_scores, permutation, lam, detach_targets=c.detach_targets
         )
 
-    return classifier.minimize(config, info, objective)
+    reads_labels = c.gamma == AUTO or c.known_negatives
+    return classifier.minimize(
+        config, info, objective, numbers=_numbers_of if reads_labels else None
+    )
 
 
 def mix_halves(

@@ -18,7 +18,12 @@ is compared with, which also learn from known negatives or treat every unknown l
 
 from pujax.risks.biased import naive, weighted_bce
 from pujax.risks.distribution import ENTROPY_CLIP, dist_pu, prediction_entropy
-from pujax.risks.multilabel import multilabel_mixup_consistency, multilabel_vpu
+from pujax.risks.multilabel import (
+    multilabel_gamma,
+    multilabel_known,
+    multilabel_mixup_consistency,
+    multilabel_vpu,
+)
 from pujax.risks.multilabel_supervised import assume_negative_bce, asymmetric, partial_bce
 from pujax.risks.penalized import gradient_penalty, gradpu
 from pujax.risks.surrogates import Loss, logistic_loss, sigmoid_loss
@@ -36,6 +41,8 @@ __all__ = [
     "gradpu",
     "imbalanced_nnpu",
     "logistic_loss",
+    "multilabel_gamma",
+    "multilabel_known",
     "multilabel_mixup_consistency",
     "multilabel_vpu",
     "naive",

@@ -53,6 +53,7 @@ def build(config: ml_collections.FrozenConfigDict, data: Problem, mesh: Mesh) ->
     """
     tasks.check(config, data)
     model_selection.check(config.run.selection, data.info.prior)
+    methods.from_labels(config, data.labeled)  # refuses what does not go with them
     method = methods.build(config, data.info)
     if method.reveals:
         data = data.reveal(method.reveals)

@@ -7,11 +7,12 @@ import pytest
 
 from pujax import risks
 from pujax.methods import pu_mlc
-from pujax.training import method_setup, sharding, train_step
+from pujax.training import method_setup, seed_axis, sharding, train_step
 from tests import tiny
 
 EPSILON = 1e-10
 LINEAR = {"model": "mlp", "options": {"hidden": ()}, "flip": False}
+FIXED = LINEAR | {"gamma": 0.5}
 
 
 @pytest.fixture(scope="module")
@@ -193,12 +194,97 @@ def test_without_mixup_there_is_no_second_pass(data):
 
 @pytest.mark.thorough
 def test_known_negatives_are_thrown_away(data):
-    config = tiny.config("pu_mlc", **LINEAR)
+    config = tiny.config("pu_mlc", **FIXED)
     forgotten = data._replace(labeled=np.maximum(data.labeled, 0))
     assert (data.labeled < 0).any()
     carries = [tiny.train_steps(config, each, steps=3)[1] for each in (data, forgotten)]
     for a, b in zip(*map(jax.tree.leaves, carries), strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+def labels_of(*, positives, negatives, rows):
+    """Labels of two classes with so many known ones in each."""
+    labeled = np.zeros([rows, 2], np.int8)
+    for column, (p, n) in enumerate(zip(positives, negatives, strict=True)):
+        labeled[:p, column], labeled[p : p + n, column] = 1, -1
+    return labeled
+
+
+def auto(labeled, **changes):
+    return pu_mlc.from_labels(tiny.config("pu_mlc", gamma="auto", **changes).method, labeled)
+
+
+def test_gamma_is_counted_over_all_known_labels():
+    # 16 of 80 labels are known, of whatever sign and class.
+    assert auto(labels_of(positives=(3, 1), negatives=(5, 7), rows=40)) == {"gamma": near(0.8)}
+    assert auto(labels_of(positives=(8, 0), negatives=(0, 8), rows=40)) == {"gamma": near(0.8)}
+    # Where positives alone are known, they are what is counted.
+    assert auto(labels_of(positives=(4, 1), negatives=(0, 0), rows=10)) == {"gamma": near(0.75)}
+    # To the last bit, also where a compiler multiplies by a rounded 1 / 2346 in place of dividing.
+    everything = labels_of(positives=(40, 1), negatives=(1133, 1172), rows=1173)
+    assert auto(everything) == {"gamma": 0}
+    assert auto(np.zeros([1173, 2], np.int8)) == {"gamma": 1}
+    assert pu_mlc.from_labels(tiny.config("pu_mlc", gamma=0.3).method, everything) == {}
+
+
+def near(value):
+    return pytest.approx(value, rel=1e-6)
+
+
+@pytest.mark.thorough
+def test_gamma_by_the_rule_is_the_same_step_as_the_number(data):
+    found = auto(data.labeled)["gamma"]
+    assert 0.1 < found < 0.9
+    key, losses = jax.random.key(5), []
+    for gamma in ("auto", found, 0.9):
+        method, _, state, batch = setup(data, gamma=gamma)
+        assert (state.method.constants is None) == (gamma != "auto")
+        _, metrics = jax.jit(method.stages[0].step)(state, batch, key)
+        losses.append(float(metrics["loss_variational"]))
+    assert losses[0] == pytest.approx(losses[1], rel=1e-6)
+    assert abs(losses[0] - losses[2]) > 1e-3
+
+
+def test_seeds_that_know_other_labels_are_one_program():
+    methods, arrays = [], None
+    for seed in (0, 1):
+        data = tiny.multilabel_problem(seed, known_ratio=0.6)
+        config = tiny.config("pu_mlc", **LINEAR, gamma="auto", known_negatives=True)
+        methods.append(pu_mlc.build(config, data.info))
+        arrays = data.training_data()
+    first, second = seed_axis.share_methods(methods, arrays)
+    assert first.stages[0].step is second.stages[0].step
+    assert first.stages[0].init is second.stages[0].init
+
+
+@pytest.mark.parametrize("groups", [1, pytest.param(2, marks=pytest.mark.thorough)])
+def test_known_labels_enter_the_loss_as_in_numpy(data, groups):
+    options = {"gamma": 0.6, "alpha": 1.5, "known_negatives": True, "num_groups": groups}
+    method, _, state, batch = setup(data, **options, mixup_weight=0.7)
+    _, metrics = jax.jit(method.stages[0].step)(state, batch, jax.random.key(5))
+    found = state.method.params["classifier"]
+    scores = rows_of(data, batch) @ found["kernel"] + found["bias"]
+    known = np.asarray(batch.labeled)
+    share = (data.labeled == 1).sum(0) / (data.labeled != 0).sum(0)
+    ratio = (data.labeled != 0).mean()
+    plain, told = [], []
+    for s, t in zip(np.split(scores, groups), np.split(known, groups), strict=True):
+        plain.append(variational(s, t == 1, gamma=0.6, alpha=1.5)[0])
+        entropy = np.where(t != 0, np.log1p(np.exp(-np.where(t == 1, 1, -1) * s)), 0)
+        told.append((entropy.mean(0) / share).sum())
+    plain, told = np.mean(plain), np.mean(told)
+    np.testing.assert_allclose(metrics["loss_variational"], plain, rtol=1e-4)
+    np.testing.assert_allclose(metrics["loss_known"], told, rtol=1e-4)
+    whole = (1 - ratio) * plain + told + 0.7 * float(metrics["loss_mixup"])
+    np.testing.assert_allclose(metrics["loss"], whole, rtol=1e-4)
+
+
+def test_known_negatives_are_refused_where_there_are_none(data):
+    forgotten = data._replace(labeled=np.maximum(data.labeled, 0))
+    config = tiny.config("pu_mlc", **LINEAR, known_negatives=True)
+    method_setup.build(config, data, tiny.mesh())
+    with pytest.raises(ValueError, match=r"method.known_negatives is True; accepted: False, since"):
+        method_setup.build(config, forgotten, tiny.mesh())
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import pathlib
 
 import pytest
 
+from configs import pu_mlc
 from configs.sweeps import pu_mlc_small
 from pujax import methods
 from pujax.sweep import plan as plan_lib
@@ -61,7 +62,7 @@ def test_your_own_images_are_cropped_as_the_published_ones():
 
 
 @pytest.mark.parametrize("metric", ["mean_average_precision", "overall_f1", "class_f1"])
-@pytest.mark.parametrize("part", ["ratios", "risk", "images"])
+@pytest.mark.parametrize("part", ["ratios", "rule", "choice", "risk", "images"])
 def test_the_plan_of_the_small_sets_resolves(part, metric):
     plan = pu_mlc_small.get_plan(f"part={part},metric={metric},folder=somewhere")
     plan_lib.check(plan)
@@ -70,6 +71,45 @@ def test_the_plan_of_the_small_sets_resolves(part, metric):
         config = config_lib.resolve(cell.config)
         assert config.data.dir.startswith("somewhere/")
         assert f"{100 * config.data.known_ratio:.0f} %" in cell.column
+
+
+def test_the_rule_is_measured_at_every_ratio_and_negatives_where_many_are_known():
+    cells = pu_mlc_small.get_plan("part=rule,folder=somewhere").cells
+    methods_of = [config_lib.resolve(cell.config).method for cell in cells]
+    assert {method.gamma for method in methods_of} == {"auto"}
+    ratios = [
+        cell.config.data.known_ratio
+        for cell, method in zip(cells, methods_of, strict=True)
+        if method.known_negatives
+    ]
+    assert len(cells) == 45 and sorted(set(ratios)) == [0.6, 0.7, 0.8, 0.9, 1.0]
+    fixed = [
+        config_lib.resolve(cell.config).method
+        for cell in pu_mlc_small.get_plan("part=ratios,folder=somewhere").cells
+    ]
+    assert {m.gamma for m in fixed if m.name == "pu_mlc"} == {0.5}
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("0.25", 0.25), ("2", 2.0), ("auto", "auto"), ("'auto'", "auto")]
+)
+def test_gamma_is_a_word_or_a_number_on_the_command_line(text, value):
+    config = parsed("pu_mlc", "data=scene", f"--config.method.gamma={text}")
+    assert config.method.gamma == value and type(config.method.gamma) is type(value)
+
+
+@pytest.mark.parametrize("value", ["often", None, True, float("nan"), (0.5,)])
+def test_a_gamma_that_is_neither_is_named(value):
+    config = pu_mlc.get_config("data=scene")
+    config.method.gamma = value
+    with pytest.raises(ValueError, match=r"method.gamma is .*; accepted: 'auto', or a finite"):
+        config_lib.resolve(config)
+
+
+def test_a_sweep_sets_gamma_as_text():
+    plan = pu_mlc_small.get_plan("part=rule,folder=somewhere")
+    (cell, *_) = plan_lib.override(plan, ["method.gamma=0.75"]).cells
+    assert config_lib.resolve(cell.config).method.gamma == 0.75
 
 
 @pytest.mark.parametrize("switch", ["on", "off"])

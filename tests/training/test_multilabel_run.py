@@ -86,6 +86,9 @@ def test_what_is_said_on_the_way(finished):
     assert f"known positives {counts['labeled']}, known negatives" in said
     assert f"({counts['hidden_positives']} hidden positives)" in said
     assert "no known positive in 1 classes: never" in said
+    gamma = counts["unlabeled"] / 600
+    assert said.count(f"method.gamma=auto is {gamma:.4f}, by the known labels") == 1
+    assert summary["estimates"] == {"gamma": pytest.approx(gamma, rel=1e-5)}
     header = next(line for line in said.splitlines() if "test mAP" in line)
     assert [text in header for text in ("OF1", "CF1", "recovered")] == [True] * 3
     for name in ("pu_mlc", "assume_negative", "multilabel_supervised (true labels)"):

@@ -28,8 +28,21 @@ from pujax.models import multilabel
 Info = DataInfo | MultilabelInfo
 # (batch_stats, images) -> (outputs, batch_stats), a training pass with the parameters of the step
 Forward = Callable[[Any, jax.Array], tuple[Any, Any]]
-# (forward, batch_stats, images, batch, key) -> (loss, (batch_stats, metrics))
+# (forward, batch_stats, images, batch, key) -> (loss, (batch_stats, metrics)); with `numbers` as a
+# keyword where the stage has them
 Objective = Callable[..., tuple[jax.Array, tuple[Any, dict[str, jax.Array]]]]
+
+
+class Fixed(NamedTuple):
+    """What a state holds that training leaves as it is, where an objective reads numbers.
+
+    Attributes:
+      graph: constants of the semantic-graph head, else None.
+      numbers: what the objective took from the training labels before the first step.
+    """
+
+    graph: multilabel.GraphConstants | None
+    numbers: Any
 
 
 class State(NamedTuple):
@@ -41,14 +54,19 @@ class State(NamedTuple):
       opt_state: optimizer state.
       offset: what `predict` subtracts from the scores; set by `calibrate`, 0 during training;
         None for several labels, whose thresholds are always 0.
-      constants: of the semantic-graph head, else None.
+      constants: of the semantic-graph head, else None; `Fixed` where the objective reads numbers.
     """
 
     params: Any
     batch_stats: Any
     opt_state: Any
     offset: jax.Array | None
-    constants: multilabel.GraphConstants | None = None
+    constants: multilabel.GraphConstants | Fixed | None = None
+
+    @property
+    def graph(self) -> multilabel.GraphConstants | None:
+        """Constants of the semantic-graph head, else None."""
+        return self.constants.graph if isinstance(self.constants, Fixed) else self.constants
 
 
 _LENGTH_AND_VIEWS = {
@@ -190,6 +208,7 @@ def stage(
     batching: Batching,
     view: Callable[[jax.Array, jax.Array], jax.Array] | None = None,
     constants: Callable[[TrainingData], Any] | None = None,
+    numbers: Callable[[jax.Array], Any] | None = None,
     steps_per_epoch: int | None = None,
 ) -> Stage:
     """A stage that minimises an objective, starting from the previous stage's network if any.
@@ -201,6 +220,9 @@ def stage(
       batching: which examples a batch holds.
       view: `(inputs, key) -> images`, normalised; None for `weak_view`.
       constants: makes those of the semantic-graph head.
+      numbers: what the objective needs to know of all training labels, `labeled -> arrays`. They
+        are arrays of the state and no constants of the program, so that seeds whose labels differ
+        still are one program.
       steps_per_epoch: see `optimizer.build`.
 
     Returns:
@@ -218,15 +240,17 @@ def stage(
         else:
             params, batch_stats = previous.params, previous.batch_stats
         offset = None if network.is_multilabel else jnp.zeros([])
-        return State(params, batch_stats, optimizer.init(params), offset, fixed)
+        kept = Fixed(fixed, numbers(data.labeled)) if numbers else fixed
+        return State(params, batch_stats, optimizer.init(params), offset, kept)
 
     def step(state: State, batch: Batch, key: jax.Array):
         view_key, objective_key = jax.random.split(key)
         images = view(batch.inputs, view_key)
 
         def loss_of(params):
-            forward = functools.partial(network.train_pass, params, constants=state.constants)
-            return objective(forward, state.batch_stats, images, batch, objective_key)
+            forward = functools.partial(network.train_pass, params, constants=state.graph)
+            read = {"numbers": state.constants.numbers} if numbers else {}
+            return objective(forward, state.batch_stats, images, batch, objective_key, **read)
 
         state, loss, (batch_stats, metrics) = optimizer_lib.descend(
             optimizer, state, loss_of, batch.stage_progress
@@ -286,7 +310,7 @@ def method(
     """
 
     def infer(state: State, inputs: jax.Array):
-        return network.infer(state.params, state.batch_stats, inputs, constants=state.constants)
+        return network.infer(state.params, state.batch_stats, inputs, constants=state.graph)
 
     def raw(state: State, inputs: jax.Array) -> jax.Array:
         return infer(state, inputs).logits
@@ -343,6 +367,7 @@ def minimize(
     objective: Objective,
     *,
     batching: Batching | None = None,
+    numbers: Callable[[jax.Array], Any] | None = None,
     **options: Any,
 ) -> Method:
     """A one-stage method that minimises an objective over batches.
@@ -352,6 +377,7 @@ def minimize(
       info: numbers of the data set, whose kind says whether examples have one label or several.
       objective: see `Objective`.
       batching: which examples a batch holds; None for those of the configuration.
+      numbers: see `stage`.
       **options: of `method`.
 
     Returns:
@@ -362,16 +388,19 @@ def minimize(
     """
     c = config.method
     if isinstance(info, MultilabelInfo):
-        network, training = _multilabel_stage(config, info, objective)
+        network, training = _multilabel_stage(config, info, objective, numbers)
         return method(network, (training,), **options)._replace(embed=None)
     check(c)
     network = network_lib.build(config, info, embedding_dim=0)
-    training = stage(c, network, objective, batching=batching or batches(c, info))
+    training = stage(c, network, objective, batching=batching or batches(c, info), numbers=numbers)
     return method(network, (training,), batch_size=config.run.eval_batch_size, **options)
 
 
 def _multilabel_stage(
-    config: ml_collections.ConfigDict, info: MultilabelInfo, objective: Objective
+    config: ml_collections.ConfigDict,
+    info: MultilabelInfo,
+    objective: Objective,
+    numbers: Callable[[jax.Array], Any] | None,
 ) -> tuple[Network, Stage]:
     """The network of several labels, and the stage that trains it."""
     c = config.method
@@ -391,5 +420,6 @@ def _multilabel_stage(
         batching=Batching(c.batch_size, crop_sizes=c.crop_sizes if c.augment else ()),
         view=functools.partial(cropped_view, c, info, network),
         constants=None if words is None else constants,
+        numbers=numbers,
         steps_per_epoch=max(info.n // c.batch_size, 1),
     )

@@ -4,6 +4,7 @@ A config is `seed`, `data`, `model`, `method` and `run`. Every field has a defau
 method's `default_config()`, so a misspelt key is an error and never a silent no-op.
 """
 
+import contextlib
 import difflib
 from typing import Any
 
@@ -18,6 +19,8 @@ from pujax.training.config import data_section
 from pujax.training.evaluation import model_selection
 
 _LARGEST = float(np.finfo(np.float32).max)
+# Fields whose default is a word, and that take a number as well.
+_WORD_OR_NUMBER = ("method.gamma",)
 
 SAVED = "saved"
 """`model.name` that stands for the network of the encoder in `init_from`."""
@@ -44,7 +47,10 @@ def default_config(method: str) -> ml_collections.ConfigDict:
                 "image_size": 0,  # side that images are resized to on the device; 0 keeps theirs
                 "options": {},
             },
-            "method": methods.module(method).default_config().to_dict(),
+            # A field that takes a word or a number is a reference, which says so.
+            "method": methods.module(method)
+            .default_config()
+            .to_dict(preserve_field_references=True),
             "run": {
                 "stop_after_epoch": 0,  # end cleanly after so many epochs in all; 0 is never
                 "eval_every": 0,  # epochs; 0: see evaluation.eval_interval. The last always is
@@ -153,6 +159,8 @@ def _typed(field: str, value: Any, default: Any) -> Any:
         return value
     if isinstance(default, float):
         return _number(field, value)
+    if field in _WORD_OR_NUMBER:
+        return _word_or_number(field, value, default)
     if isinstance(default, (tuple, list)):
         checks.require(isinstance(value, (tuple, list)), field, value, "a tuple")
         items = tuple(value)
@@ -182,6 +190,16 @@ def _number(field: str, value: Any, accepted: str = "a finite number") -> float:
     is_finite = is_number and abs(value) <= _LARGEST
     checks.require(is_finite, field, value, accepted)
     return float(value)
+
+
+def _word_or_number(field: str, value: Any, word: str) -> str | float:
+    """The word, or a finite float, which a sweep's `--set` gives as text."""
+    if value == word:
+        return word
+    if isinstance(value, str):
+        with contextlib.suppress(ValueError):
+            value = float(value)
+    return _number(field, value, f"{word!r}, or a finite number")
 
 
 def _check_model(model: ml_collections.ConfigDict, *, init_from: str) -> None:

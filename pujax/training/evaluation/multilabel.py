@@ -8,7 +8,7 @@ import numpy as np
 from jax.sharding import Mesh
 from scipy import special
 
-from pujax import metrics
+from pujax import methods, metrics
 from pujax.data import raw
 from pujax.data.multilabel_dataset import MultilabelDataset
 from pujax.methods.base import Method
@@ -100,6 +100,8 @@ def describe(config: ml_collections.FrozenConfigDict, data: MultilabelDataset, d
         f"  known positives {counts['labeled']}, known negatives {counts['labeled_negatives']}, "
         f"unknown {counts['unlabeled']} ({summary.hidden_positives(counts)})",
     ]
+    for name, value in methods.from_labels(config, data.labeled).items():
+        lines.append(f"  method.{name}={config.method[name]} is {value:.4f}, by the known labels")
     empty = _empty(data, data.labeled)
     if empty:
         lines.append(f"  no known positive in {len(empty)} classes: {_some(empty)}")
@@ -130,7 +132,7 @@ def summarize(
             "labels_from": "predictions",
             **compare_labels(final.train_scores, data),
         },
-        "estimates": {},
+        "estimates": methods.from_labels(config, data.labeled),
         "warnings": warnings(final, data, config.run.threshold) + summary.diagnosis(method, final),
         **summary.costs(rows, mesh),
     }
