@@ -2,11 +2,9 @@
 
 import contextlib
 import datetime
-import importlib
 import logging
 import math
 import os
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -209,9 +207,6 @@ def _run_members(
     run = run_state.prepare(members, mesh, folder=checkpoints)
     name = run.config.method.name
     what = name if len(members) == 1 else f"{name} x {len(members)}"
-    if run.config.run.figures and sharding.is_writer():
-        # What draws them loads for a second and a half: beside the first compilation.
-        threading.Thread(target=importlib.import_module, args=("pujax.plots.figures",)).start()
     try:
         with (
             hosts.leaving_together(),
@@ -332,7 +327,7 @@ def _draw(
     folder: str,
 ) -> None:
     """Writes all figures of a run."""
-    from pujax.plots import figures  # see `_run_members`
+    from pujax.plots import figures  # where it is needed: it loads for long
 
     os.makedirs(folder, exist_ok=True)
     title = f"{config.method.name} on {data.info.name}, seed {config.seed}"
