@@ -49,19 +49,9 @@ def estimated(p: np.ndarray, u: np.ndarray, seed: int) -> priors.Consensus:
     """What a run finds before it trains."""
     rows = np.concatenate([p, u]).astype(np.float32)
     mean, std = raw.feature_statistics(rows)
-    source = raw.RawDataset(
-        name="rows",
-        train_inputs=rows,
-        train_labels=np.where(np.arange(len(rows)) < len(p), 1, -1).astype(np.int32),
-        test_inputs=rows[:0],
-        test_labels=np.zeros(0, np.int32),
-        class_names=("negative", "positive"),
-        mean=mean,
-        std=std,
-        known_at_random=False,
-    )
+    source = raw.of_rows(rows, np.arange(len(rows)) < len(p))
     data = dataset.build(
-        raw.check(source),
+        raw.check(source._replace(mean=mean, std=std)),
         seed=seed,
         positive_classes=(1,),
         num_labeled=0,

@@ -56,19 +56,8 @@ def divided(p: np.ndarray, u: np.ndarray, prior: float, sizes: tuple[int, int]):
 def problem(p: np.ndarray, u: np.ndarray, seed: int) -> PUDataset:
     """P and U as the problem that a method trains on."""
     rows = np.concatenate([p, u])
-    source = raw.RawDataset(
-        name="rows",
-        train_inputs=rows,
-        train_labels=np.where(np.arange(len(rows)) < len(p), 1, -1).astype(np.int32),
-        test_inputs=rows[:0],
-        test_labels=np.zeros(0, np.int32),
-        class_names=("negative", "positive"),
-        mean=(0.0,) * rows.shape[1],
-        std=(1.0,) * rows.shape[1],
-        known_at_random=False,
-    )
     return dataset.build(
-        raw.check(source),
+        raw.check(raw.of_rows(rows, np.arange(len(rows)) < len(p))),
         seed=seed,
         positive_classes=(1,),
         num_labeled=0,

@@ -307,21 +307,9 @@ class PUClassifier(ClassifierMixin, BaseEstimator):
             mean, std = raw.feature_statistics(rows[training])
             return source._replace(mean=mean, std=std)
 
-        dim = rows.shape[1]
-        source = raw.RawDataset(
-            name="rows",
-            train_inputs=rows,
-            train_labels=np.where(labeled, 1, -1).astype(np.int32),
-            test_inputs=rows[:0],
-            test_labels=np.zeros(0, np.int32),
-            class_names=("negative", "positive"),
-            mean=(0.0,) * dim,
-            std=(1.0,) * dim,
-            known_at_random=False,
-            prepare=prepare,
-        )
+        source = raw.of_rows(rows, labeled)
         return dataset.build(
-            raw.check(source),
+            raw.check(source._replace(prepare=prepare)),
             seed=seed,
             positive_classes=(1,),
             num_labeled=0,

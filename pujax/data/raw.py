@@ -85,6 +85,29 @@ class RawDataset(NamedTuple):
         return (0.0,) * len(self.mean), (1.0,) * len(self.std)
 
 
+def of_rows(rows: np.ndarray, labeled: np.ndarray) -> RawDataset:
+    """Rows of numbers in memory, of which some are labeled positive and nothing else is known.
+
+    Args:
+      rows: `[n, dim]`.
+      labeled: bool `[n]`, whether a row is a labeled positive.
+
+    Returns:
+      Its training rows, without test rows; `scaling='dataset'` leaves the numbers as they are.
+    """
+    return RawDataset(
+        name="rows",
+        train_inputs=rows,
+        train_labels=np.where(labeled, 1, -1).astype(np.int32),
+        test_inputs=rows[:0],
+        test_labels=np.zeros(0, np.int32),
+        class_names=("negative", "positive"),
+        mean=(0.0,) * rows.shape[1],
+        std=(1.0,) * rows.shape[1],
+        known_at_random=False,
+    )
+
+
 def empty_classes(labels: np.ndarray) -> list[int]:
     """Ids of the classes to which no example belongs, as far as known.
 

@@ -111,6 +111,17 @@ def test_every_call_of_an_epoch_runs_the_same_number_of_steps():
     assert train_step.steps_per_call(773, 32) == 31  # 25 calls, two steps in vain
 
 
+def test_runs_of_the_same_stage_share_one_compiled_step():
+    config = tiny.config("nnpu", **NORMED)
+    (stage,) = method_setup.build(config, tiny.problem(), tiny.mesh()).method.stages
+    train = train_step.make_train(stage, tiny.mesh(), first_epoch=2)
+    assert train_step.make_train(stage, tiny.mesh(), first_epoch=2) is train
+    for other in ({"first_epoch": 1}, {"first_epoch": 2, "packed": True}):
+        assert train_step.make_train(stage, tiny.mesh(), **other) is not train
+    another = stage._replace(name="another")
+    assert train_step.make_train(another, tiny.mesh(), first_epoch=2) is not train
+
+
 def test_an_epoch_compiles_one_program(tmp_path):
     config = tiny.config("nnpu", run={"steps_per_dispatch": 4}, batch_size=18, **NORMED)
     setup = method_setup.build(config, tiny.problem(), tiny.mesh())

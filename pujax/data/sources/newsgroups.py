@@ -64,6 +64,8 @@ def load(directory: pathlib.Path) -> raw.RawDataset:
       MissingDataError: the posts are missing and cannot be downloaded.
       ValueError: an archive is damaged, or posts are missing in it.
     """
+    from sklearn.feature_extraction import text  # where it is needed: it loads for a second
+
     location = _find(directory)
     if location is None:
         hint = (
@@ -73,12 +75,8 @@ def load(directory: pathlib.Path) -> raw.RawDataset:
         paths = download.fetch_all([_REMOTE], directory=directory / "newsgroups", hint=hint)
         location = paths[0]
     posts = _posts(location)
-    from sklearn.feature_extraction.text import (
-        TfidfVectorizer,  # where it is needed: it loads for a second
-    )
-
-    vectorizer = TfidfVectorizer(max_features=NUM_FEATURES, dtype=np.float32)
-    texts = {split: [text for _, _, text in posts[split]] for split in _FOLDERS}
+    vectorizer = text.TfidfVectorizer(max_features=NUM_FEATURES, dtype=np.float32)
+    texts = {split: [words for _, _, words in posts[split]] for split in _FOLDERS}
     train = vectorizer.fit_transform(texts["train"]).toarray()
     mean, std = raw.feature_statistics(train)
     return raw.RawDataset(
