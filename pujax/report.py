@@ -14,7 +14,7 @@ METRICS = (*PERCENT, model_selection.PRIOR_ERROR)
 BEST_EPOCH = "oracle_best_epoch"
 RULES = (*model_selection.RULES, BEST_EPOCH)
 # Rules that look at true labels say so wherever they are shown.
-_ORACLES = {"oracle": "oracle: true validation labels", BEST_EPOCH: "oracle: test labels"}
+ORACLES = {"oracle": "true validation labels", BEST_EPOCH: "test labels"}
 
 _PAIRED = "'Paired' is the difference, seed by seed, from the row that is named there."
 
@@ -88,21 +88,21 @@ def render(
       The text of a file.
     """
     digits = 2 if metric in PERCENT else 3
-    names = [f"{rule} ({_ORACLES[rule]})" if rule in _ORACLES else rule for rule in rules]
+    names = list(map(rule_label, rules))
     header = ["data", "method", *names, "published", "difference"]
     header += [f"paired with '{reference}'"] * bool(reference) + ["seeds"]
-    lines = [_line(header), _line(["---"] * len(header))]
+    lines = [table_line(header), table_line(["---"] * len(header))]
     compared = {cell["column"]: cell for cell in cells if cell["row"] == reference}
     for cell in cells:
         paired = _paired(cell, compared.get(cell["column"]), rules[0], metric)
         spreads = [_spread_of(cell, rule, metric) for rule in rules]
         lines.append(
-            _line(
+            table_line(
                 [
                     cell["column"],
                     cell["row"] + _remark(cell),
                     *(_figure(value, digits) for value in spreads),
-                    _published(cell["published"]),
+                    published_figure(cell["published"]),
                     _difference(spreads[0], cell["published"], digits),
                     *[_figure(paired, digits, sign="+")] * bool(reference),
                     f"{len(cell['summaries'])} of {num_seeds}",
@@ -112,7 +112,7 @@ def render(
     text = [
         f"# {title}",
         "",
-        f"{_describe(metric)}, mean ± standard deviation (n - 1) over seeds, at the epoch "
+        f"{describe(metric)}, mean ± standard deviation (n - 1) over seeds, at the epoch "
         f"that each rule reports. The difference is that of '{rules[0]}' from the published mean.",
         *[_PAIRED] * bool(reference),
         "",
@@ -127,7 +127,13 @@ def render(
     return "\n".join(text)
 
 
-def _describe(metric: str) -> str:
+def rule_label(rule: str) -> str:
+    """The name of a selection rule, with the labels that it looks at if it is an oracle."""
+    return f"{rule} (oracle: {ORACLES[rule]})" if rule in ORACLES else rule
+
+
+def describe(metric: str) -> str:
+    """What a number of the metric is, with its unit."""
     if metric in PERCENT:
         return f"Test {metric} in percent"
     return "Absolute error of the estimated share of positives in U (0 is best)"
@@ -188,7 +194,8 @@ def _figure(value: Spread | None, digits: int, *, sign: str = "") -> str:
     return f"{value.mean:{sign}.{digits}f}{std}"
 
 
-def _published(published: tuple[float, float | None] | None) -> str:
+def published_figure(published: Sequence[float | None] | None) -> str:
+    """Mean and standard deviation that a paper states, '-' without them."""
     if published is None:
         return "-"
     mean, std = published
@@ -203,5 +210,6 @@ def _difference(
     return f"{value.mean - published[0]:+.{digits}f}"
 
 
-def _line(cells: Sequence[str]) -> str:
+def table_line(cells: Sequence[str]) -> str:
+    """One line of a Markdown table."""
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"

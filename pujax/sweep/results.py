@@ -1,4 +1,4 @@
-"""The files that a sweep leaves: `results.json`, `results.csv` and `table.md`."""
+"""The files that a sweep leaves: `results.json`, `results.csv`, `table.md` and the summary."""
 
 import csv
 import hashlib
@@ -12,6 +12,7 @@ import ml_collections
 
 from pujax import report
 from pujax.files import replace_text, write_json
+from pujax.sweep import summary
 from pujax.sweep.cell_runner import Place
 from pujax.sweep.plan import Cell, Plan
 from pujax.training import config as config_lib
@@ -34,10 +35,10 @@ def write(
     for cell, configs in zip(plan.cells, resolved, strict=True):
         summaries = []
         for config in configs:
-            summary = place.summary(cell, config.seed)
-            if summary is not None:
-                summaries.append(summary)
-                records.append(_record(cell, config, summary))
+            finished = place.summary(cell, config.seed)
+            if finished is not None:
+                summaries.append(finished)
+                records.append(_record(cell, config, finished))
         entries.append(
             {
                 "row": cell.row,
@@ -51,9 +52,8 @@ def write(
     header = {"title": plan.title, "seeds": plan.seeds, "rules": plan.rules, "metric": plan.metric}
     listed = [{k: v for k, v in entry.items() if k != "summaries"} for entry in entries]
     os.makedirs(workdir, exist_ok=True)
-    write_json(
-        os.path.join(workdir, "results.json"), header | {"cells": listed, "records": records}
-    )
+    document = header | {"cells": listed, "records": records}
+    write_json(os.path.join(workdir, "results.json"), document)
     replace_text(os.path.join(workdir, "results.csv"), _csv(records))
     table = report.render(
         plan.title,
@@ -64,10 +64,11 @@ def write(
         reference=plan.reference,
     )
     replace_text(os.path.join(workdir, "table.md"), table)
+    summary.write(document, os.path.join(workdir, "summary"))
     return table
 
 
-def _record(cell: Cell, config: ml_collections.FrozenConfigDict, summary: Any) -> dict[str, Any]:
+def _record(cell: Cell, config: ml_collections.FrozenConfigDict, finished: Any) -> dict[str, Any]:
     """The record of one seed of one cell."""
     identity = config_lib.fingerprint(config)
     digest = hashlib.blake2b(json.dumps(identity, sort_keys=True).encode(), digest_size=8)
@@ -83,6 +84,7 @@ def _record(cell: Cell, config: ml_collections.FrozenConfigDict, summary: Any) -
         "estimates",
         "warnings",
         "undone_steps",
+        "finished_at",
         "seconds",
         "examples_per_second",
         "peak_memory_bytes",
@@ -94,9 +96,9 @@ def _record(cell: Cell, config: ml_collections.FrozenConfigDict, summary: Any) -
         "column": cell.column,
         "seed": config.seed,
         "config_digest": digest.hexdigest(),
-        "metrics": report.by_rule(summary),
-        **{key: summary.get(key) for key in kept},
-        "trained_together": summary.get("trained_together", 1),
+        "metrics": report.by_rule(finished),
+        **{key: finished.get(key) for key in kept},
+        "trained_together": finished.get("trained_together", 1),
         "config": identity,
     }
 

@@ -37,7 +37,7 @@ class Sweep(NamedTuple):
         return self.place.is_over(self.plan.cells[index], self.plan.seeds)
 
     def write_results(self) -> str:
-        """Writes the three files of results; returns the table."""
+        """Writes the files of results; returns the table."""
         return results.write(self.plan, self.resolved, self.place)
 
 
@@ -54,8 +54,9 @@ def run(
 
     All configurations are resolved, and the methods of every cell's first seed built, before the
     first trains. Results are collected again after every cell, finished or not, from the folders of
-    its seeds: `results.json`, `results.csv` and `table.md`. A call for a shard collects them once,
-    and only if the cells of all shards are over. A cell that another process trains is left to it.
+    its seeds: `results.json`, `results.csv`, `table.md`, `summary.csv` and `summary.md`. A call for
+    a shard collects them once, and only if the cells of all shards are over. A cell that another
+    process trains is left to it.
 
     Args:
       plan: the cells.
