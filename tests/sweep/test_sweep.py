@@ -13,6 +13,7 @@ import pytest
 from pujax import report, sweep
 from pujax.sweep import __main__ as command
 from pujax.sweep import plan as plan_lib
+from pujax.sweep import summary
 from pujax.training import config as config_lib
 from pujax.training import experiment, metrics_writer, train_loop
 
@@ -113,6 +114,16 @@ def test_records_say_what_was_trained_and_how(finished):
     first = records[0]["metrics"]["last"]
     assert float(lines[0]["accuracy"]) == first["accuracy"]
     assert lines[1]["rule"] == "oracle_best_epoch" and lines[1]["is_oracle"] == "True"
+
+
+def test_a_sweep_leaves_the_summary_that_the_command_makes_of_its_results(finished, tmp_path):
+    assert summary.main(["summary", str(finished), f"--out={tmp_path / 'summary'}"]) == 0
+    for name in ("summary.csv", "summary.md"):
+        assert (tmp_path / name).read_text() == (finished / name).read_text()
+    with open(finished / "summary.csv") as file:
+        lines = list(csv.DictReader(file))
+    shown = [f"{float(x['mean']):.2f} ± {float(x['std']):.2f}" for x in lines]
+    assert shown == [cell for line in table(finished)[1:] for cell in line[2:4]]
 
 
 def test_a_finished_sweep_trains_nothing_again(config_file, finished, monkeypatch):

@@ -1,0 +1,193 @@
+"""The summary of a sweep says of every cell what its runs say, and replaces no other file."""
+
+import csv
+import json
+import os
+
+import pytest
+
+from pujax.sweep import summary
+
+RUN = {
+    "oracle": False,
+    "device": "1 x cpu",
+    "versions": {"pujax": "0.1.0", "jax": "0.10.2", "python": "3.11.7"},
+    "finished_at": "2026-11-22T10:00:00+00:00",
+}
+
+
+def record(row, seed, last, best, **more):
+    metrics = {"last": {"accuracy": last}, "oracle_best_epoch": {"accuracy": best}}
+    return {"row": row, "column": "digits", "seed": seed, "metrics": metrics, **RUN, **more}
+
+
+def results(**changes):
+    cells = [
+        {"row": row, "column": "digits", "published": published, "note": note, "error": error}
+        for row, published, note, error in (
+            ("naive", [92.5, 0.5], "A remark.", ""),
+            ("upper", None, "", ""),
+            ("waits", [95.0, None], "", "seed 0: went wrong"),
+        )
+    ]
+    records = [
+        record("naive", 0, 0.90, 0.93),
+        record("naive", 1, 0.92, None, finished_at="2026-11-23T01:00:00+00:00"),
+        record("upper", 0, 0.99, 0.99, oracle=True),
+    ]
+    about = {"title": "A table", "seeds": [0, 1], "rules": ["last", "oracle_best_epoch"]}
+    return about | {"metric": "accuracy", "cells": cells, "records": records} | changes
+
+
+def rows(page):
+    """Cells of the Markdown table, header first."""
+    found = [line for line in page.splitlines() if line.startswith("|")]
+    found = [[cell.strip() for cell in line.split("|")[1:-1]] for line in found]
+    return [found[0], *found[2:]]
+
+
+def test_every_cell_and_rule_has_a_line_with_mean_deviation_and_difference(tmp_path):
+    summary.write(results(), tmp_path / "table", note="On two cores.")
+    with open(tmp_path / "table.csv") as file:
+        lines = list(csv.DictReader(file))
+    assert list(lines[0])[:8] == list(summary.COLUMNS)
+    assert [(x["row"], x["rule"]) for x in lines] == [
+        (row, rule) for row in ("naive", "upper", "waits") for rule in ("last", "oracle_best_epoch")
+    ]
+    first, second, third, _, waits, _ = lines
+    assert (float(first["mean"]), first["seeds"]) == (91, "2")
+    assert float(first["std"]) == pytest.approx(2**0.5, abs=1e-6)  # 90 and 92 over n - 1
+    assert (float(first["published"]), float(first["published_std"])) == (92.5, 0.5)
+    assert float(first["difference"]) == -1.5
+    # A seed whose rule chose nothing is no part of the mean, and is not counted.
+    assert (float(second["mean"]), second["std"], second["seeds"]) == (93, "", "1")
+    assert second["oracle"] == "test labels" and first["oracle"] == ""
+    assert third["oracle"] == "true training labels" and third["difference"] == ""
+    assert (waits["mean"], waits["seeds"], waits["published"]) == ("", "0", "95.0")
+
+    page = (tmp_path / "table.md").read_text()
+    header, *shown = rows(page)
+    assert header == list(summary.COLUMNS)
+    assert shown[0] == ["naive", "digits", "last", "91.00", "1.41", "2 of 2", "92.5 ± 0.5", "-1.50"]
+    assert shown[1][2:6] == ["oracle_best_epoch (oracle: test labels)", "93.00", "-", "1 of 2"]
+    assert shown[2][0] == "upper (true labels)" and shown[2][6:] == ["-", "-"]
+    assert shown[4][3:] == ["not measured", "-", "0 of 2", "95", "-"]
+    assert "\nOn two cores.\n" in page and "[table.csv](table.csv)" in page
+    assert "3 runs on 1 x cpu; pujax 0.1.0, jax 0.10.2, python 3.11.7" in page
+    assert "ended 2026-11-22 to 2026-11-23." in page
+    assert "- naive on digits: A remark." in page
+    assert "- waits on digits stopped: seed 0: went wrong" in page
+
+
+def test_an_error_of_the_prior_is_no_percentage():
+    metrics = {"last": {"prior_error": 0.0416}}
+    cell = {"row": "PURL", "column": "a9a 0.7", "published": [0.04, 0.01], "note": "", "error": ""}
+    found = results(
+        rules=["last"],
+        metric="prior_error",
+        cells=[cell],
+        records=[RUN | {"row": "PURL", "column": "a9a 0.7", "metrics": metrics}],
+    )
+    (line,) = summary.lines(found)
+    assert (line["mean"], line["difference"]) == (0.0416, 0.0016)
+    page = summary.to_markdown(found, [line], name="purl")
+    assert rows(page)[1][3:] == ["0.042", "-", "1 of 2", "0.04 ± 0.01", "+0.002"]
+    assert "percent" not in page
+
+
+def test_what_a_run_does_not_state_is_unknown():
+    bare = {"row": "naive", "column": "digits", "metrics": {}, "oracle": False}
+    found = results(records=[bare])
+    page = summary.to_markdown(found, summary.lines(found), name="x")
+    assert "1 runs on unknown; pujax unknown, jax unknown, python unknown" in page
+    assert "ended on unknown days" in page
+    empty = results(records=[])
+    assert "No run has finished." in summary.to_markdown(empty, summary.lines(empty), name="x")
+
+
+@pytest.fixture
+def swept(tmp_path):
+    """The folder of a sweep."""
+    folder = tmp_path / "sweep"
+    folder.mkdir()
+    (folder / "results.json").write_text(json.dumps(results()))
+    return folder
+
+
+def run(*arguments):
+    return summary.main(["summary", *map(str, arguments)])
+
+
+def test_the_command_copies_the_tables_of_a_sweep_and_replaces_its_own(swept, tmp_path):
+    target = tmp_path / "table"
+    assert run(swept, f"--out={target}") == 0
+    found = results()
+    assert (tmp_path / "table.csv").read_text() == summary.to_csv(summary.lines(found))
+    page = summary.to_markdown(found, summary.lines(found), name="table")
+    assert (tmp_path / "table.md").read_text() == page
+    (swept / "results.json").write_text(json.dumps(results(records=[])))
+    assert run(swept, f"--out={target}", "--note=Again.") == 0
+    assert "\nAgain.\n" in (tmp_path / "table.md").read_text()
+    assert "91.0" not in (tmp_path / "table.csv").read_text()
+    assert sorted(os.listdir(tmp_path)) == ["sweep", "table.csv", "table.md"]
+
+
+@pytest.mark.parametrize("ending", ["csv", "md"])
+def test_the_command_does_not_replace_a_file_that_is_no_summary(swept, tmp_path, capsys, ending):
+    path = tmp_path / f"results.{ending}"
+    path.write_text("row,column\nmine,1\n")
+    assert run(swept, f"--out={tmp_path / 'results'}") == 2
+    said = capsys.readouterr().err
+    assert f"{path} is no summary of a sweep" in said and said.count("\n") == 1
+    assert path.read_text() == "row,column\nmine,1\n" and len(os.listdir(tmp_path)) == 2
+
+
+def test_a_write_that_fails_leaves_the_old_tables(swept, tmp_path, monkeypatch, capsys):
+    assert run(swept, f"--out={tmp_path / 'table'}") == 0
+    before = (tmp_path / "table.csv").read_text()
+    (swept / "results.json").write_text(json.dumps(results(records=[])))
+
+    def failing(*paths):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", failing)
+    assert run(swept, f"--out={tmp_path / 'table'}") == 2
+    assert "No space left" in capsys.readouterr().err
+    assert (tmp_path / "table.csv").read_text() == before
+    assert sorted(os.listdir(tmp_path)) == ["sweep", "table.csv", "table.md"]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"cells": None}, "cells of .* is None; accepted"),
+        ({"records": [{"row": "a"}]}, "an entry of records of .* is {'row': 'a'}; accepted"),
+        ({"metric": "speed"}, "metric of .* is 'speed'; accepted: 'accuracy'"),
+        ({"rules": ["first"]}, "rules of .* is 'first'; accepted: 'last'"),
+    ],
+)
+def test_results_that_no_sweep_wrote_are_refused(swept, change, said):
+    (swept / "results.json").write_text(json.dumps(results(**change)))
+    with pytest.raises(ValueError, match=said):
+        summary.read(str(swept))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "DIR is ''; accepted: one folder of a sweep"),
+        (("{swept}",), "--out is ''; accepted: a path without an ending"),
+        (("{swept}", "--out={here}/none/table"), "accepted: a path without an ending"),
+        (("{swept}", "--out={here}/table.md"), "accepted: a path without an ending"),
+        (("{here}", "--out={here}/table"), "without results.json; accepted: a sweep's folder"),
+        (("{swept}", "--ou=x"), "Unknown command line flag"),
+    ],
+)
+def test_a_command_line_that_is_not_understood_is_one_line(
+    swept, tmp_path, capsys, arguments, said
+):
+    given = [x.format(swept=swept, here=tmp_path) for x in arguments]
+    assert run(*given) == 2
+    error = capsys.readouterr().err
+    assert said in error and error.count("\n") == 1
+    assert os.listdir(tmp_path) == ["sweep"]
