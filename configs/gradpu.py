@@ -6,7 +6,7 @@ Arguments: task = mnist (default; odd digits positive), fashion_mnist, cifar10, 
 stand-in without a download); labeled = 1000 (default), 3000; method = gradpu (default), naive, upu,
 nnpu, pusb, vpu, supervised. One sample: the labelled positives and 500 validation images leave the
 training set, the rest is U. Naive and supervised weigh P and U (or N) 1 : 1 in the logistic loss.
-Measured figures beside the paper's are in docs/results.md.
+Measured figures beside the paper's are in docs/results/gradpu.md.
 """
 
 import ml_collections

@@ -3,7 +3,7 @@
     python train.py --config=configs/lagam_digits.py
 
 Needs no download and about a minute on two CPU cores. Trains the naive classifier and the
-supervised upper bound on the same split afterwards. Measured figures are in docs/results.md.
+supervised upper bound on the same split afterwards. Measured figures: docs/results/lagam.md.
 """
 
 import ml_collections

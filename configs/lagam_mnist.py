@@ -4,7 +4,7 @@
 
 Arguments: task = fashion_mnist (default; classes 0, 2, 4, 6, 8 positive), mnist (even digits
 positive); backbone = small_cnn (default), resnet18. The paper has no such row: the data are here
-because they are small and their risks' figures are known. A measured run is in docs/results.md.
+because they are small and their risks' figures are known. A measured run: docs/results/lagam.md.
 """
 
 import ml_collections

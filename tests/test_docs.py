@@ -1,4 +1,4 @@
-"""What README and the docs show is true: Python snippets run, commands and fields exist."""
+"""What README and the docs show is true: snippets run, commands, fields and links exist."""
 
 import ast
 import importlib.util
@@ -17,7 +17,7 @@ PAGES = (
     "README.md",
     "CONTRIBUTING.md",
     "SECURITY.md",
-    *sorted(p.relative_to(REPOSITORY) for p in REPOSITORY.glob("docs/*.md")),
+    *sorted(p.relative_to(REPOSITORY) for p in REPOSITORY.glob("docs/**/*.md")),
 )
 TEXTS = {str(page): (REPOSITORY / page).read_text() for page in PAGES}
 
@@ -126,6 +126,57 @@ def test_benchmarks_find_what_they_import(path):
     imported = re.findall(r"^(?:from|import) (\w+)", source, re.MULTILINE)
     if {"benchmarks", "configs", "examples", "tests"} & set(imported):
         assert f"python benchmarks/{path.name}" not in "\n".join([source, *TEXTS.values()])
+
+
+def without_code(text):
+    """A page without its blocks and spans of code."""
+    text = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+    return re.sub(r"`[^`\n]*`", "", re.sub(r"^(    .*)$", "", text, flags=re.MULTILINE))
+
+
+def anchors(text):
+    """The names that GitHub gives to the headings of a page."""
+    text = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+    found = []
+    for title in re.findall(r"^#{1,6} (.*)$", text, re.MULTILINE):
+        title = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", title).strip().lower()
+        name = re.sub(r"[^\w\- ]", "", title).replace(" ", "-")
+        found.append(name if name not in found else f"{name}-{found.count(name)}")
+    return found
+
+
+def broken_links(page, text):
+    """Relative links of a page to files that are not there, or to headings that they lack."""
+    broken = []
+    for link in re.findall(r"\]\(([^)\s]+)\)", without_code(text)):
+        if re.match(r"[a-z]+:", link):
+            continue
+        name, _, anchor = link.partition("#")
+        target = (REPOSITORY / page).parent / name
+        if not target.exists():
+            broken.append(link)
+        elif anchor and anchor not in anchors(target.read_text() if name else text):
+            broken.append(link)
+    return broken
+
+
+@pytest.mark.parametrize("page", TEXTS)
+def test_every_relative_link_and_anchor_exists(page):
+    assert broken_links(page, TEXTS[page]) == []
+
+
+def test_a_broken_link_is_found():
+    page = "docs/results.md"
+    good = (
+        "[a](results/lagam.md) ![b](figures/impulses_prior.png) [c](methods.md#many-runs-at-once)"
+    )
+    text = (
+        f"# One, `two`: (2026-11-22)\n## One\n## One\n[d](#one-two-2026-11-22) [e](#one-1) {good}"
+    )
+    assert broken_links(page, text) == []
+    for link in ("none.md", "results/lagam.md#none", "#none", "#one-2", "../none/"):
+        assert broken_links(page, f"{text} [bad]({link})") == [link]
+    assert broken_links(page, f"{text} `[code](none.md)`\n```text\n[code](none.md)\n```\n") == []
 
 
 def fields():

@@ -3,7 +3,7 @@
 python -m pujax.sweep --plan=configs/sweeps/lagam_ablation.py --workdir=DIR
 
 Five seeds. Each row changes the full method, `configs/lagam_digits.py`, by what its name says; the
-figures that the paper prints are of CIFAR-10 and CIFAR-100 and stand in docs/results.md.
+figures that the paper prints are of CIFAR-10 and CIFAR-100 and stand in docs/results/lagam.md.
 """
 
 from configs import lagam_digits

@@ -1,0 +1,121 @@
+"""The tables of results are whole, and their published figures are those of the plans."""
+
+import csv
+import pathlib
+import re
+
+import pytest
+
+from pujax.sweep import plan as plan_lib
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
+TABLES = REPOSITORY / "docs" / "tables"
+RESULTS = REPOSITORY / "docs" / "results"
+PAPERS = ("lagam", "gradpu", "purl", "impulses", "pu_mlc")
+HEADER = ["published", "ours", "difference", "seeds", "rule", "command"]
+NUMBER = r"[+-]?\d+(?:,\d{3})*(?:\.\d+)?"
+
+
+def published(paper):
+    """Lines of the list of all published figures of a paper."""
+    with open(TABLES / f"published_{paper}.csv", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def first_table(page):
+    """Rows of the first table of a page of results, without its header."""
+    lines = (RESULTS / f"{page}.md").read_text().splitlines()
+    start = next(i for i, line in enumerate(lines) if line.startswith("|"))
+    end = next(i for i in range(start, len(lines)) if not lines[i].startswith("|"))
+    rows = [[x.strip() for x in line.strip("|").split("|")] for line in lines[start:end]]
+    assert rows[0][1:] == HEADER and start < 8, page
+    return rows[2:]
+
+
+def numbers(text):
+    """The numbers of a cell, without its links and the spans of code."""
+    text = re.sub(r"\[[^]]*\]\([^)]*\)|`[^`]*`", "", text)
+    return [x.replace(",", "") for x in re.findall(NUMBER, text)]
+
+
+@pytest.mark.parametrize("name", sorted({path.stem for path in TABLES.iterdir()}))
+def test_a_table_is_there_as_markdown_and_as_csv_with_the_same_numbers(name):
+    page = (TABLES / f"{name}.md").read_text()
+    with open(TABLES / f"{name}.csv", encoding="utf-8") as file:
+        lines = list(csv.reader(file))
+    assert len({len(line) for line in lines}) == 1 and len(lines) > 10
+    shown = {float(x) for x in re.findall(r"\d*\.\d+|\d+", page.replace(",", ""))}
+    measured = [i for i, column in enumerate(lines[0]) if column in ("mean", "std", "ours")]
+    for line in lines[1:]:
+        for place in measured:
+            assert not line[place] or abs(float(line[place])) in shown, line
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_a_published_figure_is_measured_by_a_rule_or_listed_as_not_measured(paper):
+    for line in published(paper):
+        is_measured = line["ours"] != ""
+        assert is_measured == (int(line["seeds"]) > 0) == (line["rule"] != ""), line
+        assert is_measured == (not line["state"].startswith("not measured")), line
+        assert ("oracle" in line["rule"]) == ("(oracle: " in line["rule"]), line
+        if is_measured:
+            digits = len(line["difference"].partition(".")[2])
+            exact = float(line["ours"]) - float(line["published"])
+            assert float(line["difference"]) == pytest.approx(exact, abs=0.51 * 10**-digits), line
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_the_first_table_of_a_page_agrees_with_the_list_of_published_figures(paper):
+    lines = published(paper)
+    known = {
+        float(line[key]) for line in lines for key in ("published", "published_std") if line[key]
+    }
+    measured = {float(line["ours"]) for line in lines if line["ours"]}
+    rows = first_table(paper)
+    assert any("not measured" in row[2] for row in rows)
+    for row in rows:
+        if "min" in row[1]:
+            continue  # times are no figures of the list
+        assert {float(x) for x in numbers(row[1])} <= known, row
+        figures = [float(x) for x in numbers(row[2])]
+        if "not measured" in row[2]:
+            assert row[4] == "0" and row[3] == "-" and not figures, row
+        elif figures:
+            assert figures[0] in measured and row[5] not in ("", "-"), row
+            exact = figures[0] - float(numbers(row[1])[0])
+            assert float(row[3].strip("*")) == pytest.approx(exact, abs=0.06), row
+            assert ("oracle" in row[5]) == ("best epoch" in row[5]), row
+
+
+def plan_of(name, argument=""):
+    path = REPOSITORY / "configs" / "sweeps" / f"{name}.py"
+    return plan_lib.from_file(f"{path}:{argument}" if argument else str(path))
+
+
+@pytest.mark.thorough
+def test_published_figures_are_those_of_the_plans():
+    listed = {
+        (x["table"], x["row"], x["column"]): (float(x["published"]), float(x["published_std"]))
+        for paper in ("purl", "gradpu")
+        for x in published(paper)
+        if x["published_std"]
+    }
+    compared = 0
+    for table in ("1", "2"):
+        for cell in plan_of("purl_tables", f"table={table}").cells:
+            if cell.published:
+                mean, error = listed[f"Table {table}", cell.row, cell.column]
+                mean = mean if table == "1" else 100 - mean
+                assert cell.published == pytest.approx((mean, error), abs=1e-9), cell.name
+                compared += 1
+    names = {"naive": "Naive", "supervised": "Sup."}
+    for table in (1, 3, 4):
+        for cell in plan_of(f"gradpu_table{table}").cells:
+            row, column = cell.row.removesuffix(", not calibrated"), cell.column
+            if table == 4:
+                row = row.replace("beta_max 0", "beta_max=0").replace("alpha 0", "alpha=0")
+                column = column.split(" k=")[0]
+            key = (f"Table {table}", names.get(row, row), column)
+            assert cell.published == listed[key], cell.name
+            compared += 1
+    assert compared == 2 * 147 + 32 + 10 + 20
