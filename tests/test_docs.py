@@ -153,9 +153,8 @@ def broken_links(page, text):
             continue
         name, _, anchor = link.partition("#")
         target = (REPOSITORY / page).parent / name
-        if not target.exists():
-            broken.append(link)
-        elif anchor and anchor not in anchors(target.read_text() if name else text):
+        linked = target.read_text() if target.is_file() and name.endswith(".md") else ""
+        if not target.exists() or (anchor and anchor not in anchors(linked if name else text)):
             broken.append(link)
     return broken
 

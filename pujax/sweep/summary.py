@@ -32,8 +32,6 @@ _USAGE = """usage: python -m pujax.sweep.summary DIR --out=PATH [--note=TEXT]
 _HEADER = report.table_line(COLUMNS)
 _CSV_HEADER = ",".join(CSV_COLUMNS)
 _KEYS = {"title": str, "seeds": list, "rules": list, "metric": str, "cells": list, "records": list}
-_CELL = {"row", "column", "published"}
-_RECORD = {"row", "column", "metrics", "oracle"}
 
 
 def lines(results: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -195,14 +193,28 @@ def read(folder: str) -> dict[str, Any]:
     for key, kind in _KEYS.items():
         value = results.get(key)
         checks.require(isinstance(value, kind), f"{key} of {path}", value, accepted)
-    for key, needed in (("cells", _CELL), ("records", _RECORD)):
+    for key, is_whole in (("cells", _is_cell), ("records", _is_record)):
         for entry in results[key]:
-            is_whole = isinstance(entry, dict) and needed <= entry.keys()
-            checks.require(is_whole, f"an entry of {key} of {path}", entry, accepted)
+            checks.require(is_whole(entry), f"an entry of {key} of {path}", entry, accepted)
     checks.one_of(f"metric of {path}", results["metric"], report.METRICS)
     for rule in results["rules"]:
         checks.one_of(f"rules of {path}", rule, report.RULES)
     return results
+
+
+def _is_cell(entry: Any) -> bool:
+    if not isinstance(entry, dict) or not {"row", "column", "published"} <= entry.keys():
+        return False
+    published = entry["published"]
+    return published is None or (isinstance(published, list) and len(published) == 2)
+
+
+def _is_record(entry: Any) -> bool:
+    return (
+        isinstance(entry, dict)
+        and {"row", "column", "metrics", "oracle"} <= entry.keys()
+        and isinstance(entry["metrics"], dict)
+    )
 
 
 def _check_target(path: str) -> None:

@@ -162,6 +162,14 @@ def test_a_write_that_fails_leaves_the_old_tables(swept, tmp_path, monkeypatch, 
     [
         ({"cells": None}, "cells of .* is None; accepted"),
         ({"records": [{"row": "a"}]}, "an entry of records of .* is {'row': 'a'}; accepted"),
+        (
+            {"records": [record("a", 0, 1, 1) | {"metrics": []}]},
+            "an entry of records of .*; accepted",
+        ),
+        (
+            {"cells": [{"row": "a", "column": "b", "published": 1}]},
+            "an entry of cells of .*; accepted",
+        ),
         ({"metric": "speed"}, "metric of .* is 'speed'; accepted: 'accuracy'"),
         ({"rules": ["first"]}, "rules of .* is 'first'; accepted: 'last'"),
     ],
