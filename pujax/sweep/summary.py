@@ -58,7 +58,7 @@ def lines(results: Mapping[str, Any]) -> list[dict[str, Any]]:
             spread = report.spread([None if x is None else scale * x for x in values])
             mean = spread.mean if spread else None
             oracles = ["true training labels"] * any(record["oracle"] for record in records)
-            oracles += [report.ORACLES[rule]] * (rule in report.ORACLES)
+            oracles += [report.ORACLES[rule]] if rule in report.ORACLES else []
             numbers = {
                 "mean": mean,
                 "std": spread.std if spread else None,
