@@ -100,6 +100,10 @@ class Here:
                 os.kill(os.getpid(), signal.SIGTERM)
 
 
+def fake_record(cell, *_):
+    return {"row": cell.row, "column": cell.column, "oracle": False, "metrics": {}}
+
+
 def fake_summary(task):
     """Stands in for training: leaves what a finished seed leaves."""
     place = cell_runner.Place(task.workdir, None, None, False, {})
@@ -116,7 +120,7 @@ def no_data(monkeypatch):
     """Data are not loaded, nor methods built, nor summaries read in detail."""
     monkeypatch.setattr("pujax.sweep.dry_run.describe", lambda *a, **k: "")
     monkeypatch.setattr("pujax.training.experiment.refuse_other_run", lambda *a: None)
-    monkeypatch.setattr("pujax.sweep.results._record", lambda *a: {"metrics": {}})
+    monkeypatch.setattr("pujax.sweep.results._record", fake_record)
     monkeypatch.setattr("pujax.report.render", lambda title, entries, **k: str(entries))
 
 
