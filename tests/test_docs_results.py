@@ -87,6 +87,21 @@ def test_the_first_table_of_a_page_agrees_with_the_list_of_published_figures(pap
             assert ("oracle" in row[5]) == ("best epoch" in row[5]), row
 
 
+def test_the_summary_counts_every_published_figure():
+    page = (REPOSITORY / "docs" / "results.md").read_text()
+    counts, paper = {}, ""
+    for line in page[: page.index("\n## ")].splitlines():
+        cells = [x.strip() for x in line.strip("|").split("|")]
+        if line.startswith("|") and len(cells) == 5:
+            paper = (re.findall(r"results/(\w+)\.md", cells[0]) or [paper])[0]
+            both = [int(x) if x.isdigit() else 0 for x in cells[2:4]]
+            counts[paper] = [a + b for a, b in zip(counts.get(paper, [0, 0]), both, strict=True)]
+    for name in PAPERS:
+        lines = published(name)
+        figures = {(x["table"], x["row"], x["column"], x["metric"]): x["ours"] != "" for x in lines}
+        assert counts[name] == [len(figures), sum(figures.values())], name
+
+
 def plan_of(name, argument=""):
     path = REPOSITORY / "configs" / "sweeps" / f"{name}.py"
     return plan_lib.from_file(f"{path}:{argument}" if argument else str(path))
