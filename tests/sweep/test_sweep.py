@@ -13,7 +13,7 @@ import pytest
 from pujax import report, sweep
 from pujax.sweep import __main__ as command
 from pujax.sweep import plan as plan_lib
-from pujax.sweep import summary
+from pujax.sweep import tables
 from pujax.training import config as config_lib
 from pujax.training import experiment, metrics_writer, train_loop
 
@@ -117,7 +117,7 @@ def test_records_say_what_was_trained_and_how(finished):
 
 
 def test_a_sweep_leaves_the_summary_that_the_command_makes_of_its_results(finished, tmp_path):
-    assert summary.main(["summary", str(finished), f"--out={tmp_path / 'summary'}"]) == 0
+    assert tables.main(["tables", str(finished), f"--out={tmp_path / 'summary'}"]) == 0
     for name in ("summary.csv", "summary.md"):
         assert (tmp_path / name).read_text() == (finished / name).read_text()
     with open(finished / "summary.csv") as file:

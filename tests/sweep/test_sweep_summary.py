@@ -3,10 +3,12 @@
 import csv
 import json
 import os
+import subprocess
+import sys
 
 import pytest
 
-from pujax.sweep import summary
+from pujax.sweep import summary, tables
 
 RUN = {
     "oracle": False,
@@ -115,7 +117,7 @@ def swept(tmp_path):
 
 
 def run(*arguments):
-    return summary.main(["summary", *map(str, arguments)])
+    return tables.main(["tables", *map(str, arguments)])
 
 
 def test_the_command_copies_the_tables_of_a_sweep_and_replaces_its_own(swept, tmp_path):
@@ -177,7 +179,7 @@ def test_a_write_that_fails_leaves_the_old_tables(swept, tmp_path, monkeypatch, 
 def test_results_that_no_sweep_wrote_are_refused(swept, change, said):
     (swept / "results.json").write_text(json.dumps(results(**change)))
     with pytest.raises(ValueError, match=said):
-        summary.read(str(swept))
+        tables.read(str(swept))
 
 
 @pytest.mark.parametrize(
@@ -199,3 +201,10 @@ def test_a_command_line_that_is_not_understood_is_one_line(
     error = capsys.readouterr().err
     assert said in error and error.count("\n") == 1
     assert os.listdir(tmp_path) == ["sweep"]
+
+
+@pytest.mark.thorough
+def test_the_command_is_a_module_that_the_package_does_not_import():
+    command = [sys.executable, "-W", "error::RuntimeWarning", "-m", "pujax.sweep.tables", "--help"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and "usage: python -m pujax.sweep.tables" in done.stdout
