@@ -183,10 +183,10 @@ def check_method(text: str) -> None:
     )
     if not settings:
         return
-    nothing = np.zeros([4, 1])  # of samples that are the same, settings are checked and no more
+    same = np.arange(4.0)  # of samples that are the same, settings are checked and no more
     logging.disable(logging.WARNING)
     try:
-        priors.out_of_bag(nothing, nothing, num_resamples=0, key=0, **dict(map(_setting, settings)))
+        priors.out_of_bag(same, same, num_resamples=0, key=0, **dict(map(_setting, settings)))
     except (TypeError, ValueError) as error:
         raise ValueError(f"--methods holds {text!r}: {error}") from error
     finally:

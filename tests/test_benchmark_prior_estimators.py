@@ -85,16 +85,23 @@ def test_settings_behind_a_name_reach_the_estimator_and_the_table_has_a_row_of_t
         called.append((len(p), len(u), options))
         return priors.PriorEstimate(0.4)
 
-    monkeypatch.setattr(study, "check_method", lambda text: None)
-    monkeypatch.setattr(priors, "out_of_bag", estimated)
     method = "out_of_bag:loss=squared:hidden=50x40:max_steps=20:learning_rate=0.01"
+    study.check_method(method)
+    monkeypatch.setattr(priors, "out_of_bag", estimated)
     out = tmp_path / "lines.jsonl"
     sizes = ("--num_positives=50", "--num_unlabeled=60")
     arguments = [f"--methods={method}", "--sets=half_apart", "--priors=0.3,0.5", f"--out={out}"]
     assert study.main([*arguments, *sizes, "--trials=1"]) == 0
     settings = {"loss": "squared", "hidden": (50, 40), "max_steps": 20, "learning_rate": 0.01}
-    assert called == 2 * [(50, 60, settings | {"num_resamples": 0, "key": 0})]
+    assert called[1:] == 2 * [(50, 60, settings | {"num_resamples": 0, "key": 0})]
     lines = [json.loads(line) for line in out.read_text().splitlines()]
     assert [(x["prior"], x["value"]) for x in lines] == [(0.3, 0.4), (0.5, 0.4)]
     shown = f"| {method} | 0.100 (+0.100) | 0.100 (-0.100) | 0.100 (-0.000) | 0.0 |"
     assert shown in capsys.readouterr().out.replace("(+0.000)", "(-0.000)")
+
+
+def test_every_estimator_is_accepted_and_nothing_is_said(monkeypatch, caplog):
+    study = benchmark_scripts.imported(monkeypatch, "prior_estimators")
+    for method in (*priors.NAMES, "consensus", "out_of_bag:hidden=8", "out_of_bag:level=0.5"):
+        study.check_method(method)
+    assert not caplog.records
