@@ -16,22 +16,25 @@ sizes want another file; the tables are printed from it.
 
 import argparse
 import json
+import logging
+import os
 import pathlib
+import sys
 import time
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from sklearn import datasets
 
-from pujax import priors
+from pujax import checks, priors
 from pujax.data import sources
 
+FILES = ("a9a", "mushrooms", "phishing", "ijcnn1", "mnist", "fashion_mnist", "newsgroups")
 SIMULATED = ("overlap_2.0", "overlap_3.5", "half_apart", "clusters")
-SETS = (
-    *("a9a", "mushrooms", "phishing", "ijcnn1", "mnist", "fashion_mnist", "newsgroups", "digits"),
-    *SIMULATED,
-)
-CONSENSUS = "consensus"
+SETS = (*FILES, "digits", *SIMULATED)
+CONSENSUS, OUT_OF_BAG = "consensus", "out_of_bag"
+FIELDS = ("set", "prior", "method", "trial")
 
 
 def by_class(source: str, folder: str) -> tuple[np.ndarray, np.ndarray]:
@@ -91,8 +94,8 @@ def value_of(method: str, samples, key: int) -> float:
     if method == CONSENSUS:
         found = priors.estimates_of(*samples, num_resamples=50, key=key)
         return priors.consensus(found).estimate.value
-    name, *settings = method.split(":")
-    if name == "out_of_bag" and settings:
+    _, *settings = method.split(":")
+    if settings:
         options = dict(map(_setting, settings))
         return priors.out_of_bag(*samples, num_resamples=0, key=key, **options).value
     return priors.estimate(*samples, method=method, num_resamples=0, key=key).value
@@ -101,7 +104,7 @@ def value_of(method: str, samples, key: int) -> float:
 def _setting(text: str) -> tuple[str, Any]:
     """Name and value of `name=value`; `hidden` is whole numbers with x between them."""
     name, _, value = text.partition("=")
-    if name == "hidden":
+    if name == "hidden" and value.replace("x", "").isdecimal() and all(value.split("x")):
         return name, tuple(map(int, value.split("x")))
     for kind in (int, float):
         try:
@@ -111,11 +114,83 @@ def _setting(text: str) -> tuple[str, Any]:
     return name, value
 
 
-def read(path: pathlib.Path) -> dict:
-    """What a file holds: `(set, prior, method, trial) -> (value, seconds)`."""
-    lines = path.read_text().splitlines() if path.exists() else []
-    rows = (json.loads(line) for line in lines)
-    return {tuple(x[k] for k in ("set", "prior", "method", "trial")): x for x in rows}
+def read(path: pathlib.Path, fields: Sequence[str], numbers: Sequence[str]) -> dict[tuple, dict]:
+    """The lines of a file of results by these fields, of which 'set' is the first.
+
+    Raises:
+      ValueError: for a line that lacks one of the fields or numbers.
+    """
+    try:
+        lines = path.read_text().splitlines() if path.exists() else []
+        rows = [dict(json.loads(line)) for line in lines]
+        found = {tuple(row[field] for field in fields): row for row in rows}
+        for row in rows:
+            checks.one_of("set", row["set"], SETS)
+            _ = [row[name] for name in numbers]
+    except (ValueError, TypeError, KeyError) as error:
+        raise ValueError(f"{path} is damaged ({error!r}); accepted: a file of results") from error
+    return found
+
+
+def listed(
+    flag: str, text: str, kind: type, is_accepted: Callable[[Any], bool], accepted: str
+) -> list:
+    """The numbers of a flag, split by commas; a ValueError names it where one is not accepted."""
+    try:
+        found = list(map(kind, text.split(",")))
+    except ValueError:
+        found = []
+    ok = bool(found) and all(map(is_accepted, found))
+    checks.require(ok, flag, text, f"{accepted}, split by commas")
+    return found
+
+
+def check_draws(flags: argparse.Namespace) -> tuple[dict[str, str], list[float]]:
+    """Checks the flags that say what is drawn and where the results go, before anything is read.
+
+    Returns:
+      The folder of every set, '' for those that are no files, and the class priors.
+
+    Raises:
+      ValueError: naming the flag.
+    """
+    folders = {}
+    for part in filter(None, flags.data_dir.split(",")):
+        name, _, folder = part.partition("=")
+        accepted = f"SOURCE=FOLDER with a folder that exists and one of {', '.join(FILES)}"
+        checks.require(name in FILES and os.path.isdir(folder), "--data_dir", part, accepted)
+        folders[name] = folder
+    names = flags.sets.split(",") if flags.sets else list(folders)
+    checks.require(bool(names) or flags.out.is_file(), "--sets", "", "sets, or a --data_dir")
+    for name in names:
+        checks.one_of("--sets", name, SETS)
+        accepted = f"{name}=FOLDER, too, since --sets names it"
+        checks.require(name in folders or name not in FILES, "--data_dir", flags.data_dir, accepted)
+    checks.whole_number("--trials", flags.trials, 1)
+    is_file = flags.out.parent.is_dir() and not flags.out.is_dir()
+    checks.require(is_file, "--out", str(flags.out), "a file in a folder that exists")
+    accepted = "shares between 0 and 1, both excluded"
+    shares = listed("--priors", flags.priors, float, lambda x: 0 < x < 1, accepted)
+    return {name: folders.get(name, "") for name in names}, shares
+
+
+def check_method(text: str) -> None:
+    """Raises a ValueError for an estimator, or settings of `out_of_bag`, that there are not."""
+    name, *settings = text.split(":")
+    checks.one_of("--methods", name, (*priors.NAMES, CONSENSUS))
+    checks.require(
+        not settings or name == OUT_OF_BAG, "--methods", text, f"{name}, or settings of out_of_bag"
+    )
+    if not settings:
+        return
+    same = np.arange(4.0)  # of samples that are the same, settings are checked and no more
+    logging.disable(logging.WARNING)
+    try:
+        priors.out_of_bag(same, same, num_resamples=0, key=0, **dict(map(_setting, settings)))
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"--methods holds {text!r}: {error}") from error
+    finally:
+        logging.disable(logging.NOTSET)
 
 
 def show(results: dict, names: list[str]) -> None:
@@ -147,9 +222,48 @@ def show(results: dict, names: list[str]) -> None:
         print(f"| {name} | " + " | ".join(cells) + " |")
 
 
-def main() -> None:
-    """Reads the flags, makes the estimates that are missing and prints the tables."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def measure(flags: argparse.Namespace) -> None:
+    """Makes the estimates that are missing and prints the tables."""
+    folders, shares = check_draws(flags)
+    names = flags.methods.split(",")
+    for name in names:
+        check_method(name)
+    sizes = flags.num_positives, flags.num_unlabeled
+    for flag, size in zip(("--num_positives", "--num_unlabeled"), sizes, strict=True):
+        checks.whole_number(flag, size, 1)
+    results = read(flags.out, FIELDS, ("value", "seconds"))
+    for trial in range(flags.trials):
+        for source, folder in folders.items():
+            classes = classes_of(source, folder)
+            for prior in shares:
+                samples = draw(classes, prior, trial, sizes)
+                for name in names:
+                    key = (source, prior, name, trial)
+                    if key in results:
+                        continue
+                    start = time.perf_counter()
+                    value = value_of(name, samples, trial)
+                    seconds = time.perf_counter() - start
+                    line = dict(zip(FIELDS, key, strict=True))
+                    results[key] = line | {"value": value, "seconds": seconds}
+                    with flags.out.open("a") as file:
+                        file.write(json.dumps(results[key]) + "\n")
+    show(results, names)
+
+
+def exit_status(measure: Callable[[argparse.Namespace], None], flags: argparse.Namespace) -> int:
+    """0, or 2 after a line that says which flag, file or sample is not accepted."""
+    try:
+        measure(flags)
+    except ValueError as error:
+        sys.stderr.write(f"{' '.join(str(error).split())}\n")
+        return 2
+    return 0
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Reads the flags, makes the estimates and prints; returns the process's exit status."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--data_dir", default="", help="SOURCE=FOLDER,... of sets that are files")
     parser.add_argument("--sets", default="", help="the sets to run; '' are those of --data_dir")
     parser.add_argument("--methods", default=",".join(priors.NAMES))
@@ -158,28 +272,8 @@ def main() -> None:
     parser.add_argument("--num_unlabeled", type=int, default=2000)
     parser.add_argument("--trials", type=int, default=3)
     parser.add_argument("--out", type=pathlib.Path, required=True)
-    flags = parser.parse_args()
-
-    folders = dict(part.split("=", 1) for part in flags.data_dir.split(",") if part)
-    names, results = flags.methods.split(","), read(flags.out)
-    for trial in range(flags.trials):
-        for source in flags.sets.split(",") if flags.sets else folders:
-            classes = classes_of(source, folders.get(source, ""))
-            for prior in map(float, flags.priors.split(",")):
-                samples = draw(classes, prior, trial, (flags.num_positives, flags.num_unlabeled))
-                for name in names:
-                    key = (source, prior, name, trial)
-                    if key in results:
-                        continue
-                    start = time.perf_counter()
-                    value = value_of(name, samples, trial)
-                    seconds = time.perf_counter() - start
-                    line = dict(zip(("set", "prior", "method", "trial"), key, strict=True))
-                    results[key] = line | {"value": value, "seconds": seconds}
-                    with flags.out.open("a") as file:
-                        file.write(json.dumps(results[key]) + "\n")
-    show(results, names)
+    return exit_status(measure, parser.parse_args(arguments))
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main(sys.argv[1:]))

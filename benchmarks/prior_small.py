@@ -14,13 +14,14 @@ printed from it.
 import argparse
 import json
 import pathlib
+import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
-from prior_estimators import SIMULATED, classes_of
+from prior_estimators import SIMULATED, check_draws, classes_of, exit_status, listed, read
 
-from pujax import priors
+from pujax import checks, priors
 from pujax.data import dataset, raw
 from pujax.priors.consensus import is_informative
 from pujax.training import config as config_lib
@@ -30,6 +31,7 @@ PRIORS = (0.5, 0.3, 0.1, 0.05, 0.02)
 LABELED = (50, 160, 500)
 NUM_UNLABELED = {"digits": 700, "newsgroups": 1500, "a9a": 7840}
 MOST_UNLABELED = 4000
+FIELDS = ("set", "prior", "labeled", "trial")
 Estimates = Mapping[str, priors.PriorEstimate]
 
 
@@ -90,13 +92,6 @@ RULES: dict[str, Callable[[Estimates], float]] = {
 }
 
 
-def read(path: pathlib.Path) -> dict:
-    """What a file holds: `(set, prior, labeled, trial) -> line`."""
-    lines = path.read_text().splitlines() if path.exists() else []
-    rows = (json.loads(line) for line in lines)
-    return {tuple(x[k] for k in ("set", "prior", "labeled", "trial")): x for x in rows}
-
-
 def show(results: dict) -> None:
     """Mean absolute and mean error of every rule by prior, by labels, and by set."""
     found = {
@@ -123,9 +118,39 @@ def show(results: dict) -> None:
             print(f"| {name} | " + " | ".join([*cells, f"{every.min():+.3f}"]) + " |")
 
 
-def main() -> None:
-    """Reads the flags, makes the draws that are missing and prints the tables."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def measure(flags: argparse.Namespace) -> None:
+    """Makes the draws that are missing and prints the tables."""
+    folders, shares = check_draws(flags)
+    checks.whole_number("--first_trial", flags.first_trial, 0)
+    accepted = "whole numbers from 1"
+    numbers = listed("--labeled", flags.labeled, int, lambda x: x > 0, accepted)
+    results, classes = read(flags.out, FIELDS, ("seconds", "estimates")), {}
+    for trial in range(flags.first_trial, flags.first_trial + flags.trials):
+        for prior in shares:
+            for labeled in numbers:
+                for name, folder in folders.items():
+                    key = (name, prior, labeled, trial)
+                    if key in results:
+                        continue
+                    if name not in classes:
+                        classes[name] = classes_of(name, folder)
+                    samples = draw(classes[name], name, prior, labeled, trial)
+                    if samples is None:
+                        continue
+                    start = time.perf_counter()
+                    found = estimated(*samples, seed=trial).estimates
+                    line = dict(zip(FIELDS, key, strict=True))
+                    line |= {"seconds": time.perf_counter() - start, "estimates": found}
+                    with flags.out.open("a") as file:
+                        file.write(json.dumps(line) + "\n")
+                    results = read(flags.out, FIELDS, ("seconds", "estimates"))
+    checks.require(bool(results), "--labeled", flags.labeled, "fewer, since no set has rows enough")
+    show(results)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Reads the flags, makes the draws and prints; returns the process's exit status."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--sets", default=",".join(SIMULATED))
     parser.add_argument("--data_dir", default="", help="SOURCE=FOLDER,... of sets that are files")
     parser.add_argument("--priors", default=",".join(map(str, PRIORS)))
@@ -133,31 +158,8 @@ def main() -> None:
     parser.add_argument("--first_trial", type=int, default=0)
     parser.add_argument("--trials", type=int, default=2)
     parser.add_argument("--out", type=pathlib.Path, required=True)
-    flags = parser.parse_args()
-
-    folders = dict(part.split("=", 1) for part in flags.data_dir.split(",") if part)
-    results, classes = read(flags.out), {}
-    for trial in range(flags.first_trial, flags.first_trial + flags.trials):
-        for prior in map(float, flags.priors.split(",")):
-            for labeled in map(int, flags.labeled.split(",")):
-                for name in filter(None, flags.sets.split(",")):
-                    key = (name, prior, labeled, trial)
-                    if key in results:
-                        continue
-                    if name not in classes:
-                        classes[name] = classes_of(name, folders.get(name, ""))
-                    samples = draw(classes[name], name, prior, labeled, trial)
-                    if samples is None:
-                        continue
-                    start = time.perf_counter()
-                    found = estimated(*samples, seed=trial).estimates
-                    line = dict(zip(("set", "prior", "labeled", "trial"), key, strict=True))
-                    line |= {"seconds": time.perf_counter() - start, "estimates": found}
-                    with flags.out.open("a") as file:
-                        file.write(json.dumps(line) + "\n")
-                    results = read(flags.out)
-    show(results)
+    return exit_status(measure, parser.parse_args(arguments))
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main(sys.argv[1:]))

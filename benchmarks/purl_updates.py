@@ -23,14 +23,15 @@ import argparse
 import functools
 import json
 import pathlib
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable, Iterator, Sequence
 
 import jax
 import ml_collections
 import numpy as np
-from prior_estimators import SETS, classes_of, draw
+from prior_estimators import SETS, check_draws, classes_of, draw, exit_status, listed, read
 
-from pujax import priors
+from pujax import checks, priors
 from pujax.data import batching, dataset, raw
 from pujax.data.pu_dataset import PUDataset
 from pujax.methods.purl import linear_maps
@@ -40,6 +41,7 @@ from pujax.training import method_setup, sharding, train_step
 OWN = "own"
 ON_UPDATES = ("training", "fresh", "halves", "out_of_bag")
 ON_ROWS = ("rows", "standardised rows", "pca", "standardised pca", "pca of standardised rows")
+FIELDS = ("set", "prior", "trial", "points", "updates")
 Samples = tuple[np.ndarray, np.ndarray]
 Features = Callable[[np.ndarray], np.ndarray]
 
@@ -158,13 +160,6 @@ def of_rows(name: str, p: np.ndarray, u: np.ndarray) -> Samples:
     return rows[: len(p)], rows[len(p) :]
 
 
-def read(path: pathlib.Path) -> dict:
-    """What a file holds: `(set, prior, trial, points, updates) -> line`."""
-    lines = path.read_text().splitlines() if path.exists() else []
-    rows = (json.loads(line) for line in lines)
-    return {tuple(x[k] for k in ("set", "prior", "trial", "points", "updates")): x for x in rows}
-
-
 def show(results: dict) -> None:
     """Mean error and mean absolute error over trials, by set, points and updates."""
     trials = len({key[2] for key in results})
@@ -188,32 +183,23 @@ def show(results: dict) -> None:
                 print(f"| {source} | {prior} | {points} | " + " | ".join(cells) + " |")
 
 
-def main() -> None:
-    """Reads the flags, makes the estimates that are missing and prints the table."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data_dir", default="", help="SOURCE=FOLDER,... of sets that are files")
-    parser.add_argument("--sets", default="", help="the sets to run; '' are those of --data_dir")
-    parser.add_argument("--updates", default="0,100,300,1000,3000")
-    parser.add_argument("--points", default=",".join((*ON_UPDATES, *ON_ROWS)))
-    parser.add_argument("--priors", default="0.7")
-    parser.add_argument("--num_positives", type=int, default=1000)
-    parser.add_argument("--num_unlabeled", type=int, default=2000)
-    # KM2's answer depends on how many points it gets, so that fresh ones are as many.
-    parser.add_argument("--fresh_positives", type=int, default=0, help="0: --num_positives")
-    parser.add_argument("--fresh_unlabeled", type=int, default=0, help="0: --num_unlabeled")
-    parser.add_argument("--trials", type=int, default=3)
-    parser.add_argument("--out", type=pathlib.Path, required=True)
-    flags = parser.parse_args()
-
-    folders = dict(part.split("=", 1) for part in flags.data_dir.split(",") if part)
-    wanted, lengths = flags.points.split(","), sorted(map(int, flags.updates.split(",")))
+def measure(flags: argparse.Namespace) -> None:
+    """Makes the estimates that are missing and prints the table."""
+    folders, shares = check_draws(flags)
+    wanted = flags.points.split(",")
+    for name in wanted:
+        checks.one_of("--points", name, (*ON_UPDATES, *ON_ROWS))
+    accepted = "whole numbers from 0"
+    lengths = sorted(set(listed("--updates", flags.updates, int, lambda x: x >= 0, accepted)))
+    # Halves of them, of which one is held out, still are samples.
+    checks.whole_number("--num_positives", flags.num_positives, 8)
+    checks.whole_number("--num_unlabeled", flags.num_unlabeled, 8)
+    checks.whole_number("--fresh_positives", flags.fresh_positives, 0)
+    checks.whole_number("--fresh_unlabeled", flags.fresh_unlabeled, 0)
     sizes = flags.num_positives, flags.num_unlabeled
     fresh_sizes = flags.fresh_positives or sizes[0], flags.fresh_unlabeled or sizes[1]
     both = sizes[0] + fresh_sizes[0], sizes[1] + fresh_sizes[1]
-    for name in wanted:
-        if name not in (*ON_UPDATES, *ON_ROWS):
-            parser.error(f"--points holds {name!r}; accepted: {', '.join((*ON_UPDATES, *ON_ROWS))}")
-    results = read(flags.out)
+    results = read(flags.out, FIELDS, ("value",))
 
     def run(source: str, classes: Samples, prior: float, trial: int) -> None:
         (p, u), fresh = divided(*draw(classes, prior, trial, both), prior, sizes)
@@ -227,9 +213,8 @@ def main() -> None:
         def keep(points: str, updates: int | str, value_of: Callable[[], float]) -> None:
             if not missing(points, updates):
                 return
-            line = {"set": source, "prior": prior, "trial": trial, "points": points}
-            line |= {"updates": updates, "value": value_of()}
-            results[source, prior, trial, points, updates] = line
+            key = source, prior, trial, points, updates
+            results[key] = line = dict(zip(FIELDS, key, strict=True)) | {"value": value_of()}
             with flags.out.open("a") as file:
                 file.write(json.dumps(line) + "\n")
 
@@ -265,12 +250,30 @@ def main() -> None:
             keep(name, OWN, lambda name=name: priors.km2(*of_rows(name, p, u)).value)
 
     for trial in range(flags.trials):
-        for source in flags.sets.split(",") if flags.sets else folders:
-            classes = classes_of(source, folders.get(source, ""))
-            for prior in map(float, flags.priors.split(",")):
+        for source, folder in folders.items():
+            classes = classes_of(source, folder)
+            for prior in shares:
                 run(source, classes, prior, trial)
     show(results)
 
 
+def main(arguments: Sequence[str]) -> int:
+    """Reads the flags, makes the estimates and prints; returns the process's exit status."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--data_dir", default="", help="SOURCE=FOLDER,... of sets that are files")
+    parser.add_argument("--sets", default="", help="the sets to run; '' are those of --data_dir")
+    parser.add_argument("--updates", default="0,100,300,1000,3000")
+    parser.add_argument("--points", default=",".join((*ON_UPDATES, *ON_ROWS)))
+    parser.add_argument("--priors", default="0.7")
+    parser.add_argument("--num_positives", type=int, default=1000)
+    parser.add_argument("--num_unlabeled", type=int, default=2000)
+    # KM2's answer depends on how many points it gets, so that fresh ones are as many.
+    parser.add_argument("--fresh_positives", type=int, default=0, help="0: --num_positives")
+    parser.add_argument("--fresh_unlabeled", type=int, default=0, help="0: --num_unlabeled")
+    parser.add_argument("--trials", type=int, default=3)
+    parser.add_argument("--out", type=pathlib.Path, required=True)
+    return exit_status(measure, parser.parse_args(arguments))
+
+
 if __name__ == "__main__":
-    main()
+    sys.exit(main(sys.argv[1:]))

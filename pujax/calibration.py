@@ -257,8 +257,9 @@ def probability_interval(
       Two float64 `[n]`; neither decreases where the score grows.
 
     Raises:
-      ValueError: if scores are not `[n]` and finite.
+      ValueError: if scores are not `[n]` and finite, or the ends are none of `fit_ends`.
     """
+    checks.require(isinstance(ends, Ends), "ends", ends, "what fit_ends returns")
     value, low, high = (
         probabilities(x, scores, unlabeled_only=unlabeled_only)
         for x in (calibration, ends.low, ends.high)

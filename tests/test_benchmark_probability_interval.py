@@ -1,18 +1,13 @@
 """The benchmark of intervals of probabilities: its flags, and its table of means."""
 
-import importlib
-import pathlib
-
 import pytest
 
-BENCHMARKS = pathlib.Path(__file__).resolve().parents[1] / "benchmarks"
+from tests import benchmark_scripts
 
 
 @pytest.fixture
 def benchmark_module(monkeypatch):
-    """The benchmark, imported as where it is run: from the folder of its file."""
-    monkeypatch.syspath_prepend(BENCHMARKS)
-    return importlib.import_module("probability_interval")
+    return benchmark_scripts.imported(monkeypatch, "probability_interval")
 
 
 @pytest.mark.parametrize(

@@ -390,3 +390,10 @@ def test_ends_that_cannot_be_are_refused(change, message):
     options = {"positive_scores": [1.0], "unlabeled_scores": [0.0], "priors": (0.1, 0.2)}
     with pytest.raises(ValueError, match=message):
         calibration.fit_ends(**{**options, "setting": "two_sample", **change})
+
+
+@pytest.mark.parametrize("ends", [(0.1, 0.2), (0.2, 0.1), None])
+def test_an_interval_is_of_ends_that_were_fitted(ends):
+    found = fit([1.0, 2.0], [0.0, 1.0], setting="two_sample")
+    with pytest.raises(ValueError, match="^ends is .*; accepted: what fit_ends returns"):
+        calibration.probability_interval(found, ends, [0.0])

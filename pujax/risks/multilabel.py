@@ -121,7 +121,7 @@ def multilabel_known(
     """
     accepted = "above 0 and at most 1"
     _arrays.check_number("positive_share", positive_share, lambda p: (p > 0) & (p <= 1), accepted)
-    scores, is_positive = _checked(scores, known)
+    scores, is_positive = _checked(scores, known, name="known")
     losses = surrogates.logistic_loss(jnp.where(is_positive, scores, -scores))
     by_class = jnp.sum(jnp.where(jnp.asarray(known) != 0, losses, 0), axis=0)
     return jnp.sum(by_class / jnp.asarray(positive_share)) / max(len(scores), 1)
@@ -177,14 +177,19 @@ def multilabel_mixup_consistency(
     return jnp.sum(jnp.mean(gap**2, axis=0))
 
 
-def _checked(scores: ArrayLike, positives: ArrayLike) -> tuple[jax.Array, jax.Array]:
-    """Scores in full precision and a boolean mask of the known positives, matrices of one shape."""
-    _arrays.check_codes("positives", positives, CODES)
-    scores, positives = arrays.full_precision(scores), jnp.asarray(positives)
+def _checked(
+    scores: ArrayLike, codes: ArrayLike, *, name: str = "positives"
+) -> tuple[jax.Array, jax.Array]:
+    """Scores in full precision and a boolean mask of the known positives, matrices of one shape.
+
+    `name` is what the function that is called says to the codes.
+    """
+    _arrays.check_codes(name, codes, CODES)
+    scores, codes = arrays.full_precision(scores), jnp.asarray(codes)
     if scores.ndim != 2:
         raise ValueError(f"scores has shape {scores.shape}, but must be [batch, classes]")
-    _arrays.check_shape("positives", positives, scores.shape, "the shape of scores")
-    return scores, positives > 0
+    _arrays.check_shape(name, codes, scores.shape, "the shape of scores")
+    return scores, codes > 0
 
 
 def _log_plus(logarithm: jax.Array, floor: float) -> jax.Array:

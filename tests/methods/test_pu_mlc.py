@@ -220,11 +220,18 @@ def test_gamma_is_counted_over_all_known_labels():
     assert auto(labels_of(positives=(8, 0), negatives=(0, 8), rows=40)) == {"gamma": near(0.8)}
     # Where positives alone are known, they are what is counted.
     assert auto(labels_of(positives=(4, 1), negatives=(0, 0), rows=10)) == {"gamma": near(0.75)}
-    # To the last bit, also where a compiler multiplies by a rounded 1 / 2346 in place of dividing.
     everything = labels_of(positives=(40, 1), negatives=(1133, 1172), rows=1173)
     assert auto(everything) == {"gamma": 0}
     assert auto(np.zeros([1173, 2], np.int8)) == {"gamma": 1}
     assert pu_mlc.from_labels(tiny.config("pu_mlc", gamma=0.3).method, everything) == {}
+
+
+def test_gamma_is_zero_to_the_last_bit_where_all_is_known():
+    """Also where XLA multiplies by a rounded 1 / 2346, as it does but with the tests' own flags."""
+    everything = labels_of(positives=(40, 1), negatives=(1133, 1172), rows=1173)
+    numbers_of = pu_mlc._numbers_of.lower(everything)
+    numbers_of = numbers_of.compile(compiler_options={"xla_backend_optimization_level": 2})
+    assert numbers_of(everything).gamma == 0 and numbers_of(everything).known_share == 1
 
 
 def near(value):
@@ -290,7 +297,7 @@ def test_known_negatives_are_refused_where_there_are_none(data):
 @pytest.mark.parametrize(
     ("field", "value", "accepted"),
     [
-        ("gamma", -0.1, ""),
+        ("gamma", -0.1, "'auto', or a number from 0"),
         ("alpha", -1.0, ""),
         ("mixup_weight", -1.0, ""),
         ("mixup_alpha", 0.0, ""),

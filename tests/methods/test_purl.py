@@ -520,6 +520,9 @@ def test_settings_that_exclude_each_other_are_named(data):
     both = tiny.config("purl", prior_points="out_of_bag", prior_method="km1", **OPTIONS)
     with pytest.raises(ValueError, match="prior_method is 'km1'; accepted: 'km2', 'best_bin', "):
         method_setup.build(both, data, tiny.mesh())
+    both = tiny.config("purl", prior_points="out_of_bag", prior_max_points=3, **OPTIONS)
+    with pytest.raises(ValueError, match="prior_max_points is 3; accepted: at least 4 while"):
+        method_setup.build(both, data, tiny.mesh())
     with pytest.raises(ValueError, match="model.name is 'small_cnn'; accepted: 'mlp'"):
         method_setup.build(tiny.config("purl", pre_activation=True), data, tiny.mesh())
 

@@ -38,7 +38,11 @@ def check(config: ml_collections.ConfigDict, info: DataInfo, *, held_out: tuple[
             config.prior_method,
             f"{accepted} while method.prior_points is 'out_of_bag'",
         )
-    checks.at_least("method.prior_max_points", config.prior_max_points, 2)
+    most = config.prior_max_points
+    checks.at_least("method.prior_max_points", most, 2)
+    if points == "out_of_bag":
+        accepted = f"at least {_MIN_OUT_OF_BAG} while method.prior_points is 'out_of_bag'"
+        checks.require(most >= _MIN_OUT_OF_BAG, "method.prior_max_points", most, accepted)
     if config.prior_method == GIVEN:
         calibration.require_prior(info)
         return
