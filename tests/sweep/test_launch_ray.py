@@ -39,6 +39,8 @@ def epochs(folder):
 
 def test_a_cell_whose_worker_dies_goes_on_in_another_one(cluster, tmp_path):
     def train(task):
+        import time
+
         from pujax.sweep import launch
         from pujax.training import metrics_writer
 
@@ -51,6 +53,11 @@ def test_a_cell_whose_worker_dies_goes_on_in_another_one(cluster, tmp_path):
             append(self, values)
             marker = os.path.join(task.workdir, "killed")
             if row == "naive" and values["epoch"] == 1 and not os.path.exists(marker):
+                saved = os.path.join(self._folder, "checkpoints")
+                for _ in range(3000):  # until that of the first epoch is written
+                    if any(name.isdigit() for name in os.listdir(saved)):
+                        break
+                    time.sleep(0.02)
                 open(marker, "w").close()
                 os.kill(os.getpid(), signal.SIGKILL)
             with open(os.path.join(task.workdir, f"{row}.epochs"), "a") as file:
