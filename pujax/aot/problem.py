@@ -1,24 +1,24 @@
 """A configuration as a run has it, with shapes in place of data: the method and what it takes."""
 
-import dataclasses
 import math
 from typing import Any, NamedTuple
 
-import jax
 import ml_collections
 import numpy as np
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import Mesh
 
 from pujax import methods
-from pujax.data import batching, dataset, multilabel_dataset, pu_dataset, sources
+from pujax.data import dataset, multilabel_dataset, pu_dataset, sources
 from pujax.data.image_files import ImageFiles
 from pujax.data.pu_dataset import PUDataset, TrainingData
 from pujax.data.splits import labeling_mechanisms
 from pujax.methods.base import Method, Stage
 from pujax.training import config as config_lib
-from pujax.training import init_from, method_setup, prior_estimation, sharding
+from pujax.training import init_from, method_setup, prior_estimation
+from pujax.training import stage_shapes as shapes_lib
 from pujax.training.config import data_section
 from pujax.training.evaluation import tasks
+from pujax.training.stage_shapes import StageShapes
 
 
 class Problem(NamedTuple):
@@ -72,7 +72,7 @@ def build(config: ml_collections.ConfigDict, mesh: Mesh) -> Problem:
     return Problem(
         config=config,
         method=setup.method,
-        data=on_mesh(pu_dataset.flat(data.training_data()), mesh),
+        data=shapes_lib.on_mesh(pu_dataset.flat(data.training_data()), mesh),
         labeled=0 if is_multilabel else int(np.sum(data.labeled)),
         num_test=len(data.test_labels) or len(data.labeled),
         metric_names=setup.metric_names,
@@ -119,66 +119,12 @@ def _without_data(config: ml_collections.FrozenConfigDict) -> tuple[Any, list[st
     return data, notes
 
 
-def on_mesh(tree: Any, mesh: Mesh) -> Any:
-    """Shapes and types of arrays, or of what stands for them, with a copy on every device."""
-    where = sharding.replicated(mesh)
-    return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=where), tree)
-
-
-def batch_of(array: Any, size: int, mesh: Mesh) -> jax.ShapeDtypeStruct:
-    """Shape of a batch of an array's rows, as `batching.map_batches` puts it on the devices."""
-    is_split = size % mesh.size == 0
-    where = NamedSharding(mesh, PartitionSpec(mesh.axis_names[0]) if is_split else PartitionSpec())
-    return jax.ShapeDtypeStruct((size, *array.shape[1:]), array.dtype, sharding=where)
-
-
-@dataclasses.dataclass(frozen=True)
-class StageShapes:
-    """What a stage's step takes.
-
-    Attributes:
-      state: its state.
-      data: the training arrays as the stage sees them, see `Stage.encode`.
-      plan: order of an epoch.
-      key: of the run.
-    """
-
-    state: Any
-    data: TrainingData
-    plan: batching.EpochPlan
-    key: Any
-
-
 def stage_shapes(problem: Problem) -> list[StageShapes]:
     """Shapes on the devices of every stage, in order; nothing is computed."""
-    mesh, found = problem.mesh, []
-    key = on_mesh(jax.eval_shape(lambda: jax.random.key(0)), mesh)
-    state = None
-    for stage in problem.method.stages:
-        state = on_mesh(jax.eval_shape(stage.init, key, state, problem.data), mesh)
-        data = _stage_data(stage, state, problem)
-        plan = jax.eval_shape(
-            lambda key, labeled, own=stage.batching: batching.epoch_plan(
-                key,
-                labeled,
-                num_labeled=problem.labeled,
-                num_support=problem.data.support_labels.shape[-1],
-                batching=own,
-            ),
-            key,
-            problem.data.labeled,
-        )
-        found.append(StageShapes(state, data, on_mesh(plan, mesh), key))
-    return found
-
-
-def _stage_data(stage: Stage, state: Any, problem: Problem) -> TrainingData:
-    """As `train_step.stage_data`, and of streamed images those of one batch."""
-    data: Any = problem.data
-    if problem.streamed:
-        return data._replace(inputs=batch_of(data.inputs, stage.batching.batch_size, problem.mesh))
-    if stage.encode is None:
-        return data
-    inputs = jax.eval_shape(stage.encode, state, pu_dataset.like(data.inputs))
-    support = jax.ShapeDtypeStruct((data.support_labels.shape[0], *inputs.shape[1:]), inputs.dtype)
-    return on_mesh(data._replace(inputs=inputs, support_inputs=support), problem.mesh)
+    return shapes_lib.of_stages(
+        problem.method.stages,
+        problem.data,
+        problem.mesh,
+        num_labeled=problem.labeled,
+        streamed=problem.streamed,
+    )

@@ -4,17 +4,16 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import jax
-import numpy as np
 from jax.extend import core as jax_core
 from jax.sharding import Mesh
 
 from pujax import accelerator
 from pujax.aot import problem as problem_lib
-from pujax.aot.problem import Problem, StageShapes
+from pujax.aot.problem import Problem
 from pujax.methods.base import Stage
-from pujax.training import sharding, train_step
+from pujax.training import sharding, stage_shapes, train_step
 from pujax.training.evaluation import evaluator
-from pujax.training.train_step import Carry
+from pujax.training.stage_shapes import StageShapes
 
 # What makes a program worth a compilation of its own in the report: products, loops, orders.
 _HEAVY = {"dot_general", "conv_general_dilated", "while", "scan", "sort", "ragged_dot_general"}
@@ -76,21 +75,17 @@ def _training(index: int, shapes: StageShapes, first_epoch: int, problem: Proble
     """Some steps in one call, as `train_step.make_train` compiles them."""
     stage = problem.method.stages[index]
     count = steps_per_call(problem, stage)
-    scalar = problem_lib.on_mesh(jax.ShapeDtypeStruct([], np.int32), problem.mesh)
-    names = [*problem.metric_names[index], "steps", "nonfinite"]
-    zero = problem_lib.on_mesh(jax.ShapeDtypeStruct([], np.float32), problem.mesh)
+    names = problem.metric_names[index]
 
     def trace() -> jax.stages.Traced:
-        train: Any = train_step.make_train(
+        train = train_step.make_train(
             stage,
             problem.mesh,
             first_epoch=first_epoch,
             streamed=problem.streamed,
             packed=accelerator.few_kernels(problem.config.run.few_kernels),
         )
-        carry = Carry(shapes.state, dict.fromkeys(names, zero))
-        at = (scalar,) * (3 if count == 1 else 4)
-        return train.trace(carry, shapes.data, shapes.plan, shapes.key, *at, count=count)
+        return stage_shapes.trace_train(train, shapes, names, problem.mesh, count=count)
 
     return Program(f"train {stage.name}", count, trace)
 
@@ -101,7 +96,7 @@ def _mapped(
     """A function of state and raw inputs, on a batch of `run.eval_batch_size`."""
     rows = problem.num_test if name == "predict" else problem.data.inputs.shape[0]
     size = min(problem.config.run.eval_batch_size, rows)
-    batch = problem_lib.batch_of(problem.data.inputs, size, problem.mesh)
+    batch = stage_shapes.batch_of(problem.data.inputs, size, problem.mesh)
 
     def trace() -> jax.stages.Traced:
         compiled: Any = evaluator.compiled(function, problem.mesh)
@@ -153,8 +148,8 @@ def _tracing(closed: Any, size: int, mesh: Mesh) -> Callable[[], jax.stages.Trac
 
     def of(aval: Any) -> jax.ShapeDtypeStruct:
         if aval.shape and aval.shape[0] == size and len(aval.shape) > 1:
-            return problem_lib.batch_of(aval, size, mesh)
-        return problem_lib.on_mesh(aval, mesh)
+            return stage_shapes.batch_of(aval, size, mesh)
+        return stage_shapes.on_mesh(aval, mesh)
 
     def trace() -> jax.stages.Traced:
         function: Any = jax.jit(

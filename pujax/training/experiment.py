@@ -19,6 +19,7 @@ from pujax.data.pu_dataset import PUDataset
 from pujax.files import check_folder, read_json, to_plain, write_json
 from pujax.training import (
     compilation_cache,
+    compile_ahead,
     hosts,
     init_from,
     method_setup,
@@ -121,10 +122,14 @@ def _run(config: ml_collections.FrozenConfigDict, workdir: str, name: str) -> di
         refuse_other_run(folder, config)  # again, now that no other run can change it
         task = tasks.of(data)
         _say(task.describe(config, data, summary.device(mesh)))
-        if os.path.exists(os.path.join(folder, "summary.json")):
+        is_new = not os.path.exists(os.path.join(folder, "summary.json"))
+        if not is_new:
             _say(f"Finished on {_finished_at(folder)}; nothing is trained again.")
         results = []
-        with preemption.StopRequest() as request:
+        with (
+            preemption.StopRequest() as request,
+            compile_ahead.compiling([main, *others] if is_new else [], mesh),
+        ):
             for setup in (main, *others):
                 inside = folder if setup is main else os.path.join(folder, setup.config.method.name)
                 result = run_one(setup, data, mesh, inside, request)

@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from pujax.training import checkpoint, seed_axis, sharding, train_step
+from pujax.training import checkpoint, compile_ahead, seed_axis, sharding, train_step
 from pujax.training.checkpoint import Checkpoints, Position
 from pujax.training.evaluation import model_selection
 from pujax.training.run_state import Run, own_checkpoints
@@ -101,6 +101,7 @@ def start(run: Run) -> LoopState:
 
 def first_carry(run: Run, index: int, previous: Any) -> Carry:
     """Carry at the start of a stage."""
+    compile_ahead.finish(run.train_steps[index])
     key = train_step.stage_key(run.key, train_step.INIT, index)
     state = train_step.init_state(run.stages[index], key, previous, run.on_device, run.mesh)
     return Carry(state, zero_sums(run, index, run.num_seeds))

@@ -70,7 +70,13 @@ def _per_seed(function: Callable[..., Any], key: jax.Array) -> Callable[..., Any
 
 def init_state(stage: Stage, key: jax.Array, previous: Any, data: TrainingData, mesh: Mesh) -> Any:
     """State at the start of a stage, for every seed."""
-    return jax.jit(stage.init, out_shardings=sharding.of_seeds(mesh))(key, previous, data)
+    return make_init(stage.init, mesh)(key, previous, data)
+
+
+@functools.lru_cache(maxsize=16)
+def make_init(init: Callable[..., Any], mesh: Mesh) -> Callable[..., Any]:
+    """Compiles a stage's `init`; the same one for the same arguments."""
+    return jax.jit(init, out_shardings=sharding.of_seeds(mesh))
 
 
 def traced_once(stage: Stage) -> Stage:
@@ -196,7 +202,6 @@ def sum_shapes(names: list[str], *, num_seeds: int = 0) -> dict[str, jax.ShapeDt
     return dict.fromkeys([*names, "steps", "nonfinite"], shape)
 
 
-@functools.lru_cache(maxsize=16)
 def make_train(
     stage: Stage,
     mesh: Mesh,
@@ -223,7 +228,13 @@ def make_train(
       first, `count` is static. Of these steps those from `wanted` on are computed and left out, so
       that the last call of an epoch is the same program as the others.
     """
+    return _make_train(stage, mesh, first_epoch, streamed, packed)
 
+
+@functools.lru_cache(maxsize=16)
+def _make_train(
+    stage: Stage, mesh: Mesh, first_epoch: int, streamed: bool, packed: bool
+) -> Callable[..., Carry]:
     has_rows = sharding.num_rows(mesh) > 1
 
     def one_step(carry, like, data, plan, key, epoch, index, global_step, is_wanted):
