@@ -11,8 +11,17 @@ from pujax.methods.base import Method
 
 
 def default_config() -> ml_collections.ConfigDict:
-    """Baseline settings and those of the risk, see `risks.nnpu`."""
-    return classifier.baseline_config("nnpu", batching="separate", **risk_config())
+    """Baseline settings and those of the risk, see `risks.nnpu`.
+
+    At least the share `positive_share` of a batch is P, more where P is a larger share of the data.
+    Where a batch holds a few of P, its estimate of what positives contribute to U is mostly noise.
+    While scores are near 0 the correction step can then push P itself below 0 and all scores after
+    it, to where the sigmoid loss has no gradient: docs/methods.md has the numbers. 0 takes as many
+    as are in the data, as a shuffle of P and U together does on average.
+    """
+    return classifier.baseline_config(
+        "nnpu", batching="separate", positive_share=0.125, **risk_config()
+    )
 
 
 def risk_config(**changes: Any) -> dict[str, Any]:

@@ -103,6 +103,8 @@ def test_an_epoch_without_an_evaluation_reaches_nothing():
             Batching(250, num_positives=4),
             "predicted negative",
         ),
+        ({"ascent": True}, Batching(9), "positive part, method.ascent=False"),
+        ({"ascent": False}, Batching(9), "predicted negative"),
         ({"learning_rate": 1, "head_learning_rate": 0.5}, Batching(9), "head_learning_rate (now 0"),
     ],
 )
@@ -114,7 +116,8 @@ def test_the_sentence_names_the_epoch_and_settings_that_there_are(section, batch
     if wanted.startswith(";"):
         assert text.endswith(wanted)
     assert wanted in text
-    assert ("positives_per_batch" in text) == ("positives_per_batch" in wanted)
+    for name in ("positives_per_batch", "ascent"):
+        assert (name in text) == (name in wanted)
 
 
 def test_a_period_that_ended_says_when():
@@ -154,17 +157,23 @@ def said(caplog):
     return [text for text in caplog.messages if "every evaluated example" in text]
 
 
-def test_a_run_says_it_once_and_not_again_when_it_goes_on(tmp_path, collapses, caplog):
+def test_a_run_says_it_once_when_the_fifth_epoch_is_over(tmp_path, collapses, caplog):
+    with caplog.at_level(logging.WARNING):
+        tiny.train_in(tmp_path, settings(checkpoint_every=100), tiny.problem())
+    (text,) = said(caplog)
+    assert text.startswith("naive, seed 0: since epoch 1 (counted from 0) every evaluated")
+    assert "a lower method.learning_rate (now 0.005)" in text
+
+
+@pytest.mark.thorough
+def test_a_run_that_goes_on_counts_what_was_before_and_does_not_repeat_it(
+    tmp_path, collapses, caplog
+):
     data = tiny.problem()
     with caplog.at_level(logging.WARNING):
-        tiny.train_in(tmp_path, settings(stop_after_epoch=4), data)
-        assert not said(caplog)  # three epochs of one class so far
-        tiny.train_in(tmp_path, settings(stop_after_epoch=6), data)
-        (text,) = said(caplog)
-        assert text.startswith("naive, seed 0: since epoch 1 (counted from 0) every evaluated")
-        assert "a lower method.learning_rate (now 0.005)" in text
-        tiny.train_in(tmp_path, settings(), data)
-        assert len(said(caplog)) == 1
+        for stop, count in ((4, 0), (6, 1), (7, 1), (0, 1)):  # 3, 5, 6 and 7 epochs of one class
+            tiny.train_in(tmp_path, settings(stop_after_epoch=stop), data)
+            assert len(said(caplog)) == count
 
 
 @pytest.mark.thorough

@@ -128,4 +128,6 @@ def _changes(config: ml_collections.ConfigDict, batching: Batching) -> list[str]
             "more labelled positives in a batch, method.positives_per_batch (now "
             f"{count} of {size})"
         )
+    if config.get("ascent", False):
+        result.append("correction steps that follow the positive part, method.ascent=False")
     return result
