@@ -146,11 +146,10 @@ def collapses(monkeypatch):
 
     def test_metrics(scores, labels, **options):
         calls.append(None)
-        return {"accuracy": 0.5, "predicted_positive": 0.5 if len(calls) <= first[0] else 0.0}
+        return {"accuracy": 0.5, "predicted_positive": 0.5 if len(calls) == 1 else 0.0}
 
-    calls, first = [], [1]
+    calls = []
     monkeypatch.setattr(tasks, "_BINARY", tasks._BINARY._replace(test_metrics=test_metrics))
-    return first
 
 
 def said(caplog):
@@ -177,8 +176,15 @@ def test_a_run_that_goes_on_counts_what_was_before_and_does_not_repeat_it(
 
 
 @pytest.mark.thorough
-def test_every_seed_of_a_group_says_it_for_itself(tmp_path, collapses, caplog):
-    collapses[0] = 3  # evaluations: one of each seed
+def test_every_seed_of_a_group_says_it_for_itself(tmp_path, monkeypatch, caplog):
+    firsts, calls = (1, 9, 0), []  # the epoch in which each seed falls into one class
+
+    def test_metrics(scores, labels, **options):
+        epoch, place = divmod(len(calls), len(firsts))
+        calls.append(None)
+        return {"accuracy": 0.5, "predicted_positive": float(epoch >= firsts[place]) or 0.5}
+
+    monkeypatch.setattr(tasks, "_BINARY", tasks._BINARY._replace(test_metrics=test_metrics))
     made, mesh = [], tiny.mesh()
     for seed in (3, 4, 5):
         config = tiny.config("naive", model="mlp", seed=seed, num_epochs=6)
@@ -190,7 +196,10 @@ def test_every_seed_of_a_group_says_it_for_itself(tmp_path, collapses, caplog):
         train_loop.train(run, tiny.NoProgress(), preemption.StopRequest())
     run.close()
     starts = [text.split(" every")[0] for text in said(caplog)]
-    assert starts == [f"naive, seed {seed}: since epoch 1 (counted from 0)" for seed in (3, 4, 5)]
+    assert starts == [
+        "naive, seed 5: since epoch 0 (counted from 0)",
+        "naive, seed 3: since epoch 1 (counted from 0)",
+    ]
 
 
 @pytest.mark.thorough
