@@ -89,6 +89,26 @@ def test_two_sample_data_need_no_calibration(data):
 
 
 @pytest.mark.parametrize(
+    ("name", "changes", "kept"),
+    [("nnpu", {}, True), ("nnpu", {"keep_positive": False}, False), ("pusb", {}, False)],
+)
+def test_nnpu_alone_keeps_the_positive_part_in_correction_steps(data, name, changes, kept):
+    config = tiny.config(name, **(MLP | changes)).method
+    risk = methods.module("nnpu").risk(config, data.info)
+    scores, labeled = jnp.array([0.1, -9.0, -8.0, -9.0]), jnp.array([1, 0, 0, 0])  # it fires
+    surrogate = {"nnpu": risks.sigmoid_loss, "pusb": risks.logistic_loss}[name]
+    numbers = calibration_lib.risk_numbers(data.info) | {"loss": surrogate}
+
+    def slope(keep):
+        return jax.grad(lambda g: risks.nnpu(g, labeled, keep_positive=keep, **numbers))(scores)
+
+    wanted, other = slope(kept), slope(not kept)
+    found = jax.grad(lambda g: risk(g, labeled))(scores)
+    np.testing.assert_array_equal(found, wanted)
+    assert not np.allclose(found, other)
+
+
+@pytest.mark.parametrize(
     ("num_labeled", "changes", "wanted"),
     [
         (4, {}, 8),  # an eighth of 64; 4 of the 192 examples would be one

@@ -104,6 +104,12 @@ def test_an_epoch_without_an_evaluation_reaches_nothing():
             "predicted negative",
         ),
         ({"ascent": True}, Batching(9), "positive part, method.ascent=False"),
+        (
+            {"ascent": True, "keep_positive": False},
+            Batching(9),
+            "correction steps that keep the positive part, method.keep_positive=True",
+        ),
+        ({"ascent": True, "keep_positive": True}, Batching(9), "predicted negative"),
         ({"ascent": False}, Batching(9), "predicted negative"),
         ({"learning_rate": 1, "head_learning_rate": 0.5}, Batching(9), "head_learning_rate (now 0"),
     ],
@@ -116,7 +122,7 @@ def test_the_sentence_names_the_epoch_and_settings_that_there_are(section, batch
     if wanted.startswith(";"):
         assert text.endswith(wanted)
     assert wanted in text
-    for name in ("positives_per_batch", "ascent"):
+    for name in ("positives_per_batch", "ascent", "keep_positive"):
         assert (name in text) == (name in wanted)
 
 

@@ -128,6 +128,7 @@ def _changes(config: ml_collections.ConfigDict, batching: Batching) -> list[str]
             "more labelled positives in a batch, method.positives_per_batch (now "
             f"{count} of {size})"
         )
-    if config.get("ascent", False):
-        result.append("correction steps that follow the positive part, method.ascent=False")
+    if config.get("ascent", False) and not config.get("keep_positive", False):
+        setting = "keep_positive=True" if "keep_positive" in config else "ascent=False"
+        result.append(f"correction steps that keep the positive part, method.{setting}")
     return result
