@@ -23,7 +23,9 @@ _TASKS = {
 }
 _BETA_MAX = {"mnist": 30.0, "fashion_mnist": 10.0, "cifar10": 1.0, "digits": 3.0}
 # Of 4e-5, 1e-4, 4e-4 and 1e-3, those of the lowest nnPU risk on the validation set after 10 epochs
-# of MNIST (seed 0). At 1e-3, with four labelled positives in a batch, nnPU falls into one class.
+# of MNIST (seed 0), with four labelled positives in a batch and the published correction steps
+# (`positive_share` and `keep_positive` off). So nnPU fell into one class at 1e-3, and with some
+# seeds at 4e-4.
 _LEARNING_RATES = {"upu": 1e-4, "nnpu": 4e-4, "pusb": 4e-4}
 _METHODS = ("gradpu", "naive", "upu", "nnpu", "pusb", "vpu", "supervised")
 

@@ -44,6 +44,8 @@ def get_config(argument: str = "") -> ml_collections.ConfigDict:
     config.method.update(
         {"learning_rate": rate, "batch_size": batch_size, "batching": "joint", "num_epochs": 100}
     )
+    if name == "nnpu":
+        config.method.keep_positive = False  # Algorithm 1
     if name == "pusb":
         config.data.labeling = "pusb"
     return config

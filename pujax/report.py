@@ -175,11 +175,18 @@ def _note(cell: Mapping[str, Any], what: str, text: str) -> str:
 
 
 def _collapsed(cell: Mapping[str, Any]) -> str:
-    """How many seeds call every test example the same; '' if none does."""
+    """How many seeds call every test example the same, and which did for epochs; '' if none."""
     count, total = sum(map(_predicts_one_class, cell["summaries"])), len(cell["summaries"])
-    if not count:
-        return ""
-    return f"{count} of {total} seeds {'predicts' if count == 1 else 'predict'} one class"
+    parts = []
+    if count:
+        parts.append(
+            f"{count} of {total} seeds {'predicts' if count == 1 else 'predict'} one class"
+        )
+    for summary in cell["summaries"]:
+        for period in summary.get("one_class", ()):  # summaries of older versions have none
+            first, last = period["first_epoch"], period["last_epoch"]
+            parts.append(f"seed {summary['seed']} predicts one class in epochs {first} to {last}")
+    return "; ".join(parts)
 
 
 def _predicts_one_class(summary: Mapping[str, Any]) -> bool:

@@ -16,7 +16,9 @@ pu_parts = jax.jit(risks.pu_parts)
 upu = jax.jit(risks.upu)
 upu_slope = jax.jit(jax.grad(risks.upu))
 nnpu_slope = jax.jit(jax.grad(risks.nnpu))
-nnpu_and_slope = jax.jit(jax.value_and_grad(risks.nnpu), static_argnames="ascent")
+nnpu_and_slope = jax.jit(
+    jax.value_and_grad(risks.nnpu), static_argnames=("ascent", "keep_positive")
+)
 imbalanced_and_slope = jax.jit(jax.value_and_grad(risks.imbalanced_nnpu), static_argnames="ascent")
 
 
@@ -71,8 +73,8 @@ def test_nnpu_equals_upu_when_the_negative_part_is_positive():
     with x64():
         assert float(pu_parts(scores, labeled, prior=0.2).negative) > 0
         plain = jax.jit(jax.value_and_grad(risks.upu))(scores, labeled, prior=0.2)
-        for ascent in (True, False):
-            nnpu = nnpu_and_slope(scores, labeled, prior=0.2, ascent=ascent)
+        for options in ({"ascent": True}, {"ascent": False}, {"keep_positive": True}):
+            nnpu = nnpu_and_slope(scores, labeled, prior=0.2, **options)
             np.testing.assert_allclose(nnpu[0], plain[0], rtol=1e-14)
             np.testing.assert_allclose(nnpu[1], plain[1], rtol=1e-14)
 
@@ -92,9 +94,28 @@ def test_nnpu_value_is_the_clamped_risk_and_gradient_the_ascent(beta):
         np.testing.assert_allclose(value, positive - beta, rtol=1e-14)
         np.testing.assert_allclose(gradient, -0.7 * np.asarray(negative_gradient), rtol=1e-14)
 
-        value, gradient = nnpu_and_slope(scores, labeled, **options, ascent=False)
+        value, gradient = nnpu_and_slope(scores, labeled, **options, keep_positive=True)
         np.testing.assert_allclose(value, positive - beta, rtol=1e-14)
-        np.testing.assert_allclose(gradient, positive_gradient, rtol=1e-14)
+        both_parts = np.asarray(positive_gradient) - 0.7 * np.asarray(negative_gradient)
+        np.testing.assert_allclose(gradient, both_parts, rtol=1e-13)
+
+        for kept in (False, True):
+            options |= {"ascent": False, "keep_positive": kept}
+            value, gradient = nnpu_and_slope(scores, labeled, **options)
+            np.testing.assert_allclose(value, positive - beta, rtol=1e-14)
+            np.testing.assert_allclose(gradient, positive_gradient, rtol=1e-14)
+
+
+def test_correction_steps_at_saturated_u_push_p_down_unless_the_positive_part_stays():
+    # All of U far below 0, where the loss is flat, and P at 0.
+    scores, labeled = np.array([0.0, -9.0, -9.0, -9.0]), np.array([1, 0, 0, 0])
+    with x64():
+        plain = np.asarray(nnpu_and_slope(scores, labeled, prior=0.5)[1])
+        kept = np.asarray(nnpu_and_slope(scores, labeled, prior=0.5, keep_positive=True)[1])
+        # With the prior 1/2 in U, too, the two pulls on P cancel: sigmoid slopes are 1/4.
+        assert plain[0] == pytest.approx(1 / 8, rel=1e-12) and abs(kept[0]) < 1e-12
+        np.testing.assert_allclose(plain[1:], kept[1:], rtol=1e-12)
+        assert (abs(plain[1:]) < 1e-4).all()
 
 
 def test_nnpu_rule_uses_the_weighted_negative_part_and_a_strict_comparison():

@@ -118,6 +118,7 @@ def nnpu(
     beta: float | jax.Array = 0.0,
     gamma: float | jax.Array = 1.0,
     ascent: bool = True,
+    keep_positive: bool = False,
     unlabeled_prior: float | jax.Array | None = None,
     unlabeled_weight: float | jax.Array = 1.0,
 ) -> jax.Array:
@@ -125,13 +126,19 @@ def nnpu(
 
     The *value* is the risk to log: `positive + max(negative, -beta)`. The *gradient* is the step to
     take. While `negative >= -beta` it is the gradient of that value. Once `negative < -beta` the
-    model explains U better than the prior allows, a sure sign of overfitting, and there are two
+    model explains U better than the prior allows, a sure sign of overfitting, and there are three
     answers:
 
     - `ascent=True`, as published: the gradient of `-gamma * negative`, without the positive part. A
       descent step then *raises* `negative`, undoing the overfitting. Logging `-gamma * negative`
       itself would show a positive loss that falls towards zero and is unrelated to the risk, which
       is why it is never returned.
+    - `ascent=True, keep_positive=True`: the gradient of `positive - gamma * negative`, which with
+      `beta=0, gamma=1` is that of `positive + |negative|`, the absolute-value correction of Lu et
+      al., "Mitigating overfitting in supervised classification from two unlabeled datasets: a
+      consistent risk correction approach", AISTATS 2020. Raising `negative` lowers the scores of P;
+      where those of U are so low that the loss is flat, it does hardly anything else, and several
+      such steps in a row take all scores down. The positive part holds P against that.
     - `ascent=False`: the gradient of the value, that is of `positive` alone; the negative part is
       left where it is.
 
@@ -150,6 +157,7 @@ def nnpu(
         beta: how far below zero the negative part may fall before the rule fires.
         gamma: factor of the ascent step.
         ascent: whether the gradient follows the ascent rule when it fires.
+        keep_positive: whether the positive part stays in the gradient of the ascent rule.
         unlabeled_prior: share of positives in U; None means it equals `prior` (two-sample data).
         unlabeled_weight: factor of the negative part, `n_u / (n_p + n_u)` for one-sample data.
 
@@ -168,7 +176,7 @@ def nnpu(
         unlabeled_prior=unlabeled_prior,
         unlabeled_weight=unlabeled_weight,
     )
-    return _non_negative(parts, beta, gamma, ascent)
+    return _non_negative(parts, beta, gamma, ascent, keep_positive)
 
 
 def imbalanced_nnpu(
@@ -222,7 +230,11 @@ def imbalanced_nnpu(
 
 
 def _non_negative(
-    parts: PUParts, beta: float | jax.Array, gamma: float | jax.Array, ascent: bool
+    parts: PUParts,
+    beta: float | jax.Array,
+    gamma: float | jax.Array,
+    ascent: bool,
+    keep_positive: bool = False,
 ) -> jax.Array:
     """The risk with the sign rule of `nnpu`: its value, carrying the gradient to follow."""
     fired = parts.negative < -beta
@@ -230,5 +242,8 @@ def _non_negative(
     value = parts.positive + jnp.where(fired, -beta, parts.negative)
     if not ascent:
         return value
-    descended = jnp.where(fired, -gamma * parts.negative, parts.positive + parts.negative)
+    correction = -gamma * parts.negative
+    if keep_positive:
+        correction = parts.positive + correction
+    descended = jnp.where(fired, correction, parts.positive + parts.negative)
     return jax.lax.stop_gradient(value) + (descended - jax.lax.stop_gradient(descended))

@@ -22,7 +22,7 @@ import numpy as np
 from pujax.data import streaming
 from pujax.data.pu_dataset import TrainingData
 from pujax.training import loop_state, nonfinite, preemption, seed_axis, sharding, train_step
-from pujax.training.evaluation import model_selection
+from pujax.training.evaluation import model_selection, one_class
 from pujax.training.loop_state import LoopState
 from pujax.training.progress import Progress
 from pujax.training.run_state import Run
@@ -312,6 +312,7 @@ def _end_epoch(state: LoopState, index: int, seconds: float, progress: Progress)
         for seed in range(run.num_seeds)
     ]
     keeps_best = is_evaluated and loop_state.keeps_best(run, index)
+    is_last_stage = index == len(run.stages) - 1
 
     def finish() -> None:
         without, rows = [], []
@@ -328,6 +329,8 @@ def _end_epoch(state: LoopState, index: int, seconds: float, progress: Progress)
             row |= time_columns
             if run.writers:
                 run.writers[seed].append(row)
+                if is_evaluated and is_last_stage:
+                    _warn_of_one_class(run, seed)
         progress.update(0, epoch=epochs - 1, num_epochs=total, stage=stage.name, metrics=rows[-1])
 
     state.unfinished = finish
@@ -340,6 +343,15 @@ def _end_epoch(state: LoopState, index: int, seconds: float, progress: Progress)
         state.best = loop_state.first_best(state)
     if saves and epochs != total:
         loop_state.save(state)
+
+
+def _warn_of_one_class(run: Run, seed: int) -> None:
+    """Says once that a seed, counted from 0, has predicted one class for several epochs."""
+    period = one_class.reached(run.writers[seed].rows)
+    if period is not None:
+        config = run.members[seed].setup.config
+        text = one_class.describe(period, config.method, run.stages[-1].batching)
+        _LOG.warning("%s, seed %d: %s", config.method.name, config.seed, text)
 
 
 def _keep_best(state: LoopState, rows: Sequence[dict[str, Any]]) -> None:

@@ -88,6 +88,45 @@ def test_two_sample_data_need_no_calibration(data):
     assert numbers[0]["unlabeled_weight"] == 1.0
 
 
+@pytest.mark.parametrize(
+    ("name", "changes", "kept"),
+    [("nnpu", {}, True), ("nnpu", {"keep_positive": False}, False), ("pusb", {}, False)],
+)
+def test_nnpu_alone_keeps_the_positive_part_in_correction_steps(data, name, changes, kept):
+    config = tiny.config(name, **(MLP | changes)).method
+    risk = methods.module("nnpu").risk(config, data.info)
+    scores, labeled = jnp.array([0.1, -9.0, -8.0, -9.0]), jnp.array([1, 0, 0, 0])  # it fires
+    surrogate = {"nnpu": risks.sigmoid_loss, "pusb": risks.logistic_loss}[name]
+    numbers = calibration_lib.risk_numbers(data.info) | {"loss": surrogate}
+
+    def slope(keep):
+        return jax.grad(lambda g: risks.nnpu(g, labeled, keep_positive=keep, **numbers))(scores)
+
+    wanted, other = slope(kept), slope(not kept)
+    found = jax.grad(lambda g: risk(g, labeled))(scores)
+    np.testing.assert_array_equal(found, wanted)
+    assert not np.allclose(found, other)
+
+
+@pytest.mark.parametrize(
+    ("num_labeled", "changes", "wanted"),
+    [
+        (4, {}, 8),  # an eighth of 64; 4 of the 192 examples would be one
+        (4, {"positive_share": 0.0}, 1),
+        (4, {"positive_share": 0.5}, 32),
+        (4, {"positive_share": 0.999}, 63),  # one of U is left
+        (4, {"positives_per_batch": 4}, 4),  # a number as it is
+        (40, {}, 13),  # 40 of 192, more than an eighth
+        (4, {"batching": "joint"}, 0),
+    ],
+)
+def test_a_share_of_every_batch_of_nnpu_is_labelled_at_least(num_labeled, changes, wanted):
+    data = tiny.problem(num_labeled=num_labeled)
+    config = tiny.config("nnpu", **(MLP | {"batch_size": 64} | changes))
+    (stage,) = methods.module("nnpu").build(config, data.info).stages
+    assert data.info.n == 192 and stage.batching.num_positives == wanted
+
+
 def test_imbalanced_nnpu_takes_the_prior_of_u(data):
     scores, labeled, metrics, _ = first_loss(
         data, "imbalanced_nnpu", target_prior=0.5, positives_per_batch=4
@@ -189,6 +228,8 @@ def test_vpu_calls_positive_what_exceeds_half_of_the_largest_phi(data, quantile)
     [
         ("nnpu", "loss", "hinge"),
         ("nnpu", "calibration", "all"),
+        ("nnpu", "positive_share", 1.0),
+        ("nnpu", "positive_share", -0.1),
         ("upu", "batching", "mixed"),
         ("imbalanced_nnpu", "target_prior", 1.0),
         ("imbalanced_nnpu", "positives_per_batch", 16),

@@ -141,6 +141,8 @@ def check_batches(config: ml_collections.ConfigDict) -> None:
         config.positives_per_batch,
         "0 while method.batching is 'joint'",
     )
+    if "positive_share" in config:
+        checks.between("method.positive_share", config.positive_share, 0, 1, include="low")
 
 
 def require_joint(config: ml_collections.ConfigDict) -> None:
@@ -160,7 +162,8 @@ def batches(config: ml_collections.ConfigDict, info: DataInfo, **changes: Any) -
     """The batches that `config.batching` asks for.
 
     Separate ones hold `positives_per_batch` labelled positives, or as many as P's share in the data
-    (at least one), and the rest from U.
+    (at least one, and at least the share `positive_share` where the section has it), and the rest
+    from U.
 
     Args:
       config: the method's section.
@@ -172,8 +175,10 @@ def batches(config: ml_collections.ConfigDict, info: DataInfo, **changes: Any) -
     """
     size, count = config.batch_size, 0
     if config.batching == "separate":
-        count = config.positives_per_batch or max(1, round(size * info.n_p / info.n))
         most = size - 1
+        share = config.get("positive_share", 0.0)
+        least = max(1, min(round(size * share), most))
+        count = config.positives_per_batch or max(least, round(size * info.n_p / info.n))
         checks.between("method.positives_per_batch", count, 1, most)
     return Batching(**({"batch_size": size, "num_positives": count} | changes))
 

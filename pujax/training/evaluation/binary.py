@@ -11,7 +11,7 @@ from pujax import metrics
 from pujax.data.pu_dataset import PUDataset
 from pujax.data.splits import labeling_mechanisms
 from pujax.methods.base import Method
-from pujax.training.evaluation import model_selection, summary
+from pujax.training.evaluation import model_selection, one_class, summary
 from pujax.training.evaluation.summary import Final
 
 _NAMES_SHOWN = 10
@@ -48,9 +48,9 @@ def validation_metrics(
       plain_scores: `[v]`, scores before the method calibrates them; None if it does not.
 
     Returns:
-      The columns `model_selection.COLUMNS`.
+      The columns `model_selection.COLUMNS`, and the share `val_predicted_positive`.
     """
-    return model_selection.criteria(
+    criteria = model_selection.criteria(
         scores,
         data.validation_labeled,
         data.validation_truth,
@@ -58,6 +58,7 @@ def validation_metrics(
         setting=data.info.setting,
         plain_scores=plain_scores,
     )
+    return criteria | {"val_predicted_positive": float(np.mean(scores > 0))}
 
 
 def with_prior_error(estimates: dict[str, float], data: PUDataset) -> dict[str, float]:
@@ -178,6 +179,7 @@ def summarize(
     """
     info = data.info
     by_prediction = compare_labels((final.train_scores > 0).astype(np.float32), data)
+    stage = method.stages[-1]
     tested = [row for row in rows if row.get("test_accuracy") is not None]
     best = max(tested, key=lambda row: row["test_accuracy"], default={})
     return {
@@ -199,7 +201,13 @@ def summarize(
             "prediction_accuracy": by_prediction["label_accuracy"],
         },
         "estimates": final.estimates,
-        "warnings": warnings(final, rows, config.run.selection) + summary.diagnosis(method, final),
+        # Epochs in which a run fell into one class, whichever epoch is reported.
+        "one_class": [period._asdict() for period in one_class.periods(rows)],
+        "warnings": [
+            *warnings(final, rows, config.run.selection),
+            *one_class.warnings(rows, config.method, stage.batching),
+            *summary.diagnosis(method, final),
+        ],
         **summary.costs(rows, mesh),
     }
 

@@ -1,0 +1,134 @@
+"""Runs that predict one class for several epochs: noticed while they last, and in the summary.
+
+Pure functions of a run's rows, so that a run that goes on after a stop knows what the rows before
+it say. Epochs of the last stage count: the stages before prepare it and may not classify at all.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import ml_collections
+
+from pujax.data.batching import Batching
+from pujax.training.evaluation.model_selection import Row
+
+EPOCHS = 5
+"""Epochs, from the first evaluation that finds one class to the latest one, both included."""
+
+SHARES = ("test_predicted_positive", "val_predicted_positive")
+"""Columns with the share of examples that are predicted positive."""
+
+
+class Period(NamedTuple):
+    """Consecutive evaluations, of at least `EPOCHS` epochs, that all found one predicted class.
+
+    Attributes:
+      first_epoch: of the first evaluation, counted from 0.
+      last_epoch: of the last one.
+      predicted: 'positive', 'negative', or 'either' where that changed from epoch to epoch.
+      lasts: whether no later evaluation found both classes.
+    """
+
+    first_epoch: int
+    last_epoch: int
+    predicted: str
+    lasts: bool
+
+
+def periods(rows: Sequence[Row]) -> list[Period]:
+    """All periods of a run, in order.
+
+    Epochs without an evaluation between two that found one class count as epochs of the period. An
+    evaluation finds one class where all examples of the test set, and of the validation set, are
+    predicted to be of the same class; without either set nothing is found.
+
+    Args:
+      rows: one per epoch, as in `metrics.jsonl`.
+    """
+    ended: list[Period] = []
+    current: Period | None = None
+    for epoch, side in _evaluations(rows):
+        if not side:
+            ended += [current._replace(lasts=False)] if current else []
+            current = None
+        elif current is None:
+            current = Period(epoch, epoch, side, lasts=True)
+        else:
+            both = side if side == current.predicted else "either"
+            current = current._replace(last_epoch=epoch, predicted=both)
+    return [x for x in [*ended, current] if x and _length(x) >= EPOCHS]
+
+
+def reached(rows: Sequence[Row]) -> Period | None:
+    """The period that the newest row makes long enough to be said; None where it makes none.
+
+    That is once per period. After an evaluation that finds both classes a new one may begin.
+
+    Args:
+      rows: one per epoch so far.
+    """
+    found = periods(rows)
+    if not found or not found[-1].lasts or found[-1].last_epoch != rows[-1]["epoch"]:
+        return None
+    before = periods(rows[:-1])
+    is_known = bool(before) and before[-1].first_epoch == found[-1].first_epoch
+    return None if is_known else found[-1]
+
+
+def describe(period: Period, config: ml_collections.ConfigDict, batching: Batching) -> str:
+    """A sentence: since when, which class, and which settings to change.
+
+    Args:
+      period: what was found.
+      config: the method's section.
+      batching: of the method's last stage.
+    """
+    first, last = period.first_epoch, period.last_epoch
+    when = f"since epoch {first}" if period.lasts else f"from epoch {first} to epoch {last}"
+    predicted = period.predicted
+    if predicted == "either":
+        predicted = "positive in some epochs and negative in the others"
+    text = f"{when} (counted from 0) every evaluated example is predicted {predicted}"
+    changes = _changes(config, batching)
+    return f"{text}; what may prevent that: {'; '.join(changes)}" if changes else text
+
+
+def warnings(
+    rows: Sequence[Row], config: ml_collections.ConfigDict, batching: Batching
+) -> list[str]:
+    """`describe` of all periods of a run."""
+    return [describe(period, config, batching) for period in periods(rows)]
+
+
+def _length(period: Period) -> int:
+    """Epochs of a period."""
+    return period.last_epoch - period.first_epoch + 1
+
+
+def _evaluations(rows: Sequence[Row]) -> Iterator[tuple[int, str]]:
+    """Epoch, and the one predicted class or '', of the evaluations of the last stage."""
+    for row in rows:
+        shares = [row.get(column) for column in SHARES]
+        known = {share for share in shares if share is not None}
+        if known and row["stage"] == rows[-1]["stage"]:
+            yield row["epoch"], {(0.0,): "negative", (1.0,): "positive"}.get(tuple(known), "")
+
+
+def _changes(config: ml_collections.ConfigDict, batching: Batching) -> list[str]:
+    """Settings of the method that can be changed, with their present values."""
+    result = []
+    rates = [name for name in ("head_learning_rate", "learning_rate") if name in config]
+    if rates:
+        result.append(f"a lower method.{rates[0]} (now {config[rates[0]]:g})")
+    count, size = batching.num_positives, batching.batch_size
+    # Elsewhere the number is fixed, or is half of the batch already.
+    is_free = "positives_per_batch" in config and not config.get("classifier_batch_size", 0)
+    if is_free and 0 < count < size // 2:
+        result.append(
+            "more labelled positives in a batch, method.positives_per_batch (now "
+            f"{count} of {size})"
+        )
+    if config.get("ascent", False) and not config.get("keep_positive", False):
+        setting = "keep_positive=True" if "keep_positive" in config else "ascent=False"
+        result.append(f"correction steps that keep the positive part, method.{setting}")
+    return result
