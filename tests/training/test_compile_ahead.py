@@ -2,11 +2,13 @@
 
 import contextlib
 import threading
+import types
 
 import jax
+import numpy as np
 import pytest
 
-from pujax.training import compile_ahead, method_setup
+from pujax.training import compile_ahead, method_setup, train_step
 from tests import tiny
 
 
@@ -105,3 +107,19 @@ def test_nothing_is_compiled_ahead_where_it_would_disturb(monkeypatch, place, na
     monkeypatch.setattr(place, name, lambda: value)
     with compile_ahead.compiling(runs, tiny.mesh()):
         assert not compile_ahead._PROGRAMS
+
+
+def test_the_start_of_a_stage_compiles_fast_and_gives_the_same_numbers():
+    setup, mesh = setups(4)[1], tiny.mesh()
+    data, (stage,) = setup.data.training_data(), setup.method.stages
+    init, key = train_step.make_init(stage.init, mesh), jax.random.key(3)
+    assert train_step.make_init(stage.init, mesh) is init
+    for one, two in zip(
+        jax.tree.leaves(init(key, None, data)),
+        jax.tree.leaves(jax.jit(stage.init)(key, None, data)),
+        strict=True,
+    ):
+        np.testing.assert_allclose(one, two, rtol=1e-6)
+    assert train_step._runs_once(mesh)["xla_backend_optimization_level"] == 1
+    elsewhere = types.SimpleNamespace(devices=np.array([types.SimpleNamespace(platform="tpu")]))
+    assert train_step._runs_once(elsewhere) is None
