@@ -7,7 +7,7 @@ import ml_collections
 import pytest
 
 from configs import purl
-from configs.sweeps import purl_tables
+from configs.sweeps import estimated_prior, purl_tables
 from pujax import mutual_info, sweep
 from pujax.sweep import plan as plan_lib
 from pujax.training import config as config_lib
@@ -78,3 +78,24 @@ def test_a_table_of_prior_errors_and_seeds_that_train_together(tmp_path):
     wanted = f"| {mean:.3f} ± {std:.3f} | 0.04 ± 0.01 | {mean - 0.04:+.3f} | 2 of 2 |"
     assert row.endswith(wanted)
     assert "Absolute error of the estimated share of positives in U" in "\n".join(lines)
+
+
+def test_rows_of_estimated_priors_differ_in_the_prior_alone():
+    plan = estimated_prior.get_plan("method=dist_pu")
+    by_column = {}
+    for cell in plan.cells:
+        by_column.setdefault(cell.column, {})[cell.row] = config_lib.resolve(cell.config)
+    assert len(by_column) == 21 and plan.reference == "true prior"
+    for column, configs in by_column.items():
+        assert list(configs) == ["true prior", "out of bag", "consensus"]
+        assert [x.data.prior for x in configs.values()] == [None, "auto", "auto"]
+        assert [x.data.prior_method for x in list(configs.values())[1:]] == [
+            "out_of_bag",
+            "consensus",
+        ]
+        plain = [x.to_dict() for x in configs.values()]
+        for tree in plain:
+            assert tree["data"]["class_prior"] == float(column.split()[1])
+            assert tree["data"]["source"] == column.split()[0]
+            tree["data"] |= {"prior": "", "prior_method": ""}
+        assert plain[0] == plain[1] == plain[2]

@@ -1,4 +1,4 @@
-"""Two real processes with two devices each train the same thing as one process with four."""
+"""Two real processes with two devices each train the same things as one process with eight."""
 
 import json
 import os
@@ -11,24 +11,25 @@ import jax
 import numpy as np
 import pytest
 
+from pujax import training
 from pujax.models import encoder
 from pujax.training import init_from
+from pujax.training.config import flags
 from tests.training import multilabel_runs as runs
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
-LAGAM = [
-    "--config=configs/lagam_digits.py",
-    "--config.method.num_epochs=2",
-    "--config.method.warmup_epochs=0",
-    "--config.method.batch_size=256",
-    "--config.method.num_clusters=3",
-    # Convolutions and random operations look at one image each, and compile long in five processes.
-    "--config.model.name=mlp",
-    "--config.method.augment=false",
-    "--config.run.compare=",
-    "--config.run.figures=false",
-    "--config.run.checkpoint_every=1",
-]
+# Convolutions and random operations look at one image each, and compile long in three processes.
+LAGAM = """
+from configs import lagam_digits
+
+def get_config(argument=""):
+    config = lagam_digits.get_config()
+    config.method.update({{"num_epochs": 2, "warmup_epochs": 0, "batch_size": 256}})
+    config.method.update({{"num_clusters": 3, "augment": False}})
+    config.model.name = "mlp"
+    config.run.update({{"compare": "", "figures": False, "checkpoint_every": 1}})
+    return config
+"""
 # The head of ImPULSeS trains on features that all hosts computed together, in four calls of which
 # the last overlaps. Views of a table compile fastest.
 IMPULSES = """
@@ -73,10 +74,45 @@ def get_config(argument=""):
 """
 
 
-def start(command, folder, num_devices, *flags):
-    environment = os.environ | {"JAX_NUM_CPU_DEVICES": str(num_devices)}
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """What the two hosts wrote, by configuration, after one process has trained the same."""
+    folder = tmp_path_factory.mktemp("hosts")
+    write_table(folder)
+    images = runs.write_folders(folder / "images")
+    texts = {
+        "lagam": LAGAM.format(),
+        "impulses": IMPULSES.format(folder=str(folder)),
+        "prior": PRIOR.format(folder=str(folder)),
+        "pu_mlc": PU_MLC.format(folder=images),
+    }
+    files = {name: folder / f"{name}.py" for name in texts}
+    for name, text in texts.items():
+        files[name].write_text(text)
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        port = str(free.getsockname()[1])
+    together = [start(port, str(host), folder / "together", *files.values()) for host in (0, 1)]
+    for name, file in files.items():  # meanwhile
+        flag = f"--workdir={folder / 'alone' / name}"
+        with pytest.MonkeyPatch.context() as patch:
+            patch.chdir(REPOSITORY)
+            config, workdir, _ = flags.parse(["", f"--config={file}", flag])
+        training.run(config, workdir)
+    outputs = [process.communicate(timeout=300)[0] for process in together]
+    for process, text in zip(together, outputs, strict=True):
+        assert process.returncode == 0, text
+    return folder, outputs
+
+
+def start(port, host, folder, *files):
+    environment = os.environ | {
+        "JAX_NUM_CPU_DEVICES": "2",
+        "PYTHONPATH": os.pathsep.join([str(REPOSITORY), os.environ.get("PYTHONPATH", "")]),
+    }
+    module = [sys.executable, "-m", "tests.training.two_hosts"]
     return subprocess.Popen(
-        [sys.executable, "train.py", *command, f"--workdir={folder}", *flags],
+        [*module, port, host, str(folder), *map(str, files)],
         cwd=REPOSITORY,
         env=environment,
         stdout=subprocess.PIPE,
@@ -85,30 +121,9 @@ def start(command, folder, num_devices, *flags):
     )
 
 
-def start_two(command, folder, *flags):
-    with socket.socket() as free:
-        free.bind(("localhost", 0))
-        port = free.getsockname()[1]
-    return [
-        start(
-            command,
-            folder,
-            2,
-            "--config.run.distributed=true",
-            f"--config.run.coordinator=localhost:{port}",
-            "--config.run.num_processes=2",
-            f"--config.run.process_id={i}",
-            *flags,
-        )
-        for i in range(2)
-    ]
-
-
-def finish(processes):
-    texts = [process.communicate(timeout=300)[0] for process in processes]
-    for process, text in zip(processes, texts, strict=True):
-        assert process.returncode == 0, text
-    return texts
+def folders(trained, name):
+    """Of one process, and of two."""
+    return trained[0] / "alone" / name, trained[0] / "together" / name
 
 
 def metrics(folder):
@@ -116,11 +131,11 @@ def metrics(folder):
 
 
 @pytest.mark.thorough
-def test_two_hosts_train_the_labels_that_one_does(tmp_path):
+def test_two_hosts_train_the_labels_that_one_does(trained):
     """That two hosts go on after a stop or a kill is tested in `tests/faults/test_hosts.py`."""
-    alone, together = tmp_path / "alone", tmp_path / "together"
-    _, first, second = finish([start(LAGAM, alone, 4), *start_two(LAGAM, together)])
-    assert "Run directory" in first and "Run directory" not in second
+    alone, together = folders(trained, "lagam")
+    first, second = trained[1]
+    assert first.count("Run directory") == 4 and "Run directory" not in second
 
     rows = list(zip(metrics(alone), metrics(together), strict=True))
     assert len(rows) == 2
@@ -140,21 +155,9 @@ def encoder_arrays(folder):
     return np.concatenate([np.ravel(x) for x in jax.tree.leaves((saved.params, saved.batch_stats))])
 
 
-def alone_and_together(tmp_path, text):
-    """Folders of one configuration, trained by one process with four devices and by two with two.
-
-    All three processes at once: most of the time goes into starting.
-    """
-    path = tmp_path / "config.py"
-    path.write_text(text)
-    command, folders = [f"--config={path}"], (tmp_path / "alone", tmp_path / "together")
-    finish([start(command, folders[0], 4), *start_two(command, folders[1])])
-    return folders
-
-
-def assert_rows_equal(folders, **tolerances):
+def assert_rows_equal(both, **tolerances):
     """That both folders hold the same epochs, with the named columns up to a tolerance each."""
-    first, second = map(metrics, folders)
+    first, second = map(metrics, both)
     assert [row.keys() for row in first] == [row.keys() for row in second]
     for name, tolerance in tolerances.items():
         values = [[row[name] for row in rows if name in row] for rows in (first, second)]
@@ -174,37 +177,33 @@ def write_table(folder):
 
 
 @pytest.mark.thorough
-def test_two_hosts_train_a_head_on_encoded_data_as_one_does(tmp_path):
-    write_table(tmp_path)
-    folders = alone_and_together(tmp_path, IMPULSES.format(folder=str(tmp_path)))
+def test_two_hosts_train_a_head_on_encoded_data_as_one_does(trained):
+    both = folders(trained, "impulses")
     close = {"rel": 1e-4}
-    rows = assert_rows_equal(folders, loss=close, probe_loss=close, test_auc={"abs": 1e-3})
+    rows = assert_rows_equal(both, loss=close, probe_loss=close, test_auc={"abs": 1e-3})
     assert [row["stage"] for row in rows] == ["pretrain", "head", "head"]
-    np.testing.assert_allclose(*map(encoder_arrays, folders), rtol=1e-3, atol=1e-5)
+    np.testing.assert_allclose(*map(encoder_arrays, both), rtol=1e-3, atol=1e-5)
 
 
 @pytest.mark.thorough
-def test_two_hosts_estimate_the_prior_that_one_does(tmp_path):
-    write_table(tmp_path)
-    folders = alone_and_together(tmp_path, PRIOR.format(folder=str(tmp_path)))
-    first, second = (json.loads((x / "prior.json").read_text()) for x in folders)
+def test_two_hosts_estimate_the_prior_that_one_does(trained):
+    both = folders(trained, "prior")
+    first, second = (json.loads((x / "prior.json").read_text()) for x in both)
     assert 0 < first["prior"] < 1 and first["estimates"].keys() == second["estimates"].keys()
     assert (first["method"], first["of"]) == (second["method"], second["of"])
     assert first["prior"] == pytest.approx(second["prior"], rel=1e-3)
     for name, estimate in first["estimates"].items():
         assert estimate["value"] == pytest.approx(second["estimates"][name]["value"], abs=1e-3)
-    rows = assert_rows_equal(folders, loss={"rel": 1e-3}, test_auc={"abs": 1e-3})
+    rows = assert_rows_equal(both, loss={"rel": 1e-3}, test_auc={"abs": 1e-3})
     assert len(rows) == 2
 
 
 @pytest.mark.thorough
-def test_two_hosts_stream_what_one_does(tmp_path):
-    pytest.importorskip("grain")
-    images = runs.write_folders(tmp_path / "images")
-    folders = alone_and_together(tmp_path, PU_MLC.format(folder=images))
+def test_two_hosts_stream_what_one_does(trained):
+    both = folders(trained, "pu_mlc")
     close, rank = {"rel": 1e-4}, {"abs": 0.02}  # two of 21 close scores may change places
     rows = assert_rows_equal(
-        folders,
+        both,
         loss=close,
         loss_variational=close,
         loss_mixup=close,
@@ -212,8 +211,8 @@ def test_two_hosts_stream_what_one_does(tmp_path):
         test_raw_mean_average_precision=rank,
     )
     assert len(rows) == 2
-    first, second = (json.loads((x / "summary.json").read_text()) for x in folders)
+    first, second = (json.loads((x / "summary.json").read_text()) for x in both)
     assert second["device"].startswith("4 x") and second["counts"] == first["counts"]
     for name in ("recovered_positives", "hidden_positives"):
         assert second["train"][name] == pytest.approx(first["train"][name], abs=1)
-    np.testing.assert_allclose(*map(encoder_arrays, folders), rtol=1e-3, atol=1e-5)
+    np.testing.assert_allclose(*map(encoder_arrays, both), rtol=1e-3, atol=1e-5)

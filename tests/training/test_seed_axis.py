@@ -105,7 +105,8 @@ def test_seeds_together_equal_seeds_alone(tmp_path, method, model, changes):
         now, rows = tiny.train_in(tmp_path / f"alone_{seed}", member.setup.config, member.truth)
         assert_rows_close(rows_in(tmp_path / f"seed_{seed}"), rows)
         for a, b in zip(jax.tree.leaves(state), jax.tree.leaves(now.carry.state), strict=True):
-            np.testing.assert_allclose(a, b, rtol=2e-3, atol=2e-3)
+            # Last digits of the start are those of another program, and grow from step to step.
+            np.testing.assert_allclose(a, b, rtol=5e-3, atol=5e-3)
         assert result["test"]["auc"] == rows_in(tmp_path / f"seed_{seed}")[-1]["test_auc"]
         assert (result["seed"], result["trained_together"]) == (seed, len(SEEDS))
         written = json.loads((tmp_path / f"seed_{seed}" / "summary.json").read_text())

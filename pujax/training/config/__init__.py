@@ -6,6 +6,8 @@ method's `default_config()`, so a misspelt key is an error and never a silent no
 
 import contextlib
 import difflib
+import functools
+import types
 from typing import Any
 
 import ml_collections
@@ -100,8 +102,7 @@ def resolve(config: ml_collections.ConfigDict) -> ml_collections.ConfigDict:
         checks.require(is_section, section, config[section], "a section of fields")
     name = config.method.get("name", None)
     checks.require(isinstance(name, str), "method.name", name, ", ".join(methods.names()))
-    default = default_config(name)
-    merged = _merge(default.to_dict(), config.to_dict(), path="")
+    merged = _merge(_defaults(methods.module(name)), config.to_dict(), path="")
     if merged["data"]["prior"] not in (None, dataset.AUTO):
         accepted = f"a finite number, or {dataset.AUTO!r}"
         merged["data"]["prior"] = _number("data.prior", merged["data"]["prior"], accepted)
@@ -124,6 +125,12 @@ def resolve(config: ml_collections.ConfigDict) -> ml_collections.ConfigDict:
         "validation set",
     )
     return ml_collections.FrozenConfigDict(resolved)
+
+
+@functools.cache
+def _defaults(method: types.ModuleType) -> dict[str, Any]:
+    """`default_config` as plain values, which nobody may change."""
+    return default_config(method.__name__.rpartition(".")[2]).to_dict()
 
 
 def _merge(default: dict[str, Any], given: dict[str, Any], *, path: str) -> dict[str, Any]:
