@@ -76,6 +76,7 @@ def start(run: Run) -> LoopState:
         _LOG.info("resuming after epoch %d, step %d", position.epoch, position.step)
         if list(position.members) != run.indices:
             run = run.keep(position.members)
+        compile_ahead.finish(run.train_steps[run.stage_index(position.epoch)])
         state = LoopState(run, position, tree["carry"], tree.get("best"))
     _leave_seeds_with_checkpoints(state)
     run, epoch = state.run, state.position.epoch
