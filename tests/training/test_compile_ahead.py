@@ -66,6 +66,22 @@ def test_what_is_compiled_ahead_is_what_the_run_calls(tmp_path):
     assert not compile_ahead._PROGRAMS
 
 
+@pytest.mark.thorough
+def test_every_stage_waits_for_its_programs_and_so_does_one_that_goes_on(monkeypatch, tmp_path):
+    asked = []
+    monkeypatch.setattr(compile_ahead, "finish", asked.append)
+    changes = {"num_epochs": 3, "learning_rate": 0.013, "model": "mlp"}
+    config = tiny.config("lagam", stop_after_epoch=2, **changes)
+    setup = method_setup.build(config, tiny.problem(), tiny.mesh())
+    tiny.train_in(tmp_path, config, tiny.problem(), setup=setup)
+    steps = compile_ahead._steps(setup, tiny.mesh())
+    assert asked == steps
+    config = tiny.config("lagam", **changes)
+    setup = method_setup.build(config, tiny.problem(), tiny.mesh())
+    tiny.train_in(tmp_path, config, tiny.problem(), setup=setup)
+    assert asked == [*steps, compile_ahead._steps(setup, tiny.mesh())[1]]
+
+
 def test_a_stage_waits_for_its_program_and_compiles_one_that_has_not_begun(monkeypatch):
     begun, go_on, compiled = threading.Event(), threading.Event(), []
 
