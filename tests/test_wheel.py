@@ -55,7 +55,7 @@ def installed(wheel, tmp_path_factory):
 
 
 def run(installed, cwd, *words):
-    """What the console script says, in a folder of its own and on one device."""
+    """What the console script says, in another folder and on one device."""
     changes = {"PYTHONPATH": str(installed), "XLA_FLAGS": "", "JAX_NUM_CPU_DEVICES": "1"}
     command = [str(installed / "bin" / "pujax"), *words]
     return subprocess.run(
@@ -77,10 +77,25 @@ def test_the_wheel_holds_the_configurations_once_and_nothing_beside_pujax(wheel)
     assert not tree - names
 
 
-def test_an_installed_pujax_trains_by_name_beside_a_package_called_configs(installed, tmp_path):
-    # A user's own package, and a configuration that uses both.
+def test_an_installed_pujax_trains_a_configuration_by_its_name(installed, tmp_path):
+    listed = run(installed, tmp_path, "methods")
+    assert listed.returncode == 0 and "\nnnpu " in listed.stdout
+    short = [
+        *("--config.method.num_epochs=2", "--config.method.warmup_epochs=1"),
+        *("--config.method.lr_drops=(1,)", "--config.model.name=mlp"),
+        *("--config.run.compare=", "--config.run.figures=false"),
+    ]
+    done = run(installed, tmp_path, "train", "--config=lagam_digits", *short, "--workdir=run")
+    assert done.returncode == 0, done.stderr
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert (summary["method"], summary["num_epochs"]) == ("lagam", 2)
+    assert summary["dataset"] == "digits" and sorted(tmp_path.iterdir()) == [tmp_path / "run"]
+
+
+def test_a_package_of_the_user_called_configs_is_left_alone(installed, tmp_path):
+    """The user's own is found beside a configuration, and pujax's are not in its place."""
     (tmp_path / "configs").mkdir()
-    (tmp_path / "configs" / "__init__.py").write_text("LENGTH = 3\n")
+    (tmp_path / "configs" / "__init__.py").write_text("LENGTH = -3\n")
     (tmp_path / "own.py").write_text(
         "import configs\n"
         "from pujax.configs import lagam_digits\n\n\n"
@@ -89,22 +104,9 @@ def test_an_installed_pujax_trains_by_name_beside_a_package_called_configs(insta
         "    config.method.num_epochs = configs.LENGTH\n"
         "    return config\n"
     )
-    short = [
-        *("--config.method.warmup_epochs=1", "--config.method.lr_drops=(2,)"),
-        *("--config.run.compare=", "--config.run.figures=false"),
-    ]
-    listed = run(installed, tmp_path, "methods")
-    assert listed.returncode == 0 and "\nnnpu " in listed.stdout
-    byname = ("train", "--config=lagam_digits", "--config.method.num_epochs=3", *short)
-    done = run(installed, tmp_path, *byname, "--workdir=named")
-    assert done.returncode == 0, done.stderr
-    own = run(installed, tmp_path, "train", "--config=own.py", *short, "--workdir=own")
-    assert own.returncode == 0, own.stderr
-    first, second = (
-        json.loads((tmp_path / name / "summary.json").read_text()) for name in ("named", "own")
-    )
-    assert first["method"] == "lagam" and first["num_epochs"] == 3
-    assert first["test"] == second["test"]
+    done = run(installed, tmp_path, "train", "--config=own.py")
+    assert done.returncode == 2 and done.stderr.startswith("method.num_epochs is -3; accepted: ")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["configs", "own.py"]
 
 
 def test_an_installed_pujax_plans_by_name(installed, tmp_path):
@@ -113,15 +115,9 @@ def test_an_installed_pujax_plans_by_name(installed, tmp_path):
         "print(pathlib.Path(pujax.__file__).parent, configs.FOLDER)\n"
         "print(len(plan.from_file('gradpu_table3').cells), len(configs.files()))"
     )
+    command = [sys.executable, "-c", code]
     environment = os.environ | {"PYTHONPATH": str(installed)}
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    said = subprocess.check_output(command, cwd=tmp_path, env=environment, text=True)
     place = (installed / "pujax").resolve()
-    count = len(list((REPOSITORY / "configs").glob("*.py"))) - 1
-    assert done.stdout.split() == [str(place), str(place / "configs"), "6", str(count)]
+    count = len(list((REPOSITORY / "configs").glob("*.py"))) - 1  # all but common.py
+    assert said.split() == [str(place), str(place / "configs"), "10", str(count)]
