@@ -20,8 +20,8 @@ import ml_collections
 import numpy as np
 from absl import app, flags
 
-from configs import gradpu
 from pujax import sweep
+from pujax.configs import gradpu
 from pujax.data import dataset
 from pujax.data.raw import RawDataset
 from pujax.sweep import plan as plan_lib

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 
 import ml_collections
 
-from configs import common
 from pujax import methods, models
+from pujax.configs import common
 from pujax.training import config as config_lib
 
 

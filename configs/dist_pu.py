@@ -11,7 +11,7 @@ Comparisons on other protocols go through configs/baseline.py:method=dist_pu.
 
 import ml_collections
 
-from configs import common
+from pujax.configs import common
 from pujax.training import config as config_lib
 
 _TASKS = {

@@ -11,7 +11,7 @@ Measured figures beside the paper's are in docs/results/gradpu.md.
 
 import ml_collections
 
-from configs import common
+from pujax.configs import common
 from pujax.training import config as config_lib
 
 # Section 4 of the paper. The best weight of Table 3 and the penalty named for each data set.

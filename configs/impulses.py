@@ -22,7 +22,7 @@ another run left, of this data set or another (Table IV). Other ratios: `data.nu
 
 import ml_collections
 
-from configs import common
+from pujax.configs import common
 from pujax.training import config as config_lib
 
 TASKS = (

@@ -9,7 +9,7 @@ paper's), resnet18, cnn7. The paper states neither its positive classes nor its 
 
 import ml_collections
 
-from configs import common
+from pujax.configs import common
 from pujax.training import config as config_lib
 
 

@@ -10,7 +10,7 @@ Arguments: task = cifar10-1 (default), cifar10-2, cifar100-1, cifar100-2; backbo
 
 import ml_collections
 
-from configs import common
+from pujax.configs import common
 from pujax.training import config as config_lib
 
 

@@ -8,7 +8,7 @@ supervised upper bound on the same split afterwards. Measured figures: docs/resu
 
 import ml_collections
 
-from configs import common
+from pujax.configs import common
 from pujax.training import config as config_lib
 
 

@@ -8,7 +8,7 @@ backbone = resnet18 (default), small_cnn, cnn7, resnet50.
 
 import ml_collections
 
-from configs import common
+from pujax.configs import common
 from pujax.training import config as config_lib
 
 

@@ -9,7 +9,7 @@ because they are small and their risks' figures are known. A measured run: docs/
 
 import ml_collections
 
-from configs import common
+from pujax.configs import common
 from pujax.training import config as config_lib
 
 

@@ -8,7 +8,7 @@ of 5 runs): 88.5, 88.1 with ResNet-18; 87.5, 81.9 with the 7-layer CNN.
 
 import ml_collections
 
-from configs import common
+from pujax.configs import common
 from pujax.training import config as config_lib
 
 

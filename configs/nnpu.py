@@ -10,7 +10,7 @@ for imbalanced_nnpu, whose authors take 10 of P and 500 of U.
 
 import ml_collections
 
-from configs import common
+from pujax.configs import common
 from pujax.training import config as config_lib
 
 _MODELS = {"mnist": "mlp", "cifar10": "cnn13"}

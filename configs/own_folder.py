@@ -14,7 +14,7 @@ labelled positives (on a GPU: model.name=resnet18, method.augment=True).
 
 import ml_collections
 
-from configs import common
+from pujax.configs import common
 
 
 def get_config(argument: str = "") -> ml_collections.ConfigDict:

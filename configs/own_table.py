@@ -9,7 +9,7 @@ method = nnpu (default) or another method that needs no known negatives.
 
 import ml_collections
 
-from configs import common
+from pujax.configs import common
 
 
 def get_config(argument: str = "") -> ml_collections.ConfigDict:

@@ -10,7 +10,7 @@ cifar10-1 with the 7-layer CNN (mean of 5 runs in the LaGAM paper): 88.2 and 88.
 
 import ml_collections
 
-from configs import common
+from pujax.configs import common
 from pujax.training import config as config_lib
 
 

@@ -15,7 +15,7 @@ images they are a ResNet-18 of a quarter of the width, from random weights.
 
 import ml_collections
 
-from configs import common
+from pujax.configs import common
 from pujax.training import config as config_lib
 
 METHODS = ("pu_mlc", "assume_negative", "partial_bce", "asymmetric", "multilabel_supervised")

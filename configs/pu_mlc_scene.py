@@ -8,7 +8,7 @@ the same data beside it. It is `configs/pu_mlc.py:data=scene` with less to choos
 
 import ml_collections
 
-from configs import common, pu_mlc
+from pujax.configs import common, pu_mlc
 
 
 def get_config(argument: str = "") -> ml_collections.ConfigDict:

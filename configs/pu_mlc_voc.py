@@ -21,7 +21,7 @@ as theirs. All test images count; theirs drop the last partial batch.
 
 import ml_collections
 
-from configs import common, pu_mlc
+from pujax.configs import common, pu_mlc
 from pujax.training import config as config_lib
 
 _DATA = {

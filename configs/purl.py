@@ -15,7 +15,7 @@ a lower nnPU risk on validation data than batches of 300, on MNIST at 0.7 and a9
 
 import ml_collections
 
-from configs import common
+from pujax.configs import common
 from pujax.methods.purl import class_prior
 from pujax.training import config as config_lib
 

@@ -11,7 +11,7 @@ validation set no longer improves.
 
 import ml_collections
 
-from configs import common
+from pujax.configs import common
 from pujax.training import config as config_lib
 
 _MODELS = {

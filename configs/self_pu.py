@@ -9,7 +9,7 @@ take the place of the authors' test set in the calibration.
 
 import ml_collections
 
-from configs import common
+from pujax.configs import common
 from pujax.training import config as config_lib
 
 

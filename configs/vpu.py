@@ -9,7 +9,7 @@ PU validation set, as published. The network on Fashion-MNIST is this package's 
 
 import ml_collections
 
-from configs import common
+from pujax.configs import common
 from pujax.training import config as config_lib
 
 # Source, positive classes, network, learning rate and weight of the mixup term.

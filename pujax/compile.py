@@ -7,21 +7,11 @@ from typing import Any
 import jax
 from absl import flags as absl_flags
 
-from pujax import files
+from pujax import files, usage
 from pujax.aot import OutOfMemoryError, compile_all, report, topologies
 from pujax.checks import require
 from pujax.console import message
 from pujax.training.config import flags
-
-_USAGE = f"""usage: python -m pujax.compile --config=configs/NAME.py[:key=value,...] --topology=NAME
-  --config=FILE        what would be trained; no data has to be there
-  --config.FIELD=VALUE changes a field, as with train.py
-  --topology=NAME      {topologies.ACCEPTED}
-  --hlo=FILE           writes the optimized HLO of all programs
-  --json=FILE          writes all figures
-  --help               shows this text
-Nothing is computed on an accelerator, and none is needed; the compilers are in the packages
-pujax[aot-tpu] and pujax[aot-gpu]."""
 
 
 def main(argv: list[str]) -> int:
@@ -30,7 +20,7 @@ def main(argv: list[str]) -> int:
     try:
         rest = own(argv, known_only=True)
         if own.help:
-            message(_USAGE)
+            message(usage.text("compile", argv[0]))
             return 0
         name = own["topology"].value
         if not name:

@@ -1,4 +1,4 @@
-"""Applies a trained model to new rows: python -m pujax.predict RUN NEW.csv --output=scores.csv.
+"""Applies a trained model to new rows: pujax predict RUN NEW.csv --output=scores.csv.
 
 Rows are read and scored some at a time. Of a large file only the scores are in memory, which ranks
 and budgets need, and 16 bytes per id, which tell whether one occurs twice; names wait in a
@@ -20,6 +20,7 @@ import rich.progress
 from absl import flags
 from rich.console import Console
 
+from pujax import usage
 from pujax.checks import one_of, require, whole_number
 from pujax.console import message, show_own_messages
 from pujax.data.readers import image_trees
@@ -27,17 +28,6 @@ from pujax.files import check_folder, replacing
 from pujax.training import compilation_cache, decisions, new_rows, own_results, saved_model
 from pujax.training.saved_model import SavedModel
 
-_USAGE = """usage: python -m pujax.predict RUN FILE|FOLDER [--output=FILE.csv] [--decide=RULE]
-  RUN                  folder of a finished run on one's own rows or images, or its model/
-  FILE                 new rows in any format that training reads, with the same columns; the
-                       label's column may be there or not
-  FOLDER               for a model of images: all images in it and in the folders below
-  --output=FILE.csv    where to write; default: scores.csv in the current folder
-  --decide=RULE        'score:0', 'probability:0.5', 'share:0.02', 'top:100'; default: the run's
-  --unreadable=skip    keeps damaged images as rows without a score; default: fail
-  --help               shows this text
-Writes the id under its own name, score, probability, rank, decision, and both ends of the interval
-of the probability (probability_low, probability_high), in the rows' order."""
 _WRITTEN = 10_000
 """Rows that are written at once."""
 
@@ -250,7 +240,7 @@ def main(argv: list[str]) -> int:
     try:
         rest = values(argv)[1:]
         if values.help:
-            message(_USAGE)
+            message(usage.text("predict", argv[0]))
             return 0
         accepted = "two, RUN and FILE or FOLDER; --help says more"
         require(len(rest) == 2, "the number of arguments", len(rest), accepted)

@@ -8,7 +8,8 @@ import shlex
 
 import pytest
 
-from pujax import methods
+from pujax import commands as pujax_commands
+from pujax import configs, methods, usage
 from pujax.training import config as config_lib
 from pujax.training.config import flags
 
@@ -46,6 +47,20 @@ TRAINING = sorted(
         if "train.py " in command and "..." not in command
     }
 )
+
+
+def pujax_lines(text):
+    """Words of the commands `pujax ...`, in blocks of a shell and in spans, without the first."""
+    spans = re.findall(r"`((?:\S*/)?pujax [^`\n]+)`", text)
+    for line in [*commands(text), *spans]:
+        words = shlex.split(line, comments=True)
+        if words and re.fullmatch(r"(\S*/)?pujax", words[0]):
+            yield tuple(words[1:])
+
+
+OWN = sorted({words for text in TEXTS.values() for words in pujax_lines(text)})
+# The command's name in text about all of them.
+PLACEHOLDER = "COMMAND"
 SNIPPETS = [
     pytest.param("\n".join(code), id=page)
     for page, text in TEXTS.items()
@@ -83,8 +98,47 @@ def test_a_training_command_reads_its_configuration(command, monkeypatch):
     flags.parse(words)
 
 
+def wrong_words(words):
+    """What a command line `pujax ...` says that there is not."""
+    command, *rest = words
+    if command == PLACEHOLDER or command.startswith("-"):
+        return []
+    if command not in pujax_commands.COMMANDS:
+        return [command]
+    wrong = []
+    known = usage.text(command) if command in usage.texts() else None
+    for word in rest:
+        option, _, value = word.partition("=")
+        if known and re.match(r"--(?!config\.)", option) and not re.search(rf"{option}\b", known):
+            wrong.append(option)
+        name = value.partition(":")[0]
+        if option in ("--config", "--plan") and re.fullmatch("[a-z]\\w*", name):
+            there = configs.plans() if option == "--plan" else configs.files()
+            wrong += [word] * (name not in there)
+    return wrong
+
+
+@pytest.mark.parametrize("words", OWN, ids=" ".join)
+def test_a_pujax_command_and_what_it_names_exist(words, monkeypatch):
+    assert wrong_words(words) == []
+    if words[0] == "train" and any("--config=" in word and "..." not in word for word in words):
+        monkeypatch.chdir(REPOSITORY)
+        flags.parse(["pujax train", *words[1:]])
+
+
+def test_a_wrong_pujax_command_is_found():
+    page = "`pujax sweep --plan=digits` `/a/b/pujax nothing` `pujax.risks`\n"
+    found = list(pujax_lines(f"{page}```sh\n.venv/bin/pujax train --config=lagam_digits\n```\n"))
+    assert [words[0] for words in found] == ["train", "sweep", "nothing"]
+    assert [wrong_words(words) for words in found] == [[], [], ["nothing"]]
+    assert wrong_words(["sweep", "--plan=baseline", "--only=x"]) == ["--plan=baseline"]
+    assert wrong_words(["train", "--config=digits:a=b"]) == ["--config=digits:a=b"]
+    assert wrong_words(["predict", "RUN", "--decides=x"]) == ["--decides"]
+
+
 def test_there_are_training_commands_and_snippets():
     assert len(TRAINING) >= 5 and len(SNIPPETS) >= 3
+    assert {"train", "predict", "priors", "sweep", "compile", "methods"} <= {x[0] for x in OWN}
 
 
 @pytest.mark.parametrize("page", TEXTS)
@@ -197,5 +251,5 @@ FIELDS = fields()
 MADE_BY_THE_READER = {
     *("pujax/methods/mine.py", "configs/mine.py", "pujax/methods/NAME.py", "configs/NAME.py"),
     *("pujax/data/sources/NAME.py", "tests/methods/test_NAME.py"),
-    "tests/data/test_sources_NAME.py",
+    *("tests/data/test_sources_NAME.py", "configs/sweeps/NAME.py"),
 }

@@ -13,8 +13,8 @@ REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
 
 # A file imports from its own package and from floors below it. A new package goes on one of them.
 FLOORS = (
-    ("reading",),
-    ("arrays", "checks", "checksums", "console", "files", "locks", "packing"),
+    ("catalogue", "configs", "reading"),
+    ("arrays", "checks", "checksums", "console", "files", "locks", "packing", "usage"),
     ("accelerator",),
     (
         "risks",
@@ -33,7 +33,9 @@ FLOORS = (
     ("plots",),
     ("training",),
     ("report", "predict", "estimator", "folds", "aot"),
-    ("sweep", "prior_study", "compile"),
+    ("sweep", "prior_study", "compile", "train"),
+    ("commands",),
+    ("__main__",),
 )
 FLOOR_OF = {package: floor for floor, packages in enumerate(FLOORS) for package in packages}
 

@@ -13,8 +13,8 @@ import numpy as np
 from jax.sharding import Mesh
 
 from benchmarks.accelerator_parts.worker import Context
-from configs import gradpu, impulses, lagam_cifar, pu_mlc_voc
 from pujax import sweep
+from pujax.configs import gradpu, impulses, lagam_cifar, pu_mlc_voc
 from pujax.data import dataset, multilabel_dataset
 from pujax.data.raw import RawDataset
 from pujax.sweep import plan as sweep_plan

@@ -12,9 +12,9 @@ import ml_collections
 
 from benchmarks.accelerator_parts import problems
 from benchmarks.accelerator_parts.worker import Context, NotHereError
-from configs import gradpu, lagam_cifar, lagam_digits
-from configs.sweeps import gradpu_table1
 from pujax import sweep, training
+from pujax.configs import gradpu, lagam_cifar, lagam_digits
+from pujax.configs.sweeps import gradpu_table1
 from pujax.sweep import plan as sweep_plan
 
 _MARGIN_SECONDS = 40

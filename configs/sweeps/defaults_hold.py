@@ -15,8 +15,8 @@ half of them LaGAM's 400 epochs.
 
 import ml_collections
 
-from configs import baseline, common
 from pujax import methods, sweep
+from pujax.configs import baseline, common
 
 _SETS = ("digits", "mushrooms", "a9a", "mnist", "fashion_mnist")
 # Positives and negatives that stay in the training set.

@@ -11,8 +11,8 @@ that of the rule behind `data.prior=auto`. A difference is that to the true prio
 
 import ml_collections
 
-from configs import common, purl
 from pujax import sweep
+from pujax.configs import common, purl
 from pujax.training import config as config_lib
 
 _METHODS = ("nnpu", "gradpu", "dist_pu")

@@ -4,8 +4,8 @@ python -m pujax.sweep --plan=configs/sweeps/gradpu_table1.py --workdir=DIR \
     --data_dir=mnist=FOLDER,fashion_mnist=FOLDER
 """
 
-from configs import gradpu
 from pujax import sweep
+from pujax.configs import gradpu
 
 _ROWS = {
     "naive": "naive",

@@ -4,9 +4,9 @@ python -m pujax.sweep --plan=configs/sweeps/gradpu_table3.py --workdir=DIR \
     --data_dir=mnist=FOLDER,fashion_mnist=FOLDER
 """
 
-from configs import gradpu
-from configs.sweeps import gradpu_table1
 from pujax import sweep
+from pujax.configs import gradpu
+from pujax.configs.sweeps import gradpu_table1
 
 _TASKS = {"MNIST": "mnist", "FMNIST": "fashion_mnist"}
 _BETA_MAX = (0.0, 1.0, 3.0, 10.0, 30.0)

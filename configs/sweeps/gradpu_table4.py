@@ -7,9 +7,9 @@ Labels are drawn with weights r(x)^k of a logistic regression r; the paper's app
 say how, is not available. k = 1 is the literal rule, k = 10 the sharpened one of other code.
 """
 
-from configs import gradpu
-from configs.sweeps import gradpu_table1
 from pujax import sweep
+from pujax.configs import gradpu
+from pujax.configs.sweeps import gradpu_table1
 
 _TASKS = {"MNIST": "mnist", "FMNIST": "fashion_mnist"}
 _POWERS = (1.0, 10.0)

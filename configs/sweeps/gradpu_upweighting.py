@@ -6,9 +6,9 @@ The paper does not say whether the weight of a positive is differentiated, nor h
 scaled, which decides how strong a penalty of 0.2 is.
 """
 
-from configs import gradpu
-from configs.sweeps import gradpu_table1
 from pujax import sweep
+from pujax.configs import gradpu
+from pujax.configs.sweeps import gradpu_table1
 
 # Table 3 of the paper.
 _PUBLISHED = {0.0: (94.8, 0.4), 3.0: (96.0, 0.4), 30.0: (96.4, 0.4)}

@@ -9,8 +9,8 @@ or one of its tasks. Only rows at size 224 are the paper's setting. Figures are 
 at the last epoch, and so they are here; the paper states no deviations.
 """
 
-from configs import common, impulses
 from pujax import sweep
+from pujax.configs import common, impulses
 
 # Accuracy / F1 / AUC in percent, by row of `configs/impulses.py`; Table V has no AUC.
 _PUBLISHED = {

@@ -6,8 +6,8 @@ Five seeds. Each row changes the full method, `configs/lagam_digits.py`, by what
 figures that the paper prints are of CIFAR-10 and CIFAR-100 and stand in docs/results/lagam.md.
 """
 
-from configs import lagam_digits
 from pujax import sweep
+from pujax.configs import lagam_digits
 
 _CLUSTERS = (2, 5, 50)
 _SUPPORT = (10, 20, 100)

@@ -8,8 +8,8 @@ learned on test inputs; here these come from 500 training images kept apart. No 
 on Fashion-MNIST could be checked.
 """
 
-from configs import dist_pu, self_pu
 from pujax import sweep
+from pujax.configs import dist_pu, self_pu
 
 
 def get_plan() -> sweep.Plan:

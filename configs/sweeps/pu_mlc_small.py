@@ -14,8 +14,8 @@ test rows are training rows held out), risk (gamma and the adaptive temperature 
 
 import os
 
-from configs import common, pu_mlc
 from pujax import sweep
+from pujax.configs import common, pu_mlc
 
 _RATIOS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 _MANY = 0.6  # share of known labels from which the known negatives are tried

@@ -9,8 +9,8 @@ there then hold the other one. Cells are named `ROW on DATA PRIOR`, for example
 published figure is a standard error; behind one measured here, the standard deviation.
 """
 
-from configs import common, purl
 from pujax import sweep
+from pujax.configs import common, purl
 
 _ROWS = {
     "none": "none",

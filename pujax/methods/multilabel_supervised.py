@@ -8,6 +8,7 @@ from pujax.methods._common import classifier
 from pujax.methods.base import Method
 
 MULTILABEL = True
+ORACLE = True
 
 
 def default_config() -> ml_collections.ConfigDict:

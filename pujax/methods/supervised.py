@@ -8,6 +8,7 @@ from pujax.methods._common import classifier, losses
 from pujax.methods.base import Method
 
 NEEDS_NEGATIVES = True
+ORACLE = True
 
 
 def default_config() -> ml_collections.ConfigDict:

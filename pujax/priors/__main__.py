@@ -1,4 +1,4 @@
-"""The command `python -m pujax.priors DATA`: all estimators on a user's own file, as a table.
+"""The command `pujax priors DATA`: all estimators on a user's own file, as a table.
 
 Unlike the other modules of this package it reads a file and prints.
 """
@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from absl import flags
 
+from pujax import usage
 from pujax.console import message, render_table, show_own_messages
 from pujax.data.readers import tables
 from pujax.priors.base import PriorEstimate
@@ -32,15 +33,6 @@ from pujax.priors.held_out import held_out_scores
 
 _LOG = logging.getLogger(__name__)
 
-_USAGE = """usage: python -m pujax.priors DATA [--label=COLUMN] [--methods=A,B] [--resamples=100]
-  DATA                 .csv or .tsv with a header, .npz, or svmlight (also .gz, .bz2, .xz);
-                       label 1 is a labelled positive; 0, -1 and nothing are unlabeled
-  --label=COLUMN       the label's column in .csv and .tsv; the last one
-  --methods=A,B        estimators, of: {names}
-  --resamples=100      bootstrap resamples of the 90 % intervals, a fifth of it where each is
-                       expensive (km1, km2, tice, alphamax); 0 for none
-  --seed=0             seed of everything random
-  --help               shows this text"""
 _COLUMNS = ("method", "prior in U", "90 % interval", "prior of all", "label frequency", "seconds")
 # Up to how many examples of P and U together which method is to be trusted first.
 _FIRST_CHOICE = ((2_000, "km2"), (20_000, "best_bin"))
@@ -65,7 +57,7 @@ def main(argv: list[str]) -> int:
     try:
         rest = values(argv)[1:]
         if values.help:
-            message(_USAGE.format(names=", ".join(NAMES)))
+            message(usage.text("priors", argv[0]))
             return 0
         if len(rest) != 1:
             raise ValueError(

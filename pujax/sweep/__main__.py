@@ -1,4 +1,4 @@
-"""The command line of a sweep; `python -m pujax.sweep --help` lists it."""
+"""The command line of a sweep; `pujax sweep --help` lists it."""
 
 import os
 import re
@@ -7,33 +7,10 @@ import sys
 import jax
 from absl import flags
 
-from pujax import checks, console
+from pujax import checks, console, usage
 from pujax.sweep import launch, ray_engine, runner, shards, slurm_engine
 from pujax.sweep import plan as plan_lib
 from pujax.training.evaluation import model_selection
-
-_USAGE = """usage: python -m pujax.sweep --workdir=DIR (--plan=FILE | --config=FILE[:key=value,...])
-  --workdir=DIR        folder of the results; a dry run needs none
-  --plan=FILE[:ARG]    a Python file with get_plan([ARG]) -> pujax.sweep.Plan
-  --config=FILE        a configuration file whose argument has `method` and `task`
-  --methods=A,B        with --config: values of `method`
-  --tasks=A,B          with --config: values of `task`
-  --rules=A,B          with --config: which epochs to report
-  --seeds=0,1,2        seeds of every cell (0,1,2; a plan has its own)
-  --set=FIELD=VALUE    sets a field of every configuration; may be repeated
-  --data_dir=FOLDER    where the data are; SOURCE=FOLDER,SOURCE=FOLDER for several places
-  --only=TEXT          trains only the cells whose name holds TEXT
-  --dry_run            says what would be trained; downloads and writes nothing
-  --sequential         trains new seeds one after another
-  --shard=I/N          trains only every N-th cell from number I on, I from 0 to N - 1
-  --launch=ray         one task of Ray per cell; waits for all of them
-  --launch=slurm       one job of an array per cell; waits for all of them
-  --cpus_per_cell=1    with --launch: cores
-  --gpus_per_cell=0    with --launch: GPUs, which share the batches of one cell
-  --minutes_per_cell=1440  with --launch=slurm: after so many a job saves and goes on in a new one
-  --sbatch=KEY=VALUE   with --launch=slurm: any option of sbatch; may be repeated
-  --help               shows this text"""
-
 
 # Flags that are integers, with the least that each may be and what it is by default.
 _INTEGERS = {"cpus_per_cell": (1, 1), "gpus_per_cell": (0, 0), "minutes_per_cell": (1, 1440)}
@@ -80,12 +57,13 @@ def parse(argv: list[str]) -> tuple[plan_lib.Plan | None, flags.FlagValues]:
         raise ValueError(f"command line: {rest[1:]} is not understood; options begin with --")
     if values.help:
         return None, values
+    text = usage.text("sweep", argv[0]).partition("\n")[0]
     if values.plan and values.config:
-        raise ValueError(f"--plan and --config are both given; accepted: one of them\n{_USAGE}")
+        raise ValueError(f"--plan and --config are both given; accepted: one of them\n{text}")
     if not values.plan and not values.config:
-        raise ValueError(f"--plan or --config is missing; accepted: one of them\n{_USAGE}")
+        raise ValueError(f"--plan or --config is missing; accepted: one of them\n{text}")
     if not values.workdir and not values.dry_run:
-        raise ValueError(f"--workdir is missing; accepted: a folder\n{_USAGE}")
+        raise ValueError(f"--workdir is missing; accepted: a folder\n{text}")
     _check_launch(values)
     if values.plan:
         for name in ("methods", "tasks", "rules"):
@@ -153,7 +131,7 @@ def main(argv: list[str]) -> int:
     try:
         plan, values = parse(argv)
         if plan is None:
-            console.message(_USAGE)
+            console.message(usage.text("sweep", argv[0]))
             return 0
         shard = shards.parse(values.shard) if values.shard else None
         options = {"only": values.only, "sequential": values.sequential}

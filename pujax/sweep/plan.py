@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import ml_collections
 
-from pujax import checks, report
+from pujax import checks, configs, report
 from pujax.data import sources
 from pujax.training.evaluation import model_selection
 
@@ -115,12 +115,13 @@ def from_file(text: str) -> Plan:
     """The plan of a Python file with `get_plan() -> Plan`.
 
     Args:
-      text: `FILE`, or `FILE:ARGUMENT` for a file whose `get_plan` takes an argument.
+      text: `FILE`, or `FILE:ARGUMENT` for a file whose `get_plan` takes an argument; in place of
+        FILE the name of a plan of pujax.
 
     Raises:
       ValueError: naming the file, if it has none, or one that does not take the argument.
     """
-    path, _, argument = text.partition(":")
+    path, _, argument = configs.find(text, "--plan").partition(":")
     get_plan = _function("--plan", path, "get_plan")
     if argument and not inspect.signature(get_plan).parameters:
         raise ValueError(f"--plan is {text!r}; accepted: {path!r}, which takes no argument")
@@ -143,7 +144,8 @@ def from_config(
     """Every method on every task of one configuration file.
 
     Args:
-      config: `FILE` or `FILE:key=value,...`, a file with `get_config(argument)`.
+      config: `FILE` or `FILE:key=value,...`, a file with `get_config(argument)`; in place of FILE
+        the name of a configuration of pujax.
       methods: values of the file's argument `method`; empty leaves its default.
       tasks: values of its argument `task`; empty leaves its default.
       seeds: seeds of every cell.
@@ -152,7 +154,7 @@ def from_config(
     Raises:
       ValueError: if there is no such file, or it does not accept the arguments.
     """
-    path, _, argument = config.partition(":")
+    path, _, argument = configs.find(config).partition(":")
     get_config = _function("--config", path, "get_config")
     cells = []
     for task in tasks or ("",):
@@ -167,7 +169,7 @@ def from_config(
 def _function(flag: str, path: str, name: str) -> Any:
     """A function of a Python file."""
     if not os.path.isfile(path):
-        raise ValueError(f"{flag} is {path!r}; accepted: the path of a Python file in configs/")
+        raise ValueError(f"{flag} is {path!r}; accepted: {configs.accepted(flag)}")
     stem = re.sub(r"\W", "_", os.path.splitext(os.path.basename(path))[0])
     spec = importlib.util.spec_from_file_location(f"pujax_sweep_{stem}", path)
     if spec is None or spec.loader is None:

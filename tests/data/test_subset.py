@@ -5,7 +5,7 @@ import sys
 import numpy as np
 import pytest
 
-from configs import common
+from pujax.configs import common
 from pujax.data import dataset
 from pujax.data.raw import RawDataset
 from pujax.data.sources import cifar100

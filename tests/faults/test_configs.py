@@ -60,7 +60,7 @@ _SIZES = {
 @functools.cache
 def arguments(name):
     """What a file accepts: the values of every argument, the default first."""
-    common = importlib.import_module("configs.common")
+    common = importlib.import_module("pujax.configs.common")
     calls, parse = [], common.parse
 
     def recorded(argument, **accepted):
@@ -74,7 +74,7 @@ def arguments(name):
 
 
 def module(name):
-    return importlib.import_module(f"configs.{name}")
+    return importlib.import_module(f"pujax.configs.{name}")
 
 
 def made(name, chosen):

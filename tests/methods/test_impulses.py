@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from configs import impulses as impulses_config
 from pujax import augment, contrastive, risks
+from pujax.configs import impulses as impulses_config
 from pujax.methods import impulses
 from pujax.methods._common import network as network_lib
 from pujax.methods.impulses import pretraining as pretraining_lib

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from configs import p3mix as p3mix_file
+from pujax.configs import p3mix as p3mix_file
 from pujax.methods import _p3mix, p3mix_c, p3mix_e
 from pujax.methods._common import network as network_lib
 from pujax.methods._p3mix import parts

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from configs import pan as pan_file
+from pujax.configs import pan as pan_file
 from pujax.methods import pan
 from pujax.methods._common import network as network_lib
 from pujax.methods._common import optimizer

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from configs import self_pu as self_pu_config
+from pujax.configs import self_pu as self_pu_config
 from pujax.data.batching import Batch
 from pujax.methods import self_pu
 from pujax.methods._common import network as network_lib

@@ -6,9 +6,9 @@ import statistics
 import ml_collections
 import pytest
 
-from configs import purl
-from configs.sweeps import estimated_prior, purl_tables
 from pujax import mutual_info, sweep
+from pujax.configs import purl
+from pujax.configs.sweeps import estimated_prior, purl_tables
 from pujax.sweep import plan as plan_lib
 from pujax.training import config as config_lib
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import ml_collections
 import pytest
 
-from configs import pu_mlc_voc
+from pujax.configs import pu_mlc_voc
 from pujax.sweep import runner
 from pujax.sweep.plan import Cell, Plan
 from pujax.training import method_setup, preemption

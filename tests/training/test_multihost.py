@@ -20,7 +20,7 @@ from tests.training import multilabel_runs as runs
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 # Convolutions and random operations look at one image each, and compile long in three processes.
 LAGAM = """
-from configs import lagam_digits
+from pujax.configs import lagam_digits
 
 def get_config(argument=""):
     config = lagam_digits.get_config()

@@ -4,9 +4,9 @@ import pathlib
 
 import pytest
 
-from configs import pu_mlc
-from configs.sweeps import pu_mlc_small
 from pujax import methods
+from pujax.configs import pu_mlc
+from pujax.configs.sweeps import pu_mlc_small
 from pujax.sweep import plan as plan_lib
 from pujax.training import config as config_lib
 from pujax.training import method_setup

@@ -1,4 +1,7 @@
-"""The command line: `--config=FILE[:key=value,...] --workdir=DIR --config.section.field=value`."""
+"""The command line: `--config=FILE[:key=value,...] --workdir=DIR --config.section.field=value`.
+
+In place of FILE stands the name of a configuration of pujax, too.
+"""
 
 import ast
 import contextlib
@@ -10,8 +13,9 @@ import ml_collections
 from absl import flags
 from ml_collections import config_flags
 
-from pujax import methods, models
+from pujax import configs, methods, models
 
+_CONFIG = ("--config", "-config")
 _OPTIONS = "config.model.options."
 _BOOLEANS = {"true": True, "false": False}
 _ACCEPTED = {
@@ -34,7 +38,7 @@ def parse(argv: list[str]) -> tuple[ml_collections.ConfigDict, str, str]:
     Raises:
       ValueError: naming the flag and what is wrong with it.
     """
-    argv, options = _model_options(argv)
+    argv, options = _model_options(_with_files(argv))
     values = flags.FlagValues()
     config = config_flags.DEFINE_config_file("config", flag_values=values, sys_argv=argv)
     workdir = flags.DEFINE_string("workdir", "", "Folder of the run.", flag_values=values)
@@ -52,19 +56,42 @@ def parse(argv: list[str]) -> tuple[ml_collections.ConfigDict, str, str]:
         raise ValueError(_bad_override(argv, error)) from error
     except OSError as error:
         raise ValueError(
-            f"--config is {_config_path(argv)!r}, which cannot be read; accepted: the path of a "
-            "Python file as in configs/"
+            f"--config is {_config_path(argv)!r}, which cannot be read; accepted: "
+            f"{configs.accepted()}"
+        ) from error
+    except ImportError as error:
+        raise ValueError(
+            f"--config is {_config_path(argv)!r}: {error}; accepted: a file that imports"
         ) from error
     if values.help or values["config"].value is None:
         raise ValueError(
-            "usage: python train.py --config=configs/NAME.py[:key=value,...] [--workdir=DIR] "
-            "[--config.SECTION.FIELD=VALUE ...]"
+            "usage: pujax train --config=NAME|configs/NAME.py[:key=value,...] [--workdir=DIR] "
+            "[--config.SECTION.FIELD=VALUE ...] (`pujax train --help` says more)"
         )
     if len(rest) > 1:
         raise ValueError(f"command line: {rest[1:]} is not understood; options begin with --")
     flag: Any = values["config"]
     file = flag.config_filename.split(":")[0]
     return config.value, workdir.value, os.path.splitext(os.path.basename(file))[0]
+
+
+def _with_files(argv: list[str]) -> list[str]:
+    """The arguments with the file in place of the name of a configuration of pujax.
+
+    Raises:
+      ValueError: for a name that is neither.
+    """
+    words, takes_next = list(argv), False
+    for index, word in enumerate(words):
+        name, equals, value = word.partition("=")
+        if word == "--":
+            break
+        if takes_next:
+            words[index] = configs.find(word)
+        elif equals and name in _CONFIG:
+            words[index] = f"{name}={configs.find(value)}"
+        takes_next = word in _CONFIG and not takes_next
+    return words
 
 
 def _model_options(argv: list[str]) -> tuple[list[str], list[tuple[str, str]]]:
@@ -120,7 +147,7 @@ def _config_path(argv: list[str]) -> str:
     """The file that `--config` names, without its argument."""
     for index, word in enumerate(argv):
         name, _, value = word.partition("=")
-        if name in ("--config", "-config"):
+        if name in _CONFIG:
             return (value or "".join(argv[index + 1 : index + 2])).split(":")[0]
     return ""
 

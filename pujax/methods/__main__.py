@@ -1,0 +1,65 @@
+"""The command `pujax methods [NAME]`: all methods in a line each, or the fields of one."""
+
+import json
+import sys
+from typing import Any
+
+from absl import flags
+
+from pujax import catalogue, methods, usage
+from pujax.checks import one_of, require
+from pujax.console import message, show_own_messages
+
+
+def main(argv: list[str]) -> int:
+    """Runs what the command line says; returns the process's exit status."""
+    show_own_messages()
+    values = flags.FlagValues()
+    flags.DEFINE_bool("json", False, "json", flag_values=values)
+    flags.DEFINE_bool("help", False, "help", short_name="h", flag_values=values)
+    try:
+        names = values(argv)[1:]
+        if values.help:
+            message(usage.text("methods", argv[0]))
+            return 0
+        require(len(names) < 2, "NAME", " ".join(names), "one method, or none for all")
+        message(_of_one(names[0], values.json) if names else _of_all(values.json))
+    except (ValueError, flags.Error) as error:
+        sys.stderr.write(f"{' '.join(str(error).split())}\n")
+        return 2
+    return 0
+
+
+def _of_all(as_json: bool) -> str:
+    entries = catalogue.methods()
+    if as_json:
+        return _json([_record(entry) for entry in entries])
+    rows = ((entry.name, f"{entry.summary} [{entry.kind}]") for entry in entries)
+    return catalogue.lines(rows, indent=0)
+
+
+def _of_one(name: str, as_json: bool) -> str:
+    entries = {entry.name: entry for entry in catalogue.methods()}
+    one_of("NAME", name, entries)
+    fields = methods.module(name).default_config().to_dict()
+    del fields["name"]
+    entry = entries[name]
+    if as_json:
+        return _json(_record(entry) | {"fields": fields})
+    rows = catalogue.lines((field, repr(fields[field])) for field in sorted(fields))
+    return (
+        f"{entry.name}: {entry.summary} [{entry.kind}]\n"
+        f"Fields and their defaults, set by --config.method.FIELD=VALUE:\n{rows}"
+    )
+
+
+def _record(entry: catalogue.Entry) -> dict[str, Any]:
+    return entry._asdict() | {"kind": entry.kind}
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, indent=2)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))

@@ -1,0 +1,29 @@
+"""Trains a PU method: pujax train --config=lagam_digits [--workdir=DIR].
+
+In a checkout `python train.py --config=configs/lagam_digits.py` is the same.
+"""
+
+import sys
+
+from pujax import console, training, usage
+from pujax.training import train_loop
+from pujax.training.config import flags
+
+
+def main(argv: list[str]) -> int:
+    """Runs what the command line says; returns the process's exit status."""
+    console.show_own_messages()
+    if usage.is_asked(argv):
+        console.message(usage.text("train", argv[0]))
+        return 0
+    try:
+        config, workdir, name = flags.parse(argv)
+        training.run(config, workdir, name=name)
+    except (ValueError, OSError, train_loop.NonFiniteError) as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))
