@@ -29,11 +29,11 @@ FLOORS = (
     ("models", "linear_head"),
     ("data",),
     ("priors",),
-    ("methods",),
+    ("methods", "audit"),
     ("plots",),
     ("training",),
     ("report", "predict", "estimator", "folds", "aot"),
-    ("sweep", "prior_study", "compile", "train"),
+    ("sweep", "prior_study", "compile", "train", "check"),
     ("commands",),
     ("__main__",),
 )

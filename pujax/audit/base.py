@@ -1,0 +1,130 @@
+"""What an audit looks at, and what it returns."""
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pujax.checks import one_of
+
+ERROR, WARNING, NOTE = "error", "warning", "note"
+SEVERITIES = (ERROR, WARNING, NOTE)
+"""The most severe first: training would be worthless; a result may be wrong; good to know."""
+
+SHOWN = 5
+"""Columns and rows that a finding names; the rest is counted."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Finding:
+    """One thing that is worth saying of the data.
+
+    Attributes:
+      name: of the check, such as 'leak'.
+      severity: one of `SEVERITIES`.
+      title: what was found, in one sentence.
+      evidence: the numbers, one sentence each.
+      advice: what to do.
+      numbers: the same numbers for programs.
+    """
+
+    name: str
+    severity: str
+    title: str
+    evidence: tuple[str, ...]
+    advice: str
+    numbers: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self):
+        one_of("severity", self.severity, SEVERITIES)
+
+
+class Problem(NamedTuple):
+    """P and U in numbers.
+
+    Attributes:
+      features: float32 `[n, d]`, finite.
+      labeled: bool `[n]`, whether a row is a labelled positive; all others are unlabeled.
+      columns: `[d]`, the column of the file that a feature is made of; several may be of one.
+      keys: int `[n]`, equal where rows are copies of one another.
+      ids: `[n]`, what the rows are called.
+      facts: float64 `[n, k]` of what is known of the files of images and is no feature, such as
+        their width; `[n, 0]` for tables.
+      fact_names: `[k]`.
+    """
+
+    features: np.ndarray
+    labeled: np.ndarray
+    columns: tuple[str, ...]
+    keys: np.ndarray
+    ids: np.ndarray
+    facts: np.ndarray
+    fact_names: tuple[str, ...] = ()
+
+    def without(self, names: Iterable[str]) -> "Problem":
+        """The problem without the features of these columns, if any is left."""
+        names = set(names)
+        kept = [i for i, column in enumerate(self.columns) if column not in names]
+        if not kept:
+            return self
+        return self._replace(
+            features=self.features[:, kept], columns=tuple(self.columns[i] for i in kept)
+        )
+
+
+def problem(
+    features: np.ndarray,
+    labeled: np.ndarray,
+    columns: Iterable[str] | None = None,
+    *,
+    ids: np.ndarray | None = None,
+) -> Problem:
+    """A `Problem` of rows of numbers.
+
+    Args:
+      features: `[n, d]`, finite.
+      labeled: bool `[n]`.
+      columns: names `[d]`; None is '1', '2' and so on.
+      ids: names of the rows `[n]`; None counts from 1.
+
+    Raises:
+      ValueError: the shapes do not fit one another.
+    """
+    features = np.ascontiguousarray(features, np.float32)
+    labeled = np.asarray(labeled, bool)
+    if features.ndim != 2 or labeled.shape != features.shape[:1] or not features.size:
+        raise ValueError(
+            f"features is of shape {features.shape} and labeled of {labeled.shape}; accepted: "
+            "[n, d] and [n], not empty"
+        )
+    given = tuple(map(str, range(1, features.shape[1] + 1)) if columns is None else columns)
+    if len(given) != features.shape[1]:
+        raise ValueError(f"columns has {len(given)} names; accepted: {features.shape[1]}")
+    rows = features + np.float32(0)  # -0 and 0 are the same number, and not the same bytes
+    return Problem(
+        features=features,
+        labeled=labeled,
+        columns=given,
+        keys=same([row.tobytes() for row in rows]),
+        ids=np.arange(1, len(features) + 1) if ids is None else ids,
+        facts=np.zeros([len(features), 0]),
+    )
+
+
+def same(contents: Iterable[bytes]) -> np.ndarray:
+    """Numbers int `[n]` that are equal where contents are."""
+    known: dict[bytes, int] = {}
+    return np.array([known.setdefault(content, len(known)) for content in contents], np.int64)
+
+
+def listed(names: Iterable[Any], *, shown: int = SHOWN) -> str:
+    """The first of some names, and how many more there are."""
+    names = [str(name) for name in names]
+    more = f" and {len(names) - shown} more" if len(names) > shown else ""
+    return ", ".join(names[:shown]) + more
+
+
+def in_order(findings: Iterable[Finding]) -> list[Finding]:
+    """Findings, the most severe first; equal ones in the order given."""
+    return sorted(findings, key=lambda finding: SEVERITIES.index(finding.severity))

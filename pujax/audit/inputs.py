@@ -1,0 +1,141 @@
+"""Reads a user's file or folder as training would, and what training does not look at."""
+
+import hashlib
+import os
+import pathlib
+import re
+from typing import NamedTuple
+
+import numpy as np
+from PIL import Image
+
+from pujax.audit.base import Problem, problem, same
+from pujax.data.image_files import as_array
+from pujax.data.readers import image_trees
+from pujax.data.sources import own_folder, own_table
+
+_SIDE = 16
+"""Side of the grey images whose pixels are the features."""
+_ROLES = ("positive", "unlabeled", "negative")
+_FACTS = ("width", "height", "bytes of the file", "ending of the file", "mode of the image")
+
+
+class Input(NamedTuple):
+    """What was read.
+
+    Attributes:
+      problem: P and U in numbers.
+      kind: 'table' or 'images'.
+      notes: sentences on how it was read.
+      damaged: images that cannot be read, by their role.
+      test_copies: names of test images that are copies of training images.
+    """
+
+    problem: Problem
+    kind: str
+    notes: tuple[str, ...]
+    damaged: dict[str, list[str]]
+    test_copies: tuple[str, ...] = ()
+
+
+def read(path: str, *, label: str = "", positive: str = "") -> Input:
+    """Reads a file of rows or a folder of images.
+
+    Args:
+      path: of the file, in any format of `pujax.data.readers.frames`, or of a folder with
+        `positive/` and `unlabeled/`.
+      label: name of the label's column; '' is `labels` or `y` beside arrays. Not for folders.
+      positive: the word that marks a positive, where it is not a usual one. Not for folders.
+
+    Raises:
+      ValueError: in one line, what cannot be read.
+    """
+    try:
+        if os.path.isdir(path):
+            for flag, value in (("--label", label), ("--positive", positive)):
+                if value:
+                    raise ValueError(
+                        f"{flag} is {value!r}; accepted: nothing, since {path} is a folder"
+                    )
+            return _folder(path)
+        return _table(path, label, positive)
+    except ValueError as error:
+        text = re.sub(r"\bdata\.path is\b", "DATA is", str(error))
+        raise ValueError(re.sub(r"\bdata\.(label|positive)\b", r"--\1", text)) from error
+
+
+def _table(path: str, label: str, positive: str) -> Input:
+    read = own_table.load(pathlib.Path(), path=path, label=label, positive=positive)
+    assert read.prepare is not None
+    data = read.prepare(np.arange(len(read.train_labels)))
+    assert data.own is not None
+    names = data.own.preparation.feature_names
+    columns = [column.name for column in data.own.preparation.columns]
+    found = problem(
+        as_array(data.train_inputs),
+        data.train_labels == 1,
+        [_column_of(name, columns) for name in names],
+        ids=np.array([f"{data.own.id_name} {x}" for x in data.own.ids], object),
+    )
+    return Input(found, "table", data.own.notes, {})
+
+
+def _column_of(feature: str, columns: list[str]) -> str:
+    """The column that a feature is made of, whose name begins with the column's."""
+    if feature in columns:
+        return feature
+    fits = [x for x in columns if feature.startswith((f"{x}_", f"{x} is missing"))]
+    return max(fits, key=len, default=feature)
+
+
+def _folder(path: str) -> Input:
+    data = own_folder.load(
+        pathlib.Path(), path=path, image_size=_SIDE, channels=1, unreadable="skip"
+    )
+    assert data.own is not None
+    root, ids = pathlib.Path(path), data.own.ids
+    accepted = (*_ROLES, image_trees.TEST)
+    names = image_trees.roles(root, field=f"data.path is {path!r}", accepted=accepted)
+    known = set(ids)
+    damaged: dict[str, list[str]] = {}
+    for role in _ROLES:
+        if role in names:
+            below = image_trees.images_below(root / names[role])
+            lost = [f"{names[role]}/{x}" for x in below if f"{names[role]}/{x}" not in known]
+            damaged |= {role: lost} if lost else {}
+    pixels = as_array(data.train_inputs).reshape(len(ids), -1).astype(np.float32)
+    found = problem(
+        pixels,
+        data.train_labels == 1,
+        [f"pixel {i // _SIDE + 1}, {i % _SIDE + 1}" for i in range(pixels.shape[1])],
+        ids=ids,
+    )
+    digests = [_digest(root / name) for name in ids]
+    found = found._replace(
+        keys=same(digests), facts=_facts([root / name for name in ids]), fact_names=_FACTS
+    )
+    copies = []
+    if image_trees.TEST in names:
+        trained, test = set(digests), names[image_trees.TEST]
+        below = image_trees.images_below(root / test)
+        copies = [f"{test}/{x}" for x in below if _digest(root / test / x) in trained]
+    return Input(found, "images", data.own.notes, damaged, tuple(copies))
+
+
+def _digest(path: pathlib.Path) -> bytes:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").digest()
+
+
+def _facts(paths: list[pathlib.Path]) -> np.ndarray:
+    """What is known of the files of images, float64 `[n, k]`; words are numbered."""
+    rows = []
+    for path in paths:
+        with Image.open(path) as image:
+            size, mode = image.size, image.mode
+        rows.append((*size, path.stat().st_size, path.suffix.lower(), mode))
+    parts = [
+        np.unique(np.array(part), return_inverse=True)[1] if isinstance(part[0], str) else part
+        for part in zip(*rows, strict=True)
+    ]
+    return np.array(parts, np.float64).T

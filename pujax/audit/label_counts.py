@@ -1,0 +1,66 @@
+"""Is the number of labels enough for what the methods need?"""
+
+import numpy as np
+
+from pujax.audit.base import ERROR, NOTE, WARNING, Finding
+
+LEAST = 5
+"""Of P and of U. A fifth is held out, and the estimate of the prior needs four of what is left."""
+FEW = 30
+"""Below this a held-out fifth is at most six rows, and no held-out number says much."""
+MEASURED = 80
+"""The fewest labels with which docs/results/own_data.md has measured methods on tables."""
+
+
+def check(labeled: np.ndarray) -> list[Finding]:
+    """Findings of the numbers of P and of U.
+
+    Args:
+      labeled: bool `[n]`.
+    """
+    num_p = int(labeled.sum())
+    num_u = len(labeled) - num_p
+    numbers = {"labeled": num_p, "unlabeled": num_u}
+    evidence = (f"{num_p:,} labelled positives, {num_u:,} unlabeled rows",)
+
+    def finding(severity: str, title: str, why: str, advice: str) -> list[Finding]:
+        return [Finding("label_counts", severity, title, (*evidence, why), advice, numbers)]
+
+    if num_p < LEAST:
+        return finding(
+            ERROR,
+            f"{num_p} labels are fewer than any method can use",
+            f"a fifth is held out and the prior needs 4 of the rest: at least {LEAST} labels",
+            f"label more positives: {LEAST} let the commands run, {MEASURED} are the fewest with "
+            "which results were measured",
+        )
+    if num_u < LEAST:
+        return finding(
+            ERROR,
+            f"{num_u} unlabeled rows are fewer than any method can use",
+            f"at least {LEAST} are needed to hold out a fifth and to estimate the prior",
+            "add unlabeled rows of the population that the classifier is for",
+        )
+    if num_p < FEW:
+        return finding(
+            WARNING,
+            f"{num_p} labels are too few to judge a result by",
+            f"the held-out fifth is {max(1, round(num_p / 5))} labels, so that recall moves by "
+            f"{1 / max(1, round(num_p / 5)):.0%} with each of them",
+            f"label at least {FEW}, better {MEASURED}; until then read rankings only",
+        )
+    if num_u < FEW:
+        return finding(
+            WARNING,
+            f"{num_u} unlabeled rows are too few to judge a result by",
+            f"the held-out fifth is {max(1, round(num_u / 5))} rows",
+            "add unlabeled rows of the population that the classifier is for",
+        )
+    if num_p < MEASURED:
+        return finding(
+            NOTE,
+            f"{num_p} labels are fewer than methods were measured with",
+            f"docs/results/own_data.md begins at {MEASURED} labels",
+            "prefer bagged logistic regression, which needs the fewest, and compare with seeds",
+        )
+    return []

@@ -1,0 +1,194 @@
+"""`python -m pujax.check DATA`: text and JSON say the same, and the exit status says how bad."""
+
+import json
+import pathlib
+import re
+import shlex
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from pujax import audit, check
+from pujax.audit import recommendation
+from pujax.training.config import flags
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+
+
+def write_table(path, *, num_p=100, leak=False, copies=0, separation=4.0):
+    """A CSV of two clouds, a column that may leak, and a label that says yes or nothing."""
+    rng = np.random.default_rng(0)
+    positive = np.arange(500) < num_p + 100
+    x = (rng.normal(size=[500, 2]) + separation * positive[:, None]).tolist()
+    lines = ["a,b,c,known"]
+    for row, known in [(i, i < num_p) for i in range(500)] + [(i, False) for i in range(copies)]:
+        c = row % 2 + 10 * (leak and known)
+        lines.append(f"{x[row][0]!r},{x[row][1]!r},{c},{'yes' * known}")
+    path.write_text("\n".join(lines))
+    return str(path)
+
+
+def run(*arguments):
+    return check.main(["check", *map(str, arguments)])
+
+
+@pytest.fixture(scope="module")
+def leaking(tmp_path_factory):
+    """Arguments, and where the JSON goes."""
+    folder = tmp_path_factory.mktemp("leak")
+    path = write_table(folder / "my rows.csv", leak=True)
+    return path, folder / "found.json"
+
+
+def test_text_and_json_hold_the_same_findings_in_order_of_severity(leaking, capsys):
+    path, output = leaking
+    assert run(path, "--label=known", f"--json={output}") == 3
+    text, found = capsys.readouterr().out, json.loads(output.read_text())
+    assert found["status"] == 3 and "100 labelled positives, 400 unlabeled, 3 columns" in text
+    joined = " ".join(text.split())
+    places = []
+    for finding in found["findings"]:
+        title = f"{finding['severity'].upper()}: {finding['title']}"
+        places.append(joined.index(title))
+        for sentence in [*finding["evidence"], finding["advice"]]:
+            assert " ".join(sentence.split()) in joined
+    assert places == sorted(places)
+    shown = re.findall(r"^(ERROR|WARNING|NOTE): ", text, re.MULTILINE)
+    assert shown == [x["severity"].upper() for x in found["findings"]]
+    assert shown == sorted(shown, key=["ERROR", "WARNING", "NOTE"].index)
+    names = [x["name"] for x in found["findings"]]
+    assert names[0] == "leak" and "class_prior" in names
+    assert "column 'c'" in found["findings"][0]["evidence"][0]
+    assert found["recommendation"]["command"] in text
+    assert found["recommendation"]["first"][0] in joined
+    assert all(sentence in joined for sentence in found["not_checked"])
+
+
+def test_the_recommended_command_reads_its_configuration(leaking, monkeypatch):
+    path, _ = leaking
+    monkeypatch.chdir(REPOSITORY)
+    for kind, prior, num_labeled in (
+        ("table", 0.5, 200),
+        ("table", 0.2, 200),
+        ("table", None, 20),
+        ("images", 0.9, 200),
+    ):
+        damaged = audit.Finding("damaged", "warning", "t", (), "a")
+        advised = recommendation.recommend(
+            path,
+            kind=kind,
+            label="known" * (kind == "table"),
+            positive="",
+            num_labeled=num_labeled,
+            prior=prior,
+            findings=[damaged] if kind == "images" else [],
+        )
+        words = shlex.split(advised.command)
+        assert words[:2] == ["python", "train.py"]
+        config = flags.parse(words[1:])[0]
+        assert config.data.path == path and config.method.name == advised.method
+
+
+def test_the_recommendation_follows_what_was_measured():
+    def advised(**options):
+        defaults = {"kind": "table", "label": "y", "positive": "", "findings": []}
+        return recommendation.recommend("f.csv", **(defaults | options))
+
+    assert advised(num_labeled=200, prior=0.5).method == "nnpu"
+    rare = advised(num_labeled=200, prior=0.2)
+    assert "base=boosting --config.method.correction=bagging" in rare.command
+    assert "base=logistic" in advised(num_labeled=90, prior=0.2).command
+    assert "base=logistic" in advised(num_labeled=20, prior=0.5).command
+    assert advised(kind="images", num_labeled=200, prior=None).method == "nnpu"
+    uncertain = audit.Finding("class_prior", "warning", "t", (), "a", {"agree": False})
+    reasons = advised(num_labeled=200, prior=0.5, findings=[uncertain]).reasons
+    assert any("data.prior" in reason for reason in reasons)
+
+
+def test_three_labels_are_an_error_and_the_rest_is_not_checked(tmp_path, capsys):
+    path = write_table(tmp_path / "few.csv", num_p=3)
+    assert run(path, "--label=known") == 3
+    text = capsys.readouterr().out
+    assert "ERROR: 3 labels are fewer than any method can use" in text
+    assert "Not checked: everything but counts and copies" in text and "prior:" not in text
+
+
+@pytest.mark.thorough
+def test_a_good_table_has_the_status_0_and_a_warning_1(tmp_path, capsys):
+    good = write_table(tmp_path / "good.csv")
+    assert run(good, "--label=known") == 0
+    text = capsys.readouterr().out
+    assert "WARNING" not in text and "RECOMMENDED: nnpu" in text
+    assert run(write_table(tmp_path / "bad.csv", copies=40), "--label=known") == 1
+    assert "exact copy among the unlabeled rows: 40 of 100" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "DATA is ''; accepted: one file or one folder"),
+        (("a", "b"), "DATA is 'a b'"),
+        (("none.csv", "--label=known"), "DATA is 'none.csv', which does not exist"),
+        (("{path}",), r"--label is ''; accepted: the column that holds the label: 'a', 'b'"),
+        (("{path}", "--label=knwon"), "--?label is 'knwon'; accepted: a column.*did you mean"),
+        (("{path}", "--label=known", "--positive=ja"), "has no positive"),
+        (("{path}", "--label=known", "--json=none/x.json"), "--json is 'none/x.json'; accepted"),
+        (("{path}", "--label=known", "--seed=-1"), "seed"),
+        (("{folder}",), "an empty folder; accepted: a folder that holds positive/"),
+        (("{folder}", "--label=known"), "--label is 'known'; accepted: nothing"),
+    ],
+)
+def test_bad_input_is_one_line_and_the_status_2(tmp_path, capsys, arguments, message):
+    path = tmp_path / "x.csv"
+    path.write_text("a,b,known\n" + "1,2,yes\n3,4,\n" * 20)
+    (tmp_path / "empty").mkdir()
+    words = [x.format(path=path, folder=tmp_path / "empty") for x in arguments]
+    assert run(*words) == 2
+    out, error = capsys.readouterr()
+    assert out == "" and error.count("\n") == 1 and re.search(message, error), error
+    assert not list(tmp_path.glob("*.json"))
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory):
+    """40 bright and 60 mixed images: one copied, two damaged, one test image seen in training."""
+    rng = np.random.default_rng(0)
+    root = tmp_path_factory.mktemp("images")
+
+    def write(name, is_bright, width):
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pixels = rng.integers(0, 100, [20, width]) + 150 * is_bright
+        Image.fromarray(pixels.astype(np.uint8)).save(path)
+
+    for i in range(40):
+        write(f"positive/{i}.png", True, 24)
+    for i in range(60):
+        write(f"unlabeled/{i}.png", i % 3 == 0, 20)
+    for name in ("positive", "negative"):
+        write(f"test/{name}/a.png", name == "positive", 20)
+    (root / "unlabeled/copy.png").write_bytes((root / "positive/3.png").read_bytes())
+    (root / "test/positive/seen.png").write_bytes((root / "positive/4.png").read_bytes())
+    for name in ("positive/bad.png", "unlabeled/bad.png"):
+        (root / name).write_bytes(b"no image")
+    return root
+
+
+def test_a_folder_of_images_is_checked_for_damage_copies_and_the_size_of_its_files(
+    images, tmp_path, capsys
+):
+    output = tmp_path / "found.json"
+    assert run(images, f"--json={output}") == 3
+    found = {x["name"]: x for x in json.loads(output.read_text())["findings"]}
+    assert found["damaged"]["numbers"]["images"] == {
+        "positive": ["positive/bad.png"],
+        "unlabeled": ["unlabeled/bad.png"],
+    }
+    assert found["test_copies"]["numbers"]["images"] == ["test/positive/seen.png"]
+    assert found["duplicates"]["numbers"]["labeled_rows"] == 1
+    assert "positive/3.png (P) = unlabeled/copy.png (U)" in found["duplicates"]["evidence"][1]
+    assert "width" in found["leak"]["title"] and found["leak"]["severity"] == "error"
+    text = capsys.readouterr().out
+    assert "configs/own_folder.py:method=nnpu" in text and "data.unreadable=skip" in text
+    assert "grey pixels" in text

@@ -1,0 +1,227 @@
+"""Faults that are planted into the digits are found by the check that they are meant for."""
+
+import json
+import pathlib
+
+import numpy as np
+import pytest
+
+from pujax import audit
+from pujax.audit import duplicates, label_counts, labeling, leaks, overlap
+from pujax.audit import scoring as scoring_lib
+from pujax.audit.base import ERROR, NOTE, WARNING
+from tests import benchmark_scripts
+from tests.conftest import real_data_folder
+
+
+@pytest.fixture(scope="module")
+def rates():
+    with pytest.MonkeyPatch.context() as patch:
+        yield benchmark_scripts.imported(patch, "check_rates")
+
+
+@pytest.fixture(scope="module")
+def digits(rates):
+    return rates.load("digits", pathlib.Path())
+
+
+@pytest.fixture
+def planted(rates, digits):
+    def make(fault, seed=0):
+        return rates.plant(digits, fault, 150, seed)
+
+    return make
+
+
+def severities(findings):
+    return {finding.name: finding.severity for finding in findings}
+
+
+@pytest.mark.parametrize(
+    ("num_p", "severity"),
+    [(0, ERROR), (3, ERROR), (4, ERROR), (5, WARNING), (29, WARNING), (30, NOTE), (79, NOTE)],
+)
+def test_few_labels_are_the_more_severe_the_fewer_they_are(num_p, severity):
+    (finding,) = label_counts.check(np.arange(500) < num_p)
+    assert finding.severity == severity and str(num_p) in finding.title
+
+
+def test_many_labels_are_no_finding_and_few_unlabeled_rows_are():
+    assert label_counts.check(np.arange(500) < 80) == []
+    assert severities(label_counts.check(np.arange(100) < 97)) == {"label_counts": ERROR}
+    assert severities(label_counts.check(np.arange(100) < 90)) == {"label_counts": WARNING}
+
+
+def test_copies_of_labelled_rows_in_u_are_counted_and_named(planted):
+    problem, _ = planted("copies")
+    (finding,) = duplicates.check(problem)
+    assert finding.severity == WARNING
+    assert finding.numbers["labeled_rows"] == finding.numbers["unlabeled_rows"] == 50
+    first = str(problem.ids[np.flatnonzero(problem.labeled)[0]])
+    assert any(
+        f"{problem.ids[row]} (P)" in finding.evidence[1] for row in np.flatnonzero(problem.labeled)
+    ), first
+
+
+def test_copies_by_nature_are_a_note_and_repeated_labels_a_warning():
+    rng = np.random.default_rng(0)
+    rows = rng.integers(0, 2, [400, 6])
+    assert severities(duplicates.check(audit.problem(rows, np.arange(400) < 60))) == {
+        "duplicates": NOTE
+    }
+    rows = rng.normal(size=[400, 3])
+    rows[30:60] = rows[:30]
+    problem = audit.problem(rows, np.arange(400) < 60)
+    assert severities(duplicates.check(problem)) == {"repeated_labels": WARNING}
+    rows[:, 0] = 0.0
+    rows[200, 0], rows[201] = -0.0, rows[200]
+    rows[201, 0] = 0.0
+    counted = audit.problem(rows, np.arange(400) == 201)
+    assert duplicates.check(counted)[0].numbers["labeled_rows"] == 1  # -0 is 0
+
+
+@pytest.mark.parametrize(("fault", "severity"), [("leak", ERROR), ("half leak", WARNING)])
+def test_a_leaking_column_is_named(planted, fault, severity):
+    problem, column = planted(fault)
+    (finding,) = leaks.check(problem, seed=0)
+    assert finding.severity == severity
+    assert [x["name"] for x in finding.numbers["columns"]] == [column]
+    assert column in finding.title and column in finding.evidence[0]
+
+
+def test_a_leak_of_both_ends_of_a_column_and_of_files_is_seen(planted):
+    problem, _ = planted("clean")
+    rng = np.random.default_rng(0)
+    ends = np.where(problem.labeled, rng.choice([-5, 5], len(problem.labeled)), 0)
+    facts = (ends + rng.normal(size=len(ends)))[:, None]
+    found = leaks.check(problem._replace(facts=facts, fact_names=("width",)), seed=0)
+    assert severities(found) == {"leak": ERROR} and "width" in found[0].title
+
+
+def test_clean_digits_have_neither_leak_nor_copies_nor_bias(planted):
+    for seed in range(2):
+        problem, _ = planted("clean", seed)
+        assert leaks.check(problem, seed=seed) == []
+        assert duplicates.check(problem) == []
+        assert labeling.check(problem, seed=seed) == []
+
+
+def test_a_column_that_says_nothing_has_an_auc_of_a_half():
+    rng = np.random.default_rng(0)
+    labeled = np.arange(4000) < 400
+    values = np.column_stack([rng.normal(size=4000), rng.integers(0, 300, 4000), np.ones(4000)])
+    found = leaks.single_columns(values, ("a", "b", "c"), labeled, seed=0)
+    assert [x.name for x in found] == ["a", "b"]
+    for column in found:
+        assert abs(column.auc - 0.5) < 0.05 and column.bound > 0.7
+
+
+def test_the_bound_of_a_column_is_not_below_the_prior_under_random_labels():
+    """Share of U over share of P in any part is at least the prior; its upper end is so, too."""
+    rng = np.random.default_rng(1)
+    for prior in (0.05, 0.3):
+        positive = rng.random(6000) < prior
+        values = rng.normal(size=6000) + 5.0 * positive
+        labeled = np.concatenate([np.ones(300, bool), np.zeros(6000, bool)])
+        values = np.concatenate([rng.normal(size=300) + 5.0, values])[:, None]
+        (column,) = leaks.single_columns(values, ("a",), labeled, seed=0)
+        assert prior * 0.9 < column.bound < prior * 1.4
+        assert column.auc == pytest.approx(1 - prior / 2, abs=0.02)
+
+
+def test_labels_that_depend_on_a_column_are_found_by_name(planted):
+    problem, column = planted("by column", 2)
+    (finding,) = labeling.check(problem, seed=0)
+    assert finding.severity == WARNING
+    assert column in [x["column"] for x in finding.numbers["columns"]]
+    assert repr(column) in " ".join([finding.title, *finding.evidence])
+
+
+def test_the_test_of_labels_sees_ranks_only_and_no_order_of_columns(planted):
+    problem, _ = planted("by column", 2)
+    plain = labeling.differences(problem, seed=0)
+    order = np.random.default_rng(0).permutation(problem.features.shape[1])
+    cubed = problem._replace(
+        features=(problem.features[:, order].astype(np.float64) ** 3).astype(np.float32),
+        columns=tuple(problem.columns[i] for i in order),
+    )
+    changed = {x.column: x for x in labeling.differences(cubed, seed=0)}
+    for one in plain:
+        assert changed[one.column].difference == pytest.approx(one.difference, abs=0.02)
+
+
+def test_holms_correction():
+    found = labeling._holm(np.array([0.01, 0.04, 0.03, 0.005]))
+    np.testing.assert_allclose(found, [0.03, 0.06, 0.06, 0.02])
+
+
+def test_too_few_rows_or_columns_find_no_bias(planted):
+    problem, _ = planted("by column", 2)
+    few = problem._replace(labeled=np.arange(len(problem.labeled)) < labeling.LEAST_P - 1)
+    assert labeling.differences(few, seed=0) == []
+    one = problem._replace(columns=("same",) * len(problem.columns))
+    assert labeling.differences(one, seed=0) == []
+
+
+def test_overlap_is_a_warning_where_nothing_is_learned_and_silent_where_all_is():
+    rng = np.random.default_rng(0)
+    labeled = np.arange(600) < 200
+    blind = scoring_lib.Scores(rng.random(600), labeled)
+    assert severities(overlap.check(blind, 0.3, seed=0)) == {"overlap": WARNING}
+    positive = labeled | (rng.random(600) < 0.3)
+    told = scoring_lib.Scores(rng.normal(size=600) + 6.0 * positive, labeled)
+    assert overlap.check(told, 0.3, seed=0) == []
+    weak = scoring_lib.Scores(rng.normal(size=600) + 1.0 * positive, labeled)
+    (finding,) = overlap.check(weak, 0.3, seed=0)
+    assert finding.severity == NOTE and finding.numbers["low"] < finding.numbers["auc_pu"]
+
+
+def test_three_labels_end_the_audit_with_what_could_not_be_checked(planted):
+    problem, _ = planted("3 labels")
+    findings, not_checked, prior = audit.check(problem)
+    assert severities(findings) == {"label_counts": ERROR} and prior is None
+    assert "everything but counts" in not_checked[0]
+
+
+def test_findings_of_other_shapes_are_refused():
+    with pytest.raises(ValueError, match=r"features is of shape \(3,\).*accepted: \[n, d\]"):
+        audit.problem(np.zeros(3), np.zeros(3, bool))
+    with pytest.raises(ValueError, match="columns has 1 names; accepted: 2"):
+        audit.problem(np.zeros([3, 2]), np.zeros(3, bool), ["a"])
+    with pytest.raises(ValueError, match="severity is 'bad'"):
+        audit.Finding("x", "bad", "t", (), "a")
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", ["mushrooms", "a9a"])
+def test_planted_faults_of_real_tables_are_found_and_clean_draws_are_not(rates, name):
+    rows = rates.load(name, real_data_folder("libsvm").parent)
+    alarms, found = 0, 0
+    for seed in range(3):
+        drawn = rates.draw(rows, 3000, seed)
+        clean, _ = rates.plant(drawn, "clean", 200, seed)
+        alarms += bool(labeling.check(clean, seed=seed)) + bool(leaks.check(clean, seed=seed))
+        for fault in ("leak", "half leak"):
+            leaking, column = rates.plant(drawn, fault, 200, seed)
+            (finding,) = leaks.check(leaking, seed=seed)
+            assert [x["name"] for x in finding.numbers["columns"]] == [column]
+        copied, _ = rates.plant(drawn, "copies", 200, seed)
+        assert severities(duplicates.check(copied))["duplicates"] == WARNING
+        biased, column = rates.plant(drawn, "by branch", 200, seed)
+        named = [
+            x["column"] for f in labeling.check(biased, seed=seed) for x in f.numbers["columns"]
+        ]
+        found += column in named
+    assert alarms == 0 and found == 3
+
+
+@pytest.mark.thorough
+def test_a_whole_audit_is_the_same_twice_and_has_leaks_left_out(planted):
+    problem, column = planted("leak")
+    findings, _, prior = audit.check(problem, seed=1)
+    again, _, _ = audit.check(problem, seed=1)
+    assert json.dumps([x.numbers for x in findings]) == json.dumps([x.numbers for x in again])
+    without = problem.without([column])
+    clean, _, prior_clean = audit.check(without, seed=1)
+    assert [x.name for x in findings if x.name != "leak"] == [x.name for x in clean]
+    assert prior == prior_clean
