@@ -5,22 +5,12 @@ import sys
 
 from absl import flags
 
-from pujax import audit, files
+from pujax import audit, files, usage
 from pujax.audit import report
 from pujax.console import message, show_own_messages
 
 BAD_INPUT = 2
 """Exit status for input that is not accepted."""
-
-_USAGE = """usage: python -m pujax.check DATA [--label=COLUMN] [--positive=VALUE] [--json=FILE]
-  DATA                 a file as configs/own_table.py takes it (.csv, .tsv, .parquet, .npz, .npy,
-                       svmlight), or a folder of images with positive/ and unlabeled/
-  --label=COLUMN       the label's column; needed for tables with named columns
-  --positive=VALUE     the word that marks a positive, where it is not 1, yes, true or positive
-  --json=FILE          writes the findings as JSON, too
-  --seed=0             seed of everything random
-  --help               shows this text
-Exit status: 0 without errors and warnings, 1 with warnings, 3 with errors, 2 for bad input."""
 
 
 def _flags() -> flags.FlagValues:
@@ -39,7 +29,7 @@ def main(argv: list[str]) -> int:
     try:
         rest = values(argv)[1:]
         if values.help:
-            message(_USAGE)
+            message(usage.text("check", argv[0]))
             return 0
         if len(rest) != 1:
             raise ValueError(

@@ -82,6 +82,21 @@ ESTIMATORS = (
 )
 """`pujax.priors.NAMES`."""
 
+_CHECK = """usage: {program} DATA [--label=COLUMN] [--positive=VALUE] [--json=FILE]
+  DATA                 a file as the configuration own_table takes it (.csv, .tsv, .parquet, .npz,
+                       .npy, svmlight), or a folder of images with positive/ and unlabeled/
+  --label=COLUMN       the label's column; needed for tables with named columns
+  --positive=VALUE     the word that marks a positive, where it is not 1, yes, true or positive
+  --json=FILE          writes the findings as JSON, too
+  --seed=0             seed of everything random
+  --help               shows this text
+Exit status: 0 without errors and warnings, 1 with warnings, 3 with errors, 2 for bad input.
+
+Examples:
+  {program} customers.csv --label=is_fraud
+  {program} customers.csv --label=kind --positive=fraud --json=found.json
+  {program} scans/"""
+
 _SWEEP = """usage: {program} --workdir=DIR (--plan=FILE | --config=FILE[:key=value,...])
   --workdir=DIR        folder of the results; a dry run needs none
   --plan=FILE[:ARG]    a Python file with get_plan([ARG]) -> pujax.sweep.Plan, or a plan of pujax
@@ -148,6 +163,7 @@ Examples:
 _TEXTS = {
     "train": _TRAIN,
     "predict": _PREDICT,
+    "check": _CHECK,
     "priors": _PRIORS,
     "sweep": _SWEEP,
     "compile": _COMPILE,

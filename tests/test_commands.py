@@ -120,6 +120,8 @@ def test_the_help_lists_the_options_that_there_are():
     assert options(usage.text("compile")) == {*compile_command._flags(), "config"} - {"h"}
     priors_command = importlib.import_module("pujax.priors.__main__")
     assert options(usage.text("priors")) == {*priors_command._flags()} - {"h"}
+    check_command = importlib.import_module("pujax.check")
+    assert options(usage.text("check")) == {*check_command._flags()} - {"h"}
 
 
 @pytest.mark.thorough

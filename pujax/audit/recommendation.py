@@ -58,7 +58,7 @@ def recommend(
     """
     method, options, reasons = _choice(kind, num_labeled, prior)
     file = {"table": "own_table", "images": "own_folder"}[kind]
-    words = ["python", "train.py", f"--config=configs/{file}.py" + f":method={method}"]
+    words = ["pujax", "train", f"--config={file}:method={method}"]
     words.append(f"--config.data.path={path}")
     words += [f"--config.data.label={label}"] * bool(label)
     words += [f"--config.data.positive={positive}"] * bool(positive)

@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import re
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from pujax import audit
 from pujax.audit import duplicates, label_counts, labeling, leaks, overlap
 from pujax.audit import scoring as scoring_lib
-from pujax.audit.base import ERROR, NOTE, WARNING
+from pujax.audit.base import ERROR, NOTE, WARNING, in_order
 from tests import benchmark_scripts
 from tests.conftest import real_data_folder
 
@@ -57,10 +58,11 @@ def test_copies_of_labelled_rows_in_u_are_counted_and_named(planted):
     (finding,) = duplicates.check(problem)
     assert finding.severity == WARNING
     assert finding.numbers["labeled_rows"] == finding.numbers["unlabeled_rows"] == 50
-    first = str(problem.ids[np.flatnonzero(problem.labeled)[0]])
-    assert any(
-        f"{problem.ids[row]} (P)" in finding.evidence[1] for row in np.flatnonzero(problem.labeled)
-    ), first
+    assert re.search(r"(\d+) \(P\) = (\d+) \(U\)", finding.evidence[1])
+    for p, u in re.findall(r"(\d+) \(P\) = (\d+) \(U\)", finding.evidence[1]):
+        rows = int(p) - 1, int(u) - 1
+        np.testing.assert_array_equal(*problem.features[list(rows)])
+        assert problem.labeled[rows[0]] and not problem.labeled[rows[1]]
 
 
 def test_copies_by_nature_are_a_note_and_repeated_labels_a_warning():
@@ -183,7 +185,13 @@ def test_three_labels_end_the_audit_with_what_could_not_be_checked(planted):
     assert "everything but counts" in not_checked[0]
 
 
-def test_findings_of_other_shapes_are_refused():
+def test_findings_are_sorted_by_severity_and_else_stay_in_order():
+    found = [audit.Finding(str(i), x, "t", (), "a") for i, x in enumerate([NOTE, ERROR, WARNING])]
+    found += [audit.Finding("3", ERROR, "t", (), "a")]
+    assert [x.name for x in in_order(found)] == ["1", "3", "2", "0"]
+
+
+def test_what_does_not_fit_is_refused():
     with pytest.raises(ValueError, match=r"features is of shape \(3,\).*accepted: \[n, d\]"):
         audit.problem(np.zeros(3), np.zeros(3, bool))
     with pytest.raises(ValueError, match="columns has 1 names; accepted: 2"):
