@@ -182,6 +182,36 @@ def message(text: str) -> None:
         sys.stdout.flush()
 
 
+def run_command(
+    argv: Sequence[str],
+    values: flags.FlagValues,
+    usage: Callable[[], str],
+    body: Callable[[list[str]], int],
+) -> int:
+    """Runs a command whose flags are absl's: `--help` shows its text, an error is one line.
+
+    Args:
+      argv: program name and arguments.
+      values: its flags but `--help`; parsed when `body` is called.
+      usage: gives the help text.
+      body: `(arguments that are no flags) -> exit status`.
+
+    Returns:
+      The exit status of `body`; 0 after the help; 2 after a ValueError, an OSError or a wrong flag.
+    """
+    show_own_messages()
+    flags.DEFINE_bool("help", False, "help", short_name="h", flag_values=values)
+    try:
+        rest = values(argv)[1:]
+        if values.help:
+            message(usage())
+            return 0
+        return body(rest)
+    except (ValueError, OSError, flags.Error) as error:
+        sys.stderr.write(f"{' '.join(str(error).split())}\n")
+        return 2
+
+
 def first_line(error: BaseException) -> str:
     """The first line of what an error says, as `in_one_line`; its type if it says nothing."""
     return in_one_line(str(error)) or type(error).__name__

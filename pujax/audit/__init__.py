@@ -1,4 +1,4 @@
-"""An audit of positive and unlabeled data before anything is trained: `python -m pujax.check`.
+"""An audit of positive and unlabeled data before anything is trained: `pujax check`.
 
 Every check is one file with a function `check` of arrays and names that returns findings; `audit`
 calls them one after another. docs/checking_your_data.md says what each can see and what it cannot.

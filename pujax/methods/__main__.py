@@ -8,26 +8,20 @@ from absl import flags
 
 from pujax import catalogue, methods, usage
 from pujax.checks import one_of, require
-from pujax.console import message, show_own_messages
+from pujax.console import message, run_command
 
 
 def main(argv: list[str]) -> int:
     """Runs what the command line says; returns the process's exit status."""
-    show_own_messages()
     values = flags.FlagValues()
     flags.DEFINE_bool("json", False, "json", flag_values=values)
-    flags.DEFINE_bool("help", False, "help", short_name="h", flag_values=values)
-    try:
-        names = values(argv)[1:]
-        if values.help:
-            message(usage.text("methods", argv[0]))
-            return 0
+
+    def show(names: list[str]) -> int:
         require(len(names) < 2, "NAME", " ".join(names), "one method, or none for all")
         message(_of_one(names[0], values.json) if names else _of_all(values.json))
-    except (ValueError, flags.Error) as error:
-        sys.stderr.write(f"{' '.join(str(error).split())}\n")
-        return 2
-    return 0
+        return 0
+
+    return run_command(argv, values, lambda: usage.text("methods", argv[0]), show)
 
 
 def _of_all(as_json: bool) -> str:

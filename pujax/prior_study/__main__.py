@@ -8,7 +8,7 @@ from typing import Any
 from absl import flags
 
 from pujax import prior_study
-from pujax.console import message, show_own_messages
+from pujax.console import message, run_command
 from pujax.training.metrics_writer import JSON_LINES, MetricsWriter
 
 _USAGE = """usage: python -m pujax.prior_study RUNDIR [--factors=0.1,0.5,1,2,5,10] [--seeds=3]
@@ -31,19 +31,14 @@ def _flags() -> flags.FlagValues:
     flags.DEFINE_string("loss", "imbalanced_nnpu", "loss", flag_values=values)
     flags.DEFINE_list("beside", [], "beside", flag_values=values)
     flags.DEFINE_string("data_dir", "", "data_dir", flag_values=values)
-    flags.DEFINE_bool("help", False, "help", short_name="h", flag_values=values)
     return values
 
 
 def main(argv: list[str]) -> int:
     """Runs what the command line says; returns the process's exit status."""
-    show_own_messages()
     values = _flags()
-    try:
-        rest = values(argv)[1:]
-        if values.help:
-            message(_USAGE)
-            return 0
+
+    def study(rest: list[str]) -> int:
         if len(rest) != 1:
             raise ValueError(f"command line: RUNDIR is {' '.join(rest)!r}; accepted: one folder")
         folder = rest[0]
@@ -60,10 +55,9 @@ def main(argv: list[str]) -> int:
         title = f"{values.loss} with a wrong prior, {os.path.basename(os.path.normpath(folder))}"
         prior_study.write(result, target, title=title, beside=beside)
         message(f"{prior_study.table(result)}\nWritten to {target}")
-    except (ValueError, OSError, flags.Error) as error:
-        sys.stderr.write(f"{' '.join(str(error).split())}\n")
-        return 2
-    return 0
+        return 0
+
+    return run_command(argv, values, lambda: _USAGE, study)
 
 
 def _numbers(texts: Sequence[str]) -> list[float]:

@@ -15,7 +15,7 @@ import numpy as np
 from absl import flags
 
 from pujax import usage
-from pujax.console import message, render_table, show_own_messages
+from pujax.console import message, render_table, run_command
 from pujax.data.readers import tables
 from pujax.priors.base import PriorEstimate
 from pujax.priors.consensus import BOUNDS, consensus, is_informative, shown, warning
@@ -46,19 +46,14 @@ def _flags() -> flags.FlagValues:
     flags.DEFINE_list("methods", list(NAMES), "methods", flag_values=values)
     flags.DEFINE_integer("resamples", 100, "resamples", lower_bound=0, flag_values=values)
     flags.DEFINE_integer("seed", 0, "seed", lower_bound=0, flag_values=values)
-    flags.DEFINE_bool("help", False, "help", short_name="h", flag_values=values)
     return values
 
 
 def main(argv: list[str]) -> int:
     """Runs what the command line says; returns the process's exit status."""
-    show_own_messages()
     values = _flags()
-    try:
-        rest = values(argv)[1:]
-        if values.help:
-            message(usage.text("priors", argv[0]))
-            return 0
+
+    def print_report(rest: list[str]) -> int:
         if len(rest) != 1:
             raise ValueError(
                 f"command line: DATA is {' '.join(rest)!r}; accepted: one file (--help says more)"
@@ -68,10 +63,9 @@ def main(argv: list[str]) -> int:
         for method in values.methods:
             check_name(method, "--methods")
         message(report(rest[0], values.label, values.methods, values.resamples, values.seed))
-    except (ValueError, OSError, flags.Error) as error:
-        sys.stderr.write(f"{' '.join(str(error).split())}\n")
-        return 2
-    return 0
+        return 0
+
+    return run_command(argv, values, lambda: usage.text("priors", argv[0]), print_report)
 
 
 def report(

@@ -86,25 +86,18 @@ def _text(path: str) -> str:
 
 def main(argv: list[str]) -> int:
     """Runs what the command line says; returns the process's exit status."""
-    console.show_own_messages()
     values = flags.FlagValues()
     for name in ("out", "note"):
         flags.DEFINE_string(name, "", name, flag_values=values)
-    flags.DEFINE_bool("help", False, "help", short_name="h", flag_values=values)
-    try:
-        rest = values(argv)[1:]
-        if values.help:
-            console.message(_USAGE)
-            return 0
+
+    def copy(rest: list[str]) -> int:
         checks.require(len(rest) == 1, "DIR", " ".join(rest), "one folder of a sweep")
         _check_target(values.out)
-        results = read(rest[0])
-        summary.write(results, values.out, note=values.note)
+        summary.write(read(rest[0]), values.out, note=values.note)
         console.message(f"Written: {values.out}.csv and {values.out}.md")
-    except (ValueError, OSError, flags.Error) as error:
-        sys.stderr.write(f"{' '.join(str(error).split())}\n")
-        return 2
-    return 0
+        return 0
+
+    return console.run_command(argv, values, lambda: _USAGE, copy)
 
 
 if __name__ == "__main__":
