@@ -106,7 +106,7 @@ def metric_names(stages: tuple[Stage, ...], data: TrainingData, mesh: Mesh) -> l
       ValueError: if a stage does not report its loss or uses a name that belongs to the loop.
     """
     names = []
-    for stage, shapes in zip(stages, stage_shapes(stages, data, mesh), strict=True):
+    for stage, shapes in zip(stages, step_arguments(stages, data, mesh), strict=True):
         reported = sorted(jax.eval_shape(stage.step, *shapes)[1])
         if "loss" not in reported or {"steps", "nonfinite"} & set(reported):
             raise ValueError(
@@ -117,7 +117,7 @@ def metric_names(stages: tuple[Stage, ...], data: TrainingData, mesh: Mesh) -> l
     return names
 
 
-def stage_shapes(
+def step_arguments(
     stages: tuple[Stage, ...], data: TrainingData, mesh: Mesh
 ) -> Iterator[tuple[Any, batching.Batch, Any]]:
     """State, batch and key of every stage's step, as shapes of one seed.

@@ -64,7 +64,7 @@ def of_stages(
         return (EvalInterval(1),) * len(stages)
     arrays, result = pu_dataset.flat(data.training_data()), []
     for stage, (state, batch, key) in zip(
-        stages, train_step.stage_shapes(stages, arrays, mesh), strict=True
+        stages, train_step.step_arguments(stages, arrays, mesh), strict=True
     ):
         step = operations(stage.step, state, batch, key)
         epoch = step * stage.batching.steps_per_epoch(len(data.labeled))
