@@ -36,6 +36,8 @@ from pujax.training.progress import Progress
 from pujax.training.seed_axis import Member
 
 _MAX_EPOCHS = 50
+_BATCH_SIZE = 512
+"""Rows that one call scores."""
 _STAGES = (
     *("warmup_epochs", "pretrain_epochs", "representation_epochs", "round_epochs"),
     *("pick_start", "pick_stop", "teacher_start"),
@@ -209,13 +211,17 @@ class PUClassifier(ClassifierMixin, BaseEstimator):
         check_is_fitted(self, "model_")
         X = _in_single_precision(validate_data(self, X, dtype=np.float64, reset=False))
         method, state = self._loaded()
+        # In full batches a row's score has the same bits wherever the row stands: XLA computes the
+        # last rows of a batch whose size is not a multiple of 32 in another order. And no number of
+        # rows needs a program of its own.
+        rows = np.pad(X, [(0, max(0, _BATCH_SIZE - len(X))), (0, 0)])
         scores = batching.map_batches(
             saved_model.compiled(method.predict),
-            sharding.replicate(X, sharding.make_mesh()),
-            batch_size=512,
+            sharding.replicate(rows, sharding.make_mesh()),
+            batch_size=_BATCH_SIZE,
             args=(state,),
         )
-        return np.asarray(scores)
+        return np.asarray(scores)[: len(X)]
 
     def predict(self, X: Any) -> np.ndarray:
         """The class `[n]` of each row."""

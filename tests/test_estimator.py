@@ -48,6 +48,17 @@ def test_it_tells_the_classes_apart_and_gives_probabilities(fitted):
     assert model.prior_ == 0.4 and {x.name for x in model.estimates_} >= {"recall", "auc"}
 
 
+def test_a_rows_score_has_the_same_bits_wherever_the_row_stands(fitted):
+    model, rows, _, _ = fitted
+    scores = model.decision_function(rows)
+    rng = np.random.default_rng(0)
+    for n in (1, 20, 33, len(rows)):
+        places = rng.permutation(len(rows))[:n]
+        np.testing.assert_array_equal(model.decision_function(rows[places]), scores[places])
+    many = rng.integers(len(rows), size=1100)
+    np.testing.assert_array_equal(model.decision_function(rows[many]), scores[many])
+
+
 def test_the_score_is_the_auc_of_labelled_against_unlabeled(fitted):
     model, rows, labels, _ = fitted
     scores = model.decision_function(rows)
