@@ -4,14 +4,15 @@
 
 Draws 1,000 positives and, disjoint from them, 2,000 unlabeled examples at each class prior, as
 PURL's experiments do (Sakai, Niu, Sugiyama 2021, section 5.2), or other sizes, and calls
-`priors.estimate` without intervals; 'consensus' is the rule of `priors.consensus` with 50
-resamples. Digits, MNIST and Fashion-MNIST: even classes are positive. Sets that are no files need
-no `--data_dir` and are named by `--sets`: digits, and the simulated ones: overlap_2.0 and
-overlap_3.5 are Gaussians in ten dimensions that far apart, half_apart has half of its positives
-where the negatives are, clusters is scikit-learn's make_classification. Settings of `out_of_bag`
-stand behind its name, as in `--methods=out_of_bag,out_of_bag:loss=squared:hidden=50x50`. FILE gets
-one JSON line per estimate, and estimates that it already holds are not repeated, so that other
-sizes want another file; the tables are printed from it.
+`priors.estimate`, without intervals unless `--num_resamples` asks for them; 'consensus' is the rule
+of `priors.consensus` with 50 resamples. Digits, MNIST and Fashion-MNIST: even classes are positive.
+Sets that are no files need no `--data_dir` and are named by `--sets`: digits, and the simulated
+ones: overlap_2.0 and overlap_3.5 are Gaussians in ten dimensions that far apart, half_apart has
+half of its positives where the negatives are, clusters is scikit-learn's make_classification.
+Settings of `out_of_bag` stand behind its name, as in
+`--methods=out_of_bag,out_of_bag:loss=squared:hidden=50x50`. FILE gets one JSON line per estimate,
+and estimates that it already holds are not repeated, so that other sizes, or intervals, want
+another file; the tables are printed from it.
 """
 
 import argparse
@@ -89,16 +90,16 @@ def draw(classes, prior: float, trial: int, sizes: tuple[int, int]):
     return positive[:m], np.concatenate([positive[m:], negative])
 
 
-def value_of(method: str, samples, key: int) -> float:
-    """The estimate of one method."""
+def estimate_of(method: str, samples, num_resamples: int, key: int) -> priors.PriorEstimate:
+    """The estimate of one method, with an interval if there are resamples."""
+    options: dict[str, Any] = {"num_resamples": num_resamples, "key": key}
     if method == CONSENSUS:
-        found = priors.estimates_of(*samples, num_resamples=50, key=key)
-        return priors.consensus(found).estimate.value
+        found = priors.estimates_of(*samples, **options | {"num_resamples": 50})
+        return priors.consensus(found).estimate
     _, *settings = method.split(":")
     if settings:
-        options = dict(map(_setting, settings))
-        return priors.out_of_bag(*samples, num_resamples=0, key=key, **options).value
-    return priors.estimate(*samples, method=method, num_resamples=0, key=key).value
+        return priors.out_of_bag(*samples, **options, **dict(map(_setting, settings)))
+    return priors.estimate(*samples, method=method, **options)
 
 
 def _setting(text: str) -> tuple[str, Any]:
@@ -220,6 +221,16 @@ def show(results: dict, names: list[str]) -> None:
             of = [x["seconds"] for k, x in results.items() if k[:2] == column and k[2] == name]
             cells.append(f"{np.median(of):.1f}" if of else "-")
         print(f"| {name} | " + " | ".join(cells) + " |")
+    for name in names:
+        known = [(key[1], x) for key, x in results.items() if key[2] == name and "low" in x]
+        if known:
+            held = [x["low"] <= prior <= x["high"] for prior, x in known]
+            above = [x["low"] > prior for prior, x in known]
+            width = np.mean([x["high"] - x["low"] for _, x in known])
+            print(
+                f"\n{name}: {sum(held)} of {len(held)} intervals hold the prior, {sum(above)} are "
+                f"above it; mean width {width:.3f}"
+            )
 
 
 def measure(flags: argparse.Namespace) -> None:
@@ -231,6 +242,7 @@ def measure(flags: argparse.Namespace) -> None:
     sizes = flags.num_positives, flags.num_unlabeled
     for flag, size in zip(("--num_positives", "--num_unlabeled"), sizes, strict=True):
         checks.whole_number(flag, size, 1)
+    checks.whole_number("--num_resamples", flags.num_resamples, 0)
     results = read(flags.out, FIELDS, ("value", "seconds"))
     for trial in range(flags.trials):
         for source, folder in folders.items():
@@ -242,10 +254,11 @@ def measure(flags: argparse.Namespace) -> None:
                     if key in results:
                         continue
                     start = time.perf_counter()
-                    value = value_of(name, samples, trial)
+                    found = estimate_of(name, samples, flags.num_resamples, trial)
                     seconds = time.perf_counter() - start
                     line = dict(zip(FIELDS, key, strict=True))
-                    results[key] = line | {"value": value, "seconds": seconds}
+                    ends = {} if np.isnan(found.low) else {"low": found.low, "high": found.high}
+                    results[key] = line | {"value": found.value, "seconds": seconds} | ends
                     with flags.out.open("a") as file:
                         file.write(json.dumps(results[key]) + "\n")
     show(results, names)
@@ -270,6 +283,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--priors", default="0.3,0.5,0.7")
     parser.add_argument("--num_positives", type=int, default=1000)
     parser.add_argument("--num_unlabeled", type=int, default=2000)
+    parser.add_argument("--num_resamples", type=int, default=0, help="of each 90 %% interval")
     parser.add_argument("--trials", type=int, default=3)
     parser.add_argument("--out", type=pathlib.Path, required=True)
     return exit_status(measure, parser.parse_args(arguments))

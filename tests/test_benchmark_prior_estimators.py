@@ -30,6 +30,7 @@ OF_ONE = {
         (["--methods=out_of_bag:hidden=3x"], "--methods holds 'out_of_bag:hidden=3x': hidden is"),
         (["--num_positives=0"], "--num_positives is 0; accepted: an integer from 1"),
         (["--num_unlabeled=0"], "--num_unlabeled is 0; accepted: an integer from 1"),
+        (["--num_resamples=-1"], "--num_resamples is -1; accepted: an integer from 0"),
         (["--num_positives=20000"], "20000 positives and 2000 unlabeled, 600 of them positive, a"),
     ),
     "prior_small": (
@@ -105,3 +106,24 @@ def test_every_estimator_is_accepted_and_nothing_is_said(monkeypatch, caplog):
     for method in (*priors.NAMES, "consensus", "out_of_bag:hidden=8", "out_of_bag:level=0.5"):
         study.check_method(method)
     assert not caplog.records
+
+
+def test_intervals_are_kept_and_those_that_hold_the_prior_are_counted(
+    tmp_path, monkeypatch, capsys
+):
+    study = benchmark_scripts.imported(monkeypatch, "prior_estimators")
+    intervals = iter([(0.2, 0.5), (0.31, 0.41), (0.1, 0.29)])
+
+    def estimated(p, u, *, method, num_resamples, key):
+        assert num_resamples == 7
+        return priors.PriorEstimate(0.4, *next(intervals))
+
+    monkeypatch.setattr(priors, "estimate", estimated)
+    out = tmp_path / "lines.jsonl"
+    sizes = ("--num_positives=50", "--num_unlabeled=60", "--num_resamples=7", "--trials=3")
+    asked = ("--methods=ratio", "--sets=half_apart", "--priors=0.3", f"--out={out}")
+    assert study.main([*asked, *sizes]) == 0
+    lines = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [(x["low"], x["high"]) for x in lines] == [(0.2, 0.5), (0.31, 0.41), (0.1, 0.29)]
+    text = capsys.readouterr().out
+    assert "ratio: 1 of 3 intervals hold the prior, 1 are above it; mean width 0.197" in text
