@@ -35,7 +35,7 @@ _LOG = logging.getLogger(__name__)
 
 _COLUMNS = ("method", "prior in U", "90 % interval", "prior of all", "label frequency", "seconds")
 # Up to how many examples of P and U together which method is to be trusted first.
-_FIRST_CHOICE = ((2_000, "km2"), (20_000, "best_bin"))
+_FIRST_CHOICE = ((2_000, "out_of_bag and km2"), (20_000, "out_of_bag and best_bin"))
 _FIRST_CHOICE_BEYOND = "best_bin or ted_n"
 _WIDTH = 100
 

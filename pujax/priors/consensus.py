@@ -1,4 +1,7 @@
-"""One estimate out of several: whether estimators agree, and which one to use where they do not.
+"""One estimate out of several: which one to use, and whether the others agree with it.
+
+`out_of_bag` has the least error of those that take seconds, with few labels and small priors by far
+(docs/priors.md), and is what is used. Without it, it is a rule over the others.
 
 All of `BOUNDS` tend to the share of positives in U or to a number above it: each is a largest share
 of P that fits into U by one criterion, and where the classes overlap, that is too much. Where they
@@ -28,16 +31,19 @@ _LOG = logging.getLogger(__name__)
 
 NAME = "consensus"
 """What stands in the place of a method's name for the rule of `consensus`."""
+PREFERRED = "out_of_bag"
+"""The estimate that is used where it carries information."""
 FIRST = "best_bin"
-"""The estimate that is used where all agree."""
-BOUNDS = (FIRST, "ratio", "tice", "pearson")
+"""The estimate that is used in its place where all agree."""
+BOUNDS = (PREFERRED, FIRST, "ratio", "tice", "pearson")
 """Estimators that are below the prior by chance only, and take seconds.
 
 'alphamax', 'elkan_noto_e3', 'km1' and 'km2' may fall far below it; the forms 'e1' and 'e2' of
 Elkan and Noto say little beside 'ratio', 'pen_l1' is far above the prior in many dimensions, and
 'ted_n' takes as long as all others together. docs/priors.md has the errors of other choices.
 """
-_RESAMPLES_OF_A_TREE = 20
+# At most, where each resample is expensive.
+_RESAMPLES = {PREFERRED: 40, "tice": 20}
 
 
 class Consensus(NamedTuple):
@@ -60,18 +66,18 @@ def consensus(estimates: Mapping[str, PriorEstimate], *, first: str = FIRST) -> 
     """Chooses among estimates of the share of positives in U that are upper bounds of it.
 
     Estimates agree iff one share lies in all their intervals: the largest lower end is not above
-    the smallest upper end. Where they agree, `first` is used if it is among them. Where they
-    disagree, the most cautious one is, which is the smallest: all are upper bounds, so that it says
-    the most. An estimate of 0, of 1, without an interval, or with one from 0 to 1 carries no
-    information; it is only listed.
+    the smallest upper end. `PREFERRED` is used if it is among those that carry information. Else,
+    where they agree, `first` is, and where they disagree the most cautious one, which is the
+    smallest: all are upper bounds, so that it says the most. An estimate of 0, of 1, without an
+    interval, or with one from 0 to 1 carries no information; it is only listed.
 
-    A further estimate larger than the one in use, other than `first`, leads to a smaller one or
-    changes nothing. The interval is that of the chosen estimate: it covers the randomness of the
-    samples, and the prior may well be below it.
+    A further estimate larger than the one in use, other than `PREFERRED` and `first`, leads to a
+    smaller one or changes nothing. The interval is that of the chosen estimate: it covers the
+    randomness of the samples, and the prior may well be below it.
 
     Args:
       estimates: by name, with intervals, as the functions of `pujax.priors` return them.
-      first: name of the preferred one.
+      first: name of the one that is used in place of `PREFERRED` where all agree.
 
     Returns:
       A `Consensus`.
@@ -90,7 +96,9 @@ def consensus(estimates: Mapping[str, PriorEstimate], *, first: str = FIRST) -> 
         )
     agree = max(x.low for x in useful.values()) <= min(x.high for x in useful.values())
     method = min(useful, key=lambda name: useful[name].value)
-    if agree and first in useful:
+    if PREFERRED in useful:
+        method = PREFERRED
+    elif agree and first in useful:
         method = first
     return Consensus(useful[method], method, agree, dict(estimates))
 
@@ -111,7 +119,8 @@ def estimates_of(
       unlabeled: `[n, ...]`, at least 4.
       scores: balanced probabilities of being labelled of held-out P `[m']` and U `[n']`, for the
         methods on scores; None trains `held_out_scores`'s own classifier.
-      num_resamples: of each bootstrap, from 1; 'tice', where each is expensive, takes at most 20.
+      num_resamples: of each bootstrap, from 1; where each is expensive, 'out_of_bag' takes at most
+        40 and 'tice' 20.
       level: of the intervals.
       key: random key or seed; None is 0.
 
@@ -136,7 +145,7 @@ def estimates_of(
     options: dict[str, Any] = {"level": level, "key": key}
     results: dict[str, PriorEstimate] = {}
     for method in BOUNDS:
-        few = min(num_resamples, _RESAMPLES_OF_A_TREE) if method == "tice" else num_resamples
+        few = min(num_resamples, _RESAMPLES.get(method, num_resamples))
         try:
             # Many small systems of equations: threads slow them down, on a busy machine a lot.
             with threadpoolctl.threadpool_limits(1):
@@ -171,9 +180,14 @@ def warning(found: Consensus) -> str:
         return ""
     return (
         "estimators of the share of positives in U disagree beyond their intervals: "
-        f"{shown(found.estimates)}; each of them may be too high, so the most cautious, "
-        f"{found.method}, is used, and all that depends on the prior is uncertain"
+        f"{shown(found.estimates)}; each of them may be too high, and "
+        f"{why(found.method)}, {found.method}, is used; all that depends on the prior is uncertain"
     )
+
+
+def why(method: str) -> str:
+    """Why it is this estimate that is used where estimators disagree."""
+    return "the nearest in tests" if method == PREFERRED else "the most cautious"
 
 
 def shown(estimates: Mapping[str, PriorEstimate]) -> str:

@@ -24,7 +24,7 @@ from pujax.files import read_json, write_json
 from pujax.methods import naive
 from pujax.priors import Consensus, PriorEstimate, consensus, estimates_of
 from pujax.priors.consensus import NAME as CONSENSUS
-from pujax.priors.consensus import is_informative, shown, warning
+from pujax.priors.consensus import is_informative, shown, warning, why
 from pujax.priors.conversions import population_prior
 from pujax.priors.estimate import (
     WITH_PROBABILITIES,
@@ -292,7 +292,7 @@ def _source(result: Consensus) -> str:
     """Where the prior came from, in words."""
     text = f"estimated by {result.method}"
     if not result.agree:
-        text += f", the most cautious of {len(result.estimates)} that disagree"
+        text += f", {why(result.method)} of {len(result.estimates)} that disagree"
     return text
 
 

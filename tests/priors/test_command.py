@@ -51,7 +51,7 @@ def test_the_table_holds_what_the_library_finds(samples, path, capsys):
         assert ends == pytest.approx(found[1:], abs=1e-4)
         assert float(of_all) == pytest.approx((200 + 300 * found.value) / 500, abs=1e-4)
         assert float(frequency) == pytest.approx(200 / (200 + 300 * found.value), abs=1e-4)
-    assert "With 500 examples, look at km2 first." in text
+    assert "With 500 examples, look at out_of_bag and km2 first." in text
 
 
 def test_the_choice_of_the_rule_is_said_and_disagreement_names_all(path, capsys, monkeypatch):

@@ -43,6 +43,18 @@ def test_where_none_does_the_smallest_is_used_and_the_warning_names_all():
     assert "tice, is used" in text and "\n" not in text
 
 
+def test_out_of_bag_is_used_whatever_the_others_say():
+    outside = PriorEstimate(0.7, 0.65, 0.75)
+    for known, agree in ((AGREE, True), (APART, False)):
+        inside = PriorEstimate(0.46, 0.45, 0.48)
+        assert priors.consensus(known | {"out_of_bag": inside})[:3] == (inside, "out_of_bag", agree)
+    found = priors.consensus(AGREE | {"out_of_bag": outside})
+    assert found[:3] == (outside, "out_of_bag", False)
+    assert "the nearest in tests, out_of_bag, is used" in warning(found)
+    for silent in SILENT:
+        assert priors.consensus(APART | {"out_of_bag": silent}).method == "tice"
+
+
 def test_intervals_that_touch_agree():
     touching = {"a": PriorEstimate(0.2, 0.1, 0.3), "b": PriorEstimate(0.4, 0.3, 0.5)}
     assert priors.consensus(touching).agree
@@ -139,7 +151,7 @@ def test_where_the_classes_overlap_estimators_disagree_and_the_result_is_nearer_
     known = priors.estimates_of(*clouds(1.5, share=0.05), num_resamples=50)
     found = priors.consensus(known)
     assert not found.agree and all(f"{name} 0." in warning(found) for name in priors.BOUNDS)
-    assert found.estimate.value == min(x.value for x in known.values())
+    assert found.method == "out_of_bag"
     assert 0.05 < found.estimate.value <= known["best_bin"].value
 
 

@@ -272,5 +272,5 @@ def test_the_configuration_as_it_is_shipped_ends_with_predictions(finished, tmp_
     changes += ["--config.method.num_epochs=3"]
     config = tiny.shipped(monkeypatch, "own_folder", *changes)
     summary = training.run(config, str(tmp_path))
-    assert summary["prior_source"] == "estimated by best_bin" and 0 < summary["prior"] < 1
+    assert summary["prior_source"] == "estimated by out_of_bag" and 0 < summary["prior"] < 1
     assert pd.read_csv(tmp_path / "predictions.csv").probability.between(0, 1).all()
