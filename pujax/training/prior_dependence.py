@@ -110,7 +110,7 @@ def describe(rows: Sequence[Mapping[str, Any]], *, agree: bool) -> str:
         first += f"differ by no more than their intervals ({min(shares):.3f} to {max(shares):.3f})."
     else:
         first += (
-            "disagree beyond their intervals, and each may be too high: the smallest is used (*)."
+            "disagree beyond their intervals, and each may be too high; the one with * is used."
         )
     cells = [{**row, "prior from": row["prior from"] + " *" * row["used"]} for row in rows]
     for row in cells:
