@@ -27,6 +27,27 @@ _FORMULA = re.compile(
 _FILES_OF = {"tables": "tables/index.md"}
 
 
+def on_config(config):
+    """Lists the pages of a folder where the navigation says `FOLDER/*`."""
+    config.nav = [_listed(entry) for entry in config.nav]
+    return config
+
+
+def _listed(entry):
+    if isinstance(entry, dict):
+        ((title, inside),) = entry.items()
+        if isinstance(inside, list):
+            return {title: [x for part in inside for x in _pages(part)]}
+    return entry
+
+
+def _pages(part):
+    if not (isinstance(part, str) and part.endswith("/*")):
+        return [part]
+    folder = part.removesuffix("*")
+    return [folder + path.name for path in sorted((_ROOT / "docs" / folder).glob("*.md"))]
+
+
 def on_files(files, config):
     """Adds the pages of the top folder, and a list of the tables, to those of docs/."""
     for name, page in _TOP.items():
@@ -43,6 +64,8 @@ def on_files(files, config):
 
 def on_page_markdown(markdown, page, config, files):
     """Turns links between files of the repository into links between pages of the site."""
+    # A mark of this project's own, which says to its tests that a block is a part of a program.
+    markdown = re.sub("^```python sketch$", "```python", markdown, flags=re.MULTILINE)
     return "".join(
         part if i % 2 else _LINK.sub(lambda x: _relinked(x, page.file.src_uri), part)
         for i, part in enumerate(_CODE.split(markdown))
