@@ -72,7 +72,9 @@ def written(name: str, page: str) -> str:
         lines.append(f"| `{field}` | `{default!r}` | {known.get(field, ('', ''))[1]} |")
     if name != SHARED_PAGE and (other := other_defaults(name)):
         values = ", ".join(f"`{field}={default!r}`" for field, default in other.items())
-        lines += [""] * bool(lines) + [f"[Shared fields](shared_fields.md) with another default: {values}."]
+        lines += [""] * bool(lines) + [
+            f"[Shared fields](shared_fields.md) with another default: {values}."
+        ]
     return "\n" + "\n".join(lines) + "\n\n"
 
 

@@ -87,7 +87,9 @@ def imported_by_the_pages():
     texts = [path.read_text() for path in REPOSITORY.glob("docs/**/*.md")]
     texts.append((REPOSITORY / "README.md").read_text())
     names = set()
-    for module, what in re.findall(r"^from (pujax[\w.]*) import (.*)$", "\n".join(texts), re.MULTILINE):
+    for module, what in re.findall(
+        r"^from (pujax[\w.]*) import (.*)$", "\n".join(texts), re.MULTILINE
+    ):
         for name in what.split(", "):
             if not source(f"{module}.{name}"):
                 names.add(f"{module}.{name}")

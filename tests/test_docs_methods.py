@@ -74,7 +74,9 @@ def test_a_wrong_page_is_found():
     assert method_pages.written("nnpu", wrong) == method_pages.written("nnpu", page)
     assert wrong != page
     gone = page.replace("| `gamma` |", "| `gama` |")
-    assert method_pages.rows(method_pages.HEADING + method_pages.written("nnpu", gone))["gamma"] == (
+    assert method_pages.rows(method_pages.HEADING + method_pages.written("nnpu", gone))[
+        "gamma"
+    ] == (
         "1.0",
         "",
     )

@@ -21,9 +21,7 @@ _TOP = {
 }
 _LINK = re.compile(r"(\]\()([^)\s]+)(\))")
 _CODE = re.compile(r"(^```.*?^```$|`[^`\n]*`)", re.MULTILINE | re.DOTALL)
-_FORMULA = re.compile(
-    r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1>', re.DOTALL
-)
+_FORMULA = re.compile(r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1>', re.DOTALL)
 _FILES_OF = {"tables": "tables/index.md"}
 
 
@@ -37,7 +35,8 @@ def _listed(entry):
     if isinstance(entry, dict):
         ((title, inside),) = entry.items()
         if isinstance(inside, list):
-            return {title: [x for part in inside for x in _pages(part)]}
+            # Pages that are named keep their place.
+            return {title: list(dict.fromkeys(x for part in inside for x in _pages(part)))}
     return entry
 
 
