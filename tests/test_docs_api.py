@@ -1,4 +1,4 @@
-"""Every public name has an entry in the API reference, and every entry is a name. Nothing is run."""
+"""Every public name has an entry in the API reference, and every entry is a name."""
 
 import ast
 import pathlib
@@ -61,8 +61,8 @@ def tables_of_the_top():
 def public_names():
     """Dotted names of everything that users may rely on.
 
-    They are what `pujax` itself finds; `__all__` of every module that has one, or else what a module
-    that `pujax` finds defines; what `ALSO` lists; and what the pages import.
+    They are what `pujax` itself finds; `__all__` of every module that has one, or else what a
+    module that `pujax` finds defines; what `ALSO` lists; and what the pages import.
     """
     functions, modules = tables_of_the_top()
     names = {f"{module}.{name}" for name, module in functions.items()}
