@@ -23,7 +23,7 @@ PAGES = (
 TEXTS = {str(page): (REPOSITORY / page).read_text() for page in PAGES}
 
 # A block that begins with "```python sketch" shows a part of a program that cannot run by itself:
-# it needs a file to download, or a package that pujax does not require.
+# it needs a file to download, a model trained before, or a package that pujax does not require.
 BLOCK = re.compile(r"^```(\w+)( sketch)?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -250,6 +250,6 @@ FIELDS = fields()
 # Files that a reader of docs/adding_a_method.md or CONTRIBUTING.md writes.
 MADE_BY_THE_READER = {
     *("pujax/methods/mine.py", "configs/mine.py", "pujax/methods/NAME.py", "configs/NAME.py"),
-    *("pujax/data/sources/NAME.py", "tests/methods/test_NAME.py"),
+    *("pujax/data/sources/NAME.py", "tests/methods/test_NAME.py", "docs/methods/NAME.md"),
     *("tests/data/test_sources_NAME.py", "configs/sweeps/NAME.py"),
 }

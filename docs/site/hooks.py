@@ -4,11 +4,13 @@ Formulas become MathML when the site is built, so that a browser shows them with
 without a network.
 """
 
+import html
 import pathlib
 import posixpath
 import re
 
 from latex2mathml import converter
+from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -23,6 +25,8 @@ _LINK = re.compile(r"(\]\()([^)\s]+)(\))")
 _CODE = re.compile(r"(^```.*?^```$|`[^`\n]*`)", re.MULTILINE | re.DOTALL)
 _FORMULA = re.compile(r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1>', re.DOTALL)
 _FILES_OF = {"tables": "tables/index.md"}
+# What pages link to and browsers show as it is.
+_SHOWN = ("CITATION.cff", "examples/slurm.sbatch", "examples/score_with_ray.py")
 
 
 def on_config(config):
@@ -55,9 +59,8 @@ def on_files(files, config):
     tables = sorted(x.stem for x in (_ROOT / "docs" / "tables").glob("*.md"))
     rows = "".join(f"- [{x}]({x}.md) ([CSV]({x}.csv))\n" for x in tables)
     files.append(File.generated(config, "tables/index.md", content=f"# Tables\n\n{rows}"))
-    for path in sorted((_ROOT / "examples").iterdir()):
-        if path.is_file():
-            files.append(File.generated(config, f"examples/{path.name}", abs_src_path=str(path)))
+    for name in _SHOWN:
+        files.append(File.generated(config, name, abs_src_path=str(_ROOT / name)))
     return files
 
 
@@ -80,7 +83,7 @@ def _relinked(match, page):
     inside = posixpath.normpath(posixpath.join(posixpath.dirname(place), target))
     if inside in _TOP:
         there = _TOP[inside]
-    elif inside.startswith("examples/"):
+    elif inside in _SHOWN:
         there = inside
     elif inside.startswith("docs/"):
         there = _FILES_OF.get(inside.removeprefix("docs/"), inside.removeprefix("docs/"))
@@ -90,13 +93,20 @@ def _relinked(match, page):
     return f"{before}{link}{sharp}{anchor}{after}"
 
 
-def on_page_content(html, page, config, files):
+def on_page_content(content, page, config, files):
     """Formulas of a page as MathML."""
-    return _FORMULA.sub(_mathml, html)
+    return _FORMULA.sub(_mathml, content)
 
 
 def _mathml(match):
+    """A formula as MathML.
+
+    Raises:
+      PluginError: for a command that the converter does not know, which it would print as it is.
+    """
     kind, _, formula = match.groups()
-    formula = re.sub("&(lt|gt|amp);", lambda x: {"lt": "<", "gt": ">", "amp": "&"}[x[1]], formula)
-    display = "block" if kind == "div" else "inline"
-    return converter.convert(formula.strip(), display=display)
+    formula = html.unescape(formula).strip()
+    converted = converter.convert(formula, display="block" if kind == "div" else "inline")
+    if "\\" in converted:
+        raise PluginError(f"formula {formula!r} has a command that latex2mathml does not know")
+    return converted
