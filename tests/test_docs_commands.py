@@ -15,6 +15,7 @@ from tests.test_docs import REPOSITORY, TEXTS, commands
 NOT_RUN = {
     "pip": "changes the environment; .ci/run installs the package and its extras",
     "python3": "makes the environment; .ci/run does",
+    "source": "changes the reader's shell",
     "pre-commit": "changes the repository's hooks",
     "pytest": "is this very program",
     "ruff": "is what .ci/run begins with",
