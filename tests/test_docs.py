@@ -232,6 +232,15 @@ def test_a_broken_link_is_found():
     assert broken_links(page, f"{text} `[code](none.md)`\n```text\n[code](none.md)\n```\n") == []
 
 
+def test_every_page_is_in_the_navigation_of_the_site():
+    nav = (REPOSITORY / "mkdocs.yml").read_text().partition("\nnav:\n")[2]
+    named = set(re.findall(r"[\w/]+\.md", nav))
+    folders = set(re.findall(r"([\w/]+)/\*", nav))
+    pages = {path.relative_to(REPOSITORY / "docs") for path in REPOSITORY.glob("docs/**/*.md")}
+    missing = [str(x) for x in pages if str(x) not in named and str(x.parent) not in folders]
+    assert missing == [] and len(pages) > 60
+
+
 def fields():
     """Dotted names of the fields of all methods' configurations."""
     names = set()
