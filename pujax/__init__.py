@@ -6,7 +6,7 @@ Importing it imports nothing else: `pujax.risks`, `pujax.load` and the rest come
 import importlib
 from typing import Any
 
-__version__ = "0.1.0.dev0"
+__version__ = "0.1.0"
 
 _FUNCTIONS = {
     "load": "pujax.predict",

@@ -23,7 +23,7 @@ PAGES = (
 TEXTS = {str(page): (REPOSITORY / page).read_text() for page in PAGES}
 
 # A block that begins with "```python sketch" shows a part of a program that cannot run by itself:
-# it needs a file to download, or a package that pujax does not require.
+# it needs a file to download, a model trained before, or a package that pujax does not require.
 BLOCK = re.compile(r"^```(\w+)( sketch)?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -232,6 +232,15 @@ def test_a_broken_link_is_found():
     assert broken_links(page, f"{text} `[code](none.md)`\n```text\n[code](none.md)\n```\n") == []
 
 
+def test_every_page_is_in_the_navigation_of_the_site():
+    nav = (REPOSITORY / "mkdocs.yml").read_text().partition("\nnav:\n")[2]
+    named = set(re.findall(r"[\w/]+\.md", nav))
+    folders = set(re.findall(r"([\w/]+)/\*", nav))
+    pages = {path.relative_to(REPOSITORY / "docs") for path in REPOSITORY.glob("docs/**/*.md")}
+    missing = [str(x) for x in pages if str(x) not in named and str(x.parent) not in folders]
+    assert missing == [] and len(pages) > 60
+
+
 def fields():
     """Dotted names of the fields of all methods' configurations."""
     names = set()
@@ -250,6 +259,6 @@ FIELDS = fields()
 # Files that a reader of docs/adding_a_method.md or CONTRIBUTING.md writes.
 MADE_BY_THE_READER = {
     *("pujax/methods/mine.py", "configs/mine.py", "pujax/methods/NAME.py", "configs/NAME.py"),
-    *("pujax/data/sources/NAME.py", "tests/methods/test_NAME.py"),
+    *("pujax/data/sources/NAME.py", "tests/methods/test_NAME.py", "docs/methods/NAME.md"),
     *("tests/data/test_sources_NAME.py", "configs/sweeps/NAME.py"),
 }

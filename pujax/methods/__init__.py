@@ -8,6 +8,7 @@ is adding a file here and a config: `config.method.name` is imported by name.
 import functools
 import importlib
 import pkgutil
+from types import ModuleType
 
 import ml_collections
 import numpy as np
@@ -92,7 +93,7 @@ def from_labels(config: ml_collections.ConfigDict, labeled: np.ndarray) -> dict[
     return function(config.method, labeled) if function else {}
 
 
-def module(name: str):
+def module(name: str) -> ModuleType:
     """Imports the module of a method.
 
     Args:
