@@ -49,7 +49,7 @@ def fit(
     """Trains a linear classifier with Adam on a PU risk.
 
     A pure function: under `jax.vmap` over `prior` or `key` it trains many heads as one program. The
-    defaults are those of ImPULSeS (Schweisthal and others, 2022; imbalanced nnPU of Su, Chen and
+    defaults are those of ImPULSeS (Dorigatti and others, 2022; imbalanced nnPU of Su, Chen and
     Xu, IJCAI 2021); batches are shuffled again in every epoch, a last partial batch is left out.
 
     Args:

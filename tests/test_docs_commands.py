@@ -1,9 +1,11 @@
 """Every command of README and the docs is tried, or is of a kind whose reason not to is stated."""
 
+import json
 import pathlib
 import re
 import shlex
 
+import pandas as pd
 import pytest
 
 from pujax import commands as pujax_commands
@@ -125,3 +127,8 @@ def test_a_tutorial_runs_from_top_to_bottom(page, tmp_path, monkeypatch):
     for language, _, code in found:
         run_block(language, code, namespace)
     assert pathlib.Path("scores.csv").is_file() and namespace["accuracy"] > 0.8
+    # The configurations as they are shipped: a prior that is estimated, and probabilities.
+    (run,) = pathlib.Path("runs").iterdir()
+    summary = json.loads((run / "summary.json").read_text())
+    assert summary["prior_source"].startswith("estimated by ") and 0 < summary["prior"] < 1
+    assert pd.read_csv(run / "predictions.csv").probability.between(0, 1).all()

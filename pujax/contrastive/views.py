@@ -94,7 +94,7 @@ def multiview_debiased(
     `R g = max((S - tau_plus R posbar) / (1 - tau_plus), R exp(-1 / temperature))`, and the loss is
     the mean of `log(s_kl + R g) - log s_kl` over all images and all ordered pairs `k != l`. Two
     views give `debiased`; `tau_plus=0` is NT-Xent for M views, which has no function of its own.
-    Source: Schweisthal et al., ImPULSeS, Eqs. 1-4, with their misprints corrected.
+    Source: Dorigatti et al., ImPULSeS, Eqs. 1-4, with their misprints corrected.
 
     With a `block_size` only that many rows of the similarity matrix exist at a time, in the
     forward and in the backward pass: memory of the order `block_size * M * batch` instead of

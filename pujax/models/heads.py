@@ -60,7 +60,7 @@ class PUNet(nn.Module):
     The projection is dense, ReLU, dense and L2 normalisation, in one of three published forms:
 
     - "lagam": d -> d -> embedding_dim, both with bias (Long et al., CVPR 2024);
-    - "impulses": d -> d -> embedding_dim, both without bias (ImPULSeS, Schweisthal et al., 2022);
+    - "impulses": d -> d -> embedding_dim, both without bias (ImPULSeS, Dorigatti et al., 2022);
     - "dcl": d -> 512 without bias, batch norm before ReLU, -> embedding_dim with bias (Chuang et
       al., 2020, https://arxiv.org/abs/2007.00224).
 

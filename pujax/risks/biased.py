@@ -38,7 +38,7 @@ def weighted_bce(
     """Binary cross-entropy with unlabeled as negative and a factor on the labelled positives.
 
     `(1/n) [ positive_weight sum_P softplus(-g) + sum_U softplus(g) ]`, `n` the size of the whole
-    batch. A usual weight is `n_u / n_p` of the data set. Source: ImPULSeS (Schweisthal et al.,
+    batch. A usual weight is `n_u / n_p` of the data set. Source: ImPULSeS (Dorigatti et al.,
     2022), Eq. 8, whose printed form lacks the leading minus.
 
     Args:

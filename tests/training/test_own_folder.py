@@ -262,15 +262,3 @@ def test_a_streamed_run_gives_the_numbers_of_one_in_memory(finished, tmp_path):
     again = pujax.load(tmp_path).predict(images)
     scores = pd.Series(again.scores, index=again.ids)[streamed.index]
     np.testing.assert_allclose(scores, streamed.score, rtol=1e-6)
-
-
-@pytest.mark.thorough
-def test_the_configuration_as_it_is_shipped_ends_with_predictions(finished, tmp_path, monkeypatch):
-    images, *_ = finished
-    changes = [f"--config.data.path={images}", "--config.run.figures=False"]
-    changes += ["--config.data.image_size=8", "--config.method.batch_size=64"]
-    changes += ["--config.method.num_epochs=3"]
-    config = tiny.shipped(monkeypatch, "own_folder", *changes)
-    summary = training.run(config, str(tmp_path))
-    assert summary["prior_source"] == "estimated by out_of_bag" and 0 < summary["prior"] < 1
-    assert pd.read_csv(tmp_path / "predictions.csv").probability.between(0, 1).all()

@@ -478,16 +478,6 @@ def test_an_array_without_right_labels_is_refused(tmp_path, monkeypatch, change,
         experiment.load_data(config_lib.resolve(config))
 
 
-@pytest.mark.thorough
-def test_the_configuration_as_it_is_shipped_ends_with_predictions(finished, tmp_path, monkeypatch):
-    folder, *_ = finished
-    changes = [f"--config.data.path={folder / 'customers.csv'}", "--config.data.label=is_fraud"]
-    config = tiny.shipped(monkeypatch, "own_table", *changes, "--config.run.figures=False")
-    summary = training.run(config, str(tmp_path))
-    assert summary["prior_source"].startswith("estimated by ") and 0 < summary["prior"] < 1
-    assert pd.read_csv(tmp_path / "predictions.csv").probability.between(0, 1).all()
-
-
 def test_a_folder_without_a_model_is_named(tmp_path):
     with pytest.raises(ValueError, match=r"model.json cannot be read .*accepted: the folder"):
         pujax.load(tmp_path)
