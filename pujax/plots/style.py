@@ -22,7 +22,7 @@ _CYCLE = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY)
 _STYLES = ("-", "--", "-.", ":")
 _MAX_MARKED_POINTS = 40
 # A share that is no measure of quality: broad and pale, so that a curve of the same values shows.
-_PALE = ("test_predicted_positive",)
+_PALE = ("test_predicted_positive", "val_predicted_positive")
 # In points: from the panel's lower edge to its legend, a letter of a legend, and its line.
 _LEGEND_BELOW, _LETTER, _HANDLE = 38.0, 4.8, 40.0
 
@@ -31,6 +31,8 @@ _NAMES = {
     "test_f1": "F1",
     "test_auc": "AUC",
     "test_predicted_positive": "predicted positive (share)",
+    "val_predicted_positive": "predicted positive (share)",
+    "val_proxy_auc": "AUC of P against U",
     "label_mse": "learned labels of U (mean squared error)",
     "label_accuracy": "learned labels of U (accuracy)",
 }
@@ -123,6 +125,7 @@ def curves(axes: Axes, rows: Rows, names: Sequence[str], *, bold: Sequence[str] 
         # Without a marker a single evaluation would be invisible.
         marker = "o" if len(points) <= _MAX_MARKED_POINTS else None
         axes.plot(*zip(*points, strict=True), label=_label(name), marker=marker, ms=3, **line)
+    axes.margins(y=0.12)  # room for the names of stages
     legend_or_note(axes, "nothing was measured")
     axes.set_xlabel("epochs completed")
     axes.xaxis.set_major_locator(ticker.MaxNLocator(integer=True))

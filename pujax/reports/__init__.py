@@ -7,6 +7,7 @@ what is on it and by which rules its verdict is found.
 import functools
 import importlib.resources
 import os
+import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -170,7 +171,13 @@ def _template() -> tuple[jinja2.Template, str]:
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
+    environment.filters["tied"] = _tied
     return environment.from_string(page), css
+
+
+def _tied(cell: str) -> str:
+    """A cell whose number and interval stay on one line."""
+    return re.sub(r"^\S+( %)? \[[^]]+\]$", lambda found: found[0].replace(" ", "\xa0"), cell)
 
 
 def _render(

@@ -71,7 +71,7 @@ def section(runs: Sequence[Run]) -> tuple[Section, list[Pairing]]:
     if not names:
         text = "None of these runs was evaluated on examples of known class or held-out rows."
         return Section("comparison", "Comparison", (text,)), pairings
-    what = "test sets" if source == TEST else "held-out rows"
+    what = "test set" if source == TEST else "held-out rows"
     rows = []
     for run in runs:
         found = evidence_lib.of(run) if source == TEST else evidence_lib.held_out(run)

@@ -422,9 +422,7 @@ def _reliability(probabilities: np.ndarray, is_positive: np.ndarray, prefix: str
 
 
 def _points(axes: Any, points: list[tuple[float, Number]], label: str) -> None:
-    axes.plot(
-        [0, 1], [0, 1], color=style.GREY, linestyle="--", linewidth=1, label="exact probabilities"
-    )
+    axes.plot([0, 1], [0, 1], color=style.GREY, linestyle="--", linewidth=1, label="exact")
     x = [said for said, _ in points]
     values = np.array([seen for _, seen in points]).reshape(-1, 3)
     below = np.nan_to_num(values[:, 0] - values[:, 1]).clip(0)
@@ -531,6 +529,7 @@ def histogram(run: Run, prefix: str) -> Section:
         parts.insert(0, part)
     for name, what, values, truth, labeled in parts:
         figure = figures.score_histogram_figure(values, truth, labeled, size=drawing.SIZE)
+        figure.axes[0].set_ylabel("density (per unit of score)")
         finite = values[np.isfinite(values)]
         ends = f"{finite.min():.3g} to {finite.max():.3g}" if len(finite) else UNKNOWN
         found.append(

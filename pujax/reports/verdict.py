@@ -75,9 +75,10 @@ def of(run: Run, pairings: Sequence[comparison.Pairing] = ()) -> Verdict:
         found = rule(run, known)
         if found is not None:
             return found._replace(remarks=(*found.remarks, *remarks))
-    doubts = [
-        doubt for rule in _DOUBTS if (doubt := rule(run, known)) is not None
-    ] + _better_methods(known, pairings)
+    doubts = [doubt for rule in _DOUBTS if (doubt := rule(run, known)) is not None]
+    # A better method comes before what is doubtful of this one, but not before a lack of rows.
+    place = sum(rule in (_reference, _few) for rule in _DOUBTS if rule(run, known) is not None)
+    doubts[place:place] = _better_methods(known, pairings)
     first = _quality(run, known)
     if not doubts:
         return Verdict(GOOD, (f"It can be used: {first}", _in_favour(known), _next(run)), remarks)
@@ -268,7 +269,9 @@ def _chance(run: Run, known: Evidence) -> Verdict | None:
     low = found.low if found.has_interval else found.value
     if low > 0.5:
         return None
-    rows = "positives and negatives" if known.source == TEST else "known positives and U"
+    rows = (
+        "positives and negatives" if known.source == TEST else "known positives and unlabeled rows"
+    )
     advice = "look for faults of the data with `pujax check`, and for columns that tell more"
     if known.positives < FEW:
         advice = f"collect more known positives; {plural(known.positives, 'positive')} were there"
@@ -324,30 +327,33 @@ def _uncertain_prior(run: Run, known: Evidence) -> _Doubt | None:
     if known.source != HELD_OUT:
         return None
     advice = (
-        "use its ranking (run.decide=top:K), and look through a random sample of U to learn the "
-        "share of positives (data.prior)"
+        "use its ranking (run.decide=top:K), and look through a random sample of the unlabeled "
+        "rows to learn the share of positives (data.prior)"
     )
     used = known.expected
     if not used.is_known:
-        return _Doubt("the share of positives in U is unknown, and so are its errors", advice)
+        return _Doubt(
+            "the share of positives among the unlabeled rows is unknown, and so are its errors",
+            advice,
+        )
     choice = summary.get("prior_choice")
     if choice and not choice.get("agree", True):
         return _Doubt(
-            "estimators of the share of positives in U disagree beyond their intervals, and "
-            "precision and probabilities rest on it",
+            "estimators of the share of positives among the unlabeled rows disagree beyond their "
+            "intervals, and precision and probabilities rest on it",
             advice,
         )
     at_most = (summary.get("held_out_prior") or {}).get("at_most")
     if at_most is not None and used.value > at_most:
         return _Doubt(
-            f"{percent(used.value)} of U are taken for positive, and the held-out rows leave room "
+            f"{percent(used.value)} of the unlabeled rows are taken for positive, and the held-out rows leave room "
             f"for {percent(at_most)}, so that precision and probabilities are too high",
             advice,
         )
     if used.has_interval and used.high > WIDE_PRIOR * used.low:
         return _Doubt(
-            f"the share of positives in U is known badly ({percent(used.low)} to "
-            f"{percent(used.high)}), and precision and probabilities rest on it",
+            f"the share of positives among the unlabeled rows is known only roughly "
+            f"({percent(used.low)} to {percent(used.high)}), and precision and probabilities rest on it",
             advice,
         )
     return None
@@ -411,12 +417,12 @@ def _quality(run: Run, known: Evidence) -> str:
         total = known.positives + known.others
         return (
             f"it is right for {accuracy} of {total:,} test examples of known class, with an AUC "
-            f"of {with_interval(known.auc)}."
+            f"of {with_interval(known.auc)} (0.5 is chance)."
         )
     recall = with_interval(known.numbers.get("recall", Number()), as_percent=True)
     return (
         f"it finds {recall} of the known positives that training did not see, and ranks them above "
-        f"unlabeled rows with an AUC of {with_interval(known.ranking)}."
+        f"unlabeled rows with an AUC of {with_interval(known.ranking)} (0.5 is chance)."
     )
 
 
