@@ -124,7 +124,8 @@ def of_several(
         return Verdict(UNJUDGED, (first, second, advice))
     source, names = comparison.metrics_of(runs)
     name = ("auc" if "auc" in names else names[0]) if source == TEST else "auc_pu"
-    title, sentences, best = comparison.TITLES[name], [], None
+    title, sentences = comparison.TITLES[name], []
+    best: tuple[comparison.Group, float] | None = None
     for pairing in usable:
         found = pairing.differences.get(name, Number())
         if not found.has_interval:
