@@ -15,7 +15,18 @@ import jinja2
 
 import pujax
 from pujax.files import replace_text
-from pujax.reports import comparison, examples, run_folder, sections, verdict
+from pujax.reports import (
+    calibration,
+    comparison,
+    examples,
+    ranking,
+    run_folder,
+    score_figures,
+    shares,
+    tables,
+    training,
+    verdict,
+)
 from pujax.reports.parts import Section, plural
 from pujax.reports.run_folder import Run
 from pujax.reports.verdict import Verdict
@@ -137,24 +148,24 @@ def _alone(run: Run, with_examples: bool) -> tuple[_Shown, Section | None]:
 def _sections(run: Run, prefix: str, with_examples: bool) -> tuple[Section, ...]:
     """All sections of a run but its comparison; `prefix` begins the ids of its figures."""
     drawn = (
-        sections.flagged,
-        sections.ranking,
-        sections.calibration,
-        sections.histogram,
-        sections.curves,
-        sections.embedding,
+        shares.flagged,
+        ranking.ranking,
+        calibration.calibration,
+        score_figures.histogram,
+        training.curves,
+        score_figures.embedding,
     )
     shown = Section("examples", "Examples", (examples.OFF,))
     if with_examples:
         shown = examples.section(run)
     figures = [build_section(run, f"{prefix}figure") for build_section in drawn]
     return (
-        sections.quality(run),
+        tables.quality(run),
         figures[0],
         shown,
         *figures[1:],
-        sections.counts(run),
-        sections.settings(run),
+        tables.counts(run),
+        tables.settings(run),
     )
 
 

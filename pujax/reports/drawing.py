@@ -6,6 +6,7 @@ from typing import Any
 
 import matplotlib
 import numpy as np
+from matplotlib import ticker
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
@@ -29,6 +30,13 @@ def panel() -> tuple[Figure, Axes]:
     """A figure with one empty panel."""
     figure, (axes,) = style.panels("", 1, size=SIZE)
     return figure, axes
+
+
+def share_axes(axes: Axes, x: str, y: str) -> None:
+    """Labels both axes, which are shares, in percent."""
+    axes.set(xlabel=x, ylabel=y, xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(ticker.PercentFormatter(1.0, symbol=""))
 
 
 def svg(figure: Figure, prefix: str) -> str:

@@ -144,6 +144,11 @@ def resampled(
     return Number(value, min(float(low), value), max(float(high), value))
 
 
+def two_classes(labels: np.ndarray, scores: np.ndarray) -> bool:
+    """Whether there are labels of both kinds, and all scores are finite."""
+    return len(np.unique(labels)) == 2 and bool(np.isfinite(scores).all())
+
+
 def _of_test(summary: dict[str, Any], scores: ExampleScores | None) -> Evidence:
     test, counts = summary["test"], summary["counts"]
     total, positives = int(counts.get("test") or 0), int(counts.get("test_positives") or 0)

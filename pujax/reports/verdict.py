@@ -4,13 +4,13 @@ The rules are tried in the order of `of`; the thresholds are named here and in `
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from pujax.reports import comparison, evidence
-from pujax.reports.evidence import HELD_OUT, NOTHING, TEST, Evidence
+from pujax.reports import comparison, doubts, evidence
+from pujax.reports.evidence import NOTHING, TEST, Evidence
 from pujax.reports.parts import Number, percent, plural, with_interval
 from pujax.reports.run_folder import Run
 
@@ -22,14 +22,6 @@ WORDS = {
     UNJUDGED: "Cannot be judged",
     UNFINISHED: "Not finished",
 }
-WEAK_AUC = 0.7
-"""Below this a ranking separates poorly (Hosmer and Lemeshow call 0.7 to 0.8 acceptable)."""
-FEW = 20
-"""Known positives below which a number on held-out or test rows is mostly chance."""
-WIDE_PRIOR = 2.0
-"""Ratio of the ends of the prior's interval from which on it counts as uncertain."""
-FAR_FLAGGED = 2.0
-"""Factor between the share called positive and the prior from which on the threshold is off."""
 
 
 class Verdict(NamedTuple):
@@ -51,13 +43,6 @@ class Verdict(NamedTuple):
         return WORDS[self.level]
 
 
-class _Doubt(NamedTuple):
-    """Something that speaks against a classifier, and what to do about it."""
-
-    text: str
-    advice: str
-
-
 def of(run: Run, pairings: Sequence[comparison.Pairing] = ()) -> Verdict:
     """The verdict on one run.
 
@@ -75,22 +60,23 @@ def of(run: Run, pairings: Sequence[comparison.Pairing] = ()) -> Verdict:
         found = rule(run, known)
         if found is not None:
             return found._replace(remarks=(*found.remarks, *remarks))
-    doubts = [doubt for rule in _DOUBTS if (doubt := rule(run, known)) is not None]
-    # A better method comes before what is doubtful of this one, but not before a lack of rows.
-    place = sum(rule in (_reference, _few) for rule in _DOUBTS if rule(run, known) is not None)
-    doubts[place:place] = _better_methods(known, pairings)
+    found_doubts = doubts.of(run, known, pairings)
     first = _quality(run, known)
-    if not doubts:
+    if not found_doubts:
         return Verdict(GOOD, (f"It can be used: {first}", _in_favour(known), _next(run)), remarks)
-    texts = [doubt.text for doubt in doubts]
     return Verdict(
         CARE,
         (
             f"It can be used with care: {first}",
-            f"The main doubt: {texts[0]}.",
-            f"Next: {doubts[0].advice}.",
+            f"The main doubt: {found_doubts[0].text}.",
+            f"Next: {found_doubts[0].advice}.",
         ),
-        (*(f"{text[0].upper()}{text[1:]}; {doubt.advice}." for text, doubt in _rest(doubts)),)
+        (
+            *(
+                f"{doubt.text[0].upper()}{doubt.text[1:]}; {doubt.advice}."
+                for doubt in found_doubts[1:]
+            ),
+        )
         + remarks,
     )
 
@@ -112,9 +98,18 @@ def of_several(
                 "Next: finish them by the same commands, and make this page again.",
             ),
         )
-    reference = comparison.groups(runs)[0].name
     usable = [p for p in pairings if not p.reason]
-    level = max((v.level for v in verdicts), key=[GOOD, CARE, UNJUDGED, BAD].index)
+    order = [GOOD, CARE, UNJUDGED, BAD].index
+
+    def level_of(group: comparison.Group) -> str:
+        """The worst of a group's runs."""
+        folders = {run.folder for run in group.runs}
+        levels = [v.level for run, v in zip(runs, verdicts, strict=True) if run.folder in folders]
+        return max(levels, key=order)
+
+    reference_group = comparison.groups(runs)[0]
+    reference = reference_group.name
+    level = level_of(reference_group)
     if not pairings:
         second = "They are seeds of one configuration: their spread shows what chance does."
         return Verdict(level, (first, second, "Next: read the verdict on each run below."))
@@ -132,11 +127,15 @@ def of_several(
             continue
         if found.low > 0:
             oracle = any((run.summary or {}).get("oracle") for run in pairing.group.runs)
-            sentences.append(f"{pairing.group.name} is better than {reference} by {_gap(found)}")
+            sentences.append(
+                f"{pairing.group.name} is better than {reference} by {doubts.gap(found)}"
+            )
             if not oracle and (best is None or found.value > best[1]):
-                best = (pairing.group.name, found.value)
+                best = (pairing.group, found.value)
         elif found.high < 0:
-            sentences.append(f"{pairing.group.name} is worse than {reference} by {_gap(found)}")
+            sentences.append(
+                f"{pairing.group.name} is worse than {reference} by {doubts.gap(found)}"
+            )
         else:
             sentences.append(
                 f"{pairing.group.name} and {reference} do not differ by more than chance"
@@ -146,22 +145,14 @@ def of_several(
         if sentences
         else (f"Differences in {title} have no interval: the runs did not write their scores.")
     )
-    advice = f"Next: take {best[0] if best else reference}"
-    advice += "." if best else ", or the simplest of those that do not differ from it."
+    advice = f"Next: take {reference}, or the simplest of those that do not differ from it."
+    if best is not None:
+        level, advice = level_of(best[0]), f"Next: take {best[0].name}."
     return Verdict(level, (first, second, advice))
-
-
-def _gap(found: Number) -> str:
-    low, high = sorted((abs(found.low), abs(found.high)))
-    return f"{abs(found.value):.4f} [{low:.4f}, {high:.4f}]"
 
 
 def _count(verdicts: Sequence[Verdict], level: str) -> int:
     return sum(verdict.level == level for verdict in verdicts)
-
-
-def _rest(doubts: Sequence[_Doubt]) -> list[tuple[str, _Doubt]]:
-    return [(doubt.text, doubt) for doubt in doubts[1:]]
 
 
 def _warnings(run: Run) -> tuple[str, ...]:
@@ -218,7 +209,7 @@ def _broken(run: Run, known: Evidence) -> Verdict | None:
 
 def _one_class(run: Run, known: Evidence) -> Verdict | None:
     """All examples on one side of the threshold, where that is what decides."""
-    if not _decides_by_sign(run):
+    if not doubts.decides_by_sign(run):
         return None
     share = known.flagged.value
     texts = [str(text) for text in (run.summary or {}).get("warnings", ())]
@@ -242,11 +233,6 @@ def _one_class(run: Run, known: Evidence) -> Verdict | None:
             f"Next: {advice}.",
         ),
     )
-
-
-def _decides_by_sign(run: Run) -> bool:
-    """Whether the sign of the score is what calls a row positive, and not a share or a budget."""
-    return str(run.config["run"].get("decide", "score:0")) == "score:0"
 
 
 def _nothing_known(run: Run, known: Evidence) -> Verdict | None:
@@ -274,7 +260,7 @@ def _chance(run: Run, known: Evidence) -> Verdict | None:
         "positives and negatives" if known.source == TEST else "known positives and unlabeled rows"
     )
     advice = "look for faults of the data with `pujax check`, and for columns that tell more"
-    if known.positives < FEW:
+    if known.positives < doubts.FEW:
         advice = f"collect more known positives; {plural(known.positives, 'positive')} were there"
     return Verdict(
         BAD,
@@ -284,131 +270,6 @@ def _chance(run: Run, known: Evidence) -> Verdict | None:
             f"Next: {advice}.",
         ),
     )
-
-
-def _reference(run: Run, known: Evidence) -> _Doubt | None:
-    summary = run.summary or {}
-    if summary.get("oracle"):
-        return _Doubt(
-            "it was trained on true labels that are hidden in practice (oracle), so it is an upper "
-            "bound and not a result",
-            "compare your PU method with it, and judge that one",
-        )
-    if (summary.get("selection") or {}).get("is_oracle"):
-        return _Doubt(
-            "its epoch was chosen by true labels (oracle), so its numbers are higher than a rule "
-            "without them would give",
-            "train with run.selection=last, or a rule that needs no true label",
-        )
-    return None
-
-
-def _few(run: Run, known: Evidence) -> _Doubt | None:
-    if known.positives >= FEW:
-        return None
-    return _Doubt(
-        f"its numbers rest on {plural(known.positives, 'positive')} only",
-        "collect more known positives before it is relied upon",
-    )
-
-
-def _weak(run: Run, known: Evidence) -> _Doubt | None:
-    found = known.auc if known.auc.is_known else known.ranking
-    if found.value >= WEAK_AUC:
-        return None
-    return _Doubt(
-        f"it separates poorly, with an AUC of {with_interval(found)} (1 is perfect, 0.5 chance)",
-        "use it at most to decide which rows are looked at first",
-    )
-
-
-def _uncertain_prior(run: Run, known: Evidence) -> _Doubt | None:
-    """Without truth all but the ranking rests on the share of positives."""
-    summary = run.summary or {}
-    if known.source != HELD_OUT:
-        return None
-    advice = (
-        "use its ranking (run.decide=top:K), and look through a random sample of the unlabeled "
-        "rows to learn the share of positives (data.prior)"
-    )
-    used = known.expected
-    if not used.is_known:
-        return _Doubt(
-            "the share of positives among the unlabeled rows is unknown, and so are its errors",
-            advice,
-        )
-    choice = summary.get("prior_choice")
-    if choice and not choice.get("agree", True):
-        return _Doubt(
-            "estimators of the share of positives among the unlabeled rows disagree beyond their "
-            "intervals, and precision and probabilities rest on it",
-            advice,
-        )
-    at_most = (summary.get("held_out_prior") or {}).get("at_most")
-    if at_most is not None and used.value > at_most:
-        return _Doubt(
-            f"{percent(used.value)} of the unlabeled rows are taken for positive, and the held-out rows leave room "
-            f"for {percent(at_most)}, so that precision and probabilities are too high",
-            advice,
-        )
-    if used.has_interval and used.high > WIDE_PRIOR * used.low:
-        return _Doubt(
-            f"the share of positives among the unlabeled rows is known only roughly "
-            f"({percent(used.low)} to {percent(used.high)}), and precision and probabilities rest on it",
-            advice,
-        )
-    return None
-
-
-def _off_threshold(run: Run, known: Evidence) -> _Doubt | None:
-    flagged, expected = known.flagged.value, known.expected.value
-    if not (math.isfinite(flagged) and math.isfinite(expected)) or not expected:
-        return None
-    if not _decides_by_sign(run):
-        return None
-    ratio = flagged / expected
-    if 1 / FAR_FLAGGED <= ratio <= FAR_FLAGGED:
-        return None
-    too = "many" if ratio > 1 else "few"
-    return _Doubt(
-        f"it calls {percent(flagged)} positive where {percent(expected)} are, so too {too} by its "
-        "own threshold",
-        "decide by run.decide=probability:0.5, share:S or top:K instead of by the score's sign",
-    )
-
-
-def _one_class_epochs(run: Run, known: Evidence) -> _Doubt | None:
-    """A run that ends in a stretch of epochs with one class, whatever epoch it reports."""
-    periods = (run.summary or {}).get("one_class") or ()
-    if not any(isinstance(period, dict) and period.get("lasts") for period in periods):
-        return None
-    return _Doubt(
-        "in its last epochs every evaluated example was on one side, so that it may fail again",
-        "train again with a lower method.learning_rate or another seed",
-    )
-
-
-_DOUBTS: tuple[Callable[[Run, Evidence], _Doubt | None], ...] = (
-    _reference,
-    _few,
-    _weak,
-    _one_class_epochs,
-    _uncertain_prior,
-    _off_threshold,
-)
-
-
-def _better_methods(known: Evidence, pairings: Sequence[comparison.Pairing]) -> list[_Doubt]:
-    found = comparison.better(pairings, known)
-    if found is None:
-        return []
-    group, difference, title = found
-    return [
-        _Doubt(
-            f"{group.name} is better on the same rows by {_gap(difference)} in {title}",
-            f"take {group.name} instead",
-        )
-    ]
 
 
 def _quality(run: Run, known: Evidence) -> str:
