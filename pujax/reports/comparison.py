@@ -125,16 +125,17 @@ def remark(run: Run) -> str:
 
 def metrics_of(runs: Sequence[Run]) -> tuple[str, tuple[str, ...]]:
     """On what most of the runs can be compared, and the names of the metrics."""
-    sources = [evidence_lib.of(run).source for run in runs]
-    held = [bool(evidence_lib.held_out(run).numbers) for run in runs]
-    source = TEST if sources.count(TEST) >= max(sum(held), 1) else HELD_OUT
-    if source == HELD_OUT and not any(held):
+    tested, held = (
+        [found for run in runs if (found := evidence_lib.values(run, source))]
+        for source in (TEST, HELD_OUT)
+    )
+    if not tested and not held:
         return "", ()
-    found = [evidence_lib.of(run) if source == TEST else evidence_lib.held_out(run) for run in runs]
+    source, found = (TEST, tested) if len(tested) >= len(held) else (HELD_OUT, held)
     names = tuple(
         name
         for name in _METRICS[source]
-        if any(name in one.numbers and one.numbers[name].is_known for one in found)
+        if any(math.isfinite(one.get(name, math.nan)) for one in found)
     )
     return source, names
 
@@ -197,8 +198,7 @@ def mean_difference(values: Sequence[float]) -> Number:
 
 
 def _value(run: Run, source: str, name: str) -> float:
-    found = evidence_lib.of(run) if source == TEST else evidence_lib.held_out(run)
-    return found.numbers.get(name, Number()).value if found.source == source else math.nan
+    return evidence_lib.values(run, source).get(name, math.nan)
 
 
 _STATISTICS: dict[str, Callable[[np.ndarray, np.ndarray], float]] = {

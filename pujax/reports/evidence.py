@@ -1,5 +1,6 @@
 """What a run knows of its classifier, with intervals: on a test set, else on held-out P and U."""
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -50,6 +51,7 @@ class Evidence(NamedTuple):
         return self.auc if self.source == TEST else self.numbers.get("auc_pu", Number())
 
 
+@functools.lru_cache(maxsize=64)
 def of(run: Run) -> Evidence:
     """What is known of the classifier of a run; of test examples first, since they assume least."""
     summary = run.summary
@@ -80,6 +82,15 @@ def held_out(run: Run) -> Evidence:
         positives,
         int(counts.get("validation") or 0) - positives,
     )
+
+
+def values(run: Run, source: str) -> dict[str, float]:
+    """The numbers of one source by name, without intervals; none where the run has not that one."""
+    if run.summary is None or run.is_multilabel:
+        return {}
+    if source == TEST:
+        return {name: number(value) for name, value in run.summary["test"].items()}
+    return {name: found.value for name, found in held_out(run).numbers.items()}
 
 
 def prior_of_unlabeled(summary: dict[str, Any]) -> Number:

@@ -1,9 +1,10 @@
 """Reads the folder of a run: what is there, finished or not, of this version or an earlier one."""
 
+import dataclasses
 import os
 import pathlib
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from pujax import files, reading
 from pujax.training import example_scores
@@ -49,7 +50,8 @@ _WORDS = {dict: "an object", list: "a list", str: "text", bool: "true or false"}
 _WORDS |= {int: "a number", float: "a number", type(None): "null"}
 
 
-class Run(NamedTuple):
+@dataclasses.dataclass(frozen=True, eq=False)
+class Run:
     """What a folder holds.
 
     Attributes:

@@ -119,9 +119,7 @@ def quality(run: Run) -> Section:
                     (TITLES[name], with_interval(found), _MEANINGS[name])
                     for name, found in known.numbers.items()
                 ),
-                ""
-                if run.scores is not None
-                else "A number without an interval: " + missing.NOT_WRITTEN,
+                note,
             )
         )
         best = summary.get("oracle_best_epoch") or {}

@@ -117,8 +117,7 @@ def of_several(
         second = "None can be paired: they were trained on other data or other splits."
         advice = "Next: train all on the same data with the same seeds, and compare again."
         return Verdict(UNJUDGED, (first, second, advice))
-    source, names = comparison.metrics_of(runs)
-    name = ("auc" if "auc" in names else names[0]) if source == TEST else "auc_pu"
+    name = "auc" if comparison.metrics_of(runs)[0] == TEST else "auc_pu"
     title, sentences = comparison.TITLES[name], []
     best: tuple[comparison.Group, float] | None = None
     for pairing in usable:
