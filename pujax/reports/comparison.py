@@ -126,8 +126,8 @@ def remark(run: Run) -> str:
 def metrics_of(runs: Sequence[Run]) -> tuple[str, tuple[str, ...]]:
     """On what most of the runs can be compared, and the names of the metrics."""
     tested, held = (
-        [found for run in runs if (found := evidence_lib.values(run, source))]
-        for source in (TEST, HELD_OUT)
+        [numbers for run in runs if (numbers := evidence_lib.values(run, kind))]
+        for kind in (TEST, HELD_OUT)
     )
     if not tested and not held:
         return "", ()

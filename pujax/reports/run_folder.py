@@ -46,6 +46,15 @@ _OTHER_FIELDS: dict[str, tuple[type, ...]] = {
     "versions": (dict,),
     "warnings": (list,),
 }
+_OF_NUMBERS = (
+    "counts",
+    "held_out_prior",
+    "mean_probability",
+    "oracle_best_epoch",
+    "test",
+    "train",
+)
+"""Parts of a summary whose values are numbers or null."""
 _WORDS = {dict: "an object", list: "a list", str: "text", bool: "true or false"}
 _WORDS |= {int: "a number", float: "a number", type(None): "null"}
 
@@ -145,13 +154,7 @@ def read(folder: str, name: str) -> Run:
         for field, types in _OTHER_FIELDS.items():
             if field in summary:
                 _require(path, field, summary[field], types)
-        for field, value in summary["test"].items():
-            _require(path, f"test.{field}", value, (int, float, type(None)))
-        for i, entry in enumerate(summary.get("held_out", ())):
-            _require(path, f"held_out[{i}]", entry, (dict,))
-            _require(path, f"held_out[{i}].name", entry.get("name"), (str,))
-            for end in ("value", "low", "high"):
-                _require(path, f"held_out[{i}].{end}", entry.get(end), (int, float, type(None)))
+        _check_numbers(path, summary)
     digest = ""
     if os.path.exists(os.path.join(folder, DATA)):
         digest = str(files.read_json(os.path.join(folder, DATA)).get("digest", ""))
@@ -201,6 +204,34 @@ def _rows(path: str) -> Iterator[dict[str, Any]]:
                 f"line {index + 1} of {path} is {line[:60]!r}; accepted: a JSON object with an "
                 "integer 'epoch'"
             )
+
+
+def _check_numbers(path: str, summary: dict[str, Any]) -> None:
+    """Raises a ValueError unless the parts of a summary hold what the page reads from them."""
+
+    def number(field: str, value: Any) -> None:
+        _require(path, field, value, (int, float, type(None)))
+
+    for part in _OF_NUMBERS:
+        for name, value in (summary.get(part) or {}).items():
+            if name != "labels_from":
+                number(f"{part}.{name}", value)
+    for part in ("held_out", "held_out_by_prior"):
+        for i, entry in enumerate(summary.get(part, ())):
+            _require(path, f"{part}[{i}]", entry, (dict,))
+            if part == "held_out":
+                _require(path, f"{part}[{i}].name", entry.get("name"), (str,))
+            for name, value in entry.items():
+                if name not in ("name", "assumption", "prior from", "used"):
+                    number(f"{part}[{i}].{name}", value)
+    choice = summary.get("prior_choice")
+    if choice is not None:
+        _require(path, "prior_choice.method", choice.get("method"), (str,))
+        _require(path, "prior_choice.estimates", choice.get("estimates"), (dict,))
+        for name, ends in choice["estimates"].items():
+            _require(path, f"prior_choice.estimates.{name}", ends, (list,))
+            for i, end in enumerate(ends):
+                number(f"prior_choice.estimates.{name}[{i}]", end)
 
 
 def _require(path: str, field: str, value: Any, types: tuple[type, ...]) -> None:
