@@ -137,6 +137,8 @@ def resampled(
 ) -> Number:
     """A number with the percentile interval of a bootstrap, stratified by class.
 
+    Without an interval where all resamples agree, or one of them has no value.
+
     Args:
       statistic: of scores `[t, ...]` and labels `[t]`.
       scores: `[t, ...]`.
@@ -152,6 +154,8 @@ def resampled(
     if not np.isfinite(found).all():
         return Number(value)
     low, high = np.quantile(found, _ENDS)
+    if low == high and value:
+        return Number(value)  # as of a perfect score, of which a bootstrap would be too sure
     return Number(value, min(float(low), value), max(float(high), value))
 
 

@@ -199,3 +199,19 @@ def test_intervals_are_those_of_the_literature():
     variance = (0.16 + 49 * (2 / 3 - 0.64) + 49 * (1.28 / 1.8 - 0.64)) / 2500
     found = evidence.hanley_mcneil(0.8, 50, 50)
     assert found.high - 0.8 == pytest.approx(1.644854 * math.sqrt(variance), rel=1e-6)
+
+
+def test_a_bootstrap_that_cannot_tell_gives_no_interval():
+    labels = np.array([1] * 9 + [0] * 9)
+
+    def share(scores, labels):
+        return float(np.mean((scores > 0) == labels))
+
+    perfect = evidence.resampled(share, labels - 0.5, labels, value=1.0)
+    assert perfect.value == 1.0 and not perfect.has_interval
+    mixed = np.where(np.arange(18) % 4, labels - 0.5, 0.5 - labels)
+    found = evidence.resampled(share, mixed, labels, value=share(mixed, labels))
+    assert found.low < found.value < found.high
+    # Runs that say the same of every example differ by 0, and that is known.
+    same = evidence.resampled(lambda scores, labels: 0.0, mixed, labels, value=0.0)
+    assert same == (0.0, 0.0, 0.0)
