@@ -54,7 +54,8 @@ def flagged(run: Run, prefix: str) -> Section:
             axes.plot(one.value, i, "o", color=color, ms=6)
         axes.set_yticks(range(len(drawn)), [name for name, *_ in reversed(drawn)], fontsize=9)
         axes.set_ylim(-0.7, len(drawn) - 0.3)
-        axes.set_xlim(left=0)
+        most = max(max(one.value, one.high if one.has_interval else 0.0) for _, one, _ in drawn)
+        axes.set_xlim(-0.03 * most, 1.05 * most or 1.0)
         axes.xaxis.set_major_formatter(ticker.PercentFormatter(1.0, symbol=""))
         axes.set_xlabel("share (%)")
         found = (

@@ -258,14 +258,21 @@ def _chance(run: Run, known: Evidence) -> Verdict | None:
     rows = (
         "positives and negatives" if known.source == TEST else "known positives and unlabeled rows"
     )
+    better, coin = (
+        "no better than chance",
+        f"Their AUC is {with_interval(found)}, and a coin has 0.5.",
+    )
+    if found.has_interval and found.high < 0.5:
+        better = "worse than chance"
+        coin += " Such an order is often a label or a score that is turned round."
     advice = "look for faults of the data with `pujax check`, and for columns that tell more"
     if known.positives < doubts.FEW:
         advice = f"collect more known positives; {plural(known.positives, 'positive')} were there"
     return Verdict(
         BAD,
         (
-            f"Do not use it: it orders {rows} no better than chance, as far as these rows tell.",
-            f"Their AUC is {with_interval(found)}, and a coin has 0.5.",
+            f"Do not use it: it orders {rows} {better}, as far as these rows tell.",
+            coin,
             f"Next: {advice}.",
         ),
     )

@@ -41,6 +41,12 @@ def test_scores_that_say_nothing_are_no_better_than_chance(make, tmp_path):
     assert "no better than chance" in found.sentences[0] and "0.5" in found.sentences[1]
 
 
+def test_an_order_that_is_turned_round_is_said(tmp_path):
+    found = judged(folders.tested(tmp_path / "run", gap=-2.0))
+    assert found.level == verdict.BAD and "worse than chance" in found.sentences[0]
+    assert "turned round" in found.sentences[1]
+
+
 def test_few_positives_explain_why_chance_cannot_be_ruled_out(tmp_path):
     found = judged(folders.tested(tmp_path / "run", gap=0.3, positives=4, negatives=30))
     assert found.level == verdict.BAD and "4 positives were there" in found.sentences[2]
