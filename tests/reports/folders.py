@@ -1,6 +1,7 @@
 """Folders of runs written by hand, as a run leaves them, without training."""
 
 import dataclasses
+import functools
 import json
 import pathlib
 
@@ -14,10 +15,15 @@ from pujax.training import example_scores
 DIGEST = "0123456789abcdef"
 
 
+@functools.cache
+def _default(method):
+    return json.dumps(config_lib.default_config(method).to_dict())
+
+
 def config(method="nnpu", **data):
-    tree = config_lib.default_config(method).to_dict()
+    tree = json.loads(_default(method))
     tree["data"] |= data
-    return json.loads(json.dumps(tree))
+    return tree
 
 
 def scores_of(positives, negatives, *, gap, seed=0):
