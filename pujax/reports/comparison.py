@@ -16,7 +16,10 @@ from pujax.reports.parts import LEVEL, UNKNOWN, Number, Section, Table, plural, 
 from pujax.reports.run_folder import Run
 
 _METRICS = {
-    TEST: ("accuracy", "f1", "auc", "average_precision"),
+    TEST: (
+        *("accuracy", "f1", "auc", "average_precision"),
+        *("mean_average_precision", "overall_f1", "class_f1"),
+    ),
     HELD_OUT: ("auc_pu", "recall", "flagged_share", "lee_liu", "precision_top_100"),
 }
 TITLES = {
@@ -24,6 +27,9 @@ TITLES = {
     "f1": "F1",
     "auc": "AUC",
     "average_precision": "average precision",
+    "mean_average_precision": "mean average precision",
+    "overall_f1": "overall F1",
+    "class_f1": "class F1",
     "auc_pu": "AUC of P against U",
     "recall": "recall",
     "flagged_share": "flagged in U",

@@ -55,8 +55,11 @@ class Evidence(NamedTuple):
 def of(run: Run) -> Evidence:
     """What is known of the classifier of a run; of test examples first, since they assume least."""
     summary = run.summary
-    if summary is None or run.is_multilabel:
+    if summary is None:
         return Evidence(NOTHING, {}, {}, Number(), Number(), 0, 0)
+    if run.is_multilabel:
+        known = {name: Number(value) for name, value in values(run, TEST).items()}
+        return Evidence(TEST, known, {}, Number(), Number(), 0, 0)
     if summary["test"]:
         return _of_test(summary, run.scores)
     return held_out(run)
@@ -86,7 +89,7 @@ def held_out(run: Run) -> Evidence:
 
 def values(run: Run, source: str) -> dict[str, float]:
     """The numbers of one source by name, without intervals; none where the run has not that one."""
-    if run.summary is None or run.is_multilabel:
+    if run.summary is None:
         return {}
     if source == TEST:
         return {name: number(value) for name, value in run.summary["test"].items()}

@@ -87,7 +87,10 @@ def _kinds(run: Run) -> list[_Kind]:
     values, members = [], []
     for part in ("train", "held"):
         own, labeled = getattr(scores, f"{part}_scores"), getattr(scores, f"{part}_labeled")
-        rows = np.flatnonzero(~labeled & np.isfinite(own))
+        ids = getattr(scores, f"{part}_ids")
+        # Two-sample data repeat P in U: such a row is no unlabeled one.
+        repeated = np.isin(ids, ids[labeled]) if len(ids) == len(own) else labeled
+        rows = np.flatnonzero(~labeled & ~repeated & np.isfinite(own))
         values.append(own[rows])
         members += [(part, int(row)) for row in rows]
     unlabeled = np.concatenate(values)

@@ -117,7 +117,8 @@ def of_several(
         second = "None can be paired: they were trained on other data or other splits."
         advice = "Next: train all on the same data with the same seeds, and compare again."
         return Verdict(UNJUDGED, (first, second, advice))
-    name = "auc" if comparison.metrics_of(runs)[0] == TEST else "auc_pu"
+    names = comparison.metrics_of(runs)[1]
+    name = next((x for x in ("auc", "mean_average_precision", "auc_pu") if x in names), "auc_pu")
     title, sentences = comparison.TITLES[name], []
     best: tuple[comparison.Group, float] | None = None
     for pairing in usable:
@@ -139,11 +140,10 @@ def of_several(
             sentences.append(
                 f"{pairing.group.name} and {reference} do not differ by more than chance"
             )
-    second = (
-        f"In {title}, {'; '.join(sentences)}."
-        if sentences
-        else (f"Differences in {title} have no interval: the runs did not write their scores.")
-    )
+    if not sentences:
+        second = f"Differences in {title} have no interval: one pair each, without common scores."
+        return Verdict(level, (first, second, "Next: train each with several seeds, and compare."))
+    second = f"In {title}, {'; '.join(sentences)}."
     advice = f"Next: take {reference}, or the simplest of those that do not differ from it."
     if best is not None:
         level, advice = level_of(best[0]), f"Next: take {best[0].name}."

@@ -83,6 +83,9 @@ def test_one_pair_has_the_interval_of_its_examples(tmp_path):
     assert not unknown.differences["auc"].has_interval
     table = comparison.section([a, c])[0].tables[0]
     assert all("[interval unknown]" in cell for cell in table.rows[0][2:])
+    built = reports.build([str(tmp_path / "a"), str(tmp_path / "c")])
+    assert "have no interval" in built.verdict.sentences[1]
+    assert built.verdict.sentences[2] == "Next: train each with several seeds, and compare."
 
 
 def test_groups_are_told_apart_by_the_fields_in_which_they_differ(tmp_path):
@@ -129,3 +132,22 @@ def test_oracles_are_marked_and_not_recommended(tmp_path):
     built = reports.build([str(tmp_path / "a"), str(tmp_path / "b")])
     assert "supervised (oracle: true labels) is better" in built.verdict.sentences[1]
     assert built.verdict.sentences[2].startswith("Next: take nnpu")
+
+
+def test_runs_with_several_labels_are_compared_in_their_own_metrics(tmp_path):
+    tree = folders.config()
+    for method, values in {"pu_mlc": [0.5, 0.6], "multilabel_supervised": [0.52, 0.63]}.items():
+        for seed, value in enumerate(values):
+            summary = folders.base_summary(method, seed) | {"setting": "multilabel"}
+            summary["test"] = {"mean_average_precision": value, "overall_f1": None}
+            own = tree | {"method": {"name": method}, "seed": seed}
+            place = tmp_path / f"{method}_{seed}"
+            folders.write(place, own, summary=summary, digest=f"split{seed}")
+    names = [
+        f"{method}_{seed}" for method in ("pu_mlc", "multilabel_supervised") for seed in (0, 1)
+    ]
+    built = reports.build([str(tmp_path / name) for name in names])
+    page = Page(built.html)
+    row = page.row("Difference from pu_mlc", "multilabel_supervised")
+    assert row["pairs"] == "2" and row["mean average precision"].startswith("+0.0250 [")
+    assert "overall F1" not in row and "In mean average precision" in built.verdict.sentences[1]

@@ -115,3 +115,14 @@ def test_nothing_is_downloaded(tmp_path):
     assert "could not be read again" in text and "nothing is downloaded here" in text
     tfds = folders.tested(tmp_path / "tfds", source="tfds", tfds_name="mnist")
     assert "tensorflow-datasets" in examples.section(folders.read(tfds)).texts[0]
+
+
+def test_a_copy_of_a_known_positive_in_u_is_no_unlabeled_example(tmp_path):
+    run = folders.read(folders.tested(tmp_path / "run"))
+    scores = run.scores
+    # As in two-sample data: the last rows of U are the first known positives once more.
+    scores.train_ids[-5:] = scores.train_ids[:5]
+    scores.train_scores[-5:] = 99.0
+    kinds = examples._kinds(run)
+    shown = {row for kind in kinds[:3] for _, row in kind.members}
+    assert shown and not shown & set(range(125, 130))
