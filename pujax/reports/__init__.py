@@ -31,6 +31,8 @@ from pujax.reports.parts import Section, plural
 from pujax.reports.run_folder import Run
 from pujax.reports.verdict import Verdict
 
+__all__ = ["Page", "Verdict", "build", "write"]
+
 PAGE = "report.html"
 MARK = '<meta name="generator" content="pujax report">'
 """What tells a page of pujax from a file that somebody else wrote."""
