@@ -15,6 +15,8 @@ FEW = 20
 """Known positives below which a number on held-out or test rows is mostly chance."""
 WIDE_PRIOR = 2.0
 """Ratio of the ends of the prior's interval from which on it counts as uncertain."""
+TOO_LARGE = 1.1
+"""Ratio of the prior to what held-out scores leave room for from which on it is more than chance."""
 FAR_FLAGGED = 2.0
 """Factor between the share called positive and the prior from which on the threshold is off."""
 
@@ -111,7 +113,7 @@ def _uncertain_prior(run: Run, known: Evidence) -> Doubt | None:
             advice,
         )
     at_most = (summary.get("held_out_prior") or {}).get("at_most")
-    if at_most is not None and used.value > at_most:
+    if at_most is not None and used.value > TOO_LARGE * at_most:
         return Doubt(
             f"{percent(used.value)} of the unlabeled rows are taken for positive, and the held-out "
             f"rows leave room for {percent(at_most)}, so that precision and probabilities are too "

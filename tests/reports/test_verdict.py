@@ -128,6 +128,13 @@ def test_an_uncertain_prior_leaves_the_ranking(change, text, tmp_path):
     assert text in found.sentences[1] and "top:K" in found.sentences[2]
 
 
+def test_a_prior_that_chance_explains_is_no_doubt(tmp_path):
+    def change(summary):
+        summary["held_out_prior"]["at_most"] = 0.29
+
+    assert judged(folders.held(tmp_path / "run", change=change)).level == verdict.GOOD
+
+
 def test_an_unknown_prior_is_said(tmp_path):
     found = judged(folders.held(tmp_path / "run", prior=None))
     assert found.level == verdict.CARE and "is unknown" in found.sentences[1]
