@@ -16,7 +16,7 @@ FEW = 20
 WIDE_PRIOR = 2.0
 """Ratio of the ends of the prior's interval from which on it counts as uncertain."""
 TOO_LARGE = 1.1
-"""Ratio of the prior to what held-out scores leave room for from which on it is more than chance."""
+"""Ratio of the prior to what held-out scores leave room for that chance does not explain."""
 FAR_FLAGGED = 2.0
 """Factor between the share called positive and the prior from which on the threshold is off."""
 

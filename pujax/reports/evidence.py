@@ -15,6 +15,7 @@ from pujax.training.example_scores import ExampleScores
 
 TEST, HELD_OUT, NOTHING = "test", "held out", ""
 _RESAMPLES = 200
+_ROUNDING = 1e-9
 _ENDS = ((1 - LEVEL) / 2, (1 + LEVEL) / 2)
 
 
@@ -157,7 +158,7 @@ def resampled(
     if not np.isfinite(found).all():
         return Number(value)
     low, high = np.quantile(found, _ENDS)
-    if low == high and value:
+    if high - low < _ROUNDING and value:
         return Number(value)  # as of a perfect score, of which a bootstrap would be too sure
     return Number(value, min(float(low), value), max(float(high), value))
 
