@@ -15,6 +15,7 @@ COMMANDS = {
     "train": ("pujax.train", "trains a method, from a configuration to a folder of results"),
     "predict": ("pujax.predict", "applies a trained model to new rows or images"),
     "check": ("pujax.check", "looks for faults of your own data before anything is trained"),
+    "report": ("pujax.reports.__main__", "makes a page of a run: can it be used, and why"),
     "priors": ("pujax.priors.__main__", "estimates the share of positives in your own file"),
     "sweep": ("pujax.sweep.__main__", "trains methods x data sets x seeds, and writes a table"),
     "compile": ("pujax.compile", "compiles a run for GPUs and TPUs that need not be there"),

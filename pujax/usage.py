@@ -97,6 +97,20 @@ Examples:
   {program} customers.csv --label=kind --positive=fraud --json=found.json
   {program} scans/"""
 
+_REPORT = """usage: {program} RUN [RUN...] [--out=FILE.html] [--noexamples]
+  RUN                  folder of a run, finished or not, or of a sweep, which stands for its runs;
+                       of several, differences are from the first, paired by data and split
+  --out=FILE.html      where to write; default: report.html in the first folder
+  --noexamples         leaves out rows, names and pictures of the data
+  --help               shows this text
+Writes one page that needs no network: a verdict, settings, counts, curves, calibration, examples.
+Trains and downloads nothing.
+
+Examples:
+  {program} runs/fraud
+  {program} runs/fraud --noexamples --out=for_the_board.html
+  {program} runs/nnpu_0 runs/vpu_0 runs/lagam_0 --out=three.html"""
+
 _SWEEP = """usage: {program} --workdir=DIR (--plan=FILE | --config=FILE[:key=value,...])
   --workdir=DIR        folder of the results; a dry run needs none
   --plan=FILE[:ARG]    a Python file with get_plan([ARG]) -> pujax.sweep.Plan, or a plan of pujax
@@ -164,6 +178,7 @@ _TEXTS = {
     "train": _TRAIN,
     "predict": _PREDICT,
     "check": _CHECK,
+    "report": _REPORT,
     "priors": _PRIORS,
     "sweep": _SWEEP,
     "compile": _COMPILE,
@@ -171,6 +186,7 @@ _TEXTS = {
 }
 _MODULES = {command: f"python -m pujax.{command}" for command in _TEXTS}
 _MODULES["train"] = "python train.py"
+_MODULES["report"] = "python -m pujax.reports"  # pujax.report is the table of several seeds
 
 
 def texts() -> tuple[str, ...]:

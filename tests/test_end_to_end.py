@@ -38,3 +38,11 @@ def test_lagam_beats_naive_on_the_digits(tmp_path):
     # Measured 0.958 against 0.927, and 561 against 508 of 585 hidden positives.
     assert summary["test"]["accuracy"] > max(0.93, naive["accuracy"] + 0.01)
     assert summary["train"]["recovered_positives"] > naive["recovered_positives"]
+    report = [sys.executable, "-m", "pujax", "report", str(tmp_path)]
+    result = subprocess.run(
+        report, cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=600
+    )
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.startswith("Can be used:\n")
+    page = (tmp_path / "report.html").read_text()
+    assert f"{100 * summary['test']['accuracy']:.1f} %" in page and "data:image/png" in page

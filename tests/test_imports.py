@@ -32,7 +32,7 @@ FLOORS = (
     ("methods", "audit"),
     ("plots",),
     ("training",),
-    ("report", "predict", "estimator", "folds", "aot"),
+    ("report", "reports", "predict", "estimator", "folds", "aot"),
     ("sweep", "prior_study", "compile", "train", "check"),
     ("commands",),
     ("__main__",),

@@ -71,7 +71,7 @@ def test_the_wheel_holds_the_configurations_once_and_nothing_beside_pujax(wheel)
         for path in (REPOSITORY / "configs").rglob("*.py"):
             name = path.relative_to(REPOSITORY).as_posix()
             assert file.read(f"pujax/{name}") == path.read_bytes()
-    assert "pujax/py.typed" in names
+    assert {"pujax/py.typed", "pujax/reports/page.html", "pujax/reports/page.css"} <= names
     assert {name.split("/")[0].split("-")[0] for name in names} == {"pujax"}
     tree = {p.relative_to(REPOSITORY).as_posix() for p in (REPOSITORY / "pujax").rglob("*.py")}
     assert not tree - names

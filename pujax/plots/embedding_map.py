@@ -9,6 +9,41 @@ _PERPLEXITY = 30.0
 _TSNE_DIMENSIONS = 30
 # A third of the time of scikit-learn's defaults, and neighbourhoods are preserved as well.
 _TSNE_ITERATIONS, _TSNE_ANGLE = 500, 0.8
+_COLLAPSED = 1e-3
+"""Deviation from the mean point, as a share of the points' size, up to which they count as one."""
+
+
+def collapse(points: np.ndarray, scores: np.ndarray | None = None) -> str:
+    """Why a map of the points would show structure that is not there; '' where it would not.
+
+    t-SNE spreads points over the plane however close they are, so that a representation that has
+    collapsed looks like any other.
+
+    Args:
+      points: `[n, d]`, finite.
+      scores: `[n]`, of the same points, if known; positive above 0.
+
+    Returns:
+      The beginning of a sentence, without a full stop.
+    """
+    points = np.asarray(points, np.float64)
+    if points.size and len(points) > 1:
+        points = points / (np.abs(points).max() or 1.0)
+        size = np.sqrt((points**2).sum(axis=1).mean())
+        deviation = np.sqrt(((points - points.mean(axis=0)) ** 2).sum(axis=1).mean())
+        if deviation <= _COLLAPSED * size:
+            return (
+                "the representation has collapsed: all points are equal but for "
+                f"{deviation / (size or 1.0):.1g} of their size"
+            )
+    if scores is not None and len(scores) > 1 and np.isfinite(scores).all():
+        above = np.asarray(scores) > 0
+        if above.all() or not above.any():
+            return (
+                f"every example is called {'positive' if above.all() else 'negative'}, so that "
+                "groups in a map are none that the classifier tells apart"
+            )
+    return ""
 
 
 def project(points: np.ndarray, *, method: str, seed: int = 0) -> np.ndarray:

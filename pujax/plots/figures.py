@@ -7,6 +7,7 @@ objects: no global figure, no display. What they share is in `style.py`.
 import io
 import math
 import os
+import textwrap
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,10 @@ from pujax.plots import embedding_map
 from pujax.plots import style as style_lib
 
 _DPI = 120
+_TWO_PANELS = (10.5, 4.8)  # inches, with room for legends below the panels
 _BINS = 40
+_FAR = 2.0
+"""Ranges of the scores that the threshold may be away from them and still be drawn."""
 
 
 def training_curves(rows: style_lib.Rows, path: str | os.PathLike, *, title: str = "") -> None:
@@ -92,7 +96,7 @@ def training_curves_figure(rows: style_lib.Rows, *, title: str = "") -> Figure:
     names = dict.fromkeys(name for row in rows for name in row)
     losses = [name for name in names if "loss" in name.split("_")]
     shares = [name for name in names if name.startswith("test_") and name not in losses]
-    figure, (left, right) = style_lib.panels(title, 2)
+    figure, (left, right) = style_lib.panels(title, 2, size=_TWO_PANELS)
     left.set(title="training loss", ylabel="loss (mean over the epoch)")
     style_lib.curves(left, rows, losses, bold=["loss"])
     has_labels = _is_known(rows, "label_accuracy")
@@ -119,7 +123,7 @@ def label_error_figure(rows: style_lib.Rows, *, title: str = "") -> Figure:
     Returns:
       The figure: mean squared error in one panel, accuracy in the other.
     """
-    figure, (left, right) = style_lib.panels(title, 2)
+    figure, (left, right) = style_lib.panels(title, 2, size=_TWO_PANELS)
     left.set(title="error of the learned labels of U", ylabel="mean squared error")
     style_lib.curves(left, rows, ["label_mse"])
     left.set_ylim(bottom=0)
@@ -165,12 +169,47 @@ def embedding_figure(
             f"{labeled.shape}; accepted: [n, d], [n], [n]"
         )
     rows = embedding_map.sample(np.isfinite(points).all(axis=1), labeled, seed, max_points)
-    classes, labeled = classes[rows], labeled[rows]
-    flat = embedding_map.project(points[rows], method=method, seed=seed)
+    remark = embedding_map.collapse(points[rows])
+    flat = np.zeros([0, 2])
+    if method == "pca" or not remark:
+        flat = embedding_map.project(points[rows], method=method, seed=seed)
+    return map_figure(flat, classes[rows], labeled[rows], title=title, method=method, remark=remark)
 
-    figure, (axes,) = style_lib.panels(title, 1, size=(6.4, 6.0))
+
+def map_figure(
+    flat: np.ndarray,
+    classes: np.ndarray,
+    labeled: np.ndarray,
+    *,
+    method: str,
+    title: str = "",
+    remark: str = "",
+    size: tuple[float, float] = (6.4, 6.6),
+) -> Figure:
+    """A map of the representation that has been computed, coloured by true class.
+
+    Args:
+      flat: `[m, 2]`, coordinates of the `m` points; `[0, 2]` where they are not drawn.
+      classes: `[m]`, 1 positive, 0 negative, -1 unknown.
+      labeled: `[m]` bool, the labelled positives.
+      method: 'pca' or 'tsne', for the labels of the axes.
+      title: of the figure.
+      remark: what has to be known before structure is seen in the map, such as
+        `embedding_map.collapse`; with it t-SNE, which shows clusters in noise too, is not drawn.
+      size: inches.
+
+    Returns:
+      The figure.
+    """
+    figure, (axes,) = style_lib.panels(title, 1, size=size)
     word = {"pca": "principal component", "tsne": "t-SNE coordinate"}[method]
     axes.set(xlabel=f"{word} 1 (no unit)", ylabel=f"{word} 2 (no unit)")
+    if remark and method == "tsne":
+        text = textwrap.fill(f"Not drawn: {remark}.", 44)
+        axes.text(0.5, 0.5, text, ha="center", va="center", transform=axes.transAxes)
+        return figure
+    if remark:
+        axes.set_title(textwrap.fill(f"Note: {remark}.", 64), fontsize=8, loc="left")
     groups: list[tuple[str, np.ndarray, dict[str, Any]]] = [
         ("unknown class", classes == -1, {"color": style_lib.GREY, "marker": "x", "s": 10}),
         ("negative", classes == 0, {"color": style_lib.BLUE, "marker": "o", "s": 12}),
@@ -198,18 +237,25 @@ def embedding_figure(
 
 
 def score_histogram_figure(
-    scores: np.ndarray, truth: np.ndarray, labeled: np.ndarray, *, title: str = ""
+    scores: np.ndarray,
+    truth: np.ndarray,
+    labeled: np.ndarray,
+    *,
+    title: str = "",
+    size: tuple[float, float] = (7.2, 5.0),
 ) -> Figure:
     """Scores of the labelled positives and of the hidden positives and negatives.
 
     A classifier that only remembers which positives were labelled shows here: hidden positives lie
-    with the negatives, left of the threshold.
+    with the negatives, left of the threshold. A threshold far from all scores is named instead of
+    drawn, since all scores would fall into one or two bins beside it.
 
     Args:
       scores: `[n]` logits; non-finite ones are left out.
       truth: `[n]`, 1 positive, 0 negative, -1 unknown.
       labeled: `[n]` bool.
       title: method, data set and seed of the run.
+      size: inches.
 
     Returns:
       The figure: one step histogram per group, each a probability density.
@@ -225,7 +271,7 @@ def score_histogram_figure(
         )
     finite = np.isfinite(scores)
     edges = _bin_edges(scores[finite].astype(np.float64))
-    figure, (axes,) = style_lib.panels(title, 1, size=(7.2, 4.4))
+    figure, (axes,) = style_lib.panels(title, 1, size=size)
     axes.set(xlabel="score (logit)", ylabel="probability density (per unit of score)")
     groups = [
         ("labelled positives", labeled, style_lib.GREEN, "-."),
@@ -238,15 +284,24 @@ def score_histogram_figure(
             density, _ = np.histogram(scores[mask & finite], edges, density=True)
             label = f"{name} ({(mask & finite).sum()})"
             axes.stairs(density, edges, label=label, color=color, linestyle=style, linewidth=1.6)
-    axes.margins(y=0.15)  # room for the note and the legend
+    axes.margins(y=0.15)  # room for the note
     style_lib.legend_or_note(axes, "no finite scores")
-    axes.axvline(0.0, color=style_lib.BLACK, linewidth=1.0)
-    style_lib.note_at_top(axes, 0.0, "decision threshold")
+    if edges[0] <= 0.0 <= edges[-1]:
+        axes.axvline(0.0, color=style_lib.BLACK, linewidth=1.0)
+        style_lib.note_at_top(axes, 0.0, "decision threshold")
+    else:
+        side: Any = "left" if edges[0] > 0 else "right"
+        axes.set_title(f"decision threshold: 0, {side} of this range", fontsize=8, loc=side)
     return figure
 
 
 def _bin_edges(scores: np.ndarray) -> np.ndarray:
-    """Equal bins over all scores, with an edge at the threshold 0."""
+    """Equal bins over all scores, and to the threshold 0, with an edge there, unless it is far."""
+    if len(scores):
+        first, last = scores.min(), scores.max()
+        half = last / 2 - first / 2  # a range may overflow
+        if max(first, -last) > 2 * _FAR * half > 0:
+            return np.linspace(first, last, _BINS + 1)
     low, high = min(scores.min(initial=0.0), 0.0), max(scores.max(initial=0.0), 0.0)
     width = (high - low) / _BINS or 1.0
     return width * np.arange(math.floor(low / width) - 1, math.ceil(high / width) + 2)

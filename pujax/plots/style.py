@@ -12,6 +12,7 @@ from typing import Any
 from matplotlib import colormaps, colors, ticker
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.transforms import ScaledTranslation
 
 # https://jfly.uni-koeln.de/color, without the yellow, which is too pale on white.
 BLACK, GREY = "#000000", "#8C8C8C"
@@ -20,12 +21,18 @@ PURPLE, ORANGE, SKY = "#CC79A7", "#E69F00", "#56B4E9"
 _CYCLE = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY)
 _STYLES = ("-", "--", "-.", ":")
 _MAX_MARKED_POINTS = 40
+# A share that is no measure of quality: broad and pale, so that a curve of the same values shows.
+_PALE = ("test_predicted_positive", "val_predicted_positive")
+# In points: from the panel's lower edge to its legend, a letter of a legend, and its line.
+_LEGEND_BELOW, _LETTER, _HANDLE = 38.0, 4.8, 40.0
 
 _NAMES = {
     "loss": "total",
     "test_f1": "F1",
     "test_auc": "AUC",
     "test_predicted_positive": "predicted positive (share)",
+    "val_predicted_positive": "predicted positive (share)",
+    "val_proxy_auc": "AUC of P against U",
     "label_mse": "learned labels of U (mean squared error)",
     "label_accuracy": "learned labels of U (accuracy)",
 }
@@ -55,21 +62,40 @@ def shades(count: int) -> list[str]:
 
 
 def legend_or_note(axes: Axes, note: str) -> None:
-    """Adds the legend, or a note in the middle where nothing was drawn."""
-    if axes.get_legend_handles_labels()[0]:
-        axes.legend(fontsize=8, framealpha=0.85)
+    """Adds the legend below the panel, or a note in the middle where nothing was drawn.
+
+    Below the panel it covers no curve, wherever the curves run.
+    """
+    labels = axes.get_legend_handles_labels()[1]
+    if labels:
+        figure: Any = axes.get_figure()
+        below = ScaledTranslation(0, -_LEGEND_BELOW / 72, figure.dpi_scale_trans)
+        width = 72 * figure.get_figwidth() * 0.85 / len(figure.axes)
+        columns = int(width / (_LETTER * max(map(len, labels)) + _HANDLE))
+        axes.legend(
+            fontsize=8,
+            frameon=False,
+            loc="upper left",
+            bbox_to_anchor=(0.0, 0.0),
+            bbox_transform=axes.transAxes + below,
+            borderaxespad=0.0,
+            ncols=min(max(columns, 1), len(labels)),
+        )
     else:
         axes.text(0.5, 0.5, note, ha="center", va="center", color=GREY, transform=axes.transAxes)
 
 
 def note_at_top(axes: Axes, x: float, text: str) -> None:
-    """Writes small text at the top of a panel, right of `x`."""
+    """Writes small text at the top of a panel beside `x`, on the side with more room."""
+    left, right = axes.get_xlim()
+    is_right = x - left > right - x
     axes.annotate(
         text,
         (x, 1.0),
-        (3, -3),
+        (-3 if is_right else 3, -3),
         xycoords=("data", "axes fraction"),
         textcoords="offset points",
+        ha="right" if is_right else "left",
         va="top",
         fontsize=8,
         color="#444444",
@@ -94,9 +120,12 @@ def curves(axes: Axes, rows: Rows, names: Sequence[str], *, bold: Sequence[str] 
         if not points:
             continue
         line = {"color": BLACK, "linewidth": 2.0} if name in bold else next(styles)
+        if name in _PALE:
+            line = {**line, "linewidth": 5.0, "alpha": 0.4, "zorder": 1.5, "linestyle": "-"}
         # Without a marker a single evaluation would be invisible.
         marker = "o" if len(points) <= _MAX_MARKED_POINTS else None
         axes.plot(*zip(*points, strict=True), label=_label(name), marker=marker, ms=3, **line)
+    axes.margins(y=0.12)  # room for the names of stages
     legend_or_note(axes, "nothing was measured")
     axes.set_xlabel("epochs completed")
     axes.xaxis.set_major_locator(ticker.MaxNLocator(integer=True))

@@ -10,6 +10,7 @@ from typing import Any
 
 import jax
 import ml_collections
+import numpy as np
 from jax.sharding import Mesh
 
 from pujax import locks
@@ -20,6 +21,7 @@ from pujax.files import check_folder, read_json, to_plain, write_json
 from pujax.training import (
     compilation_cache,
     compile_ahead,
+    example_scores,
     hosts,
     init_from,
     method_setup,
@@ -42,6 +44,9 @@ from pujax.training.progress import Progress
 from pujax.training.seed_axis import Member
 
 _LOG = logging.getLogger(__name__)
+
+_MAX_POINTS = 2000
+"""Points of the representation in its maps."""
 
 
 def load_data(config: ml_collections.ConfigDict) -> Problem:
@@ -296,11 +301,14 @@ def _finish(state: LoopState, seed: int, num_together: int) -> dict[str, Any]:
         return {}
     rows, task = run.writers[seed].rows, tasks.of(truth)
     init_from.save(folder, config, method, reported, truth.info)
+    maps: dict[str, Any] = {}
     if config.run.figures:
-        _draw(config, final, truth, rows, os.path.join(folder, "figures"))
+        maps = _draw(config, final, truth, rows, os.path.join(folder, "figures"))
+    learned = None
     result = task.summarize(config, method, final, truth, rows, run.mesh)
     if isinstance(truth, PUDataset) and truth.own is not None:
         known = own_results.of(truth, final)
+        learned = known.calibration
         doubt = own_results.write(folder, config, method, saved, truth, final, known)
         result["mean_probability"] = doubt
         result["held_out"] = [estimate._asdict() for estimate in known.estimates]
@@ -309,6 +317,8 @@ def _finish(state: LoopState, seed: int, num_together: int) -> dict[str, Any]:
             "at_most": known.largest_prior,
         }
         result["held_out_by_prior"] = known.dependence
+    if isinstance(truth, PUDataset):
+        example_scores.write(folder, truth, final, learned=learned, maps=maps)
     if num_together > 1:
         result["trained_together"] = num_together
     result = to_plain(result)
@@ -330,9 +340,9 @@ def _draw(
     data: Problem,
     rows: list[dict[str, Any]],
     folder: str,
-) -> None:
-    """Writes all figures of a run."""
-    from pujax.plots import figures  # where it is needed: it loads for long
+) -> dict[str, Any]:
+    """Writes all figures of a run; returns the maps of the representation for `example_scores`."""
+    from pujax.plots import embedding_map, figures  # where they are needed: they load for long
 
     os.makedirs(folder, exist_ok=True)
     title = f"{config.method.name} on {data.info.name}, seed {config.seed}"
@@ -345,11 +355,22 @@ def _draw(
     if math.isfinite(final.labels.get("label_accuracy", math.nan)):
         figures.label_error(rows, path("label_error.png"), title=title)
     figures.score_histogram(scores, truth, labeled, path("scores.png"), title=title)
-    if final.embeddings is not None:
-        points = (final.embeddings, truth, labeled)
-        for method in ("pca", "tsne"):
-            file = path(f"embedding_{method}.png")
-            figures.embedding(*points, file, method=method, title=title)
+    if final.embeddings is None:
+        return {}
+    points = final.embeddings
+    drawn = embedding_map.sample(np.isfinite(points).all(axis=1), labeled, 0, _MAX_POINTS)
+    remark = embedding_map.collapse(points[drawn], scores)
+    maps: dict[str, Any] = {"map_rows": drawn, "map_remark": remark}
+    for method in ("pca", "tsne"):
+        flat = np.zeros([0, 2], np.float32)
+        if method == "pca" or not remark:
+            flat = embedding_map.project(points[drawn], method=method).astype(np.float32)
+        maps[f"map_{method}"] = flat
+        figure = figures.map_figure(
+            flat, truth[drawn], labeled[drawn], method=method, title=title, remark=remark
+        )
+        figures.save(figure, path(f"embedding_{method}.png"))
+    return maps
 
 
 def _new_folder(name: str) -> str:

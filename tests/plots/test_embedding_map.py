@@ -71,3 +71,23 @@ def test_sample_keeps_enough_labelled_points(num_labeled, expected):
         rows, embedding_map.sample(usable, labeled, seed=0, max_points=100)
     )
     assert set(rows) != set(embedding_map.sample(usable, labeled, seed=1, max_points=100))
+
+
+def test_points_that_are_nearly_one_have_collapsed_whatever_their_size():
+    random = np.random.default_rng(0)
+    noise = random.normal(size=[50, 6])
+    for scale in (1e-30, 1.0, 1e30):
+        assert "has collapsed" in embedding_map.collapse(scale * (1 + 1e-5 * noise))
+        assert embedding_map.collapse(scale * (1 + 0.1 * noise)) == ""
+        assert embedding_map.collapse(scale * noise) == ""
+    assert "has collapsed" in embedding_map.collapse(np.zeros([5, 2]))
+    assert (
+        embedding_map.collapse(np.zeros([1, 2])) == embedding_map.collapse(np.zeros([0, 2])) == ""
+    )
+
+
+def test_points_of_which_all_are_called_alike_are_told():
+    points, scores = np.random.default_rng(0).normal(size=[2, 30, 3])
+    assert "called negative" in embedding_map.collapse(points, -np.ones(30))
+    assert "called positive" in embedding_map.collapse(points, np.ones(30))
+    assert embedding_map.collapse(points, scores[:, 0]) == ""

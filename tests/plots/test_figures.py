@@ -234,3 +234,71 @@ def test_a_figure_that_cannot_be_drawn_leaves_the_old_file(tmp_path, monkeypatch
     with pytest.raises(MemoryError):
         figures.training_curves([], path)
     assert path.read_bytes() == before and list(tmp_path.iterdir()) == [path]
+
+
+def _boxes(figure):
+    """The panels and their legends on a canvas, in pixels."""
+    canvas = figures.FigureCanvasAgg(figure)
+    canvas.draw()
+    renderer = canvas.get_renderer()
+    return [
+        (axes.get_window_extent(renderer), axes.get_legend().get_window_extent(renderer))
+        for axes in figure.axes
+    ], figure.bbox
+
+
+def test_a_legend_covers_neither_a_panel_nor_the_edge_of_the_figure():
+    random = np.random.default_rng(0)
+    truth = np.arange(90) % 3 - 1
+    scores = figures.score_histogram_figure(random.normal(size=90), truth, truth == 1)
+    many = [{"epoch": 0, "loss": 1.0, "test_f1": 0.5} | {f"loss_{i}": 1.0 for i in range(9)}]
+    few = figures.training_curves_figure(rows())
+    for figure in (few, figures.training_curves_figure(many), scores):
+        boxes, whole = _boxes(figure)
+        for panel, legend in boxes:
+            assert legend.y1 < panel.y0 and panel.height > 0.4 * whole.height
+            assert whole.x0 <= legend.x0 and legend.x1 <= whole.x1 and whole.y0 <= legend.y0
+    left, right = _boxes(figures.training_curves_figure(many))[0]
+    assert left[1].x1 < right[1].x0
+
+
+def test_f1_can_be_seen_where_as_many_are_called_positive():
+    same = [{"epoch": e, "test_f1": 0.5, "test_predicted_positive": 0.5} for e in range(50)]
+    by_name = {x.get_label(): x for x in figures.training_curves_figure(same).axes[1].lines}
+    f1, called = by_name["F1"], by_name["predicted positive (share)"]
+    assert called.get_zorder() < f1.get_zorder()
+    assert called.get_linewidth() > 2 * f1.get_linewidth() and called.get_alpha() < 0.5
+
+
+@pytest.mark.parametrize(("offset", "side"), [(1000.0, "left"), (-1000.0, "right")])
+def test_a_threshold_far_from_all_scores_is_named_and_not_drawn(offset, side):
+    scores = np.linspace(0, 1, 50) + offset
+    (axes,) = figures.score_histogram_figure(scores, np.ones(50), np.zeros(50, bool)).axes
+    assert axes.get_title(loc=side) == f"decision threshold: 0, {side} of this range"
+    low, high = axes.get_xlim()
+    assert high - low < 2 and borders(axes) == []
+    ((_, data),) = stairs(axes).items()
+    assert (data.values > 0).sum() > 20  # not all in one bin
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_the_threshold_is_named_inside_of_the_panel(sign):
+    # All scores on one side, so that the threshold stands at the other edge.
+    scores = sign * np.linspace(0.1, 1, 50)
+    figure = figures.score_histogram_figure(scores, np.ones(50), np.zeros(50, bool))
+    figures.FigureCanvasAgg(figure).draw()
+    (axes,) = figure.axes
+    (text,) = [text for text in axes.texts if text.get_text() == "decision threshold"]
+    box, panel = text.get_window_extent(), axes.get_window_extent()
+    assert panel.x0 <= box.x0 and box.x1 <= panel.x1
+
+
+def test_a_collapsed_embedding_is_said_and_not_drawn_by_tsne():
+    random = np.random.default_rng(0)
+    points = 1 + 1e-6 * random.normal(size=[40, 8])
+    classes, labeled = np.arange(40) % 2, np.arange(40) < 3
+    (axes,) = figures.embedding_figure(points, classes, labeled, method="tsne").axes
+    assert not axes.collections
+    assert "Not drawn: the representation has collapsed" in " ".join(texts(axes)[0].split())
+    (axes,) = figures.embedding_figure(points, classes, labeled, method="pca").axes
+    assert groups(axes)["positive"] == 20 and "has collapsed" in axes.get_title(loc="left")

@@ -1,6 +1,7 @@
 """Runs from the command line down: what a folder holds, stops and goes on, refuses and reports."""
 
 import copy
+import dataclasses
 import json
 import os
 import pathlib
@@ -14,11 +15,18 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pujax import training
+from pujax import reports, training
 from pujax.methods import naive
 from pujax.methods._common import optimizer
 from pujax.training import config as config_lib
-from pujax.training import experiment, loop_state, method_setup, run_state, train_loop
+from pujax.training import (
+    example_scores,
+    experiment,
+    loop_state,
+    method_setup,
+    run_state,
+    train_loop,
+)
 from pujax.training.checkpoint import Checkpoints, Position
 from pujax.training.evaluation import binary, model_selection, tasks
 from pujax.training.seed_axis import Member
@@ -118,6 +126,36 @@ def test_a_run_leaves_what_the_design_lists(straight):
     assert any((folder / "checkpoints").iterdir())
 
 
+def test_a_run_leaves_the_scores_of_its_examples(straight):
+    folder, summary = straight
+    data = experiment.load_data(config_lib.resolve(small()))
+    for place, result in ((folder, summary), (folder / "naive", None)):
+        found = example_scores.read(place)
+        np.testing.assert_array_equal(found.test_labels, data.test_labels)
+        np.testing.assert_array_equal(found.train_ids, data.source_ids)
+        np.testing.assert_array_equal(found.train_truth, data.truth)
+        np.testing.assert_array_equal(found.train_labeled, data.labeled)
+        test = (result or json.loads((place / "summary.json").read_text()))["test"]
+        again = binary.test_metrics(found.test_scores, found.test_labels)
+        assert again == pytest.approx(test, abs=1e-12)
+        assert len(found.held_scores) == len(found.train_probabilities) == 0
+    maps = example_scores.read(folder)
+    # All 1,382 training examples, since they are fewer than 2,000.
+    np.testing.assert_array_equal(maps.map_rows, np.arange(len(data.labeled)))
+    assert maps.map_pca.shape == maps.map_tsne.shape == (len(data.labeled), 2)
+    assert maps.map_remark == ""
+
+
+@pytest.mark.thorough
+def test_a_page_is_made_of_a_run_beside_the_methods_it_was_compared_with(straight):
+    folder, summary = straight
+    page = reports.build([str(folder)])
+    assert f"{100 * summary['test']['accuracy']:.1f} %" in page.verdict.sentences[0]
+    for text in ("data:image/png;base64,", "by t-SNE", "supervised (oracle: true labels)"):
+        assert text in page.html
+    assert page.html.count("<svg") == 8 and "unknown" not in page.verdict.sentences[0]
+
+
 def test_a_finished_run_is_reported_again_and_not_trained_again(straight, monkeypatch, capsys):
     folder, summary = straight
     monkeypatch.setattr(train_loop, "train", lambda *_: pytest.fail("trained again"))
@@ -194,6 +232,9 @@ def test_stop_and_go_on_equals_a_straight_run_bit_for_bit(straight, tmp_path, fi
     resumed = training.run(small(), str(tmp_path))
     assert rows(tmp_path) == rows(folder)
     assert resumed["test"] == summary["test"]
+    mine, whole = (dataclasses.asdict(example_scores.read(place)) for place in (tmp_path, folder))
+    for name in (name for name in mine if not name.startswith("map_")):
+        np.testing.assert_array_equal(mine[name], whole[name])
     for a, b in zip(last_state(folder), last_state(tmp_path), strict=True):
         np.testing.assert_array_equal(a, b)
 

@@ -10,9 +10,9 @@ import pytest
 import safetensors.numpy
 
 import pujax
-from pujax import calibration, methods, metrics, predict, training
+from pujax import calibration, methods, metrics, predict, reports, training
 from pujax.training import config as config_lib
-from pujax.training import experiment, own_results, saved_model
+from pujax.training import example_scores, experiment, own_results, saved_model
 from pujax.training.evaluation.summary import Final
 from tests import tiny
 
@@ -80,6 +80,33 @@ def finished(tmp_path_factory):
         patch.setattr(experiment, "message", said.append)
         summary = training.run(configured(folder / "customers.csv"), str(folder / "run"))
     return folder, frame, fraud, "\n".join(said), summary
+
+
+def test_scores_of_the_examples_are_those_of_the_predictions(finished):
+    folder, frame, *_ = finished
+    written = pd.read_csv(folder / "run" / "predictions.csv", index_col="customer")
+    found = example_scores.read(folder / "run")
+    for part in ("train", "held"):
+        rows, labeled = getattr(found, f"{part}_ids"), getattr(found, f"{part}_labeled")
+        customers = frame.customer.to_numpy()[rows[~labeled]]
+        listed = written.loc[customers]
+        assert (listed.held_out == (part == "held")).all()
+        scores = getattr(found, f"{part}_scores")[~labeled]
+        chances = getattr(found, f"{part}_probabilities")[~labeled]
+        # Written with 8 and 6 digits; float32 has 7.
+        np.testing.assert_allclose(scores, listed.score, rtol=1e-6)
+        np.testing.assert_allclose(chances, listed.probability, rtol=1e-5, atol=1e-6)
+        assert (frame.is_fraud.to_numpy()[rows] == labeled).all()
+
+
+@pytest.mark.thorough
+def test_a_page_shows_rows_of_the_file(finished):
+    folder, frame, *_ = finished
+    page = reports.build([str(folder / "run")])
+    written = pd.read_csv(folder / "run" / "predictions.csv")
+    best = written.customer[written["rank"].idxmin()]
+    assert f"customer {best}" in page.html and "could not be read" not in page.html
+    assert page.html.count("<svg") >= 6
 
 
 def test_predictions_name_every_unlabeled_row_once_in_the_order_of_the_file(finished):

@@ -1,0 +1,314 @@
+"""Several runs side by side: their numbers, and differences paired by data and split."""
+
+import json
+import math
+import statistics
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import stats
+
+from pujax import metrics
+from pujax.reports import evidence as evidence_lib
+from pujax.reports.evidence import HELD_OUT, TEST, Evidence
+from pujax.reports.parts import LEVEL, UNKNOWN, Number, Section, Table, plural, with_interval
+from pujax.reports.run_folder import Run
+
+_METRICS = {
+    TEST: (
+        *("accuracy", "f1", "auc", "average_precision"),
+        *("mean_average_precision", "overall_f1", "class_f1"),
+    ),
+    HELD_OUT: ("auc_pu", "recall", "flagged_share", "lee_liu", "precision_top_100"),
+}
+TITLES = {
+    "accuracy": "accuracy",
+    "f1": "F1",
+    "auc": "AUC",
+    "average_precision": "average precision",
+    "mean_average_precision": "mean average precision",
+    "overall_f1": "overall F1",
+    "class_f1": "class F1",
+    "auc_pu": "AUC of P against U",
+    "recall": "recall",
+    "flagged_share": "flagged in U",
+    "lee_liu": "Lee-Liu",
+    "precision": "precision in U",
+    "precision_top_100": "precision of the top 100",
+    "false_positive_rate": "false positive rate",
+}
+_MOST_FIELDS = 3
+
+
+class Group(NamedTuple):
+    """Runs that differ in nothing but their seed, and in how they were run.
+
+    Attributes:
+      name: method, and fields in which it differs from other groups of that method.
+      runs: of the group.
+    """
+
+    name: str
+    runs: tuple[Run, ...]
+
+
+class Pairing(NamedTuple):
+    """Differences of a group from the reference.
+
+    Attributes:
+      group: what is compared.
+      differences: by metric; of several pairs with the t interval of the mean, of one pair with
+        that of a bootstrap over its examples, where the runs wrote their scores.
+      pairs: runs on the same data and split.
+      reason: why nothing can be paired; '' if something can.
+    """
+
+    group: Group
+    differences: dict[str, Number]
+    pairs: int
+    reason: str
+
+
+def section(runs: Sequence[Run]) -> tuple[Section, list[Pairing]]:
+    """The comparison of at least two runs; differences are from the group of the first."""
+    source, names = metrics_of(runs)
+    pairings = paired(runs)
+    if not names:
+        text = "None of these runs was evaluated on examples of known class or held-out rows."
+        return Section("comparison", "Comparison", (text,)), pairings
+    what = "test set" if source == TEST else "held-out rows"
+    rows = []
+    for run in runs:
+        found = evidence_lib.of(run) if source == TEST else evidence_lib.held_out(run)
+        numbers = found.numbers if found.source == source else {}
+        cells = [with_interval(numbers.get(name, Number())) for name in names]
+        rows.append((run.name, run.method + remark(run), run.dataset, str(run.seed), *cells))
+    table = Table(
+        f"Every run, on its {what}, with 90 % intervals",
+        ("run", "method", "data", "seed", *(TITLES[name] for name in names)),
+        tuple(rows),
+    )
+    if not pairings:
+        text = "All runs are of one configuration with several seeds, so nothing is paired."
+        return Section("comparison", "Comparison", (text,), tables=(_spread(runs),) + (table,)), []
+    reference = groups(runs)[0].name
+    lines = [
+        (
+            pairing.group.name,
+            str(pairing.pairs),
+            *(
+                pairing.reason or _signed(pairing.differences.get(name, Number()))
+                if i == 0 or not pairing.reason
+                else UNKNOWN
+                for i, name in enumerate(names)
+            ),
+        )
+        for pairing in pairings
+    ]
+    differences = Table(
+        f"Difference from {reference}, on the same data and split (paired), with 90 % intervals",
+        ("compared", "pairs", *(TITLES[name] for name in names)),
+        tuple(lines),
+        "A positive difference is in favour of the row, but for the share flagged, which should "
+        "be that of the positives. With two pairs or more the interval is Student's t over the "
+        "pairs; with one it is a bootstrap over the examples, which leaves out the chance of "
+        "another seed. An interval without 0 says that the difference is more than chance.",
+    )
+    texts = ("Runs are paired where their data have one digest: the same examples, labels, split.",)
+    return Section("comparison", "Comparison", texts, tables=(differences, table)), pairings
+
+
+def remark(run: Run) -> str:
+    """Marks what used true labels, and what is not finished."""
+    if run.summary is None:
+        return " (not finished)"
+    if run.summary.get("oracle"):
+        return " (oracle: true labels)"
+    selection = run.summary.get("selection") or {}
+    return " (oracle epoch)" if selection.get("is_oracle") else ""
+
+
+def metrics_of(runs: Sequence[Run]) -> tuple[str, tuple[str, ...]]:
+    """On what most of the runs can be compared, and the names of the metrics."""
+    tested, held = (
+        [numbers for run in runs if (numbers := evidence_lib.values(run, kind))]
+        for kind in (TEST, HELD_OUT)
+    )
+    if not tested and not held:
+        return "", ()
+    source, found = (TEST, tested) if len(tested) >= len(held) else (HELD_OUT, held)
+    names = tuple(
+        name
+        for name in _METRICS[source]
+        if any(math.isfinite(one.get(name, math.nan)) for one in found)
+    )
+    return source, names
+
+
+def groups(runs: Sequence[Run]) -> list[Group]:
+    """Runs by configuration without seed, places of files, and how it was run."""
+    by_config: dict[str, list[Run]] = {}
+    for run in runs:
+        by_config.setdefault(json.dumps(_configuration(run), sort_keys=True), []).append(run)
+    members = list(by_config.values())
+    names = [one[0].method + remark(one[0]) for one in members]
+    for i, one in enumerate(members):
+        twins = [x[0] for x in members if x is not one and x[0].method == one[0].method]
+        if twins:
+            fields = dict.fromkeys(
+                field for twin in twins for field in _differing(one[0].config, twin.config)
+            )
+            shown = [f"{name}={_field(one[0].config, name)}" for name in fields]
+            more = " and more" if len(shown) > _MOST_FIELDS else ""
+            names[i] += f" ({', '.join(shown[:_MOST_FIELDS])}{more})" if shown else ""
+    return [Group(name, tuple(one)) for name, one in zip(names, members, strict=True)]
+
+
+def paired(runs: Sequence[Run]) -> list[Pairing]:
+    """Differences of every other group from that of the first run."""
+    found = groups(runs)
+    source, names = metrics_of(runs)
+    return [_pair(found[0], other, source, names) for other in found[1:]]
+
+
+def _pair(reference: Group, other: Group, source: str, names: Sequence[str]) -> Pairing:
+    by_digest = {run.digest: run for run in reference.runs if run.digest}
+    pairs = [(by_digest[run.digest], run) for run in other.runs if run.digest in by_digest]
+    pairs = [(a, b) for a, b in pairs if a.summary is not None and b.summary is not None]
+    if not pairs:
+        unfinished = any(run.summary is None for run in (*reference.runs, *other.runs))
+        undigested = any(not run.digest for run in (*reference.runs, *other.runs))
+        reason = "not paired: other data, split or labels"
+        if undigested:
+            reason = "not paired: a run did not write data.json"
+        elif unfinished:
+            reason = "not paired: a run is not finished"
+        return Pairing(other, {}, 0, reason)
+    differences = {}
+    for name in names:
+        values = [_value(b, source, name) - _value(a, source, name) for a, b in pairs]
+        values = [value for value in values if math.isfinite(value)]
+        if len(values) > 1:
+            differences[name] = mean_difference(values)
+        elif values:
+            differences[name] = _by_examples(*pairs[0], source, name, values[0])
+    return Pairing(other, differences, len(pairs), "")
+
+
+def mean_difference(values: Sequence[float]) -> Number:
+    """The mean of paired differences with Student's t interval; at least two."""
+    mean, error = statistics.fmean(values), statistics.stdev(values) / math.sqrt(len(values))
+    half = float(stats.t.ppf((1 + LEVEL) / 2, len(values) - 1)) * error
+    return Number(mean, mean - half, mean + half)
+
+
+def _value(run: Run, source: str, name: str) -> float:
+    return evidence_lib.values(run, source).get(name, math.nan)
+
+
+_STATISTICS: dict[str, Callable[[np.ndarray, np.ndarray], float]] = {
+    "accuracy": metrics.accuracy,
+    "f1": metrics.f1,
+    "auc": metrics.auc,
+    "average_precision": metrics.average_precision,
+    "auc_pu": metrics.auc,
+    "recall": lambda scores, labels: float(np.mean(scores[labels == 1] > 0)),
+    "flagged_share": lambda scores, labels: float(np.mean(scores[labels != 1] > 0)),
+}
+
+
+def _by_examples(first: Run, second: Run, source: str, name: str, value: float) -> Number:
+    """The difference of two runs with a bootstrap over their common examples, where known."""
+    if first.scores is None or second.scores is None or name not in _STATISTICS:
+        return Number(value)
+    if source == TEST:
+        columns = [(x.test_scores, x.test_labels) for x in (first.scores, second.scores)]
+    else:
+        columns = [(x.held_scores, x.held_labeled) for x in (first.scores, second.scores)]
+    (ours, labels), (theirs, other_labels) = columns
+    if not len(labels) or not np.array_equal(labels, other_labels):
+        return Number(value)
+    if not (np.isfinite(ours).all() and np.isfinite(theirs).all()):
+        return Number(value)
+    statistic = _STATISTICS[name]
+
+    def difference(scores: np.ndarray, labels: np.ndarray) -> float:
+        return float(statistic(scores[:, 1], labels)) - float(statistic(scores[:, 0], labels))
+
+    both = np.stack([ours, theirs], axis=1).astype(np.float64)
+    return evidence_lib.resampled(difference, both, labels.astype(int), value=value)
+
+
+def _spread(runs: Sequence[Run]) -> Table:
+    """Mean and standard deviation of the seeds of one configuration."""
+    source, names = metrics_of(runs)
+    cells = []
+    for name in names:
+        values = [_value(run, source, name) for run in runs]
+        known = [value for value in values if math.isfinite(value)]
+        text = UNKNOWN
+        if known:
+            text = f"{statistics.fmean(known):.4f}"
+            text += f" ± {statistics.stdev(known):.4f}" if len(known) > 1 else ""
+        cells.append(text)
+    return Table(
+        f"Mean ± standard deviation (n - 1) of {plural(len(runs), 'seed')}",
+        ("method", *(TITLES[name] for name in names)),
+        ((runs[0].method, *cells),),
+    )
+
+
+def _signed(known: Number) -> str:
+    if not known.is_known:
+        return UNKNOWN
+    text = f"{known.value:+.4f}"
+    if known.has_interval:
+        return f"{text} [{known.low:+.4f}, {known.high:+.4f}]"
+    return f"{text} [interval unknown]"
+
+
+def _configuration(run: Run) -> dict[str, Any]:
+    """What makes two runs the same but for their seed."""
+    data = {k: v for k, v in run.config["data"].items() if k not in ("dir", "path")}
+    return {
+        **{k: v for k, v in run.config.items() if k not in ("seed", "run", "data")},
+        "data": data,
+        "selection": run.config["run"].get("selection"),
+    }
+
+
+def _differing(first: Any, second: Any, path: str = "") -> list[str]:
+    """Paths of the fields in which two configurations differ, but for seed, places and running."""
+    found: list[str] = []
+    for key in sorted({*first, *second}):
+        name = f"{path}{key}"
+        if name in ("seed", "data.dir", "data.path") or (
+            name.startswith("run.") and name != "run.selection"
+        ):
+            continue
+        a, b = first.get(key), second.get(key)
+        if isinstance(a, dict) and isinstance(b, dict):
+            found += _differing(a, b, f"{name}.")
+        elif a != b:
+            found.append(name)
+    return found
+
+
+def _field(config: Any, path: str) -> Any:
+    for part in path.split("."):
+        config = config.get(part) if isinstance(config, dict) else None
+    return config
+
+
+def better(pairings: Sequence[Pairing], own: Evidence) -> tuple[Group, Number, str] | None:
+    """A group that is better than the reference by more than chance, in what ranks or decides."""
+    names = ("accuracy", "auc") if own.source == TEST else ("auc_pu", "lee_liu")
+    for pairing in pairings:
+        if any((run.summary or {}).get("oracle") for run in pairing.group.runs):
+            continue
+        for name in names:
+            found = pairing.differences.get(name, Number())
+            if found.has_interval and found.low > 0:
+                return pairing.group, found, TITLES[name]
+    return None

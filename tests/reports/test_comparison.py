@@ -1,0 +1,153 @@
+"""Several runs: who is paired with whom, and differences worked out by hand."""
+
+import statistics
+
+import pytest
+
+from pujax import reports
+from pujax.reports import comparison, evidence
+from tests.reports import folders
+from tests.reports.pages import Page
+
+
+@pytest.fixture(autouse=True)
+def few_resamples(monkeypatch):
+    monkeypatch.setattr(evidence, "_RESAMPLES", 20)
+    monkeypatch.setattr(reports, "_MOST_IN_FULL", 0)
+
+
+def set_accuracy(value):
+    def change(summary):
+        summary["test"]["accuracy"] = value
+
+    return change
+
+
+def seeds(place, method, accuracies, digests=None, **kept):
+    digests = digests or [f"split{i}" for i in range(len(accuracies))]
+    found = []
+    for i, (value, digest) in enumerate(zip(accuracies, digests, strict=True)):
+        folder = place / f"{method}_{i}"
+        folders.tested(
+            folder, method=method, seed=i, digest=digest, change=set_accuracy(value), **kept
+        )
+        found.append(folders.read(folder, folder.name))
+    return found
+
+
+def test_paired_differences_have_students_interval_over_the_pairs(tmp_path):
+    first = seeds(tmp_path, "nnpu", [0.80, 0.70, 0.90])
+    second = seeds(tmp_path, "vpu", [0.82, 0.75, 0.91])
+    (found,) = comparison.paired([*first, *second])
+    differences = [0.02, 0.05, 0.01]
+    mean, error = statistics.fmean(differences), statistics.stdev(differences) / 3**0.5
+    t = 2.919986  # of 2 degrees of freedom, at 95 %
+    assert found.pairs == 3 and found.group.name == "vpu" and found.reason == ""
+    accuracy = found.differences["accuracy"]
+    assert accuracy.value == pytest.approx(mean)
+    assert accuracy.low == pytest.approx(mean - t * error, rel=1e-5)
+    assert accuracy.high == pytest.approx(mean + t * error, rel=1e-5)
+    # Its order does not matter, and what has no partner is left out.
+    (again,) = comparison.paired([*first[::-1], second[2], second[0]])
+    assert again.pairs == 2
+    assert again.differences["accuracy"].value == pytest.approx((0.02 + 0.01) / 2)
+
+
+def test_runs_on_other_data_are_not_paired_and_say_so(tmp_path):
+    first = seeds(tmp_path, "nnpu", [0.8])
+    other = seeds(tmp_path, "vpu", [0.9], digests=["another"])
+    older = seeds(tmp_path, "gradpu", [0.9], digests=[""])
+    unfinished = folders.write(tmp_path / "u", folders.config("dist_pu"), digest="split0")
+    runs = [*first, *other, *older, folders.read(unfinished, "u")]
+    reasons = [pairing.reason for pairing in comparison.paired(runs)]
+    assert reasons == [
+        "not paired: other data, split or labels",
+        "not paired: a run did not write data.json",
+        "not paired: a run is not finished",
+    ]
+    section, _ = comparison.section(runs)
+    lines = section.tables[0].rows
+    assert [line[1:3] for line in lines] == [("0", reason) for reason in reasons]
+
+
+def test_one_pair_has_the_interval_of_its_examples(tmp_path):
+    folders.tested(tmp_path / "a", gap=1.0, positives=200, negatives=200)
+    folders.tested(tmp_path / "b", gap=4.0, positives=200, negatives=200, method="vpu")
+    folders.tested(tmp_path / "c", gap=4.0, method="vpu", with_scores=False)
+    a, b, c = (folders.read(tmp_path / name, name) for name in "abc")
+    (found,) = comparison.paired([a, b])
+    difference = found.differences["auc"]
+    assert difference.value == pytest.approx(b.summary["test"]["auc"] - a.summary["test"]["auc"])
+    assert 0 < difference.low < difference.value < difference.high < 0.5
+    (unknown,) = comparison.paired([a, c])
+    assert not unknown.differences["auc"].has_interval
+    table = comparison.section([a, c])[0].tables[0]
+    assert all("[interval unknown]" in cell for cell in table.rows[0][2:])
+    built = reports.build([str(tmp_path / "a"), str(tmp_path / "c")])
+    assert "have no interval" in built.verdict.sentences[1]
+    assert built.verdict.sentences[2] == "Next: train each with several seeds, and compare."
+
+
+def test_groups_are_told_apart_by_the_fields_in_which_they_differ(tmp_path):
+    for i, rate in enumerate([0.1, 0.1, 0.2]):
+        tree = folders.config()
+        tree["method"]["learning_rate"] = rate
+        tree["seed"] = i
+        tree["data"]["path"] = f"elsewhere{i}.csv"  # a place, and not what was trained
+        tree["run"]["figures"] = bool(i)
+        folders.write(tmp_path / str(i), tree, summary=folders.base_summary(seed=i))
+    groups = comparison.groups([folders.read(tmp_path / str(i), str(i)) for i in range(3)])
+    assert [group.name for group in groups] == [
+        "nnpu (method.learning_rate=0.1)",
+        "nnpu (method.learning_rate=0.2)",
+    ]
+    assert [len(group.runs) for group in groups] == [2, 1]
+
+
+def test_a_page_of_several_runs_recommends_what_is_better(tmp_path):
+    folders.tested(tmp_path / "sweep" / "cell" / "seed_0", gap=1.5)
+    folders.tested(tmp_path / "sweep" / "other" / "seed_0", gap=5.0, method="vpu")
+    built = reports.build([str(tmp_path / "sweep")])
+    assert "vpu is better than nnpu by" in built.verdict.sentences[1]
+    assert built.verdict.sentences[2] == "Next: take vpu."
+    assert built.verdict.level == "good"
+    page = Page(built.html)
+    row = page.row("Difference from nnpu", "vpu")
+    assert row["pairs"] == "1" and row["AUC"].startswith("+0.")
+    assert [row[0] for row in page.table("Every run")] == ["run", "cell/seed_0", "other/seed_0"]
+
+
+def test_seeds_of_one_configuration_have_mean_and_deviation(tmp_path):
+    runs = seeds(tmp_path, "nnpu", [0.80, 0.70, 0.90])
+    section, pairings = comparison.section(runs)
+    assert pairings == [] and section.tables[0].rows[0][1] == "0.8000 ± 0.1000"
+
+
+def test_oracles_are_marked_and_not_recommended(tmp_path):
+    def oracle(summary):
+        summary["oracle"] = True
+
+    folders.tested(tmp_path / "a", gap=1.5)
+    folders.tested(tmp_path / "b", gap=5.0, method="supervised", change=oracle)
+    built = reports.build([str(tmp_path / "a"), str(tmp_path / "b")])
+    assert "supervised (oracle: true labels) is better" in built.verdict.sentences[1]
+    assert built.verdict.sentences[2].startswith("Next: take nnpu")
+
+
+def test_runs_with_several_labels_are_compared_in_their_own_metrics(tmp_path):
+    tree = folders.config()
+    for method, values in {"pu_mlc": [0.5, 0.6], "multilabel_supervised": [0.52, 0.63]}.items():
+        for seed, value in enumerate(values):
+            summary = folders.base_summary(method, seed) | {"setting": "multilabel"}
+            summary["test"] = {"mean_average_precision": value, "overall_f1": None}
+            own = tree | {"method": {"name": method}, "seed": seed}
+            place = tmp_path / f"{method}_{seed}"
+            folders.write(place, own, summary=summary, digest=f"split{seed}")
+    names = [
+        f"{method}_{seed}" for method in ("pu_mlc", "multilabel_supervised") for seed in (0, 1)
+    ]
+    built = reports.build([str(tmp_path / name) for name in names])
+    page = Page(built.html)
+    row = page.row("Difference from pu_mlc", "multilabel_supervised")
+    assert row["pairs"] == "2" and row["mean average precision"].startswith("+0.0250 [")
+    assert "overall F1" not in row and "In mean average precision" in built.verdict.sentences[1]

@@ -1,0 +1,128 @@
+"""The command: what it reads, where it writes, and what it refuses."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+
+from pujax import commands, reports, usage
+from pujax.reports import __main__ as command
+from pujax.reports import evidence
+from tests.reports import folders
+
+
+@pytest.fixture(autouse=True)
+def few_resamples(monkeypatch):
+    monkeypatch.setattr(evidence, "_RESAMPLES", 10)
+
+
+def run(*words):
+    return commands.main(["pujax", "report", *map(str, words)])
+
+
+def test_the_page_lies_in_the_first_folder_and_the_verdict_is_printed(tmp_path, capsys):
+    folder = folders.tested(tmp_path / "run")
+    before = sorted(path.name for path in folder.iterdir())
+    assert run(folder, "--noexamples") == 0
+    out = capsys.readouterr().out
+    assert out.startswith("Can be used:\nIt can be used: it is right for ")
+    assert out.endswith(f"Report: {folder / 'report.html'}\n") and out.count("\n") == 5
+    assert sorted(path.name for path in folder.iterdir()) == sorted([*before, "report.html"])
+    text = (folder / "report.html").read_text()
+    assert "Left out, as was asked for" in text and "Most certain" not in text
+    # An earlier page may be replaced.
+    reports.check_writable(str(folder / "report.html"))
+
+
+def test_a_file_that_somebody_else_made_stays(tmp_path, capsys):
+    folder = folders.tested(tmp_path / "run")
+    mine = folder / "report.html"
+    mine.write_text("<p>mine</p>")
+    for words in ((folder,), (folder, f"--out={mine}")):
+        assert run(*words) == 2
+        assert "a file that pujax report did not make" in capsys.readouterr().err
+    assert mine.read_text() == "<p>mine</p>"
+    for out in (tmp_path / "none" / "x.html", tmp_path):
+        assert run(folder, f"--out={out}") == 2
+        assert "accepted: a file in a folder that exists" in capsys.readouterr().err
+
+
+def test_what_is_no_run_is_refused_in_a_line(tmp_path, capsys):
+    empty, other = tmp_path / "empty", tmp_path / "other"
+    empty.mkdir()
+    other.mkdir()
+    (other / "notes.txt").write_text("x")
+    wrong = {
+        tmp_path / "none": "which does not exist; accepted: the folder of a run",
+        other / "notes.txt": "a file; accepted: the folder of a run",
+        empty: "an empty folder; accepted: the folder of a run",
+        other: "which holds no config.json; accepted: the folder of a run",
+    }
+    for folder, text in wrong.items():
+        assert run(folder) == 2
+        err = capsys.readouterr().err
+        assert f"RUN is '{folder}', {text}" in err and err.count("\n") == 1
+    assert run() == 2
+    assert "RUN is missing" in capsys.readouterr().err
+    assert not list(empty.iterdir())
+
+
+def _cut(path):
+    path.write_text(path.read_text()[:40])
+
+
+def _set(section, value):
+    def damage(path):
+        document = json.loads(path.read_text())
+        *parents, name = section.split(".")
+        inner = document
+        for parent in parents:
+            inner = inner[parent]
+        inner[name] = value
+        path.write_text(json.dumps(document))
+
+    return damage
+
+
+@pytest.mark.parametrize(
+    ("file", "damage", "text"),
+    [
+        ("summary.json", _cut, "summary.json is damaged"),
+        ("config.json", _cut, "config.json is damaged"),
+        ("data.json", lambda path: path.write_text("[]"), "data.json is damaged"),
+        ("summary.json", _set("test", [1]), "test is [1]; accepted: an object"),
+        ("summary.json", _set("test.auc", "high"), "test.auc is 'high'; accepted: a number"),
+        ("summary.json", _set("method", None), "method is None; accepted: text"),
+        ("summary.json", _set("counts", 3), "counts is 3; accepted: an object"),
+        ("summary.json", _set("counts.test", "x"), "counts.test is 'x'; accepted: a number"),
+        ("summary.json", _set("held_out", [{}]), "held_out[0].name is None; accepted: text"),
+        ("summary.json", _set("prior_choice", {}), "prior_choice.method is None; accepted: text"),
+        ("config.json", _set("method", "nnpu"), "method is 'nnpu'; accepted: an object"),
+        ("metrics.jsonl", lambda p: p.write_text("x\n{}\n{}\n"), "line 1 of"),
+        ("scores.npz", lambda p: p.write_bytes(p.read_bytes()[:99]), "scores.npz is damaged"),
+    ],
+)
+def test_a_damaged_file_is_named_in_a_line(file, damage, text, tmp_path, capsys):
+    folder = folders.tested(tmp_path / "run")
+    damage(folder / file)
+    assert run(folder) == 2
+    err = capsys.readouterr().err
+    assert file in err and text in err and "accepted" in err and err.count("\n") == 1
+    assert not (folder / "report.html").exists()
+
+
+def test_scores_of_other_lengths_are_refused(tmp_path, capsys):
+    folder = folders.tested(tmp_path / "run")
+    arrays = dict(np.load(folder / "scores.npz"))
+    np.savez_compressed(folder / "scores.npz", **arrays | {"test_labels": np.zeros(3, np.int8)})
+    assert run(folder) == 2
+    assert "scores.npz is damaged (test_labels" in capsys.readouterr().err
+
+
+def test_the_help_lists_the_options_that_there_are():
+    text = usage.text("report")
+    listed = set(re.findall(r"^  --(\w+)(?=[=\[ ])", text, re.MULTILINE))
+    assert listed == {"out", "noexamples", "help"}
+    assert set(command._flags()) >= {"out", "examples"}
+    assert "python -m pujax.reports RUN" in text

@@ -1,0 +1,230 @@
+"""Every rule of the verdict, each with a run that it is for."""
+
+import math
+
+import numpy as np
+import pytest
+
+from pujax.reports import comparison, doubts, evidence, run_folder, verdict
+from tests.reports import folders
+
+
+def judged(folder):
+    return verdict.of(folders.read(folder))
+
+
+def said(found):
+    return " ".join([*found.sentences, *found.remarks])
+
+
+def test_a_good_classifier_can_be_used_and_says_how_good_it_is(tmp_path):
+    found = judged(folders.tested(tmp_path / "run"))
+    assert found.level == verdict.GOOD and found.word == "Can be used"
+    run = folders.read(tmp_path / "run")
+    accuracy, auc = run.summary["test"]["accuracy"], run.summary["test"]["auc"]
+    assert f"right for {100 * accuracy:.1f} %" in found.sentences[0]
+    assert f"AUC of {auc:.4f} [" in found.sentences[0] and "150 test examples" in found.sentences[0]
+    assert found.remarks == () and len(found.sentences) == 3
+
+
+def test_a_good_classifier_of_own_rows_says_what_to_do_with_new_ones(tmp_path):
+    found = judged(folders.held(tmp_path / "run"))
+    assert found.level == verdict.GOOD, found
+    assert "known positives that training did not see" in found.sentences[0]
+    assert f"`pujax predict {tmp_path / 'run'} NEW`" in found.sentences[2]
+
+
+@pytest.mark.parametrize("make", [folders.tested, folders.held])
+def test_scores_that_say_nothing_are_no_better_than_chance(make, tmp_path):
+    found = judged(make(tmp_path / "run", gap=0.0))
+    assert found.level == verdict.BAD
+    assert "no better than chance" in found.sentences[0] and "0.5" in found.sentences[1]
+
+
+def test_an_order_that_is_turned_round_is_said(tmp_path):
+    found = judged(folders.tested(tmp_path / "run", gap=-2.0))
+    assert found.level == verdict.BAD and "worse than chance" in found.sentences[0]
+    assert "turned round" in found.sentences[1]
+
+
+def test_few_positives_explain_why_chance_cannot_be_ruled_out(tmp_path):
+    found = judged(folders.tested(tmp_path / "run", gap=0.3, positives=4, negatives=30))
+    assert found.level == verdict.BAD and "4 positives were there" in found.sentences[2]
+
+
+def test_without_scores_the_interval_of_the_auc_comes_from_the_counts(tmp_path):
+    folder = folders.tested(tmp_path / "run", gap=0.0, with_scores=False)
+    assert "no better than chance" in judged(folder).sentences[0]
+    assert judged(folders.tested(tmp_path / "good", with_scores=False)).level == verdict.GOOD
+
+
+@pytest.mark.parametrize(("shift", "side"), [(-50.0, "negative"), (50.0, "positive")])
+def test_one_class_is_not_to_be_used_though_its_ranking_may(shift, side, tmp_path):
+    found = judged(folders.tested(tmp_path / "run", shift=shift))
+    assert found.level == verdict.BAD
+    assert f"all of the 150 evaluated examples {side}" in found.sentences[0]
+    assert "run.decide=top:K" in found.sentences[2]
+
+
+def test_one_class_is_what_the_run_itself_warns_of(tmp_path):
+    text = "every training example is predicted negative at the reported epoch"
+    folder = folders.tested(tmp_path / "run", change=lambda x: x["warnings"].append(text))
+    found = judged(folder)
+    assert found.level == verdict.BAD and "negative" in found.sentences[0]
+    assert f"The run warns: {text}." in found.remarks
+
+
+def test_a_budget_needs_no_threshold(tmp_path):
+    run = folders.read(folders.tested(tmp_path / "run", shift=-50.0))
+    run.config["run"]["decide"] = "top:20"
+    assert verdict.of(run).level == verdict.GOOD
+
+
+def test_without_anything_held_out_nobody_can_judge(tmp_path):
+    def forget(summary):
+        summary["held_out"] = []
+
+    found = judged(folders.held(tmp_path / "run", change=forget))
+    assert found.level == verdict.UNJUDGED and "data.holdout" in found.sentences[2]
+
+
+def test_a_run_that_is_not_finished_says_how_far_it_came(tmp_path):
+    folder = folders.write(tmp_path / "run", folders.config())
+    found = judged(folder)
+    assert found.level == verdict.UNFINISHED
+    assert "4 epochs of" in found.sentences[0] and f"--workdir={folder}" in found.sentences[2]
+
+
+def test_scores_that_are_not_numbers_are_not_to_be_used(tmp_path):
+    run = folders.read(folders.tested(tmp_path / "run"))
+    run.scores.test_scores[3] = np.nan
+    found = verdict.of(run)
+    assert found.level == verdict.BAD and "not a number" in found.sentences[0]
+
+
+def _disagree(summary):
+    summary["prior_choice"]["agree"] = False
+
+
+def _wide(summary):
+    summary["prior_choice"]["estimates"]["km2"] = [0.3, 0.1, 0.5]
+
+
+def _too_large(summary):
+    summary["held_out_prior"]["at_most"] = 0.2
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        (_disagree, "disagree beyond their intervals"),
+        (_wide, "known only roughly (10.0 % to 50.0 %)"),
+        (_too_large, "30.0 % of the unlabeled rows are taken for positive"),
+    ],
+)
+def test_an_uncertain_prior_leaves_the_ranking(change, text, tmp_path):
+    found = judged(folders.held(tmp_path / "run", change=change))
+    assert found.level == verdict.CARE
+    assert text in found.sentences[1] and "top:K" in found.sentences[2]
+
+
+def test_a_prior_that_chance_explains_is_no_doubt(tmp_path):
+    def change(summary):
+        summary["held_out_prior"]["at_most"] = 0.29
+
+    assert judged(folders.held(tmp_path / "run", change=change)).level == verdict.GOOD
+
+
+def test_an_unknown_prior_is_said(tmp_path):
+    found = judged(folders.held(tmp_path / "run", prior=None))
+    assert found.level == verdict.CARE and "is unknown" in found.sentences[1]
+
+
+def _learned_from_truth(summary):
+    summary["oracle"] = True
+
+
+def _chosen_by_truth(summary):
+    summary["selection"]["is_oracle"] = True
+
+
+def _ends_in_one_class(summary):
+    summary["one_class"] = [{"first_epoch": 1, "last_epoch": 3, "lasts": True}]
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        (_learned_from_truth, "true labels that are hidden in practice (oracle)"),
+        (_chosen_by_truth, "chosen by true labels (oracle)"),
+        (_ends_in_one_class, "in its last epochs"),
+    ],
+)
+def test_what_a_number_rests_on_is_said(change, text, tmp_path):
+    found = judged(folders.tested(tmp_path / "run", change=change))
+    assert found.level == verdict.CARE and text in found.sentences[1]
+
+
+def test_a_weak_ranking_and_few_positives_call_for_care(tmp_path):
+    found = judged(folders.tested(tmp_path / "weak", gap=0.6, positives=150, negatives=150))
+    assert found.level == verdict.CARE and "separates poorly" in said(found)
+    few = folders.tested(tmp_path / "few", positives=doubts.FEW - 1)
+    assert "rest on 19 positives only" in judged(few).sentences[1]
+    enough = folders.tested(tmp_path / "enough", positives=doubts.FEW)
+    assert judged(enough).level == verdict.GOOD
+
+
+def test_a_threshold_that_is_off_calls_for_another_rule(tmp_path):
+    found = judged(folders.tested(tmp_path / "run", shift=-3.0))
+    assert found.level == verdict.CARE and "so too few by its own threshold" in said(found)
+    found = judged(folders.tested(tmp_path / "many", shift=3.0, positives=40, negatives=160))
+    assert "so too many" in said(found) and "run.decide" in found.sentences[2]
+    assert "than calling all negative, which is right for 80.0 %" in found.sentences[1]
+
+
+def test_a_better_method_on_the_same_rows_is_recommended(tmp_path, monkeypatch):
+    monkeypatch.setattr(evidence, "_RESAMPLES", 40)
+    folders.tested(tmp_path / "run", gap=2.0)
+    folders.tested(tmp_path / "run" / "classic", gap=5.0, method="classic")
+    run = folders.read(tmp_path / "run")
+    others = run_folder.compared(run)
+    _, pairings = comparison.section([run, *others])
+    found = verdict.of(run, pairings)
+    assert found.level == verdict.CARE
+    assert "classic is better on the same rows" in found.sentences[1]
+    assert found.sentences[2] == "Next: take classic instead."
+    # An upper bound that trains on true labels is no alternative.
+    others[0].summary["oracle"] = True
+    _, pairings = comparison.section([run, *others])
+    assert verdict.of(run, pairings).level == verdict.GOOD
+
+
+def test_intervals_are_those_of_the_literature():
+    # Brown, Cai and DasGupta (2001): Jeffreys' interval is the beta distribution's quantiles.
+    assert evidence.jeffreys(0, 10).low == 0.0 and evidence.jeffreys(10, 10).high == 1.0
+    found = evidence.jeffreys(5, 10)
+    # The density of Beta(5.5, 5.5) is x^4.5 (1 - x)^4.5 but for a factor; 5 % lie below the end.
+    x = (np.arange(1_000_000) + 0.5) / 1_000_000
+    density = (x * (1 - x)) ** 4.5
+    assert density[x < found.low].sum() / density.sum() == pytest.approx(0.05, abs=1e-5)
+    assert found.low == pytest.approx(1 - found.high)
+    # Hanley and McNeil (1982): AUC 0.8 of 50 and 50, Q1 = 2/3, Q2 = 0.7111, variance by hand.
+    variance = (0.16 + 49 * (2 / 3 - 0.64) + 49 * (1.28 / 1.8 - 0.64)) / 2500
+    found = evidence.hanley_mcneil(0.8, 50, 50)
+    assert found.high - 0.8 == pytest.approx(1.644854 * math.sqrt(variance), rel=1e-6)
+
+
+def test_a_bootstrap_that_cannot_tell_gives_no_interval():
+    labels = np.array([1] * 9 + [0] * 9)
+
+    def share(scores, labels):
+        return float(np.mean((scores > 0) == labels))
+
+    perfect = evidence.resampled(share, labels - 0.5, labels, value=1.0)
+    assert perfect.value == 1.0 and not perfect.has_interval
+    mixed = np.where(np.arange(18) % 4, labels - 0.5, 0.5 - labels)
+    found = evidence.resampled(share, mixed, labels, value=share(mixed, labels))
+    assert found.low < found.value < found.high
+    # Runs that say the same of every example differ by 0, and that is known.
+    same = evidence.resampled(lambda scores, labels: 0.0, mixed, labels, value=0.0)
+    assert same == (0.0, 0.0, 0.0)
