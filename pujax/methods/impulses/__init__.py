@@ -1,8 +1,7 @@
 """ImPULSeS: contrastive pretraining without labels, then an imbalanced PU head on the features.
 
 Dorigatti and others (2022), "Robust and efficient imbalanced positive-unlabeled learning with
-self-supervision", and
-its released code. Two things happen in turn:
+self-supervision", and its released code. Two things happen in turn:
 - an encoder with a projection learns on all training examples, labels unused, to tell two random
   views of an example from views of others; the loss is corrected for others of the same class
   (`pujax.contrastive`, temperature 0.5, tau_plus 0.1). `tau_plus=0` is SimCLR's loss;
