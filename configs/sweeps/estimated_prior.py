@@ -5,8 +5,8 @@
 
 Arguments: method = nnpu (default), gradpu, dist_pu. 1000 P and 2000 U at a class prior of 0.3, 0.5
 and 0.7, drawn by the seed as in `configs/purl.py`, raw inputs, a perceptron, the method's own
-length. Rows differ in the prior alone: the true one, the one by sixteen networks out of bag, and
-that of the rule behind `data.prior=auto`. A difference is that to the true prior, by seed.
+length. Rows differ in the prior alone: the true one, the one by sixteen networks out of bag, which
+is what `data.prior=auto` uses, and best bin. A difference is that to the true prior, by seed.
 """
 
 import ml_collections
@@ -17,7 +17,7 @@ from pujax.training import config as config_lib
 
 _METHODS = ("nnpu", "gradpu", "dist_pu")
 _TRUE = "true prior"
-_ESTIMATED = {"out of bag": "out_of_bag", "consensus": "consensus"}
+_ESTIMATED = {"out of bag": "out_of_bag", "best bin": "best_bin"}
 _NUM_POSITIVES, _NUM_UNLABELED = 1000, 2000
 _HIDDEN = (100, 100)
 
