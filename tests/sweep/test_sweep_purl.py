@@ -87,11 +87,11 @@ def test_rows_of_estimated_priors_differ_in_the_prior_alone():
         by_column.setdefault(cell.column, {})[cell.row] = config_lib.resolve(cell.config)
     assert len(by_column) == 21 and plan.reference == "true prior"
     for column, configs in by_column.items():
-        assert list(configs) == ["true prior", "out of bag", "consensus"]
+        assert list(configs) == ["true prior", "out of bag", "best bin"]
         assert [x.data.prior for x in configs.values()] == [None, "auto", "auto"]
         assert [x.data.prior_method for x in list(configs.values())[1:]] == [
             "out_of_bag",
-            "consensus",
+            "best_bin",
         ]
         plain = [x.to_dict() for x in configs.values()]
         for tree in plain:
