@@ -14,9 +14,11 @@ or a `pmap` a function sees its own part of the batch only: call them outside.)
 Similarities are computed in float32 (or float64) with exact matrix products also on accelerators,
 whose default products keep about three digits, because neighbours are ranked by similarities and
 labels depend on them. LaGAM's losses of the same arrays inside one compiled function share one
-matrix product. Temperatures and other numbers are checked unless they are traced.
+matrix product. `noise_robust_alignment` has no negatives: it pulls together what is predicted in
+one class. Temperatures and other numbers are checked unless they are traced.
 """
 
+from pujax.contrastive.alignment import noise_robust_alignment
 from pujax.contrastive.groups import (
     group_contrast,
     instance_discrimination,
@@ -32,5 +34,6 @@ __all__ = [
     "latent_group_positives",
     "log_probabilities",
     "multiview_debiased",
+    "noise_robust_alignment",
     "nt_xent",
 ]
