@@ -306,9 +306,17 @@ def write(
     text = csv_text(data.own.id_name, *columns, is_held, between=between)
     replace_text(os.path.join(folder, PREDICTIONS), text)
     learned = results.calibration
-    known = {"estimates": results.estimates, "test": final.test}
-    target = os.path.join(folder, MODEL)
-    saved_model.save(target, config, method, state, data, learned, ends, **known)
+    saved_model.save(
+        os.path.join(folder, MODEL),
+        config,
+        method,
+        state,
+        data,
+        learned,
+        ends,
+        estimates=results.estimates,
+        test=final.test,
+    )
     document = [estimate._asdict() for estimate in results.estimates]
     write_json(os.path.join(folder, "held_out.json"), document)
     return doubt

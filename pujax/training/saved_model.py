@@ -51,8 +51,12 @@ _ACCEPTED = (
     "the folder of a finished run on one's own rows, model/ in it, or hf://OWNER/NAME for one on "
     "the Hugging Face Hub"
 )
-_PLACES = (("init_from",), ("model", "init"), ("method", "word_vectors"))
-_PLACES += tuple(("data", name) for name in ("dir", "path", "test_path", "label"))
+_PLACES: tuple[tuple[str, ...], ...] = (
+    ("init_from",),
+    ("model", "init"),
+    ("method", "word_vectors"),
+    *(("data", name) for name in ("dir", "path", "test_path", "label")),
+)
 """Fields of a configuration that may name a place on the computer that trained."""
 
 
