@@ -119,6 +119,8 @@ def find(folders: Sequence[str]) -> list[Run]:
         found = [folder] if _is_run(folder) else sorted(_below(folder))
         if not found:
             what = "which holds no config.json" if os.listdir(folder) else "an empty folder"
+            if os.path.isfile(os.path.join(folder, CONFIG)):
+                what = "a saved model"
             raise ValueError(f"RUN is {folder!r}, {what}; accepted: {_ACCEPTED}")
         places += [place for place in found if place not in places]
     names = _names(places)
