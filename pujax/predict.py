@@ -25,7 +25,7 @@ from pujax.checks import one_of, require, whole_number
 from pujax.console import message, show_own_messages
 from pujax.data.readers import image_trees
 from pujax.files import check_folder, replacing
-from pujax.training import compilation_cache, decisions, new_rows, own_results, saved_model
+from pujax.training import compilation_cache, decisions, hub, new_rows, own_results, saved_model
 from pujax.training.saved_model import SavedModel
 
 _WRITTEN = 10_000
@@ -179,21 +179,27 @@ class Predictor(NamedTuple):
             require(known, field, decide, "another rule, since no probability is known")
 
 
-def load(run: str | os.PathLike[str]) -> Predictor:
-    """Loads the model that a run left.
+def load(run: str | os.PathLike[str], *, revision: str = "") -> Predictor:
+    """Loads the model that a run left, or one from the Hugging Face Hub.
 
     Args:
-      run: folder of a finished run on one's own rows, or `model/` in it.
+      run: folder of a finished run on one's own rows, or `model/` in it; or `hf://OWNER/NAME`,
+        which is downloaded with the package huggingface_hub (the extra [hub]). Nothing else makes
+        a call to the network.
+      revision: of a model on the Hub, a commit, a tag or a branch; '' is the newest. Only a commit
+        names the same model for ever.
 
     Raises:
-      ValueError: naming the file that is missing or damaged.
+      ValueError: naming the file that is missing or damaged, or what ended the download.
     """
+    hub.check(run, revision)
+    if hub.is_address(run):
+        run = hub.download(str(run), revision)
     model = saved_model.load(run)
-    folder = pathlib.Path(run)
-    if not (folder / "model.json").exists():
-        folder /= "model"
-    paths = [path for path in folder.iterdir() if path.is_file()]
-    return Predictor(model, {path.name: path.read_bytes() for path in paths})
+    description = saved_model.description_of(run)
+    folder = pathlib.Path(description).parent
+    names = saved_model.file_names(description, model.description)
+    return Predictor(model, {name: (folder / name).read_bytes() for name in names})
 
 
 def _from_files(files: Mapping[str, bytes]) -> Predictor:
@@ -236,6 +242,7 @@ def main(argv: list[str]) -> int:
     flags.DEFINE_string("output", "scores.csv", "output", flag_values=values)
     flags.DEFINE_string("decide", "", "decide", flag_values=values)
     flags.DEFINE_string("unreadable", "fail", "unreadable", flag_values=values)
+    flags.DEFINE_string("revision", "", "revision", flag_values=values)
     flags.DEFINE_bool("help", False, "help", short_name="h", flag_values=values)
     try:
         rest = values(argv)[1:]
@@ -248,7 +255,8 @@ def main(argv: list[str]) -> int:
         check_folder("--output", os.path.dirname(os.path.abspath(values.output)))
         _check_output(values.output, *rest)
         options = {"decide": values.decide, "unreadable": values.unreadable}
-        count, chosen, reasons = load(rest[0]).write(rest[1], values.output, **options)
+        model = load(rest[0], revision=values.revision)
+        count, chosen, reasons = model.write(rest[1], values.output, **options)
     except KeyboardInterrupt:
         sys.stderr.write("interrupted; nothing was written\n")
         return 130

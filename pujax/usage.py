@@ -45,13 +45,15 @@ Examples:
   {program} --config=own_table --config.data.path=customers.csv --config.data.label=is_fraud"""
 
 _PREDICT = """usage: {program} RUN FILE|FOLDER [--output=FILE.csv] [--decide=RULE]
-  RUN                  folder of a finished run on one's own rows or images, or its model/
+  RUN                  folder of a finished run on one's own rows or images, or its model/; or
+                       hf://OWNER/NAME, a model on the Hugging Face Hub, which is downloaded
   FILE                 new rows in any format that training reads, with the same columns; the
                        label's column may be there or not
   FOLDER               for a model of images: all images in it and in the folders below
   --output=FILE.csv    where to write; default: scores.csv in the current folder
   --decide=RULE        'score:0', 'probability:0.5', 'share:0.02', 'top:100'; default: the run's
   --unreadable=skip    keeps damaged images as rows without a score; default: fail
+  --revision=COMMIT    which of a model on the Hub; default: the newest
   --help               shows this text
 Writes the id under its own name, score, probability, rank, decision, and both ends of the interval
 of the probability (probability_low, probability_high), in the rows' order.

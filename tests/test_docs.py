@@ -7,6 +7,7 @@ import re
 import shlex
 
 import pytest
+from PIL import Image
 
 from pujax import commands as pujax_commands
 from pujax import configs, methods, usage
@@ -262,3 +263,60 @@ MADE_BY_THE_READER = {
     *("pujax/data/sources/NAME.py", "tests/methods/test_NAME.py", "docs/methods/NAME.md"),
     *("tests/data/test_sources_NAME.py", "configs/sweeps/NAME.py"),
 }
+
+
+def first_screen():
+    """What README shows before its first heading of the second level."""
+    return TEXTS["README.md"].partition("\n## ")[0]
+
+
+def test_the_first_screen_has_the_commands_three_lines_of_python_and_the_picture():
+    start = first_screen().partition("```\nmethod")[0]
+    assert len(commands(start)) == 6 and len(start.splitlines()) < 30
+    (code,) = blocks(start, "python", sketch=True)
+    assert sum(map(bool, code.splitlines())) == 3
+    (picture,) = re.findall(r"!\[[^]]{80,}\]\((docs/figures/\S+\.png)\)", start)
+    assert (REPOSITORY / picture).stat().st_size < 250_000
+    with Image.open(REPOSITORY / picture) as image:
+        assert image.width == 1280 and 500 < image.height < 700
+        assert image.convert("RGBA").getpixel((2, 2)) == (255, 255, 255, 255)  # on a dark page too
+
+
+# Rows of README's table, in the tables that were measured.
+MEASURED = {
+    "pujax, nnPU": "nnpu",
+    "pujax, bagged boosting": "classic boosting, bagging",
+    "pulearn, Elkan-Noto, logistic": "pulearn Elkanoto, logistic",
+    "pulearn, bagged logistic": "pulearn Bagging, logistic",
+    "pulearn, bagged boosting": "pulearn Bagging, boosting",
+    "pu-toolbox, Elkan-Noto": "pu-toolbox PUPipeline, elkan_noto",
+}
+
+
+def cells(text, start):
+    """Cells of a table by its first column, without bold letters and without deviations."""
+    lines = text[text.index(start) :].split("\n\n")[0].splitlines()
+    rows = [[x.strip(" *") for x in line.strip("|").split("|")] for line in lines]
+    return {name: [x.partition(" +-")[0] for x in rest] for name, *rest in rows}
+
+
+def test_the_table_beside_other_packages_is_what_was_measured():
+    page = TEXTS["docs/tables/own_data.md"]
+    precision, calibration = cells(page, "| AP |"), cells(page, "| calibration error |")
+    spent = cells(page, "| | CPU seconds")
+    text = TEXTS["README.md"]
+    shown = cells(text, "| | lines |")
+    assert set(list(shown)[2:]) == set(MEASURED)
+    columns = []
+    for name, row in MEASURED.items():
+        expected = [spent[row][2], *(precision[row][i] for i in (1, 3, 4))]
+        expected += [*(calibration[row][i] for i in (1, 3)), spent[row][0]]
+        assert shown[name] == expected, name
+        columns.append([float(x) for x in expected])
+    lines = [x.split("|") for x in text.splitlines() if x.startswith(("| pujax,", "| pu"))]
+    lines = [line for line in lines if line[1].strip() in MEASURED]
+    best = (min, max, max, max, min, min, min)
+    for i, pick in enumerate(best):
+        bold = [row[i] for row, line in zip(columns, lines, strict=True) if "**" in line[i + 2]]
+        values = [row[i] for row in columns]
+        assert set(bold) == {pick(values)} and len(bold) == values.count(pick(values)), i

@@ -25,6 +25,7 @@ NOT_RUN = {
     "mkdocs": "needs the extra [docs]; .ci/run builds the site",
     "build": "fetches what it builds with; tests/test_wheel.py builds the wheel by pip",
     "git": "changes the repository",
+    "hf": "uploads to the Hugging Face Hub, with an account",
     "sbatch": "needs SLURM",
     "ray": "needs a cluster of Ray",
     "gcloud": "rents machines",

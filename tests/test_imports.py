@@ -51,6 +51,7 @@ _DISTRIBUTION = {
 }
 # Imported only where installed; pujax says so where it is needed.
 _OPTIONAL = {
+    "huggingface_hub": ("pujax/training/hub.py",),
     "pyarrow": ("pujax/data/readers/frame_chunks.py", "pujax/data/readers/frames.py"),
     "ray": ("pujax/sweep/ray_engine.py",),
     "skops": ("pujax/data/table_encoder.py",),

@@ -54,7 +54,7 @@ def model():
 @pytest.fixture
 def command(model, monkeypatch, tmp_path):
     """Runs the command line with that model; returns its status."""
-    monkeypatch.setattr(predict, "load", lambda run: model)
+    monkeypatch.setattr(predict, "load", lambda run, **_: model)
     return lambda *words: predict.main(["predict", "run", *map(str, words)])
 
 

@@ -106,6 +106,13 @@ def test_the_figure_has_a_curve_per_factor_and_per_run_beside():
     np.testing.assert_allclose(axes.lines[0].get_ydata(), 100 * found.auc[0].mean(0))
 
 
+def test_a_saved_model_is_not_taken_for_a_run(tmp_path, capsys):
+    (tmp_path / "config.json").write_text('{"library_name": "pujax"}')
+    assert command.main(["prior_study", str(tmp_path)]) == 2
+    error = capsys.readouterr().err
+    assert "not the folder of a run" in error and error.count("\n") == 1
+
+
 @pytest.mark.parametrize(
     "arguments, message",
     [

@@ -138,7 +138,10 @@ def of_run(folder: str, *, data_dir: str = "", **options: Any) -> Study:
     path = os.path.join(folder, "config.json")
     if not os.path.exists(path):
         raise ValueError(f"RUNDIR is {folder!r}, which holds no config.json; accepted: a run")
-    config = ml_collections.ConfigDict(read_json(path))
+    tree = read_json(path)
+    if "data" not in tree:
+        raise ValueError(f"RUNDIR is {folder!r}, not the folder of a run; accepted: a run")
+    config = ml_collections.ConfigDict(tree)
     if data_dir:
         config.data.dir = data_dir
     data = experiment.load_data(config_lib.resolve(config))

@@ -11,6 +11,7 @@ from pujax.training import example_scores
 from pujax.training.example_scores import ExampleScores
 
 CONFIG, SUMMARY, METRICS, DATA = "config.json", "summary.json", "metrics.jsonl", "data.json"
+_OF_A_MODEL = ("model.safetensors", "preparation.json")
 _ACCEPTED = "the folder of a run, such as runs/NAME-TIME, or a folder that holds such folders"
 _DEEP = 4
 """Levels of folders below the one that is named, in which runs of a sweep are looked for."""
@@ -118,6 +119,8 @@ def find(folders: Sequence[str]) -> list[Run]:
         found = [folder] if _is_run(folder) else sorted(_below(folder))
         if not found:
             what = "which holds no config.json" if os.listdir(folder) else "an empty folder"
+            if os.path.isfile(os.path.join(folder, CONFIG)):
+                what = "a saved model"
             raise ValueError(f"RUN is {folder!r}, {what}; accepted: {_ACCEPTED}")
         places += [place for place in found if place not in places]
     names = _names(places)
@@ -163,7 +166,9 @@ def read(folder: str, name: str) -> Run:
 
 
 def _is_run(folder: str) -> bool:
-    return os.path.isfile(os.path.join(folder, CONFIG))
+    """Whether a folder is that of a run; a saved model has a `config.json`, too."""
+    has = {name for name in (CONFIG, *_OF_A_MODEL) if os.path.isfile(os.path.join(folder, name))}
+    return has == {CONFIG}
 
 
 def _below(folder: str, deep: int = 1) -> Iterator[str]:

@@ -17,7 +17,7 @@ from pujax.files import replace_text, write_json
 from pujax.methods.base import Method
 from pujax.priors.conversions import unlabeled_prior
 from pujax.training import config as config_lib
-from pujax.training import decisions, prior_dependence, saved_model
+from pujax.training import decisions, model_card, prior_dependence, saved_model
 from pujax.training.evaluation.summary import Final
 
 PREDICTIONS = "predictions.csv"
@@ -223,7 +223,7 @@ def describe(summary: Mapping[str, Any]) -> str:
         )
     doubt = summary.get("mean_probability")
     if doubt:
-        shares = saved_model.shares_of(doubt["smallest_prior"], doubt["largest_prior"])
+        shares = model_card.shares_of(doubt["smallest_prior"], doubt["largest_prior"])
         lines.append(
             f"  The mean probability of the unlabeled rows is {doubt['mean']:.3f}. It may be from "
             f"{doubt['low']:.3f} to {doubt['high']:.3f}, if {shares} of them are positive and by "
@@ -306,7 +306,17 @@ def write(
     text = csv_text(data.own.id_name, *columns, is_held, between=between)
     replace_text(os.path.join(folder, PREDICTIONS), text)
     learned = results.calibration
-    saved_model.save(os.path.join(folder, MODEL), config, method, state, data, learned, ends)
+    saved_model.save(
+        os.path.join(folder, MODEL),
+        config,
+        method,
+        state,
+        data,
+        learned,
+        ends,
+        estimates=results.estimates,
+        test=final.test,
+    )
     document = [estimate._asdict() for estimate in results.estimates]
     write_json(os.path.join(folder, "held_out.json"), document)
     return doubt

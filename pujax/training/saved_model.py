@@ -1,18 +1,21 @@
 """A trained method as a folder: parameters, configuration, preparation, calibration, a model card.
 
     model.safetensors   the numbers that prediction looks at
-    model.json          configuration, data, prior, calibration, decision, versions, checksums
+    config.json         configuration, data, prior, calibration, decision, versions, checksums
     preparation.json    how columns become features (and what it needs beside it), or images pixels
     README.md           the model card
 
-The state of a method is rebuilt from shapes, so that no code is stored.
+These are the names that the Hugging Face Hub expects. Formats 1 and 2, of earlier versions, have
+`model.json` in place of `config.json`. The state of a method is rebuilt from shapes, so that no
+code is stored.
 """
 
 import functools
 import logging
 import math
 import os
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -21,6 +24,7 @@ import ml_collections
 import numpy as np
 import safetensors.numpy
 
+import pujax
 from pujax import calibration, checksums, methods, reading
 from pujax.checks import one_of, require
 from pujax.data import image_preparation, preparation
@@ -29,15 +33,31 @@ from pujax.data.pu_dataset import DataInfo, PUDataset, TrainingData
 from pujax.data.readers import image_trees
 from pujax.files import replace_text, replacing, to_plain, write_json
 from pujax.methods.base import Method
-from pujax.training import decisions, new_rows, seed_axis
+from pujax.metrics import Estimate
+from pujax.training import decisions, hub, model_card, new_rows, seed_axis
 from pujax.training.evaluation import summary
 from pujax.training.new_rows import Chunk, NewRows
 
 _LOG = logging.getLogger(__name__)
 
-_FORMAT = 2
+_FORMAT = 3
+_LIBRARY = "pujax"
 _NOT_AS_SAVED = "is not what was saved (its checksum differs); accepted: the file as written"
-_NUMBERS, _DESCRIPTION, _CARD = "model.safetensors", "model.json", "README.md"
+_NUMBERS, _DESCRIPTION, _CARD = "model.safetensors", "config.json", "README.md"
+_PREPARATION = "preparation.json"
+_EARLIER = "model.json"
+"""What the description is called in formats 1 and 2."""
+_ACCEPTED = (
+    "the folder of a finished run on one's own rows, model/ in it, or hf://OWNER/NAME for one on "
+    "the Hugging Face Hub"
+)
+_PLACES: tuple[tuple[str, ...], ...] = (
+    ("init_from",),
+    ("model", "init"),
+    ("method", "word_vectors"),
+    *(("data", name) for name in ("dir", "path", "test_path", "label")),
+)
+"""Fields of a configuration that may name a place on the computer that trained."""
 
 
 class SavedModel(NamedTuple):
@@ -48,7 +68,7 @@ class SavedModel(NamedTuple):
       state: its state; numbers that prediction does not look at are zeros.
       preparation: turns rows into inputs.
       calibration: from scores to probabilities, or None.
-      description: the rest of `model.json`.
+      description: the rest of `config.json`.
       ends: of the interval of probabilities, or None.
     """
 
@@ -167,8 +187,13 @@ def save(
     data: PUDataset,
     learned: calibration.Calibration | None,
     ends: calibration.Ends | None = None,
+    *,
+    estimates: Sequence[Estimate] = (),
+    test: Mapping[str, float] | None = None,
 ) -> None:
     """Writes a model; each file is replaced atomically.
+
+    Of files that the configuration names only the last part of their path is written down.
 
     Args:
       folder: to write into; it is made if missing.
@@ -178,6 +203,8 @@ def save(
       data: the PU problem.
       learned: from scores to probabilities, or None.
       ends: of the interval of probabilities, or None.
+      estimates: what the held-out rows say of it.
+      test: metrics on a test set, if there is one.
     """
     assert data.own is not None and data.own.preparation is not None
     os.makedirs(folder, exist_ok=True)
@@ -186,10 +213,12 @@ def save(
         file.write(safetensors.numpy.save(numbers))
     data.own.preparation.save(folder)
     others = (_NUMBERS, _DESCRIPTION, _CARD)
-    files = [x for x in sorted(os.listdir(folder)) if x not in others and not x.endswith(".tmp")]
+    files = [x for x in sorted(os.listdir(folder)) if x in hub.FILES and x not in others]
     document = {
+        "library_name": _LIBRARY,
+        "pujax_version": pujax.__version__,
         "format": _FORMAT,
-        "config": config.to_dict(),
+        "config": without_places(config.to_dict()),
         "info": data.info._asdict(),
         "id_name": data.own.id_name,
         "takes": data.own.preparation.takes,
@@ -198,14 +227,50 @@ def save(
         "calibration": None if learned is None else learned._asdict(),
         "probability_ends": None if ends is None else _as_document(ends),
         "decide": config.run.decide,
+        "estimates": [estimate._asdict() for estimate in estimates],
+        "test": dict(test or {}),
         "versions": summary.versions(),
         "arrays": {name: checksums.of_array(array) for name, array in numbers.items()},
         "files": {name: checksums.of_file(os.path.join(folder, name)) for name in files},
     }
     document = to_plain(document)
     document["checksum"] = checksums.of_document(document)
-    replace_text(os.path.join(folder, _CARD), card(document))
+    replace_text(os.path.join(folder, _CARD), model_card.card(document))
     write_json(os.path.join(folder, _DESCRIPTION), document)
+
+
+def description_of(run: str | os.PathLike[str]) -> str:
+    """The path of a model's description, `config.json` or, of earlier versions, `model.json`.
+
+    Args:
+      run: folder of a run, which has a `config.json` of its own, or `model/` in it.
+
+    Raises:
+      ValueError: for what cannot be a folder.
+    """
+    require(bool(run) and isinstance(run, str | os.PathLike), "the run", run, _ACCEPTED)
+    folder = os.fspath(run)
+
+    def holds(*names: str) -> bool:
+        return any(os.path.exists(os.path.join(folder, name)) for name in names)
+
+    if not holds(_NUMBERS, _PREPARATION, _EARLIER):
+        folder = os.path.join(folder, "model")
+    is_earlier = holds(_EARLIER) and not holds(_DESCRIPTION)
+    return os.path.join(folder, _EARLIER if is_earlier else _DESCRIPTION)
+
+
+def file_names(description: str, document: Mapping[str, Any]) -> list[str]:
+    """Names of the files that a model is loaded from.
+
+    Args:
+      description: its path, of a model that was loaded.
+      document: what it says.
+    """
+    folder, name = os.path.split(description)
+    if "files" in document:
+        return [name, _NUMBERS, *document["files"]]
+    return [x for x in os.listdir(folder) if os.path.isfile(os.path.join(folder, x))]
 
 
 def load(folder: str | os.PathLike[str]) -> SavedModel:
@@ -214,22 +279,21 @@ def load(folder: str | os.PathLike[str]) -> SavedModel:
     Raises:
       ValueError: naming the file that is missing, damaged or of another format.
     """
-    accepted = "the folder of a finished run on one's own rows, or model/ in it"
-    require(bool(folder) and isinstance(folder, str | os.PathLike), "the run", folder, accepted)
-    folder = os.fspath(folder)
-    if not os.path.exists(os.path.join(folder, _DESCRIPTION)):
-        folder = os.path.join(folder, "model")
-    path = os.path.join(folder, _DESCRIPTION)
+    path = description_of(folder)
+    folder, name = os.path.split(path)
     try:
         document = reading.read_json(path)
     except (OSError, ValueError) as error:
-        raise ValueError(f"{path} cannot be read ({error}); accepted: {accepted}") from error
-    if not isinstance(document, dict) or document.get("format") not in (1, _FORMAT):
-        raise ValueError(f"{path} is no model of format 1 or {_FORMAT}; accepted: a saved one")
+        raise ValueError(f"{path} cannot be read ({error}); accepted: {_ACCEPTED}") from error
+    formats = (1, 2) if name == _EARLIER else (_FORMAT,)
+    is_one = isinstance(document, dict) and document.get("format") in formats
+    if not is_one or name != _EARLIER and document.get("library_name") != _LIBRARY:
+        shown = " or ".join(map(str, formats))
+        raise ValueError(f"{path} is no model of pujax of format {shown}; accepted: a saved one")
     if document["format"] == 1:
         _LOG.warning("%s has no checksums (an earlier version wrote it): damage goes unseen", path)
     else:
-        _check_files(folder, document)
+        _check_files(path, document)
     try:
         config = ml_collections.FrozenConfigDict(document["config"])
         info = _info(document["info"])
@@ -244,7 +308,7 @@ def load(folder: str | os.PathLike[str]) -> SavedModel:
         require(type(size) is int and 0 < size <= 2**20, "run.eval_batch_size", size, "1 to 2**20")
     except Exception as error:  # whatever a method makes of settings that are none
         raise _refusal(path, document, error) from error
-    path = os.path.join(folder, _NUMBERS)
+    described, path = path, os.path.join(folder, _NUMBERS)
     try:
         numbers = reading.read_safetensors(path)
     except (OSError, ValueError) as error:
@@ -257,7 +321,7 @@ def load(folder: str | os.PathLike[str]) -> SavedModel:
     except ValueError as error:  # of a number
         raise ValueError(f"{path}: {reading.one_line(error)}") from error
     except Exception as error:  # whatever tracing makes of a description that is none
-        raise _refusal(os.path.join(folder, _DESCRIPTION), document, error) from error
+        raise _refusal(described, document, error) from error
     for name, checksum in document.get("arrays", {}).items():
         if name not in numbers or checksums.of_array(numbers[name]) != checksum:
             raise ValueError(f"{path}: {name} {_NOT_AS_SAVED}")
@@ -287,10 +351,10 @@ def _refusal(path: str, document: dict[str, Any], error: Exception) -> ValueErro
     )
 
 
-def _check_files(folder: str, document: dict[str, Any]) -> None:
-    """Raises a ValueError unless `model.json` and the files of the preparation are as saved."""
+def _check_files(described: str, document: dict[str, Any]) -> None:
+    """Raises a ValueError unless the description and the files of the preparation are as saved."""
     rest = {name: value for name, value in document.items() if name != "checksum"}
-    described = os.path.join(folder, _DESCRIPTION)
+    folder = os.path.dirname(described)
     if document.get("checksum") != checksums.of_document(rest):
         raise ValueError(f"{described} {_NOT_AS_SAVED}")
     for part in ("files", "arrays"):
@@ -307,42 +371,19 @@ def _check_files(folder: str, document: dict[str, Any]) -> None:
             raise ValueError(f"{path} {_NOT_AS_SAVED}")
 
 
-def card(document: dict[str, Any]) -> str:
-    """The model card: what the model is, what it was trained on, what it does not know."""
-    config, info = document["config"], document["info"]
-    prior, interval = info["prior"], document["prior_interval"]
-    known = "unknown"
-    if prior is not None and math.isfinite(prior):
-        known = f"{prior:.4f} ({info['prior_source']})"
-        known += " [{:.4f}, {:.4f}]".format(*interval) if interval else ""
-    doubt = "Probabilities: none, since the share of positives is not known."
-    if document.get("probability_ends"):
-        low, high = document["probability_ends"]["priors"]
-        doubt = (
-            "Probabilities hold for that share. `probability_low` and `probability_high` say what\n"
-            f"  they may be if {shares_of(low, high)} of the unlabeled rows are positive, and by\n"
-            "  chance in the held-out rows."
-        )
-    return f"""# {config["method"]["name"]} on {config["data"]["path"] or info["name"]}
+def without_places(config: dict[str, Any]) -> dict[str, Any]:
+    """A configuration whose files have names and no folders, to be shared with others.
 
-A binary classifier trained by pujax from {info["n_p"]} labelled positives and {info["n_u"]}
-unlabeled examples ({info["setting"]} data), without a known negative.
-
-- Use: `python -m pujax.predict RUN NEW --output=scores.csv`, or `pujax.load(RUN).predict(rows)`.
-- Takes: {document["takes"]}.
-- Positive is what was labelled positive; the labels are taken for a random sample of all positives.
-  Where they are not, probabilities and estimates are wrong, though the ranking may still be useful.
-- Share of positives in the population: {known}.
-- {doubt}
-- Decision: `{document["decide"]}`.
-- Estimates without negatives, with their intervals and assumptions: `held_out.json` of the run.
-- Versions: {", ".join(f"{name} {version}" for name, version in document["versions"].items())}.
-"""
-
-
-def shares_of(low: float, high: float) -> str:
-    """Two shares in words; one where both are the same."""
-    return f"{low:.1%}" if low == high else f"{low:.1%} to {high:.1%}"
+    Args:
+      config: of a run, which is changed.
+    """
+    for *sections, name in _PLACES:
+        inner = functools.reduce(lambda tree, section: tree[section], sections, config)
+        value = inner.get(name)
+        # A label is a column, whose name may hold anything, but for the .npy file of the labels.
+        if isinstance(value, str) and (name != "label" or value.endswith(".npy")):
+            inner[name] = re.split(r"[/\\]", value.rstrip("/\\"))[-1]
+    return config
 
 
 def _as_document(ends: calibration.Ends) -> dict[str, Any]:

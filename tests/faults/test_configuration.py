@@ -259,4 +259,4 @@ def test_any_tree_resolves_or_is_refused_in_one_line(examples):
         assert set(resolved.method) == set(_TREES[resolved.method.name]["method"])
 
     resolves()
-    assert min(counts.values()) > examples / 20
+    assert min(counts.values()) > examples / 25

@@ -49,11 +49,17 @@ def unchecked(model, tmp_path_factory):
     """The same without checksums, as an earlier version wrote it and as a forger would."""
     folder = tmp_path_factory.mktemp("unchecked") / "model"
     shutil.copytree(model, folder)
-    document = json.loads((folder / "model.json").read_text())
-    for name in ("checksum", "files", "arrays"):
+    as_format_1(folder)
+    return folder
+
+
+def as_format_1(folder):
+    """Writes a model's description as the first version did."""
+    document = json.loads((folder / "config.json").read_text())
+    for name in ("checksum", "files", "arrays", "library_name", "pujax_version"):
         del document[name]
     (folder / "model.json").write_text(json.dumps(document | {"format": 1}))
-    return folder
+    (folder / "config.json").unlink()
 
 
 @pytest.fixture
@@ -82,13 +88,44 @@ def changed(path, *place, value):
 
 def test_the_model_is_one(model):
     assert isinstance(saved_model.load(model).method, Method)
-    names = ["README.md", "model.json", "model.safetensors", "preparation.json"]
+    names = ["README.md", "config.json", "model.safetensors", "preparation.json"]
     assert sorted(os.listdir(model)) == names
 
 
 def test_a_model_of_before_checksums_is_read_with_a_warning(copy, caplog):
     saved_model.load(copy)
     assert f"{copy / 'model.json'} has no checksums" in caplog.text
+
+
+def test_a_model_of_the_second_format_is_read(model, tmp_path, caplog):
+    folder = tmp_path / "model"
+    shutil.copytree(model, folder)
+    document = json.loads((folder / "config.json").read_text())
+    for name in ("checksum", "library_name", "pujax_version", "estimates", "test"):
+        del document[name]
+    document["format"] = 2
+    document["checksum"] = checksums.of_document(document)
+    (folder / "config.json").unlink()
+    (folder / "model.json").write_text(json.dumps(document))
+    assert isinstance(saved_model.load(folder).method, Method)
+    assert "no checksums" not in caplog.text
+    changed(folder / "model.json", "decide", value="top:3")
+    assert "is not what was saved" in refusal(folder)
+
+
+@pytest.mark.parametrize(("name", "value"), [("format", 1), ("library_name", "transformers")])
+def test_a_config_of_something_else_is_refused(model, tmp_path, name, value):
+    """A description under the new name cannot say that it has no checksums."""
+    shutil.copytree(model, tmp_path / "model")
+    changed(tmp_path / "model" / "config.json", name, value=value)
+    assert "config.json is no model of pujax of format 3" in refusal(tmp_path / "model")
+
+
+def test_the_new_name_comes_before_the_old_one(model, tmp_path):
+    """A run that is finished by a newer version leaves the old description behind."""
+    shutil.copytree(model, tmp_path / "model")
+    (tmp_path / "model" / "model.json").write_text("{}")
+    assert saved_model.load(tmp_path).description["format"] == 3
 
 
 def test_an_error_of_this_version_is_not_taken_for_damage(model, monkeypatch, caplog):
@@ -130,10 +167,10 @@ def test_a_description_that_cannot_be_is_refused(copy, place, value):
 @pytest.mark.parametrize("part", ["files", "arrays"])
 def test_checksums_that_are_none_are_refused(model, tmp_path, part):
     shutil.copytree(model, tmp_path / "model")
-    path = tmp_path / "model" / "model.json"
+    path = tmp_path / "model" / "config.json"
     document = json.loads(path.read_text())
     del document["checksum"]
-    for value in (3, None, {"../model.json": "0"} if part == "files" else ["a"]):
+    for value in (3, None, {"../config.json": "0"} if part == "files" else ["a"]):
         forged = document | {part: value}
         path.write_text(json.dumps(forged | {"checksum": checksums.of_document(forged)}))
         assert f"is damaged ({part})" in refusal(tmp_path / "model")

@@ -8,7 +8,7 @@ import pytest
 
 from pujax import commands, reports, usage
 from pujax.reports import __main__ as command
-from pujax.reports import evidence
+from pujax.reports import evidence, run_folder
 from tests.reports import folders
 
 
@@ -33,6 +33,21 @@ def test_the_page_lies_in_the_first_folder_and_the_verdict_is_printed(tmp_path, 
     assert "Left out, as was asked for" in text and "Most certain" not in text
     # An earlier page may be replaced.
     reports.check_writable(str(folder / "report.html"))
+
+
+def test_the_saved_model_in_a_run_is_not_a_run_of_its_own(tmp_path, capsys):
+    folder = folders.tested(tmp_path / "run")
+    model = folder / "model"
+    model.mkdir()
+    (model / "config.json").write_text('{"library_name": "pujax"}')
+    for left in (("model.safetensors", "preparation.json"), ("preparation.json",)):
+        for name in left:
+            (model / name).write_bytes(b"")
+        assert run_folder.compared(*run_folder.find([str(folder)])) == []
+        assert len(run_folder.find([str(tmp_path)])) == 1
+        (model / left[0]).unlink()
+    (model / "preparation.json").write_bytes(b"")
+    assert run(model, "--noexamples") == 2 and "a saved model" in capsys.readouterr().err
 
 
 def test_a_file_that_somebody_else_made_stays(tmp_path, capsys):

@@ -232,7 +232,8 @@ def test_the_model_holds_what_prediction_needs_and_no_more(finished):
 def test_a_model_of_earlier_days_has_no_ends_and_leaves_their_cells_empty(finished, tmp_path):
     folder, frame, *_ = finished
     shutil.copytree(folder / "run" / "model", tmp_path / "model")
-    description = json.loads((tmp_path / "model" / "model.json").read_text())
+    description = json.loads((tmp_path / "model" / "config.json").read_text())
+    (tmp_path / "model" / "config.json").unlink()
     for name in ("probability_ends", "checksum", "arrays", "files"):
         del description[name]
     description["format"] = 1
@@ -506,7 +507,7 @@ def test_an_array_without_right_labels_is_refused(tmp_path, monkeypatch, change,
 
 
 def test_a_folder_without_a_model_is_named(tmp_path):
-    with pytest.raises(ValueError, match=r"model.json cannot be read .*accepted: the folder"):
+    with pytest.raises(ValueError, match=r"config.json cannot be read .*accepted: the folder"):
         pujax.load(tmp_path)
 
 
@@ -517,11 +518,12 @@ def test_a_damaged_model_is_named(finished, tmp_path):
     (tmp_path / "model.safetensors").write_bytes(b"nothing")
     with pytest.raises(ValueError, match=r"model.safetensors cannot be read"):
         pujax.load(tmp_path)
+    (tmp_path / "config.json").unlink()
     (tmp_path / "model.json").write_text('{"format": 1}')
     with pytest.raises(ValueError, match=r"model.json is damaged \(KeyError\('config'\)\)"):
         pujax.load(tmp_path)
     (tmp_path / "model.json").write_text("{}")
-    with pytest.raises(ValueError, match=r"model.json is no model of format 1"):
+    with pytest.raises(ValueError, match=r"model.json is no model of pujax of format 1 or 2"):
         pujax.load(tmp_path)
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from pujax import accelerator, checks, methods, models
 from pujax.augment.layout import MAX_SIDE
 from pujax.data import dataset
-from pujax.training import decisions
+from pujax.training import decisions, model_card
 from pujax.training.config import data_section
 from pujax.training.evaluation import model_selection
 
@@ -59,6 +59,7 @@ def default_config(method: str) -> ml_collections.ConfigDict:
                 "eval_batch_size": 512,
                 "threshold": 0.5,  # probability that predicts a label, in multi-label problems
                 "decide": "score:0",  # of one's own rows: see training.decisions
+                "license": "",  # of the saved model, for its card: 'apache-2.0'; '' is unknown
                 "selection": "last",  # which epoch is reported: see evaluation.model_selection
                 "checkpoint_every": 10,  # epochs; every stop and the end are always saved
                 "keep_checkpoints": 2,
@@ -253,6 +254,8 @@ def _check_run(run: ml_collections.ConfigDict) -> None:
     checks.one_of("run.tensorboard", run.tensorboard, ("auto", "off"))
     checks.one_of("run.selection", run.selection, model_selection.RULES)
     checks.one_of("run.nonfinite", run.nonfinite, ("stop", "skip"))
+    accepted = "a license as the Hugging Face Hub names it, such as 'apache-2.0', or ''"
+    checks.require(model_card.is_license(run.license), "run.license", run.license, accepted)
 
 
 def _check_compared(config: ml_collections.ConfigDict) -> None:

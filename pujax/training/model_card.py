@@ -1,0 +1,157 @@
+"""The model card of a saved model: README.md with metadata that the Hugging Face Hub reads.
+
+The metadata are YAML between two lines of dashes. Strings stand there as JSON, which YAML contains.
+"""
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+UNKNOWN = "unknown"
+_LICENSE = re.compile(r"[a-z0-9][a-z0-9.-]*")
+"""How the Hub names licenses: 'apache-2.0', 'cc-by-4.0', 'other'."""
+
+
+def is_license(name: object) -> bool:
+    """Whether a word can stand for a license on the Hub; '' is one that is not known."""
+    return isinstance(name, str) and (not name or _LICENSE.fullmatch(name) is not None)
+
+
+def card(document: Mapping[str, Any]) -> str:
+    """What the model is, what it was trained on, what is known of it, and what is not.
+
+    Args:
+      document: `config.json` of the model.
+    """
+    config, info = document["config"], document["info"]
+    prior, interval = info["prior"], document["prior_interval"]
+    known = UNKNOWN
+    if prior is not None and math.isfinite(prior):
+        known = f"{prior:.4f} ({info['prior_source']})"
+        known += " [{:.4f}, {:.4f}]".format(*interval) if interval else ""
+    doubt = "Probabilities: none, since the share of positives is not known."
+    if document.get("probability_ends"):
+        low, high = document["probability_ends"]["priors"]
+        doubt = (
+            "Probabilities hold for that share. `probability_low` and `probability_high` say what\n"
+            f"  they may be if {shares_of(low, high)} of the unlabeled rows are positive, and by\n"
+            "  chance in the held-out rows."
+        )
+    license_name = config["run"].get("license") or UNKNOWN
+    return f"""{_metadata(document)}
+# {_title(document)}
+
+A binary classifier trained by pujax from {info["n_p"]} labelled positives and {info["n_u"]}
+unlabeled examples ({info["setting"]} data), without a known negative.
+
+- Use: `pujax predict FOLDER NEW --output=scores.csv`, or `pujax.load("FOLDER").predict(rows)`, with
+  this folder, or `hf://OWNER/NAME` where it is on the Hugging Face Hub.
+- Takes: {document["takes"]}.
+- Positive is what was labelled positive; the labels are taken for a random sample of all positives.
+  Where they are not, probabilities and estimates are wrong, though the ranking may still be useful.
+- Share of positives in the population: {known}.
+- {doubt}
+- Decision: `{document["decide"]}`.
+- License of the model: {license_name}. Intended use, and who may be in the data: {UNKNOWN}.
+- Versions: {", ".join(f"{name} {version}" for name, version in document["versions"].items())}.
+
+{_tables(document)}"""
+
+
+def shares_of(low: float, high: float) -> str:
+    """Two shares in words; one where both are the same."""
+    return f"{low:.1%}" if low == high else f"{low:.1%} to {high:.1%}"
+
+
+def _title(document: Mapping[str, Any]) -> str:
+    config = document["config"]
+    data = config["data"]["path"] or document["info"]["name"]
+    return _printable(f"{config['method']['name']} on {data}")
+
+
+def _metadata(document: Mapping[str, Any]) -> str:
+    """The lines of metadata, with those that separate them."""
+    config = document["config"]
+    data = config["data"]["path"] or document["info"]["name"]
+    task = "tabular-classification"
+    if len(document["info"]["input_shape"]) > 1:
+        task = "image-classification"
+    license_name = config["run"].get("license") or UNKNOWN
+    method = str(config["method"]["name"]).replace("_", "-")
+    lines = [
+        "---",
+        "library_name: pujax",
+        f"license: {license_name}",
+        f"pipeline_tag: {task}",
+        "tags:",
+        *(f"- {tag}" for tag in ("pujax", "jax", "positive-unlabeled-learning", method)),
+    ]
+    metrics = [
+        *((name, value, "test set") for name, value in document["test"].items()),
+        *(
+            (x["name"], x["value"], "estimate without negatives, held-out rows")
+            for x in document["estimates"]
+        ),
+    ]
+    metrics = [x for x in metrics if _is_number(x[1])]
+    if metrics:
+        lines += [
+            "model-index:",
+            f"- name: {_quoted(_title(document))}",
+            "  results:",
+            "  - task:",
+            f"      type: {task}",
+            "    dataset:",
+            f"      name: {_quoted(data)}",
+            f"      type: {_quoted(document['info']['name'])}",
+            "    metrics:",
+        ]
+        for name, value, source in metrics:
+            lines += [
+                f"    - type: {_quoted(name)}",
+                f"      value: {value:.6g}",
+                f"      name: {_quoted(f'{name} ({source})')}",
+            ]
+    return "\n".join([*lines, "---", ""])
+
+
+def _quoted(text: object) -> str:
+    """A string as YAML and JSON both read it."""
+    return json.dumps(_printable(text), ensure_ascii=False)
+
+
+def _printable(text: object) -> str:
+    """Text in one line."""
+    return "".join(x if x.isprintable() else "?" for x in str(text))
+
+
+def _is_number(value: Any) -> bool:
+    return value is not None and math.isfinite(value)
+
+
+def _tables(document: Mapping[str, Any]) -> str:
+    """What is known about how good the model is, in Markdown."""
+    test, estimates = document["test"], document["estimates"]
+    text = "## Test set\n\n"
+    if test:
+        text += "| metric | value |\n|---|---|\n"
+        text += "".join(f"| {name} | {_number(value)} |\n" for name, value in test.items())
+    else:
+        text += f"None: accuracy on rows of known class is {UNKNOWN}.\n"
+    text += "\n## Estimates without negatives\n\n"
+    if not estimates:
+        return f"{text}None: nothing was held out, or nothing can be said of it.\n"
+    text += (
+        "From held-out labelled positives and unlabeled rows, with 90 % intervals.\n\n"
+        "| metric | value | low | high | of what, and if what holds |\n|---|---|---|---|---|\n"
+    )
+    for x in estimates:
+        numbers = " | ".join(_number(x[name]) for name in ("value", "low", "high"))
+        text += f"| {x['name']} | {numbers} | {x['assumption']} |\n"
+    return text
+
+
+def _number(value: Any) -> str:
+    return f"{value:.4f}" if _is_number(value) else UNKNOWN
