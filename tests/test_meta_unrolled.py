@@ -1,4 +1,4 @@
-"""Derivatives through inner steps: closed forms, central differences, memory, what steps are given."""
+"""Derivatives through inner steps: closed forms, central differences, inputs of a step, memory."""
 
 import flax.linen as nn
 import jax
@@ -372,10 +372,12 @@ def test_mixed_mode_has_the_derivative_of_reverse_mode():
     images, labels, masses = (part[0] for part in integer_data(1))
     with x64():
         slopes = [
-            jax.grad(lambda s, e=e: jnp.sum(integer_problem(e)(images * s, labels, masses) ** 2))(1.5)
+            jax.grad(lambda s, e=e: jnp.sum(integer_problem(e)(images * s, labels, masses) ** 2))(
+                1.5
+            )
             for e in ("mixed", "reverse")
         ]
-    assert abs(slopes[0]) > 1e-6
+    assert abs(float(slopes[0])) > 1e-6
     np.testing.assert_allclose(*slopes, rtol=1e-10)
 
 
