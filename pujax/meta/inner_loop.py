@@ -99,7 +99,7 @@ class InnerLoop:
         checks.require(
             self.opt_state is None or self.optimizer is not None,
             "opt_state",
-            self.opt_state,
+            type(self.opt_state).__name__,
             "None without optimizer",
         )
         checks.require(
@@ -241,7 +241,16 @@ class InnerLoop:
             return steps(carry, meta, *part(first, last))
         return self._in_segments(steps, part, carry, meta, first, last, segment)
 
-    def _in_segments(self, steps, part, carry, meta, first, last, segment):
+    def _in_segments(
+        self,
+        steps: Callable[..., Carry],
+        part: Callable[[int, int], tuple[Any, Any]],
+        carry: Carry,
+        meta: chex.ArrayTree,
+        first: int,
+        last: int,
+        segment: int,
+    ) -> Carry:
         """As `run`, the backward pass keeping the carries between segments only."""
         if not self.rolled:
             for low in range(first, last, segment):
@@ -329,11 +338,15 @@ def check_update(
     try:
         jax.eval_shape(update_of(optimizer, opt_state), moving, moving)
     except Exception as error:
-        found = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
         raise ValueError(
             f"optimizer is {type(optimizer).__name__}; accepted: {accepted}, with an opt_state of "
-            f"the parameters that move ({found})"
+            f"the parameters that move ({first_line(error)})"
         ) from error
+
+
+def first_line(error: Exception) -> str:
+    """The type of an error and the first line of its text."""
+    return f"{type(error).__name__}: {' '.join(str(error).splitlines()[:1])}"
 
 
 def update_of(

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from pujax import checks
 from pujax.meta import leaves
 from pujax.meta.estimates import Estimate, directions, from_directions, map_rows
-from pujax.meta.inner_loop import InnerLoop, update_of
+from pujax.meta.inner_loop import InnerLoop, first_line, update_of
 
 OuterLoss = Callable[..., jax.Array]
 
@@ -167,5 +167,5 @@ def _check_reverse(loop: InnerLoop) -> None:
         raise ValueError(
             f"optimizer is {type(loop.optimizer).__name__}; accepted: one that reverse mode can "
             "differentiate; estimators 'forward', 'implicit_cg', 'implicit_neumann', 'es', 'pes' "
-            f"and 'finite_difference' take others ({str(error).splitlines()[0]})"
+            f"and 'finite_difference' take others ({first_line(error)})"
         ) from error
