@@ -45,8 +45,8 @@ def es(
 
     `mean_i e_i (F(m + e_i) - F(m - e_i)) / (2 sigma^2)` with normal `e_i` of deviation sigma: in
     expectation the gradient of F smoothed by that normal distribution. Sources: Salimans et al.,
-    "Evolution strategies as a scalable alternative to reinforcement learning", 2017, section 2;
-    Nesterov & Spokoiny, "Random gradient-free minimization of convex functions", 2017, Eq. 22.
+    "Evolution strategies as a scalable alternative to reinforcement learning", 2017;
+    Nesterov & Spokoiny, "Random gradient-free minimization of convex functions", 2017.
     The variance grows with the number of meta-parameters: for a few scalars.
 
     Args:
@@ -90,7 +90,7 @@ def pes(
     gradients add up, in expectation, to that of the sum of the outer losses after each
     truncation, smoothed: no bias from truncation, unlike 'truncated' or `es` on each truncation.
     Source: Vicol, Metz & Sohl-Dickstein, "Unbiased gradient estimation in unrolled computation
-    graphs with persistent evolution strategies", ICML 2021, Eq. 9 and Algorithm 2.
+    graphs with persistent evolution strategies", ICML 2021, Algorithm 2.
 
     Args:
         loop: the inner problem, with a key, the same one in all truncations.

@@ -32,7 +32,7 @@ def conjugate_gradient(
     At a minimum `w*(m)` of the inner loss its gradient is zero for all m, hence
     `dF/dm = -v' d2L/dw dm` with `(d2L/dw2 + damping) v = dF/dw`. Sources: Pedregosa,
     "Hyperparameter optimization with approximate gradient", ICML 2016, Algorithm 1; the
-    damping as in Rajeswaran et al., "Meta-learning with implicit gradients", NeurIPS 2019, Eq. 6.
+    damping as in Rajeswaran et al., "Meta-learning with implicit gradients", NeurIPS 2019.
 
     Args:
         loop: the inner problem. Its steps run first and are not differentiated; K = 0 takes the
@@ -78,7 +78,7 @@ def neumann(
 
     `v = a sum_{j < J} (I - a H)^j dF/dw`, which is what a truncated derivative through J plain
     steps of size a gives at the minimum. Source: Lorraine, Vicol & Duvenaud, "Optimizing millions
-    of hyperparameters by implicit differentiation", AISTATS 2020, Eq. 4 and Algorithm 3. It
+    of hyperparameters by implicit differentiation", AISTATS 2020, Algorithm 3. It
     converges where a times every eigenvalue of H lies between 0 and 2.
 
     Args:

@@ -54,7 +54,7 @@ Gradient = Callable[
 ]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class InnerLoop:
     """The inner problem; fields are the arguments of `meta_gradient` of the same names."""
 
@@ -180,9 +180,8 @@ class InnerLoop:
         elif self.stats_update == "stopped":
             new_stats = leaves.stop(new_stats)
         moved_carry = Carry(moved, opt_state, new_stats)
-        if (
-            self.rolled
-        ):  # A loop has one type; a wider step size would change that of the parameters.
+        if self.rolled:
+            # A loop has one type; a step size of a wider one would change the parameters'.
             moved_carry = jax.tree_util.tree_map(_like, moved_carry, carry)
         return moved_carry
 
@@ -291,8 +290,8 @@ class InnerLoop:
         value is kept. Second derivatives commute, so both are also the derivative of
         `(dL/dw, dL/dm)` in the direction v: one forward derivative of one reverse pass, which
         keeps nothing but what went in. Source: MixFlow-MG (Kemaev et al., "Scalable
-        meta-learning via mixed-mode differentiation", ICML 2025, Eq. 4). The statistics get
-        their part in the same pass.
+        meta-learning via mixed-mode differentiation", ICML 2025, Eq. 4 and Algorithm 2). The
+        statistics get their part in the same pass.
         """
         batch = jax.tree_util.tree_map(lambda leaf: leaf[0], self.batches)
         example = (carry.moving, meta, carry.batch_stats, self.inputs(0, batch))

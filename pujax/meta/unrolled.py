@@ -27,7 +27,7 @@ def reverse(
 
     Sources: Maclaurin, Duvenaud & Adams, "Gradient-based hyperparameter optimization through
     reversible learning", ICML 2015, for the unrolled derivative; Shaban et al., "Truncated
-    back-propagation for bilevel optimization", AISTATS 2019, Eq. 7, for the truncated one;
+    back-propagation for bilevel optimization", AISTATS 2019, for the truncated one;
     Luketina et al., "Scalable gradient-based tuning of continuous regularization
     hyperparameters", ICML 2016 (T1-T2), for a window of one step; Griewank & Walther, "Revolve",
     2000, for segments.
