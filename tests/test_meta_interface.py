@@ -234,6 +234,19 @@ def test_bad_input_is_refused_before_a_loss_is_evaluated(changes, message):
     assert "\n" not in str(raised.value)
 
 
+@pytest.mark.parametrize("estimator", ["reverse", "forward"])
+def test_an_outer_loss_of_several_numbers_is_refused(estimator):
+    with pytest.raises(ValueError, match=r"the shape of the outer loss is \(4,\); accepted: \(\), o"):
+        meta.meta_gradient(
+            quadratic.inner,
+            lambda w: w,
+            quadratic.START,
+            quadratic.META,
+            learning_rate=0.1,
+            estimator=estimator,
+        )
+
+
 @thorough
 def test_forward_mode_takes_an_optimizer_that_reverse_mode_cannot_differentiate():
     with x64():

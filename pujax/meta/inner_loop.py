@@ -147,9 +147,11 @@ class InnerLoop:
 
     def outer(self, outer_loss: Callable[..., jax.Array], carry: Carry) -> jax.Array:
         """The outer loss after some steps."""
-        if self.batch_stats is None:
-            return outer_loss(self.join(carry.moving))
-        return outer_loss(self.join(carry.moving), batch_stats=carry.batch_stats)
+        given = {} if self.batch_stats is None else {"batch_stats": carry.batch_stats}
+        value = outer_loss(self.join(carry.moving), **given)
+        shape = jnp.shape(value)
+        checks.require(shape == (), "the shape of the outer loss", shape, "(), one number")
+        return value
 
     def inputs(self, step: int | jax.Array, batch: chex.ArrayTree) -> Inputs:
         """What step number `step` is given, with its slice of the batches."""
