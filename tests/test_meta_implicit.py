@@ -108,6 +108,20 @@ def test_unrolled_and_implicit_gradients_agree_at_convergence_of_a_network_head(
         assert abs(float(unrolled["decay"])) > 1e-4
 
 
+@thorough
+def test_a_line_search_leads_to_the_minimum():
+    with x64():
+        found = quadratic.estimate(
+            "implicit_cg",
+            learning_rate=None,
+            optimizer=optax.lbfgs(),
+            num_steps=15,
+            rolled=True,
+            **TIGHT,
+        )
+    np.testing.assert_allclose(found, quadratic.at_minimum(), rtol=1e-9)
+
+
 def singular(estimator, *, jit=False, **options):
     """A loss that is flat in the second parameter, which the outer loss looks at."""
 

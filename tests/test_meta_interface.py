@@ -144,7 +144,16 @@ def never(*arguments, **named):
     raise AssertionError("a loss was evaluated before the arguments were checked")
 
 
-LINE_SEARCH = optax.scale_by_backtracking_linesearch(max_backtracking_steps=3)
+def of_unknown_argument():
+    """A transformation that asks for something that no step has."""
+
+    def update(gradients, state, params=None, *, curvature):
+        return jax.tree_util.tree_map(lambda g: g / curvature, gradients), state
+
+    return optax.GradientTransformationExtraArgs(lambda params: optax.EmptyState(), update)
+
+
+LINE_SEARCH = optax.lbfgs()
 
 
 def looping():
@@ -210,8 +219,12 @@ BAD = [
     ({"params": {"count": np.array(3)}}, r"trainable selects no floating-point leaf of params"),
     ({"trainable": lambda path: False}, r"trainable selects no .* their paths are \['\[0\]'\]"),
     (
+        {"optimizer": of_unknown_argument(), "learning_rate": None},
+        r"optimizer is .*; accepted: .* gradients, state and params, .* value_fn .*TypeError",
+    ),
+    (
         {"optimizer": LINE_SEARCH, "learning_rate": None},
-        r"optimizer is .*; accepted: an optax .* \(gradients, state, params\) alone.*TypeError",
+        r"optimizer is .*; accepted: one that reverse mode can differentiate; estimators 'forward'",
     ),
     (
         {"optimizer": optax.adam(0.1), "opt_state": (1,), "learning_rate": None},
@@ -236,7 +249,9 @@ def test_bad_input_is_refused_before_a_loss_is_evaluated(changes, message):
 
 @pytest.mark.parametrize("estimator", ["reverse", "forward"])
 def test_an_outer_loss_of_several_numbers_is_refused(estimator):
-    with pytest.raises(ValueError, match=r"the shape of the outer loss is \(4,\); accepted: \(\), o"):
+    with pytest.raises(
+        ValueError, match=r"the shape of the outer loss is \(4,\); accepted: \(\), o"
+    ):
         meta.meta_gradient(
             quadratic.inner,
             lambda w: w,

@@ -135,6 +135,36 @@ def test_adam_moves_part_of_a_tree_whose_other_leaves_stay_the_same_objects():
     assert info.params["scale"] is params["scale"] and info.params["count"] is params["count"]
 
 
+def by_the_loss():
+    """Steps of the size of the loss, as Polyak's are."""
+
+    def update(gradients, state, params=None, *, value, **others):
+        return jax.tree_util.tree_map(lambda g: -0.1 * value * g, gradients), state
+
+    return optax.GradientTransformationExtraArgs(lambda params: optax.EmptyState(), update)
+
+
+@pytest.mark.parametrize(
+    "estimator, rolled",
+    [("mixed", False)]
+    + [pytest.param(*case, marks=thorough) for case in (("reverse", True), ("forward", False))],
+)
+def test_an_optimizer_that_looks_at_the_loss_by_hand(estimator, rolled):
+    w, dw = quadratic.START, np.zeros((4, 3))
+    a, b, m = quadratic.A, quadratic.B, quadratic.META
+    for _ in range(3):
+        value, slope = w @ a @ w / 2 - w @ b @ m, a @ w - b @ m
+        dvalue, dslope = slope @ dw - w @ b, a @ dw - b
+        w, dw = (
+            w - 0.1 * value * slope,
+            dw - 0.1 * (value * dslope + np.outer(slope, dvalue)),
+        )
+    options = {"learning_rate": None, "optimizer": by_the_loss(), "rolled": rolled}
+    with x64():
+        found = quadratic.estimate(estimator, num_steps=3, **options)
+    np.testing.assert_allclose(found, dw.T @ (w - quadratic.TARGET), rtol=1e-10)
+
+
 # --- what a step is given
 
 

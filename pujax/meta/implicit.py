@@ -146,7 +146,7 @@ def _estimate(
     moving, stats, inputs = after.moving, after.batch_stats, loop.last_inputs()
 
     def slopes(moving: chex.ArrayTree, meta: chex.ArrayTree) -> chex.ArrayTree:
-        return loop.gradient(moving, meta, stats, inputs)[0]
+        return loop.gradient(moving, meta, stats, inputs)[1]
 
     def outer(moving: chex.ArrayTree) -> jax.Array:
         return loop.outer(outer_loss, Carry(moving, after.opt_state, stats))

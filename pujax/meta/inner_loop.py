@@ -47,10 +47,10 @@ class Inputs(NamedTuple):
     batch: chex.ArrayTree
 
 
-# (moving, meta, batch_stats, inputs) -> (gradient like moving, new batch_stats)
+# (moving, meta, batch_stats, inputs) -> ((loss, new batch_stats), gradient like moving)
 Gradient = Callable[
     [chex.ArrayTree, chex.ArrayTree, chex.ArrayTree, Inputs],
-    tuple[chex.ArrayTree, chex.ArrayTree],
+    tuple[tuple[jax.Array, chex.ArrayTree], chex.ArrayTree],
 ]
 
 
@@ -171,11 +171,18 @@ class InnerLoop:
     ) -> Carry:
         """One step of the optimizer."""
         moving, opt_state, stats = carry
-        slopes, new_stats = gradient(moving, meta, stats, inputs)
+        (value, new_stats), slopes = gradient(moving, meta, stats, inputs)
         if self.optimizer is None:
             moved = jax.tree_util.tree_map(lambda w, s: w - self.learning_rate * s, moving, slopes)
         else:
-            updates, opt_state = self.optimizer.update(slopes, opt_state, moving)
+            updates, opt_state = update_by(
+                self.optimizer,
+                slopes,
+                opt_state,
+                moving,
+                value,
+                lambda other: self.loss(other, meta, stats, inputs)[0],
+            )
             moved = optax.apply_updates(moving, updates)
         if self.stats_update == "frozen":
             new_stats = stats
@@ -280,9 +287,9 @@ class InnerLoop:
         meta: chex.ArrayTree,
         batch_stats: chex.ArrayTree,
         inputs: Inputs,
-    ) -> tuple[chex.ArrayTree, chex.ArrayTree]:
-        """Gradient of the inner loss for the moving parameters, and the new statistics."""
-        return jax.grad(self.loss, has_aux=True)(moving, meta, batch_stats, inputs)
+    ) -> tuple[tuple[jax.Array, chex.ArrayTree], chex.ArrayTree]:
+        """Inner loss and new statistics, and the gradient for the moving parameters."""
+        return jax.value_and_grad(self.loss, has_aux=True)(moving, meta, batch_stats, inputs)
 
     def mixed_gradient(self, meta: chex.ArrayTree, carry: Carry) -> Gradient:
         """As `gradient`, with a backward pass that is forward over reverse.
@@ -293,36 +300,39 @@ class InnerLoop:
         `(dL/dw, dL/dm)` in the direction v: one forward derivative of one reverse pass, which
         keeps nothing but what went in. Source: MixFlow-MG (Kemaev et al., "Scalable
         meta-learning via mixed-mode differentiation", ICML 2025, Eq. 4 and Algorithm 2). The
-        statistics get their part in the same pass.
+        loss and the statistics, which are results as well, get their part in the same pass.
         """
         batch = jax.tree_util.tree_map(lambda leaf: leaf[0], self.batches)
         example = (carry.moving, meta, carry.batch_stats, self.inputs(0, batch))
         loss, captured = _without_closure(self.loss, example)
 
         def compute(moving, meta, stats, inputs, captured):
-            return jax.grad(loss, has_aux=True)(moving, meta, stats, inputs, captured)
+            return jax.value_and_grad(loss, has_aux=True)(moving, meta, stats, inputs, captured)
 
         def forward(*given):
             return compute(*given), given
 
         def backward(given, cotangents):
             moving, meta, stats, inputs, captured = given
-            along_slopes, along_stats = cotangents
+            (along_loss, along_stats), along_slopes = cotangents
             float_stats, join_stats = _floating_part(stats, stats)
 
-            # For a scalar s of direction: the gradient of L + s * <new statistics, along_stats>
-            # at w + s * along_slopes; its derivative in s is the whole product.
-            def slopes_of(moving, of_stats):
+            # The derivative at s = 0 of the gradient, at w + s * along_slopes, of
+            # (1 + s * along_loss) * L + s * <new statistics, along_stats>.
+            def slopes_of(moving, of_loss, of_stats):
                 def both(moving, meta, float_stats):
                     value, new_stats = loss(moving, meta, join_stats(float_stats), inputs, captured)
                     return value, _floating_part(new_stats, stats)[0]
 
-                (value, _), pull = jax.vjp(both, moving, meta, float_stats)
-                return pull((jnp.ones_like(value), of_stats))
+                return jax.vjp(both, moving, meta, float_stats)[1]((of_loss, of_stats))
 
             of_stats = _floating_part(along_stats, stats)[0]
             zeros = jax.tree_util.tree_map(jnp.zeros_like, of_stats)
-            _, products = jax.jvp(slopes_of, (moving, zeros), (along_slopes, of_stats))
+            _, products = jax.jvp(
+                slopes_of,
+                (moving, jnp.ones_like(along_loss), zeros),
+                (along_slopes, along_loss, of_stats),
+            )
             to_moving, to_meta, to_stats = products
             return to_moving, to_meta, _with_none(to_stats, stats), None, None
 
@@ -335,13 +345,14 @@ def check_update(
     optimizer: optax.GradientTransformation, opt_state: chex.ArrayTree, moving: chex.ArrayTree
 ) -> None:
     """Requires an optimizer that takes gradients, state and parameters, and fits the parameters."""
-    accepted = "an optax transformation whose update takes (gradients, state, params) alone"
+    accepted = "an optax transformation whose update takes gradients, state and params"
     try:
         jax.eval_shape(update_of(optimizer, opt_state), moving, moving)
     except Exception as error:
         raise ValueError(
-            f"optimizer is {type(optimizer).__name__}; accepted: {accepted}, with an opt_state of "
-            f"the parameters that move ({first_line(error)})"
+            f"optimizer is {type(optimizer).__name__}; accepted: {accepted}, and no more than "
+            "value, grad and value_fn besides, with an opt_state of the parameters that move "
+            f"({first_line(error)})"
         ) from error
 
 
@@ -353,13 +364,32 @@ def first_line(error: Exception) -> str:
 def update_of(
     optimizer: optax.GradientTransformation, opt_state: chex.ArrayTree
 ) -> Callable[[chex.ArrayTree, chex.ArrayTree], chex.ArrayTree]:
-    """The optimizer's first update, a function of `(gradients, params)`."""
+    """The optimizer's next update of some loss, a function of `(gradients, params)`."""
+
+    def value_fn(moving: chex.ArrayTree) -> jax.Array:
+        return leaves.dot(moving, moving)
 
     def update(slopes: chex.ArrayTree, moving: chex.ArrayTree) -> chex.ArrayTree:
         state = optimizer.init(moving) if opt_state is None else opt_state
-        return optimizer.update(slopes, state, moving)[0]
+        return update_by(optimizer, slopes, state, moving, value_fn(moving), value_fn)[0]
 
     return update
+
+
+def update_by(
+    optimizer: optax.GradientTransformation,
+    slopes: chex.ArrayTree,
+    opt_state: chex.ArrayTree,
+    moving: chex.ArrayTree,
+    value: jax.Array,
+    value_fn: Callable[[chex.ArrayTree], jax.Array],
+) -> tuple[chex.ArrayTree, chex.ArrayTree]:
+    """Updates and the next state; optimizers that look at the loss itself are given it."""
+    if isinstance(optimizer, optax.GradientTransformationExtraArgs):
+        return optimizer.update(
+            slopes, opt_state, moving, value=value, grad=slopes, value_fn=value_fn
+        )
+    return optimizer.update(slopes, opt_state, moving)
 
 
 def _without_closure(

@@ -151,7 +151,8 @@ def meta_gradient(
         num_steps: K, at least 1; the implicit estimators take 0, for parameters that are a
             minimum already.
         optimizer: any optax transformation; None for plain gradient steps. It sees a tree like
-            `params` with None in place of the leaves that stay.
+            `params` with None in place of the leaves that stay, and, where it asks for them, the
+            loss (`value`), `grad` and `value_fn`, as line searches do.
         opt_state: its state before the first step; None for a new one.
         key: for inner randomness, and for the perturbations of 'es' and 'pes'.
         randomness: 'none'; 'fresh', every step has a key of its own, `fold_in(key, step)`; or
