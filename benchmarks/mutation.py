@@ -53,7 +53,7 @@ class Part:
 
 PARTS = {
     "risks": Part("risks", 60, ("tests/test_risks.py",), "tests/test_risks_{}.py"),
-    "meta": Part("meta.py", 40, ("tests/test_meta.py",)),
+    "meta": Part("meta", 40, ("tests/test_meta.py",), "tests/test_meta_{}.py"),
     "contrastive": Part(
         "contrastive",
         40,

@@ -33,7 +33,7 @@ _FILES = (
     ("/methods/_common/mixup.py", RANDOM),
     ("/pujax/risks/", LOSSES),
     ("/pujax/contrastive/", LOSSES),
-    ("/pujax/meta.py", LOSSES),
+    ("/pujax/meta/", LOSSES),
     ("/pujax/mutual_info/", LOSSES),
     ("/methods/_common/losses.py", LOSSES),
     ("/optax/losses/", LOSSES),

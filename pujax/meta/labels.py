@@ -1,24 +1,10 @@
-"""Bi-level updates: derivatives through a virtual gradient step, and LaGAM's label rules.
+"""LaGAM's loss on soft labels and its rules that move them by a meta-gradient."""
 
-A bi-level problem has an inner loss that trains parameters and depends on meta-parameters (soft
-labels, example weights, a temperature, ...), and an outer loss that judges the trained parameters
-on clean data. `virtual_step` is one differentiable gradient step of the inner loss, an ordinary
-function of a parameter tree, and `meta_gradient` the derivative of the outer loss through it.
-Nothing here is specific to labels; `balanced_bce`, `project_labels` and `ema_labels` are the
-pieces that LaGAM puts around it.
-"""
-
-from collections.abc import Callable
-from typing import Any
-
-import chex
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from pujax.arrays import full_precision
-
-KeyPath = tuple[Any, ...]
 
 
 def balanced_bce(
@@ -58,104 +44,6 @@ def balanced_bce(
     empty = mass <= 0
     terms = jnp.sum(soft_labels * losses, axis=0) / jnp.where(empty, 1, mass)
     return jnp.sum(jnp.where(empty, 0, terms))
-
-
-def virtual_step(
-    inner_loss: Callable[[chex.ArrayTree], jax.Array],
-    params: chex.ArrayTree,
-    *,
-    learning_rate: float | jax.Array,
-    trainable: Callable[[KeyPath], bool] | None = None,
-) -> chex.ArrayTree:
-    """Parameters after one plain gradient step, `w - learning_rate * d inner_loss / d w`.
-
-    No momentum and no weight decay. The result is a differentiable function of everything that
-    went in: `params`, `learning_rate`, and whatever `inner_loss` closes over, to any order.
-    Frozen leaves are constants of the inner derivative, which therefore costs only what the
-    moving leaves cost.
-
-    Example: `virtual_step(loss, params, learning_rate=1e-3, trainable=lambda path: path[-1].key ==
-    'kernel')` moves the leaves that a nested dict stores under `kernel`.
-
-    Args:
-        inner_loss: scalar loss of a parameter tree.
-        params: any pytree of arrays.
-        learning_rate: step size.
-        trainable: takes the `jax.tree_util` key path of a leaf and tells whether it moves; None
-            moves all. Leaves of integers or booleans never move.
-
-    Returns:
-        A tree like `params`. Frozen leaves are the same objects; moved leaves below float32 become
-        float32, because a small step would be lost to rounding.
-
-    Raises:
-        ValueError: if no leaf moves.
-    """
-    entries, treedef = jax.tree_util.tree_flatten_with_path(params)
-    leaves = [leaf for _, leaf in entries]
-    moving = [
-        i
-        for i, (path, leaf) in enumerate(entries)
-        if _is_floating(leaf) and (trainable is None or trainable(path))
-    ]
-    if not moving:
-        paths = [jax.tree_util.keystr(path) for path, leaf in entries if _is_floating(leaf)]
-        raise ValueError(
-            f"trainable selects no floating-point leaf of params; their paths are {paths}"
-        )
-
-    def join(moved: list[jax.Array]) -> chex.ArrayTree:
-        joined = list(leaves)
-        for i, leaf in zip(moving, moved, strict=True):
-            joined[i] = leaf
-        return jax.tree_util.tree_unflatten(treedef, joined)
-
-    current = [full_precision(leaves[i]) for i in moving]
-    slopes = jax.grad(lambda moved: inner_loss(join(moved)))(current)
-    return join([w - learning_rate * slope for w, slope in zip(current, slopes, strict=True)])
-
-
-def meta_gradient(
-    inner_loss: Callable[[chex.ArrayTree, chex.ArrayTree], jax.Array],
-    outer_loss: Callable[[chex.ArrayTree], jax.Array],
-    params: chex.ArrayTree,
-    meta_params: chex.ArrayTree,
-    *,
-    learning_rate: float | jax.Array,
-    trainable: Callable[[KeyPath], bool] | None = None,
-) -> chex.ArrayTree:
-    """Gradient of the outer loss with respect to the meta-parameters, through one virtual step.
-
-    `d/dm outer_loss(virtual_step(inner_loss(., m), params))`. Source: the meta update of LaGAM
-    (Long et al., CVPR 2024), where `m` are the label masses of a batch and only the classifier's
-    weight vector moves; the function takes any losses, any subset of parameters and any tree of
-    meta-parameters.
-
-    Args:
-        inner_loss: scalar loss of `(params, meta_params)`.
-        outer_loss: scalar loss of the stepped parameters.
-        params: any pytree of arrays.
-        meta_params: any pytree of floating-point arrays.
-        learning_rate: step size of the virtual step.
-        trainable: which leaves of `params` move, see `virtual_step`.
-
-    Returns:
-        A tree like `meta_params`.
-
-    Raises:
-        ValueError: if no leaf of `params` moves.
-    """
-
-    def outer_after_step(meta: chex.ArrayTree) -> jax.Array:
-        stepped = virtual_step(
-            lambda tree: inner_loss(tree, meta),
-            params,
-            learning_rate=learning_rate,
-            trainable=trainable,
-        )
-        return outer_loss(stepped)
-
-    return jax.grad(outer_after_step)(jax.tree_util.tree_map(full_precision, meta_params))
 
 
 def project_labels(label_gradient: ArrayLike) -> jax.Array:
@@ -227,7 +115,3 @@ def _clipped_log_loss(scores: jax.Array, clip: float | jax.Array) -> jax.Array:
     below, above = probabilities < clip, probabilities > 1 - clip
     limit = jnp.where(below, -jnp.log(clip), -jnp.log1p(-clip))
     return jnp.where(below | above, limit, jax.nn.softplus(-scores))
-
-
-def _is_floating(leaf: chex.ArrayTree) -> bool:
-    return jnp.issubdtype(jnp.result_type(leaf), jnp.floating)

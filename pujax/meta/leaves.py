@@ -1,0 +1,72 @@
+"""Trees of arrays: which leaves of the inner parameters move, and the names of leaves."""
+
+from collections.abc import Callable
+from typing import Any
+
+import chex
+import jax
+import jax.numpy as jnp
+
+from pujax.arrays import full_precision
+
+KeyPath = tuple[Any, ...]
+
+
+def split(
+    params: chex.ArrayTree, trainable: Callable[[KeyPath], bool] | None
+) -> tuple[chex.ArrayTree, Callable[[chex.ArrayTree], chex.ArrayTree]]:
+    """The leaves that move, and a function that puts moved leaves back among the others.
+
+    Args:
+        params: any pytree of arrays.
+        trainable: takes the key path of a leaf and tells whether it moves; None moves all. Leaves
+            of integers or booleans never move.
+
+    Returns:
+        `(moving, join)`. `moving` has the structure of `params` with None in place of leaves that
+        stay, and leaves of at least float32; `join(moving)` is a tree like `params`, whose other
+        leaves are the same objects.
+
+    Raises:
+        ValueError: if no leaf moves.
+    """
+    entries, treedef = jax.tree_util.tree_flatten_with_path(params)
+    leaves = [leaf for _, leaf in entries]
+    moves = [is_floating(leaf) and (trainable is None or trainable(path)) for path, leaf in entries]
+    if not any(moves):
+        paths = [jax.tree_util.keystr(path) for path, leaf in entries if is_floating(leaf)]
+        raise ValueError(
+            f"trainable selects no floating-point leaf of params; their paths are {paths}"
+        )
+
+    def join(moving: chex.ArrayTree) -> chex.ArrayTree:
+        moved = iter(jax.tree_util.tree_leaves(moving))
+        joined = [next(moved) if m else leaf for m, leaf in zip(moves, leaves, strict=True)]
+        return jax.tree_util.tree_unflatten(treedef, joined)
+
+    kept = [full_precision(leaf) if m else None for m, leaf in zip(moves, leaves, strict=True)]
+    return jax.tree_util.tree_unflatten(treedef, kept), join
+
+
+def is_floating(leaf: Any) -> bool:
+    """Whether a leaf holds floating-point numbers."""
+    return jnp.issubdtype(jnp.result_type(leaf), jnp.floating)
+
+
+def named(tree: chex.ArrayTree) -> list[tuple[str, Any]]:
+    """The leaves of a tree with their names, such as `['head']['kernel']`."""
+    entries, _ = jax.tree_util.tree_flatten_with_path(tree)
+    return [(jax.tree_util.keystr(path), leaf) for path, leaf in entries]
+
+
+def stop(tree: chex.ArrayTree) -> chex.ArrayTree:
+    """The tree as a constant of every derivative; leaves that have none, such as keys, pass."""
+    return jax.tree_util.tree_map(
+        lambda leaf: jax.lax.stop_gradient(leaf) if is_floating(leaf) else leaf, tree
+    )
+
+
+def dot(first: chex.ArrayTree, second: chex.ArrayTree) -> jax.Array:
+    """Inner product of two trees of one structure, in at least float32."""
+    pairs = zip(jax.tree_util.tree_leaves(first), jax.tree_util.tree_leaves(second), strict=True)
+    return sum((jnp.sum(a * b) for a, b in pairs), start=jnp.zeros([]))
