@@ -91,7 +91,7 @@ def section(runs: Sequence[Run]) -> tuple[Section, list[Pairing]]:
         tuple(rows),
     )
     if not pairings:
-        text = "All runs are of one configuration with several seeds, so nothing is paired."
+        text = "All runs are of one configuration, so nothing is paired."
         return Section("comparison", "Comparison", (text,), tables=(_spread(runs),) + (table,)), []
     reference = groups(runs)[0].name
     lines = [

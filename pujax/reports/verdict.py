@@ -112,6 +112,8 @@ def of_several(
     level = level_of(reference_group)
     if not pairings:
         second = "They are seeds of one configuration: their spread shows what chance does."
+        if len(comparison.distinct(runs)) == 1:
+            second = "They are one seed of one configuration, so they do not show what chance does."
         return Verdict(level, (first, second, "Next: read the verdict on each run below."))
     if not usable:
         second = "None can be paired: they were trained on other data or other splits."

@@ -131,6 +131,8 @@ def test_a_seed_that_ran_twice_counts_once(tmp_path):
     assert low != high  # not the t interval of two equal differences
     table = comparison.section([*second, again])[0].tables[0]
     assert "of 1 seed" in table.caption and table.rows[0][1] == "0.8200"
+    sentences = reports.build([str(tmp_path / "vpu_0"), str(tmp_path / "again")]).verdict.sentences
+    assert sentences[1].startswith("They are one seed of one configuration")
 
 
 def test_where_the_split_does_not_depend_on_the_seed_equal_seeds_are_pairs(tmp_path):

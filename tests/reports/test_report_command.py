@@ -80,6 +80,12 @@ def test_what_is_no_run_is_refused_in_a_line(tmp_path, capsys):
         assert f"RUN is '{folder}', {text}" in err and err.count("\n") == 1
     assert run() == 2
     assert "RUN is missing" in capsys.readouterr().err
+    assert run(other, "--examples=maybe") == 2
+    assert capsys.readouterr().err == "flag --examples=maybe; accepted: true or false\n"
+    assert run(other, "--ou=x.html") == 2
+    found = capsys.readouterr().err
+    assert found.startswith("Unknown command line flag 'ou'")
+    assert found.endswith("; accepted: those that --help lists\n") and found.count("\n") == 1
     assert not list(empty.iterdir())
 
 
