@@ -208,8 +208,18 @@ def run_command(
             return 0
         return body(rest)
     except (ValueError, OSError, flags.Error) as error:
-        sys.stderr.write(f"{' '.join(str(error).split())}\n")
+        sys.stderr.write(f"{_with_accepted(error)}\n")
         return 2
+
+
+def _with_accepted(error: BaseException) -> str:
+    """An error in one line; absl's of a flag do not say what is accepted."""
+    text = " ".join(str(error).split())
+    if isinstance(error, flags.UnrecognizedFlagError):
+        return f"{text.rstrip(' ?.')}; accepted: those that --help lists"
+    if isinstance(error, flags.IllegalFlagValueError) and "Non-boolean argument" in text:
+        return f"{text.partition(': ')[0]}; accepted: true or false"
+    return text
 
 
 def first_line(error: BaseException) -> str:

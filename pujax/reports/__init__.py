@@ -80,6 +80,9 @@ def build(folders: Sequence[str], *, with_examples: bool = True) -> Page:
         are from the runs that are configured as the first one.
       with_examples: whether rows and pictures of the data are shown; scores are either way.
 
+    Returns:
+      The page, which is not written yet.
+
     Raises:
       ValueError: naming the folder or the file that cannot be read.
     """

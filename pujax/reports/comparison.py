@@ -2,6 +2,7 @@
 
 import json
 import math
+import pathlib
 import statistics
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -90,7 +91,7 @@ def section(runs: Sequence[Run]) -> tuple[Section, list[Pairing]]:
         tuple(rows),
     )
     if not pairings:
-        text = "All runs are of one configuration with several seeds, so nothing is paired."
+        text = "All runs are of one configuration, so nothing is paired."
         return Section("comparison", "Comparison", (text,), tables=(_spread(runs),) + (table,)), []
     reference = groups(runs)[0].name
     lines = [
@@ -173,27 +174,52 @@ def paired(runs: Sequence[Run]) -> list[Pairing]:
 
 
 def _pair(reference: Group, other: Group, source: str, names: Sequence[str]) -> Pairing:
-    by_digest = {run.digest: run for run in reference.runs if run.digest}
-    pairs = [(by_digest[run.digest], run) for run in other.runs if run.digest in by_digest]
-    pairs = [(a, b) for a, b in pairs if a.summary is not None and b.summary is not None]
+    sides = [[run for run in x.runs if run.summary is not None] for x in (reference, other)]
+    digested = [[run for run in distinct(side) if run.digest] for side in sides]
+    pairs = _pairs(*digested)
     if not pairs:
-        unfinished = any(run.summary is None for run in (*reference.runs, *other.runs))
-        undigested = any(not run.digest for run in (*reference.runs, *other.runs))
         reason = "not paired: other data, split or labels"
-        if undigested:
-            reason = "not paired: a run did not write data.json"
-        elif unfinished:
+        if not all(sides):
             reason = "not paired: a run is not finished"
+        elif not all(digested):
+            reason = "not paired: a run did not write data.json"
         return Pairing(other, {}, 0, reason)
     differences = {}
     for name in names:
-        values = [_value(b, source, name) - _value(a, source, name) for a, b in pairs]
-        values = [value for value in values if math.isfinite(value)]
-        if len(values) > 1:
-            differences[name] = mean_difference(values)
-        elif values:
-            differences[name] = _by_examples(*pairs[0], source, name, values[0])
+        known = []
+        for a, b in pairs:
+            value = _value(b, source, name) - _value(a, source, name)
+            known += [(a, b, value)] if math.isfinite(value) else []
+        if len(known) > 1:
+            differences[name] = mean_difference([value for *_, value in known])
+        elif known:
+            a, b, value = known[0]
+            differences[name] = _by_examples(a, b, source, name, value)
     return Pairing(other, differences, len(pairs), "")
+
+
+def distinct(runs: Sequence[Run]) -> list[Run]:
+    """Runs of a group but for copies: one seed on one split again tells nothing of chance."""
+    found: dict[tuple[str, str], Run] = {}
+    for run in runs:
+        found.setdefault((run.digest or run.folder, str(run.seed)), run)
+    return list(found.values())
+
+
+def _pairs(first: Sequence[Run], second: Sequence[Run]) -> list[tuple[Run, Run]]:
+    """Runs on the same data and split, each in one pair, with the same seed where there is one."""
+    pairs: list[tuple[Run, Run]] = []
+    left = list(first)
+    for same_seed in (True, False):
+        taken = {run.folder for _, run in pairs}
+        for run in second:
+            partners = [x for x in left if x.digest == run.digest]
+            if same_seed:
+                partners = [x for x in partners if x.seed == run.seed]
+            if partners and run.folder not in taken:
+                pairs.append((partners[0], run))
+                left.remove(partners[0])
+    return pairs
 
 
 def mean_difference(values: Sequence[float]) -> Number:
@@ -241,8 +267,9 @@ def _by_examples(first: Run, second: Run, source: str, name: str, value: float) 
 
 
 def _spread(runs: Sequence[Run]) -> Table:
-    """Mean and standard deviation of the seeds of one configuration."""
+    """Mean and standard deviation of the seeds of one configuration, each counted once."""
     source, names = metrics_of(runs)
+    runs = distinct(runs)
     cells = []
     for name in names:
         values = [_value(run, source, name) for run in runs]
@@ -270,7 +297,8 @@ def _signed(known: Number) -> str:
 
 def _configuration(run: Run) -> dict[str, Any]:
     """What makes two runs the same but for their seed."""
-    data = {k: v for k, v in run.config["data"].items() if k not in ("dir", "path")}
+    data = {k: v for k, v in run.config["data"].items() if k != "dir"}
+    data["path"] = _file(data.get("path"))
     return {
         **{k: v for k, v in run.config.items() if k not in ("seed", "run", "data")},
         "data": data,
@@ -283,16 +311,21 @@ def _differing(first: Any, second: Any, path: str = "") -> list[str]:
     found: list[str] = []
     for key in sorted({*first, *second}):
         name = f"{path}{key}"
-        if name in ("seed", "data.dir", "data.path") or (
-            name.startswith("run.") and name != "run.selection"
-        ):
+        if name in ("seed", "data.dir") or (name.startswith("run.") and name != "run.selection"):
             continue
         a, b = first.get(key), second.get(key)
+        if name == "data.path":
+            a, b = _file(a), _file(b)
         if isinstance(a, dict) and isinstance(b, dict):
             found += _differing(a, b, f"{name}.")
         elif a != b:
             found.append(name)
     return found
+
+
+def _file(path: Any) -> str:
+    """The name of a file of data; its folder is a place, in which it may have been moved."""
+    return pathlib.PurePath(str(path or "")).name
 
 
 def _field(config: Any, path: str) -> Any:

@@ -8,6 +8,7 @@ from pujax.reports import comparison
 from pujax.reports.evidence import HELD_OUT, TEST, Evidence
 from pujax.reports.parts import Number, percent, plural, with_interval
 from pujax.reports.run_folder import Run
+from pujax.training.own_results import TOO_LARGE
 
 WEAK_AUC = 0.7
 """Below this a ranking separates poorly (Hosmer and Lemeshow call 0.7 to 0.8 acceptable)."""
@@ -15,8 +16,6 @@ FEW = 20
 """Known positives below which a number on held-out or test rows is mostly chance."""
 WIDE_PRIOR = 2.0
 """Ratio of the ends of the prior's interval from which on it counts as uncertain."""
-TOO_LARGE = 1.1
-"""Ratio of the prior to what held-out scores leave room for that chance does not explain."""
 FAR_FLAGGED = 2.0
 """Factor between the share called positive and the prior from which on the threshold is off."""
 

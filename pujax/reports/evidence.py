@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import stats
+from scipy import optimize, stats
 
 from pujax import metrics
 from pujax.reports.parts import LEVEL, Number, number
@@ -119,17 +119,26 @@ def jeffreys(hits: float, total: int) -> Number:
 
 
 def hanley_mcneil(auc: float, positives: int, negatives: int) -> Number:
-    """An area under the ROC curve with the interval of Hanley and McNeil (1982), from counts alone.
+    """An area under the ROC curve with an interval from counts alone.
 
-    For runs that wrote no scores.
+    It holds the areas from which this one is no further away than chance explains, with the
+    variance of Hanley and McNeil (1982) at each of those areas (Newcombe 2006, as Wilson's interval
+    of a share). With the variance at this area alone, one near 1 would have no room above it.
     """
     if not positives or not negatives or not math.isfinite(auc):
         return Number(auc)
-    first, second = auc / (2 - auc), 2 * auc**2 / (1 + auc)
-    variance = auc * (1 - auc) + (positives - 1) * (first - auc**2)
-    variance = (variance + (negatives - 1) * (second - auc**2)) / (positives * negatives)
-    half = float(stats.norm.ppf(_ENDS[1])) * math.sqrt(max(variance, 0.0))
-    return Number(auc, max(auc - half, 0.0), min(auc + half, 1.0))
+    normal = float(stats.norm.ppf(_ENDS[1]))
+
+    def beyond_chance(area: float) -> float:
+        first, second = area / (2 - area), 2 * area**2 / (1 + area)
+        variance = area * (1 - area) + (positives - 1) * (first - area**2)
+        variance = (variance + (negatives - 1) * (second - area**2)) / (positives * negatives)
+        return abs(auc - area) - normal * math.sqrt(max(variance, 0.0))
+
+    inside = min(max(auc, _ROUNDING), 1 - _ROUNDING)
+    low = optimize.brentq(beyond_chance, 0.0, inside) if auc > _ROUNDING else 0.0
+    high = optimize.brentq(beyond_chance, inside, 1.0) if auc < 1 - _ROUNDING else 1.0
+    return Number(auc, float(low), float(high))
 
 
 def resampled(
@@ -204,9 +213,11 @@ def _from_scores(
         )
     }
     # The negatives take the place of U: what is said of P against U is then said of them.
-    area = rates["auc_pu"]
+    area, value = rates["auc_pu"], values["auc"]
+    # The half examples that this bootstrap adds lower an area near 1, and its upper end with it.
+    room = hanley_mcneil(value, int(np.sum(labels == 1)), int(np.sum(labels != 1))).high
     found = {
-        "auc": Number(values["auc"], min(area.low, values["auc"]), max(area.high, values["auc"])),
+        "auc": Number(value, min(area.low, value), max(area.high, value, room)),
         "recall": rates["recall"],
         "false_positive_rate": rates["flagged_share"],
     }

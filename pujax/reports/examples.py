@@ -19,6 +19,7 @@ from pujax.console import first_line
 from pujax.data.image_files import as_array
 from pujax.data.pu_dataset import PUDataset
 from pujax.data.readers import download, frames
+from pujax.reports import missing
 from pujax.reports.parts import Card, Cards, Section, Table, percent
 from pujax.reports.run_folder import Run
 from pujax.training import config as config_lib
@@ -62,9 +63,7 @@ class _Source(NamedTuple):
 def section(run: Run) -> Section:
     """The examples of a run."""
     if run.scores is None:
-        text = "Unknown: the run wrote no scores of its examples (scores.npz)."
-        if run.is_multilabel:
-            text = "Not shown: examples of this run have several labels each."
+        text = missing.SEVERAL_LABELS if run.is_multilabel else missing.reason(run)
         return Section("examples", _TITLE, (text,))
     source, reason = _read(run)
     texts = [reason] if reason else []

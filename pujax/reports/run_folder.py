@@ -3,7 +3,7 @@
 import dataclasses
 import os
 import pathlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from pujax import files, reading
@@ -56,6 +56,8 @@ _OF_NUMBERS = (
     "train",
 )
 """Parts of a summary whose values are numbers or null."""
+_SHARES = ("accuracy", "f1", "auc", "average_precision", "predicted_positive")
+"""Of the test set's numbers those in [0, 1]."""
 _WORDS = {dict: "an object", list: "a list", str: "text", bool: "true or false"}
 _WORDS |= {int: "a number", float: "a number", type(None): "null"}
 
@@ -122,7 +124,7 @@ def find(folders: Sequence[str]) -> list[Run]:
             if os.path.isfile(os.path.join(folder, CONFIG)):
                 what = "a saved model"
             raise ValueError(f"RUN is {folder!r}, {what}; accepted: {_ACCEPTED}")
-        places += [place for place in found if place not in places]
+        places += [place for place in found if not any(map(_same(place), places))]
     names = _names(places)
     return [read(place, name) for place, name in zip(places, names, strict=True)]
 
@@ -163,6 +165,11 @@ def read(folder: str, name: str) -> Run:
         digest = str(files.read_json(os.path.join(folder, DATA)).get("digest", ""))
     rows = tuple(_rows(os.path.join(folder, METRICS)))
     return Run(folder, name, config, summary, rows, digest, example_scores.read(folder))
+
+
+def _same(folder: str) -> Callable[[str], bool]:
+    """Whether another path leads to a folder: 'runs/a/' and './runs/a' are 'runs/a'."""
+    return lambda other: os.path.realpath(folder) == os.path.realpath(other)
 
 
 def _is_run(folder: str) -> bool:
@@ -221,6 +228,17 @@ def _check_numbers(path: str, summary: dict[str, Any]) -> None:
         for name, value in (summary.get(part) or {}).items():
             if name != "labels_from":
                 number(f"{part}.{name}", value)
+    for name in _SHARES:
+        value = summary["test"].get(name)
+        if value is not None and not 0 <= value <= 1:
+            raise ValueError(f"{path}: test.{name} is {value}; accepted: a number in [0, 1]")
+    for name, value in summary["counts"].items():
+        if value is not None and not (value >= 0 and value == int(value)):
+            raise ValueError(f"{path}: counts.{name} is {value}; accepted: a whole number from 0")
+    number("selection.epoch", (summary.get("selection") or {}).get("epoch"))
+    best = summary.get("oracle_best_epoch") or {}
+    if best.get("test_accuracy") is not None:
+        _require(path, "oracle_best_epoch.epoch", best.get("epoch"), (int,))
     for part in ("held_out", "held_out_by_prior"):
         for i, entry in enumerate(summary.get(part, ())):
             _require(path, f"{part}[{i}]", entry, (dict,))
@@ -235,6 +253,11 @@ def _check_numbers(path: str, summary: dict[str, Any]) -> None:
         _require(path, "prior_choice.estimates", choice.get("estimates"), (dict,))
         for name, ends in choice["estimates"].items():
             _require(path, f"prior_choice.estimates.{name}", ends, (list,))
+            if not 1 <= len(ends) <= 3:
+                raise ValueError(
+                    f"{path}: prior_choice.estimates.{name} has {len(ends)} numbers; accepted: a "
+                    "share, or a share and both ends of its interval"
+                )
             for i, end in enumerate(ends):
                 number(f"prior_choice.estimates.{name}[{i}]", end)
 

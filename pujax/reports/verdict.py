@@ -28,7 +28,7 @@ class Verdict(NamedTuple):
     """What a page begins with.
 
     Attributes:
-      level: `GOOD`, `CARE`, `BAD`, `UNJUDGED` or `UNFINISHED`.
+      level: 'good', 'care', 'bad', 'unjudged' or 'unfinished'.
       sentences: three: whether it can be used, why or why not, what to do next.
       remarks: everything else that speaks against it, a sentence each.
     """
@@ -112,6 +112,8 @@ def of_several(
     level = level_of(reference_group)
     if not pairings:
         second = "They are seeds of one configuration: their spread shows what chance does."
+        if len(comparison.distinct(runs)) == 1:
+            second = "They are one seed of one configuration, so they do not show what chance does."
         return Verdict(level, (first, second, "Next: read the verdict on each run below."))
     if not usable:
         second = "None can be paired: they were trained on other data or other splits."
@@ -211,6 +213,8 @@ def _one_class(run: Run, known: Evidence) -> Verdict | None:
     if not doubts.decides_by_sign(run):
         return None
     share = known.flagged.value
+    if known.source != TEST and known.numbers.get("recall", Number()).value != share:
+        share = math.nan  # of U alone: where positives are rare, it may hold none
     texts = [str(text) for text in (run.summary or {}).get("warnings", ())]
     said = [text for text in texts if text.startswith(("every test example", "every training"))]
     if share not in (0.0, 1.0) and not said:
@@ -238,6 +242,18 @@ def _nothing_known(run: Run, known: Evidence) -> Verdict | None:
     """Neither a test set nor held-out rows."""
     if known.source != NOTHING and known.ranking.is_known:
         return None
+    if known.source != NOTHING:
+        kinds = "positives and negatives" if known.source == TEST else "known positives and U"
+        return Verdict(
+            UNJUDGED,
+            (
+                f"It cannot be judged: its order is unknown, which takes {kinds}.",
+                f"There were {plural(known.positives, 'positive')} and "
+                f"{plural(known.others, 'other')} to evaluate it on.",
+                "Next: train again with data.holdout=0.2, or give rows of both classes as "
+                "data.test_path.",
+            ),
+        )
     return Verdict(
         UNJUDGED,
         (

@@ -17,6 +17,8 @@ from pujax.files import replacing
 from pujax.training.evaluation.summary import Final
 
 FILE = "scores.npz"
+_INTEGERS, _NUMBERS = "iu", "iufb"
+"""Kinds of NumPy's types."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -132,6 +134,9 @@ def _checked(arrays: dict[str, Any]) -> ExampleScores:
     for name, array in found.items():
         if name == "map_remark":
             continue
+        kinds = _INTEGERS if name.endswith(("_ids", "_rows", "_truth", "_labels")) else _NUMBERS
+        if array.size and array.dtype.kind not in kinds:
+            raise ValueError(f"{name} holds {array.dtype}, which are no numbers of its kind")
         shape = array.shape[1:]
         if shape != ((2,) if _is_map(name) else ()):
             raise ValueError(f"{name} has shape {array.shape}")
@@ -139,10 +144,14 @@ def _checked(arrays: dict[str, Any]) -> ExampleScores:
         counts = {len(found["map_rows" if part == "map" else f"{part}_scores"])}
         if name.endswith("_probabilities") or name in ("map_tsne", "held_ids"):
             counts.add(0)
-        if name not in ("test_labels",) and len(array) not in counts:
+        if len(array) not in counts:
             raise ValueError(f"{name} has {len(array)} rows and others of its part {counts}")
-    if len(found["test_labels"]) != len(found["test_scores"]):
-        raise ValueError("test_labels and test_scores differ in length")
+    for name, least in (("test_labels", 0), ("train_truth", -1), ("held_truth", -1)):
+        if len(found[name]) and not (least <= found[name].min() and found[name].max() <= 1):
+            raise ValueError(f"{name} holds other classes than 1, 0 and, where unknown, -1")
+    rows = found["map_rows"] = found["map_rows"].astype(np.int64)
+    if len(rows) and not (rows.min() >= 0 and rows.max() < len(found["train_scores"])):
+        raise ValueError("map_rows holds rows that there are not")
     return ExampleScores(**found)
 
 

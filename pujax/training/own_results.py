@@ -22,6 +22,8 @@ from pujax.training.evaluation.summary import Final
 
 PREDICTIONS = "predictions.csv"
 MODEL = "model"
+TOO_LARGE = 1.1
+"""Ratio of the prior to what held-out scores leave room for that chance does not explain."""
 _BY_METHOD = "score:0"
 _NUMBERS = ("value", "low", "high")
 _COLUMNS = {
@@ -215,7 +217,7 @@ def describe(summary: Mapping[str, Any]) -> str:
     if unknown:
         lines.append(f"  unknown: {', '.join(unknown)}")
     prior = summary["held_out_prior"]
-    if None not in prior.values() and prior["used"] > prior["at_most"]:
+    if None not in prior.values() and prior["used"] > TOO_LARGE * prior["at_most"]:
         lines.append(
             f"  The held-out rows leave room for at most {prior['at_most']:.1%} positives among "
             f"the unlabeled, and {prior['used']:.1%} is used: probabilities, and the estimates "

@@ -93,7 +93,7 @@ def test_groups_are_told_apart_by_the_fields_in_which_they_differ(tmp_path):
         tree = folders.config()
         tree["method"]["learning_rate"] = rate
         tree["seed"] = i
-        tree["data"]["path"] = f"elsewhere{i}.csv"  # a place, and not what was trained
+        tree["data"]["path"] = f"elsewhere{i}/x.csv"  # a place, and not what was trained
         tree["run"]["figures"] = bool(i)
         folders.write(tmp_path / str(i), tree, summary=folders.base_summary(seed=i))
     groups = comparison.groups([folders.read(tmp_path / str(i), str(i)) for i in range(3)])
@@ -102,6 +102,57 @@ def test_groups_are_told_apart_by_the_fields_in_which_they_differ(tmp_path):
         "nnpu (method.learning_rate=0.2)",
     ]
     assert [len(group.runs) for group in groups] == [2, 1]
+
+
+def test_runs_on_other_files_are_no_seeds_of_one_configuration(tmp_path):
+    for name in ("january", "february"):
+        folders.tested(tmp_path / name, path=f"data/{name}.csv", digest=name)
+    runs = [folders.read(tmp_path / name, name) for name in ("january", "february")]
+    assert [x.name for x in comparison.groups(runs)] == [
+        "nnpu (data.path=data/january.csv)",
+        "nnpu (data.path=data/february.csv)",
+    ]
+    assert comparison.paired(runs)[0].reason == "not paired: other data, split or labels"
+    # One run that is not finished does not hide why the others are not paired.
+    tree = folders.config(path="data/february.csv") | {"seed": 1}
+    folders.write(tmp_path / "u", tree, digest="february")
+    runs.append(folders.read(tmp_path / "u", "u"))
+    assert comparison.paired(runs)[0].reason == "not paired: other data, split or labels"
+
+
+def test_a_seed_that_ran_twice_counts_once(tmp_path):
+    first = seeds(tmp_path, "nnpu", [0.80])
+    second = seeds(tmp_path, "vpu", [0.82])
+    folders.tested(tmp_path / "again", method="vpu", digest="split0", change=set_accuracy(0.82))
+    again = folders.read(tmp_path / "again", "again")
+    (found,) = comparison.paired([*first, *second, again])
+    assert found.pairs == 1 and found.differences["accuracy"].value == pytest.approx(0.02)
+    low, high = found.differences["accuracy"][1:]
+    assert low != high  # not the t interval of two equal differences
+    table = comparison.section([*second, again])[0].tables[0]
+    assert "of 1 seed" in table.caption and table.rows[0][1] == "0.8200"
+    sentences = reports.build([str(tmp_path / "vpu_0"), str(tmp_path / "again")]).verdict.sentences
+    assert sentences[1].startswith("They are one seed of one configuration")
+
+
+def test_where_the_split_does_not_depend_on_the_seed_equal_seeds_are_pairs(tmp_path):
+    first = seeds(tmp_path, "nnpu", [0.80, 0.70, 0.90], digests=["same"] * 3)
+    second = seeds(tmp_path, "vpu", [0.82, 0.75, 0.91], digests=["same"] * 3)
+    (found,) = comparison.paired([*first, *second[::-1]])
+    assert found.pairs == 3
+    expected = comparison.mean_difference([0.02, 0.05, 0.01])
+    assert found.differences["accuracy"] == pytest.approx(expected)
+    (other,) = comparison.paired([first[0], second[1]])
+    assert other.pairs == 1
+
+
+def test_a_number_that_one_pair_lacks_comes_from_the_other(tmp_path):
+    first = seeds(tmp_path, "nnpu", [0.80, 0.70])
+    second = seeds(tmp_path, "vpu", [None, 0.75], gap=3.0)
+    (found,) = comparison.paired([*first, *second])
+    (alone,) = comparison.paired([first[1], second[1]])
+    assert found.pairs == 2
+    assert found.differences["accuracy"] == alone.differences["accuracy"]
 
 
 def test_a_page_of_several_runs_recommends_what_is_better(tmp_path):

@@ -80,6 +80,12 @@ def test_what_is_no_run_is_refused_in_a_line(tmp_path, capsys):
         assert f"RUN is '{folder}', {text}" in err and err.count("\n") == 1
     assert run() == 2
     assert "RUN is missing" in capsys.readouterr().err
+    assert run(other, "--examples=maybe") == 2
+    assert capsys.readouterr().err == "flag --examples=maybe; accepted: true or false\n"
+    assert run(other, "--ou=x.html") == 2
+    found = capsys.readouterr().err
+    assert found.startswith("Unknown command line flag 'ou'")
+    assert found.endswith("; accepted: those that --help lists\n") and found.count("\n") == 1
     assert not list(empty.iterdir())
 
 
@@ -114,6 +120,19 @@ def _set(section, value):
         ("summary.json", _set("held_out", [{}]), "held_out[0].name is None; accepted: text"),
         ("summary.json", _set("prior_choice", {}), "prior_choice.method is None; accepted: text"),
         ("config.json", _set("method", "nnpu"), "method is 'nnpu'; accepted: an object"),
+        ("summary.json", _set("test.auc", 7), "test.auc is 7; accepted: a number in [0, 1]"),
+        ("summary.json", _set("counts.test", -3), "counts.test is -3; accepted: a whole number"),
+        ("summary.json", _set("selection.epoch", "3"), "selection.epoch is '3'; accepted: a num"),
+        (
+            "summary.json",
+            _set("oracle_best_epoch", {"test_accuracy": 0.9}),
+            "oracle_best_epoch.epoch is None; accepted: a number",
+        ),
+        (
+            "summary.json",
+            _set("prior_choice", {"method": "km2", "estimates": {"km2": [0.3, 0.1, 0.5, 0.2]}}),
+            "prior_choice.estimates.km2 has 4 numbers; accepted: a share",
+        ),
         ("metrics.jsonl", lambda p: p.write_text("x\n{}\n{}\n"), "line 1 of"),
         ("scores.npz", lambda p: p.write_bytes(p.read_bytes()[:99]), "scores.npz is damaged"),
     ],
@@ -127,12 +146,33 @@ def test_a_damaged_file_is_named_in_a_line(file, damage, text, tmp_path, capsys)
     assert not (folder / "report.html").exists()
 
 
-def test_scores_of_other_lengths_are_refused(tmp_path, capsys):
+@pytest.mark.parametrize(
+    ("name", "array", "text"),
+    [
+        ("test_labels", np.zeros(3, np.int8), "test_labels has 3 rows"),
+        ("test_labels", np.full(150, 7, np.int8), "test_labels holds other classes"),
+        ("train_truth", np.full(130, "x"), "train_truth holds <U1"),
+        ("test_scores", np.full(150, "x"), "test_scores holds <U1"),
+        ("map_rows", np.linspace(0, 1, 65), "map_rows holds float64"),
+        ("map_rows", np.full(65, 130), "map_rows holds rows that there are not"),
+    ],
+)
+def test_scores_that_are_no_such_scores_are_refused(name, array, text, tmp_path, capsys):
     folder = folders.tested(tmp_path / "run")
     arrays = dict(np.load(folder / "scores.npz"))
-    np.savez_compressed(folder / "scores.npz", **arrays | {"test_labels": np.zeros(3, np.int8)})
+    np.savez_compressed(folder / "scores.npz", **arrays | {name: array})
     assert run(folder) == 2
-    assert "scores.npz is damaged (test_labels" in capsys.readouterr().err
+    err = capsys.readouterr().err
+    assert f"scores.npz is damaged ({text}" in err and err.count("\n") == 1
+    assert not (folder / "report.html").exists()
+
+
+def test_a_folder_that_is_named_twice_is_one_run(tmp_path, monkeypatch):
+    folders.tested(tmp_path / "run")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "link").symlink_to("run")
+    found = run_folder.find(["run", "run/", "./run", str(tmp_path / "run"), "link", "."])
+    assert [one.folder for one in found] == ["run"]
 
 
 def test_the_help_lists_the_options_that_there_are():

@@ -4,7 +4,9 @@ import math
 
 import numpy as np
 import pytest
+from scipy import stats
 
+from pujax import metrics
 from pujax.reports import comparison, doubts, evidence, run_folder, verdict
 from tests.reports import folders
 
@@ -78,6 +80,33 @@ def test_a_budget_needs_no_threshold(tmp_path):
     run = folders.read(folders.tested(tmp_path / "run", shift=-50.0))
     run.config["run"]["decide"] = "top:20"
     assert verdict.of(run).level == verdict.GOOD
+
+
+def test_where_u_holds_hardly_a_positive_none_may_be_called_positive(tmp_path):
+    def change(summary):
+        for entry in summary["held_out"]:
+            if entry["name"] == "flagged_share":
+                entry |= {"value": 0.0, "low": 0.0, "high": 0.01}
+            if entry["name"] == "recall":
+                entry["value"] = recall
+
+    recall = 0.95  # so not all of the evaluated examples are called negative
+    found = judged(folders.held(tmp_path / "rare", change=change))
+    assert found.level == verdict.CARE and "so too few" in found.sentences[1]
+    recall = 0.0
+    found = judged(folders.held(tmp_path / "none", change=change))
+    assert found.level == verdict.BAD
+    assert "all of the 240 evaluated examples negative" in found.sentences[0]
+
+
+def test_a_test_set_of_one_class_is_not_called_missing(tmp_path):
+    def change(summary):
+        summary["test"]["auc"] = None
+        summary["counts"]["test_positives"] = 0
+
+    found = judged(folders.tested(tmp_path / "run", change=change, with_scores=False))
+    assert found.level == verdict.UNJUDGED and "no test set" not in found.sentences[0]
+    assert found.sentences[1] == "There were 0 positives and 150 others to evaluate it on."
 
 
 def test_without_anything_held_out_nobody_can_judge(tmp_path):
@@ -208,10 +237,28 @@ def test_intervals_are_those_of_the_literature():
     density = (x * (1 - x)) ** 4.5
     assert density[x < found.low].sum() / density.sum() == pytest.approx(0.05, abs=1e-5)
     assert found.low == pytest.approx(1 - found.high)
-    # Hanley and McNeil (1982): AUC 0.8 of 50 and 50, Q1 = 2/3, Q2 = 0.7111, variance by hand.
-    variance = (0.16 + 49 * (2 / 3 - 0.64) + 49 * (1.28 / 1.8 - 0.64)) / 2500
-    found = evidence.hanley_mcneil(0.8, 50, 50)
-    assert found.high - 0.8 == pytest.approx(1.644854 * math.sqrt(variance), rel=1e-6)
+    # Hanley and McNeil (1982): AUC 0.8 of 50 and 40, Q1 = 2/3, Q2 = 0.7111, variance by hand. Of an
+    # interval that ends there, 0.8 is as far away as chance explains (Newcombe 2006).
+    half = 1.644854 * math.sqrt((0.16 + 49 * (2 / 3 - 0.64) + 39 * (1.28 / 1.8 - 0.64)) / 2000)
+    assert evidence.hanley_mcneil(0.8 + half, 50, 40).low == pytest.approx(0.8, abs=1e-6)
+    assert evidence.hanley_mcneil(0.8 - half, 50, 40).high == pytest.approx(0.8, abs=1e-6)
+    assert evidence.hanley_mcneil(1.0, 50, 40).high == 1.0 > evidence.hanley_mcneil(1.0, 50, 40).low
+    assert evidence.hanley_mcneil(0.0, 50, 40).low == 0.0 < evidence.hanley_mcneil(0.0, 50, 40).high
+
+
+def test_an_area_near_1_has_room_above_it(monkeypatch):
+    monkeypatch.setattr(evidence, "_RESAMPLES", 1)
+    # Of 60 and 60 scores one pair in 100 is in the wrong order in truth; intervals of 90 % hold
+    # that for 36 of 40 samples and more, which those of the bootstrap alone do not.
+    gap, held = 2**0.5 * stats.norm.ppf(0.99), 0
+    for seed in range(40):
+        scores, labels = folders.scores_of(60, 60, gap=gap, seed=seed)
+        value = metrics.auc(scores, labels)
+        values = {"auc": value, "f1": 0.5, "average_precision": 0.5}
+        found = evidence._from_scores(values, scores, labels)["auc"]
+        assert found.low <= value <= found.high
+        held += found.low <= 0.99 <= found.high
+    assert held >= 36
 
 
 def test_a_bootstrap_that_cannot_tell_gives_no_interval():
