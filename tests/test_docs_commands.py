@@ -1,16 +1,21 @@
 """Every command of README and the docs is tried, or is of a kind whose reason not to is stated."""
 
 import json
+import os
 import pathlib
 import re
 import shlex
+import subprocess
+import sys
 
 import pandas as pd
 import pytest
 
 from pujax import commands as pujax_commands
 from pujax import usage
+from pujax.training.config import flags
 from tests import test_docs
+from tests.conftest import real_data_folder
 from tests.test_docs import REPOSITORY, TEXTS, commands
 
 # Commands that no test runs, by their program, and why.
@@ -133,3 +138,63 @@ def test_a_tutorial_runs_from_top_to_bottom(page, tmp_path, monkeypatch):
     summary = json.loads((run / "summary.json").read_text())
     assert summary["prior_source"].startswith("estimated by ") and 0 < summary["prior"] < 1
     assert pd.read_csv(run / "predictions.csv").probability.between(0, 1).all()
+
+
+# Folder of real data by source. Commands on other data need a GPU, or are on data of one's own,
+# which the tutorials make.
+FOLDERS = {"digits": "", "mnist": "mnist", "fashion_mnist": "fashion_mnist"}
+FOLDERS |= dict.fromkeys(("a9a", "ijcnn1", "mushrooms", "phishing"), "libsvm")
+FOLDERS |= {"newsgroups": "newsgroups"}
+
+
+def training(command):
+    """Arguments of a command that trains on data of `FOLDERS`, and its source; None for others."""
+    name, rest = program(shlex.split(command))
+    is_one = (name == "pujax" and rest[0] == "train") or name == "train.py"
+    if not is_one or "..." in command or not any(x.startswith("--config=") for x in rest):
+        return None
+    rest = rest[name == "pujax" :]
+    config, *_ = flags.parse(["train.py", *rest])
+    source = config.data.source
+    return (rest, source) if source in FOLDERS else None
+
+
+def trained():
+    """The commands that train, once each however the program is written."""
+    found = {}
+    for command in COMMANDS:
+        arguments = training(command)
+        if arguments:
+            shown = [x.replace("configs/", "").replace(".py", "") for x in sorted(arguments[0])]
+            found.setdefault(" ".join(shown), arguments)
+    return found
+
+
+@pytest.fixture(scope="module")
+def training_commands():
+    found = trained()
+    assert len(found) > 20
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(4))
+def test_training_commands_on_data_at_hand_end_an_epoch(part, training_commands, tmp_path):
+    # Optimised programs on one device, as outside of the tests.
+    environment = os.environ | {"XLA_FLAGS": "", "JAX_NUM_CPU_DEVICES": "1"}
+    failed = {}
+    for number, shown in enumerate(sorted(training_commands)[part::4]):
+        arguments, source = training_commands[shown]
+        replaced = ("--workdir=", "--config.data.dir=") if FOLDERS[source] else ("--workdir=",)
+        arguments = [x for x in arguments if not x.startswith(replaced)]
+        if FOLDERS[source]:
+            arguments.append(f"--config.data.dir={real_data_folder(FOLDERS[source])}")
+        short = ["--config.run.stop_after_epoch=1", "--config.run.compare="]
+        short += ["--config.run.figures=False", f"--workdir={tmp_path / str(number)}"]
+        command = [sys.executable, "train.py", *arguments, *short]
+        run = subprocess.run(
+            command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, check=False
+        )
+        if run.returncode or not (tmp_path / str(number) / "config.json").is_file():
+            failed[shown] = f"status {run.returncode}: {run.stderr[-500:]}"
+    assert failed == {}
