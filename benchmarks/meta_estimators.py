@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from absl import app, flags
 
-from pujax import meta
+from pujax import checks, meta
 
 _STEPS = flags.DEFINE_list("steps", ["16", "256"], "Inner steps K, a table each.")
 _ROUNDS = flags.DEFINE_integer("rounds", 9, "Timed calls of each estimator.", lower_bound=1)
@@ -145,6 +145,8 @@ def table(steps: int, seed: int, rounds: int) -> None:
 
 def main(_) -> None:
     """Prints a table for each number of steps."""
+    for steps in _STEPS.value:
+        checks.require(steps.isdecimal() and int(steps) > 3, "--steps", steps, "integers from 4")
     sys.stdout.write(f"jax {jax.__version__}, {jax.devices()[0].device_kind}\n")
     for steps in _STEPS.value:
         table(int(steps), _SEED.value, _ROUNDS.value)

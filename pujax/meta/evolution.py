@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from pujax import checks
 from pujax.meta.estimates import Estimate, map_rows
-from pujax.meta.inner_loop import Carry, InnerLoop
+from pujax.meta.inner_loop import Carry, InnerLoop, check_key
 
 # Separates the key of the perturbations from those of the steps, whose numbers stay below it.
 _PERTURBATIONS = 2**32 - 1
@@ -110,6 +110,9 @@ def pes(
     _check(loop, num_pairs, sigma, chunk_size)
     if particles is None:
         particles = _begin(loop, meta, num_pairs)
+    accepted = "None, or the particles of a GradientInfo"
+    kind = type(particles).__name__
+    checks.require(isinstance(particles, Particles), "particles", kind, accepted)
     for leaf in jax.tree_util.tree_leaves(particles.perturbations):
         checks.require(
             leaf.shape[0] == num_pairs,
@@ -166,7 +169,7 @@ def perturbations(
 
 
 def _check(loop: InnerLoop, num_pairs: int, sigma: float, chunk_size: int | None) -> None:
-    checks.require(loop.key is not None, "key", loop.key, "a jax.random key, for perturbations")
+    check_key(loop.key, "for perturbations")
     checks.whole_number("num_pairs", num_pairs, 1)
     checks.positive("sigma", sigma)
     if chunk_size is not None:

@@ -5,6 +5,7 @@ gradient is taken, and what the backward pass keeps, are arguments of `run`.
 """
 
 import dataclasses
+import numbers
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -14,6 +15,7 @@ import jax.numpy as jnp
 import optax
 
 from pujax import checks
+from pujax.arrays import on_host
 from pujax.meta import leaves, mixed_mode
 
 STATS_UPDATES = ("frozen", "carried", "stopped")
@@ -83,18 +85,17 @@ class InnerLoop:
         checks.whole_number("num_steps", self.num_steps, fewest_steps)
         checks.one_of("randomness", self.randomness, RANDOMNESS)
         checks.one_of("stats_update", self.stats_update, STATS_UPDATES)
-        checks.require(
-            self.randomness == "none" or self.key is not None,
-            "key",
-            self.key,
-            f"a jax.random key with randomness {self.randomness!r}",
-        )
+        if self.randomness != "none":
+            check_key(self.key, f"with randomness {self.randomness!r}")
         checks.require(
             (self.optimizer is None) != (self.learning_rate is None),
             "learning_rate",
             self.learning_rate,
             "a step size without optimizer, None with one, which has its own",
         )
+        if self.learning_rate is not None:
+            _check_rate(self.learning_rate)
+        checks.require(isinstance(self.rolled, bool), "rolled", self.rolled, "True or False")
         checks.require(
             self.opt_state is None or self.optimizer is not None,
             "opt_state",
@@ -293,6 +294,22 @@ class InnerLoop:
     ) -> tuple[tuple[jax.Array, chex.ArrayTree], chex.ArrayTree]:
         """Inner loss and new statistics, and the gradient for the moving parameters."""
         return jax.value_and_grad(self.loss, has_aux=True)(moving, meta, batch_stats, inputs)
+
+
+def check_key(key: Any, purpose: str) -> None:
+    """Requires a key of `jax.random`, new style or raw."""
+    kind = getattr(key, "dtype", None)
+    ok = kind is not None and (jax.dtypes.issubdtype(kind, jax.dtypes.prng_key) or kind == "uint32")
+    checks.require(ok, "key", key, f"a jax.random key {purpose}")
+
+
+def _check_rate(rate: Any) -> None:
+    """Requires one number, and one from 0 where its value is known."""
+    number = isinstance(rate, numbers.Real) or getattr(rate, "shape", None) == ()
+    checks.require(number, "learning_rate", rate, "one number")
+    known = on_host(rate)
+    if known is not None:
+        checks.at_least("learning_rate", float(known), 0)
 
 
 def check_update(

@@ -182,6 +182,7 @@ def meta_gradient(
     """
     checks.one_of("estimator", estimator, ESTIMATORS)
     chosen = _ESTIMATORS[estimator]
+    checks.require(isinstance(return_info, bool), "return_info", return_info, "True or False")
     _check_options(estimator, options)
     _check_meta(estimator, meta_params)
     meta = jax.tree_util.tree_map(full_precision, meta_params)

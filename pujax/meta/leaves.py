@@ -7,6 +7,7 @@ import chex
 import jax
 import jax.numpy as jnp
 
+from pujax import checks
 from pujax.arrays import full_precision
 
 KeyPath = tuple[Any, ...]
@@ -28,8 +29,10 @@ def split(
         leaves are the same objects.
 
     Raises:
-        ValueError: if no leaf moves.
+        ValueError: if no leaf moves, or `trainable` is no function.
     """
+    accepted = "a function of a leaf's path, or None for all leaves"
+    checks.require(trainable is None or callable(trainable), "trainable", trainable, accepted)
     entries, treedef = jax.tree_util.tree_flatten_with_path(params)
     leaves = [leaf for _, leaf in entries]
     moves = [is_floating(leaf) and (trainable is None or trainable(path)) for path, leaf in entries]
