@@ -201,7 +201,7 @@ def test_what_does_not_fit_is_refused():
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("name", ["mushrooms", "a9a"])
+@pytest.mark.parametrize("name", [pytest.param("mushrooms", marks=pytest.mark.slow), "a9a"])
 def test_planted_faults_of_real_tables_are_found_and_clean_draws_are_not(rates, name):
     rows = rates.load(name, real_data_folder("libsvm").parent)
     alarms, found = 0, 0

@@ -103,7 +103,10 @@ def problem(task, folder, **changes):
 @pytest.mark.thorough
 @pytest.mark.parametrize(
     ("task", "kept", "labeled", "hidden"),
-    [("cifar10-imbalanced", 750, 150, 2400), ("cifar10-balanced", 5000, 1000, 16_000)],
+    [
+        ("cifar10-imbalanced", 750, 150, 2400),
+        pytest.param("cifar10-balanced", 5000, 1000, 16_000, marks=pytest.mark.slow),
+    ],
 )
 def test_the_published_problems_of_cifar_10_hold_the_published_rows(
     cifar10, task, kept, labeled, hidden

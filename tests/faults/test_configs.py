@@ -214,8 +214,13 @@ def trained(config, folder, *, is_stopped):
     return rows
 
 
+def marked(name):
+    """The file of all methods is slow; each of them is put to its contract."""
+    return pytest.param(name, marks=pytest.mark.slow if name == "baseline" else ())
+
+
 @pytest.mark.thorough
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", [marked(name) for name in FILES])
 def test_it_trains_saves_resumes_and_evaluates(name, tmp_path, tiny_runs):
     for number, chosen in enumerate(runs()[name]):
         print(chosen)  # shown where it fails

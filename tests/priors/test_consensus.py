@@ -203,7 +203,7 @@ def test_what_is_no_estimate_is_refused(known):
         priors.consensus(known)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_small_share_of_mushrooms_is_not_overestimated_more_than_by_best_bin():
     data = sources.load("mushrooms", directory=real_data_folder("libsvm"))
     rows = data.train_inputs.reshape(len(data.train_inputs), -1).astype(np.float64)

@@ -197,6 +197,7 @@ def test_the_prior_study_runs_on_it(finished, capsys):
 def test_the_prior_study_of_a_run_that_estimated_its_prior(tmp_path):
     config = digits_config("naive")
     config.data.prior, config.data.prior_epochs = "auto", 1
+    config.data.prior_method = "best_bin"
     folder = str(tmp_path / "auto")
     experiment.run(config, folder)
     arguments = ["prior_study", folder, "--factors=0.5", "--seeds=1", "--epochs=1"]

@@ -189,7 +189,8 @@ def test_estimators_that_all_say_nothing_end_the_run(tmp_path, monkeypatch):
 
 
 @pytest.mark.thorough
-def test_a_named_estimator_finds_what_it_finds_among_several():
+def test_a_named_estimator_finds_what_it_finds_among_several(monkeypatch):
+    monkeypatch.setattr(prior_estimation, "_NUM_RESAMPLES", 10)
     data, mesh = problem(num_labeled=60, num_support=0), tiny.mesh(1)
     found = prior_estimation.estimate_all(config(prior_method="consensus"), data, mesh)
     assert set(found.estimates) == set(priors.BOUNDS)

@@ -81,12 +81,12 @@ def assert_rows_close(first, second):
     [
         pytest.param(
             *("naive", "mlp", {"run": {"steps_per_dispatch": 5}}),  # shuffled jointly
-            marks=pytest.mark.thorough,
+            marks=pytest.mark.slow,
         ),
         # P and U drawn apart
         pytest.param("gradpu", "mlp", {}, marks=pytest.mark.thorough),
         ("dist_pu", "mlp", {}),  # two stages, refreshed
-        pytest.param("pusb", "mlp", {}, marks=pytest.mark.thorough),  # calibrated
+        pytest.param("pusb", "mlp", {}, marks=pytest.mark.slow),  # calibrated
         # The second stage sees encoded inputs. Adam at higher rates makes much of small roundings.
         pytest.param(
             *("impulses", "mlp", {"run": {"eval_every": 4}, "head_learning_rate": 1e-3}),

@@ -23,7 +23,9 @@ def train(group, folder, num_devices=DEVICES):
 @pytest.mark.parametrize(
     ("method", "model", "num_seeds", "num_devices", "changes"),
     [
-        pytest.param("naive", "mlp", 4, 2, {"num_epochs": 1}, id="two-each"),
+        pytest.param(
+            *("naive", "mlp", 4, 2, {"num_epochs": 1}), id="two-each", marks=pytest.mark.slow
+        ),
         # Two devices share the batches of a seed; steps are refreshed, seed by seed.
         pytest.param(*("lagam", "mlp", 2, 4, {"num_epochs": 1, "warmup_epochs": 0}), id="two-rows"),
         # The second stage sees what the first one's network encodes.

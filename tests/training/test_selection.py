@@ -222,7 +222,7 @@ def test_the_reported_state_is_that_of_the_chosen_epoch(tmp_path, erratic, rule)
     [
         pytest.param((1,), marks=pytest.mark.thorough),
         (2, 3),
-        pytest.param((1, 2, 3, 4, 5), marks=pytest.mark.thorough),
+        pytest.param((1, 2, 3, 4, 5), marks=pytest.mark.slow),
     ],
 )
 def test_stop_and_go_on_selects_the_same_state_bit_for_bit(tmp_path, erratic, stops):
