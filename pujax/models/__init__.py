@@ -39,7 +39,11 @@ _RESERVED = {"parent", "name", "dtype", "block", "layout", "pad", "pool"}
 # Lists that may be empty: a network without hidden layers is a linear one.
 _MAY_BE_EMPTY = {"hidden"}
 # Options that are one of some words.
-_WORDS = {"initializer": tuple(layers.INITIALIZERS), "stem": resnet_v1.STEMS}
+_WORDS = {
+    "initializer": tuple(layers.INITIALIZERS),
+    "pooling": resnet.POOLINGS,
+    "stem": resnet_v1.STEMS,
+}
 
 
 def build(

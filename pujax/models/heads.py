@@ -13,8 +13,10 @@ from pujax.models import layers
 # vector is finite.
 MIN_LENGTH = 1e-6
 
-PROJECTIONS = ("lagam", "impulses", "dcl")
+PROJECTIONS = ("lagam", "impulses", "dcl", "byol")
 DCL_WIDTH = 512
+BYOL_WIDTH = 2048
+PREDICTOR_WIDTH = 512
 
 
 class Outputs(NamedTuple):
@@ -24,11 +26,13 @@ class Outputs(NamedTuple):
       logits: raw scores [batch], positive iff > 0.
       features: what the backbone puts out [batch, d].
       embedding: unit vectors [batch, embedding_dim], or None if not asked for.
+      prediction: unit vectors [batch, embedding_dim] of the predictor, which "byol" alone has.
     """
 
     logits: jax.Array
     features: jax.Array
     embedding: jax.Array | None
+    prediction: jax.Array | None = None
 
 
 _dense = functools.partial(layers.dense, precision=jax.lax.Precision.HIGHEST)
@@ -57,12 +61,15 @@ def check_projection(name: str) -> None:
 class PUNet(nn.Module):
     """A backbone with a linear classifier and, for contrastive losses, a projection head.
 
-    The projection is dense, ReLU, dense and L2 normalisation, in one of three published forms:
+    The projection is dense, ReLU, dense and L2 normalisation, in one of four published forms:
 
     - "lagam": d -> d -> embedding_dim, both with bias (Long et al., CVPR 2024);
     - "impulses": d -> d -> embedding_dim, both without bias (ImPULSeS, Dorigatti et al., 2022);
     - "dcl": d -> 512 without bias, batch norm before ReLU, -> embedding_dim with bias (Chuang et
-      al., 2020, https://arxiv.org/abs/2007.00224).
+      al., 2020, https://arxiv.org/abs/2007.00224);
+    - "byol": d -> 2048 -> embedding_dim with biases, batch norm before ReLU. A predictor of the
+      same layers, with 512 in the middle, follows on the projection before its normalisation (Grill
+      et al., 2020, https://arxiv.org/abs/2006.07733; widths of Zhao et al., ICLR 2026).
 
     The heads multiply in full float32 for every type of the backbone, since their outputs decide
     labels. Classifier parameters are at `params['classifier']`: `kernel` [d, 1] and `bias` [1].
@@ -70,7 +77,7 @@ class PUNet(nn.Module):
     Attributes:
       backbone: module called as `(inputs, train)` that gives features [batch, d].
       embedding_dim: width of the embedding; 0 leaves the projection out.
-      projection: layers of the projection, "lagam", "impulses" or "dcl".
+      projection: layers of the projection, one of `PROJECTIONS`.
     """
 
     backbone: nn.Module
@@ -96,13 +103,28 @@ class PUNet(nn.Module):
         check_projection(self.projection)
         features = self.backbone(inputs, train).astype(jnp.float32)
         logits = _dense(features, 1, name="classifier")[:, 0]
-        embedding = None
+        embedding = prediction = None
         if self.embedding_dim and (with_embedding or self.is_initializing()):
-            embedding = unit_vectors(self._project(features, train))
-        return Outputs(logits, features, embedding if with_embedding else None)
+            projected = self._project(features, train)
+            embedding = unit_vectors(projected)
+            if self.projection == "byol":
+                hidden = self._hidden(projected, PREDICTOR_WIDTH, train, "predictor")
+                out = _dense(hidden, self.embedding_dim, name="predictor_out")
+                prediction = unit_vectors(out)
+        if not with_embedding:
+            return Outputs(logits, features, None)
+        return Outputs(logits, features, embedding, prediction)
+
+    def _hidden(self, inputs: jax.Array, width: int, train: bool, name: str) -> jax.Array:
+        """A layer of BYOL's heads: dense with bias, batch norm, ReLU."""
+        hidden = _dense(inputs, width, name=f"{name}_hidden")
+        return nn.relu(layers.BatchNorm(name=f"{name}_norm")(hidden, train))
 
     def _project(self, features: jax.Array, train: bool) -> jax.Array:
         """The projection before normalisation, [batch, embedding_dim]."""
+        if self.projection == "byol":
+            hidden = self._hidden(features, BYOL_WIDTH, train, "projection")
+            return _dense(hidden, self.embedding_dim, name="projection_out")
         is_lagam, is_dcl = self.projection == "lagam", self.projection == "dcl"
         width = DCL_WIDTH if is_dcl else features.shape[-1]
         hidden = _dense(features, width, use_bias=is_lagam, name="projection_hidden")

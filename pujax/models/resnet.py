@@ -11,6 +11,7 @@ from flax import linen as nn
 from pujax.models import layers, lgconv
 
 BOTTLENECK_EXPANSION = 4
+POOLINGS = ("max", "average")
 
 
 class Block(nn.Module):
@@ -22,16 +23,24 @@ class Block(nn.Module):
       stride: of the block's first 3x3 convolution and of the shortcut.
       dtype: compute type.
       lgconv: whether the 3x3 convolutions are local-global ones.
+      initializer: of the kernels of pre-activation blocks, see `layers.conv`.
     """
 
     width: int
     stride: int = 1
     dtype: Any = jnp.float32
     lgconv: bool = False
+    initializer: str = "torch"
 
 
 def blocks(
-    block: Callable[..., Any], stage_sizes: Sequence[int], *, width: int, dtype: Any, lgconv: bool
+    block: Callable[..., Any],
+    stage_sizes: Sequence[int],
+    *,
+    width: int,
+    dtype: Any,
+    lgconv: bool,
+    initializer: str = "torch",
 ) -> Iterator[Any]:
     """The blocks of all stages in order; call it inside a compact method.
 
@@ -44,6 +53,7 @@ def blocks(
                 stride=2 if stage > 0 and index == 0 else 1,
                 dtype=dtype,
                 lgconv=lgconv,
+                initializer=initializer,
                 name=f"stage{stage + 1}_block{index + 1}",
             )
 
@@ -68,16 +78,17 @@ class PreActBlock(Block):
     @nn.compact
     def __call__(self, inputs: jax.Array, train: bool) -> jax.Array:
         """Maps [batch, height, width, channels] to [batch, height', width', self.width]."""
-        conv = functools.partial(layers.conv, use_bias=False, dtype=self.dtype)
+        options = {"use_bias": False, "initializer": self.initializer, "dtype": self.dtype}
+        conv = functools.partial(layers.conv, **options)
         norm = functools.partial(layers.BatchNorm, dtype=self.dtype)
 
         active = nn.relu(norm(name="norm1")(inputs, train))
         shortcut = inputs
         if self.stride != 1 or inputs.shape[-1] != self.width:
             shortcut = conv(active, self.width, 1, stride=self.stride, name="shortcut")
-        out = conv3x3(self, active, stride=self.stride, name="conv1")
+        out = conv3x3(self, active, stride=self.stride, initializer=self.initializer, name="conv1")
         out = nn.relu(norm(name="norm2")(out, train))
-        return conv3x3(self, out, name="conv2") + shortcut
+        return conv3x3(self, out, initializer=self.initializer, name="conv2") + shortcut
 
 
 class PreActBottleneck(Block):
@@ -90,7 +101,8 @@ class PreActBottleneck(Block):
     @nn.compact
     def __call__(self, inputs: jax.Array, train: bool) -> jax.Array:
         """Maps [batch, height, width, channels] to [batch, height', width', 4 * self.width]."""
-        conv = functools.partial(layers.conv, use_bias=False, dtype=self.dtype)
+        options = {"use_bias": False, "initializer": self.initializer, "dtype": self.dtype}
+        conv = functools.partial(layers.conv, **options)
         norm = functools.partial(layers.BatchNorm, dtype=self.dtype)
         out_width = BOTTLENECK_EXPANSION * self.width
 
@@ -100,17 +112,19 @@ class PreActBottleneck(Block):
             shortcut = conv(active, out_width, 1, stride=self.stride, name="shortcut")
         out = conv(active, self.width, 1, name="conv1")
         out = nn.relu(norm(name="norm2")(out, train))
-        out = conv3x3(self, out, stride=self.stride, name="conv2")
+        out = conv3x3(self, out, stride=self.stride, initializer=self.initializer, name="conv2")
         out = nn.relu(norm(name="norm3")(out, train))
         return conv(out, out_width, 1, name="conv3") + shortcut
 
 
 class PreActResNet(nn.Module):
-    """Pre-activation residual network with a 3x3 stem of stride 1 and a global max pool.
+    """Pre-activation residual network with a 3x3 stem of stride 1 and a global pool.
 
-    The width doubles and the side halves from each stage to the next. The stem has no batch norm,
-    ReLU or pooling, and the last block's output is pooled as it is, without batch norm or ReLU: so
-    it is in LaGAM's published networks (Long et al., CVPR 2024, and their code).
+    The width doubles and the side halves from each stage to the next. By default the stem has no
+    batch norm or ReLU, and the largest value of every channel of the last block's output is taken
+    as it is: so it is in LaGAM's published networks (Long et al., CVPR 2024, and their code). Those
+    of NcPU (Zhao et al., ICLR 2026) have `stem_norm=True`, `pooling='average'` and
+    `initializer='he_normal_fan_out'`.
 
     Attributes:
       stage_sizes: number of blocks in each stage.
@@ -119,6 +133,9 @@ class PreActResNet(nn.Module):
       dtype: compute type, float32 or bfloat16.
       lgconv: whether all 3x3 convolutions but the stem are local-global ones (`lgconv.LgConv`,
         PU-MLC); the width must be a multiple of 8 then.
+      stem_norm: whether batch norm and ReLU follow the stem.
+      pooling: "max" or "average".
+      initializer: of all kernels, see `layers.conv`.
       pool: whether the last block's output is pooled.
     """
 
@@ -127,6 +144,9 @@ class PreActResNet(nn.Module):
     width: int = 64
     dtype: Any = jnp.float32
     lgconv: bool = False
+    stem_norm: bool = False
+    pooling: str = "max"
+    initializer: str = "torch"
     pool: bool = True
 
     @nn.compact
@@ -136,15 +156,18 @@ class PreActResNet(nn.Module):
         Without `pool`, the last block's output [batch, height', width', d] in float32.
         """
         layers.check_images(inputs)
-        out = layers.conv(
-            inputs, self.width, 3, padding=1, use_bias=False, dtype=self.dtype, name="stem"
-        )
+        options = {"initializer": self.initializer, "dtype": self.dtype}
+        out = layers.conv(inputs, self.width, 3, padding=1, use_bias=False, name="stem", **options)
+        if self.stem_norm:
+            out = nn.relu(layers.BatchNorm(dtype=self.dtype, name="stem_norm")(out, train))
         for block in blocks(
-            self.block, self.stage_sizes, width=self.width, dtype=self.dtype, lgconv=self.lgconv
+            self.block, self.stage_sizes, width=self.width, lgconv=self.lgconv, **options
         ):
             out = block(out, train)
         out = out.astype(jnp.float32)
-        return jnp.max(out, axis=(1, 2)) if self.pool else out
+        if not self.pool:
+            return out
+        return (jnp.max if self.pooling == "max" else jnp.mean)(out, axis=(1, 2))
 
 
 class ResNet18(PreActResNet):

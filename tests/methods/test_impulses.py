@@ -9,7 +9,7 @@ from pujax import augment, contrastive, risks
 from pujax.configs import impulses as impulses_config
 from pujax.methods import impulses
 from pujax.methods._common import network as network_lib
-from pujax.methods.impulses import pretraining as pretraining_lib
+from pujax.methods._common import views as views_lib
 from pujax.training import config as config_lib
 from pujax.training import method_setup, sharding, train_step
 from tests import tiny
@@ -231,7 +231,7 @@ def test_the_upper_bound_sees_the_truth_and_says_so(data):
 
 def test_corrupted_rows_take_the_asked_share_of_features_from_other_rows():
     rows = jnp.arange(6000.0).reshape(2000, 3)
-    found = np.asarray(pretraining_lib.corrupted(jax.random.key(0), rows, share=0.6))
+    found = np.asarray(views_lib.corrupted(jax.random.key(0), rows, share=0.6))
     assert np.all(found % 3 == np.arange(3))  # a feature stays a value of its own column
     np.testing.assert_allclose(np.mean(found != rows), 0.6, atol=0.02)
     assert len(np.unique(found[:, 0])) > 1000

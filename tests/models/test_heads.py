@@ -83,8 +83,32 @@ def test_projection_of_dcl_has_batch_norm_before_relu(train):
     np.testing.assert_allclose(moved["batch_stats"]["projection_norm"]["mean"], expected, atol=1e-5)
 
 
-def test_statistics_of_a_skipped_projection_stay():
-    module = net(projection="dcl")
+def test_byol_predicts_from_the_projection_before_its_normalisation():
+    module = net(projection="byol")
+    variables = filled.variables(module, INPUTS, False)
+    params = variables["params"]
+    shapes = jax.tree.map(np.shape, params)
+    assert shapes["projection_hidden"] == {"kernel": (6, 2048), "bias": (2048,)}
+    assert shapes["projection_out"] == {"kernel": (2048, 5), "bias": (5,)}
+    assert shapes["predictor_hidden"] == {"kernel": (5, 512), "bias": (512,)}
+    assert shapes["predictor_out"] == {"kernel": (512, 5), "bias": (5,)}
+
+    def head(inputs, name):
+        hidden = inputs @ params[f"{name}_hidden"]["kernel"] + params[f"{name}_hidden"]["bias"]
+        normal = (hidden - hidden.mean(0)) / np.sqrt(hidden.var(0) + 1e-5)
+        norm = params[f"{name}_norm"]
+        hidden = np.maximum(norm["scale"] * normal + norm["bias"], 0)
+        return hidden @ params[f"{name}_out"]["kernel"] + params[f"{name}_out"]["bias"]
+
+    outputs, _ = module.apply(variables, INPUTS, True, mutable=["batch_stats"])
+    projected = head(np.asarray(outputs.features, np.float64), "projection")
+    np.testing.assert_allclose(outputs.embedding, unit(projected), atol=1e-4)
+    np.testing.assert_allclose(outputs.prediction, unit(head(projected, "predictor")), atol=1e-4)
+
+
+@pytest.mark.parametrize("projection", ["dcl", "byol"])
+def test_statistics_of_a_skipped_projection_stay(projection):
+    module = net(projection=projection)
     variables = filled.variables(module, INPUTS, False)
     _, moved = module.apply(variables, INPUTS, True, with_embedding=False, mutable=["batch_stats"])
     before = {"batch_stats": variables["batch_stats"]}

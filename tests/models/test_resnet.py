@@ -98,6 +98,30 @@ def test_network_is_stem_blocks_and_global_max_with_nothing_after_the_last_block
     assert features.min() < 0  # a final ReLU would show here
 
 
+def test_ncpus_network_has_a_normalised_stem_and_pools_averages():
+    options = {"stem_norm": True, "pooling": "average", "initializer": "he_normal_fan_out"}
+    module = resnet.PreActResNet(stage_sizes=(1, 1), width=8, **options)
+    inputs = images(3, side=5)
+    variables = filled.variables(module, inputs, False)
+    params = variables["params"]
+    features, _ = train_mode(module, variables, inputs)
+
+    @jax.jit
+    def definition(inputs, params):
+        out = lax_conv(inputs, params["stem"])
+        out = (out - out.mean((0, 1, 2))) / jnp.sqrt(out.var((0, 1, 2)) + 1e-5)
+        out = jax.nn.relu(params["stem_norm"]["scale"] * out + params["stem_norm"]["bias"])
+        out = lax_block(out, params["stage1_block1"], 1)
+        return lax_block(out, params["stage2_block1"], 2).mean((1, 2))
+
+    np.testing.assert_allclose(features, definition(inputs, params), atol=1e-4)
+    first = jax.jit(lambda key: module.init(key, inputs, False))(jax.random.key(0))["params"]
+    for kernel in (first["stem"], first["stage1_block1"]["conv2"], first["stage2_block1"]["conv1"]):
+        rows, columns, _, fan = kernel["kernel"].shape
+        expected = np.sqrt(2 / (rows * columns * fan))
+        np.testing.assert_allclose(kernel["kernel"].std(), expected, rtol=0.2)
+
+
 @pytest.mark.parametrize(
     ("module", "side", "width", "sides"),
     [

@@ -22,7 +22,7 @@ from pujax.training.evaluation import model_selection
 
 _LARGEST = float(np.finfo(np.float32).max)
 # Fields whose default is a word, and that take a number as well.
-_WORD_OR_NUMBER = ("method.gamma",)
+_WORD_OR_NUMBER = ("method.gamma", "method.label_momentum")
 
 SAVED = "saved"
 """`model.name` that stands for the network of the encoder in `init_from`."""

@@ -1,0 +1,265 @@
+"""NcPU: representations aligned within predicted classes, labels by prototypes behind a gate.
+
+Zhao et al., "Noisy-pair robust representation alignment for positive-unlabeled learning", ICLR
+2026. It needs neither class prior nor negatives. Where the paper and the authors' code disagree
+this follows the code, except that
+- the classifier has one logit where theirs has two, whose difference takes steps twice as long;
+- the random numbers of a split and of a run are those of the run's seed;
+- float32 or bfloat16 take the place of float16 with a loss scaler.
+
+A table of numbers has no crops and colours: its weak view is the row itself, and its strong views
+replace features by those of other rows, as in `pujax.methods.impulses`, which is not the paper's.
+"""
+
+import logging
+import math
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import ml_collections
+import optax
+from ml_collections import config_dict
+
+from pujax import checks
+from pujax.data.batching import Batch, Batching
+from pujax.data.pu_dataset import DataInfo, TrainingData
+from pujax.methods._common import alignment
+from pujax.methods._common import network as network_lib
+from pujax.methods._common import optimizer as optimizer_lib
+from pujax.methods._common import views as views_lib
+from pujax.methods.base import Method, Stage
+from pujax.methods.ncpu import disambiguation
+from pujax.models import encoder as encoder_lib
+
+_LOG = logging.getLogger(__name__)
+AUTO = "auto"
+_PUBLISHED_EPOCHS, _PUBLISHED_MOMENTUM = 1300, 0.99
+
+
+class State(NamedTuple):
+    """Everything that training changes.
+
+    Attributes:
+      params: network parameters, with projection and predictor.
+      batch_stats: running batch-norm statistics.
+      opt_state: optimizer state.
+      target: the moving copy of backbone and projection.
+      labels: float32 `[n]`, stored positive mass of every training example.
+      prototypes: float32 `[2, embedding_dim]`, of negative and positive; zeros at first.
+      threshold: how unlabeled examples are predicted on average.
+    """
+
+    params: Any
+    batch_stats: Any
+    opt_state: Any
+    target: alignment.Target
+    labels: jax.Array
+    prototypes: jax.Array
+    threshold: disambiguation.Threshold
+
+
+def default_config() -> ml_collections.ConfigDict:
+    """The authors' settings for CIFAR-10.
+
+    `label_momentum` 'auto' keeps the published labels in pace with the length: 1 - 0.01 * 1300 /
+    num_epochs, 0 for runs below 13 epochs. It is applied once per epoch, the other momenta once per
+    step.
+    """
+    config = optimizer_lib.default_config(
+        weight_decay=1e-3, lr_schedule="cosine", lr_floor=1e-3, learning_rate=1e-3
+    )
+    config.update(
+        {
+            "name": "ncpu",
+            "num_epochs": _PUBLISHED_EPOCHS,
+            "warmup_epochs": 30,
+            "batch_size": 256,
+            "clip_norm": 30.0,
+            "entropy_weight": 5.0,
+            "label_momentum": config_dict.FieldReference(AUTO, field_type=object),
+            "prototype_momentum": 0.99,
+            "threshold_momentum": 0.99,
+            "gate": True,
+            **alignment.default_config(),
+            **views_lib.default_config(
+                crop_area=0.2, brightness=0.4, contrast=0.4, saturation=0.4, hue=0.1
+            ),
+        }
+    )
+    return config
+
+
+def check(config: ml_collections.ConfigDict, info: DataInfo) -> None:
+    """Raises a ValueError for settings that cannot be, before anything is compiled."""
+    c = config
+    optimizer_lib.check(c)
+    alignment.check(c)
+    views_lib.check(c)
+    accepted = "True: without random views there is no pair of views to compare"
+    views_lib.require_two(c, info, accepted)
+    checks.between("method.warmup_epochs", c.warmup_epochs, 0, c.num_epochs)
+    checks.positive("method.clip_norm", c.clip_norm)
+    checks.at_least("method.entropy_weight", c.entropy_weight, 0)
+    for name in ("prototype_momentum", "threshold_momentum"):
+        checks.between(f"method.{name}", c[name], 0, 1)
+    number = c.label_momentum
+    is_number = isinstance(number, (int, float)) and 0 <= number < 1
+    accepted = f"{AUTO!r}, or a number in [0, 1)"
+    checks.require(number == AUTO or is_number, "method.label_momentum", number, accepted)
+
+
+def label_momentum(config: ml_collections.ConfigDict) -> float:
+    """Share of a stored label that stays in an epoch, see `default_config`."""
+    if config.label_momentum != AUTO:
+        return float(config.label_momentum)
+    return max(1 - (1 - _PUBLISHED_MOMENTUM) * _PUBLISHED_EPOCHS / config.num_epochs, 0.0)
+
+
+def epochs_to_turn(momentum: float) -> int:
+    """Epochs after the warm-up until a stored label of 0 can pass one half."""
+    return math.ceil(math.log(0.5) / math.log(momentum)) if momentum > 0 else 1
+
+
+def _too_short(config: ml_collections.ConfigDict) -> str | None:
+    """What to say of a run in which no unlabeled example can become positive, else None."""
+    momentum = label_momentum(config)
+    needed = config.warmup_epochs + epochs_to_turn(momentum)
+    if needed <= config.num_epochs:
+        return None
+    return (
+        f"method.num_epochs is {config.num_epochs}, and stored labels of unlabeled examples need "
+        f"{needed} to pass one half (method.warmup_epochs={config.warmup_epochs}, label momentum "
+        f"{momentum:g}): none can train as positive"
+    )
+
+
+def _class_loss(config, batch, scores, labels, threshold):
+    """Cross-entropy to the stored labels, of which the gate makes some negative for this step."""
+    targets = labels
+    if config.gate:
+        probabilities = jax.nn.sigmoid(scores)
+        least = disambiguation.class_thresholds(threshold)[0]
+        gated = disambiguation.gated_targets(labels, probabilities, batch.labeled, least)
+        targets = jnp.where(batch.epoch >= config.warmup_epochs, gated, labels)
+    targets = jax.lax.stop_gradient(targets)
+    return disambiguation.class_balanced_cross_entropy(scores, targets, batch.labeled)
+
+
+def _disambiguate(config, state, batch, scores, vectors):
+    """Labels, prototypes and threshold after a batch, from its weak scores and its predictions."""
+    probabilities = jax.nn.sigmoid(scores)
+    # By the prototypes before this batch.
+    nearest = disambiguation.prototype_probabilities(state.prototypes, vectors)
+    prototypes = disambiguation.update_prototypes(
+        state.prototypes,
+        vectors,
+        disambiguation.pseudo_classes(scores, batch.labeled),
+        momentum=config.prototype_momentum,
+    )
+    threshold = disambiguation.update_threshold(
+        state.threshold, probabilities, batch.labeled, momentum=config.threshold_momentum
+    )
+    labels = state.labels[batch.ids]
+    moved = disambiguation.update_labels(
+        labels, nearest, batch.labeled, momentum=label_momentum(config)
+    )
+    labels = jnp.where(batch.epoch >= config.warmup_epochs, moved, labels)
+    return labels, prototypes, threshold
+
+
+def _losses(config, network, params, state, batch, target, views):
+    """The loss of a step for `params`; `views` are weak and strong, `target` unit vectors.
+
+    Returns:
+      `(loss, (metrics, batch_stats, (labels, prototypes, threshold)))`.
+    """
+    weak, batch_stats = network.train_pass(params, state.batch_stats, views[0])
+    strong, batch_stats = network.train_pass(params, batch_stats, views[1], with_embedding=True)
+    scores = weak.logits
+    found = _disambiguate(config, state, batch, *jax.lax.stop_gradient((scores, strong.prediction)))
+    labels, _, threshold = found
+    classification = _class_loss(config, batch, scores, labels, threshold)
+    is_past = batch.epoch >= config.warmup_epochs
+    align = alignment.loss(config, strong, target, scores, uses_pairs=is_past)
+    ramp = jnp.minimum(batch.epoch / max(config.warmup_epochs, 1), 1)
+    ramp = ramp if config.warmup_epochs else 1.0
+    entropy = disambiguation.mean_entropy(scores)
+    loss = classification + config.align_weight * align + config.entropy_weight * ramp * entropy
+    metrics = {
+        "loss_classification": classification,
+        "loss_align": align,
+        "loss_entropy": entropy,
+        "threshold_negative": disambiguation.class_thresholds(threshold)[0],
+    }
+    return loss, (metrics, batch_stats, found)
+
+
+def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
+    """Builds NcPU."""
+    c, size = config.method, config.model.image_size
+    check(c, info)
+    network = network_lib.build(
+        config, info, embedding_dim=c.embedding_dim, projection=alignment.PROJECTION
+    )
+    optimizer = optimizer_lib.build(c, num_epochs=c.num_epochs)
+    clip = optax.clip_by_global_norm(c.clip_norm)
+    too_short = _too_short(c)
+    if too_short:
+        _LOG.warning("%s", too_short)
+
+    def init(key: jax.Array, previous: None, data: TrainingData) -> State:
+        del previous
+        params, batch_stats = network.init(key, data.inputs[:2], data.encoder)
+        return State(
+            params=params,
+            batch_stats=batch_stats,
+            opt_state=optimizer.init(params),
+            target=alignment.fresh(params, batch_stats),
+            labels=data.labeled.astype(jnp.float32),
+            prototypes=jnp.zeros([2, c.embedding_dim]),
+            threshold=disambiguation.first_threshold(),
+        )
+
+    def step(state: State, batch: Batch, key: jax.Array):
+        keys = jax.random.split(key, 3)
+        views = [
+            network.normalize(view)
+            for view in (
+                views_lib.cropped(keys[0], batch.inputs, c, size=size),
+                *(views_lib.random_view(k, batch.inputs, c, size=size) for k in keys[1:]),
+            )
+        ]
+        # The target follows the weights before this step, and looks at the view after that.
+        target = alignment.follow(state.target, state.params, momentum=c.target_momentum)
+        vectors, target = alignment.embed(
+            network, target, state.params, state.batch_stats, views[2]
+        )
+
+        def loss_of(params):
+            return _losses(c, network, params, state, batch, vectors, views)
+
+        (loss, aux), gradient = jax.value_and_grad(loss_of, has_aux=True)(state.params)
+        metrics, batch_stats, (labels, prototypes, threshold) = aux
+        gradient, _ = clip.update(gradient, clip.init(state.params))
+        moved = optimizer_lib.apply(optimizer, state, gradient, batch.progress)
+        state = moved._replace(
+            batch_stats=batch_stats,
+            target=target,
+            labels=state.labels.at[batch.ids].set(labels),
+            prototypes=prototypes,
+            threshold=threshold,
+        )
+        return state, metrics | {"loss": loss}
+
+    def outputs(state: State, inputs: jax.Array):
+        return network.infer(state.params, state.batch_stats, inputs)
+
+    return Method(
+        stages=(Stage("train", c.num_epochs, init, step, Batching(batch_size=c.batch_size)),),
+        predict=lambda state, inputs: outputs(state, inputs).logits,
+        embed=lambda state, inputs: outputs(state, inputs).features,
+        soft_labels=lambda state: state.labels,
+        diagnose=lambda estimates: [too_short] if too_short else [],
+        encoder=lambda state: encoder_lib.of(state.params, state.batch_stats),
+    )
