@@ -6,6 +6,7 @@
 Digits, even against odd, 100 labelled positives, a perceptron, 100 epochs, batches of 128. Support
 are 60 clean examples, which only the learning rows look at. Arguments: part = prior (default): the
 class prior from a wrong start, kept or learned; scalars: other scalars; weights: of examples.
+trainable = head (default) or all: what moves in a virtual step.
 """
 
 from typing import Any
@@ -35,8 +36,12 @@ _SCALARS = {
 
 def get_plan(argument: str = "") -> sweep.Plan:
     """All cells of one part."""
-    part = common.parse(argument, part=("prior", "scalars", "weights"))["part"]
-    cells = {"prior": _prior, "scalars": _scalars, "weights": _weights}[part]()
+    parts = {"prior": _prior, "scalars": _scalars, "weights": _weights}
+    chosen = common.parse(argument, part=tuple(parts), trainable=("head", "all"))
+    cells = parts[chosen["part"]]()
+    for cell in cells:
+        if "online_trainable" in cell.config.method:
+            cell.config.method.online_trainable = chosen["trainable"]
     title = "Accuracy with scalars and weights learned online"
     return sweep.Plan(title, cells, seeds=tuple(range(5)))
 
@@ -67,7 +72,11 @@ def _scalars() -> list[sweep.Cell]:
 
 
 def _weights() -> list[sweep.Cell]:
-    cells = [sweep.Cell("none", "naive balanced", _config("naive"))]
+    # As many examples of known class as the support set has, and nothing else.
+    alone = _config("supervised", num_epochs=1000, batch_size=60)
+    alone.data.update({"num_labeled": 1, "num_unlabeled": 59, "num_support": 0})
+    cells = [sweep.Cell("60 clean examples alone", "supervised", alone)]
+    cells.append(sweep.Cell("none", "naive balanced", _config("naive")))
     for row in ("none", "batch", "stored"):
         config = _config("naive", weighting="pooled", example_weights=row)
         cells.append(sweep.Cell(row, "naive pooled", config))
