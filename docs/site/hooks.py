@@ -26,7 +26,11 @@ _CODE = re.compile(r"(^```.*?^```$|`[^`\n]*`)", re.MULTILINE | re.DOTALL)
 _FORMULA = re.compile(r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1>', re.DOTALL)
 _FILES_OF = {"tables": "tables/index.md"}
 # What pages link to and browsers show as it is.
-_SHOWN = ("CITATION.cff", "examples/slurm.sbatch", "examples/score_with_ray.py")
+_SHOWN = (
+    "CITATION.cff",
+    "examples/slurm.sbatch",
+    *(str(path.relative_to(_ROOT)) for path in sorted((_ROOT / "examples").glob("*.py"))),
+)
 
 
 def on_config(config):

@@ -25,12 +25,19 @@ from pujax import checks, risks
 from pujax.data import batching as batching_lib
 from pujax.data.batching import Batch, Batching
 from pujax.data.pu_dataset import DataInfo, TrainingData
-from pujax.methods._common import calibration, classifier
+from pujax.methods._common import calibration, classifier, online
 from pujax.methods._common import mixup as mixup_lib
 from pujax.methods._common import network as network_lib
 from pujax.methods._common import optimizer as optimizer_lib
 from pujax.methods._common.network import Network
 from pujax.methods.base import Method, Stage
+
+_WEIGHTS = ("warmup_entropy_weight", "entropy_weight", "mixed_entropy_weight", "mixup_weight")
+# Scalars that can be learned, by phase.
+_LEARNABLE = {
+    "warmup": ("prior", online.AUGMENTATION, _WEIGHTS[0]),
+    "main": ("prior", online.AUGMENTATION, *_WEIGHTS[1:]),
+}
 
 
 class State(NamedTuple):
@@ -42,12 +49,14 @@ class State(NamedTuple):
       opt_state: optimizer state of the phase.
       labels: float32 `[n]`, the memory: probability of every training example to be positive, 1 for
         labelled positives. Before the second phase 0 for all others.
+      learned: scalars that are learned online, else None.
     """
 
     params: Any
     batch_stats: Any
     opt_state: Any
     labels: jax.Array
+    learned: online.Learned | None = None
 
 
 def default_config() -> ml_collections.ConfigDict:
@@ -73,6 +82,7 @@ def default_config() -> ml_collections.ConfigDict:
         warmup_lr_floor=0.0,
         warmup_entropy_weight=2e-3,
         calibration="auto",
+        **online.default_config(),
     )
 
 
@@ -86,6 +96,10 @@ def check(config: ml_collections.ConfigDict) -> None:
     weights = ("warmup_weight_decay", "warmup_entropy_weight", "entropy_weight")
     for name in (*weights, "mixed_entropy_weight", "mixup_weight"):
         checks.at_least(f"method.{name}", config[name], 0)
+    if "prior" in online.names(config):
+        accepted = "'es' while method.online has 'prior', which decides the sign of a difference"
+        estimator = config.online_estimator
+        checks.require(estimator == "es", "method.online_estimator", estimator, accepted)
 
 
 def entropy_ramp(epoch: jax.Array, *, num_epochs: int) -> jax.Array:
@@ -134,14 +148,18 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
     """Builds Dist-PU for a resolved configuration and a data set's numbers."""
     c = config.method
     check(c)
+    network = network_lib.build(config, info, embedding_dim=0)
+    learnable = {"prior": online.class_prior(info), **online.augmentation(c)}
+    learnable |= {name: online.weight(c[name]) for name in _WEIGHTS}
     parts = _Parts(
         config=c,
-        network=network_lib.build(config, info, embedding_dim=0),
+        network=network,
         batching=classifier.batches(c, info),
-        prior=calibration.unlabeled_prior(info, c.calibration),
+        info=info,
+        share=calibration.unlabeled_prior(info, c.calibration),
         main_epochs=c.num_epochs - c.warmup_epochs,
+        learn=online.build(c, info, network, learnable),
     )
-    network = parts.network
 
     @jax.jit
     def first_labels(params, batch_stats, inputs: jax.Array) -> jax.Array:
@@ -169,12 +187,13 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
     warmup_config.lr_floor = c.warmup_lr_floor
     warmup = _stage(parts, "warmup", c.warmup_epochs, _warmup_loss, settings=warmup_config)
     main = _stage(parts, "main", parts.main_epochs, _main_loss, settings=c)._replace(refresh=fill)
-    return Method(
+    method = Method(
         stages=tuple(stage for stage in (warmup, main) if stage.num_epochs),
         predict=predict,
         embed=embed,
         soft_labels=lambda state: state.labels,
     )
+    return parts.learn.reported(method, info) if parts.learn else method
 
 
 class _Parts(NamedTuple):
@@ -184,15 +203,19 @@ class _Parts(NamedTuple):
       config: the method's section.
       network: what is trained.
       batching: which examples a batch holds.
-      prior: share of positives asked of U.
+      info: numbers of the data set.
+      share: share of positives asked of U.
       main_epochs: length of the second phase.
+      learn: what is learned online, or None.
     """
 
     config: ml_collections.ConfigDict
     network: Network
     batching: Batching
-    prior: float
+    info: DataInfo
+    share: float
     main_epochs: int
+    learn: online.Online | None
 
 
 def _stage(parts: _Parts, name: str, num_epochs: int, loss, *, settings) -> Stage:
@@ -202,10 +225,13 @@ def _stage(parts: _Parts, name: str, num_epochs: int, loss, *, settings) -> Stag
       parts: see `_Parts`.
       name: of the stage.
       num_epochs: its length.
-      loss: `(parts, params, state, images, batch, key) -> (loss, (batch_stats, labels, metrics))`.
+      loss: `(parts, params, state, images, batch, key, numbers) -> (loss, (batch_stats, labels,
+        metrics))`, where `numbers` are those of `_numbers`, learned ones replaced.
       settings: section with the optimizer's fields.
     """
     optimizer = optimizer_lib.build(settings, num_epochs=max(num_epochs, 1))
+    learn = parts.learn and parts.learn.only(_LEARNABLE[name])
+    batching = learn.batching(parts.batching, parts.info) if learn else parts.batching
 
     def init(key: jax.Array, previous: State | None, data: TrainingData) -> State:
         if previous is None:
@@ -213,39 +239,56 @@ def _stage(parts: _Parts, name: str, num_epochs: int, loss, *, settings) -> Stag
         else:
             params, batch_stats = previous.params, previous.batch_stats
         labels = data.labeled.astype(jnp.float32)
-        return State(params, batch_stats, optimizer.init(params), labels)
+        before = previous.learned if previous else None
+        learned = learn.init(len(labels), before) if learn else None
+        return State(params, batch_stats, optimizer.init(params), labels, learned)
 
     def step(state: State, batch: Batch, key: jax.Array):
         view_key, loss_key = jax.random.split(key)
         images = classifier.weak_view(parts.config, parts.network, batch.inputs, view_key)
 
-        def loss_of(params):
-            return loss(parts, params, state, images, batch, loss_key)
+        def loss_of(params, scalars=None):
+            seen, numbers = images, _numbers(parts, {})
+            if scalars:
+                seen, given = learn.blended(images, batch.inputs, view_key, {"scalars": scalars})
+                numbers = _numbers(parts, given["scalars"])
+            return loss(parts, params, state, seen, batch, loss_key, numbers)
 
+        state, loss_of_step, found = online.update(learn, state, loss_of, batch, loss_key)
         state, total, (stats, labels, metrics) = optimizer_lib.descend(
-            optimizer, state, loss_of, batch.stage_progress
+            optimizer, state, loss_of_step, batch.stage_progress
         )
-        return state._replace(batch_stats=stats, labels=labels), metrics | {"loss": total}
+        return state._replace(batch_stats=stats, labels=labels), metrics | found | {"loss": total}
 
-    return Stage(name, num_epochs, init, step, parts.batching, refresh_every=0)
+    return Stage(name, num_epochs, init, step, batching, refresh_every=0)
 
 
-def _matching(parts, scores, labeled):
+def _numbers(parts, learned):
+    """Share of positives asked of U, and weights of the terms, learned ones replaced."""
+    weights = {name: parts.config[name] for name in _WEIGHTS}
+    shares = {"share": parts.share}
+    if "prior" in learned:
+        known = calibration.at_prior(parts.info, learned["prior"])
+        shares = {"share": calibration.unlabeled_prior(known, parts.config.calibration)}
+    return weights | learned | shares
+
+
+def _matching(numbers, scores, labeled):
     """Label-distribution risk and the entropy over U."""
     entropy = risks.prediction_entropy(scores, weights=1 - labeled)
-    return risks.dist_pu(scores, labeled, prior=parts.prior), entropy
+    return risks.dist_pu(scores, labeled, prior=numbers["share"]), entropy
 
 
-def _warmup_loss(parts, params, state, images, batch, key):
+def _warmup_loss(parts, params, state, images, batch, key, numbers):
     """The first phase's; the memory stays as it is."""
     del key
     outputs, stats = parts.network.train_pass(params, state.batch_stats, images)
-    risk, entropy = _matching(parts, outputs.logits, batch.labeled)
-    loss = risk + parts.config.warmup_entropy_weight * entropy
+    risk, entropy = _matching(numbers, outputs.logits, batch.labeled)
+    loss = risk + numbers["warmup_entropy_weight"] * entropy
     return loss, (stats, state.labels, {"risk": risk, "entropy": entropy})
 
 
-def _main_loss(parts, params, state, images, batch, key):
+def _main_loss(parts, params, state, images, batch, key, numbers):
     """The second phase's, with mixup; the memory takes over the batch's probabilities."""
     c = parts.config
     lam_key, pair_key = jax.random.split(key)
@@ -256,12 +299,12 @@ def _main_loss(parts, params, state, images, batch, key):
     mixed = mixup_lib.mix(images, images[partner], lam)
     views = [mixed, images]
     (mixed_pass, outputs), stats = parts.network.train_passes(params, state.batch_stats, views)
-    risk, entropy = _matching(parts, outputs.logits, batch.labeled)
+    risk, entropy = _matching(numbers, outputs.logits, batch.labeled)
     mixed_entropy = risks.prediction_entropy(mixed_pass.logits)
     mixup = soft_cross_entropy(mixed_pass.logits, targets)
     ramp = entropy_ramp(jnp.floor(batch.stage_progress), num_epochs=parts.main_epochs)
-    loss = risk + c.entropy_weight * ramp * entropy
-    loss += c.mixed_entropy_weight * mixed_entropy + c.mixup_weight * mixup
+    loss = risk + numbers["entropy_weight"] * ramp * entropy
+    loss += numbers["mixed_entropy_weight"] * mixed_entropy + numbers["mixup_weight"] * mixup
     updated = jnp.where(batch.labeled > 0, 1, probability(outputs.logits))
     labels = state.labels.at[batch.ids].set(jax.lax.stop_gradient(updated))
     metrics = {

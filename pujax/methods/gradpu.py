@@ -16,7 +16,7 @@ import ml_collections
 
 from pujax import checks, risks
 from pujax.data.pu_dataset import DataInfo
-from pujax.methods._common import classifier
+from pujax.methods._common import classifier, online
 from pujax.methods._common import network as network_lib
 from pujax.methods.base import Method
 
@@ -42,6 +42,7 @@ def default_config() -> ml_collections.ConfigDict:
         beta_max=30.0,
         stop_weight_gradient=True,
         penalty_on="score",
+        **online.default_config(),
     )
 
 
@@ -68,14 +69,15 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
     batching = classifier.batches(c, info)
     num_steps = c.num_epochs * batching.steps_per_epoch(info.n)
 
-    def objective(forward, batch_stats, images, batch, key):
+    def objective(forward, batch_stats, images, batch, key, scalars=None):
         outputs, batch_stats = forward(batch_stats, images)
         # Eq. 6's ramp over all steps, k = 1 .. K: large weights from the start destabilise.
         beta = c.beta_max * (batch.step + 1) / num_steps
         risk = risks.gradpu(
             outputs.logits, batch.labeled, beta=beta, stop_weight_gradient=c.stop_weight_gradient
         )
-        if not c.alpha:
+        alpha = (scalars or {}).get("alpha", c.alpha)
+        if not scalars and not c.alpha:
             return risk, (batch_stats, {})
 
         def score(image):
@@ -86,9 +88,10 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
             key, images, batch.labeled, num_positives=batching.num_positives
         )
         penalty = risks.gradient_penalty(score, positives, unlabeled, mix, weights=weights)
-        return risk + c.alpha * penalty, (batch_stats, {"risk": risk, "penalty": penalty})
+        return risk + alpha * penalty, (batch_stats, {"risk": risk, "penalty": penalty})
 
-    return classifier.minimize(config, info, objective, batching=batching)
+    learnable = {"alpha": online.weight(c.alpha)}
+    return classifier.minimize(config, info, objective, batching=batching, scalars=learnable)
 
 
 def pairs(

@@ -6,7 +6,7 @@ import ml_collections
 
 from pujax import checks, risks
 from pujax.data.pu_dataset import DataInfo
-from pujax.methods._common import calibration, classifier, losses
+from pujax.methods._common import calibration, classifier, losses, online
 from pujax.methods.base import Method
 
 
@@ -26,11 +26,14 @@ def default_config() -> ml_collections.ConfigDict:
         ascent=True,
         target_prior=0.5,
         calibration="auto",
+        **online.default_config(weights=True),
     )
 
 
 def risk(config: ml_collections.ConfigDict, info: DataInfo) -> Any:
     """The risk `(scores, labeled) -> scalar` for the prior `target_prior`, whatever the data's is.
+
+    It takes the keywords `prior`, `target_prior` and `weights`, see `nnpu.risk`.
 
     Raises:
       ValueError: for a setting that cannot be.
@@ -44,9 +47,23 @@ def risk(config: ml_collections.ConfigDict, info: DataInfo) -> Any:
         "loss": losses.surrogate(c.loss),
     }
     numbers |= {name: c[name] for name in ("target_prior", "beta", "gamma", "ascent")}
-    return lambda scores, labeled: risks.imbalanced_nnpu(scores, labeled, **numbers)
+    loss = numbers.pop("loss")
+
+    def of_batch(scores, labeled, prior=None, weights=None, **learned):
+        told = numbers | learned
+        if prior is not None:
+            known = calibration.at_prior(info, prior)
+            told["prior"] = calibration.unlabeled_prior(known, c.calibration)
+        weighted = losses.weighted(loss, weights)
+        return risks.imbalanced_nnpu(scores, labeled, loss=weighted, **told)
+
+    return of_batch
 
 
 def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
     """Builds the classifier."""
-    return classifier.build(config, info, risk(config.method, info))
+    learnable = {
+        "prior": online.class_prior(info),
+        "target_prior": online.Scalar(config.method.target_prior, 0.01, 0.99),
+    }
+    return classifier.build(config, info, risk(config.method, info), scalars=learnable, groups=True)

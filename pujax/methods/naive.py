@@ -4,7 +4,7 @@ import ml_collections
 
 from pujax import checks, risks
 from pujax.data.pu_dataset import DataInfo
-from pujax.methods._common import calibration, classifier, losses
+from pujax.methods._common import calibration, classifier, losses, online
 from pujax.methods.base import Method
 
 
@@ -17,7 +17,9 @@ def default_config() -> ml_collections.ConfigDict:
     baseline by two points. A joint batch without P has no P term, so where P is rare in a batch
     'balanced' gives it less than the weight 1; `batching='separate'` does not.
     """
-    return classifier.baseline_config("naive", weighting="balanced", loss="logistic")
+    return classifier.baseline_config(
+        "naive", weighting="balanced", loss="logistic", **online.default_config(weights=True)
+    )
 
 
 def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
@@ -27,14 +29,20 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
     loss = losses.surrogate(c.loss)
     if c.weighting == "pooled":
         classifier.require_pooled(c)
+    checks.require(
+        c.weighting == "pooled" or not online.has_weights(c),
+        "method.weighting",
+        c.weighting,
+        "'pooled' while method.example_weights is not 'none', since all weights are then learned",
+    )
     if c.weighting == "prior":
         calibration.require_prior(info)
 
     def balanced(scores, labeled):
         return risks.naive(scores, labeled, loss=loss)
 
-    def pooled(scores, labeled):
-        return risks.weighted_bce(scores, labeled, positive_weight=1.0)
+    def pooled(scores, labeled, weights=None):
+        return risks.weighted_bce(scores, labeled, positive_weight=1.0, weights=weights)
 
     def by_prior(scores, labeled):
         # The uPU parts with no positives in U: `prior E_P l(g) + (1 - prior) E_U l(-g)`.

@@ -6,7 +6,7 @@ import ml_collections
 
 from pujax import checks, risks
 from pujax.data.pu_dataset import DataInfo
-from pujax.methods._common import calibration, classifier, losses
+from pujax.methods._common import calibration, classifier, losses, online
 from pujax.methods.base import Method
 
 
@@ -27,6 +27,7 @@ def default_config() -> ml_collections.ConfigDict:
         positive_share=0.125,
         keep_positive=True,
         **risk_config(),
+        **online.default_config(weights=True),
     )
 
 
@@ -39,6 +40,9 @@ def risk_config(**changes: Any) -> dict[str, Any]:
 def risk(config: ml_collections.ConfigDict, info: DataInfo) -> Any:
     """The risk `(scores, labeled) -> scalar` of a section with the fields of `risk_config`.
 
+    It takes the keywords `prior`, another share of positives in the population, and `weights`
+    `[batch]`, factors of the losses of single examples.
+
     Raises:
       ValueError: for a setting that cannot be.
     """
@@ -48,9 +52,18 @@ def risk(config: ml_collections.ConfigDict, info: DataInfo) -> Any:
     numbers: dict[str, Any] = {"beta": config.beta, "gamma": config.gamma, "ascent": config.ascent}
     numbers["keep_positive"] = config.get("keep_positive", False)  # a field of nnPU alone
     numbers |= calibration.risk_numbers(info, config.calibration)
-    return lambda scores, labeled: risks.nnpu(scores, labeled, loss=loss, **numbers)
+
+    def of_batch(scores, labeled, prior=None, weights=None):
+        told = numbers
+        if prior is not None:
+            known = calibration.at_prior(info, prior)
+            told = numbers | calibration.risk_numbers(known, config.calibration)
+        return risks.nnpu(scores, labeled, loss=losses.weighted(loss, weights), **told)
+
+    return of_batch
 
 
 def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
     """Builds the nnPU classifier."""
-    return classifier.build(config, info, risk(config.method, info))
+    learnable = {"prior": online.class_prior(info)}
+    return classifier.build(config, info, risk(config.method, info), scalars=learnable, groups=True)

@@ -16,14 +16,18 @@ import ml_collections
 from pujax import checks
 from pujax.data.pu_dataset import DataInfo
 from pujax.methods import nnpu
-from pujax.methods._common import classifier
+from pujax.methods._common import classifier, online
 from pujax.methods.base import Method
 
 
 def default_config() -> ml_collections.ConfigDict:
     """Baseline settings with nnPU's risk in its logistic form."""
     return classifier.baseline_config(
-        "pusb", batching="separate", threshold_on="unlabeled", **nnpu.risk_config(loss="logistic")
+        "pusb",
+        batching="separate",
+        threshold_on="unlabeled",
+        **nnpu.risk_config(loss="logistic"),
+        **online.default_config(weights=True),
     )
 
 
@@ -57,7 +61,7 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
         return threshold(scores, info.prior_unlabeled, keep=~labeled, count=info.n_u)
 
     method = classifier.build(
-        config, info, nnpu.risk(c, info), offset=None if transductive else offset
+        config, info, nnpu.risk(c, info), groups=True, offset=None if transductive else offset
     )
     if not transductive:
         return method

@@ -4,14 +4,18 @@ import ml_collections
 
 from pujax import risks
 from pujax.data.pu_dataset import DataInfo
-from pujax.methods._common import calibration, classifier, losses
+from pujax.methods._common import calibration, classifier, losses, online
 from pujax.methods.base import Method
 
 
 def default_config() -> ml_collections.ConfigDict:
     """Baseline settings; the surrogate loss and the calibration are those of nnPU."""
     return classifier.baseline_config(
-        "upu", batching="separate", loss="sigmoid", calibration="auto"
+        "upu",
+        batching="separate",
+        loss="sigmoid",
+        calibration="auto",
+        **online.default_config(weights=True),
     )
 
 
@@ -21,7 +25,11 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
     numbers = calibration.risk_numbers(info, c.calibration)
     loss = losses.surrogate(c.loss)
 
-    def risk(scores, labeled):
-        return risks.upu(scores, labeled, loss=loss, **numbers)
+    def risk(scores, labeled, prior=None, weights=None):
+        told = numbers
+        if prior is not None:
+            told = calibration.risk_numbers(calibration.at_prior(info, prior), c.calibration)
+        return risks.upu(scores, labeled, loss=losses.weighted(loss, weights), **told)
 
-    return classifier.build(config, info, risk)
+    learnable = {"prior": online.class_prior(info)}
+    return classifier.build(config, info, risk, scalars=learnable, groups=True)

@@ -14,7 +14,7 @@ import ml_collections
 
 from pujax import checks, risks
 from pujax.data.pu_dataset import DataInfo
-from pujax.methods._common import classifier, mixup
+from pujax.methods._common import classifier, mixup, online
 from pujax.methods.base import Method
 
 
@@ -46,6 +46,7 @@ def default_config() -> ml_collections.ConfigDict:
         mixup_weight=0.3,
         mixup_target_stop_gradient=False,
         normalization_quantile=1.0,
+        **online.default_config(),
     )
 
 
@@ -69,11 +70,12 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
         steps=c.steps_per_epoch,
     )
 
-    def objective(forward, batch_stats, images, batch, key):
+    def objective(forward, batch_stats, images, batch, key, scalars=None):
         lam_key, pair_key = jax.random.split(key)
         outputs, batch_stats = forward(batch_stats, images)
         variational = risks.vpu(outputs.logits, batch.labeled)
-        if not c.mixup_weight:
+        weight = (scalars or {}).get("mixup_weight", c.mixup_weight)
+        if not scalars and not c.mixup_weight:
             return variational, (batch_stats, {})
         lam = jax.random.beta(lam_key, c.mixup_alpha, c.mixup_alpha)
         partners = jax.random.permutation(pair_key, images[:half])
@@ -84,7 +86,7 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
         mixed_pass, batch_stats = forward(batch_stats, mixed)
         consistency = risks.vpu_mixup(mixed_pass.logits, targets)
         metrics = {"loss_variational": variational, "loss_mixup": consistency}
-        return variational + c.mixup_weight * consistency, (batch_stats, metrics)
+        return variational + weight * consistency, (batch_stats, metrics)
 
     def offset(scores, labeled):
         del labeled
@@ -92,4 +94,7 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
         half = jax.nn.log_sigmoid(jnp.quantile(scores, c.normalization_quantile)) - math.log(2)
         return half - jnp.log1p(-jnp.exp(half))
 
-    return classifier.minimize(config, info, objective, batching=batching, offset=offset)
+    learnable = {"mixup_weight": online.weight(c.mixup_weight)}
+    return classifier.minimize(
+        config, info, objective, batching=batching, scalars=learnable, offset=offset
+    )

@@ -4,13 +4,15 @@ import ml_collections
 
 from pujax import checks, risks
 from pujax.data.pu_dataset import DataInfo
-from pujax.methods._common import classifier
+from pujax.methods._common import classifier, online
 from pujax.methods.base import Method
 
 
 def default_config() -> ml_collections.ConfigDict:
     """Baseline settings; `positive_weight` 0 stands for n_u / n_p of the data set."""
-    return classifier.baseline_config("weighted_bce", positive_weight=0.0)
+    return classifier.baseline_config(
+        "weighted_bce", positive_weight=0.0, **online.default_config()
+    )
 
 
 def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
@@ -20,7 +22,8 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
     checks.at_least("method.positive_weight", c.positive_weight, 0)
     weight = c.positive_weight or info.n_u / info.n_p
 
-    def risk(scores, labeled):
-        return risks.weighted_bce(scores, labeled, positive_weight=weight)
+    def risk(scores, labeled, positive_weight=weight):
+        return risks.weighted_bce(scores, labeled, positive_weight=positive_weight)
 
-    return classifier.build(config, info, risk)
+    learnable = {"positive_weight": online.weight(weight)}
+    return classifier.build(config, info, risk, scalars=learnable)

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
+from pujax.arrays import full_precision
 from pujax.risks import _arrays, surrogates
 
 
@@ -33,7 +34,11 @@ def naive(
 
 
 def weighted_bce(
-    scores: ArrayLike, labeled: ArrayLike, *, positive_weight: float | jax.Array
+    scores: ArrayLike,
+    labeled: ArrayLike,
+    *,
+    positive_weight: float | jax.Array,
+    weights: ArrayLike | None = None,
 ) -> jax.Array:
     """Binary cross-entropy with unlabeled as negative and a factor on the labelled positives.
 
@@ -45,12 +50,13 @@ def weighted_bce(
         scores: raw scores, `[batch]`.
         labeled: 1 for labelled positives and 0 for the rest, same shape as `scores`.
         positive_weight: factor of each labelled positive.
+        weights: further factors of single examples, same shape as `scores`; None for none.
 
     Returns:
         The scalar risk.
 
     Raises:
-        ValueError: if the shapes of `scores` and `labeled` differ, or `labeled` holds other codes.
+        ValueError: if the shapes of the arrays differ, or `labeled` holds other codes.
     """
     scores, is_positive = _arrays.checked(scores, labeled)
     losses = jnp.where(
@@ -58,4 +64,8 @@ def weighted_bce(
         positive_weight * surrogates.logistic_loss(scores),
         surrogates.logistic_loss(-scores),
     )
+    if weights is not None:
+        weights = full_precision(weights)
+        _arrays.check_shape("weights", weights, scores.shape, "one entry per example")
+        losses = weights * losses
     return jnp.sum(losses) / max(scores.size, 1)

@@ -1,6 +1,9 @@
 """Which priors a risk gets, by data setting (case-control or one sample)."""
 
 import math
+from typing import Any
+
+import jax
 
 from pujax import checks
 from pujax.data.pu_dataset import DataInfo
@@ -41,6 +44,15 @@ def risk_numbers(info: DataInfo, mode: str = "auto") -> dict[str, float]:
         "unlabeled_prior": priors[1],
         "unlabeled_weight": info.n_u / info.n if weighted else 1.0,
     }
+
+
+def at_prior(info: DataInfo, prior: jax.Array) -> DataInfo:
+    """The numbers of a data set at another share of positives in its population; may be traced."""
+    in_unlabeled = prior
+    if info.setting == "one_sample":
+        in_unlabeled = (prior * info.n - info.n_p) / info.n_u
+    numbers: dict[str, Any] = {"prior": prior, "prior_unlabeled": in_unlabeled}
+    return info._replace(**numbers)
 
 
 def require_prior(info: DataInfo) -> None:

@@ -6,7 +6,7 @@ after training (a threshold, a largest probability) gives `offset`.
 """
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -19,6 +19,7 @@ from pujax.data.batching import Batch, Batching
 from pujax.data.multilabel_dataset import MultilabelInfo
 from pujax.data.pu_dataset import DataInfo, TrainingData
 from pujax.methods._common import network as network_lib
+from pujax.methods._common import online
 from pujax.methods._common import optimizer as optimizer_lib
 from pujax.methods._common.network import Network
 from pujax.methods.base import Method, Stage
@@ -28,8 +29,8 @@ from pujax.models import multilabel
 Info = DataInfo | MultilabelInfo
 # (batch_stats, images) -> (outputs, batch_stats), a training pass with the parameters of the step
 Forward = Callable[[Any, jax.Array], tuple[Any, Any]]
-# (forward, batch_stats, images, batch, key) -> (loss, (batch_stats, metrics)); with `numbers` as a
-# keyword where the stage has them
+# (forward, batch_stats, images, batch, key) -> (loss, (batch_stats, metrics)); with the keywords
+# `numbers` where the stage has them, `scalars` or `weights` where it learns them
 Objective = Callable[..., tuple[jax.Array, tuple[Any, dict[str, jax.Array]]]]
 
 
@@ -55,6 +56,7 @@ class State(NamedTuple):
       offset: what `predict` subtracts from the scores; set by `calibrate`, 0 during training;
         None for several labels, whose thresholds are always 0.
       constants: of the semantic-graph head, else None; `Fixed` where the objective reads numbers.
+      learned: scalars and weights that are learned online, else None.
     """
 
     params: Any
@@ -62,6 +64,7 @@ class State(NamedTuple):
     opt_state: Any
     offset: jax.Array | None
     constants: multilabel.GraphConstants | Fixed | None = None
+    learned: online.Learned | None = None
 
     @property
     def graph(self) -> multilabel.GraphConstants | None:
@@ -194,13 +197,19 @@ def check_multilabel(config: ml_collections.ConfigDict, info: MultilabelInfo) ->
             checks.require(1 <= size <= side, "method.crop_sizes", config.crop_sizes, accepted)
 
 
-def from_risk(risk: Callable[[jax.Array, jax.Array], jax.Array]) -> Objective:
-    """The objective of a risk of scores and labels, each `[batch]` or `[batch, classes]`."""
+def from_risk(risk: Callable[..., jax.Array]) -> Objective:
+    """The objective of a risk of scores and labels, each `[batch]` or `[batch, classes]`.
 
-    def objective(forward, batch_stats, images, batch, key):
+    What is learned online the risk gets by name, but for the temperature that divides scores.
+    """
+
+    def objective(forward, batch_stats, images, batch, key, scalars=None, **given):
         del key
         outputs, batch_stats = forward(batch_stats, images)
-        return risk(outputs.logits, batch.labeled), (batch_stats, {})
+        scores, given = outputs.logits, {**(scalars or {}), **given}
+        if "temperature" in given:
+            scores = scores / given.pop("temperature")
+        return risk(scores, batch.labeled, **given), (batch_stats, {})
 
     return objective
 
@@ -215,6 +224,7 @@ def stage(
     constants: Callable[[TrainingData], Any] | None = None,
     numbers: Callable[[jax.Array], Any] | None = None,
     steps_per_epoch: int | None = None,
+    learn: online.Online | None = None,
 ) -> Stage:
     """A stage that minimises an objective, starting from the previous stage's network if any.
 
@@ -229,6 +239,7 @@ def stage(
         are arrays of the state and no constants of the program, so that seeds whose labels differ
         still are one program.
       steps_per_epoch: see `optimizer.build`.
+      learn: what is learned online.
 
     Returns:
       A `Stage` on `State`.
@@ -246,21 +257,28 @@ def stage(
             params, batch_stats = previous.params, previous.batch_stats
         offset = None if network.is_multilabel else jnp.zeros([])
         kept = Fixed(fixed, numbers(data.labeled)) if numbers else fixed
-        return State(params, batch_stats, optimizer.init(params), offset, kept)
+        learned = learn.init(len(data.labeled)) if learn else None
+        return State(params, batch_stats, optimizer.init(params), offset, kept, learned)
 
     def step(state: State, batch: Batch, key: jax.Array):
         view_key, objective_key = jax.random.split(key)
         images = view(batch.inputs, view_key)
 
-        def loss_of(params):
+        def loss_of(params, **given):
             forward = functools.partial(network.train_pass, params, constants=state.graph)
             read = {"numbers": state.constants.numbers} if numbers else {}
-            return objective(forward, state.batch_stats, images, batch, objective_key, **read)
+            seen = images
+            if learn:
+                seen, given = learn.blended(images, batch.inputs, view_key, given)
+            return objective(
+                forward, state.batch_stats, seen, batch, objective_key, **read, **given
+            )
 
+        state, loss_of_step, found = online.update(learn, state, loss_of, batch, objective_key)
         state, loss, (batch_stats, metrics) = optimizer_lib.descend(
-            optimizer, state, loss_of, batch.stage_progress
+            optimizer, state, loss_of_step, batch.stage_progress
         )
-        return state._replace(batch_stats=batch_stats), metrics | {"loss": loss}
+        return state._replace(batch_stats=batch_stats), metrics | found | {"loss": loss}
 
     return Stage("train", config.num_epochs, init, step, batching)
 
@@ -349,7 +367,9 @@ def method(
 def build(
     config: ml_collections.ConfigDict,
     info: Info,
-    risk: Callable[[jax.Array, jax.Array], jax.Array],
+    risk: Callable[..., jax.Array],
+    *,
+    scalars: Mapping[str, online.Scalar] | None = None,
     **options: Any,
 ) -> Method:
     """A one-stage method that minimises `risk(scores, labels)` over batches.
@@ -357,13 +377,16 @@ def build(
     Args:
       config: the whole configuration.
       info: numbers of the data set.
-      risk: maps scores and labels, `[batch]` or `[batch, classes]`, to a scalar.
+      risk: maps scores and labels, `[batch]` or `[batch, classes]`, to a scalar. Scalars that are
+        learned, and `weights` of examples, are keywords.
+      scalars: which can be learned beside the temperature, see `minimize`.
       **options: of `minimize`.
 
     Returns:
       A `Method`.
     """
-    return minimize(config, info, from_risk(risk), **options)
+    scalars = {**(scalars or {}), "temperature": online.TEMPERATURE}
+    return minimize(config, info, from_risk(risk), scalars=scalars, **options)
 
 
 def minimize(
@@ -373,6 +396,8 @@ def minimize(
     *,
     batching: Batching | None = None,
     numbers: Callable[[jax.Array], Any] | None = None,
+    scalars: Mapping[str, online.Scalar] | None = None,
+    groups: bool = False,
     **options: Any,
 ) -> Method:
     """A one-stage method that minimises an objective over batches.
@@ -383,6 +408,9 @@ def minimize(
       objective: see `Objective`.
       batching: which examples a batch holds; None for those of the configuration.
       numbers: see `stage`.
+      scalars: which numbers of the objective can be learned online, beside the strength of the
+        augmentation; the objective takes `scalars`, those that are.
+      groups: see `online.Online`.
       **options: of `method`.
 
     Returns:
@@ -397,8 +425,14 @@ def minimize(
         return method(network, (training,), **options)._replace(embed=None)
     check(c)
     network = network_lib.build(config, info, embedding_dim=0)
-    training = stage(c, network, objective, batching=batching or batches(c, info), numbers=numbers)
-    return method(network, (training,), batch_size=config.run.eval_batch_size, **options)
+    batching = batching or batches(c, info)
+    offered = {**(scalars or {}), **online.augmentation(c)}
+    learn = online.build(c, info, network, offered, groups=groups)
+    if learn:
+        batching = learn.batching(batching, info)
+    training = stage(c, network, objective, batching=batching, numbers=numbers, learn=learn)
+    made = method(network, (training,), batch_size=config.run.eval_batch_size, **options)
+    return learn.reported(made, info) if learn else made
 
 
 def _multilabel_stage(

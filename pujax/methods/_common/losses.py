@@ -1,5 +1,7 @@
 """Surrogate losses by name."""
 
+import jax
+
 from pujax import checks, risks
 
 # 'double_sigmoid' is GradPU's |y - tanh(g)|, which is 2 sigmoid(-2 y g).
@@ -18,3 +20,13 @@ def surrogate(name: str) -> risks.Loss:
     """
     checks.one_of("method.loss", name, _LOSSES)
     return _LOSSES[name]
+
+
+def weighted(loss: risks.Loss, weights: jax.Array | None) -> risks.Loss:
+    """A loss with a factor for each example of a batch; None leaves it as it is.
+
+    Args:
+      loss: of the margin, which a risk takes of all examples of a batch at once.
+      weights: `[batch]`.
+    """
+    return loss if weights is None else lambda margin: weights * loss(margin)
