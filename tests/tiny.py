@@ -42,6 +42,8 @@ _SMALL = {
     "teacher_start": 3,
     "num_neighbors": 4,
     "embedding_dim": 8,
+    "align_dim": 8,
+    "align_warmup_epochs": 1,
     "padding": 1,
     "flip": False,
 }

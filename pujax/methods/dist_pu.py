@@ -25,7 +25,7 @@ from pujax import checks, risks
 from pujax.data import batching as batching_lib
 from pujax.data.batching import Batch, Batching
 from pujax.data.pu_dataset import DataInfo, TrainingData
-from pujax.methods._common import calibration, classifier, online
+from pujax.methods._common import alignment, calibration, classifier, online
 from pujax.methods._common import mixup as mixup_lib
 from pujax.methods._common import network as network_lib
 from pujax.methods._common import optimizer as optimizer_lib
@@ -50,6 +50,7 @@ class State(NamedTuple):
       labels: float32 `[n]`, the memory: probability of every training example to be positive, 1 for
         labelled positives. Before the second phase 0 for all others.
       learned: scalars that are learned online, else None.
+      target: the copy of the network that representations are aligned with, else None.
     """
 
     params: Any
@@ -57,6 +58,7 @@ class State(NamedTuple):
     opt_state: Any
     labels: jax.Array
     learned: online.Learned | None = None
+    target: alignment.Target | None = None
 
 
 def default_config() -> ml_collections.ConfigDict:
@@ -83,6 +85,7 @@ def default_config() -> ml_collections.ConfigDict:
         warmup_entropy_weight=2e-3,
         calibration="auto",
         **online.default_config(),
+        **alignment.switch(),
     )
 
 
@@ -148,7 +151,7 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
     """Builds Dist-PU for a resolved configuration and a data set's numbers."""
     c = config.method
     check(c)
-    network = network_lib.build(config, info, embedding_dim=0)
+    network = network_lib.build(config, info, embedding_dim=0, aligned_dim=alignment.width(c))
     learnable = {"prior": online.class_prior(info), **online.augmentation(c)}
     learnable |= {name: online.weight(c[name]) for name in _WEIGHTS}
     parts = _Parts(
@@ -159,6 +162,7 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
         share=calibration.unlabeled_prior(info, c.calibration),
         main_epochs=c.num_epochs - c.warmup_epochs,
         learn=online.build(c, info, network, learnable),
+        align=alignment.switched(c, info, network),
     )
 
     @jax.jit
@@ -207,6 +211,7 @@ class _Parts(NamedTuple):
       share: share of positives asked of U.
       main_epochs: length of the second phase.
       learn: what is learned online, or None.
+      align: what aligns representations, or None.
     """
 
     config: ml_collections.ConfigDict
@@ -216,6 +221,7 @@ class _Parts(NamedTuple):
     share: float
     main_epochs: int
     learn: online.Online | None
+    align: alignment.Aligner | None
 
 
 def _stage(parts: _Parts, name: str, num_epochs: int, loss, *, settings) -> Stage:
@@ -226,7 +232,8 @@ def _stage(parts: _Parts, name: str, num_epochs: int, loss, *, settings) -> Stag
       name: of the stage.
       num_epochs: its length.
       loss: `(parts, params, state, images, batch, key, numbers) -> (loss, (batch_stats, labels,
-        metrics))`, where `numbers` are those of `_numbers`, learned ones replaced.
+        metrics), scores)`, where `numbers` are those of `_numbers`, learned ones replaced, and the
+        scores those of the weak view.
       settings: section with the optimizer's fields.
     """
     optimizer = optimizer_lib.build(settings, num_epochs=max(num_epochs, 1))
@@ -241,18 +248,42 @@ def _stage(parts: _Parts, name: str, num_epochs: int, loss, *, settings) -> Stag
         labels = data.labeled.astype(jnp.float32)
         before = previous.learned if previous else None
         learned = learn.init(len(labels), before) if learn else None
-        return State(params, batch_stats, optimizer.init(params), labels, learned)
+        target = previous.target if previous else None
+        if target is None and parts.align:
+            target = alignment.first_target(params, batch_stats)
+        return State(params, batch_stats, optimizer.init(params), labels, learned, target)
 
     def step(state: State, batch: Batch, key: jax.Array):
         view_key, loss_key = jax.random.split(key)
         images = classifier.weak_view(parts.config, parts.network, batch.inputs, view_key)
+        views: Any = None
+        if parts.align:
+            views, target = parts.align.begin(
+                state.target,
+                state.params,
+                state.batch_stats,
+                batch.inputs,
+                jax.random.fold_in(key, 2),
+            )
+            state = state._replace(target=target)
 
         def loss_of(params, scalars=None):
             seen, numbers = images, _numbers(parts, {})
             if scalars:
                 seen, given = learn.blended(images, batch.inputs, view_key, {"scalars": scalars})
                 numbers = _numbers(parts, given["scalars"])
-            return loss(parts, params, state, seen, batch, loss_key, numbers)
+            total, (stats, labels, metrics), scores = loss(
+                parts, params, state, seen, batch, loss_key, numbers
+            )
+            if parts.align:
+                total, stats, metrics = parts.align.add(
+                    (total, stats, metrics),
+                    scores,
+                    params=params,
+                    views=views,
+                    batch=batch,
+                )
+            return total, (stats, labels, metrics)
 
         state, loss_of_step, found = online.update(learn, state, loss_of, batch, loss_key)
         state, total, (stats, labels, metrics) = optimizer_lib.descend(
@@ -285,7 +316,7 @@ def _warmup_loss(parts, params, state, images, batch, key, numbers):
     outputs, stats = parts.network.train_pass(params, state.batch_stats, images)
     risk, entropy = _matching(numbers, outputs.logits, batch.labeled)
     loss = risk + numbers["warmup_entropy_weight"] * entropy
-    return loss, (stats, state.labels, {"risk": risk, "entropy": entropy})
+    return loss, (stats, state.labels, {"risk": risk, "entropy": entropy}), outputs.logits
 
 
 def _main_loss(parts, params, state, images, batch, key, numbers):
@@ -313,4 +344,4 @@ def _main_loss(parts, params, state, images, batch, key, numbers):
         "mixed_entropy": mixed_entropy,
         "loss_mixup": mixup,
     }
-    return loss, (stats, labels, metrics)
+    return loss, (stats, labels, metrics), outputs.logits

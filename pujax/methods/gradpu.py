@@ -16,7 +16,7 @@ import ml_collections
 
 from pujax import checks, risks
 from pujax.data.pu_dataset import DataInfo
-from pujax.methods._common import classifier, online
+from pujax.methods._common import alignment, classifier, online
 from pujax.methods._common import network as network_lib
 from pujax.methods.base import Method
 
@@ -43,6 +43,7 @@ def default_config() -> ml_collections.ConfigDict:
         stop_weight_gradient=True,
         penalty_on="score",
         **online.default_config(),
+        **alignment.switch(),
     )
 
 

@@ -4,7 +4,7 @@ import ml_collections
 
 from pujax import checks, risks
 from pujax.data.pu_dataset import DataInfo
-from pujax.methods._common import calibration, classifier, losses, online
+from pujax.methods._common import alignment, calibration, classifier, losses, online
 from pujax.methods.base import Method
 
 
@@ -18,7 +18,11 @@ def default_config() -> ml_collections.ConfigDict:
     'balanced' gives it less than the weight 1; `batching='separate'` does not.
     """
     return classifier.baseline_config(
-        "naive", weighting="balanced", loss="logistic", **online.default_config(weights=True)
+        "naive",
+        weighting="balanced",
+        loss="logistic",
+        **online.default_config(weights=True),
+        **alignment.switch(),
     )
 
 

@@ -6,7 +6,7 @@ import ml_collections
 
 from pujax import checks, risks
 from pujax.data.pu_dataset import DataInfo
-from pujax.methods._common import calibration, classifier, losses, online
+from pujax.methods._common import alignment, calibration, classifier, losses, online
 from pujax.methods.base import Method
 
 
@@ -28,6 +28,7 @@ def default_config() -> ml_collections.ConfigDict:
         keep_positive=True,
         **risk_config(),
         **online.default_config(weights=True),
+        **alignment.switch(),
     )
 
 

@@ -4,7 +4,7 @@ import ml_collections
 
 from pujax import risks
 from pujax.data.pu_dataset import DataInfo
-from pujax.methods._common import calibration, classifier, losses, online
+from pujax.methods._common import alignment, calibration, classifier, losses, online
 from pujax.methods.base import Method
 
 
@@ -16,6 +16,7 @@ def default_config() -> ml_collections.ConfigDict:
         loss="sigmoid",
         calibration="auto",
         **online.default_config(weights=True),
+        **alignment.switch(),
     )
 
 

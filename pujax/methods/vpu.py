@@ -14,7 +14,7 @@ import ml_collections
 
 from pujax import checks, risks
 from pujax.data.pu_dataset import DataInfo
-from pujax.methods._common import classifier, mixup, online
+from pujax.methods._common import alignment, classifier, mixup, online
 from pujax.methods.base import Method
 
 
@@ -47,6 +47,7 @@ def default_config() -> ml_collections.ConfigDict:
         mixup_target_stop_gradient=False,
         normalization_quantile=1.0,
         **online.default_config(),
+        **alignment.switch(),
     )
 
 

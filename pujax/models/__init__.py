@@ -51,6 +51,7 @@ def build(
     *,
     embedding_dim: int = 128,
     projection: str = "lagam",
+    aligned_dim: int = 0,
     dtype: Any = "float32",
     **options: Any,
 ) -> heads.PUNet:
@@ -60,6 +61,7 @@ def build(
       name: one of `NAMES`.
       embedding_dim: width of the projection head's embedding; 0 leaves that head out.
       projection: layers of that head, one of `heads.PROJECTIONS`.
+      aligned_dim: width of the heads for alignment; 0 leaves them out.
       dtype: compute type of the backbone, "float32" or "bfloat16"; parameters are float32.
       **options: fields of the backbone, for instance `hidden=(64,)` for "mlp" or `width=16` for
         "resnet18".
@@ -72,10 +74,12 @@ def build(
     """
     backbone = _backbone_class(name)
     accepted = f"0 or a positive number up to {MAX_WIDTH}"
-    checks.require(0 <= embedding_dim <= MAX_WIDTH, "embedding_dim", embedding_dim, accepted)
+    for field, width in (("embedding_dim", embedding_dim), ("aligned_dim", aligned_dim)):
+        checks.require(0 <= width <= MAX_WIDTH, field, width, accepted)
     heads.check_projection(projection)
     options = check_options(name, options)
-    return heads.PUNet(backbone(dtype=_compute_type(dtype), **options), embedding_dim, projection)
+    built = backbone(dtype=_compute_type(dtype), **options)
+    return heads.PUNet(built, embedding_dim, projection, aligned_dim)
 
 
 def build_multilabel(

@@ -13,9 +13,9 @@ from pujax.models import layers
 # vector is finite.
 MIN_LENGTH = 1e-6
 
-PROJECTIONS = ("lagam", "impulses", "dcl", "byol")
+PROJECTIONS = ("lagam", "impulses", "dcl")
 DCL_WIDTH = 512
-BYOL_WIDTH = 2048
+ALIGNED_WIDTH = 2048
 PREDICTOR_WIDTH = 512
 
 
@@ -26,12 +26,14 @@ class Outputs(NamedTuple):
       logits: raw scores [batch], positive iff > 0.
       features: what the backbone puts out [batch, d].
       embedding: unit vectors [batch, embedding_dim], or None if not asked for.
-      prediction: unit vectors [batch, embedding_dim] of the predictor, which "byol" alone has.
+      aligned: unit vectors [batch, aligned_dim] of the heads for alignment, or None likewise.
+      prediction: unit vectors [batch, aligned_dim] that are predicted from these, or None likewise.
     """
 
     logits: jax.Array
     features: jax.Array
     embedding: jax.Array | None
+    aligned: jax.Array | None = None
     prediction: jax.Array | None = None
 
 
@@ -61,15 +63,17 @@ def check_projection(name: str) -> None:
 class PUNet(nn.Module):
     """A backbone with a linear classifier and, for contrastive losses, a projection head.
 
-    The projection is dense, ReLU, dense and L2 normalisation, in one of four published forms:
+    The projection is dense, ReLU, dense and L2 normalisation, in one of three published forms:
 
     - "lagam": d -> d -> embedding_dim, both with bias (Long et al., CVPR 2024);
     - "impulses": d -> d -> embedding_dim, both without bias (ImPULSeS, Dorigatti et al., 2022);
     - "dcl": d -> 512 without bias, batch norm before ReLU, -> embedding_dim with bias (Chuang et
-      al., 2020, https://arxiv.org/abs/2007.00224);
-    - "byol": d -> 2048 -> embedding_dim with biases, batch norm before ReLU. A predictor of the
-      same layers, with 512 in the middle, follows on the projection before its normalisation (Grill
-      et al., 2020, https://arxiv.org/abs/2006.07733; widths of Zhao et al., ICLR 2026).
+      al., 2020, https://arxiv.org/abs/2007.00224).
+
+    For losses that align the views of two networks there are two more heads, as in BYOL (Grill et
+    al., 2020, https://arxiv.org/abs/2006.07733): d -> 2048 -> aligned_dim, and a predictor
+    aligned_dim -> 512 -> aligned_dim on what that puts out before its normalisation. All layers
+    have biases, and batch norm before ReLU; the widths are those of Zhao et al., ICLR 2026.
 
     The heads multiply in full float32 for every type of the backbone, since their outputs decide
     labels. Classifier parameters are at `params['classifier']`: `kernel` [d, 1] and `bias` [1].
@@ -77,15 +81,23 @@ class PUNet(nn.Module):
     Attributes:
       backbone: module called as `(inputs, train)` that gives features [batch, d].
       embedding_dim: width of the embedding; 0 leaves the projection out.
-      projection: layers of the projection, one of `PROJECTIONS`.
+      projection: layers of the projection, "lagam", "impulses" or "dcl".
+      aligned_dim: width of the heads for alignment; 0 leaves them out.
     """
 
     backbone: nn.Module
     embedding_dim: int = 128
     projection: str = "lagam"
+    aligned_dim: int = 0
 
     @nn.compact
-    def __call__(self, inputs: jax.Array, train: bool, with_embedding: bool = True) -> Outputs:
+    def __call__(
+        self,
+        inputs: jax.Array,
+        train: bool,
+        with_embedding: bool = True,
+        with_prediction: bool = False,
+    ) -> Outputs:
         """Logits, features and embedding of a batch.
 
         Args:
@@ -93,9 +105,10 @@ class PUNet(nn.Module):
           train: True normalises by the batch and moves `batch_stats`, which must be mutable then.
           with_embedding: False skips the projection; its parameters exist all the same, and its
             running statistics stay.
+          with_prediction: whether the heads for alignment are needed, which exist likewise.
 
         Returns:
-          `Outputs`, whose `embedding` is None when skipped or `embedding_dim` is 0.
+          `Outputs`, in which what is skipped or has the width 0 is None.
 
         Raises:
           ValueError: if `projection` is unknown.
@@ -103,28 +116,27 @@ class PUNet(nn.Module):
         check_projection(self.projection)
         features = self.backbone(inputs, train).astype(jnp.float32)
         logits = _dense(features, 1, name="classifier")[:, 0]
-        embedding = prediction = None
+        embedding = aligned = prediction = None
         if self.embedding_dim and (with_embedding or self.is_initializing()):
-            projected = self._project(features, train)
-            embedding = unit_vectors(projected)
-            if self.projection == "byol":
-                hidden = self._hidden(projected, PREDICTOR_WIDTH, train, "predictor")
-                out = _dense(hidden, self.embedding_dim, name="predictor_out")
-                prediction = unit_vectors(out)
+            embedding = unit_vectors(self._project(features, train))
+        if self.aligned_dim and (with_prediction or self.is_initializing()):
+            out = self._aligned(features, ALIGNED_WIDTH, train, "aligned")
+            aligned = unit_vectors(out)
+            prediction = unit_vectors(self._aligned(out, PREDICTOR_WIDTH, train, "predictor"))
         if not with_embedding:
-            return Outputs(logits, features, None)
-        return Outputs(logits, features, embedding, prediction)
+            embedding = None
+        if not with_prediction:
+            aligned = prediction = None
+        return Outputs(logits, features, embedding, aligned, prediction)
 
-    def _hidden(self, inputs: jax.Array, width: int, train: bool, name: str) -> jax.Array:
-        """A layer of BYOL's heads: dense with bias, batch norm, ReLU."""
+    def _aligned(self, inputs: jax.Array, width: int, train: bool, name: str) -> jax.Array:
+        """A head for alignment before normalisation, [batch, aligned_dim]."""
         hidden = _dense(inputs, width, name=f"{name}_hidden")
-        return nn.relu(layers.BatchNorm(name=f"{name}_norm")(hidden, train))
+        hidden = nn.relu(layers.BatchNorm(name=f"{name}_norm")(hidden, train))
+        return _dense(hidden, self.aligned_dim, name=f"{name}_out")
 
     def _project(self, features: jax.Array, train: bool) -> jax.Array:
         """The projection before normalisation, [batch, embedding_dim]."""
-        if self.projection == "byol":
-            hidden = self._hidden(features, BYOL_WIDTH, train, "projection")
-            return _dense(hidden, self.embedding_dim, name="projection_out")
         is_lagam, is_dcl = self.projection == "lagam", self.projection == "dcl"
         width = DCL_WIDTH if is_dcl else features.shape[-1]
         hidden = _dense(features, width, use_bias=is_lagam, name="projection_hidden")

@@ -78,8 +78,9 @@ class PreActBlock(Block):
     @nn.compact
     def __call__(self, inputs: jax.Array, train: bool) -> jax.Array:
         """Maps [batch, height, width, channels] to [batch, height', width', self.width]."""
-        options = {"use_bias": False, "initializer": self.initializer, "dtype": self.dtype}
-        conv = functools.partial(layers.conv, **options)
+        conv = functools.partial(
+            layers.conv, use_bias=False, initializer=self.initializer, dtype=self.dtype
+        )
         norm = functools.partial(layers.BatchNorm, dtype=self.dtype)
 
         active = nn.relu(norm(name="norm1")(inputs, train))
@@ -101,8 +102,9 @@ class PreActBottleneck(Block):
     @nn.compact
     def __call__(self, inputs: jax.Array, train: bool) -> jax.Array:
         """Maps [batch, height, width, channels] to [batch, height', width', 4 * self.width]."""
-        options = {"use_bias": False, "initializer": self.initializer, "dtype": self.dtype}
-        conv = functools.partial(layers.conv, **options)
+        conv = functools.partial(
+            layers.conv, use_bias=False, initializer=self.initializer, dtype=self.dtype
+        )
         norm = functools.partial(layers.BatchNorm, dtype=self.dtype)
         out_width = BOTTLENECK_EXPANSION * self.width
 
@@ -156,7 +158,7 @@ class PreActResNet(nn.Module):
         Without `pool`, the last block's output [batch, height', width', d] in float32.
         """
         layers.check_images(inputs)
-        options = {"initializer": self.initializer, "dtype": self.dtype}
+        options: dict[str, Any] = {"initializer": self.initializer, "dtype": self.dtype}
         out = layers.conv(inputs, self.width, 3, padding=1, use_bias=False, name="stem", **options)
         if self.stem_norm:
             out = nn.relu(layers.BatchNorm(dtype=self.dtype, name="stem_norm")(out, train))

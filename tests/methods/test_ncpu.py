@@ -214,26 +214,23 @@ def test_bad_settings_are_named(changes, message):
 def passes(config, state, batch):
     """Weak scores, predictions and target vectors of a step, by the modules themselves."""
     net = network.build(
-        config,
-        problem().info,
-        embedding_dim=config.method.embedding_dim,
-        projection=alignment.PROJECTION,
+        config, problem().info, embedding_dim=0, aligned_dim=config.method.align_dim
     )
-    keys = jax.random.split(KEY, 3)
+    weak_key, strong_key = jax.random.split(KEY)
     seen = [
-        views.cropped(keys[0], batch.inputs, config.method),
-        *(views.random_view(key, batch.inputs, config.method) for key in keys[1:]),
+        views.cropped(weak_key, batch.inputs, config.method),
+        *(views.random_view(k, batch.inputs, config.method) for k in jax.random.split(strong_key)),
     ]
     weak, strong, other = (net.normalize(view) for view in seen)
 
-    def apply(stats, view, with_embedding=True):
+    def apply(stats, view, with_heads=True):
         variables = {"params": state.params, "batch_stats": stats}
-        return net.module.apply(variables, view, True, with_embedding, mutable=["batch_stats"])
+        return net.module.apply(variables, view, True, False, with_heads, mutable=["batch_stats"])
 
     first, moved = apply(state.batch_stats, weak, False)
     second, moved = apply(moved["batch_stats"], strong)
     third, _ = apply(state.batch_stats, other)  # the first target is the online network
-    found = (first.logits, second.prediction, third.embedding)
+    found = (first.logits, second.prediction, third.aligned)
     return [np.asarray(x, np.float64) for x in found], moved["batch_stats"]
 
 
@@ -298,7 +295,7 @@ def test_a_step_reports_and_keeps_what_the_paper_says(warmup_epochs):
 
 def test_the_target_holds_backbone_and_projection_and_follows_the_weights_before_the_step():
     _, step, state, batch = started()
-    parts = {"backbone", "projection_hidden", "projection_norm", "projection_out"}
+    parts = {"backbone", "aligned_hidden", "aligned_norm", "aligned_out"}
     assert set(state.target.params) == parts
     moved = jax.tree.map(lambda x: x + 1.0, state.params)
     after, _ = step(state._replace(params=moved), batch, KEY)

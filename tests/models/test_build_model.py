@@ -220,7 +220,7 @@ def test_a_network_may_be_without_hidden_layers(name):
         (
             "resnet18",
             {"block": None},
-            "model.options.block is no option of 'resnet18'; accepted: initializer, lgconv, pooling",
+            "model.options.block is no option of 'resnet18'; accepted: initializer, lgconv",
         ),
         ("mlp", {"hidden": 300}, r"model.options.hidden is 300; accepted: a tuple.*\(300, 300"),
         ("resnet18", {"width": True}, "model.options.width is True; accepted: a int"),

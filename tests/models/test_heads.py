@@ -83,13 +83,13 @@ def test_projection_of_dcl_has_batch_norm_before_relu(train):
     np.testing.assert_allclose(moved["batch_stats"]["projection_norm"]["mean"], expected, atol=1e-5)
 
 
-def test_byol_predicts_from_the_projection_before_its_normalisation():
-    module = net(projection="byol")
+def test_aligned_vectors_are_predicted_from_what_comes_before_their_normalisation():
+    module = heads.PUNet(mlp.MLP(hidden=(6,)), 4, aligned_dim=5)
     variables = filled.variables(module, INPUTS, False)
     params = variables["params"]
     shapes = jax.tree.map(np.shape, params)
-    assert shapes["projection_hidden"] == {"kernel": (6, 2048), "bias": (2048,)}
-    assert shapes["projection_out"] == {"kernel": (2048, 5), "bias": (5,)}
+    assert shapes["aligned_hidden"] == {"kernel": (6, 2048), "bias": (2048,)}
+    assert shapes["aligned_out"] == {"kernel": (2048, 5), "bias": (5,)}
     assert shapes["predictor_hidden"] == {"kernel": (5, 512), "bias": (512,)}
     assert shapes["predictor_out"] == {"kernel": (512, 5), "bias": (5,)}
 
@@ -100,15 +100,24 @@ def test_byol_predicts_from_the_projection_before_its_normalisation():
         hidden = np.maximum(norm["scale"] * normal + norm["bias"], 0)
         return hidden @ params[f"{name}_out"]["kernel"] + params[f"{name}_out"]["bias"]
 
-    outputs, _ = module.apply(variables, INPUTS, True, mutable=["batch_stats"])
-    projected = head(np.asarray(outputs.features, np.float64), "projection")
-    np.testing.assert_allclose(outputs.embedding, unit(projected), atol=1e-4)
-    np.testing.assert_allclose(outputs.prediction, unit(head(projected, "predictor")), atol=1e-4)
+    outputs, moved = module.apply(
+        variables, INPUTS, True, with_prediction=True, mutable=["batch_stats"]
+    )
+    before = head(np.asarray(outputs.features, np.float64), "aligned")
+    np.testing.assert_allclose(outputs.aligned, unit(before), atol=1e-4)
+    np.testing.assert_allclose(outputs.prediction, unit(head(before, "predictor")), atol=1e-4)
+    for name in ("aligned_norm", "predictor_norm"):
+        assert not np.array_equal(
+            moved["batch_stats"][name]["mean"], variables["batch_stats"][name]["mean"]
+        )
+    skipped, still = module.apply(variables, INPUTS, True, mutable=["batch_stats"])
+    assert skipped.aligned is skipped.prediction is None and skipped.embedding is not None
+    stay = {"batch_stats": variables["batch_stats"]}
+    jax.tree.map(np.testing.assert_array_equal, still, stay)
 
 
-@pytest.mark.parametrize("projection", ["dcl", "byol"])
-def test_statistics_of_a_skipped_projection_stay(projection):
-    module = net(projection=projection)
+def test_statistics_of_a_skipped_projection_stay():
+    module = net(projection="dcl")
     variables = filled.variables(module, INPUTS, False)
     _, moved = module.apply(variables, INPUTS, True, with_embedding=False, mutable=["batch_stats"])
     before = {"batch_stats": variables["batch_stats"]}

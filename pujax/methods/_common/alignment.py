@@ -1,10 +1,13 @@
 """Representations pulled together within the predicted classes: the target network and its loss.
 
 An online network with a predictor looks at one strong view of a batch, and a slowly moving copy of
-its backbone and projection, the target, at another one. Source: Zhao et al., "Noisy-pair robust
-representation alignment for positive-unlabeled learning", ICLR 2026, on the networks of BYOL.
+its backbone and its head for alignment, the target, at another one. Source: Zhao et al.,
+"Noisy-pair robust representation alignment for positive-unlabeled learning", ICLR 2026, on the
+networks of BYOL. NcPU is built on it, and other methods have it as a switch, `align_weight`: the
+paper's bolted versions, whose code is not published.
 """
 
+import logging
 from typing import Any, NamedTuple
 
 import jax
@@ -14,17 +17,21 @@ import optax
 
 from pujax import checks, contrastive
 from pujax.contrastive.alignment import CLAMPS
+from pujax.data.batching import Batch
+from pujax.data.pu_dataset import DataInfo
+from pujax.methods._common import views as views_lib
 from pujax.methods._common.network import Network
-from pujax.models import heads
 
-PROJECTION = "byol"
+_LOG = logging.getLogger(__name__)
+COLOURS = {"brightness": 0.4, "contrast": 0.4, "saturation": 0.4, "hue": 0.1}
+"""Of the published strong views."""
 
 
 class Target(NamedTuple):
     """The copy that online views are compared with; no gradient reaches it.
 
     Attributes:
-      params: of the backbone and the projection.
+      params: of the backbone and the head for alignment.
       batch_stats: their running statistics, which nothing but the copy's own passes moves. It
         always normalises by its batch, so that they are only kept for the module.
     """
@@ -33,61 +40,207 @@ class Target(NamedTuple):
     batch_stats: Any
 
 
-def default_config() -> dict[str, Any]:
+class Views(NamedTuple):
+    """What the loss of a batch compares.
+
+    Attributes:
+      strong: normalised strong views for the online network, `[batch, ...]`.
+      vectors: the target's unit vectors of other strong views, `[batch, align_dim]`, constants.
+    """
+
+    strong: jax.Array
+    vectors: jax.Array
+
+
+class Aligner(NamedTuple):
+    """The part of a method that aligns representations.
+
+    Attributes:
+      config: a section with the fields of `fields`.
+      network: with the heads for alignment.
+      views: a section with the fields of `views.default_config`.
+      size: side of the views of images; 0 keeps the side.
+    """
+
+    config: ml_collections.ConfigDict
+    network: Network
+    views: ml_collections.ConfigDict
+    size: int
+
+    def begin(
+        self,
+        target: Target | None,
+        params: Any,
+        batch_stats: Any,
+        inputs: jax.Array,
+        key: jax.Array,
+    ) -> tuple[Views, Target]:
+        """Moves the target, and lets it look at a strong view.
+
+        The target follows the weights before this step, and looks after that.
+
+        Args:
+          target: before the step; a state without alignment has none.
+          params: of the online network.
+          batch_stats: of the online network.
+          inputs: raw inputs `[batch, ...]`.
+          key: of both strong views.
+
+        Returns:
+          What `loss` compares, and the target after the step.
+        """
+        assert target is not None
+        strong, other = (
+            self.network.normalize(views_lib.random_view(k, inputs, self.views, size=self.size))
+            for k in jax.random.split(key)
+        )
+        share = 1 - self.config.target_momentum
+        moved = optax.incremental_update(_shared(params), target.params, share)
+        # The other heads are computed by nobody and fill the module.
+        outputs, stats = self.network.train_pass(
+            jax.lax.stop_gradient({**params, **moved}),
+            {**batch_stats, **target.batch_stats},
+            other,
+            with_prediction=True,
+        )
+        kept = {name: stats[name] for name in target.batch_stats}
+        return Views(strong, jax.lax.stop_gradient(outputs.aligned)), Target(moved, kept)
+
+    def loss(
+        self,
+        params: Any,
+        batch_stats: Any,
+        views: Views,
+        scores: jax.Array,
+        *,
+        uses_pairs: jax.Array | bool,
+    ) -> tuple[jax.Array, Any, jax.Array]:
+        """The alignment loss of a batch, without its weight.
+
+        Args:
+          params: of the online network.
+          batch_stats: of the online network, after the pass over the weak view.
+          views: from `begin`.
+          scores: `[batch]`, of the weak view; they choose the pairs, as constants.
+          uses_pairs: False for nothing but the two views of every example.
+
+        Returns:
+          The loss, a scalar; the statistics; the predicted unit vectors `[batch, align_dim]`.
+        """
+        outputs, batch_stats = self.network.train_pass(
+            params, batch_stats, views.strong, with_prediction=True
+        )
+        probabilities = jax.nn.sigmoid(jax.lax.stop_gradient(scores))
+        pairs = same_class(probabilities, threshold=self.config.pair_threshold) & uses_pairs
+        loss = contrastive.noise_robust_alignment(
+            outputs.prediction, views.vectors, pairs, clamp=self.config.align_clamp
+        )
+        return loss, batch_stats, outputs.prediction
+
+    def add(
+        self,
+        found: tuple[jax.Array, Any, dict[str, jax.Array]],
+        scores: jax.Array,
+        *,
+        params: Any,
+        views: Views,
+        batch: Batch,
+    ) -> tuple[jax.Array, Any, dict[str, jax.Array]]:
+        """What a method's loss found of a batch, with the alignment loss added.
+
+        Args:
+          found: loss, running statistics and metrics.
+          scores: `[batch]`, of the weak view.
+          params: of the online network.
+          views: from `begin`.
+          batch: its epoch says whether pairs count.
+
+        Returns:
+          The same three.
+        """
+        loss, batch_stats, metrics = found
+        uses_pairs = batch.stage_epoch >= self.config.align_warmup_epochs
+        align, batch_stats, _ = self.loss(params, batch_stats, views, scores, uses_pairs=uses_pairs)
+        return (
+            loss + self.config.align_weight * align,
+            batch_stats,
+            metrics | {"loss_align": align},
+        )
+
+
+def fields(**changes: Any) -> dict[str, Any]:
     """Fields of the target network and of the loss, with the published values."""
     return {
         "align_weight": 50.0,
         "align_clamp": "components",  # or 'none', see `contrastive.noise_robust_alignment`
+        "align_dim": 128,
         "pair_threshold": 0.5,  # of the products of two predicted distributions
         "target_momentum": 0.99,
-        "embedding_dim": 128,
-    }
+    } | changes
+
+
+def switch() -> dict[str, Any]:
+    """Fields of a method that has alignment as a switch, which is off.
+
+    Pairs count from epoch `align_warmup_epochs` of a stage on; strong views show at least the share
+    `align_crop_area` of an image, and their colours change as published.
+    """
+    return fields(align_weight=0.0, align_warmup_epochs=5, align_crop_area=0.2)
+
+
+def width(config: ml_collections.ConfigDict) -> int:
+    """Of the heads for alignment; 0 where a section has none, or does not use them."""
+    return config.align_dim if config.get("align_weight", 0) else 0
 
 
 def check(config: ml_collections.ConfigDict) -> None:
     """Raises a ValueError for settings that cannot be."""
     checks.at_least("method.align_weight", config.align_weight, 0)
     checks.one_of("method.align_clamp", config.align_clamp, CLAMPS)
+    checks.at_least("method.align_dim", config.align_dim, 1)
     checks.between("method.pair_threshold", config.pair_threshold, 0, 1)
     checks.between("method.target_momentum", config.target_momentum, 0, 1)
-    checks.at_least("method.embedding_dim", config.embedding_dim, 1)
 
 
-def fresh(params: Any, batch_stats: Any) -> Target:
+def switched(config: ml_collections.ConfigDict, info: DataInfo, network: Network) -> Aligner | None:
+    """The alignment that a section with the fields of `switch` asks for, or None.
+
+    Args:
+      config: the method's section.
+      info: numbers of the data set.
+      network: with heads of `width(config)`.
+
+    Raises:
+      ValueError: for a setting that cannot be.
+    """
+    if "align_weight" not in config:
+        return None
+    check(config)
+    checks.between("method.align_warmup_epochs", config.align_warmup_epochs, 0, config.num_epochs)
+    if not config.align_weight:
+        return None
+    crop = config.align_crop_area
+    checks.between("method.align_crop_area", crop, 0, 1)
+    checks.positive("method.align_crop_area", crop)
+    views = views_lib.default_config(flip=config.flip, crop_area=crop, **COLOURS)
+    say_of_tables(info)
+    return Aligner(config, network, ml_collections.ConfigDict(views), network.image_size)
+
+
+def say_of_tables(info: DataInfo) -> None:
+    """Says that strong views of rows are no published ones."""
+    if info.is_table:
+        _LOG.warning(
+            "%s is a table of numbers, which has no crops and colours: strong views are rows with "
+            "features of other rows of the batch, which nobody has published",
+            info.name,
+        )
+
+
+def first_target(params: Any, batch_stats: Any) -> Target:
     """A target that is a copy of the online network."""
     # Copies: a training step gives its buffers back, and may not do so twice.
     return jax.tree.map(jnp.copy, Target(_shared(params), _shared(batch_stats)))
-
-
-def follow(target: Target, params: Any, *, momentum: float) -> Target:
-    """The target a little nearer to the online network: `momentum` of it stays."""
-    moved = optax.incremental_update(_shared(params), target.params, 1 - momentum)
-    return target._replace(params=moved)
-
-
-def embed(
-    network: Network, target: Target, params: Any, batch_stats: Any, images: jax.Array
-) -> tuple[jax.Array, Target]:
-    """The target's unit vectors of a view, `[batch, embedding_dim]`, as constants.
-
-    Args:
-      network: with the projection 'byol'.
-      target: the target.
-      params: of the online network; its other heads are computed by nobody and fill the module.
-      batch_stats: likewise.
-      images: normalised images or rows `[batch, ...]`.
-
-    Returns:
-      The embedding, and the target with the running statistics after this pass.
-    """
-    outputs, moved = network.train_pass(
-        jax.lax.stop_gradient({**params, **target.params}),
-        {**batch_stats, **target.batch_stats},
-        images,
-        with_embedding=True,
-    )
-    kept = {name: moved[name] for name in target.batch_stats}
-    return jax.lax.stop_gradient(outputs.embedding), target._replace(batch_stats=kept)
 
 
 def same_class(probabilities: jax.Array, *, threshold: float) -> jax.Array:
@@ -107,38 +260,10 @@ def same_class(probabilities: jax.Array, *, threshold: float) -> jax.Array:
     return (1 + sides[:, None] * sides[None, :]) / 2 >= threshold
 
 
-def loss(
-    config: ml_collections.ConfigDict,
-    outputs: heads.Outputs,
-    target: jax.Array,
-    scores: jax.Array,
-    *,
-    uses_pairs: jax.Array | bool,
-) -> jax.Array:
-    """The alignment loss of a batch, without its weight.
-
-    Args:
-      config: a section with the fields of `default_config`.
-      outputs: of the online network's pass over a strong view.
-      target: `[batch, embedding_dim]`, from `embed`, of another strong view.
-      scores: `[batch]`, of the weak view; they choose the pairs, as constants.
-      uses_pairs: False for nothing but the two views of every example.
-
-    Returns:
-      A scalar.
-    """
-    assert outputs.prediction is not None
-    probabilities = jax.nn.sigmoid(jax.lax.stop_gradient(scores))
-    pairs = same_class(probabilities, threshold=config.pair_threshold) & uses_pairs
-    return contrastive.noise_robust_alignment(
-        outputs.prediction, target, pairs, clamp=config.align_clamp
-    )
-
-
 def _shared(tree: Any) -> dict[str, Any]:
-    """What a target has of the online network: the backbone and the projection."""
+    """What a target has of the online network: the backbone and the head for alignment."""
     return {
         name: part
         for name, part in tree.items()
-        if name == "backbone" or name.startswith("projection")
+        if name == "backbone" or name.startswith("aligned_")
     }

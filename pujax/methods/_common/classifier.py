@@ -18,8 +18,8 @@ from pujax.data import batching as batching_lib
 from pujax.data.batching import Batch, Batching
 from pujax.data.multilabel_dataset import MultilabelInfo
 from pujax.data.pu_dataset import DataInfo, TrainingData
+from pujax.methods._common import alignment, online
 from pujax.methods._common import network as network_lib
-from pujax.methods._common import online
 from pujax.methods._common import optimizer as optimizer_lib
 from pujax.methods._common.network import Network
 from pujax.methods.base import Method, Stage
@@ -57,6 +57,7 @@ class State(NamedTuple):
         None for several labels, whose thresholds are always 0.
       constants: of the semantic-graph head, else None; `Fixed` where the objective reads numbers.
       learned: scalars and weights that are learned online, else None.
+      target: the copy of the network that representations are aligned with, else None.
     """
 
     params: Any
@@ -65,6 +66,7 @@ class State(NamedTuple):
     offset: jax.Array | None
     constants: multilabel.GraphConstants | Fixed | None = None
     learned: online.Learned | None = None
+    target: alignment.Target | None = None
 
     @property
     def graph(self) -> multilabel.GraphConstants | None:
@@ -225,6 +227,7 @@ def stage(
     numbers: Callable[[jax.Array], Any] | None = None,
     steps_per_epoch: int | None = None,
     learn: online.Online | None = None,
+    align: alignment.Aligner | None = None,
 ) -> Stage:
     """A stage that minimises an objective, starting from the previous stage's network if any.
 
@@ -240,6 +243,7 @@ def stage(
         still are one program.
       steps_per_epoch: see `optimizer.build`.
       learn: what is learned online.
+      align: what aligns representations, with the scores of the objective's first pass.
 
     Returns:
       A `Stage` on `State`.
@@ -258,21 +262,44 @@ def stage(
         offset = None if network.is_multilabel else jnp.zeros([])
         kept = Fixed(fixed, numbers(data.labeled)) if numbers else fixed
         learned = learn.init(len(data.labeled)) if learn else None
-        return State(params, batch_stats, optimizer.init(params), offset, kept, learned)
+        target = alignment.first_target(params, batch_stats) if align else None
+        return State(params, batch_stats, optimizer.init(params), offset, kept, learned, target)
 
     def step(state: State, batch: Batch, key: jax.Array):
         view_key, objective_key = jax.random.split(key)
         images = view(batch.inputs, view_key)
+        views: Any = None
+        if align:
+            views, target = align.begin(
+                state.target,
+                state.params,
+                state.batch_stats,
+                batch.inputs,
+                jax.random.fold_in(key, 2),
+            )
+            state = state._replace(target=target)
 
         def loss_of(params, **given):
             forward = functools.partial(network.train_pass, params, constants=state.graph)
+            passes = []
+            if align:
+                forward = _recorded(forward, passes)
             read = {"numbers": state.constants.numbers} if numbers else {}
             seen = images
             if learn:
                 seen, given = learn.blended(images, batch.inputs, view_key, given)
-            return objective(
+            loss, (batch_stats, metrics) = objective(
                 forward, state.batch_stats, seen, batch, objective_key, **read, **given
             )
+            if align:
+                loss, batch_stats, metrics = align.add(
+                    (loss, batch_stats, metrics),
+                    passes[0].logits,
+                    params=params,
+                    views=views,
+                    batch=batch,
+                )
+            return loss, (batch_stats, metrics)
 
         state, loss_of_step, found = online.update(learn, state, loss_of, batch, objective_key)
         state, loss, (batch_stats, metrics) = optimizer_lib.descend(
@@ -281,6 +308,17 @@ def stage(
         return state._replace(batch_stats=batch_stats), metrics | found | {"loss": loss}
 
     return Stage("train", config.num_epochs, init, step, batching)
+
+
+def _recorded(forward: Forward, passes: list[Any]) -> Forward:
+    """The same pass, whose outputs are kept in the order in which they are asked for."""
+
+    def kept(batch_stats, images):
+        outputs, batch_stats = forward(batch_stats, images)
+        passes.append(outputs)
+        return outputs, batch_stats
+
+    return kept
 
 
 def weak_view(
@@ -424,13 +462,16 @@ def minimize(
         network, training = _multilabel_stage(config, info, objective, numbers)
         return method(network, (training,), **options)._replace(embed=None)
     check(c)
-    network = network_lib.build(config, info, embedding_dim=0)
+    network = network_lib.build(config, info, embedding_dim=0, aligned_dim=alignment.width(c))
+    align = alignment.switched(c, info, network)
     batching = batching or batches(c, info)
     offered = {**(scalars or {}), **online.augmentation(c)}
     learn = online.build(c, info, network, offered, groups=groups)
     if learn:
         batching = learn.batching(batching, info)
-    training = stage(c, network, objective, batching=batching, numbers=numbers, learn=learn)
+    training = stage(
+        c, network, objective, batching=batching, numbers=numbers, learn=learn, align=align
+    )
     made = method(network, (training,), batch_size=config.run.eval_batch_size, **options)
     return learn.reported(made, info) if learn else made
 

@@ -115,7 +115,14 @@ class Network(NamedTuple):
         return self.module.apply(variables, self.normalize(inputs), False, **options)
 
     def train_pass(
-        self, params, batch_stats, images: jax.Array, *, with_embedding=False, constants=None
+        self,
+        params,
+        batch_stats,
+        images: jax.Array,
+        *,
+        with_embedding: bool = False,
+        with_prediction: bool = False,
+        constants: multilabel.GraphConstants | None = None,
     ):
         """Training-mode outputs of one view, normalised by its own batch statistics.
 
@@ -124,17 +131,21 @@ class Network(NamedTuple):
           batch_stats: running statistics.
           images: normalised images `[batch, height, width, channels]` or rows `[batch, features]`.
           with_embedding: whether the projection head is needed.
+          with_prediction: whether the heads for alignment are needed.
           constants: of the semantic-graph head.
 
         Returns:
           `(outputs, batch_stats)` with the running statistics moved towards this view's, or as
           they were with `freeze_norm`, whose outputs are normalised by them.
         """
+        options: dict[str, Any] = self._options(with_embedding, constants)
+        if with_prediction:
+            options["with_prediction"] = True
         outputs, updated = self.module.apply(
             {"params": params, "batch_stats": batch_stats},
             images,
             not self.freeze_norm,
-            **self._options(with_embedding, constants),
+            **options,
             mutable=["batch_stats"],
         )
         return outputs, updated.get("batch_stats", {})
@@ -204,6 +215,7 @@ def build(
     *,
     embedding_dim: int,
     projection: str = "lagam",
+    aligned_dim: int = 0,
 ) -> Network:
     """Builds the network that `config.model` names for the data set `info` describes.
 
@@ -215,6 +227,7 @@ def build(
       info: what the data set is.
       embedding_dim: width of the projection head's embedding; 0 leaves that head out.
       projection: layers of that head, one of `models.heads.PROJECTIONS`.
+      aligned_dim: width of the heads for alignment; 0 leaves them out.
 
     Returns:
       A `Network`.
@@ -227,6 +240,7 @@ def build(
         config.model.name,
         embedding_dim=embedding_dim,
         projection=projection,
+        aligned_dim=aligned_dim,
         dtype=config.model.dtype,
         **config.model.options.to_dict(),
     )

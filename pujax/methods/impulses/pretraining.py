@@ -50,7 +50,6 @@ def check(config: ml_collections.ConfigDict, info: DataInfo) -> None:
     checks.between("method.tau_plus", c.tau_plus, 0, 1, include="low")
     checks.at_least("method.block_size", c.block_size, 0)
     checks.at_least("method.embedding_dim", c.embedding_dim, 1)
-    checks.one_of("method.projection", c.projection, ("lagam", "impulses", "dcl"))
     views_lib.check(c)
     if c.pretrain_epochs:
         accepted = "True while method.pretrain_epochs is not 0: two equal views teach nothing"

@@ -46,7 +46,7 @@ class State(NamedTuple):
       opt_state: optimizer state.
       target: the moving copy of backbone and projection.
       labels: float32 `[n]`, stored positive mass of every training example.
-      prototypes: float32 `[2, embedding_dim]`, of negative and positive; zeros at first.
+      prototypes: float32 `[2, align_dim]`, of negative and positive; zeros at first.
       threshold: how unlabeled examples are predicted on average.
     """
 
@@ -81,10 +81,8 @@ def default_config() -> ml_collections.ConfigDict:
             "prototype_momentum": 0.99,
             "threshold_momentum": 0.99,
             "gate": True,
-            **alignment.default_config(),
-            **views_lib.default_config(
-                crop_area=0.2, brightness=0.4, contrast=0.4, saturation=0.4, hue=0.1
-            ),
+            **alignment.fields(),
+            **views_lib.default_config(crop_area=0.2, **alignment.COLOURS),
         }
     )
     return config
@@ -168,22 +166,22 @@ def _disambiguate(config, state, batch, scores, vectors):
     return labels, prototypes, threshold
 
 
-def _losses(config, network, params, state, batch, target, views):
-    """The loss of a step for `params`; `views` are weak and strong, `target` unit vectors.
+def _losses(config, aligner, params, state, batch, weak, views):
+    """The loss of a step for `params`; `weak` are normalised images.
 
     Returns:
       `(loss, (metrics, batch_stats, (labels, prototypes, threshold)))`.
     """
-    weak, batch_stats = network.train_pass(params, state.batch_stats, views[0])
-    strong, batch_stats = network.train_pass(params, batch_stats, views[1], with_embedding=True)
-    scores = weak.logits
-    found = _disambiguate(config, state, batch, *jax.lax.stop_gradient((scores, strong.prediction)))
+    outputs, batch_stats = aligner.network.train_pass(params, state.batch_stats, weak)
+    scores = outputs.logits
+    is_past = batch.epoch >= config.warmup_epochs
+    align, batch_stats, vectors = aligner.loss(
+        params, batch_stats, views, scores, uses_pairs=is_past
+    )
+    found = _disambiguate(config, state, batch, *jax.lax.stop_gradient((scores, vectors)))
     labels, _, threshold = found
     classification = _class_loss(config, batch, scores, labels, threshold)
-    is_past = batch.epoch >= config.warmup_epochs
-    align = alignment.loss(config, strong, target, scores, uses_pairs=is_past)
-    ramp = jnp.minimum(batch.epoch / max(config.warmup_epochs, 1), 1)
-    ramp = ramp if config.warmup_epochs else 1.0
+    ramp = jnp.minimum(batch.epoch / config.warmup_epochs, 1) if config.warmup_epochs else 1.0
     entropy = disambiguation.mean_entropy(scores)
     loss = classification + config.align_weight * align + config.entropy_weight * ramp * entropy
     metrics = {
@@ -199,9 +197,9 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
     """Builds NcPU."""
     c, size = config.method, config.model.image_size
     check(c, info)
-    network = network_lib.build(
-        config, info, embedding_dim=c.embedding_dim, projection=alignment.PROJECTION
-    )
+    network = network_lib.build(config, info, embedding_dim=0, aligned_dim=c.align_dim)
+    aligner = alignment.Aligner(c, network, c, size)
+    alignment.say_of_tables(info)
     optimizer = optimizer_lib.build(c, num_epochs=c.num_epochs)
     clip = optax.clip_by_global_norm(c.clip_norm)
     too_short = _too_short(c)
@@ -215,29 +213,21 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
             params=params,
             batch_stats=batch_stats,
             opt_state=optimizer.init(params),
-            target=alignment.fresh(params, batch_stats),
+            target=alignment.first_target(params, batch_stats),
             labels=data.labeled.astype(jnp.float32),
-            prototypes=jnp.zeros([2, c.embedding_dim]),
+            prototypes=jnp.zeros([2, c.align_dim]),
             threshold=disambiguation.first_threshold(),
         )
 
     def step(state: State, batch: Batch, key: jax.Array):
-        keys = jax.random.split(key, 3)
-        views = [
-            network.normalize(view)
-            for view in (
-                views_lib.cropped(keys[0], batch.inputs, c, size=size),
-                *(views_lib.random_view(k, batch.inputs, c, size=size) for k in keys[1:]),
-            )
-        ]
-        # The target follows the weights before this step, and looks at the view after that.
-        target = alignment.follow(state.target, state.params, momentum=c.target_momentum)
-        vectors, target = alignment.embed(
-            network, target, state.params, state.batch_stats, views[2]
+        weak_key, strong_key = jax.random.split(key)
+        weak = network.normalize(views_lib.cropped(weak_key, batch.inputs, c, size=size))
+        views, target = aligner.begin(
+            state.target, state.params, state.batch_stats, batch.inputs, strong_key
         )
 
         def loss_of(params):
-            return _losses(c, network, params, state, batch, vectors, views)
+            return _losses(c, aligner, params, state, batch, weak, views)
 
         (loss, aux), gradient = jax.value_and_grad(loss_of, has_aux=True)(state.params)
         metrics, batch_stats, (labels, prototypes, threshold) = aux
