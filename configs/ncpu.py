@@ -63,8 +63,10 @@ def _set_small(config: ml_collections.ConfigDict, task: str) -> None:
     method = config.method
     method.update(
         {
-            "num_epochs": 60 if task == "digits" else 40,
-            "warmup_epochs": 6 if task == "digits" else 4,
+            # The nnPU risk of held-out P and U of the digits is lower after 200 epochs than after
+            # 60.
+            "num_epochs": 200 if task == "digits" else 40,
+            "warmup_epochs": 20 if task == "digits" else 4,
             "batch_size": 64,
             "learning_rate": 1e-2,
             "entropy_weight": 0.5,

@@ -1,0 +1,69 @@
+"""What alignment adds: risks with and without it, beside NcPU, LaGAM and the naive classifier.
+
+    python -m pujax.sweep --plan=configs/sweeps/alignment.py:data=digits --workdir=DIR
+
+Arguments: data = digits (default), fashion_mnist (1,000 P and 9,000 U, with `--data_dir=FOLDER`).
+Every method has the length, batches and network of NcPU on the same data and its own optimizer;
+LaGAM has its own settings, and a support set of clean examples. 'aligned' rows add
+`method.align_weight=50`. Five seeds on the digits, three on Fashion-MNIST; the last epoch.
+"""
+
+import ml_collections
+
+from pujax import sweep
+from pujax.configs import common, lagam_digits, lagam_mnist, ncpu
+from pujax.training import config as config_lib
+
+_METHODS = ("naive", "upu", "nnpu", "vpu", "dist_pu", "gradpu")
+_SEEDS = {"digits": 5, "fashion_mnist": 3}
+_SHARED = ("batch_size", "flip", "num_epochs", "weight_decay")
+_WEIGHT = 50.0
+
+
+def get_plan(argument: str = "") -> sweep.Plan:
+    """All rows on one data set."""
+    data = common.parse(argument, data=tuple(_SEEDS))["data"]
+    rows = {"ncpu": ncpu.get_config(f"task={data}"), "lagam": _lagam(data)}
+    for name in _METHODS:
+        rows[name] = _config(data, name, 0.0)
+        rows[f"{name}, aligned"] = _config(data, name, _WEIGHT)
+    cells = []
+    for row, config in rows.items():
+        config.run.update({"figures": False, "compare": "", "eval_every": config.method.num_epochs})
+        cells.append(sweep.Cell(row, data, config))
+    return sweep.Plan("Alignment", cells, seeds=tuple(range(_SEEDS[data])), reference="nnpu")
+
+
+def _lagam(data: str) -> ml_collections.ConfigDict:
+    """LaGAM's own settings on the same images."""
+    if data == "digits":
+        return lagam_digits.get_config()
+    config = lagam_mnist.get_config("task=fashion_mnist")
+    config.data = ncpu.get_config(f"task={data}").data
+    config.data.num_support = 200
+    return config
+
+
+def _config(data: str, method: str, weight: float) -> ml_collections.ConfigDict:
+    """A method on NcPU's data with its length, batches, network and weak views."""
+    like = ncpu.get_config(f"task={data}")
+    config = config_lib.default_config(method)
+    config.data = like.data
+    config.model.name = like.model.name
+    if method == "gradpu":  # an input gradient of one example is not defined under batch norm
+        config.model.options = ml_collections.ConfigDict({"batch_norm": False})
+    section = config.method
+    section.update({name: like.method[name] for name in _SHARED})
+    if "warmup_epochs" in section:
+        section.warmup_epochs = section.num_epochs // 3
+    section.update(
+        {
+            "augment": True,
+            "padding": 1 if data == "digits" else 2,
+            "align_weight": weight,
+            "align_crop_area": like.method.crop_area,
+            "align_warmup_epochs": like.method.warmup_epochs,
+            "target_momentum": like.method.target_momentum,
+        }
+    )
+    return config
