@@ -30,7 +30,8 @@ def shared_defaults() -> dict[str, object]:
     """The fields of the page that all methods share, with the defaults that it shows."""
     shown = {**configuration("pu_mlc"), **configuration("naive"), **configuration("lagam")}
     names = {*methods.shared_fields(), "batching", "positives_per_batch"}
-    return {field: shown[field] for field in shown if field in names}
+    learned = ("online", "example_")  # what several methods learn beside their network
+    return {x: shown[x] for x in shown if x in names or x.startswith(learned)}
 
 
 def own_fields(name: str) -> dict[str, object]:
