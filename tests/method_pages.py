@@ -30,8 +30,10 @@ def shared_defaults() -> dict[str, object]:
     """The fields of the page that all methods share, with the defaults that it shows."""
     shown = {**configuration("pu_mlc"), **configuration("naive"), **configuration("lagam")}
     names = {*methods.shared_fields(), "batching", "positives_per_batch"}
-    learned = ("online", "example_")  # what several methods learn beside their network
-    return {x: shown[x] for x in shown if x in names or x.startswith(learned)}
+    names |= {"pair_threshold", "target_momentum"}
+    # What several methods learn beside their network, and how they align its representation.
+    parts = ("online", "example_", "align_")
+    return {x: shown[x] for x in shown if x in names or x.startswith(parts)}
 
 
 def own_fields(name: str) -> dict[str, object]:
