@@ -75,6 +75,15 @@ def test_risks_match_a_batch_worked_by_hand():
         assert value(risks.naive) == pytest.approx(positives / 2 + unlabeled / 4, abs=1e-14)
 
 
+def test_weighted_bce_weighs_single_examples():
+    scores, labeled = np.zeros(3), np.array([1, 0, 0])
+    risk = functools.partial(risks.weighted_bce, positive_weight=2.0)
+    found = risk(scores, labeled, weights=np.array([1.0, 0.0, 4.0]))
+    assert float(found) == pytest.approx((2 + 4) * np.log(2) / 3)
+    with pytest.raises(ValueError, match="weights has shape"):
+        risk(scores, labeled, weights=np.ones(2))
+
+
 @pytest.mark.parametrize("name", sorted(set(RISKS) - SPLIT))
 def test_gradient_is_the_derivative_of_the_value(name):
     scores, labeled = random_batch(seed=3)

@@ -9,6 +9,7 @@ import pytest
 from pujax import meta, methods
 from pujax.data import dataset
 from pujax.data.sources import digits
+from pujax.methods import nnpu
 from pujax.methods._common import classifier, online
 from pujax.methods.self_pu import self_paced
 from pujax.models import mlp
@@ -54,10 +55,10 @@ LEARNED = {
     "gradpu": "alpha",
     "dist_pu": "mixup_weight,entropy_weight,mixed_entropy_weight",
 }
-_THOROUGH = [pytest.param(name, marks=pytest.mark.thorough) for name in list(LEARNED)[1:]]
 
 
-@pytest.mark.parametrize("name", ["nnpu", *_THOROUGH])
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", LEARNED)
 def test_a_step_is_the_derivative_of_the_support_loss_after_a_step_of_training(name, monkeypatch):
     """Against central differences, whose points are parameters after training steps."""
     # Smooth: a gradient of ReLU units jumps where one is switched on, which no derivative sees.
@@ -109,8 +110,9 @@ def stage_scalars(name):
 def test_a_scalar_that_stays_trains_the_method_as_it_is(name):
     data = tiny.problem()
     carries = []
-    for scalars in ("", LEARNED[name].removesuffix(",augmentation")):
-        built = config(name, online=scalars, online_learning_rate=1e-30, augment=False)
+    for scalars in ("", LEARNED[name]):
+        changes = {"online_learning_rate": 1e-30, "augment": name == "nnpu"}
+        built = config(name, online=scalars, **changes)
         carries.append(tiny.train_steps(built, data, steps=3)[1].state)
     for a, b in zip(*(jax.tree.leaves((s.params, s.batch_stats)) for s in carries), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
@@ -202,6 +204,7 @@ def test_weights_are_clipped_and_have_a_mean_of_one():
     np.testing.assert_allclose(lonely, [3, 0, 1, 0])
 
 
+@pytest.mark.thorough
 def test_weights_are_those_of_ren_et_al_worked_out_by_hand():
     """The gain of an example is the product of its gradient with that of the support loss."""
     changes = {"weighting": "pooled", "online_loss": "mean"}
@@ -238,6 +241,24 @@ def test_weights_are_those_of_ren_et_al_worked_out_by_hand():
     expected = np.ones(len(data.labeled))
     expected[np.asarray(batch.ids)] = 0.9 + 0.1 * weights
     np.testing.assert_allclose(after.learned.weights, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("how", ["auto", "none", "unlabeled"])
+@pytest.mark.parametrize("setting", ["one_sample", "two_sample"])
+def test_a_risk_at_the_configured_prior_and_weights_of_one_is_the_risk(setting, how):
+    info = tiny.problem(setting=setting).info
+    rng = np.random.default_rng(0)
+    scores, labeled = rng.normal(size=12), np.arange(12) < 3
+
+    @jax.jit
+    def both(prior):
+        risk = nnpu.risk(config("nnpu", calibration=how).method, info)
+        return risk(scores, labeled), risk(scores, labeled, prior=prior, weights=jnp.ones(12))
+
+    first, second = both(info.prior)
+    np.testing.assert_allclose(first, second, rtol=1e-6)
+    other = both(info.prior + 0.1)[1]
+    assert abs(float(other - first)) > 1e-3
 
 
 @pytest.mark.thorough
@@ -284,8 +305,11 @@ def test_going_on_equals_a_straight_run_and_values_are_in_every_row(name, tmp_pa
     column = "zero_weights" if name == "naive" else "online_prior"
     assert len(rows) == 4 and all(np.isfinite(row[column]) for row in rows)
     if name == "dist_pu":  # the second phase goes on where the first ended
-        assert abs(rows[1][column] - rows[0][column]) < 0.1
-        assert "online_mixup_weight" in rows[1] and straight.carry.state.learned is not None
+        arrays = data.training_data()
+        entered = setup.method.stages[1].init(jax.random.key(0), straight.carry.state, arrays)
+        assert entered.learned.values == straight.carry.state.learned.values
+        assert {"prior", "mixup_weight"} == set(entered.learned.values)
+        assert abs(entered.learned.values["prior"] - data.info.prior) > 1e-3
 
 
 @pytest.mark.thorough
@@ -356,7 +380,10 @@ def test_what_cannot_be_is_refused(name, changes, message):
 
 
 @pytest.mark.parametrize("changes", [{"online": "prior"}, {"example_weights": "batch"}])
-def test_a_support_set_is_needed(changes):
-    info = tiny.problem(num_support=0).info
-    with pytest.raises(ValueError, match="data.num_support is 0; accepted: at least 1"):
-        methods.build(config("nnpu", **changes), info)
+def test_a_support_set_of_both_classes_is_needed(changes):
+    none = tiny.problem(num_support=0).info
+    one_class = tiny.problem().info._replace(support_positives=8)
+    for info in (none, one_class):
+        message = f"data.num_support is {info.n_support}; accepted: .* to hold both classes"
+        with pytest.raises(ValueError, match=message):
+            methods.build(config("nnpu", **changes), info)

@@ -144,10 +144,13 @@ def check(config: ml_collections.ConfigDict, info: DataInfo, offered: Mapping[st
     checks.require(known, "method.online", c.online, f"{accepted}, each at most once")
     accepted = "'' while method.example_weights is not 'none'"
     checks.require(not (weighted and chosen), "method.online", c.online, accepted)
-    accepted = (
-        "at least 1, since method.online and method.example_weights learn on support examples"
+    checks.require(
+        0 < info.support_positives < info.n_support,
+        "data.num_support",
+        info.n_support,
+        "enough support examples to hold both classes while method.online or "
+        f"method.example_weights is set ({info.support_positives} of these are positive)",
     )
-    checks.require(info.n_support > 0, "data.num_support", info.n_support, accepted)
     for name in ("online_learning_rate", "online_virtual_rate"):
         checks.positive(f"method.{name}", c[name])
     checks.one_of("method.online_optimizer", c.online_optimizer, OPTIMIZERS)
