@@ -1,6 +1,9 @@
 """Cost, memory and direction of every estimator of `pujax.meta.meta_gradient`.
 
-    python benchmarks/meta_estimators.py --steps=16,256 --rounds=9
+    python benchmarks/meta_estimators.py --steps=16,256 --rounds=9 [--pytorch=PYTHON]
+
+With `--pytorch`, a Python that has PyTorch, TorchOpt and higher, their exact gradients of the same
+problem are timed beside it (`meta_estimators_pytorch.py`).
 
 The inner problem is a network of two hidden layers of 64 on 256 examples with logistic loss and
 decay; half of eight groups of examples have wrong labels. The meta-parameters are the weights of
@@ -13,7 +16,11 @@ the groups, the outer loss is that of 256 clean examples. Plain steps, compiled 
 - `cosine`: of the angle to the exact gradient. `residual`: of the linear system, if there is one.
 """
 
+import json
+import pathlib
+import subprocess
 import sys
+import tempfile
 import time
 
 import jax
@@ -25,13 +32,14 @@ from pujax import checks, meta
 
 _STEPS = flags.DEFINE_list("steps", ["16", "256"], "Inner steps K, a table each.")
 _ROUNDS = flags.DEFINE_integer("rounds", 9, "Timed calls of each estimator.", lower_bound=1)
+_PYTORCH = flags.DEFINE_string("pytorch", "", "A Python with PyTorch, TorchOpt and higher.")
 _SEED = flags.DEFINE_integer("seed", 0, "Of data, parameters and perturbations.")
 _GROUPS, _BATCH, _DIM, _WIDTH = 8, 256, 16, 64
 _RATE = 0.3
 
 
-def problem(seed: int):
-    """Inner loss, outer loss, parameters and weights of the groups."""
+def arrays_of(seed: int) -> dict[str, np.ndarray]:
+    """Data and first parameters."""
     rng = np.random.default_rng(seed)
     x, x_clean = rng.normal(size=(2, _BATCH, _DIM)).astype(np.float32)
     direction = rng.normal(size=_DIM)
@@ -39,10 +47,19 @@ def problem(seed: int):
     group = np.arange(_BATCH) % _GROUPS
     signs = np.where((group % 2 == 0) & (rng.random(_BATCH) < 0.4), -signs, signs)
     sizes = (_DIM, _WIDTH, _WIDTH, 1)
-    params = [
-        rng.normal(size=shape).astype(np.float32) / np.sqrt(shape[0]).astype(np.float32)
-        for shape in zip(sizes[:-1], sizes[1:], strict=True)
-    ]
+    kernels = {
+        f"kernel_{i}": rng.normal(size=shape).astype(np.float32) / np.float32(np.sqrt(shape[0]))
+        for i, shape in enumerate(zip(sizes[:-1], sizes[1:], strict=True))
+    }
+    found = {"x": x, "x_clean": x_clean, "signs": signs, "clean_signs": clean_signs, "group": group}
+    return found | kernels
+
+
+def problem(arrays: dict[str, np.ndarray]):
+    """Inner loss, outer loss, parameters and weights of the groups."""
+    x, x_clean, signs = arrays["x"], arrays["x_clean"], arrays["signs"]
+    clean_signs, group = arrays["clean_signs"], arrays["group"]
+    params = [arrays[f"kernel_{i}"] for i in range(3)]
 
     def scores(params, inputs):
         hidden = inputs
@@ -84,7 +101,8 @@ def estimators(steps: int, key: jax.Array):
 
 def table(steps: int, seed: int, rounds: int) -> None:
     """Measures and prints a table for a number of inner steps."""
-    inner, outer, params, weights = problem(seed)
+    arrays = arrays_of(seed)
+    inner, outer, params, weights = problem(arrays)
 
     def compiled(estimator, options):
         def gradient(weights):
@@ -141,6 +159,26 @@ def table(steps: int, seed: int, rounds: int) -> None:
             f"| {name}{', ' if words else ''}{words} | {units:.0f} | {count} "
             f"| {memory:.2f} | {cosine:.4f} | {'' if residual is None else f'{residual:.2g}'} |\n"
         )
+    for found in in_pytorch(arrays, steps, rounds) if _PYTORCH.value else ():
+        gradient = np.asarray(found["gradient"])
+        cosine = gradient @ exact / np.linalg.norm(gradient) / np.linalg.norm(exact)
+        own = found["seconds"] / found["inner"] * steps
+        write(
+            f"| {found['name']} {found['version']}, PyTorch {found['torch']} "
+            f"| {found['seconds'] / unit:.0f} ({own:.0f} of its own) | {3 * steps} | "
+            f"| {cosine:.4f} | |\n"
+        )
+
+
+def in_pytorch(arrays: dict[str, np.ndarray], steps: int, rounds: int) -> list[dict]:
+    """What `meta_estimators_pytorch.py` finds for the same problem in another Python."""
+    script = pathlib.Path(__file__).with_name("meta_estimators_pytorch.py")
+    with tempfile.TemporaryDirectory() as folder:
+        np.savez(f"{folder}/problem.npz", **arrays)
+        command = [_PYTORCH.value, str(script), f"{folder}/problem.npz"]
+        command += [f"--steps={steps}", f"--rounds={rounds}"]
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 def main(_) -> None:
