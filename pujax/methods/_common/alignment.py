@@ -96,9 +96,9 @@ class Aligner(NamedTuple):
         )
         share = 1 - self.config.target_momentum
         moved = optax.incremental_update(_shared(params), target.params, share)
-        # The other heads are computed by nobody and fill the module.
+        # The other heads fill the module and are computed by nobody.
         outputs, stats = self.network.train_pass(
-            jax.lax.stop_gradient({**params, **moved}),
+            {**params, **moved},
             {**batch_stats, **target.batch_stats},
             other,
             with_prediction=True,
