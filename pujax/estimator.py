@@ -284,7 +284,8 @@ class PUClassifier(ClassifierMixin, BaseEstimator):
 
     def _check_settings(self) -> None:
         """Raises a ValueError for what the configuration would name by another word, or not."""
-        checks.one_of("method", self.method, methods.without_negatives())
+        options = self.options if isinstance(self.options, Mapping) else {}
+        checks.one_of("method", self.method, methods.without_negatives(self.method, options))
         if isinstance(self.prior, numbers.Real):
             number = 0 < self.prior < 1
         else:

@@ -8,7 +8,9 @@ is adding a file here and a config: `config.method.name` is imported by name.
 import functools
 import importlib
 import pkgutil
+from collections.abc import Mapping
 from types import ModuleType
+from typing import Any
 
 import ml_collections
 import numpy as np
@@ -59,14 +61,33 @@ def is_multilabel(name: str) -> bool:
     return getattr(module(name), "MULTILABEL", False)
 
 
-def needs_negatives(name: str) -> bool:
-    """Whether a method needs examples that are known to be negative, which its module says."""
-    return getattr(module(name), "NEEDS_NEGATIVES", False)
+def needs_negatives(name: str, section: Mapping[str, Any] | None = None) -> bool:
+    """Whether a method needs examples that are known to be negative, which its module says.
+
+    Args:
+      name: of the method.
+      section: fields of the method that differ from the defaults, or all; None for the defaults. A
+        module whose answer depends on them has the function `needs_negatives(section)`.
+    """
+    method = module(name)
+    decides = getattr(method, "needs_negatives", None)
+    if section is None or decides is None:
+        return getattr(method, "NEEDS_NEGATIVES", False)
+    return decides(section)
 
 
-def without_negatives() -> tuple[str, ...]:
-    """Names of the methods of one label per example that need positive and unlabeled data only."""
-    return tuple(x for x in names() if not is_multilabel(x) and not needs_negatives(x))
+def without_negatives(name: str = "", section: Mapping[str, Any] | None = None) -> tuple[str, ...]:
+    """Names of the methods of one label per example that need positive and unlabeled data only.
+
+    Args:
+      name: a method that is judged by its fields instead of its defaults; '' for none.
+      section: those fields, as in `needs_negatives`.
+    """
+
+    def needs(other: str) -> bool:
+        return needs_negatives(other, section if other == name else None)
+
+    return tuple(x for x in names() if not is_multilabel(x) and not needs(x))
 
 
 def has_network(name: str) -> bool:

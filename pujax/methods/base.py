@@ -61,6 +61,9 @@ class Method(NamedTuple):
         multi-label problems; positive iff score > 0.
       embed: `(state, inputs) -> [batch, dim]`, what the embedding figures show, or None.
       soft_labels: `state -> [n]`, learned positive mass of every training example, or None.
+      label_gradients: `state -> [n]`, how strongly the last update drew every soft label towards
+        positive (above 0) or negative; 0 where there was none. Evaluation compares its signs with
+        the hidden truth. None without.
       calibrate: `(state, data) -> state` before every evaluation, or None: sets numbers that
         `predict` needs and training does not touch, such as a threshold. Called without an outer
         jit like `refresh`; training goes on from the state as it was before.
@@ -85,6 +88,7 @@ class Method(NamedTuple):
     predict: Callable[[Any, jax.Array], jax.Array]
     embed: Callable[[Any, jax.Array], jax.Array] | None = None
     soft_labels: Callable[[chex.ArrayTree], jax.Array] | None = None
+    label_gradients: Callable[[chex.ArrayTree], jax.Array] | None = None
     calibrate: Callable[[Any, TrainingData], Any] | None = None
     adjust: Callable[[jax.Array, Any], jax.Array] | None = None
     estimates: Callable[[Any], dict[str, jax.Array]] | None = None

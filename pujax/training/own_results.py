@@ -172,10 +172,10 @@ def check_decision(config: ml_collections.FrozenConfigDict, data: PUDataset) -> 
 
 def check_names(config: ml_collections.FrozenConfigDict) -> None:
     """Raises a ValueError for a method that needs known negatives, which one's own rows lack."""
-    accepted = methods.without_negatives()
-    checks.one_of("method.name", config.method.name, accepted)
+    name = config.method.name
+    checks.one_of("method.name", name, methods.without_negatives(name, config.method))
     for name in config_lib.compared_methods(config.run):
-        checks.one_of("run.compare", name, accepted)
+        checks.one_of("run.compare", name, methods.without_negatives())
 
 
 def check_method(name: str, method: Method) -> None:

@@ -102,6 +102,7 @@ def wrap(
         predict=reads(method.predict),
         embed=reads(method.embed),
         soft_labels=reads_raw(method.soft_labels),
+        label_gradients=reads_raw(method.label_gradients),
         calibrate=calibrate if method.calibrate else None,
         estimates=reads_raw(method.estimates),
         diagnose=diagnose,

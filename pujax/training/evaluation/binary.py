@@ -101,6 +101,34 @@ def label_metrics(labels: np.ndarray, data: PUDataset) -> dict[str, float]:
     return compare_labels(labels, data) | {"label_mse": _mean_square(labels, data)}
 
 
+def label_gradient_metrics(gradients: np.ndarray, data: PUDataset) -> dict[str, float]:
+    """How often gradients of learned labels point to the true class, and how often by their size.
+
+    Args:
+      gradients: `[n]`, above 0 where a label is drawn towards positive; 0 is no gradient.
+      data: the PU problem.
+
+    Returns:
+      `label_gradient_agreement`, the share of unlabeled examples of known class whose gradient
+      has the sign of the truth, and the same of each quarter by size as
+      `label_gradient_agreement_q1` (smallest) to `_q4`; NaN over none. Empty where the class of no
+      unlabeled example is known.
+    """
+    rows = _hidden(data)
+    if not rows.any():
+        return {}
+    gradients, truth = gradients[rows], data.truth[rows]
+    given = gradients != 0
+    order = np.argsort(np.abs(gradients[given]), kind="stable")
+    agrees = ((gradients > 0) == (truth == 1))[given][order]
+    parts = {"": agrees}
+    parts |= {f"_q{i}": part for i, part in enumerate(np.array_split(agrees, 4), start=1)}
+    return {
+        f"label_gradient_agreement{name}": float(part.mean()) if len(part) else float("nan")
+        for name, part in parts.items()
+    }
+
+
 def figure_points(
     train_scores: np.ndarray, data: PUDataset
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

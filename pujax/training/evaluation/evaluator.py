@@ -92,7 +92,8 @@ class Evaluator:
             held = self._map(self._predict, state, held_inputs)
             if moves_scores:
                 held_plain = self._map(self._predict, trained, held_inputs)
-        labels, estimates = self._labels(state), self._estimated(state)
+        labels, gradients = self._labels(state), self._gradients(state)
+        estimates = self._estimated(state)
 
         def row() -> dict[str, float]:
             result = {}
@@ -112,7 +113,8 @@ class Evaluator:
                 result |= self._task.validation_metrics(
                     scores, self._data, plain_scores=plain_scores
                 )
-            return result | self._label_metrics(labels) | self._estimates(estimates)
+            result |= self._label_metrics(labels, gradients)
+            return result | self._estimates(estimates)
 
         return row
 
@@ -139,7 +141,7 @@ class Evaluator:
             test_scores=test_scores,
             train_scores=self._scores(state, inputs, self._data.labeled),
             embeddings=embeddings,
-            labels=self._label_metrics(self._labels(state)),
+            labels=self._label_metrics(self._labels(state), self._gradients(state)),
             estimates=self._estimates(self._estimated(state)),
             held_scores=held_scores,
         )
@@ -201,9 +203,21 @@ class Evaluator:
         learned = self._method.soft_labels
         return None if learned is None else jnp.copy(learned(state))
 
-    def _label_metrics(self, labels: jax.Array | None) -> dict[str, float]:
-        """Learned labels against the hidden truth; empty where there are none."""
-        return {} if labels is None else self._task.label_metrics(_on_host(labels), self._data)
+    def _gradients(self, state: Any) -> jax.Array | None:
+        """A copy of the last gradients of the learned labels; None where none are recorded."""
+        recorded = self._method.label_gradients
+        return None if recorded is None else jnp.copy(recorded(state))
+
+    def _label_metrics(
+        self, labels: jax.Array | None, gradients: jax.Array | None
+    ) -> dict[str, float]:
+        """Learned labels and their gradients against the hidden truth; empty without labels."""
+        if labels is None:
+            return {}
+        result = self._task.label_metrics(_on_host(labels), self._data)
+        if gradients is not None:
+            result |= self._task.label_gradient_metrics(_on_host(gradients), self._data)
+        return result
 
     def _estimated(self, state: Any) -> dict[str, jax.Array]:
         """A copy of what the method has estimated itself; empty where it estimates nothing."""

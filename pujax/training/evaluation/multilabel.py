@@ -77,6 +77,12 @@ def label_metrics(labels: np.ndarray, data: MultilabelDataset) -> dict[str, floa
     return compare_labels(labels - 0.5, data)
 
 
+def label_gradient_metrics(gradients: np.ndarray, data: MultilabelDataset) -> dict[str, float]:
+    """None: no method for several labels has such gradients."""
+    del gradients, data
+    return {}
+
+
 def with_prior_error(estimates: dict[str, float], data: MultilabelDataset) -> dict[str, float]:
     """The estimates as they are: there is one share of positives per class."""
     del data

@@ -26,6 +26,7 @@ class Task(NamedTuple):
       test_metrics: of scores on the test set.
       validation_metrics: of scores on the validation set.
       label_metrics: of learned labels against the hidden truth.
+      label_gradient_metrics: of the gradients of learned labels against the hidden truth.
       with_prior_error: adds the error of an estimated prior to a method's estimates.
       figure_points: what figures show one point for.
     """
@@ -38,6 +39,7 @@ class Task(NamedTuple):
     test_metrics: Callable[..., dict[str, float]]
     validation_metrics: Callable[..., dict[str, float]]
     label_metrics: Callable[..., dict[str, float]]
+    label_gradient_metrics: Callable[..., dict[str, float]]
     with_prior_error: Callable[..., dict[str, float]]
     figure_points: Callable[..., tuple[np.ndarray, np.ndarray, np.ndarray]]
 

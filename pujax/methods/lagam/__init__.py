@@ -8,24 +8,45 @@ Where the paper and the authors' code disagree this follows the code, except tha
 - a support batch of one class only leaves the labels alone instead of giving NaN;
 - support batches are always full (the code's eighth batch of an order has 52 of 500 images);
 - k-means draws a new subset and new initial centres in every epoch (the code's seed is fixed).
+
+The label update is in `label_update`, what else its virtual steps can be in `virtual_steps`, a
+support set without clean examples in `pseudo_support`, the training losses in `losses`.
 """
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import ml_collections
 
-from pujax import accelerator, augment, checks, clustering, contrastive, meta, packing, risks
+from pujax import accelerator, checks, clustering, packing
 from pujax.data import batching as batching_lib
 from pujax.data.batching import Batch, Batching
 from pujax.data.pu_dataset import DataInfo, TrainingData
-from pujax.methods._common import calibration, mixup
+from pujax.methods._common import mixup
 from pujax.methods._common import network as network_lib
 from pujax.methods._common import optimizer as optimizer_lib
 from pujax.methods.base import Method, Stage
+from pujax.methods.lagam import label_update, losses, pseudo_support, virtual_steps
+from pujax.methods.lagam.label_update import label_loss, update_labels
+from pujax.methods.lagam.pseudo_support import PseudoSupport
 
+__all__ = [
+    "NEEDS_NEGATIVES",
+    "State",
+    "build",
+    "check",
+    "default_config",
+    "label_loss",
+    "needs_negatives",
+    "update_labels",
+]
 NEEDS_NEGATIVES = True
+"""As published; `needs_negatives` says it of a configuration."""
+_PSEUDO = "pseudo_negatives"
+# Numbers folded into a step's key, whose splits are the views.
+_SUPPORT_KEY, _PERTURBATION_KEY = 1, 2
 # Points that k-means fits on, per cluster: the cap of the library the authors use.
 _MAX_POINTS_PER_CLUSTER = 1000
 
@@ -39,6 +60,9 @@ class State(NamedTuple):
       opt_state: optimizer state.
       labels: float32 `[n]`, soft label (positive mass) of every training example.
       clusters: int32 `[n]`, k-means cluster of every training example; zeros before the first.
+      support: the support set of this epoch where it is chosen out of P and U, else None.
+      pulls: float32 `[n]`, where it is recorded how strongly the last label gradient of every
+        training example drew it towards positive, see `label_update.pull`; 0 before the first.
     """
 
     params: Any
@@ -46,6 +70,8 @@ class State(NamedTuple):
     opt_state: Any
     labels: jax.Array
     clusters: jax.Array
+    support: PseudoSupport | None = None
+    pulls: jax.Array | None = None
 
 
 def default_config() -> ml_collections.ConfigDict:
@@ -80,11 +106,16 @@ def default_config() -> ml_collections.ConfigDict:
             "kmeans_restarts": 5,
             # Label update (paper section 3.3).
             "use_meta": True,
-            "meta_learning_rate": 1e-3,
+            **virtual_steps.default_config(),
             "label_update": "projected",
             "rho_start": 0.95,
             "rho_end": 0.80,
             "pin_labeled": True,
+            # Clean examples held apart, 'support', or known positives and the lowest-scored
+            # unlabeled examples, chosen anew before every epoch: 'pseudo_negatives'.
+            "support_source": "support",
+            "num_pseudo_negatives": 250,
+            "record_label_gradients": False,
             # Views.
             "augment": True,
             "flip": True,
@@ -102,7 +133,10 @@ def check(config: ml_collections.ConfigDict, info: DataInfo) -> None:
     losses = ("balanced", "mean", "nnpu")
     checks.one_of("method.classification_loss", c.classification_loss, losses)
     checks.one_of("method.label_update", c.label_update, ("projected", "normalized"))
-    for name in ("temperature", "mixup_alpha", "meta_learning_rate"):
+    checks.one_of("method.support_source", c.support_source, ("support", _PSEUDO))
+    checks.whole_number("method.num_pseudo_negatives", c.num_pseudo_negatives, 1)
+    virtual_steps.check(c)
+    for name in ("temperature", "mixup_alpha"):
         checks.positive(f"method.{name}", c[name])
     for name in ("mixup_weight", "contrast_weight", "entropy_weight"):
         checks.at_least(f"method.{name}", c[name], 0)
@@ -121,6 +155,9 @@ def check(config: ml_collections.ConfigDict, info: DataInfo) -> None:
             c.classification_loss,
             "'balanced' or 'mean' while method.use_meta is True (nnPU has no labels to learn)",
         )
+        if c.support_source == _PSEUDO:
+            _check_pseudo_support(c, info)
+            return
         checks.require(
             0 < info.support_positives < info.n_support,
             "data.num_support",
@@ -131,199 +168,112 @@ def check(config: ml_collections.ConfigDict, info: DataInfo) -> None:
         checks.between("method.support_batch_size", c.support_batch_size, 1, info.n_support)
 
 
-def label_loss(scores: jax.Array, labels: jax.Array, *, form: str) -> jax.Array:
-    """Classification loss on soft labels: class-balanced (the code) or plain mean (paper Eq. 1).
+def _check_pseudo_support(c: ml_collections.ConfigDict, info: DataInfo) -> None:
+    """Raises a ValueError unless there are examples to choose, and scores to choose them by."""
+    where = f"with method.support_source={_PSEUDO!r}"
+    most, number = info.n_u, c.num_pseudo_negatives
+    accepted = f"1 to {most}, the unlabeled examples, {where}"
+    checks.require(number <= most, "method.num_pseudo_negatives", number, accepted)
+    checks.require(
+        c.warmup_epochs > 0,
+        "method.warmup_epochs",
+        c.warmup_epochs,
+        f"at least 1 {where}, since an untrained network's lowest scores mean nothing",
+    )
+    size = c.support_batch_size
+    checks.require(size >= 2, "method.support_batch_size", size, f"at least 2 {where}")
+
+
+def needs_negatives(section: Mapping[str, Any]) -> bool:
+    """Whether a configuration needs clean examples of both classes.
 
     Args:
-      scores: `[batch]`.
-      labels: `[batch]` positive mass, or `[batch, 2]` (negative, positive).
-      form: 'balanced' or 'mean'.
+      section: fields of the method; one that is missing has its default.
+    """
+    source = section.get("support_source", "support")
+    return section.get("use_meta", True) and source != _PSEUDO
+
+
+def _new_labels(config, network, state, batch, views, weak_pass, key):
+    """The label update of step 4a, on constants: nothing here feeds the real gradient.
 
     Returns:
-      A scalar.
+      `(labels, pulls)` of the batch, `[batch]` each; pulls are None where they are not recorded.
     """
-    if form == "balanced":
-        return meta.balanced_bce(scores, labels)
-    if labels.ndim == 1:
-        labels = jnp.stack([1 - labels, labels], axis=-1)
-    return jnp.mean(
-        labels[:, 1] * risks.logistic_loss(scores) + labels[:, 0] * risks.logistic_loss(-scores)
-    )
-
-
-def update_labels(
-    classifier: Any,
-    features: jax.Array,
-    labels: jax.Array,
-    support_features: jax.Array,
-    support_labels: jax.Array,
-    *,
-    pinned: jax.Array,
-    rho: jax.Array,
-    learning_rate: float,
-    form: str = "balanced",
-    rule: str = "projected",
-) -> jax.Array:
-    """One label update of a batch (paper Eq. 8-11): virtual step, label gradient, projection, EMA.
-
-    Only the classifier's weight vector moves in the virtual step, so features are constants: they
-    come from a training-mode pass whose running statistics are dropped. A support batch of one
-    class says nothing about the other and leaves the labels as they are.
-
-    Args:
-      classifier: `{'kernel': [dim, 1], 'bias': [1]}`.
-      features: `[batch, dim]` of the training batch.
-      labels: `[batch]`, stored positive mass.
-      support_features: `[support_batch, dim]`.
-      support_labels: `[support_batch]`, 0 or 1.
-      pinned: bool `[batch]`, examples whose label stays 1.
-      rho: share of the old label.
-      learning_rate: of the virtual step.
-      form: as in `label_loss`.
-      rule: 'projected' takes the sign of the gradient (the method); 'normalized' is the soft
-        update of Table 4: the gradient difference, scaled to a largest magnitude of 1 over the
-        batch, places the target linearly between 0 and 1.
-
-    Returns:
-      `[batch]`, the new positive mass.
-    """
-
-    def score(params, inputs):
-        product = jnp.dot(inputs, params["kernel"][:, 0], precision="highest")
-        return product + params["bias"][0]
-
-    def inner_loss(params, shift):
-        both = jnp.stack([1 - labels, labels], axis=-1) + shift
-        return label_loss(score(params, features), both, form=form)
-
-    def outer_loss(params):
-        return label_loss(score(params, support_features), support_labels, form=form)
-
-    gradient = meta.meta_gradient(
-        inner_loss,
-        outer_loss,
-        classifier,
-        jnp.zeros([labels.shape[0], 2], features.dtype),
-        learning_rate=learning_rate,
-        trainable=lambda path: path[-1].key == "kernel",
-    )
-    if rule == "projected":
-        targets = meta.project_labels(gradient)
-    else:
-        pull = gradient[:, 0] - gradient[:, 1]
-        largest = jnp.max(jnp.abs(pull))
-        targets = (1 + pull / jnp.where(largest > 0, largest, 1)) / 2
-    updated = meta.ema_labels(labels, targets, rho=rho, pinned=pinned)
-    mean = jnp.mean(support_labels)
-    return jnp.where((mean > 0) & (mean < 1), updated, labels)
-
-
-def _contrastive_loss(config, weak_pass, strong, clusters, epoch, *, in_warmup):
-    """Instance and group terms (paper Eq. 4-6); the compiler computes their similarities once."""
-    weak = weak_pass.embedding
-    instance = contrastive.instance_discrimination(weak, strong, temperature=config.temperature)
-    if in_warmup or not config.use_groups:
-        return instance, jnp.zeros([])
-    sides = None
-    if config.use_cutoff:
-        sides = jax.lax.stop_gradient(weak_pass.logits) > config.cutoff
-    find = {"clusters": clusters, "sides": sides}
-    positives = contrastive.latent_group_positives(weak, strong, **find)
-    if config.use_neighbors:
-        near = contrastive.latent_group_positives(
-            weak, strong, **find, num_neighbors=config.num_neighbors
-        )
-        positives = jnp.where(epoch > config.neighbors_after_epoch, near, positives)
-    group = contrastive.group_contrast(weak, strong, positives, temperature=config.temperature)
-    return instance, group
-
-
-class _Views(NamedTuple):
-    """Normalised views of a batch, `[batch, ...]` each, and how it was mixed.
-
-    Attributes:
-      mixed: weak views, each mixed with its partner's.
-      weak: weak views.
-      strong: strong views; None without the contrastive part.
-      lam: share of the first example in `mixed`.
-      partner: int32 `[batch]`, rows of the second.
-    """
-
-    mixed: jax.Array
-    weak: jax.Array
-    strong: jax.Array | None
-    lam: jax.Array
-    partner: jax.Array
-
-
-def _views(config, network, batch, key):
-    """Draws the views of a batch."""
-    weak_key, strong_key, mix_key, pair_key = jax.random.split(key, 4)
-    weak = strong = batch.inputs
-    if config.augment:
-        how = {"flip": config.flip, "padding": config.padding}
-        weak = augment.weak_view(weak_key, batch.inputs, **how)
-        strong = augment.strong_view(strong_key, batch.inputs, **how)
-    weak = network.normalize(weak)
-    lam = mixup.larger_lam(mix_key, config.mixup_alpha)
-    partner = jax.random.permutation(pair_key, weak.shape[0])
-    mixed = mixup.mix(weak, weak[partner], lam)
-    strong = network.normalize(strong) if config.use_contrast else None
-    return _Views(mixed, weak, strong, lam, partner)
-
-
-def _classification(config, info, scores, batch, labels):
-    """Losses of the weak and of the mixed view, whose scores and labels are pairs."""
-    if config.classification_loss == "nnpu":
-        loss = risks.nnpu(scores[0], batch.labeled, **calibration.risk_numbers(info))
-        return loss, jnp.zeros([])
-    weak_loss = label_loss(scores[0], labels[0], form=config.classification_loss)
-    if config.entropy_weight:
-        weak_loss += config.entropy_weight * _mean_entropy(scores[0])
-    return weak_loss, label_loss(scores[1], labels[1], form=config.classification_loss)
-
-
-def _new_labels(config, network, state, batch, weak_pass):
-    """The label update of step 4a, on constants: nothing here feeds the real gradient."""
     params, features = jax.lax.stop_gradient((state.params, weak_pass.features))
-    images = network.normalize(batch.support_inputs)
-    support, _ = network.train_pass(params, state.batch_stats, images)
+    images, support_labels = batch.support_inputs, batch.support_labels
+    if state.support is not None:
+        images, support_labels = pseudo_support.draw(
+            state.support, jax.random.fold_in(key, _SUPPORT_KEY), size=config.support_batch_size
+        )
+    images = network.normalize(images)
     share = batch.epoch / config.num_epochs
-    return update_labels(
-        params["classifier"],
-        features,
-        state.labels[batch.ids],
-        support.features,
-        batch.support_labels,
+    labels = state.labels[batch.ids]
+
+    def seen(params, images):
+        return network.train_pass(params, state.batch_stats, images)[0]
+
+    def through_network(images):
+        return lambda params: seen(params, images).logits
+
+    def of_features(rows):
+        return lambda params: label_update.linear_scores(params["classifier"], rows)
+
+    if virtual_steps.moves_features(config):
+        # Batch norm by the batch's own statistics, as in the real step and as in the features of
+        # the published one; running statistics are dropped in all passes.
+        scores = through_network(jax.lax.stop_gradient(views.weak)), through_network(images)
+        moving = params
+    else:
+        scores = of_features(features), of_features(seen(params, images).features)
+        moving = {"classifier": params["classifier"]}
+    form = config.classification_loss if config.meta_loss == "same" else config.meta_loss
+    gradient = label_update.label_gradient(
+        *scores,
+        moving,
+        labels,
+        support_labels,
+        form=form,
+        trainable=virtual_steps.trainable(config, moving, network.is_trainable),
+        **virtual_steps.arguments(config, jax.random.fold_in(key, _PERTURBATION_KEY)),
+    )
+    new = label_update.moved_labels(
+        labels,
+        gradient,
+        support_labels,
         pinned=(batch.labeled > 0) & config.pin_labeled,
         rho=config.rho_start + (config.rho_end - config.rho_start) * share,
-        learning_rate=config.meta_learning_rate,
-        form=config.classification_loss,
         rule=config.label_update,
     )
+    pulls = None
+    if state.pulls is not None:
+        is_used = label_update.has_both_classes(support_labels)
+        pulls = jnp.where(is_used, label_update.pull(gradient), state.pulls[batch.ids])
+    return new, pulls
 
 
-def _losses(config, info, network, params, state, batch, views, *, in_warmup):
+def _losses(config, info, network, params, state, batch, views, key, *, in_warmup):
     """The loss of a step for `params`, all other parts of `state` as they are.
 
     Returns:
-      `(loss, (metrics, batch_stats, labels))`, with the batch's new soft labels `[batch]`.
+      `(loss, (metrics, batch_stats, labels, pulls))`, with the batch's new soft labels `[batch]`
+      and the pulls of their gradients, or None.
     """
     # In the order of the reference, each moving the running statistics.
     seen = [views.mixed, views.weak, *([views.strong] if config.use_contrast else [])]
     (mixed_pass, weak_pass, *strong_pass), stats = network.train_passes(
         params, state.batch_stats, seen, with_embedding=config.use_contrast
     )
-    labels = state.labels[batch.ids]
+    labels, pulls = state.labels[batch.ids], None
     if config.use_meta and not in_warmup:
-        labels = _new_labels(config, network, state, batch, weak_pass)
+        labels, pulls = _new_labels(config, network, state, batch, views, weak_pass, key)
     mixed_labels = mixup.mix(labels, labels[views.partner], views.lam)
-    weak_loss, mixed_loss = _classification(
+    weak_loss, mixed_loss = losses.classification_losses(
         config, info, (weak_pass.logits, mixed_pass.logits), batch, (labels, mixed_labels)
     )
     instance = group = jnp.zeros([])
     if config.use_contrast:
-        instance, group = _contrastive_loss(
+        instance, group = losses.contrastive_losses(
             config,
             weak_pass,
             strong_pass[0].embedding,
@@ -340,7 +290,7 @@ def _losses(config, info, network, params, state, batch, views, *, in_warmup):
         "loss_instance": instance,
         "loss_group": group,
     }
-    return loss, (metrics, stats, labels)
+    return loss, (metrics, stats, labels, pulls)
 
 
 def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
@@ -350,8 +300,16 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
     network = network_lib.build(config, info, embedding_dim=c.embedding_dim)
     optimizer = optimizer_lib.build(c, num_epochs=c.num_epochs)
     few_kernels = accelerator.few_kernels(config.run.few_kernels)
-    support = c.support_batch_size if c.use_meta else 0
+    is_pseudo = c.use_meta and c.support_source == _PSEUDO
+    is_recorded = c.use_meta and c.record_label_gradients
+    support = c.support_batch_size if c.use_meta and not is_pseudo else 0
+    counts = {
+        "num_positives": min(info.n_p, c.num_pseudo_negatives),
+        "num_negatives": c.num_pseudo_negatives,
+    }
     batching = Batching(batch_size=c.batch_size, support_batch_size=support)
+
+    needs_clusters = c.use_contrast and c.use_groups
 
     def init(key: jax.Array, previous: State | None, data: TrainingData) -> State:
         if previous is not None:
@@ -363,18 +321,22 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
             opt_state=optimizer.init(params),
             labels=data.labeled.astype(jnp.float32),
             clusters=jnp.zeros(data.labeled.shape, jnp.int32),
+            support=pseudo_support.empty(data, **counts) if is_pseudo else None,
+            pulls=jnp.zeros(data.labeled.shape, jnp.float32) if is_recorded else None,
         )
 
     def step(state: State, batch: Batch, key: jax.Array, *, in_warmup: bool):
-        views = _views(c, network, batch, key)
+        views = losses.draw_views(c, network, batch, key)
 
         def loss_of(params):
-            return _losses(c, info, network, params, state, batch, views, in_warmup=in_warmup)
+            return _losses(c, info, network, params, state, batch, views, key, in_warmup=in_warmup)
 
-        updated, loss, (metrics, stats, labels) = optimizer_lib.descend(
+        updated, loss, (metrics, stats, labels, pulls) = optimizer_lib.descend(
             optimizer, state, loss_of, batch.progress
         )
         updated = updated._replace(batch_stats=stats, labels=state.labels.at[batch.ids].set(labels))
+        if pulls is not None:
+            updated = updated._replace(pulls=state.pulls.at[batch.ids].set(pulls))
         # A batch without positive mass leaves the balanced loss undefined; the code drops it whole.
         may_skip = c.skip_empty_batches and c.classification_loss == "balanced"
         skip = jnp.logical_and(may_skip, jnp.sum(state.labels[batch.ids]) <= 0)
@@ -386,15 +348,20 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
         return network.infer(state.params, state.batch_stats, inputs, with_embedding=True).embedding
 
     def refresh(state: State, data: TrainingData, key: jax.Array, epoch: int = 0) -> State:
-        points = batching_lib.map_batches(
-            embed, data.inputs, batch_size=config.run.eval_batch_size, args=(state,)
-        )
-        return state._replace(clusters=_cluster(c, key, points))
+        size = config.run.eval_batch_size
+        if needs_clusters:
+            points = batching_lib.map_batches(embed, data.inputs, batch_size=size, args=(state,))
+            state = state._replace(clusters=_cluster(c, key, points))
+        if is_pseudo:
+            scores = batching_lib.map_batches(score, data.inputs, batch_size=size, args=(state,))
+            key = jax.random.fold_in(key, _SUPPORT_KEY)
+            state = state._replace(support=pseudo_support.choose(data, scores, key, **counts))
+        return state
 
     def predict(state: State, inputs: jax.Array) -> jax.Array:
         return network.infer(state.params, state.batch_stats, inputs).logits
 
-    needs_clusters = c.use_contrast and c.use_groups
+    score = jax.jit(predict)
     warmup = Stage(
         name="warmup",
         num_epochs=c.warmup_epochs,
@@ -408,20 +375,15 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
         init=init,
         step=lambda *args: step(*args, in_warmup=False),
         batching=batching,
-        refresh=refresh if needs_clusters else None,
+        refresh=refresh if needs_clusters or is_pseudo else None,
     )
     return Method(
         stages=tuple(stage for stage in (warmup, main) if stage.num_epochs),
         predict=predict,
         embed=embed,
         soft_labels=(lambda state: state.labels) if c.use_meta else None,
+        label_gradients=(lambda state: state.pulls) if is_recorded else None,
     )
-
-
-def _mean_entropy(scores):
-    """Mean entropy of the two-way prediction, clipped as the classification loss is."""
-    p = jnp.clip(jax.nn.sigmoid(scores), 1e-4, 1 - 1e-4)
-    return -jnp.mean(p * jnp.log(p) + (1 - p) * jnp.log1p(-p))
 
 
 def _cluster(config, key, points):

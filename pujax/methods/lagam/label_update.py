@@ -1,0 +1,171 @@
+"""LaGAM's label update (paper section 3.3): gradient of the labels, projection, moving average."""
+
+from collections.abc import Callable
+from typing import Any
+
+import chex
+import jax
+import jax.numpy as jnp
+
+from pujax import meta, risks
+
+Scores = Callable[[chex.ArrayTree], jax.Array]
+"""Scores `[batch]` of some examples, a function of the parameters that a virtual step moves."""
+
+
+def label_loss(scores: jax.Array, labels: jax.Array, *, form: str) -> jax.Array:
+    """Classification loss on soft labels: class-balanced (the code) or plain mean (paper Eq. 1).
+
+    Args:
+      scores: `[batch]`.
+      labels: `[batch]` positive mass, or `[batch, 2]` (negative, positive).
+      form: 'balanced' or 'mean'.
+
+    Returns:
+      A scalar.
+    """
+    if form == "balanced":
+        return meta.balanced_bce(scores, labels)
+    if labels.ndim == 1:
+        labels = jnp.stack([1 - labels, labels], axis=-1)
+    return jnp.mean(
+        labels[:, 1] * risks.logistic_loss(scores) + labels[:, 0] * risks.logistic_loss(-scores)
+    )
+
+
+def update_labels(
+    classifier: Any,
+    features: jax.Array,
+    labels: jax.Array,
+    support_features: jax.Array,
+    support_labels: jax.Array,
+    *,
+    pinned: jax.Array,
+    rho: jax.Array,
+    learning_rate: float,
+    form: str = "balanced",
+    rule: str = "projected",
+) -> jax.Array:
+    """One label update of a batch (paper Eq. 8-11): virtual step, label gradient, projection, EMA.
+
+    Only the classifier's weight vector moves in the virtual step, so features are constants: they
+    come from a training-mode pass whose running statistics are dropped. A support batch of one
+    class says nothing about the other and leaves the labels as they are.
+
+    Args:
+      classifier: `{'kernel': [dim, 1], 'bias': [1]}`.
+      features: `[batch, dim]` of the training batch.
+      labels: `[batch]`, stored positive mass.
+      support_features: `[support_batch, dim]`.
+      support_labels: `[support_batch]`, 0 or 1.
+      pinned: bool `[batch]`, examples whose label stays 1.
+      rho: share of the old label.
+      learning_rate: of the virtual step.
+      form: as in `label_loss`.
+      rule: as in `moved_labels`.
+
+    Returns:
+      `[batch]`, the new positive mass.
+    """
+    gradient = label_gradient(
+        lambda params: linear_scores(params, features),
+        lambda params: linear_scores(params, support_features),
+        classifier,
+        labels,
+        support_labels,
+        form=form,
+        learning_rate=learning_rate,
+        trainable=lambda path: path[-1].key == "kernel",
+    )
+    return moved_labels(labels, gradient, support_labels, pinned=pinned, rho=rho, rule=rule)
+
+
+def linear_scores(classifier: Any, features: jax.Array) -> jax.Array:
+    """Scores `[batch]` of features `[batch, dim]`; `{'kernel': [dim, 1], 'bias': [1]}`."""
+    product = jnp.dot(features, classifier["kernel"][:, 0], precision="highest")
+    return product + classifier["bias"][0]
+
+
+def label_gradient(
+    batch_scores: Scores,
+    support_scores: Scores,
+    params: chex.ArrayTree,
+    labels: jax.Array,
+    support_labels: jax.Array,
+    *,
+    form: str,
+    **virtual: Any,
+) -> jax.Array:
+    """Gradient of the support loss with respect to the label masses, through virtual steps.
+
+    Args:
+      batch_scores: of the training batch, `[batch]`.
+      support_scores: of the support batch, `[support_batch]`.
+      params: what both take.
+      labels: `[batch]`, stored positive mass.
+      support_labels: `[support_batch]`, 0 or 1.
+      form: of both losses, as in `label_loss`.
+      **virtual: which parameters move, by how many steps of which optimizer, and the estimator:
+        arguments of `meta.meta_gradient`.
+
+    Returns:
+      `[batch, 2]`, with respect to the masses (negative, positive).
+    """
+
+    def inner_loss(params, shift):
+        both = jnp.stack([1 - labels, labels], axis=-1) + shift
+        return label_loss(batch_scores(params), both, form=form)
+
+    def outer_loss(params):
+        return label_loss(support_scores(params), support_labels, form=form)
+
+    shift = jnp.zeros([labels.shape[0], 2], labels.dtype)
+    return meta.meta_gradient(inner_loss, outer_loss, params, shift, **virtual)
+
+
+def pull(gradient: jax.Array) -> jax.Array:
+    """How strongly each label is drawn towards positive, `[batch]`, from a gradient `[batch, 2]`.
+
+    Above 0 where more positive mass lowers the support loss faster than more negative mass does.
+    """
+    return gradient[:, 0] - gradient[:, 1]
+
+
+def moved_labels(
+    labels: jax.Array,
+    gradient: jax.Array,
+    support_labels: jax.Array,
+    *,
+    pinned: jax.Array,
+    rho: jax.Array,
+    rule: str = "projected",
+) -> jax.Array:
+    """Labels after a step towards what the gradient asks for.
+
+    Args:
+      labels: `[batch]`, stored positive mass.
+      gradient: `[batch, 2]`, of `label_gradient`.
+      support_labels: `[support_batch]`; if all are of one class the labels stay.
+      pinned: bool `[batch]`, examples whose label stays 1.
+      rho: share of the old label.
+      rule: 'projected' takes the sign of the gradient (the method); 'normalized' is the soft
+        update of Table 4: the gradient difference, scaled to a largest magnitude of 1 over the
+        batch, places the target linearly between 0 and 1.
+
+    Returns:
+      `[batch]`, the new positive mass.
+    """
+    if rule == "projected":
+        targets = meta.project_labels(gradient)
+    else:
+        towards = pull(gradient)
+        largest = jnp.max(jnp.abs(towards))
+        targets = (1 + towards / jnp.where(largest > 0, largest, 1)) / 2
+    updated = meta.ema_labels(labels, targets, rho=rho, pinned=pinned)
+    return jnp.where(has_both_classes(support_labels), updated, labels)
+
+
+def has_both_classes(support_labels: jax.Array) -> jax.Array:
+    """Whether labels of 0 and 1 `[support_batch]` are of both classes."""
+    mean = jnp.mean(support_labels)
+    return (mean > 0) & (mean < 1)
