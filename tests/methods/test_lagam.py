@@ -13,6 +13,7 @@ from pujax.data.batching import Batch
 from pujax.methods import lagam
 from pujax.methods._common import network as network_lib
 from pujax.methods._common import optimizer
+from pujax.methods.lagam import label_update, losses
 from pujax.training import method_setup, sharding, train_step
 from tests import tiny
 from tests.test_contrastive import naive_group
@@ -152,7 +153,7 @@ def test_running_statistics_see_mixed_then_weak_then_strong_view(data):
     _, arrays, stage, state = setup(data, augment=True)
     batch = first_batch(stage, arrays)
     network = network_lib.build(config, data.info, embedding_dim=8)
-    views = lagam._views(config.method, network, batch, jax.random.key(0))[:3]
+    views = losses.draw_views(config.method, network, batch, jax.random.key(0))[:3]
     stats = state.batch_stats
     for images in views:
         stats = network.train_pass(state.params, stats, images)[1]
@@ -211,7 +212,7 @@ def test_the_label_update_sends_no_gradient_into_the_network(data, monkeypatch):
     batch = first_batch(stage, arrays)
     after, _ = stage.step(state, batch, jax.random.key(0))
     constants = np.asarray(after.labels[batch.ids])
-    monkeypatch.setattr(lagam, "update_labels", lambda *_, **__: jnp.asarray(constants))
+    monkeypatch.setattr(label_update, "moved_labels", lambda *_, **__: jnp.asarray(constants))
     again, _ = fresh_setup(data)[2].step(state, batch, jax.random.key(0))
     for a, b in zip(jax.tree.leaves(after.params), jax.tree.leaves(again.params), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-7)

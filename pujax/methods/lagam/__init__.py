@@ -335,7 +335,7 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
             optimizer, state, loss_of, batch.progress
         )
         updated = updated._replace(batch_stats=stats, labels=state.labels.at[batch.ids].set(labels))
-        if pulls is not None:
+        if state.pulls is not None and pulls is not None:
             updated = updated._replace(pulls=state.pulls.at[batch.ids].set(pulls))
         # A batch without positive mass leaves the balanced loss undefined; the code drops it whole.
         may_skip = c.skip_empty_batches and c.classification_loss == "balanced"

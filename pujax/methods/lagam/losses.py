@@ -37,17 +37,18 @@ def draw_views(
 ) -> Views:
     """Draws the views of a batch."""
     weak_key, strong_key, mix_key, pair_key = jax.random.split(key, 4)
-    weak = strong = batch.inputs
+    weak: jax.Array = batch.inputs
+    strong: jax.Array = batch.inputs
     if config.augment:
-        how = {"flip": config.flip, "padding": config.padding}
+        how: dict[str, Any] = {"flip": config.flip, "padding": config.padding}
         weak = augment.weak_view(weak_key, batch.inputs, **how)
         strong = augment.strong_view(strong_key, batch.inputs, **how)
     weak = network.normalize(weak)
     lam = mixup.larger_lam(mix_key, config.mixup_alpha)
     partner = jax.random.permutation(pair_key, weak.shape[0])
     mixed = mixup.mix(weak, weak[partner], lam)
-    strong = network.normalize(strong) if config.use_contrast else None
-    return Views(mixed, weak, strong, lam, partner)
+    seen = network.normalize(strong) if config.use_contrast else None
+    return Views(mixed, weak, seen, lam, partner)
 
 
 def contrastive_losses(
@@ -67,7 +68,7 @@ def contrastive_losses(
     sides = None
     if config.use_cutoff:
         sides = jax.lax.stop_gradient(weak_pass.logits) > config.cutoff
-    find = {"clusters": clusters, "sides": sides}
+    find: dict[str, Any] = {"clusters": clusters, "sides": sides}
     positives = contrastive.latent_group_positives(weak, strong, **find)
     if config.use_neighbors:
         near = contrastive.latent_group_positives(
@@ -87,7 +88,8 @@ def classification_losses(
 ) -> tuple[jax.Array, jax.Array]:
     """Losses of the weak and of the mixed view, whose scores and labels are pairs."""
     if config.classification_loss == "nnpu":
-        loss = risks.nnpu(scores[0], batch.labeled, **calibration.risk_numbers(info))
+        numbers: dict[str, Any] = calibration.risk_numbers(info)
+        loss = risks.nnpu(scores[0], batch.labeled, **numbers)
         return loss, jnp.zeros([])
     weak_loss = label_loss(scores[0], labels[0], form=config.classification_loss)
     if config.entropy_weight:
