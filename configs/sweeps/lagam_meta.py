@@ -57,6 +57,7 @@ _ROWS = {
     # Support set without clean examples.
     "pseudo-negatives": _PSEUDO,
     "pseudo-negatives, 50": {**_PSEUDO, "num_pseudo_negatives": 50},
+    "pseudo-negatives, 600": {**_PSEUDO, "num_pseudo_negatives": 600},
     # The rows that take longest.
     "all, K = 3, rate 0.1": {**_ALL, "meta_num_steps": 3},
     "pseudo-negatives, all, K = 3, rate 0.1": {**_PSEUDO, **_ALL, "meta_num_steps": 3},

@@ -398,6 +398,7 @@ def test_negatives_are_needed_as_the_configuration_says():
     assert not methods.needs_negatives("lagam", tiny.config("lagam", use_meta=False).method)
     assert "lagam" not in methods.without_negatives()
     assert "lagam" in methods.without_negatives("lagam", PSEUDO)
+    assert "lagam" not in methods.without_negatives("naive", PSEUDO)
     assert "pu_mlc" not in methods.without_negatives("pu_mlc", {})
 
 
