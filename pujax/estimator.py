@@ -89,7 +89,8 @@ class PUClassifier(ClassifierMixin, BaseEstimator):
     with a warning. `pos_label` names it. A share of both is held out for probabilities.
 
     Args:
-      method: a name of `pujax.methods.without_negatives()`.
+      method: a name of `pujax.methods.without_negatives()`, or one whose `options` say that it
+        needs no negatives.
       prior: share of positives in the population; 'auto' estimates it from P and U; None for
         methods that need none, which then give no probabilities.
       setting: 'one_sample', labelled positives were taken out of the rows, or 'two_sample', the
