@@ -55,12 +55,11 @@ _ROWS = {
     "mean loss": {"meta_loss": "mean"},
     "soft update": {"label_update": "normalized"},
     # Support set without clean examples.
-    "pseudo-negatives": _PSEUDO,
-    "pseudo-negatives, 50": {**_PSEUDO, "num_pseudo_negatives": 50},
-    "pseudo-negatives, 600": {**_PSEUDO, "num_pseudo_negatives": 600},
+    "pseudo-negatives, lowest 5 %": {**_PSEUDO, "pseudo_negative_share": 0.05},
+    "pseudo-negatives, lowest 20 %": {**_PSEUDO, "pseudo_negative_share": 0.2},
+    "pseudo-negatives, lowest 50 %": {**_PSEUDO, "pseudo_negative_share": 0.5},
     # The rows that take longest.
     "all, K = 3, rate 0.1": {**_ALL, "meta_num_steps": 3},
-    "pseudo-negatives, all, K = 3, rate 0.1": {**_PSEUDO, **_ALL, "meta_num_steps": 3},
     "all, K = 5, rate 0.1": {**_ALL, "meta_num_steps": 5},
 }
 

@@ -21,7 +21,7 @@ from tests.training.test_seed_axis import assert_rows_close, members, rows_in, t
 # No random views, which tests need not draw again, and no batch norm, which NumPy need not repeat.
 PLAIN = {"model": "mlp", "options": {"hidden": (3,)}, "augment": False, "use_contrast": False}
 RECORD = {"record_label_gradients": True}
-PSEUDO = {"support_source": "pseudo_negatives", "num_pseudo_negatives": 12}
+PSEUDO = {"support_source": "pseudo_negatives", "pseudo_support_size": 24}
 
 
 @functools.cache
@@ -270,18 +270,23 @@ def test_the_support_set_is_known_positives_and_the_lowest_scores_of_u():
     scores[:6] = -9  # lower than all of U, and not to be taken
     inputs = jnp.arange(20.0)[:, None]
     data = types.SimpleNamespace(inputs=inputs, labeled=jnp.asarray(labeled))
-    found = [
-        pseudo_support.choose(
-            data, jnp.asarray(scores), jax.random.key(seed), num_positives=4, num_negatives=5
-        )
-        for seed in (0, 1)
-    ]
-    lowest = set(6 + np.argsort(scores[6:])[:5])
-    for support in found:
-        positives = np.asarray(support.positives)[:, 0].astype(int)
-        assert len(set(positives)) == 4 and set(positives) < set(range(6))
-        assert set(np.asarray(support.negatives)[:, 0].astype(int)) == lowest
-    assert not np.array_equal(found[0].positives, found[1].positives)
+    counts = {"num_positives": 4, "num_negatives": 5}
+    for num_low in (5, 8):
+        found = [
+            pseudo_support.choose(
+                data, jnp.asarray(scores), jax.random.key(seed), num_low=num_low, **counts
+            )
+            for seed in (0, 1)
+        ]
+        lowest = set(6 + np.argsort(scores[6:])[:num_low])
+        negatives = []
+        for support in found:
+            positives = np.asarray(support.positives)[:, 0].astype(int)
+            assert len(set(positives)) == 4 and set(positives) < set(range(6))
+            negatives.append(set(np.asarray(support.negatives)[:, 0].astype(int)))
+            assert len(negatives[-1]) == 5 and negatives[-1] <= lowest
+        assert (negatives[0] == negatives[1]) == (num_low == 5)
+        assert not np.array_equal(found[0].positives, found[1].positives)
     rows, labels = pseudo_support.draw(found[0], jax.random.key(0), size=7)
     rows = np.asarray(rows)[:, 0].astype(int)
     assert len(set(rows)) == 7 and labels.tolist() == [1] * 3 + [0] * 4
@@ -376,10 +381,9 @@ def test_agreement_of_gradients_with_the_truth_by_size():
         ({"meta_sigma": 0.0}, "^method.meta_sigma is 0.0; accepted: a number in"),
         ({"meta_damping": -1.0}, "^method.meta_damping is -1.0; accepted: a number in"),
         ({"support_source": "none"}, "^method.support_source is 'none'; accepted: 'support', 'ps"),
-        (
-            PSEUDO | {"num_pseudo_negatives": 1000},
-            "^method.num_pseudo_negatives is 1000; accepted: 1 to 1.., the unlabeled",
-        ),
+        ({"pseudo_negative_share": 0.0}, "^method.pseudo_negative_share is 0.0; accepted: a num"),
+        ({"pseudo_negative_share": 1.5}, "^method.pseudo_negative_share is 1.5; accepted: a num"),
+        ({"pseudo_support_size": 1}, "^method.pseudo_support_size is 1; accepted: an integer fr"),
         (PSEUDO | {"warmup_epochs": 0}, "^method.warmup_epochs is 0; accepted: at least 1 with"),
         (PSEUDO | {"support_batch_size": 1}, "^method.support_batch_size is 1; accepted: at le"),
     ],

@@ -111,10 +111,11 @@ def default_config() -> ml_collections.ConfigDict:
             "rho_start": 0.95,
             "rho_end": 0.80,
             "pin_labeled": True,
-            # Clean examples held apart, 'support', or known positives and the lowest-scored
-            # unlabeled examples, chosen anew before every epoch: 'pseudo_negatives'.
+            # Clean examples held apart, 'support', or known positives and unlabeled examples out of
+            # the lowest-scored share, drawn anew before every epoch: 'pseudo_negatives'.
             "support_source": "support",
-            "num_pseudo_negatives": 250,
+            "pseudo_negative_share": 0.5,
+            "pseudo_support_size": 500,
             "record_label_gradients": False,
             # Views.
             "augment": True,
@@ -134,7 +135,8 @@ def check(config: ml_collections.ConfigDict, info: DataInfo) -> None:
     checks.one_of("method.classification_loss", c.classification_loss, losses)
     checks.one_of("method.label_update", c.label_update, ("projected", "normalized"))
     checks.one_of("method.support_source", c.support_source, ("support", _PSEUDO))
-    checks.whole_number("method.num_pseudo_negatives", c.num_pseudo_negatives, 1)
+    checks.between("method.pseudo_negative_share", c.pseudo_negative_share, 0, 1, include="high")
+    checks.whole_number("method.pseudo_support_size", c.pseudo_support_size, 2)
     virtual_steps.check(c)
     for name in ("temperature", "mixup_alpha"):
         checks.positive(f"method.{name}", c[name])
@@ -156,7 +158,7 @@ def check(config: ml_collections.ConfigDict, info: DataInfo) -> None:
             "'balanced' or 'mean' while method.use_meta is True (nnPU has no labels to learn)",
         )
         if c.support_source == _PSEUDO:
-            _check_pseudo_support(c, info)
+            _check_pseudo_support(c)
             return
         checks.require(
             0 < info.support_positives < info.n_support,
@@ -168,12 +170,9 @@ def check(config: ml_collections.ConfigDict, info: DataInfo) -> None:
         checks.between("method.support_batch_size", c.support_batch_size, 1, info.n_support)
 
 
-def _check_pseudo_support(c: ml_collections.ConfigDict, info: DataInfo) -> None:
-    """Raises a ValueError unless there are examples to choose, and scores to choose them by."""
+def _check_pseudo_support(c: ml_collections.ConfigDict) -> None:
+    """Raises a ValueError unless there are scores to choose by, and both classes in a batch."""
     where = f"with method.support_source={_PSEUDO!r}"
-    most, number = info.n_u, c.num_pseudo_negatives
-    accepted = f"1 to {most}, the unlabeled examples, {where}"
-    checks.require(number <= most, "method.num_pseudo_negatives", number, accepted)
     checks.require(
         c.warmup_epochs > 0,
         "method.warmup_epochs",
@@ -302,12 +301,11 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
     few_kernels = accelerator.few_kernels(config.run.few_kernels)
     is_pseudo = c.use_meta and c.support_source == _PSEUDO
     is_recorded = c.use_meta and c.record_label_gradients
-    support = c.support_batch_size if c.use_meta and not is_pseudo else 0
-    counts = {
-        "num_positives": min(info.n_p, c.num_pseudo_negatives),
-        "num_negatives": c.num_pseudo_negatives,
-    }
-    batching = Batching(batch_size=c.batch_size, support_batch_size=support)
+    clean = c.support_batch_size if c.use_meta and not is_pseudo else 0
+    num_low = max(round(c.pseudo_negative_share * info.n_u), 1)
+    half = c.pseudo_support_size // 2
+    counts = {"num_positives": min(half, info.n_p), "num_negatives": min(half, num_low)}
+    batching = Batching(batch_size=c.batch_size, support_batch_size=clean)
 
     needs_clusters = c.use_contrast and c.use_groups
 
@@ -355,7 +353,8 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
         if is_pseudo:
             scores = batching_lib.map_batches(score, data.inputs, batch_size=size, args=(state,))
             key = jax.random.fold_in(key, _SUPPORT_KEY)
-            state = state._replace(support=pseudo_support.choose(data, scores, key, **counts))
+            support = pseudo_support.choose(data, scores, key, num_low=num_low, **counts)
+            state = state._replace(support=support)
         return state
 
     def predict(state: State, inputs: jax.Array) -> jax.Array:

@@ -1,7 +1,7 @@
-"""A support set without clean examples: known positives, and the lowest-scored unlabeled ones.
+"""A support set without clean examples: known positives, and low-scored unlabeled ones.
 
-No true label is looked at. The price is that the lowest-scored examples are the easy negatives, and
-that a network which is wrong about them confirms itself.
+No true label is looked at. The price is that the lowest-scored examples are the easy negatives: few
+of them say nothing about the boundary, many of them hold hidden positives.
 """
 
 import functools
@@ -18,7 +18,7 @@ class PseudoSupport(NamedTuple):
 
     Attributes:
       positives: `[p, ...]`, labelled positives.
-      negatives: `[m, ...]`, the lowest-scored unlabeled examples.
+      negatives: `[m, ...]`, unlabeled examples out of the lowest-scored.
     """
 
     positives: jax.Array
@@ -34,39 +34,48 @@ def empty(data: TrainingData, *, num_positives: int, num_negatives: int) -> Pseu
 
 
 def choose(
-    data: TrainingData, scores: jax.Array, key: jax.Array, *, num_positives: int, num_negatives: int
+    data: TrainingData,
+    scores: jax.Array,
+    key: jax.Array,
+    *,
+    num_low: int,
+    num_positives: int,
+    num_negatives: int,
 ) -> PseudoSupport:
     """The support set for the scores of all training examples.
 
     Args:
       data: what the method trains on.
       scores: `[n]`, of the training examples.
-      key: draws the positives, without replacement.
+      key: draws both classes, without replacement.
+      num_low: how many of the lowest-scored unlabeled examples negatives are drawn from.
       num_positives: p, at most the labelled positives.
-      num_negatives: m, at most the unlabeled examples.
+      num_negatives: m, at most `num_low`.
 
     Returns:
       A `PseudoSupport`.
     """
-    positives, negatives = _rows(
-        scores, data.labeled, key, num_positives=num_positives, num_negatives=num_negatives
-    )
+    counts = {"num_low": num_low, "num_positives": num_positives, "num_negatives": num_negatives}
+    positives, negatives = _rows(scores, data.labeled, key, **counts)
     return PseudoSupport(data.inputs[positives], data.inputs[negatives])
 
 
-@functools.partial(jax.jit, static_argnames=("num_positives", "num_negatives"))
+@functools.partial(jax.jit, static_argnames=("num_low", "num_positives", "num_negatives"))
 def _rows(
     scores: jax.Array,
     labeled: jax.Array,
     key: jax.Array,
     *,
+    num_low: int,
     num_positives: int,
     num_negatives: int,
 ) -> tuple[jax.Array, jax.Array]:
     """Rows of the positives and of the negatives."""
-    drawn = jnp.where(labeled, jax.random.uniform(key, labeled.shape), -1.0)
-    low = jnp.where(labeled, -jnp.inf, -scores)
-    return jax.lax.top_k(drawn, num_positives)[1], jax.lax.top_k(low, num_negatives)[1]
+    positive_key, negative_key = jax.random.split(key)
+    order = jnp.where(labeled, jax.random.uniform(positive_key, labeled.shape), -1.0)
+    positives = jax.lax.top_k(order, num_positives)[1]
+    low = jax.lax.top_k(jnp.where(labeled, -jnp.inf, -scores), num_low)[1]
+    return positives, jax.random.permutation(negative_key, low)[:num_negatives]
 
 
 def draw(support: PseudoSupport, key: jax.Array, *, size: int) -> tuple[jax.Array, jax.Array]:
