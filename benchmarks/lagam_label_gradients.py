@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 from absl import app, flags
+from matplotlib import ticker
 
 from pujax.configs import lagam_digits
 from pujax.data import batching
@@ -169,6 +170,8 @@ def draw(rows: list[Row], path: str) -> None:
         axis.set_xticks(_STEPS)
     for axis in axes[1:]:
         axis.set_yscale("log")
+        for which in (axis.yaxis.set_major_formatter, axis.yaxis.set_minor_formatter):
+            which(ticker.LogFormatter(minor_thresholds=(2, 0.5)))
     handles, labels = axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=5, fontsize=8, frameon=False)
     figure.savefig(path, dpi=110)
