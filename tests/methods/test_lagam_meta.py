@@ -215,6 +215,15 @@ def test_every_option_changes_the_gradient_or_how_it_is_computed_and_nothing_els
         np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.thorough
+def test_steps_that_diverge_leave_labels_and_record_alone():
+    changes = {"meta_trainable": "all", "meta_num_steps": 3, "meta_learning_rate": 1e30}
+    pulls, labels, _ = update(**changes)
+    _, _, state, batch = setup(**changes)
+    np.testing.assert_array_equal(labels, state.labels[batch.ids])
+    assert not pulls.any()
+
+
 def test_more_pairs_of_es_come_closer():
     def cosine(pairs):
         a, b = update(**THREE)[0], update(**THREE, meta_estimator="es", meta_num_pairs=pairs)[0]

@@ -131,8 +131,8 @@ def check(config: ml_collections.ConfigDict, info: DataInfo) -> None:
     c = config
     optimizer_lib.check(c)
     checks.between("method.warmup_epochs", c.warmup_epochs, 0, c.num_epochs)
-    losses = ("balanced", "mean", "nnpu")
-    checks.one_of("method.classification_loss", c.classification_loss, losses)
+    forms = ("balanced", "mean", "nnpu")
+    checks.one_of("method.classification_loss", c.classification_loss, forms)
     checks.one_of("method.label_update", c.label_update, ("projected", "normalized"))
     checks.one_of("method.support_source", c.support_source, ("support", _PSEUDO))
     checks.between("method.pseudo_negative_share", c.pseudo_negative_share, 0, 1, include="high")
@@ -244,9 +244,13 @@ def _new_labels(config, network, state, batch, views, weak_pass, key):
         rho=config.rho_start + (config.rho_end - config.rho_start) * share,
         rule=config.label_update,
     )
+    is_used = label_update.has_both_classes(support_labels)
+    if not virtual_steps.is_published(config):
+        # Steps that diverge, and a linear system without a solution, say nothing about labels.
+        is_used &= jnp.all(jnp.isfinite(gradient))
+        new = jnp.where(is_used, new, labels)
     pulls = None
     if state.pulls is not None:
-        is_used = label_update.has_both_classes(support_labels)
         pulls = jnp.where(is_used, label_update.pull(gradient), state.pulls[batch.ids])
     return new, pulls
 

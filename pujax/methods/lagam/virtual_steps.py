@@ -97,6 +97,13 @@ def _options(config: ml_collections.ConfigDict, key: jax.Array) -> Mapping[str, 
     return options.get(config.meta_estimator, {})
 
 
+def is_published(config: ml_collections.ConfigDict) -> bool:
+    """Whether the gradient is that of the paper, whatever the step size and the loss."""
+    names = ("meta_num_steps", "meta_trainable", "meta_optimizer", "meta_estimator")
+    default = default_config()
+    return all(config[name] == default[name] for name in names)
+
+
 def moves_features(config: ml_collections.ConfigDict) -> bool:
     """Whether parameters below the classifier move, so that features change with them."""
     return config.meta_trainable in ("last_block", "all")
