@@ -29,19 +29,10 @@ from pujax.methods._common import network as network_lib
 from pujax.methods._common import optimizer as optimizer_lib
 from pujax.methods.base import Method, Stage
 from pujax.methods.lagam import label_update, losses, pseudo_support, virtual_steps
-from pujax.methods.lagam.label_update import label_loss, update_labels
+from pujax.methods.lagam.label_update import label_loss as label_loss
+from pujax.methods.lagam.label_update import update_labels as update_labels
 from pujax.methods.lagam.pseudo_support import PseudoSupport
 
-__all__ = [
-    "NEEDS_NEGATIVES",
-    "State",
-    "build",
-    "check",
-    "default_config",
-    "label_loss",
-    "needs_negatives",
-    "update_labels",
-]
 NEEDS_NEGATIVES = True
 """As published; `needs_negatives` says it of a configuration."""
 _PSEUDO = "pseudo_negatives"
