@@ -216,9 +216,9 @@ def switched(config: ml_collections.ConfigDict, info: DataInfo, network: Network
     if "align_weight" not in config:
         return None
     check(config)
-    checks.between("method.align_warmup_epochs", config.align_warmup_epochs, 0, config.num_epochs)
     if not config.align_weight:
         return None
+    checks.between("method.align_warmup_epochs", config.align_warmup_epochs, 0, config.num_epochs)
     crop = config.align_crop_area
     checks.between("method.align_crop_area", crop, 0, 1)
     checks.positive("method.align_crop_area", crop)
