@@ -11,6 +11,7 @@ Columns: bytes that the program needs besides its arguments and results in MB, t
 of plain reverse mode's, and the seconds that compiling takes.
 """
 
+import re
 import sys
 import time
 
@@ -84,13 +85,20 @@ def main(_) -> None:
             traced = jax.jit(function, in_shardings=copied, out_shardings=copied).trace(*shapes)
             started = time.monotonic()
             lowered = traced.lower(lowering_platforms=(topology.platform,))
-            stats = lowered.compile(compiler_options=topology.options or None).memory_analysis()
-            megabytes = stats.temp_size_in_bytes / 1e6
+            try:
+                compiled = lowered.compile(compiler_options=topology.options or None)
+                megabytes, remark = compiled.memory_analysis().temp_size_in_bytes / 1e6, ""
+            except jax.errors.JaxRuntimeError as error:
+                # TPUs' compiler ends where the device's memory does, and says what it needed.
+                needed = re.search(r"temporaries \(([\d.]+)G\)", str(error))
+                if needed is None:
+                    raise
+                megabytes, remark = float(needed[1]) * 1024**3 / 1e6, ", does not fit"
             plain = plain or megabytes
             words = "".join(f", `{key}={value}`" for key, value in options.items())
             seconds = time.monotonic() - started
             write(
-                f"| `{estimator}`{words} | {megabytes:.0f} | {megabytes / plain:.2f} "
+                f"| `{estimator}`{words} | {megabytes:.0f}{remark} | {megabytes / plain:.2f} "
                 f"| {seconds:.0f} |\n"
             )
             sys.stdout.flush()

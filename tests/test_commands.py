@@ -160,7 +160,8 @@ def test_methods_are_listed_in_a_line_each(capsys):
     assert run("methods") == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines] == list(methods.names())
-    assert "nnPU: the non-negative PU risk (Kiryo et al., NIPS 2017). [one label]" in lines[10]
+    shown = dict(zip(methods.names(), lines, strict=True))["nnpu"]
+    assert "nnPU: the non-negative PU risk (Kiryo et al., NIPS 2017). [one label]" in shown
     assert run("methods", "--json") == 0
     found = {entry["name"]: entry for entry in json.loads(capsys.readouterr().out)}
     assert found["pu_mlc"]["labels"] == "several labels" and not found["pu_mlc"]["is_oracle"]
