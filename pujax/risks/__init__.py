@@ -16,7 +16,14 @@ The losses of many labels take `[batch, classes]`. Besides those of PU-MLC there
 is compared with, which also learn from known negatives or treat every unknown label as negative.
 """
 
-from pujax.risks.biased import naive, weighted_bce
+from pujax.risks.alignment import (
+    MovingMean,
+    label_alignment,
+    softplus_distance,
+    two_way_margin,
+    two_way_sigmoid_loss,
+)
+from pujax.risks.biased import cvir, naive, weighted_bce
 from pujax.risks.distribution import ENTROPY_CLIP, dist_pu, prediction_entropy
 from pujax.risks.multilabel import (
     multilabel_gamma,
@@ -33,13 +40,16 @@ from pujax.risks.variational import vpu, vpu_mixup
 __all__ = [
     "ENTROPY_CLIP",
     "Loss",
+    "MovingMean",
     "PUParts",
     "assume_negative_bce",
     "asymmetric",
+    "cvir",
     "dist_pu",
     "gradient_penalty",
     "gradpu",
     "imbalanced_nnpu",
+    "label_alignment",
     "logistic_loss",
     "multilabel_gamma",
     "multilabel_known",
@@ -51,6 +61,9 @@ __all__ = [
     "prediction_entropy",
     "pu_parts",
     "sigmoid_loss",
+    "softplus_distance",
+    "two_way_margin",
+    "two_way_sigmoid_loss",
     "upu",
     "vpu",
     "vpu_mixup",
