@@ -58,17 +58,18 @@ class State(NamedTuple):
 
 
 def default_config() -> ml_collections.ConfigDict:
-    """Weights, temperatures and tolerances of the published MNIST command, and few, short episodes.
+    """Weights, temperatures and tolerances of the published MNIST command, and few episodes.
 
     Without true labels nothing says when to stop, and the weights of U rise as a network learns its
-    labels by heart (docs/methods/robust_pu.md has a measurement): hence ten episodes of an epoch.
+    labels by heart (docs/methods/robust_pu.md has a measurement): hence five episodes, as on a
+    public board, and not up to a hundred.
     `num_epochs` counts the nnPU stage (`pretrain_epochs`), too. A tolerance runs from its start to
     its end in `tolerance_episodes` by `tolerance_schedule`. Fields of the risk and of how P is
     drawn are the nnPU stage's; episodes shuffle P and U together.
     """
     return classifier.baseline_config(
         "robust_pu",
-        num_epochs=110,
+        num_epochs=125,
         batch_size=128,
         learning_rate=1e-3,
         weight_decay=0.0,
@@ -77,7 +78,7 @@ def default_config() -> ml_collections.ConfigDict:
         pretrain_epochs=100,
         pretrain_learning_rate=1e-3,
         pretrain_weight_decay=1e-4,
-        episode_epochs=1,
+        episode_epochs=5,
         hardness="logistic",
         weights="welsch",
         positive_temperature=1.0,

@@ -88,6 +88,8 @@ def test_the_break_is_that_of_all_splits():
 def test_a_second_cut_follows_only_a_break_above_zero():
     falling = np.array([-0.3, -0.28, -0.05, -0.04, 0.0])
     assert holistic_pu.cut(falling, limit=0.02) == -0.28
+    apart = np.array([-0.5, -0.48, -0.46, 0.3, 0.31])  # the upper class alone is above 0
+    assert holistic_pu.cut(apart, limit=0.02) == -0.46
     # A few that rise most would be all there is above the first break.
     rising = np.array([-0.05, -0.04, 0.0, 0.01, 0.9, 1.0])
     assert holistic_pu.natural_break(rising) == 0.01

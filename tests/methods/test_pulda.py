@@ -99,6 +99,20 @@ def test_main_loss_clips_scores_and_adds_mixup():
     np.testing.assert_allclose(after.labels[batch.ids], wanted, rtol=1e-4)
 
 
+def test_scores_beyond_the_clip_train_nothing_but_by_mixup():
+    plain = {"optimizer": "sgd", "momentum": 0.0, "weight_decay": 0.0, "mixup_weight": 0.0}
+    _, method, arrays, (_, state) = setup(learning_rate=1e3, **plain)
+    stage = method.stages[1]
+    # Every score is 11, where the losses still have a slope.
+    head = state.params["classifier"]
+    head = {"kernel": jnp.zeros_like(head["kernel"]), "bias": jnp.full_like(head["bias"], 11)}
+    state = state._replace(params=state.params | {"classifier": head})
+    after, metrics = jax.jit(stage.step)(state, batch_of(stage, arrays), jax.random.key(5))
+    assert metrics["loss_mixup"] > 1
+    for a, b in zip(*map(jax.tree.leaves, (state.params, after.params)), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
 def test_averages_start_afresh_with_the_second_phase():
     _, method, arrays, (state, _) = setup()
     warmed, _ = jax.jit(method.stages[0].step)(
