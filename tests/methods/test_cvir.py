@@ -94,6 +94,7 @@ def test_a_known_share_is_that_of_u_and_not_the_populations(setting):
     assert method.estimates is None
 
 
+@pytest.mark.thorough
 def test_loss_ignores_what_is_dropped_and_warm_up_drops_nothing():
     _, method, arrays, state = setup()
     stage = method.stages[0]
@@ -129,6 +130,7 @@ def test_estimate_and_choice_are_those_of_best_bin_on_what_is_held_out():
     assert not np.asarray(after.kept)[~trained].any()
 
 
+@pytest.mark.thorough
 def test_examples_that_are_held_out_do_not_train():
     _, method, arrays, state = setup("estimated")
     stage = method.stages[0]

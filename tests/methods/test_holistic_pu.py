@@ -130,6 +130,7 @@ def test_consistency_counts_confident_rows_alone_over_all_of_u():
     assert ask(jnp.array([2.0, -2.0]), strong[:2], counts[:2]) == 0  # 0.88 is not enough
 
 
+@pytest.mark.thorough
 def test_first_phase_smooths_labels_of_p_and_averages_the_weights():
     config, data, method, arrays, (state, _) = setup()
     stage = method.stages[0]
@@ -218,6 +219,7 @@ def test_second_phase_has_a_new_network_and_three_losses():
         np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.thorough
 def test_strong_views_are_drawn_where_images_are_augmented():
     *_, method, arrays, (state, _) = setup(augment=True, confidence=0.5)
     stage = method.stages[1]

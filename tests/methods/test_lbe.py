@@ -65,6 +65,7 @@ def test_losses_of_the_m_step_match_hand_values():
         assert float(propensity(scores, q, labeled)) == pytest.approx(wanted / 4, abs=1e-14)
 
 
+@pytest.mark.thorough
 def test_steps_of_em_are_steps_on_the_observed_likelihood():
     """With q of the parameters themselves: d/da is h - q and d/db is q eta on U."""
     a, b, s = random_scores(seed=1)
@@ -236,6 +237,7 @@ def batch_of(stage, arrays):
     return tiny.gather(arrays, plan, 0, epoch=1, step=0)
 
 
+@pytest.mark.thorough
 def test_pretraining_sees_all_examples_at_once_and_weighs_the_groups_alike():
     data, method, arrays, state = setup()
     stage, n, r = method.stages[0], data.info.n, data.info.n_p / data.info.n
@@ -254,6 +256,7 @@ def test_pretraining_sees_all_examples_at_once_and_weighs_the_groups_alike():
         assert any(jax.tree.leaves(moves))
 
 
+@pytest.mark.thorough
 def test_a_round_scores_all_examples_and_takes_steps_on_tenths():
     data, method, arrays, state = setup()
     stage = method.stages[1]
@@ -273,6 +276,7 @@ def test_a_round_scores_all_examples_and_takes_steps_on_tenths():
     np.testing.assert_allclose(estimates["label_frequency"], eta, rtol=1e-4)
 
 
+@pytest.mark.thorough
 def test_the_two_networks_of_a_round_follow_losses_of_their_own():
     data, method, arrays, state = setup()
     stage = method.stages[1]
@@ -294,6 +298,7 @@ def test_the_two_networks_of_a_round_follow_losses_of_their_own():
     assert 0 <= metrics["kept_positives"] <= 1
 
 
+@pytest.mark.thorough
 def test_a_propensity_may_start_at_one_half_everywhere_without_pretraining():
     _, method, arrays, state = setup(propensity_start="half")
     swapped = state._replace(classifier=state.propensity)

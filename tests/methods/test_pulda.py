@@ -44,6 +44,7 @@ def risks_of(c, prior, scores, labeled, averages):
     return alignment + margin, (share, *others)
 
 
+@pytest.mark.thorough
 def test_warmup_loss_is_alignment_and_margin_with_averages_from_the_second_batch_on():
     config, method, arrays, (state, _) = setup()
     stage, prior = method.stages[0], tiny.problem().info.prior_unlabeled
@@ -99,6 +100,7 @@ def test_main_loss_clips_scores_and_adds_mixup():
     np.testing.assert_allclose(after.labels[batch.ids], wanted, rtol=1e-4)
 
 
+@pytest.mark.thorough
 def test_scores_beyond_the_clip_train_nothing_but_by_mixup():
     plain = {"optimizer": "sgd", "momentum": 0.0, "weight_decay": 0.0, "mixup_weight": 0.0}
     _, method, arrays, (_, state) = setup(learning_rate=1e3, **plain)

@@ -144,6 +144,7 @@ def test_tolerances_rise_as_scheduled():
     np.testing.assert_allclose(values("exponential")[:3], [0.1, 0.55, 0.775])
 
 
+@pytest.mark.thorough
 def test_an_episode_has_weights_of_its_own_and_a_new_optimizer():
     data, method, arrays, state = setup(episode_epochs=2, num_epochs=8, **WIDE)
     first, stage = method.stages
@@ -175,6 +176,7 @@ def test_an_episode_has_weights_of_its_own_and_a_new_optimizer():
     )
 
 
+@pytest.mark.thorough
 def test_smoothing_mixes_the_weights_of_the_same_examples():
     _, method, arrays, state = setup(smoothing=0.25, **WIDE)
     stage = method.stages[1]
@@ -189,6 +191,7 @@ def test_smoothing_mixes_the_weights_of_the_same_examples():
     np.testing.assert_allclose(mixed.weights, wanted, rtol=1e-6)
 
 
+@pytest.mark.thorough
 def test_a_step_of_an_episode_trains_the_weighted_cross_entropy():
     _, method, arrays, state = setup(**WIDE)
     stage = method.stages[1]
