@@ -17,6 +17,9 @@ from tests.x64 import x64
 LOSSES = [risks.sigmoid_loss, risks.logistic_loss]
 RISKS = {
     "naive": risks.naive,
+    "cvir": lambda scores, labeled: risks.cvir(
+        scores, labeled, kept=np.arange(np.size(labeled)) % 3 > 0
+    ),
     "weighted_bce": functools.partial(risks.weighted_bce, positive_weight=3.0),
     "upu": functools.partial(risks.upu, prior=0.4),
     "nnpu": functools.partial(risks.nnpu, prior=0.4),
@@ -28,6 +31,10 @@ RISKS = {
     "vpu": risks.vpu,
     "vpu_one_sample": functools.partial(risks.vpu, include_positives=True),
     "dist_pu": functools.partial(risks.dist_pu, prior=0.4),
+    "pulda": lambda scores, labeled: (
+        risks.label_alignment(scores, labeled, prior=0.4)[0]
+        + risks.two_way_margin(scores, labeled, prior=0.4)[0]
+    ),
     "gradpu": functools.partial(risks.gradpu, beta=3.0),
     "gradpu_through": functools.partial(risks.gradpu, beta=3.0, stop_weight_gradient=False),
 }

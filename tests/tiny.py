@@ -26,6 +26,8 @@ _SMALL = {
     "head_batch_size": 16,
     "head_learning_rate": 0.1,
     "representation_epochs": 2,
+    "pretrain_learning_rate": 0.01,
+    "episode_epochs": 1,
     "representation_learning_rate": 0.01,
     "classifier_hidden": (16, 16),
     "batch_size": 16,
@@ -53,6 +55,7 @@ _SMALL_OF = {
     # At 4, its default, scores of negatives are still above 0 after so few steps.
     "asymmetric": {"gamma_negative": 2.0},
     "pan": {"learning_rate": 0.01},
+    "holistic_pu": {"steps_per_epoch": 8, "teacher_decay": 0.5},
     # An early-learning term at full weight holds 24 steps to the untrained teacher.
     "p3mix_e": {"learning_rate": 0.01, "start_hmix": 1, "elr_weight": 0.5},
     "p3mix_c": {"learning_rate": 0.01, "start_hmix": 0},

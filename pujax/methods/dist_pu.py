@@ -15,6 +15,7 @@ The risk gets scores as they are; the code clips those of the second phase to [-
 which moves a probability by at most 5e-5.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -89,15 +90,21 @@ def default_config() -> ml_collections.ConfigDict:
     )
 
 
-def check(config: ml_collections.ConfigDict) -> None:
-    """Raises a ValueError for settings that cannot be."""
+def check_phases(config: ml_collections.ConfigDict) -> None:
+    """Raises a ValueError for settings of the two phases, without entropies, that cannot be."""
     classifier.check(config)
     checks.between("method.warmup_epochs", config.warmup_epochs, 0, config.num_epochs)
     checks.positive("method.mixup_alpha", config.mixup_alpha)
     checks.positive("method.warmup_learning_rate", config.warmup_learning_rate)
     checks.between("method.warmup_lr_floor", config.warmup_lr_floor, 0, 1)
-    weights = ("warmup_weight_decay", "warmup_entropy_weight", "entropy_weight")
-    for name in (*weights, "mixed_entropy_weight", "mixup_weight"):
+    for name in ("warmup_weight_decay", "mixup_weight"):
+        checks.at_least(f"method.{name}", config[name], 0)
+
+
+def check(config: ml_collections.ConfigDict) -> None:
+    """Raises a ValueError for settings that cannot be."""
+    check_phases(config)
+    for name in ("warmup_entropy_weight", "entropy_weight", "mixed_entropy_weight"):
         checks.at_least(f"method.{name}", config[name], 0)
     if "prior" in online.names(config):
         accepted = "'es' while method.online has 'prior', which decides the sign of a difference"
@@ -165,32 +172,15 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
         align=alignment.switched(c, info, network),
     )
 
-    @jax.jit
-    def first_labels(params, batch_stats, inputs: jax.Array) -> jax.Array:
-        return probability(network.infer(params, batch_stats, inputs).logits)
-
-    def fill(state: State, data: TrainingData, key: jax.Array, epoch: int = 0) -> State:
-        del key, epoch
-        labels = batching_lib.map_batches(
-            first_labels,
-            data.inputs,
-            batch_size=config.run.eval_batch_size,
-            args=(state.params, state.batch_stats),
-        )
-        return state._replace(labels=jnp.where(data.labeled, 1, labels))
-
     def predict(state: State, inputs: jax.Array) -> jax.Array:
         return network.infer(state.params, state.batch_stats, inputs).logits
 
     def embed(state: State, inputs: jax.Array) -> jax.Array:
         return network.infer(state.params, state.batch_stats, inputs).features
 
-    warmup_config = ml_collections.ConfigDict(c.to_dict())
-    warmup_config.learning_rate = c.warmup_learning_rate
-    warmup_config.weight_decay = c.warmup_weight_decay
-    warmup_config.lr_floor = c.warmup_lr_floor
-    warmup = _stage(parts, "warmup", c.warmup_epochs, _warmup_loss, settings=warmup_config)
-    main = _stage(parts, "main", parts.main_epochs, _main_loss, settings=c)._replace(refresh=fill)
+    warmup = _stage(parts, "warmup", c.warmup_epochs, _warmup_loss, settings=warmup_section(c))
+    main = _stage(parts, "main", parts.main_epochs, _main_loss, settings=c)
+    main = main._replace(refresh=filling(network, batch_size=config.run.eval_batch_size))
     method = Method(
         stages=tuple(stage for stage in (warmup, main) if stage.num_epochs),
         predict=predict,
@@ -198,6 +188,91 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
         soft_labels=lambda state: state.labels,
     )
     return parts.learn.reported(method, info) if parts.learn else method
+
+
+def warmup_section(config: ml_collections.ConfigDict) -> ml_collections.ConfigDict:
+    """The section with the rate, the decay and the schedule's floor of the first phase."""
+    changed = ml_collections.ConfigDict(config.to_dict())
+    for name in ("learning_rate", "weight_decay", "lr_floor"):
+        changed[name] = config[f"warmup_{name}"]
+    return changed
+
+
+def filling(network: Network, *, batch_size: int) -> Callable[..., Any]:
+    """A refresh that fills a state's `labels` from an evaluation-mode pass over the data.
+
+    Args:
+      network: of the `params` and `batch_stats` of the state.
+      batch_size: examples per call.
+    """
+
+    @jax.jit
+    def first_labels(params, batch_stats, inputs: jax.Array) -> jax.Array:
+        return probability(network.infer(params, batch_stats, inputs).logits)
+
+    def fill(state: Any, data: TrainingData, key: jax.Array, epoch: int = 0) -> Any:
+        del key, epoch
+        labels = batching_lib.map_batches(
+            first_labels,
+            data.inputs,
+            batch_size=batch_size,
+            args=(state.params, state.batch_stats),
+        )
+        return state._replace(labels=jnp.where(data.labeled, 1, labels))
+
+    return fill
+
+
+class MixedPass(NamedTuple):
+    """What a step of the second phase computes, of mixed and of plain images.
+
+    Attributes:
+      scores: `[batch]` of the plain images.
+      mixed_scores: `[batch]` of the mixed ones.
+      batch_stats: running statistics after both.
+      labels: `[n]`, the memory with the probabilities of the batch, 1 for labelled positives.
+      loss: cross-entropy of the mixed scores against the mixed memory, a scalar.
+    """
+
+    scores: jax.Array
+    mixed_scores: jax.Array
+    batch_stats: Any
+    labels: jax.Array
+    loss: jax.Array
+
+
+def mixed_pass(
+    network: Network,
+    params: Any,
+    state: Any,
+    images: jax.Array,
+    batch: Batch,
+    key: jax.Array,
+    *,
+    alpha: float,
+) -> MixedPass:
+    """Passes a batch mixed with itself through the network, then the batch as it is.
+
+    Args:
+      network: what is trained.
+      params: its parameters.
+      state: with `batch_stats` and the memory `labels`.
+      images: the batch's weak view.
+      batch: the batch.
+      key: of the mixing share and of the partners.
+      alpha: of the Beta distribution of the share.
+    """
+    lam_key, pair_key = jax.random.split(key)
+    lam = mixup_lib.draw_lam(lam_key, alpha)
+    partner = jax.random.permutation(pair_key, images.shape[0])
+    stored = state.labels[batch.ids]
+    targets = mixup_lib.mix(stored, stored[partner], lam)
+    mixed = mixup_lib.mix(images, images[partner], lam)
+    (first, outputs), stats = network.train_passes(params, state.batch_stats, [mixed, images])
+    updated = jnp.where(batch.labeled > 0, 1, probability(outputs.logits))
+    labels = state.labels.at[batch.ids].set(jax.lax.stop_gradient(updated))
+    loss = soft_cross_entropy(first.logits, targets)
+    return MixedPass(outputs.logits, first.logits, stats, labels, loss)
 
 
 class _Parts(NamedTuple):
@@ -321,27 +396,17 @@ def _warmup_loss(parts, params, state, images, batch, key, numbers):
 
 def _main_loss(parts, params, state, images, batch, key, numbers):
     """The second phase's, with mixup; the memory takes over the batch's probabilities."""
-    c = parts.config
-    lam_key, pair_key = jax.random.split(key)
-    lam = mixup_lib.draw_lam(lam_key, c.mixup_alpha)
-    partner = jax.random.permutation(pair_key, images.shape[0])
-    stored = state.labels[batch.ids]
-    targets = mixup_lib.mix(stored, stored[partner], lam)
-    mixed = mixup_lib.mix(images, images[partner], lam)
-    views = [mixed, images]
-    (mixed_pass, outputs), stats = parts.network.train_passes(params, state.batch_stats, views)
-    risk, entropy = _matching(numbers, outputs.logits, batch.labeled)
-    mixed_entropy = risks.prediction_entropy(mixed_pass.logits)
-    mixup = soft_cross_entropy(mixed_pass.logits, targets)
+    alpha = parts.config.mixup_alpha
+    passed = mixed_pass(parts.network, params, state, images, batch, key, alpha=alpha)
+    risk, entropy = _matching(numbers, passed.scores, batch.labeled)
+    mixed_entropy = risks.prediction_entropy(passed.mixed_scores)
     ramp = entropy_ramp(jnp.floor(batch.stage_progress), num_epochs=parts.main_epochs)
     loss = risk + numbers["entropy_weight"] * ramp * entropy
-    loss += numbers["mixed_entropy_weight"] * mixed_entropy + numbers["mixup_weight"] * mixup
-    updated = jnp.where(batch.labeled > 0, 1, probability(outputs.logits))
-    labels = state.labels.at[batch.ids].set(jax.lax.stop_gradient(updated))
+    loss += numbers["mixed_entropy_weight"] * mixed_entropy + numbers["mixup_weight"] * passed.loss
     metrics = {
         "risk": risk,
         "entropy": entropy,
         "mixed_entropy": mixed_entropy,
-        "loss_mixup": mixup,
+        "loss_mixup": passed.loss,
     }
-    return loss, (stats, labels, metrics), outputs.logits
+    return loss, (passed.batch_stats, passed.labels, metrics), passed.scores

@@ -143,9 +143,7 @@ def ted_n_fit(
         kept = np.ones(n, np.float32)
         share = history[-1] if index >= num_warmup_epochs else math.nan
         if not math.isnan(share):
-            order = np.argsort(-np.asarray(score(params, arrays[1])), kind="stable")
-            # At least one example of U stays: without negatives nothing can be learned.
-            kept[order[: min(math.floor(share * n), n - 1)]] = 0
+            kept = keep(np.asarray(score(params, arrays[1])), share).astype(np.float32)
         params, state = epoch(params, state, *arrays, kept, jax.random.fold_in(root, index + 1))
         scores_p, scores_u = (np.asarray(score(params, x), np.float64) for x in held)
         if not (np.isfinite(scores_p).all() and np.isfinite(scores_u).all()):
@@ -153,7 +151,7 @@ def ted_n_fit(
                 f"learning_rate is {learning_rate}, at which the scores are no longer finite after "
                 f"epoch {index + 1}; accepted: a smaller one"
             )
-        history.append(_epoch_estimate(scores_p, scores_u))
+        history.append(best_bin_value(scores_p, scores_u))
     last = np.array(history[num_warmup_epochs:][-_LAST:] or history[-_LAST:])
     known = last[~np.isnan(last)]
     value = float(np.median(known)) if len(known) else ANYTHING.value
@@ -179,6 +177,22 @@ def ted_n_fit(
     )
 
 
+def keep(scores: np.ndarray, share: float) -> np.ndarray:
+    """CVIR's choice: the unlabeled examples that train as negatives, all but the highest scores.
+
+    Args:
+      scores: `[n]`, scores of the unlabeled examples that train.
+      share: of them to drop, `floor(share n)`, of equal scores the first ones.
+
+    Returns:
+      bool `[n]`. At least one example stays: without negatives nothing can be learned.
+    """
+    n, kept = len(scores), np.ones(len(scores), bool)
+    order = np.argsort(-scores, kind="stable")
+    kept[order[: min(math.floor(share * n), n - 1)]] = False
+    return kept
+
+
 def _check(num_warmup_epochs, num_epochs, batch_size, learning_rate, momentum, decay, hidden):
     counts = {"num_warmup_epochs": (num_warmup_epochs, 1), "num_epochs": (num_epochs, 0)}
     for name, (value, least) in (counts | {"batch_size": (batch_size, 1)}).items():
@@ -196,8 +210,13 @@ def _rows(features: npt.ArrayLike) -> np.ndarray:
     return features.reshape(len(features), -1)
 
 
-def _epoch_estimate(positive: np.ndarray, unlabeled: np.ndarray) -> float:
-    """The value of `best_bin`, NaN in place of its warning that every prior is possible."""
+def best_bin_value(positive: np.ndarray, unlabeled: np.ndarray) -> float:
+    """The value of `best_bin`, NaN in place of its warning that every prior is possible.
+
+    Args:
+      positive: float64 `[m]`, finite scores of held-out positives.
+      unlabeled: float64 `[n]`, those of held-out unlabeled examples.
+    """
     if base.are_blank(positive, unlabeled):
         return math.nan
     slack = _best_bin.slack(len(positive), len(unlabeled))

@@ -16,8 +16,16 @@ The losses of many labels take `[batch, classes]`. Besides those of PU-MLC there
 is compared with, which also learn from known negatives or treat every unknown label as negative.
 """
 
-from pujax.risks.biased import naive, weighted_bce
+from pujax.risks.alignment import (
+    MovingMean,
+    label_alignment,
+    softplus_distance,
+    two_way_margin,
+    two_way_sigmoid_loss,
+)
+from pujax.risks.biased import cvir, naive, weighted_bce
 from pujax.risks.distribution import ENTROPY_CLIP, dist_pu, prediction_entropy
+from pujax.risks.labeling_bias import lbe_classifier, lbe_posterior, lbe_propensity
 from pujax.risks.multilabel import (
     multilabel_gamma,
     multilabel_known,
@@ -26,20 +34,36 @@ from pujax.risks.multilabel import (
 )
 from pujax.risks.multilabel_supervised import assume_negative_bce, asymmetric, partial_bce
 from pujax.risks.penalized import gradient_penalty, gradpu
+from pujax.risks.self_paced import (
+    HARDNESS_LOSSES,
+    SELF_PACED_SCHEMES,
+    hardness,
+    self_paced_weights,
+    weighted_cross_entropy,
+)
 from pujax.risks.surrogates import Loss, logistic_loss, sigmoid_loss
 from pujax.risks.unbiased import PUParts, imbalanced_nnpu, nnpu, pu_parts, upu
 from pujax.risks.variational import vpu, vpu_mixup
 
 __all__ = [
     "ENTROPY_CLIP",
+    "HARDNESS_LOSSES",
     "Loss",
+    "MovingMean",
     "PUParts",
+    "SELF_PACED_SCHEMES",
     "assume_negative_bce",
     "asymmetric",
+    "cvir",
     "dist_pu",
     "gradient_penalty",
     "gradpu",
+    "hardness",
     "imbalanced_nnpu",
+    "label_alignment",
+    "lbe_classifier",
+    "lbe_posterior",
+    "lbe_propensity",
     "logistic_loss",
     "multilabel_gamma",
     "multilabel_known",
@@ -50,9 +74,14 @@ __all__ = [
     "partial_bce",
     "prediction_entropy",
     "pu_parts",
+    "self_paced_weights",
     "sigmoid_loss",
+    "softplus_distance",
+    "two_way_margin",
+    "two_way_sigmoid_loss",
     "upu",
     "vpu",
     "vpu_mixup",
     "weighted_bce",
+    "weighted_cross_entropy",
 ]

@@ -1,4 +1,4 @@
-"""Risks that treat every unlabeled example as a negative."""
+"""Risks that treat unlabeled examples, all or those that are kept, as negatives."""
 
 import jax
 import jax.numpy as jnp
@@ -31,6 +31,39 @@ def naive(
     return _arrays.mean_where(loss(scores), is_positive) + _arrays.mean_where(
         loss(-scores), ~is_positive
     )
+
+
+def cvir(
+    scores: ArrayLike,
+    labeled: ArrayLike,
+    *,
+    kept: ArrayLike,
+    loss: surrogates.Loss = surrogates.logistic_loss,
+) -> jax.Array:
+    """Risk that ignores the likely positives of U: `(E_P l(g) + E_kept l(-g)) / 2`.
+
+    Both groups weigh one half, whatever their sizes. Source: Garg et al., "Mixture Proportion
+    Estimation and PU Learning: A Modern Approach", NeurIPS 2021 (conditional value ignoring risk).
+
+    Args:
+        scores: raw scores, `[batch]`.
+        labeled: 1 for labelled positives and 0 for unlabeled examples, same shape as `scores`.
+        kept: bool, same shape: unlabeled examples that count as negatives; that of a labelled
+            positive does not matter.
+        loss: surrogate loss of the margin, elementwise.
+
+    Returns:
+        The scalar risk; half the mean over P where nothing of U is kept.
+
+    Raises:
+        ValueError: if the shapes of `scores`, `labeled` and `kept` differ, or `labeled` holds other
+            codes.
+    """
+    scores, is_positive = _arrays.checked(scores, labeled)
+    kept = jnp.asarray(kept)
+    _arrays.check_shape("kept", kept, scores.shape, "the shape of scores")
+    negatives = _arrays.mean_where(loss(-scores), ~is_positive & (kept > 0))
+    return (_arrays.mean_where(loss(scores), is_positive) + negatives) / 2
 
 
 def weighted_bce(

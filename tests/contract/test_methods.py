@@ -61,6 +61,8 @@ def small(name, **changes):
     if name == "classic":  # the correction that draws at random, for all that a seed decides
         changes = {"correction": "bagging", "num_bags": 3, "base": "boosting"} | changes
         changes = {"learning_rate": 0.1, "max_iter": 20} | changes
+    if name == "cvir":  # the variant that holds examples out and decides on the host
+        changes = {"alpha": "estimated"} | changes
     options = {"hidden": (16, 16), "batch_norm": name != "gradpu"}
     return tiny.config(name, model="mlp", options=options, **changes)
 

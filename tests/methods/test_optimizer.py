@@ -40,6 +40,12 @@ def test_cosine_may_end_at_zero():
     assert got == pytest.approx([0.1, 0.05 * (1 + np.sqrt(0.5)), 0.0], rel=1e-5, abs=1e-9)
 
 
+def test_fixmatch_falls_within_epochs_to_a_fifth_of_its_start():
+    got = np.array(rates((0.0, 0.5, 10.0, 40.0), lr_schedule="fixmatch"))
+    wanted = np.cos(7 * np.pi / 16 * np.array([0, 0.5, 10, 40]) / 40)
+    np.testing.assert_allclose(got / got[0], wanted, rtol=1e-5)
+
+
 @pytest.mark.parametrize("schedule", optimizer.SCHEDULES)
 def test_warm_up_rises_within_epochs_and_leaves_the_schedule_where_it_is(schedule):
     epochs = (0.0, 0.5, 3.0, 4.0, 25.0)

@@ -9,7 +9,8 @@ import pytest
 from sklearn import discriminant_analysis
 
 from pujax import mutual_info, priors
-from pujax.methods.purl import class_prior, density_ratio, holdout, linear_maps
+from pujax.methods._common import holdout
+from pujax.methods.purl import class_prior, density_ratio, linear_maps
 from pujax.training import method_setup, sharding, train_step
 from pujax.training.evaluation import binary
 from tests import tiny

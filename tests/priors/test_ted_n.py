@@ -124,7 +124,7 @@ def test_images_and_a_network_of_ones_own_are_accepted():
 @pytest.mark.parametrize("last", [0.5, 0.39])
 def test_rising_above_the_warm_up_is_warned_about(caplog, monkeypatch, last):
     values = iter([0.7, 0.3, *[last] * 4])
-    monkeypatch.setitem(ted_n_fit.__globals__, "_epoch_estimate", lambda *scores: next(values))
+    monkeypatch.setitem(ted_n_fit.__globals__, "best_bin_value", lambda *scores: next(values))
     with caplog.at_level("WARNING"):
         fit = ted_n_fit(*samples(0.3), num_warmup_epochs=2, num_epochs=4, hidden=())
     assert fit.estimate.value == last
@@ -142,7 +142,7 @@ def test_epochs_that_say_nothing_drop_nothing_and_do_not_count(monkeypatch, capl
         return epoch
 
     monkeypatch.setitem(ted_n_fit.__globals__, "make_epoch", watched)
-    monkeypatch.setitem(ted_n_fit.__globals__, "_epoch_estimate", lambda *scores: next(values))
+    monkeypatch.setitem(ted_n_fit.__globals__, "best_bin_value", lambda *scores: next(values))
     fit = ted_n_fit(*samples(0.4), num_warmup_epochs=2, num_epochs=4, hidden=(4,))
     assert seen == [0, 0, 0, 0, math.floor(0.4 * 300), 0]
     assert fit.estimate.value == pytest.approx(0.35)

@@ -16,7 +16,7 @@ from pujax import checks
 from pujax.methods._common import freezing, schedules
 
 OPTIMIZERS = ("sgd", "adam", "adagrad", "lars")
-SCHEDULES = ("multistep", "cosine", "exponential", "step", "constant", "one_cycle")
+SCHEDULES = ("multistep", "cosine", "exponential", "step", "constant", "one_cycle", "fixmatch")
 RENAMED = {
     "lr_warm_share": "pct_start",
     "beta1_low": "base_momentum",
@@ -132,13 +132,15 @@ def learning_rate(
 ) -> jax.Array:
     """Learning rate of an epoch counted from 0.
 
-    Within an epoch only `exponential`, `one_cycle` and the warm-up change it.
+    Within an epoch only `exponential`, `one_cycle`, `fixmatch` and the warm-up change it.
 
     - `multistep` multiplies by `lr_factor` after each epoch of `lr_drops` (so 251 is the first
       epoch of the drop at 250);
     - `step` multiplies by `lr_factor` after every `lr_every` epochs (20 is the first epoch of the
       first drop at 20);
     - `cosine` and `exponential` fall from the start to `lr_floor` times it over `num_epochs`;
+    - `fixmatch` falls along 7/16 of half a wave, `cos(7 pi epoch / (16 num_epochs))`, to 0.195 of
+      the start, as in FixMatch (Sohn et al., NeurIPS 2020);
     - `one_cycle` rises to `learning_rate` and falls again over `lr_cycle_epochs`, see `_one_cycle`;
     - `constant` stays.
 
@@ -148,7 +150,7 @@ def learning_rate(
     Args:
       config: a section with the fields of `default_config`.
       epoch: from the start of the stage, a fraction within an epoch.
-      num_epochs: length that `cosine` and `exponential` stretch over.
+      num_epochs: length that `cosine`, `exponential` and `fixmatch` stretch over.
       steps_per_epoch: updates in an epoch, which makes `one_cycle` exact to the step.
 
     Returns:
@@ -172,6 +174,8 @@ def _scheduled(
     start = jnp.float32(config.learning_rate)
     if config.lr_schedule == "exponential":
         return start * jnp.float32(config.lr_floor) ** (epoch / num_epochs)
+    if config.lr_schedule == "fixmatch":
+        return start * jnp.cos(7 * jnp.pi / 16 * epoch / num_epochs)
     epoch = jnp.floor(epoch)
     if config.lr_schedule == "multistep":
         drops = jnp.asarray(config.lr_drops, jnp.int32)
@@ -195,7 +199,7 @@ def build(
 
     Args:
       config: a section with the fields of `default_config`.
-      num_epochs: length that `cosine` and `exponential` stretch over.
+      num_epochs: length that `cosine`, `exponential` and `fixmatch` stretch over.
       steps_per_epoch: updates in an epoch, which makes `one_cycle` exact to the step.
 
     Returns:

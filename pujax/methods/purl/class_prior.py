@@ -64,16 +64,6 @@ def believed(info: DataInfo, prior_unlabeled: jax.Array) -> DataInfo:
     return info._replace(**numbers)
 
 
-def on_host(values: jax.Array, *, like: jax.Array) -> np.ndarray:
-    """Values from the devices, every host the whole of them.
-
-    Args:
-      values: an array, possibly split over the devices.
-      like: an array that every device holds a copy of.
-    """
-    return np.asarray(jax.jit(lambda x: x, out_shardings=like.sharding)(values))
-
-
 def estimate(
     positives: np.ndarray,
     unlabeled: np.ndarray,

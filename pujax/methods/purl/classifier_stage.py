@@ -14,10 +14,11 @@ from pujax.data.batching import Batch
 from pujax.data.pu_dataset import DataInfo, TrainingData
 from pujax.methods import nnpu
 from pujax.methods._common import classifier as classifier_lib
+from pujax.methods._common import holdout, host
 from pujax.methods._common import optimizer as optimizer_lib
 from pujax.methods._common.network import Network
 from pujax.methods.base import Stage
-from pujax.methods.purl import class_prior, holdout, linear_maps, ratio_stage
+from pujax.methods.purl import class_prior, linear_maps, ratio_stage
 from pujax.methods.purl.ratio_stage import RatioStage
 
 
@@ -125,14 +126,14 @@ class ClassifierStage:
             batch_size=self._batch_size,
             args=(representation,),
         )
-        return class_prior.on_host(points, like=data.labeled)
+        return host.on_host(points, like=data.labeled)
 
     def _all_rows(self, data: TrainingData) -> np.ndarray:
         """Normalised inputs `[n, d]`."""
         points = batching_lib.map_batches(
             self._compiled_rows, data.inputs, batch_size=self._batch_size
         )
-        return class_prior.on_host(points, like=data.labeled)
+        return host.on_host(points, like=data.labeled)
 
     def _prior_points(
         self, representation: Any, data: TrainingData, fitted: np.ndarray

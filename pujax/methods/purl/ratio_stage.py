@@ -17,10 +17,10 @@ from pujax import checks, mutual_info
 from pujax.data import batching as batching_lib
 from pujax.data.batching import Batch
 from pujax.data.pu_dataset import DataInfo, TrainingData
-from pujax.methods._common import classifier, freezing
+from pujax.methods._common import classifier, freezing, holdout
 from pujax.methods._common.network import Network
 from pujax.methods.base import Stage
-from pujax.methods.purl import density_ratio, holdout
+from pujax.methods.purl import density_ratio
 
 _LOG = logging.getLogger(__name__)
 

@@ -1,0 +1,225 @@
+"""LBE: labels whose probability depends on the example, by EM (Gong et al., TPAMI 2022).
+
+Two networks with one score each: the classifier `h = P(y = 1 | x)` and the propensity
+`eta = P(labelled | y = 1, x)`. What is observed has the probability `h eta`. Both first learn P
+against U with the weights of `risks.weighted_bce` that make the groups equal. Then every round
+(1) scores all examples and gives each its probability q to be positive (E-step,
+`risks.lbe_posterior`), and (2) takes steps on subsets: the classifier's cross-entropy against q on
+the easiest examples, and the propensity's, in which an example counts with q (M-step). No class
+prior is needed.
+
+The authors' archive could not be read; settings and steps are those that a re-implementation and a
+toolbox report of it. What differs from them:
+- a pass of the pretraining is one step on all examples where they fit into `batch_size`, and
+  several steps where they do not; subsets are no larger than that either;
+- subsets of a round are consecutive parts of shuffles of P and U and not drawn anew each time.
+Of two public implementations that weigh an unlabeled example of the propensity's loss by 1 and not
+by q, tests show that ours is none.
+The likelihood alone does not tell h from eta: every split of their product is as likely, and what
+decides is where the networks start. Look at several seeds.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import ml_collections
+
+from pujax import checks, risks
+from pujax.data import batching as batching_lib
+from pujax.data.batching import Batch
+from pujax.data.pu_dataset import DataInfo, TrainingData
+from pujax.methods._common import classifier as classifier_lib
+from pujax.methods._common import network as network_lib
+from pujax.methods._common import optimizer as optimizer_lib
+from pujax.methods.base import Method, Stage
+from pujax.methods.pan import Player
+
+
+class State(NamedTuple):
+    """Everything that training changes.
+
+    Attributes:
+      classifier: the network of h, which predicts.
+      propensity: the network of eta.
+      posterior: float32 `[n]`, q of the round; in the pretraining 1 for labelled positives, else 0.
+      prior: scalar, the mean of q over U; 0 before the first round.
+      frequency: scalar, the mean of eta over P: the share of such positives that are labelled.
+    """
+
+    classifier: Player
+    propensity: Player
+    posterior: jax.Array
+    prior: jax.Array
+    frequency: jax.Array
+
+
+def default_config() -> ml_collections.ConfigDict:
+    """Numbers of rounds, subsets and kept examples, and rate, as reported of the authors' code.
+
+    `num_epochs` counts the passes of the pretraining and the rounds; `batch_size` is the most
+    examples that a step takes. `propensity_start` is 'classifier' (pretrained like the classifier,
+    as there) or 'half' (0.5 for every example and no pretraining, which a public version for tables
+    does).
+    """
+    return classifier_lib.default_config(
+        "lbe",
+        optimizer="adam",
+        lr_schedule="constant",
+        learning_rate=1e-3,
+        weight_decay=1e-4,
+        num_epochs=120,
+        batch_size=4096,
+        augment=False,
+        pretrain_epochs=100,
+        round_steps=40,
+        subset_share=0.1,
+        keep=0.8,
+        epsilon=1e-5,
+        propensity_start="classifier",
+    )
+
+
+def check(config: ml_collections.ConfigDict, info: DataInfo) -> None:
+    """Raises a ValueError for settings that cannot be."""
+    classifier_lib.check(config)
+    classifier_lib.require_joint(config)
+    checks.between("method.pretrain_epochs", config.pretrain_epochs, 0, config.num_epochs)
+    checks.whole_number("method.round_steps", config.round_steps, 1)
+    checks.between("method.subset_share", config.subset_share, 0, 1, include="high")
+    checks.between("method.keep", config.keep, 0, 1, include="high")
+    checks.at_least("method.epsilon", config.epsilon, 0)
+    checks.one_of("method.propensity_start", config.propensity_start, ("classifier", "half"))
+    checks.whole_number("method.batch_size", config.batch_size, 2)
+    accepted = f"a share that holds at least 2 of {info.n} examples"
+    share = config.subset_share
+    checks.require(int(share * info.n) >= 2, "method.subset_share", share, accepted)
+
+
+def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
+    """Builds LBE for a resolved configuration and a data set's numbers."""
+    c = config.method
+    check(c, info)
+    network = network_lib.build(config, info, embedding_dim=0)
+    optimizer = optimizer_lib.build(c, num_epochs=c.num_epochs)
+    labeled_share = info.n_p / info.n
+    is_half = c.propensity_start == "half"
+
+    def fresh(params: Any, batch_stats: Any) -> Player:
+        return Player(params, batch_stats, optimizer.init(params))
+
+    def init(key: jax.Array, previous: State | None, data: TrainingData) -> State:
+        if previous is not None:  # new optimizers, which live through all rounds
+            return previous._replace(
+                classifier=fresh(*previous.classifier[:2]),
+                propensity=fresh(*previous.propensity[:2]),
+            )
+        keys = jax.random.split(key)
+        first, second = (network.init(k, data.inputs[:2], data.encoder) for k in keys)
+        if is_half:
+            head = jax.tree.map(jnp.zeros_like, second[0]["classifier"])
+            second = {**second[0], "classifier": head}, second[1]
+        posterior = data.labeled.astype(jnp.float32)
+        return State(fresh(*first), fresh(*second), posterior, jnp.zeros([]), jnp.zeros([]))
+
+    def move(player: Player, images: jax.Array, loss_of: Any, progress: jax.Array):
+        """One step of one network; `loss_of(scores) -> (loss, metrics)`."""
+
+        def of_params(params):
+            outputs, stats = network.train_pass(params, player.batch_stats, images)
+            loss, metrics = loss_of(outputs.logits)
+            return loss, (stats, metrics)
+
+        player, loss, (stats, metrics) = optimizer_lib.descend(
+            optimizer, player, of_params, progress
+        )
+        return player._replace(batch_stats=stats), loss, metrics
+
+    def pretrain(state: State, batch: Batch, key: jax.Array):
+        images = classifier_lib.weak_view(c, network, batch.inputs, key)
+
+        def balanced(scores):
+            weight = (1 - labeled_share) / labeled_share
+            loss = risks.weighted_bce(scores, batch.labeled, positive_weight=weight)
+            return labeled_share * loss, {}
+
+        first, loss, _ = move(state.classifier, images, balanced, batch.progress)
+        second, other = state.propensity, jnp.zeros([])
+        if not is_half:
+            second, other, _ = move(state.propensity, images, balanced, batch.progress)
+        state = state._replace(classifier=first, propensity=second)
+        return state, {"loss": loss, "loss_propensity": other}
+
+    def maximize(state: State, batch: Batch, key: jax.Array):
+        images = classifier_lib.weak_view(c, network, batch.inputs, key)
+        posterior, is_p = state.posterior[batch.ids], batch.labeled > 0
+
+        def easiest(scores):
+            return risks.lbe_classifier(scores, posterior, keep=c.keep, epsilon=c.epsilon)
+
+        def labeling(scores):
+            loss = risks.lbe_propensity(scores, posterior, batch.labeled, epsilon=c.epsilon)
+            return loss, {}
+
+        first, loss, kept = move(state.classifier, images, easiest, batch.progress)
+        second, other, _ = move(state.propensity, images, labeling, batch.progress)
+        metrics = {
+            "loss": loss,
+            "loss_propensity": other,
+            # With few of P, early on, this rule can silence most of them.
+            "kept_positives": jnp.sum(kept & is_p) / jnp.maximum(jnp.sum(is_p), 1),
+        }
+        return state._replace(classifier=first, propensity=second), metrics
+
+    @jax.jit
+    def both_scores(classifier: Player, propensity: Player, inputs: jax.Array) -> jax.Array:
+        players = classifier, propensity
+        scores = [network.infer(p.params, p.batch_stats, inputs).logits for p in players]
+        return jnp.stack(scores, axis=1)
+
+    @jax.jit
+    def expected(state: State, scores: jax.Array, labeled: jax.Array) -> State:
+        posterior = risks.lbe_posterior(scores[:, 0], scores[:, 1], labeled)
+        eta = jax.nn.sigmoid(scores[:, 1])
+        return state._replace(
+            posterior=posterior,
+            prior=jnp.mean(posterior, where=~labeled),
+            frequency=jnp.mean(eta, where=labeled),
+        )
+
+    def expect(state: State, data: TrainingData, key: jax.Array, epoch: int = 0) -> State:
+        """The E-step."""
+        del key, epoch
+        scores = batching_lib.map_batches(
+            both_scores,
+            data.inputs,
+            batch_size=config.run.eval_batch_size,
+            args=(_weights(state.classifier), _weights(state.propensity)),
+        )
+        return expected(state, scores, data.labeled)
+
+    def infer(state: State, inputs: jax.Array):
+        return network.infer(state.classifier.params, state.classifier.batch_stats, inputs)
+
+    whole = classifier_lib.batches(c, info, batch_size=min(info.n, c.batch_size))
+    subset = min(int(c.subset_share * info.n), c.batch_size)
+    part = classifier_lib.batches(c, info, batch_size=subset, steps=c.round_steps)
+    stages = (
+        Stage("pretrain", c.pretrain_epochs, init, pretrain, whole),
+        Stage("em", c.num_epochs - c.pretrain_epochs, init, maximize, part, expect),
+    )
+    return Method(
+        stages=tuple(stage for stage in stages if stage.num_epochs),
+        predict=lambda state, inputs: infer(state, inputs).logits,
+        embed=lambda state, inputs: infer(state, inputs).features,
+        soft_labels=lambda state: state.posterior,
+        estimates=lambda state: {
+            "estimated_prior": state.prior,
+            "label_frequency": state.frequency,
+        },
+    )
+
+
+def _weights(player: Player) -> Player:
+    """A network without its optimizer, whose moments a pass does not need."""
+    return player._replace(opt_state=None)

@@ -1,0 +1,202 @@
+"""PULDA: label distributions aligned by a smooth distance, and a margin around the boundary."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+
+from pujax import arrays
+from pujax.risks import _arrays
+
+
+class MovingMean(NamedTuple):
+    """An exponential moving average of the mean of a group over batches.
+
+    Attributes:
+        value: scalar, without gradient; 0 before the first batch that holds the group.
+        started: boolean scalar, whether there was such a batch.
+    """
+
+    value: jax.Array
+    started: jax.Array
+
+    @classmethod
+    def start(cls) -> "MovingMean":
+        """The average before the first batch."""
+        return cls(jnp.zeros([]), jnp.zeros([], bool))
+
+
+def softplus_distance(
+    first: ArrayLike, second: ArrayLike, *, sharpness: float | jax.Array
+) -> jax.Array:
+    """A smooth `|u - v|`: `softplus_b(u - v) + softplus_b(v - u)`.
+
+    Here `softplus_b(x) = log(1 + exp(b x)) / b`. The distance of equal numbers is `2 log(2) / b`,
+    the least; its gradient for the first is `tanh(b (u - v) / 2)`. Source: Jiang et al.,
+    "Positive-unlabeled learning with label distribution alignment", TPAMI 45(12), 2023.
+
+    Args:
+        first: u, of any shape.
+        second: v, of the same shape or a scalar.
+        sharpness: b, above 0: the larger, the nearer to `|u - v|`.
+
+    Returns:
+        Distances, elementwise.
+
+    Raises:
+        ValueError: if `sharpness` is not above 0.
+    """
+    _check_sharpness(sharpness)
+    scaled = sharpness * arrays.full_precision(jnp.subtract(first, second))
+    return (jax.nn.softplus(scaled) + jax.nn.softplus(-scaled)) / sharpness
+
+
+def two_way_sigmoid_loss(scores: ArrayLike, *, margin: float | jax.Array = 0.6) -> jax.Array:
+    """Loss of scores within a margin on the positive side: `sigmoid(g) sigmoid(margin - g)`.
+
+    A bump that is symmetric about `margin / 2`, where it is `sigmoid(margin / 2)^2`, and vanishes
+    far away on both sides. That of the negative side is the loss of `-scores`. Source: as
+    `softplus_distance`.
+
+    Args:
+        scores: raw scores of any shape.
+        margin: width of the margin, 0 or more.
+
+    Returns:
+        Losses, elementwise.
+
+    Raises:
+        ValueError: if `margin` is below 0.
+    """
+    _check_margin(margin)
+    scores = arrays.full_precision(scores)
+    return _arrays.sigmoid(scores) * _arrays.sigmoid(margin - scores)
+
+
+def label_alignment(
+    scores: ArrayLike,
+    labeled: ArrayLike,
+    *,
+    prior: float | jax.Array,
+    average: MovingMean | None = None,
+    decay: float = 0.85,
+    sharpness: float = 3.5,
+) -> tuple[jax.Array, MovingMean]:
+    """Label-distribution risk of PULDA: `2 prior (1 - E_P p) + D_b(m, prior) / (1 - decay)`.
+
+    `D_b` is `softplus_distance`, and `m = decay m_old + (1 - decay) E_U p` the moving average of
+    the predicted share of positives in U. `m_old` is a constant; the division cancels the factor
+    that the average puts before the gradient, which so is `tanh(b (m - prior) / 2)` times that of
+    `E_U p`. The first batch starts the average: there `m` is `E_U p` and nothing is divided. With
+    `decay=0` the average is the batch's mean. Source: Jiang et al., "Positive-unlabeled learning
+    with label distribution alignment", TPAMI 45(12), 2023, as in the authors' code.
+
+    Args:
+        scores: raw scores, `[batch]`; `p = sigmoid(scores)`.
+        labeled: 1 for labelled positives and 0 for unlabeled examples, same shape as `scores`.
+        prior: share of positives in U: that of the population for two-sample data, the smaller
+            one of the pool for one-sample data.
+        average: what the last batch returned; None before the first one.
+        decay: share of the average that stays, in [0, 1).
+        sharpness: b of the distance, above 0.
+
+    Returns:
+        `(risk, average)`: a scalar without the term of an empty group, and the average with this
+        batch, which a batch without U leaves as it is.
+
+    Raises:
+        ValueError: if the shapes of `scores` and `labeled` differ, `labeled` holds other codes, or
+            `prior`, `decay` or `sharpness` is out of range.
+    """
+    arrays.check_share("prior", prior)
+    _check_decay(decay)
+    scores, is_positive = _arrays.checked(scores, labeled)
+    missed = _arrays.mean_where(_arrays.sigmoid(-scores), is_positive)
+    share, updated = _moved(average, _arrays.sigmoid(scores), ~is_positive, decay=decay)
+    distance = softplus_distance(share.value, prior, sharpness=sharpness) * share.scale
+    unlabeled_term = jnp.where(jnp.any(~is_positive), distance, 0)
+    return 2 * prior * missed + unlabeled_term, updated
+
+
+def two_way_margin(
+    scores: ArrayLike,
+    labeled: ArrayLike,
+    *,
+    prior: float | jax.Array,
+    averages: tuple[MovingMean, MovingMean] | None = None,
+    decay: float = 0.5,
+    margin: float = 0.6,
+    sharpness: float = 1.0,
+) -> tuple[jax.Array, tuple[MovingMean, MovingMean]]:
+    """Margin risk of PULDA: `prior E_P l(g) + D_b(c_U, prior c_P) / (1 - decay)`.
+
+    `l` is `two_way_sigmoid_loss`; `c_U` and `c_P` are moving averages of `E_U l(-g)` and
+    `E_P l(-g)`, as in `label_alignment`. `c_U - prior c_P` estimates what negatives in U contribute
+    to the margin loss, and the distance pulls it to 0 from both sides. Nothing is divided before
+    both averages have started. A group that a batch lacks enters by its old average, a constant;
+    before it has one the distance is left out. Source: as `label_alignment`.
+
+    Args:
+        scores: as in `label_alignment`.
+        labeled: likewise.
+        prior: likewise.
+        averages: those of U and P, as the last batch returned them; None before the first one.
+        decay: share of the averages that stays, in [0, 1).
+        margin: width of the margin, 0 or more.
+        sharpness: b of the distance, above 0.
+
+    Returns:
+        `(risk, averages)`.
+
+    Raises:
+        ValueError: as `label_alignment`, and if `margin` is below 0.
+    """
+    arrays.check_share("prior", prior)
+    _check_decay(decay)
+    scores, is_positive = _arrays.checked(scores, labeled)
+    within = two_way_sigmoid_loss(scores, margin=margin)
+    positive_term = prior * _arrays.mean_where(within, is_positive)
+    negative = two_way_sigmoid_loss(-scores, margin=margin)
+    of_u, of_p = averages or (None, None)
+    unlabeled, updated_u = _moved(of_u, negative, ~is_positive, decay=decay)
+    positive, updated_p = _moved(of_p, negative, is_positive, decay=decay)
+    scale = jnp.where(unlabeled.was_started & positive.was_started, 1 / (1 - decay), 1)
+    distance = softplus_distance(unlabeled.value, prior * positive.value, sharpness=sharpness)
+    both = updated_u.started & updated_p.started
+    return positive_term + jnp.where(both, distance * scale, 0), (updated_u, updated_p)
+
+
+class _Moved(NamedTuple):
+    """A moving average with a batch: its value with gradient, the factor, whether it was there."""
+
+    value: jax.Array
+    scale: jax.Array
+    was_started: jax.Array
+
+
+def _moved(
+    average: MovingMean | None, values: jax.Array, mask: jax.Array, *, decay: float
+) -> tuple[_Moved, MovingMean]:
+    """Moves an average towards the mean of `values` where `mask` holds."""
+    old = MovingMean.start() if average is None else average
+    was_started, is_there = jnp.asarray(old.started), jnp.any(mask)
+    before = jax.lax.stop_gradient(jnp.asarray(old.value, values.dtype))
+    mean = _arrays.mean_where(values, mask)
+    moved = jnp.where(was_started, decay * before + (1 - decay) * mean, mean)
+    value = jnp.where(is_there, moved, before)
+    scale = jnp.where(was_started, 1 / (1 - decay), 1)
+    updated = MovingMean(jax.lax.stop_gradient(value), was_started | is_there)
+    return _Moved(value, scale.astype(values.dtype), was_started), updated
+
+
+def _check_decay(decay: float) -> None:
+    _arrays.check_number("decay", decay, lambda x: (x >= 0) & (x < 1), "from 0 and below 1")
+
+
+def _check_sharpness(sharpness: float | jax.Array) -> None:
+    _arrays.check_number("sharpness", sharpness, lambda x: x > 0, "above 0")
+
+
+def _check_margin(margin: float | jax.Array) -> None:
+    _arrays.check_number("margin", margin, lambda x: x >= 0, "0 or more")

@@ -1,0 +1,123 @@
+"""LBE: a classifier and the probability that a positive is labelled, by EM."""
+
+import jax
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+
+from pujax import arrays
+from pujax.risks import _arrays
+
+
+def lbe_posterior(scores: ArrayLike, propensity_scores: ArrayLike, labeled: ArrayLike) -> jax.Array:
+    """E-step of LBE: the probability that an example is positive, given whether it is labelled.
+
+    With `h = sigmoid(scores)`, the probability of the positive class, and
+    `eta = sigmoid(propensity_scores)`, that of a positive to be labelled, it is 1 for a labelled
+    example and `h (1 - eta) / (1 - h eta)` for another one, 0 where the denominator is 0. That is
+    computed as `sigmoid(scores - softplus(propensity_scores))`, which loses no digits. Source: Gong
+    et al., "Instance-dependent positive and unlabeled learning with labeling bias estimation",
+    TPAMI 44(8), 2022.
+
+    Args:
+        scores: raw scores of the classifier, `[batch]`.
+        propensity_scores: raw scores of the propensity, same shape.
+        labeled: 1 for labelled positives and 0 for unlabeled examples, same shape.
+
+    Returns:
+        Probabilities `[batch]`.
+
+    Raises:
+        ValueError: if the shapes differ or `labeled` holds other codes.
+    """
+    scores, is_labeled = _arrays.checked(scores, labeled)
+    propensity_scores = arrays.full_precision(propensity_scores)
+    _same_shape("propensity_scores", propensity_scores, scores)
+    both_certain = jnp.isposinf(scores) & jnp.isposinf(propensity_scores)
+    log_odds = scores - jax.nn.softplus(jnp.where(both_certain, 0, propensity_scores))
+    unlabeled = jnp.where(both_certain, 0, jax.nn.sigmoid(log_odds))
+    return jnp.where(is_labeled, 1, unlabeled)
+
+
+def lbe_classifier(
+    scores: ArrayLike, posterior: ArrayLike, *, keep: float = 0.8, epsilon: float = 1e-5
+) -> tuple[jax.Array, jax.Array]:
+    """The classifier's loss in the M-step of LBE: cross-entropy of the examples that are easiest.
+
+    `-[q log(h + epsilon) + (1 - q) log(1 - h + epsilon)]`, of which the `floor(keep batch)`
+    smallest are averaged. The choice and the posterior have no gradient. The loss includes the
+    entropy of `q`, so that what is dropped is ambiguous. Source: as `lbe_posterior`, in the form of
+    a public re-implementation that follows the authors' code.
+
+    Args:
+        scores: raw scores, `[batch]`; `h = sigmoid(scores)`.
+        posterior: q, from `lbe_posterior`, same shape.
+        keep: share of the examples that count, above 0 and at most 1.
+        epsilon: inside the logarithms, 0 or more.
+
+    Returns:
+        `(loss, kept)`: a scalar, 0 where no example counts, and bool `[batch]`.
+
+    Raises:
+        ValueError: if the shapes differ, or `keep` or `epsilon` is out of range.
+    """
+    _arrays.check_number("keep", keep, lambda x: (x > 0) & (x <= 1), "above 0 and at most 1")
+    scores, posterior = _pair(scores, posterior, epsilon)
+    positive, negative = _log_shares(scores, epsilon)
+    losses = -(posterior * positive + (1 - posterior) * negative)
+    count = int(keep * losses.size)
+    order = jnp.argsort(jax.lax.stop_gradient(losses), stable=True)
+    kept = jnp.zeros(losses.shape, bool).at[order[:count]].set(True)
+    return _arrays.mean_where(losses, kept), kept
+
+
+def lbe_propensity(
+    propensity_scores: ArrayLike,
+    posterior: ArrayLike,
+    labeled: ArrayLike,
+    *,
+    epsilon: float = 1e-5,
+) -> jax.Array:
+    """The propensity's loss in the M-step of LBE: `-mean q log(eta^s (1 - eta)^(1 - s) + epsilon)`.
+
+    An unlabeled example counts with its probability q to be positive: eta is the probability to be
+    labelled *of a positive*. With the weight 1, as in two public implementations, it would be that
+    of any example. Source: as `lbe_classifier`.
+
+    Args:
+        propensity_scores: raw scores, `[batch]`; `eta = sigmoid(propensity_scores)`.
+        posterior: q, from `lbe_posterior`, same shape; without gradient.
+        labeled: s, 1 for labelled positives and 0 for unlabeled examples, same shape.
+        epsilon: inside the logarithm, 0 or more.
+
+    Returns:
+        The scalar mean over all examples.
+
+    Raises:
+        ValueError: if the shapes differ, `labeled` holds other codes, or `epsilon` is below 0.
+    """
+    scores, is_labeled = _arrays.checked(propensity_scores, labeled)
+    scores, posterior = _pair(scores, posterior, epsilon)
+    positive, negative = _log_shares(scores, epsilon)
+    losses = -posterior * jnp.where(is_labeled, positive, negative)
+    return jnp.sum(losses) / max(losses.size, 1)
+
+
+def _pair(scores: ArrayLike, posterior: ArrayLike, epsilon: float) -> tuple[jax.Array, jax.Array]:
+    """Scores and posterior in full precision, of one shape, the posterior without gradient."""
+    _arrays.check_number("epsilon", epsilon, lambda x: x >= 0, "0 or more")
+    scores = arrays.full_precision(scores)
+    posterior = jax.lax.stop_gradient(arrays.full_precision(posterior))
+    _same_shape("posterior", posterior, scores)
+    return scores, posterior
+
+
+def _same_shape(name: str, values: jax.Array, scores: jax.Array) -> None:
+    _arrays.check_shape(name, values, scores.shape, "the shape of scores")
+
+
+def _log_shares(scores: jax.Array, epsilon: float) -> tuple[jax.Array, jax.Array]:
+    """`log(p + epsilon)` and `log(1 - p + epsilon)` of `p = sigmoid(scores)`."""
+    if epsilon == 0:  # the logarithm of a probability that rounds to 0 stays finite
+        return jax.nn.log_sigmoid(scores), jax.nn.log_sigmoid(-scores)
+    p, q = _arrays.sigmoid(scores), _arrays.sigmoid(-scores)
+    return jnp.log(p + epsilon), jnp.log(q + epsilon)

@@ -1,0 +1,136 @@
+"""Self-paced weights: how much an example counts, by how hard it is under its nominal label."""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+
+from pujax import arrays, checks
+from pujax.risks import _arrays, surrogates
+
+_MAX_LOGARITHMIC = 0.9
+
+
+def _logarithmic(x, tolerance):
+    tolerance = jnp.minimum(tolerance, _MAX_LOGARITHMIC)
+    inside = x < tolerance
+    weight = jnp.log(jnp.where(inside, x, 0) + 1 - tolerance) / jnp.log1p(-tolerance)
+    return jnp.where(inside, weight, 0)
+
+
+_SCHEMES: dict[str, Callable[[jax.Array, jax.Array], jax.Array]] = {
+    "welsch": lambda x, t: jnp.exp(-x / t**2),
+    "cauchy": lambda x, t: 1 / (1 + x / t**2),
+    "hard": lambda x, t: (x < t).astype(x.dtype),
+    "linear": lambda x, t: jnp.maximum(0, 1 - x / t),
+    "polynomial": lambda x, t: jnp.sqrt(jnp.maximum(0, 1 - x / t)),
+    "logarithmic": _logarithmic,
+    "logistic": lambda x, t: (1 + jnp.exp(-t)) / (1 + jnp.exp(x - t)),
+    "huber": lambda x, t: t / jnp.sqrt(jnp.maximum(x, t**2)),
+    "l1l2": lambda x, t: jnp.minimum(1, jax.lax.rsqrt(t + x)),
+}
+SELF_PACED_SCHEMES = tuple(_SCHEMES)
+"""Names of the weight functions of `self_paced_weights`."""
+_HARDNESS: dict[str, Callable[[jax.Array], jax.Array]] = {
+    "logistic": surrogates.logistic_loss,
+    "sigmoid": surrogates.sigmoid_loss,
+    "crps": lambda margin: surrogates.sigmoid_loss(margin) ** 2,
+    "brier": lambda margin: 2 * surrogates.sigmoid_loss(margin) ** 2,
+}
+HARDNESS_LOSSES = tuple(_HARDNESS)
+"""Names of the losses of `hardness`."""
+
+
+def hardness(
+    scores: ArrayLike,
+    labeled: ArrayLike,
+    *,
+    loss: str = "logistic",
+    positive_temperature: float = 1.0,
+    unlabeled_temperature: float = 1.0,
+) -> jax.Array:
+    """How hard examples are under their nominal labels: P positive, U negative.
+
+    `l(g / T_P)` of a labelled positive and `l(-g / T_U)` of an unlabeled example: a likely positive
+    of U is hard. Source: Zhu et al., "Robust positive-unlabeled learning via noise negative sample
+    self-correction", KDD 2023.
+
+    Args:
+        scores: raw scores, `[batch]`.
+        labeled: 1 for labelled positives and 0 for unlabeled examples, same shape as `scores`.
+        loss: 'logistic', 'sigmoid', 'crps' (its square) or 'brier' (twice that).
+        positive_temperature: T_P, above 0.
+        unlabeled_temperature: T_U, above 0.
+
+    Returns:
+        Losses `[batch]`, 0 or more.
+
+    Raises:
+        ValueError: if the shapes of `scores` and `labeled` differ, `labeled` holds other codes, or
+            an option is not accepted.
+    """
+    checks.one_of("loss", loss, HARDNESS_LOSSES)
+    temperatures = positive_temperature, unlabeled_temperature
+    for name, value in zip(("positive", "unlabeled"), temperatures, strict=True):
+        _arrays.check_number(f"{name}_temperature", value, lambda x: x > 0, "above 0")
+    scores, is_positive = _arrays.checked(scores, labeled)
+    margin = jnp.where(is_positive, scores / positive_temperature, -scores / unlabeled_temperature)
+    return _HARDNESS[loss](margin)
+
+
+def self_paced_weights(
+    hardness: ArrayLike, *, tolerance: float | jax.Array, scheme: str = "welsch"
+) -> jax.Array:
+    """Weights in [0, 1] that fall with hardness x, by a tolerance t.
+
+    - 'welsch': `exp(-x / t^2)`; 'cauchy': `1 / (1 + x / t^2)`;
+    - 'hard': 1 where `x < t`, else 0; 'linear': `max(0, 1 - x / t)`; 'polynomial': its root;
+    - 'logarithmic': `log(x + 1 - t) / log(1 - t)` where `x < t`, else 0, with t at most 0.9;
+    - 'logistic': `(1 + exp(-t)) / (1 + exp(x - t))`;
+    - 'huber': `min(1, t / sqrt(x))`; 'l1l2': `1 / sqrt(t + x)`, here at most 1.
+
+    With the logistic hardness of temperature T, 'welsch' is the power `1 / t^2` of the probability
+    of the nominal label, `sigmoid(-g / T)` for U. Source: as `hardness`.
+
+    Args:
+        hardness: x, 0 or more, of any shape.
+        tolerance: t, above 0, or one that broadcasts.
+        scheme: one of `SELF_PACED_SCHEMES`.
+
+    Returns:
+        Weights, elementwise.
+
+    Raises:
+        ValueError: if `scheme` is another word, or `tolerance` not above 0.
+    """
+    checks.one_of("scheme", scheme, SELF_PACED_SCHEMES)
+    _arrays.check_number("tolerance", tolerance, lambda x: x > 0, "above 0")
+    x = arrays.full_precision(hardness)
+    return _SCHEMES[scheme](x, jnp.asarray(tolerance, x.dtype))
+
+
+def weighted_cross_entropy(
+    scores: ArrayLike, labeled: ArrayLike, *, weights: ArrayLike
+) -> jax.Array:
+    """Cross-entropy with unlabeled as negative and a weight per example, over the batch's size.
+
+    `(1/n) sum w l`, not divided by the sum of the weights: a batch of hard examples counts little.
+    The weights have no gradient. Source: as `hardness`.
+
+    Args:
+        scores: raw scores, `[batch]`.
+        labeled: 1 for labelled positives and 0 for unlabeled examples, same shape as `scores`.
+        weights: same shape.
+
+    Returns:
+        The scalar risk.
+
+    Raises:
+        ValueError: if the shapes differ or `labeled` holds other codes.
+    """
+    scores, is_positive = _arrays.checked(scores, labeled)
+    weights = jax.lax.stop_gradient(arrays.full_precision(weights))
+    _arrays.check_shape("weights", weights, scores.shape, "the shape of scores")
+    losses = surrogates.logistic_loss(jnp.where(is_positive, scores, -scores))
+    return jnp.sum(weights * losses) / max(scores.size, 1)

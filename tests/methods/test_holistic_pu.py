@@ -1,0 +1,250 @@
+"""HolisticPU: trend scores, the natural break and its second cut, the two phases, consistency."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from pujax.methods import holistic_pu
+from pujax.methods._common import network as network_lib
+from pujax.training import method_setup, sharding, train_step
+from tests import tiny
+from tests.pu_batches import LN3
+
+OPTIONS = {"model": "mlp", "options": {"hidden": (8,), "batch_norm": True}, "augment": False}
+
+
+@functools.cache
+def setup(**changes):
+    data = tiny.problem()
+    config = tiny.config("holistic_pu", **(OPTIONS | changes))
+    method = method_setup.build(config, data, tiny.mesh()).method
+    arrays = sharding.replicate(data.training_data(), tiny.mesh())
+    states = []
+    for index, stage in enumerate(method.stages):
+        previous = states[-1] if states else None
+        key = jax.random.key(index)
+        states.append(train_step.init_state(stage, key, previous, arrays, tiny.mesh()))
+    return config, data, method, arrays, states
+
+
+def batch_of(stage, arrays, *, epoch=0, first_epoch=0):
+    plan = train_step.epoch_plan(stage, jax.random.key(1), 0, arrays)
+    return tiny.gather(arrays, plan, 0, epoch=epoch, step=0, first_epoch=first_epoch)
+
+
+def logistic(x):
+    return np.log1p(np.exp(-np.asarray(x, np.float64)))
+
+
+def test_trend_scores_of_constants_jumps_and_ramps():
+    history = np.zeros((4, 5))
+    history[0] = 0.3
+    history[1, 2:] = 1  # one jump up
+    history[2] = [1, 1, 1, 0, 0]
+    history[3] = [0.1, 0.3, 0.5, 0.7, 0.9]
+    ramp = np.log(1 + 0.2 + 0.02)
+    wanted = [0, np.log(2.5) / 4, np.log(0.5) / 4, ramp]
+    np.testing.assert_allclose(holistic_pu.trend_scores(history), wanted, rtol=1e-12, atol=1e-15)
+
+
+def test_a_trend_score_is_the_total_rise_but_for_cubes():
+    rng = np.random.default_rng(0)
+    history = 0.5 + np.cumsum(rng.uniform(-0.05, 0.05, [200, 8]), axis=1)
+    rise = (history[:, -1] - history[:, 0]) / 7
+    error = np.abs(holistic_pu.trend_scores(history) - rise)
+    assert (error <= 1.5 * np.abs(np.diff(history)).max(1) ** 3 / 6).all() and error.max() > 0
+    d = 0.05
+    one = holistic_pu.trend_scores(np.array([[0.2, 0.2 + d]]))[0]
+    assert one == pytest.approx(d - d**3 / 6, abs=1e-6)
+
+
+def brute_force(values):
+    """The split with the least squared deviations, over all splits between different values."""
+    ordered, best = np.sort(values), (np.inf, np.max(values))
+    for k in range(1, len(ordered)):
+        low, high = ordered[:k], ordered[k:]
+        if low[-1] < high[0]:
+            cost = ((low - low.mean()) ** 2).sum() + ((high - high.mean()) ** 2).sum()
+            best = min(best, (cost, low[-1]))
+    return best[1]
+
+
+def test_the_break_is_that_of_all_splits():
+    rng = np.random.default_rng(0)
+    for seed in range(40):
+        values = rng.normal(size=2 + seed % 11) + 3 * (rng.random(2 + seed % 11) < 0.4)
+        assert holistic_pu.natural_break(values + 1e3) == brute_force(values + 1e3)
+        ties = np.round(values)
+        assert holistic_pu.natural_break(ties) in np.unique(ties)
+    clusters = np.array([0.1, 5.2, 0.3, 5.1, 0.2])
+    assert holistic_pu.natural_break(clusters) == 0.3
+    assert holistic_pu.natural_break(np.full(4, 0.7)) == 0.7  # nothing is above it
+    assert holistic_pu.natural_break(np.array([1.0])) == 1.0
+
+
+def test_a_second_cut_follows_only_a_break_above_zero():
+    falling = np.array([-0.3, -0.28, -0.05, -0.04, 0.0])
+    assert holistic_pu.cut(falling, limit=0.02) == -0.28
+    apart = np.array([-0.5, -0.48, -0.46, 0.3, 0.31])  # the upper class alone is above 0
+    assert holistic_pu.cut(apart, limit=0.02) == -0.46
+    # A few that rise most would be all there is above the first break.
+    rising = np.array([-0.05, -0.04, 0.0, 0.01, 0.9, 1.0])
+    assert holistic_pu.natural_break(rising) == 0.01
+    assert holistic_pu.cut(rising, limit=0.02) == -0.04
+    assert holistic_pu.cut(rising, limit=2.0) == 0.01
+    assert holistic_pu.cut(np.array([0.5, 0.9]), limit=0.02) == 0.5  # nothing is left to cut
+
+
+def test_records_in_which_negatives_fall_and_positives_wander_are_taken_apart():
+    rng = np.random.default_rng(0)
+    n, steps = 1000, 15
+    positive = np.arange(n) < 300
+    falling = 0.5 * 0.8 ** np.arange(steps) + rng.normal(0, 0.02, [n, steps])
+    wandering = np.clip(0.5 + np.cumsum(rng.normal(0, 0.03, [n, steps]), axis=1), 0, 1)
+    trend = holistic_pu.trend_scores(np.where(positive[:, None], wandering, falling))
+    found = holistic_pu.cut(trend, limit=0.2 / (steps - 1))
+    assert np.mean((trend > found) == positive) > 0.95
+
+
+def test_labels_of_u_move_from_negative_to_the_cut():
+    got = [
+        float(holistic_pu.label_weight(np.float32(e), num_epochs=25, power=0.8))
+        for e in (0, 12, 24)
+    ]
+    np.testing.assert_allclose(got, [0, 0.48**0.8, 0.96**0.8], rtol=1e-6)
+
+
+def test_consistency_counts_confident_rows_alone_over_all_of_u():
+    weak = jnp.array([5.0, -5.0, 1.0, 5.0])
+    strong = jnp.array([LN3, LN3, LN3, LN3])
+    counts = jnp.array([True, True, True, False])
+    ask = functools.partial(holistic_pu.consistency, confidence=0.9)
+    got, slopes = jax.value_and_grad(ask)(weak, strong, counts)
+    np.testing.assert_allclose(got, (np.log(4 / 3) + np.log(4)) / 3, rtol=1e-6)
+    np.testing.assert_array_equal(slopes, np.zeros(4))  # those of the weak view
+    of_strong = jax.grad(ask, argnums=1)(weak, strong, counts)
+    np.testing.assert_allclose(of_strong, [-1 / 12, 3 / 12, 0, 0], rtol=1e-6)
+    assert ask(jnp.array([2.0, -2.0]), strong[:2], counts[:2]) == 0  # 0.88 is not enough
+
+
+@pytest.mark.thorough
+def test_first_phase_smooths_labels_of_p_and_averages_the_weights():
+    config, data, method, arrays, (state, _) = setup()
+    stage = method.stages[0]
+    assert (stage.name, stage.batching.num_positives, stage.batching.steps) == ("trend", 8, 8)
+    batch = batch_of(stage, arrays)
+    network = network_lib.build(config, data.info, embedding_dim=0)
+    outputs, _ = network.train_pass(
+        state.params, state.batch_stats, network.normalize(batch.inputs)
+    )
+    after, metrics = jax.jit(stage.step)(state, batch, jax.random.key(0))
+    scores = np.asarray(outputs.logits, np.float64)
+    p, u = scores[:8], scores[8:]
+    wanted = np.mean(0.95 * logistic(p) + 0.05 * logistic(-p)) + np.mean(logistic(-u))
+    np.testing.assert_allclose(metrics["loss"], wanted, rtol=1e-5)
+    for old, new, mean in zip(
+        *map(jax.tree.leaves, (state.params, after.params, after.teacher[0])), strict=True
+    ):
+        np.testing.assert_allclose(mean, 0.5 * old + 0.5 * new, rtol=1e-5, atol=1e-7)
+    for new, copied in zip(
+        *map(jax.tree.leaves, (after.batch_stats, after.teacher[1])), strict=True
+    ):
+        np.testing.assert_array_equal(new, copied)
+
+
+def test_every_epoch_records_the_teacher_in_evaluation_mode_and_the_last_one_cuts():
+    _, data, method, arrays, (first, second) = setup()
+    trend, classify = method.stages
+    assert [trend.is_refreshed(e) for e in range(2)] == [True, True]
+    assert [classify.is_refreshed(e) for e in range(2)] == [True, False]
+    np.testing.assert_array_equal(
+        trend.refresh(first, arrays, jax.random.key(0), 0).history, first.history
+    )
+    moved = first._replace(teacher=jax.tree.map(lambda x: 1.5 * x, first.teacher))
+    recorded = trend.refresh(moved, arrays, jax.random.key(0), 1)
+    as_network = first._replace(params=moved.teacher[0], batch_stats=moved.teacher[1])
+    p = 1 / (1 + np.exp(-np.asarray(method.predict(as_network, arrays.inputs), np.float64)))
+    np.testing.assert_allclose(recorded.history[:, 0], p, rtol=1e-5)
+    assert not np.any(recorded.history[:, 1])
+    # The second phase keeps the teacher of the first, whatever its own network is.
+    kept = classify.init(jax.random.key(9), recorded, arrays)
+    divided = classify.refresh(kept, arrays, jax.random.key(0), 0)
+    np.testing.assert_allclose(divided.history[:, 1], p, rtol=1e-5)
+    # Every difference is 0 then: nothing is called positive.
+    is_u = ~data.labeled
+    assert method.estimates(divided)["estimated_prior"] == 0
+    rose = kept._replace(history=kept.history.at[:, 0].set(jnp.where(data.truth == 1, 0, p)))
+    divided = classify.refresh(rose, arrays, jax.random.key(0), 0)
+    np.testing.assert_array_equal(divided.labels, (data.truth == 1) | data.labeled)
+    share = data.truth[is_u].mean()
+    np.testing.assert_allclose(method.estimates(divided)["estimated_prior"], share, rtol=1e-6)
+    np.testing.assert_array_equal(method.soft_labels(divided), divided.labels)
+
+
+def test_nothing_that_rises_is_said(caplog):
+    _, _, method, arrays, (_, second) = setup()
+    same = jax.tree.map(jnp.zeros_like, second.teacher)
+    still = second._replace(teacher=same, history=jnp.full_like(second.history, 0.5))
+    with caplog.at_level("WARNING"):
+        divided = method.stages[1].refresh(still, arrays, jax.random.key(0), 0)
+    assert "are equal: none is called positive" in caplog.text
+    np.testing.assert_array_equal(divided.labels, arrays.labeled)
+
+
+def test_second_phase_has_a_new_network_and_three_losses():
+    config, data, method, arrays, (first, state) = setup(confidence=0.5)
+    differ = jax.tree.map(lambda a, b: np.any(a != b), first.params, state.params)
+    assert any(jax.tree.leaves(differ))
+    stage = method.stages[1]
+    # Epoch 1 of 2 of this phase.
+    batch = batch_of(stage, arrays, epoch=3, first_epoch=2)
+    labels = jnp.asarray((data.truth == 1) | data.labeled, jnp.float32)
+    state = state._replace(labels=labels)
+    network = network_lib.build(config, data.info, embedding_dim=0)
+    outputs, _ = network.train_pass(
+        state.params, state.batch_stats, network.normalize(batch.inputs)
+    )
+    after, metrics = jax.jit(stage.step)(state, batch, jax.random.key(0))
+    scores = np.asarray(outputs.logits, np.float64)
+    p, u = scores[:8], scores[8:]
+    y = 0.5**0.8 * np.asarray(labels)[np.asarray(batch.ids)[8:]]
+    agree = np.mean(logistic(np.abs(u)))  # both views are the image as it is
+    wanted = np.mean(logistic(p)) + np.mean(y * logistic(u) + (1 - y) * logistic(-u)) + agree
+    np.testing.assert_allclose(metrics["loss"], wanted, rtol=1e-5)
+    np.testing.assert_allclose(metrics["loss_consistency"], agree, rtol=1e-5)
+    for a, b in zip(*map(jax.tree.leaves, (after.teacher, state.teacher)), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.thorough
+def test_strong_views_are_drawn_where_images_are_augmented():
+    *_, method, arrays, (state, _) = setup(augment=True, confidence=0.5)
+    stage = method.stages[1]
+    batch = batch_of(stage, arrays)
+    step = jax.jit(stage.step)
+    results = [step(state, batch, jax.random.key(seed))[1] for seed in (0, 1)]
+    assert results[0]["loss_consistency"] != results[1]["loss_consistency"]
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("pretrain_epochs", 1),
+        ("pretrain_epochs", 4),
+        ("batching", "joint"),
+        ("label_smoothing", 1.0),
+        ("teacher_decay", 1.0),
+        ("max_total_rise", 0.0),
+        ("confidence", 0.4),
+        ("strong_ops", -1),
+        ("strong_cutout", 2.0),
+    ],
+)
+def test_settings_that_cannot_be_are_refused_by_name(field, value):
+    changes = {"positive_share": 0.0} if field == "batching" else {}
+    config = tiny.config("holistic_pu", **(OPTIONS | changes | {field: value}))
+    with pytest.raises(ValueError, match=f"method.{field} is {value!r}; accepted"):
+        holistic_pu.build(config, tiny.problem().info)
