@@ -18,6 +18,7 @@ the groups, the outer loss is that of 256 clean examples. Plain steps, compiled 
 
 import json
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -183,6 +184,9 @@ def in_pytorch(arrays: dict[str, np.ndarray], steps: int, rounds: int) -> list[d
 
 def main(_) -> None:
     """Prints a table for each number of steps."""
+    if _PYTORCH.value:
+        python = shutil.which(_PYTORCH.value)
+        checks.require(python is not None, "--pytorch", _PYTORCH.value, "a program to run")
     for steps in _STEPS.value:
         checks.require(steps.isdecimal() and int(steps) > 3, "--steps", steps, "integers from 4")
     sys.stdout.write(f"jax {jax.__version__}, {jax.devices()[0].device_kind}\n")

@@ -4,10 +4,11 @@
     python train.py --config=configs/ncpu.py:task=cifar10 --config.data.dir=FOLDER
 
 Arguments: task = digits (default), fashion_mnist, cifar10, cifar100, stl10. The last three are the
-published settings (Zhao et al., ICLR 2026, and their code): 1,000 P and 40,000 U (STL-10: all of
-its unlabeled images), a ResNet-18 whose stem has batch norm and which pools averages. Published
-(one seed of data): 97.36, 88.28, 91.40. The first two are for small machines: 100 P of the digits
-in scikit-learn, and 1,000 P and 9,000 U of Fashion-MNIST, at a length that CPUs reach.
+published settings (Zhao et al., ICLR 2026, and their code): 1,000 P and 40,000 U, a ResNet-18 whose
+stem has batch norm and which pools averages. Published (one split): 97.36, 88.28, 91.40. STL-10's U
+is another one: all images that are not in P, 4,000 of them with a known class, where the authors
+take 90,000 of the 100,000 without one. The first two tasks are for small machines: 100 P of the
+digits in scikit-learn, and 1,000 P and 9,000 U of Fashion-MNIST, at a length that CPUs reach.
 """
 
 import ml_collections

@@ -16,7 +16,7 @@ from pujax.training import config as config_lib
 
 _METHODS = ("naive", "upu", "nnpu", "vpu", "dist_pu", "gradpu")
 _SEEDS = {"digits": 5, "fashion_mnist": 3}
-_SHARED = ("batch_size", "flip", "num_epochs", "weight_decay")
+_SHARED = ("batch_size", "flip", "num_epochs")
 _WEIGHT = 50.0
 
 

@@ -160,7 +160,9 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
     check(c)
     network = network_lib.build(config, info, embedding_dim=0, aligned_dim=alignment.width(c))
     learnable = {"prior": online.class_prior(info), **online.augmentation(c)}
-    learnable |= {name: online.weight(c[name]) for name in _WEIGHTS}
+    lengths = {"warmup": c.warmup_epochs, "main": c.num_epochs - c.warmup_epochs}
+    trained = {name for phase, length in lengths.items() if length for name in _LEARNABLE[phase]}
+    learnable |= {name: online.weight(c[name]) for name in _WEIGHTS if name in trained}
     parts = _Parts(
         config=c,
         network=network,

@@ -80,7 +80,7 @@ def test_the_loss_is_the_methods_own_and_that_of_two_strong_views(name):
     for part in ("backbone", "aligned_out"):
         jax.tree.map(
             lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-6),
-            after.target.params[part],
+            after.target.weights[part],
             state.params[part],
         )
 
@@ -94,12 +94,12 @@ def test_before_the_warm_up_ends_only_the_views_of_one_example_are_a_pair():
     _, stage, state, batch = started("naive", align_weight=3.0, align_clamp="none")
     step = jax.jit(stage.step)
     _, late = step(state, batch, KEY)
-    _, early = step(state, batch._replace(stage_epoch=jnp.int32(0)), KEY)
+    _, early = step(state, batch._replace(epoch=jnp.int32(0)), KEY)
     assert early["loss_align"] != late["loss_align"]
     flat = jax.tree.map(jnp.copy, state)
     classifier = jax.tree.map(lambda x: -x, flat.params["classifier"])
     turned = flat._replace(params={**flat.params, "classifier": classifier})
-    _, other = step(turned, batch._replace(stage_epoch=jnp.int32(0)), KEY)
+    _, other = step(turned, batch._replace(epoch=jnp.int32(0)), KEY)
     np.testing.assert_array_equal(other["loss_align"], early["loss_align"])
 
 
@@ -120,12 +120,12 @@ def test_no_gradient_reaches_the_target():
 
     def vectors(params, target):
         found, _ = aligner.begin(
-            alignment.Target(target, state.target.batch_stats),
+            alignment.Target(target, state.target.statistics),
             *(params, state.batch_stats, batch.inputs, KEY),
         )
         return jnp.sum(found.vectors)
 
-    slopes = jax.grad(vectors, argnums=(0, 1))(state.params, state.target.params)
+    slopes = jax.grad(vectors, argnums=(0, 1))(state.params, state.target.weights)
     assert not any(np.any(leaf) for leaf in jax.tree.leaves(slopes))
 
 
@@ -137,6 +137,8 @@ def test_no_gradient_reaches_the_target():
         ({"align_dim": 0}, r"method.align_dim is 0; accepted: a number in \[1, inf\)"),
         ({"align_warmup_epochs": 9}, r"align_warmup_epochs is 9; accepted: a number in \[0, 4\]"),
         ({"align_crop_area": 0.0}, "method.align_crop_area is 0.0; accepted"),
+        ({"align_weight": 0.0, "align_crop_area": 5.0}, "method.align_crop_area is 5.0; accepted"),
+        ({"freeze_norm": "on"}, "method.freeze_norm is 'on'; accepted: 'off' with alignment"),
         ({"pair_threshold": -0.5}, "method.pair_threshold is -0.5; accepted"),
         ({"target_momentum": 1.5}, "method.target_momentum is 1.5; accepted"),
     ],

@@ -202,6 +202,8 @@ def test_a_run_too_short_for_its_labels_says_how_long_it_would_have_to_be(caplog
         ({"pair_threshold": 1.5}, "method.pair_threshold is 1.5; accepted"),
         ({"target_momentum": 2.0}, "method.target_momentum is 2.0; accepted"),
         ({"clip_norm": 0.0}, "method.clip_norm is 0.0; accepted"),
+        ({"freeze_norm": "on"}, "method.freeze_norm is 'on'; accepted: 'off' with alignment"),
+        ({"prototype_momentum": 1.0}, r"prototype_momentum is 1.0; accepted: a number in \[0, 1\)"),
         ({"crop_area": 0.0}, "method.crop_area is 0.0; accepted"),
         ({"entropy_weight": -0.1}, "method.entropy_weight is -0.1; accepted"),
     ],
@@ -223,13 +225,19 @@ def passes(config, state, batch):
     ]
     weak, strong, other = (net.normalize(view) for view in seen)
 
-    def apply(stats, view, with_heads=True):
-        variables = {"params": state.params, "batch_stats": stats}
+    def apply(stats, view, with_heads=True, params=state.params):
+        variables = {"params": params, "batch_stats": stats}
         return net.module.apply(variables, view, True, False, with_heads, mutable=["batch_stats"])
 
     first, moved = apply(state.batch_stats, weak, False)
     second, moved = apply(moved["batch_stats"], strong)
-    third, _ = apply(state.batch_stats, other)  # the first target is the online network
+    # The target looks after it has followed the online network.
+    followed = jax.tree.map(
+        lambda x, y: (x + y) / 2,
+        state.target.weights,
+        {name: state.params[name] for name in state.target.weights},
+    )
+    third, _ = apply(state.batch_stats, other, params={**state.params, **followed})
     found = (first.logits, second.prediction, third.aligned)
     return [np.asarray(x, np.float64) for x in found], moved["batch_stats"]
 
@@ -237,7 +245,10 @@ def passes(config, state, batch):
 @pytest.mark.parametrize("warmup_epochs", [1, 4])
 def test_a_step_reports_and_keeps_what_the_paper_says(warmup_epochs):
     changes = {"warmup_epochs": warmup_epochs, "label_momentum": 0.9, "align_clamp": "none"}
+    changes |= {"target_momentum": 0.5, "prototype_momentum": 0.5}
     config, step, state, batch = started(**changes)
+    other = jax.tree.map(lambda x: x + 0.1 * jnp.cos(7 * x), state.target.weights)
+    state = state._replace(target=state.target._replace(weights=other))
     rng = np.random.default_rng(3)
     labels = jnp.where(state.labels > 0, 1, rng.random(len(state.labels)).astype(np.float32))
     prototypes = unit(rng.normal(size=state.prototypes.shape)).astype(np.float32)
@@ -282,7 +293,9 @@ def test_a_step_reports_and_keeps_what_the_paper_says(warmup_epochs):
     classes = (labeled | (z >= 0)).astype(int)
     moved = np.asarray(prototypes, np.float64)
     for vector, index in zip(q, classes, strict=True):
-        moved[index] = 0.99 * moved[index] + 0.01 * vector
+        moved[index] = 0.5 * moved[index] + 0.5 * vector
+    # The new prototypes would give other labels.
+    assert np.any(((q @ moved[1] >= q @ moved[0]) != nearest)[~labeled])
     np.testing.assert_allclose(after.prototypes, unit(moved), atol=1e-5)
     np.testing.assert_allclose(after.threshold.confidence, confidence, rtol=1e-5)
     # Weak before strong; nothing else moves the online statistics.
@@ -296,14 +309,14 @@ def test_a_step_reports_and_keeps_what_the_paper_says(warmup_epochs):
 def test_the_target_holds_backbone_and_projection_and_follows_the_weights_before_the_step():
     _, step, state, batch = started()
     parts = {"backbone", "aligned_hidden", "aligned_norm", "aligned_out"}
-    assert set(state.target.params) == parts
+    assert set(state.target.weights) == parts
     moved = jax.tree.map(lambda x: x + 1.0, state.params)
     after, _ = step(state._replace(params=moved), batch, KEY)
     for name in parts:
         jax.tree.map(
             lambda new, old: np.testing.assert_allclose(new, old + 0.01, rtol=1e-4, atol=1e-5),
-            after.target.params[name],
-            state.target.params[name],
+            after.target.weights[name],
+            state.target.weights[name],
         )
 
 
@@ -318,12 +331,15 @@ def test_steps_are_no_longer_than_the_clip():
 
 def test_before_the_warm_up_ends_no_label_moves_and_no_two_examples_are_a_pair():
     _, step, state, batch = started(warmup_epochs=4, align_clamp="none")
+    classifier = jax.tree.map(lambda x: 3 * jnp.sin(9 * x), state.params["classifier"])
     loud = state._replace(prototypes=jnp.ones_like(state.prototypes))
     after, metrics = step(loud, batch, KEY)
     np.testing.assert_array_equal(after.labels, state.labels)
     again, same = step(loud._replace(labels=jnp.where(loud.labels > 0, 1, 0.4)), batch, KEY)
     assert same["loss_classification"] != metrics["loss_classification"]
-    np.testing.assert_array_equal(same["loss_align"], metrics["loss_align"])
+    turned = loud._replace(params={**loud.params, "classifier": classifier})
+    _, turned = step(turned, batch, KEY)
+    np.testing.assert_array_equal(turned["loss_align"], metrics["loss_align"])
 
 
 @pytest.mark.parametrize("gate", [True, False])

@@ -31,13 +31,14 @@ class Target(NamedTuple):
     """The copy that online views are compared with; no gradient reaches it.
 
     Attributes:
-      params: of the backbone and the head for alignment.
-      batch_stats: their running statistics, which nothing but the copy's own passes moves. It
+      weights: of the backbone and the head for alignment; not named `params`, since averaged
+        weights (`method.average_decay`) are those that predict.
+      statistics: their running statistics, which nothing but the copy's own passes moves. It
         always normalises by its batch, so that they are only kept for the module.
     """
 
-    params: Any
-    batch_stats: Any
+    weights: Any
+    statistics: Any
 
 
 class Views(NamedTuple):
@@ -95,15 +96,15 @@ class Aligner(NamedTuple):
             for k in jax.random.split(key)
         )
         share = 1 - self.config.target_momentum
-        moved = optax.incremental_update(_shared(params), target.params, share)
+        moved = optax.incremental_update(_shared(params), target.weights, share)
         # The other heads fill the module and are computed by nobody.
         outputs, stats = self.network.train_pass(
             {**params, **moved},
-            {**batch_stats, **target.batch_stats},
+            {**batch_stats, **target.statistics},
             other,
             with_prediction=True,
         )
-        kept = {name: stats[name] for name in target.batch_stats}
+        kept = {name: stats[name] for name in target.statistics}
         return Views(strong, jax.lax.stop_gradient(outputs.aligned)), Target(moved, kept)
 
     def loss(
@@ -159,7 +160,7 @@ class Aligner(NamedTuple):
           The same three.
         """
         loss, batch_stats, metrics = found
-        uses_pairs = batch.stage_epoch >= self.config.align_warmup_epochs
+        uses_pairs = batch.epoch >= self.config.align_warmup_epochs
         align, batch_stats, _ = self.loss(params, batch_stats, views, scores, uses_pairs=uses_pairs)
         return (
             loss + self.config.align_weight * align,
@@ -182,7 +183,7 @@ def fields(**changes: Any) -> dict[str, Any]:
 def switch() -> dict[str, Any]:
     """Fields of a method that has alignment as a switch, which is off.
 
-    Pairs count from epoch `align_warmup_epochs` of a stage on; strong views show at least the share
+    Pairs count from epoch `align_warmup_epochs` on; strong views show at least the share
     `align_crop_area` of an image, and their colours change as published.
     """
     return fields(align_weight=0.0, align_warmup_epochs=5, align_crop_area=0.2)
@@ -216,15 +217,22 @@ def switched(config: ml_collections.ConfigDict, info: DataInfo, network: Network
     if "align_weight" not in config:
         return None
     check(config)
-    if not config.align_weight:
-        return None
-    checks.between("method.align_warmup_epochs", config.align_warmup_epochs, 0, config.num_epochs)
     crop = config.align_crop_area
     checks.between("method.align_crop_area", crop, 0, 1)
     checks.positive("method.align_crop_area", crop)
+    if not config.align_weight:
+        return None
+    checks.between("method.align_warmup_epochs", config.align_warmup_epochs, 0, config.num_epochs)
+    require_statistics(network)
     views = views_lib.default_config(flip=config.flip, crop_area=crop, **COLOURS)
     say_of_tables(info)
     return Aligner(config, network, ml_collections.ConfigDict(views), network.image_size)
+
+
+def require_statistics(network: Network) -> None:
+    """Requires batch norm by batches, without which new heads have no normalisation at all."""
+    accepted = "'off' with alignment, whose heads are new and have no running statistics"
+    checks.require(not network.freeze_norm, "method.freeze_norm", "on", accepted)
 
 
 def say_of_tables(info: DataInfo) -> None:

@@ -20,6 +20,7 @@ import ml_collections
 import optax
 
 from pujax import augment, checks, meta, risks
+from pujax.arrays import on_host
 from pujax.data.batching import Batch, Batching
 from pujax.data.pu_dataset import DataInfo
 from pujax.methods._common import calibration, mixup
@@ -34,6 +35,8 @@ WEIGHTS = ("none", "batch", "stored")
 AUGMENTATION = "augmentation"
 _MOST_SUPPORT = 64  # examples per step where `online_batch_size` is 0
 _MARGIN = 0.01  # least share of either class in U that a learned prior leaves
+# Beyond what a method draws from the same key: parts of a split are its first folds.
+_OWN_KEY = 2**31
 _PAIRS = {"num_pairs": 8, "sigma": 0.1}  # of 'es', in units of the scalars
 
 
@@ -138,10 +141,18 @@ def check(config: ml_collections.ConfigDict, info: DataInfo, offered: Mapping[st
     if "example_weights" in c:
         checks.one_of("method.example_weights", c.example_weights, WEIGHTS)
     if not is_on(c):
+        accepted = "'', or names of scalars"
+        checks.require(not c.get("online", "").strip(), "method.online", c.get("online"), accepted)
         return
     accepted = ", ".join(map(repr, offered)) or "'', since this method has none to learn"
     known = set(chosen) <= set(offered) and len(set(chosen)) == len(chosen)
     checks.require(known, "method.online", c.online, f"{accepted}, each at most once")
+    for name in chosen:
+        scalar = offered[name]
+        known_start = on_host(scalar.start)  # that of a part of the data may be traced
+        if known_start is not None:
+            start = f"where method.online={name} starts"
+            checks.between(start, float(known_start), float(scalar.low), float(scalar.high))
     accepted = "'' while method.example_weights is not 'none'"
     checks.require(not (weighted and chosen), "method.online", c.online, accepted)
     checks.require(
@@ -194,9 +205,7 @@ class Online(NamedTuple):
 
     def init(self, num_examples: int, previous: Learned | None = None) -> Learned:
         """Where learning starts: where a previous stage ended, else at the configured values."""
-        start = {
-            name: jnp.clip(jnp.float32(x.start), x.low, x.high) for name, x in self.scalars.items()
-        }
+        start = {name: jnp.float32(x.start) for name, x in self.scalars.items()}
         if previous is not None:
             start |= {name: x for name, x in previous.values.items() if name in start}
         weights = None
@@ -217,7 +226,7 @@ class Online(NamedTuple):
           state: of the method, with `params`, `batch_stats` and `learned`.
           loss_of: the method's loss on the batch and its other results, of
             `(params, scalars={name: value})`, or of `(params, weights=[batch])`, in whose weights
-            it must be linear.
+            it is linear, or taken at weights of 0, where the sign rule of nnPU does not act.
           batch: with support examples.
           key: for the perturbations of 'es'.
 
@@ -228,7 +237,7 @@ class Online(NamedTuple):
         if has_weights(self.config):
             result = self._update_weights(state.learned, loss_of, outer, state.params, batch)
         else:
-            key = jax.random.fold_in(key, 1)  # the method draws from the key itself
+            key = jax.random.fold_in(key, _OWN_KEY)
             result = self._update_scalars(state.learned, loss_of, outer, state.params, key)
         learned, given, metrics = result
         return state._replace(learned=learned), given, metrics
@@ -246,7 +255,7 @@ class Online(NamedTuple):
         scalars = dict(given["scalars"])
         strength = scalars.pop(AUGMENTATION)
         how = {"flip": self.config.flip, "padding": self.config.padding}
-        strong = augment.strong_view(jax.random.fold_in(key, 1), inputs, **how)
+        strong = augment.strong_view(jax.random.fold_in(key, _OWN_KEY), inputs, **how)
         return mixup.mix(self.network.normalize(strong), images, strength), {"scalars": scalars}
 
     def reported(self, method: Method, info: DataInfo) -> Method:
@@ -267,7 +276,10 @@ class Online(NamedTuple):
         c = self.config
 
         def inner(params, in_units):
-            return loss_of(params, scalars=self._from_units(in_units))[0]
+            values = self._from_units(in_units)
+            if c.online_estimator == "es":  # its perturbations leave the ranges
+                values = self._within(values)
+            return loss_of(params, scalars=values)[0]
 
         before = self._in_units(learned.values)
         gradient = meta.meta_gradient(
@@ -281,11 +293,10 @@ class Online(NamedTuple):
             estimator=c.online_estimator,
             **({"key": key, **_PAIRS} if c.online_estimator == "es" else {}),
         )
+        # One that is not finite would stay in the optimizer for good.
+        gradient = jax.tree.map(lambda g: jnp.where(jnp.isfinite(g), g, 0), gradient)
         change, opt_state = self._optimizer().update(gradient, learned.opt_state)
-        values = {
-            name: jnp.clip(value, self.scalars[name].low, self.scalars[name].high)
-            for name, value in self._from_units(optax.apply_updates(before, change)).items()
-        }
+        values = self._within(self._from_units(optax.apply_updates(before, change)))
         metrics = {f"online_{name}": value for name, value in values.items()}
         learned = learned._replace(values=values, opt_state=opt_state)
         return learned, {"scalars": values}, metrics
@@ -332,6 +343,11 @@ class Online(NamedTuple):
             return optax.adam(rate)
         momentum = 0.9 if self.config.online_optimizer == "momentum" else None
         return optax.sgd(rate, momentum=momentum)
+
+    def _within(self, values: dict[str, jax.Array]) -> dict[str, jax.Array]:
+        """The values, brought into their ranges."""
+        ends = {name: (x.low, x.high) for name, x in self.scalars.items()}
+        return {name: jnp.clip(value, *ends[name]) for name, value in values.items()}
 
     def _in_units(self, values: dict[str, jax.Array]) -> dict[str, jax.Array]:
         return {name: value / self.scalars[name].unit for name, value in values.items()}

@@ -99,8 +99,9 @@ def check(config: ml_collections.ConfigDict, info: DataInfo) -> None:
     checks.between("method.warmup_epochs", c.warmup_epochs, 0, c.num_epochs)
     checks.positive("method.clip_norm", c.clip_norm)
     checks.at_least("method.entropy_weight", c.entropy_weight, 0)
-    for name in ("prototype_momentum", "threshold_momentum"):
-        checks.between(f"method.{name}", c[name], 0, 1)
+    checks.between("method.threshold_momentum", c.threshold_momentum, 0, 1)
+    # Prototypes that stay zero call everything positive.
+    checks.between("method.prototype_momentum", c.prototype_momentum, 0, 1, include="low")
     number = c.label_momentum
     is_number = isinstance(number, (int, float)) and 0 <= number < 1
     accepted = f"{AUTO!r}, or a number in [0, 1)"
@@ -198,6 +199,7 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
     c, size = config.method, config.model.image_size
     check(c, info)
     network = network_lib.build(config, info, embedding_dim=0, aligned_dim=c.align_dim)
+    alignment.require_statistics(network)
     aligner = alignment.Aligner(c, network, c, size)
     alignment.say_of_tables(info)
     optimizer = optimizer_lib.build(c, num_epochs=c.num_epochs)
@@ -231,6 +233,10 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
 
         (loss, aux), gradient = jax.value_and_grad(loss_of, has_aux=True)(state.params)
         metrics, batch_stats, (labels, prototypes, threshold) = aux
+        if network.is_trainable:  # the norm is that of what moves
+            gradient = jax.tree_util.tree_map_with_path(
+                lambda path, x: x if network.is_trainable(path) else jnp.zeros_like(x), gradient
+            )
         gradient, _ = clip.update(gradient, clip.init(state.params))
         moved = optimizer_lib.apply(optimizer, state, gradient, batch.progress)
         state = moved._replace(
