@@ -476,6 +476,7 @@ class Watch:
         # Modules that are imported late, the system's tables of encodings and processors.
         own = [sys.prefix, sys.base_prefix, "/usr", "/lib", "/proc", "/sys", "/dev"]
         own += [str(pathlib.Path(reading.__file__).parents[1]), os.environ.get("TMPDIR", "/tmp")]
+        own += [sys.pycache_prefix] if sys.pycache_prefix else []
         self._own = tuple(os.path.realpath(path) for path in own)
         self._base = str(base)
         sys.addaudithook(self._hook)

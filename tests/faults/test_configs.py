@@ -106,6 +106,8 @@ def small(config):
     sizes = {key: value for key, value in sizes.items() if value is not None}
     if name == "purl":
         sizes["num_epochs"] = 3  # two where it has no stage that learns a representation
+    if name == "holistic_pu":
+        sizes |= {"num_epochs": 3, "pretrain_epochs": 2}  # two records of scores, then a phase
     if "augment" in config.method:
         sizes |= {"augment": False, "crop_sizes": ()}
     for key, value in sizes.items():

@@ -233,9 +233,10 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
 
         (loss, aux), gradient = jax.value_and_grad(loss_of, has_aux=True)(state.params)
         metrics, batch_stats, (labels, prototypes, threshold) = aux
-        if network.is_trainable:  # the norm is that of what moves
+        moves = network.is_trainable
+        if moves:  # the norm is that of what moves
             gradient = jax.tree_util.tree_map_with_path(
-                lambda path, x: x if network.is_trainable(path) else jnp.zeros_like(x), gradient
+                lambda path, x: x if moves(path) else jnp.zeros_like(x), gradient
             )
         gradient, _ = clip.update(gradient, clip.init(state.params))
         moved = optimizer_lib.apply(optimizer, state, gradient, batch.progress)
