@@ -105,7 +105,8 @@ class PUNet(nn.Module):
           train: True normalises by the batch and moves `batch_stats`, which must be mutable then.
           with_embedding: False skips the projection; its parameters exist all the same, and its
             running statistics stay.
-          with_prediction: whether the heads for alignment are needed, which exist likewise.
+          with_prediction: whether the heads for alignment are needed, which exist likewise. They
+            normalise by the batch whatever `train` says, and `batch_stats` must be mutable.
 
         Returns:
           `Outputs`, in which what is skipped or has the width 0 is None.
@@ -120,19 +121,24 @@ class PUNet(nn.Module):
         if self.embedding_dim and (with_embedding or self.is_initializing()):
             embedding = unit_vectors(self._project(features, train))
         if self.aligned_dim and (with_prediction or self.is_initializing()):
-            out = self._aligned(features, ALIGNED_WIDTH, train, "aligned")
+            out = self._aligned(features, ALIGNED_WIDTH, "aligned")
             aligned = unit_vectors(out)
-            prediction = unit_vectors(self._aligned(out, PREDICTOR_WIDTH, train, "predictor"))
+            prediction = unit_vectors(self._aligned(out, PREDICTOR_WIDTH, "predictor"))
         if not with_embedding:
             embedding = None
         if not with_prediction:
             aligned = prediction = None
         return Outputs(logits, features, embedding, aligned, prediction)
 
-    def _aligned(self, inputs: jax.Array, width: int, train: bool, name: str) -> jax.Array:
-        """A head for alignment before normalisation, [batch, aligned_dim]."""
+    def _aligned(self, inputs: jax.Array, width: int, name: str) -> jax.Array:
+        """A head for alignment before normalisation, [batch, aligned_dim].
+
+        Nothing but training needs it, and it is new where the backbone is not: it normalises by the
+        batch, also where the backbone's statistics are frozen.
+        """
         hidden = _dense(inputs, width, name=f"{name}_hidden")
-        hidden = nn.relu(layers.BatchNorm(name=f"{name}_norm")(hidden, train))
+        norm = layers.BatchNorm(name=f"{name}_norm")
+        hidden = nn.relu(norm(hidden, not self.is_initializing()))
         return _dense(hidden, self.aligned_dim, name=f"{name}_out")
 
     def _project(self, features: jax.Array, train: bool) -> jax.Array:

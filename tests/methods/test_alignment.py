@@ -16,7 +16,12 @@ from tests import tiny
 
 KEY = jax.random.key(5)
 METHODS = ("naive", "upu", "nnpu", "vpu", "gradpu", "dist_pu")
-_THOROUGH = [pytest.param(name, marks=pytest.mark.thorough) for name in METHODS[1:]]
+# VPU has two passes, Dist-PU stages of its own; the others are like the first.
+_LIKE_THE_FIRST = ("upu", "nnpu", "gradpu")
+_LATER = [
+    pytest.param(name, marks=pytest.mark.slow if name in _LIKE_THE_FIRST else pytest.mark.thorough)
+    for name in METHODS[1:]
+]
 
 
 @functools.cache
@@ -44,7 +49,7 @@ def without_heads(tree):
     return {x: y for x, y in tree.items() if not x.startswith(("aligned_", "predictor_"))}
 
 
-@pytest.mark.parametrize("name", ["naive", *_THOROUGH])
+@pytest.mark.parametrize("name", ["naive", *_LATER])
 def test_the_loss_is_the_methods_own_and_that_of_two_strong_views(name):
     tree, stage, state, batch = started(name, align_weight=3.0)
     after, metrics = jax.jit(stage.step)(state, batch, KEY)
@@ -138,7 +143,6 @@ def test_no_gradient_reaches_the_target():
         ({"align_warmup_epochs": 9}, r"align_warmup_epochs is 9; accepted: a number in \[0, 4\]"),
         ({"align_crop_area": 0.0}, "method.align_crop_area is 0.0; accepted"),
         ({"align_weight": 0.0, "align_crop_area": 5.0}, "method.align_crop_area is 5.0; accepted"),
-        ({"freeze_norm": "on"}, "method.freeze_norm is 'on'; accepted: 'off' with alignment"),
         ({"pair_threshold": -0.5}, "method.pair_threshold is -0.5; accepted"),
         ({"target_momentum": 1.5}, "method.target_momentum is 1.5; accepted"),
     ],
@@ -154,7 +158,7 @@ def test_a_table_is_told_that_its_views_are_not_published(caplog):
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("name", ["nnpu", "dist_pu"])
+@pytest.mark.parametrize("name", ["nnpu", pytest.param("dist_pu", marks=pytest.mark.slow)])
 def test_an_aligned_run_goes_on_bit_for_bit(name, tmp_path):
     tree = functools.partial(config, name, align_weight=1.0, run={"checkpoint_every": 1})
     straight = tiny.train_in(tmp_path / "a", tree(), problem())

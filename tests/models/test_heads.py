@@ -83,7 +83,8 @@ def test_projection_of_dcl_has_batch_norm_before_relu(train):
     np.testing.assert_allclose(moved["batch_stats"]["projection_norm"]["mean"], expected, atol=1e-5)
 
 
-def test_aligned_vectors_are_predicted_from_what_comes_before_their_normalisation():
+@pytest.mark.parametrize("train", [True, False])
+def test_aligned_vectors_are_predicted_from_what_comes_before_their_normalisation(train):
     module = heads.PUNet(mlp.MLP(hidden=(6,)), 4, aligned_dim=5)
     variables = filled.variables(module, INPUTS, False)
     params = variables["params"]
@@ -101,7 +102,7 @@ def test_aligned_vectors_are_predicted_from_what_comes_before_their_normalisatio
         return hidden @ params[f"{name}_out"]["kernel"] + params[f"{name}_out"]["bias"]
 
     outputs, moved = module.apply(
-        variables, INPUTS, True, with_prediction=True, mutable=["batch_stats"]
+        variables, INPUTS, train, with_prediction=True, mutable=["batch_stats"]
     )
     before = head(np.asarray(outputs.features, np.float64), "aligned")
     np.testing.assert_allclose(outputs.aligned, unit(before), atol=1e-4)
@@ -110,7 +111,7 @@ def test_aligned_vectors_are_predicted_from_what_comes_before_their_normalisatio
         assert not np.array_equal(
             moved["batch_stats"][name]["mean"], variables["batch_stats"][name]["mean"]
         )
-    skipped, still = module.apply(variables, INPUTS, True, mutable=["batch_stats"])
+    skipped, still = module.apply(variables, INPUTS, train, mutable=["batch_stats"])
     assert skipped.aligned is skipped.prediction is None and skipped.embedding is not None
     stay = {"batch_stats": variables["batch_stats"]}
     jax.tree.map(np.testing.assert_array_equal, still, stay)

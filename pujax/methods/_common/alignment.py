@@ -33,8 +33,8 @@ class Target(NamedTuple):
     Attributes:
       weights: of the backbone and the head for alignment; not named `params`, since averaged
         weights (`method.average_decay`) are those that predict.
-      statistics: their running statistics, which nothing but the copy's own passes moves. It
-        always normalises by its batch, so that they are only kept for the module.
+      statistics: their running statistics, which nothing but the copy's own passes moves. Unless
+        `freeze_norm` is on it normalises by its batch, and they are only kept for the module.
     """
 
     weights: Any
@@ -223,16 +223,9 @@ def switched(config: ml_collections.ConfigDict, info: DataInfo, network: Network
     if not config.align_weight:
         return None
     checks.between("method.align_warmup_epochs", config.align_warmup_epochs, 0, config.num_epochs)
-    require_statistics(network)
     views = views_lib.default_config(flip=config.flip, crop_area=crop, **COLOURS)
     say_of_tables(info)
     return Aligner(config, network, ml_collections.ConfigDict(views), network.image_size)
-
-
-def require_statistics(network: Network) -> None:
-    """Requires batch norm by batches, without which new heads have no normalisation at all."""
-    accepted = "'off' with alignment, whose heads are new and have no running statistics"
-    checks.require(not network.freeze_norm, "method.freeze_norm", "on", accepted)
 
 
 def say_of_tables(info: DataInfo) -> None:

@@ -199,7 +199,6 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
     c, size = config.method, config.model.image_size
     check(c, info)
     network = network_lib.build(config, info, embedding_dim=0, aligned_dim=c.align_dim)
-    alignment.require_statistics(network)
     aligner = alignment.Aligner(c, network, c, size)
     alignment.say_of_tables(info)
     optimizer = optimizer_lib.build(c, num_epochs=c.num_epochs)
