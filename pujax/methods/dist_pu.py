@@ -333,16 +333,7 @@ def _stage(parts: _Parts, name: str, num_epochs: int, loss, *, settings) -> Stag
     def step(state: State, batch: Batch, key: jax.Array):
         view_key, loss_key = jax.random.split(key)
         images = classifier.weak_view(parts.config, parts.network, batch.inputs, view_key)
-        views: Any = None
-        if parts.align:
-            views, target = parts.align.begin(
-                state.target,
-                state.params,
-                state.batch_stats,
-                batch.inputs,
-                jax.random.fold_in(key, 2),
-            )
-            state = state._replace(target=target)
+        state, views = alignment.begin(parts.align, state, batch, key)
 
         def loss_of(params, scalars=None):
             seen, numbers = images, _numbers(parts, {})

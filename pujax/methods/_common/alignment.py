@@ -169,6 +169,25 @@ class Aligner(NamedTuple):
         )
 
 
+def begin(aligner: Aligner | None, state: Any, batch: Batch, key: jax.Array) -> tuple[Any, Any]:
+    """What a step begins with: `Aligner.begin`, or nothing where nothing is aligned.
+
+    Args:
+      aligner: of the method, or None.
+      state: a NamedTuple with `params`, `batch_stats` and `target`.
+      batch: raw.
+      key: of the step, which the method splits in two.
+
+    Returns:
+      `(state, views)`, the state with the target of this step.
+    """
+    if aligner is None:
+        return state, None
+    own = jax.random.fold_in(key, 2)  # parts of a split are its first folds
+    views, target = aligner.begin(state.target, state.params, state.batch_stats, batch.inputs, own)
+    return state._replace(target=target), views
+
+
 def fields(**changes: Any) -> dict[str, Any]:
     """Fields of the target network and of the loss, with the published values."""
     return {

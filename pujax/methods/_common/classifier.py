@@ -268,16 +268,7 @@ def stage(
     def step(state: State, batch: Batch, key: jax.Array):
         view_key, objective_key = jax.random.split(key)
         images = view(batch.inputs, view_key)
-        views: Any = None
-        if align:
-            views, target = align.begin(
-                state.target,
-                state.params,
-                state.batch_stats,
-                batch.inputs,
-                jax.random.fold_in(key, 2),
-            )
-            state = state._replace(target=target)
+        state, views = alignment.begin(align, state, batch, key)
 
         def loss_of(params, **given):
             forward = functools.partial(network.train_pass, params, constants=state.graph)
