@@ -33,7 +33,7 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
     loss = losses.surrogate(c.loss)
     if c.weighting == "pooled":
         classifier.require_pooled(c)
-    checks.one_of("method.example_weights", c.example_weights, online.WEIGHTS)
+    online.check_weights(c)
     checks.require(
         c.weighting == "pooled" or not online.has_weights(c),
         "method.weighting",

@@ -129,6 +129,12 @@ def has_weights(config: ml_collections.ConfigDict) -> bool:
     return config.get("example_weights", "none") != "none"
 
 
+def check_weights(config: ml_collections.ConfigDict) -> None:
+    """Raises a ValueError for a word that `method.example_weights` does not know."""
+    if "example_weights" in config:
+        checks.one_of("method.example_weights", config.example_weights, WEIGHTS)
+
+
 def check(config: ml_collections.ConfigDict, info: DataInfo, offered: Mapping[str, Scalar]) -> None:
     """Raises a ValueError for settings that cannot be; all are accepted while nothing is learned.
 
@@ -138,8 +144,7 @@ def check(config: ml_collections.ConfigDict, info: DataInfo, offered: Mapping[st
       offered: scalars that the method can learn.
     """
     c, chosen, weighted = config, names(config), has_weights(config)
-    if "example_weights" in c:
-        checks.one_of("method.example_weights", c.example_weights, WEIGHTS)
+    check_weights(c)
     if not is_on(c):
         accepted = "'', or names of scalars"
         checks.require(not c.get("online", "").strip(), "method.online", c.get("online"), accepted)
