@@ -6,6 +6,9 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
+from pujax import significance
 from pujax.training.evaluation import model_selection
 
 PERCENT = (*model_selection.BINARY_METRICS, *model_selection.MULTILABEL_METRICS)
@@ -13,10 +16,23 @@ WITH_BEST_EPOCH = ("accuracy", *model_selection.MULTILABEL_METRICS)
 METRICS = (*PERCENT, model_selection.PRIOR_ERROR)
 BEST_EPOCH = "oracle_best_epoch"
 RULES = (*model_selection.RULES, BEST_EPOCH)
+FIRST_COLUMNS = ("data", "method")
 # Rules that look at true labels say so wherever they are shown.
-ORACLES = {"oracle": "true validation labels", BEST_EPOCH: "test labels"}
+ORACLES = {
+    "oracle": "true validation labels",
+    "oracle_f1": "true validation labels",
+    BEST_EPOCH: "test labels",
+}
 
-_PAIRED = "'Paired' is the difference, seed by seed, from the row that is named there."
+_PAIRED = (
+    "'Paired' is the difference, seed by seed, from the row that is named there, and p that of "
+    "Student's paired t test, after Holm's correction over all rows of the same data."
+)
+_COSTS = (
+    "Seconds are those of training one seed, a share of the whole where seeds train together; "
+    "memory is the peak of the device, or of the whole process so far where the device keeps no "
+    "count."
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,51 +86,58 @@ def render(
     metric: str = "accuracy",
     num_seeds: int,
     reference: str = "",
+    also: Sequence[str] = (),
+    published_rule: str = "",
+    costs: bool = False,
 ) -> str:
     """A Markdown table: one line per cell, one column per rule.
 
     Args:
       title: heading.
       cells: dicts with `row`, `column`, `published` (mean and standard deviation, in percent but
-        for `prior_error`, or None), `note`, `summaries` (of the seeds that are finished) and
-        `error` ('' if none).
+        for `prior_error`, or None), `note`, `summaries` (of the seeds that are finished, or the
+        records of a sweep's `results.json`) and `error` ('' if none).
       rules: which epochs to report, of `RULES`.
       metric: one of `METRICS`.
       num_seeds: seeds that a finished cell has.
       reference: a row that the others are compared with, seed by seed, by the first rule; '' for
         none.
+      also: other metrics, beside `metric` under every rule.
+      published_rule: the rule that published figures are compared with, as they were chosen; ''
+        for the first.
+      costs: whether seconds and peak memory of a seed are shown.
 
     Returns:
       The text of a file.
     """
-    digits = 2 if metric in PERCENT else 3
-    names = list(map(rule_label, rules))
-    header = ["data", "method", *names, "published", "difference"]
-    header += [f"paired with '{reference}'"] * bool(reference) + ["seeds"]
+    compared_rule = published_rule or rules[0]
+    shown = [(rule, name) for rule in rules for name in (metric, *also)]
+    header = list(FIRST_COLUMNS)
+    header += [rule_label(rule) + (f": {name}" if also else "") for rule, name in shown]
+    header += ["published", "difference"]
+    header += [f"paired with '{reference}'", "p (Holm)"] * bool(reference)
+    header += ["seconds", "peak MB"] * costs + ["seeds"]
     lines = [table_line(header), table_line(["---"] * len(header))]
-    compared = {cell["column"]: cell for cell in cells if cell["row"] == reference}
-    for cell in cells:
-        paired = _paired(cell, compared.get(cell["column"]), rules[0], metric)
-        spreads = [_spread_of(cell, rule, metric) for rule in rules]
-        lines.append(
-            table_line(
-                [
-                    cell["column"],
-                    cell["row"] + _remark(cell),
-                    *(_figure(value, digits) for value in spreads),
-                    published_figure(cell["published"]),
-                    _difference(spreads[0], cell["published"], digits),
-                    *[_figure(paired, digits, sign="+")] * bool(reference),
-                    f"{len(cell['summaries'])} of {num_seeds}",
-                ]
-            )
+    paired, p_values = _all_paired(cells, reference, rules[0], metric)
+    for i, cell in enumerate(cells):
+        ours = _spread_of(cell, compared_rule, metric)
+        figures = [_figure(_spread_of(cell, *one), _digits(one[1])) for one in shown]
+        line = [cell["column"], cell["row"] + _remark(cell), *figures]
+        line += [published_figure(cell["published"])]
+        line += [_difference(ours, cell["published"], _digits(metric))]
+        line += [_figure(paired[i], _digits(metric), sign="+"), _p_value(p_values[i])] * bool(
+            reference
         )
+        line += _costs_of(cell) * costs + [f"{len(cell['summaries'])} of {num_seeds}"]
+        lines.append(table_line(line))
     text = [
         f"# {title}",
         "",
         f"{describe(metric)}, mean ± standard deviation (n - 1) over seeds, at the epoch "
-        f"that each rule reports. The difference is that of '{rules[0]}' from the published mean.",
+        f"that each rule reports. The difference is that of '{compared_rule}' from the published "
+        "mean.",
         *[_PAIRED] * bool(reference),
+        *[_COSTS] * costs,
         "",
         *lines,
         "",
@@ -142,7 +165,8 @@ def describe(metric: str) -> str:
 def _values(cell: Mapping[str, Any], rule: str, metric: str) -> list[float | None]:
     """Of the seeds of a cell, in percent where the metric is."""
     scale = 100 if metric in PERCENT else 1
-    values = [by_rule(summary).get(rule, {}).get(metric) for summary in cell["summaries"]]
+    tested = [x["metrics"] if "metrics" in x else by_rule(x) for x in cell["summaries"]]
+    values = [by_name.get(rule, {}).get(metric) for by_name in tested]
     return [None if x is None else scale * x for x in values]
 
 
@@ -150,18 +174,45 @@ def _spread_of(cell: Mapping[str, Any], rule: str, metric: str) -> Spread | None
     return spread(_values(cell, rule, metric))
 
 
+def _all_paired(
+    cells: Sequence[Mapping[str, Any]], reference: str, rule: str, metric: str
+) -> tuple[list[Spread | None], list[float]]:
+    """Differences of every cell from the reference of its column, and their corrected p-values."""
+    others = {cell["column"]: cell for cell in cells if reference and cell["row"] == reference}
+    found = [_paired(cell, others.get(cell["column"]), rule, metric) for cell in cells]
+    p_values = np.array([significance.paired_p_value(values) for values in found])
+    columns = np.array([cell["column"] for cell in cells])
+    for column in others:
+        p_values[columns == column] = significance.holm(p_values[columns == column])
+    return list(map(spread, found)), p_values.tolist()
+
+
 def _paired(
     cell: Mapping[str, Any], other: Mapping[str, Any] | None, rule: str, metric: str
-) -> Spread | None:
-    """Differences from another cell over the seeds that both have; None for the cell itself."""
+) -> list[float]:
+    """Differences from another cell over the seeds that both have; none for the cell itself."""
     if other is None or other is cell:
-        return None
+        return []
     ours, theirs = (
         dict(zip((x["seed"] for x in own["summaries"]), _values(own, rule, metric), strict=True))
         for own in (cell, other)
     )
     pairs = [(ours[seed], theirs[seed]) for seed in ours.keys() & theirs.keys()]
-    return spread([a - b for a, b in pairs if a is not None and b is not None])
+    return [a - b for a, b in pairs if a is not None and b is not None]
+
+
+def _costs_of(cell: Mapping[str, Any]) -> list[str]:
+    """Mean seconds of a seed and the largest peak of memory in MB, '-' where unknown."""
+    seconds, peaks = [], []
+    for summary in cell["summaries"]:
+        if summary.get("seconds") is not None:
+            seconds.append(summary["seconds"] / (summary.get("trained_together") or 1))
+        peaks.append(summary.get("peak_memory_bytes") or 0)
+    peak = max(peaks, default=0)
+    return [
+        f"{statistics.fmean(seconds):.1f}" if seconds else "-",
+        f"{peak / 1e6:,.0f}" if peak else "-",
+    ]
 
 
 def _remark(cell: Mapping[str, Any]) -> str:
@@ -199,6 +250,17 @@ def _figure(value: Spread | None, digits: int, *, sign: str = "") -> str:
         return "-"
     std = f" ± {value.std:.{digits}f}" if value.std is not None else ""
     return f"{value.mean:{sign}.{digits}f}{std}"
+
+
+def _p_value(value: float) -> str:
+    if math.isnan(value):
+        return "-"
+    return f"{value:.3f}" if value >= 0.001 else "< 0.001"
+
+
+def _digits(metric: str) -> int:
+    """Decimals that a metric is shown with."""
+    return 2 if metric in PERCENT else 3
 
 
 def published_figure(published: Sequence[float | None] | None) -> str:

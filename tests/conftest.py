@@ -1,6 +1,7 @@
 """Settings of all tests: how JAX is set up, the tiers, and where real data may be found."""
 
 import collections
+import gc
 import os
 import pathlib
 
@@ -26,6 +27,17 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if tiers.is_fast(item.nodeid, {mark.name for mark in item.iter_markers()}, slower):
             item.add_marker(pytest.mark.fast)
+
+
+def pytest_collection_finish():
+    """Lets the garbage collector look at everything less often.
+
+    JAX keeps millions of objects of traced programs, and to look at all of them, again and again,
+    was a tenth of the time of the tests. What is imported and collected by now stays to the end.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 100)
 
 
 @pytest.hookimpl(optionalhook=True)

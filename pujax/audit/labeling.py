@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pujax import metrics
+from pujax import metrics, significance
 from pujax.audit.base import WARNING, Finding, Problem, listed
 from pujax.audit.scoring import MOST
 
@@ -147,7 +147,7 @@ def differences(problem: Problem, *, seed: int) -> list[Difference]:
         return []
     shares = np.array([[one.difference, one.to_negatives] for one in rows])
     common = _common_share(shares[:, 0], shares[:, 1])
-    adjusted = _holm(np.array([one.p_value for one in rows]))
+    adjusted = significance.holm([one.p_value for one in rows])
     return [
         one._replace(
             p_value=float(p),
@@ -288,15 +288,6 @@ def _common_share(difference: np.ndarray, to_negatives: np.ndarray) -> float:
     total = np.cumsum(weights[known][order])
     median = ways[order][np.searchsorted(total, total[-1] / 2)]
     return float(np.clip(median, 0, 1))
-
-
-def _holm(p_values: np.ndarray) -> np.ndarray:
-    """p-values `[m]` after Holm's step-down correction."""
-    order = np.argsort(p_values)
-    scaled = p_values[order] * np.arange(len(p_values), 0, -1)
-    adjusted = np.empty_like(p_values)
-    adjusted[order] = np.minimum(np.maximum.accumulate(scaled), 1)
-    return adjusted
 
 
 def _sentence(one: Difference) -> str:

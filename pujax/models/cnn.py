@@ -19,6 +19,7 @@ class ConvNet(nn.Module):
       hidden: widths of the dense layers after the convolutions; the last is the feature width.
       pad: whether each side is padded by half the kernel; without it the image shrinks.
       batch_norm: whether each convolution is followed by batch norm (before ReLU).
+      max_pool: side and stride of a max pool between each convolution and its ReLU; 1 for none.
       initializer: "torch" or "he_normal", see `layers.conv`.
       dtype: compute type, float32 or bfloat16.
     """
@@ -28,6 +29,7 @@ class ConvNet(nn.Module):
     hidden: Sequence[int] = (1000, 1000)
     pad: bool = True
     batch_norm: bool = True
+    max_pool: int = 1
     initializer: str = "torch"
     dtype: Any = jnp.float32
 
@@ -57,6 +59,8 @@ class ConvNet(nn.Module):
             )
             if self.batch_norm:
                 out = layers.BatchNorm(dtype=self.dtype, name=f"norm{index}")(out, train)
+            if self.max_pool > 1:
+                out = nn.max_pool(out, (self.max_pool,) * 2, strides=(self.max_pool,) * 2)
             out = nn.relu(out)
         out = layers.flatten(out)
         for index, width in enumerate(self.hidden, start=1):
@@ -75,6 +79,27 @@ class CNN7(ConvNet):
     layout: Sequence[tuple[int, int]] = ((3, 1), (3, 2), (1, 1), (1, 1))
     pad: bool = False
     batch_norm: bool = False
+
+
+class LeNet(ConvNet):
+    """The net of the public PU boards for MNIST: two convolutions of 5x5 with max pools, and 50.
+
+    No padding and no batch norm. Images must be at least 16 x 16.
+    """
+
+    channels: Sequence[int] = (10, 20)
+    layout: Sequence[tuple[int, int]] = ((5, 1), (5, 1))
+    hidden: Sequence[int] = (50,)
+    pad: bool = False
+    batch_norm: bool = False
+    max_pool: int = 2
+
+
+class CNN9(ConvNet):
+    """PU-Bench's net for CIFAR-10: the first six convolutions of `CNN13`, then 1000-1000."""
+
+    channels: Sequence[int] = (96, 96, 96, 192, 192, 192)
+    layout: Sequence[tuple[int, int]] = ((3, 1), (3, 1), (3, 2)) * 2
 
 
 class CNN13(ConvNet):

@@ -60,6 +60,9 @@ class Plan(NamedTuple):
         'prior_error', the absolute error of the class prior that a method estimates.
       reference: label of a row that the others of its column are compared with, seed by seed; ''
         for none.
+      also: other metrics that the table shows beside `metric`.
+      published_rule: one of `rules`, by which the published figures were chosen; '' for the first.
+      costs: whether the table shows seconds and peak memory.
     """
 
     title: str
@@ -68,6 +71,9 @@ class Plan(NamedTuple):
     rules: Sequence[str] = (model_selection.LAST,)
     metric: str = "accuracy"
     reference: str = ""
+    also: Sequence[str] = ()
+    published_rule: str = ""
+    costs: bool = False
 
 
 def _slug(label: str) -> str:
@@ -87,6 +93,11 @@ def check(plan: Plan) -> None:
         is_whole = isinstance(seed, int) and not isinstance(seed, bool)
         checks.require(is_whole and 0 <= seed < 2**31, "seeds", seed, "whole numbers from 0")
     checks.one_of("metric", plan.metric, report.METRICS)
+    for metric in plan.also:
+        accepted = [name for name in report.METRICS if name != plan.metric]
+        checks.one_of("also", metric, accepted)
+    if plan.published_rule:
+        checks.one_of("published_rule", plan.published_rule, plan.rules)
     checks.require(len(plan.rules) > 0, "rules", (), ", ".join(report.RULES))
     for rule in plan.rules:
         checks.one_of("rules", rule, report.RULES)

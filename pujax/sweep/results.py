@@ -49,20 +49,21 @@ def write(
                 "error": place.error(cell, plan.seeds),
             }
         )
-    header = {"title": plan.title, "seeds": plan.seeds, "rules": plan.rules, "metric": plan.metric}
+    shown = {
+        "rules": plan.rules,
+        "metric": plan.metric,
+        "reference": plan.reference,
+        "also": plan.also,
+        "published_rule": plan.published_rule,
+        "costs": plan.costs,
+    }
+    header = {"title": plan.title, "seeds": plan.seeds, **shown}
     listed = [{k: v for k, v in entry.items() if k != "summaries"} for entry in entries]
     os.makedirs(workdir, exist_ok=True)
     document = header | {"cells": listed, "records": records}
     write_json(os.path.join(workdir, "results.json"), document)
     replace_text(os.path.join(workdir, "results.csv"), _csv(records))
-    table = report.render(
-        plan.title,
-        entries,
-        rules=plan.rules,
-        metric=plan.metric,
-        num_seeds=len(plan.seeds),
-        reference=plan.reference,
-    )
+    table = report.render(plan.title, entries, num_seeds=len(plan.seeds), **shown)
     replace_text(os.path.join(workdir, "table.md"), table)
     summary.write(document, os.path.join(workdir, "summary"))
     return table
@@ -83,6 +84,7 @@ def _record(cell: Cell, config: ml_collections.FrozenConfigDict, finished: Any) 
         "train",
         "estimates",
         "warnings",
+        "one_class",
         "undone_steps",
         "finished_at",
         "seconds",

@@ -1,7 +1,8 @@
-"""The summary of a sweep, one line per cell and rule, as CSV and Markdown."""
+"""The summary of a sweep as CSV and Markdown: one line per cell and rule, or all rules in one."""
 
 import csv
 import io
+import itertools
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,13 +14,13 @@ COLUMNS = ("row", "column", "rule", "mean", "std", "seeds", "published", "differ
 CSV_COLUMNS = (*COLUMNS, "published_std", "metric", "oracle")
 NOT_MEASURED = "not measured"
 
-# Header lines, by which a file is known to be a summary.
-HEADER = report.table_line(COLUMNS)
+# Header lines, by which a file is known to be a summary: of the CSV, and how those of pages begin.
 CSV_HEADER = ",".join(CSV_COLUMNS)
+HEADERS = (report.table_line(COLUMNS), report.table_line(report.FIRST_COLUMNS))
 
 
 def lines(results: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """One line per cell and rule, cells without a finished seed included.
+    """One line per cell, rule and metric, cells without a finished seed included.
 
     Args:
       results: what `results.json` holds.
@@ -30,14 +31,14 @@ def lines(results: Mapping[str, Any]) -> list[dict[str, Any]]:
       None where unknown; `seeds` counts the values behind the mean; `oracle` says which true labels
       training or the rule saw, and is '' if none.
     """
-    metric = results["metric"]
-    scale = 100 if metric in report.PERCENT else 1
+    shown = (results["metric"], *results.get("also", ()))
     found = []
     for cell in results["cells"]:
-        place = (cell["row"], cell["column"])
-        records = [x for x in results["records"] if (x["row"], x["column"]) == place]
-        published, published_std = cell["published"] or (None, None)
-        for rule in results["rules"]:
+        records = _records_of(cell, results)
+        for rule, metric in itertools.product(results["rules"], shown):
+            scale = 100 if metric in report.PERCENT else 1
+            is_published = metric == shown[0] and cell["published"] is not None
+            published, published_std = cell["published"] if is_published else (None, None)
             values = [record["metrics"].get(rule, {}).get(metric) for record in records]
             spread = report.spread([None if x is None else scale * x for x in values])
             mean = spread.mean if spread else None
@@ -84,6 +85,8 @@ def to_markdown(
       name: of the CSV file beside the page, without its ending.
       note: a line for below the heading; '' for none.
     """
+    if results.get("also"):  # a line for every metric would hide the table
+        return _wide_page(results, note)
     digits = 2 if results["metric"] in report.PERCENT else 3
     seeds = ", ".join(map(str, results["seeds"]))
     page = [
@@ -96,7 +99,7 @@ def to_markdown(
         "",
         _made_with(results["records"]),
         "",
-        HEADER,
+        HEADERS[0],
         report.table_line(["---"] * len(COLUMNS)),
         *(_line(entry, digits, len(results["seeds"])) for entry in summary),
         "",
@@ -108,6 +111,30 @@ def to_markdown(
         if cell.get(key)
     ]
     return "\n".join([*page, *notes, *[""] * bool(notes)])
+
+
+def _wide_page(results: Mapping[str, Any], note: str) -> str:
+    """One line per cell, with rules and metrics side by side."""
+    cells = [
+        {"note": "", "error": "", **cell, "summaries": _records_of(cell, results)}
+        for cell in results["cells"]
+    ]
+    options = ("rules", "metric", "reference", "also", "published_rule", "costs")
+    page = report.render(
+        results["title"],
+        cells,
+        num_seeds=len(results["seeds"]),
+        **{name: results[name] for name in options if name in results},
+    )
+    heading, _, rest = page.partition("\n\n")
+    about = [note] * bool(note) + [_made_with(results["records"])]
+    return "\n\n".join([heading, *about, rest])
+
+
+def _records_of(cell: Mapping[str, Any], results: Mapping[str, Any]) -> list[Any]:
+    """Of the seeds of a cell that are finished."""
+    place = (cell["row"], cell["column"])
+    return [x for x in results["records"] if (x["row"], x["column"]) == place]
 
 
 def _line(entry: Mapping[str, Any], digits: int, num_seeds: int) -> str:

@@ -42,7 +42,8 @@ def read(folder: str) -> dict[str, Any]:
     for key, is_whole in (("cells", _is_cell), ("records", _is_record)):
         for entry in results[key]:
             checks.require(is_whole(entry), f"an entry of {key} of {path}", entry, accepted)
-    checks.one_of(f"metric of {path}", results["metric"], report.METRICS)
+    for metric in (results["metric"], *results.get("also", ())):
+        checks.one_of(f"metric of {path}", metric, report.METRICS)
     for rule in results["rules"]:
         checks.one_of(f"rules of {path}", rule, report.RULES)
     return results
@@ -69,8 +70,10 @@ def _check_target(path: str) -> None:
     accepted = "a path without an ending in a folder that exists"
     is_place = bool(name) and os.path.isdir(folder or ".") and not os.path.isdir(path)
     checks.require(is_place and not name.endswith((".csv", ".md")), "--out", path, accepted)
-    for file, header in ((f"{path}.csv", summary.CSV_HEADER), (f"{path}.md", summary.HEADER)):
-        if os.path.lexists(file) and header not in _text(file).splitlines():
+    expected = ((f"{path}.csv", (summary.CSV_HEADER,)), (f"{path}.md", summary.HEADERS))
+    for file, headers in expected:
+        lines = _text(file).splitlines()
+        if os.path.lexists(file) and not any(line.startswith(headers) for line in lines):
             raise ValueError(
                 f"--out is {path!r}, but {file} is no summary of a sweep; accepted: a path whose "
                 "files are missing or such summaries"

@@ -152,11 +152,6 @@ def test_the_test_of_labels_sees_ranks_only_and_no_order_of_columns(planted):
         assert changed[one.column].difference == pytest.approx(one.difference, abs=0.02)
 
 
-def test_holms_correction():
-    found = labeling._holm(np.array([0.01, 0.04, 0.03, 0.005]))
-    np.testing.assert_allclose(found, [0.03, 0.06, 0.06, 0.02])
-
-
 def test_too_few_rows_or_columns_find_no_bias(planted):
     problem, _ = planted("by column", 2)
     few = problem._replace(labeled=np.arange(len(problem.labeled)) < labeling.LEAST_P - 1)

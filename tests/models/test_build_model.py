@@ -18,13 +18,15 @@ TINY = {
     "resnet18_v1": {"stage_sizes": (1, 1), "width": 4, "stem": "cifar"},
     "resnet50_v1": {"stage_sizes": (1, 1), "width": 2},
     "resnet101_v1": {"stage_sizes": (1, 1), "width": 8, "lgconv": True},
+    "lenet": {"channels": (4, 4), "hidden": (8,)},
     "cnn7": {"channels": (4, 4, 4, 2), "hidden": (8, 8)},
+    "cnn9": {"channels": (4, 4, 4, 4, 4, 2), "hidden": (8, 8)},
     "cnn13": {"channels": (4, 4, 4, 4, 4, 4, 4, 4, 2), "hidden": (8, 8)},
     "small_cnn": {"channels": (4, 4, 4), "hidden": (8,)},
     "mlp": {"hidden": (8, 8), "batch_norm": True},
 }
-DEEP = ("cnn13", "resnet50", "resnet101_v1")  # compile for seconds even at this width
-IMAGES = np.random.default_rng(1).normal(size=(6, 8, 8, 3)).astype(np.float32)
+DEEP = ("cnn9", "cnn13", "resnet50", "resnet101_v1")  # compile for seconds even at this width
+IMAGES = np.random.default_rng(1).normal(size=(6, 16, 16, 3)).astype(np.float32)
 
 
 def tiny(name, dtype="float32"):
@@ -53,6 +55,8 @@ def test_tiny_networks_cover_every_name():
         ("resnet50", 224, 27_949_249),
         ("cnn7", 32, 4_198_411),
         ("cnn7", 96, 23_398_411),
+        # 12288-1000-1000 after the convolutions, and the heads of every network.
+        ("cnn9", 32, 15_420_641),
         ("cnn13", 32, 4_144_383),
     ],
 )

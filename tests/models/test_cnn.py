@@ -21,6 +21,8 @@ def shapes(module, side, channels=3):
     [
         (cnn.CNN7(), 32, 10 * 14 * 14, 1000),
         (cnn.CNN7(), 96, 10 * 46 * 46, 1000),
+        (cnn.LeNet(), 28, 320, 50),
+        (cnn.CNN9(), 32, 12288, 1000),
         (cnn.CNN13(), 32, 10 * 8 * 8, 1000),
         (cnn.SmallCNN(), 8, 64 * 2 * 2, 128),
         (cnn.SmallCNN(), 28, 64 * 7 * 7, 128),
@@ -56,8 +58,8 @@ def test_batch_norm_is_where_it_was_published_and_can_be_left_out():
     assert "batch_stats" not in shapes(cnn.CNN13(batch_norm=False), 32)[1]
 
 
-def lax_net(inputs, params, plan, norm):
-    """Convolutions of `plan` (stride, padding), norm and ReLU, then dense layers."""
+def lax_net(inputs, params, plan, norm, pool=1):
+    """Convolutions of `plan` (stride, padding), norm, pool and ReLU, then dense layers."""
     out = inputs
     for index, (stride, pad) in enumerate(plan, start=1):
         layer = params[f"conv{index}"]
@@ -72,6 +74,9 @@ def lax_net(inputs, params, plan, norm):
         if norm:
             out = (out - out.mean((0, 1, 2))) / jnp.sqrt(out.var((0, 1, 2)) + 1e-5)
             out = out * params[f"norm{index}"]["scale"] + params[f"norm{index}"]["bias"]
+        n, height, width, channels = out.shape
+        out = out[:, : height // pool * pool, : width // pool * pool]
+        out = out.reshape(n, height // pool, pool, width // pool, pool, channels).max((2, 4))
         out = jnp.maximum(out, 0)
     out = out.reshape(len(out), -1)
     for index in range(1, 3):
@@ -82,33 +87,37 @@ def lax_net(inputs, params, plan, norm):
 
 
 @pytest.mark.parametrize(
-    ("module", "plan", "norm"),
+    ("module", "plan", "norm", "pool"),
     [
         (
             cnn.CNN7(channels=(4, 5, 6, 3), hidden=(7, 6)),
             [(1, 0), (2, 0), (1, 0), (1, 0)],
             False,
+            1,
         ),
         (
             cnn.CNN13(channels=(4, 3, 5, 4, 3, 5, 4, 3, 2), hidden=(7, 6)),
             [(1, 1), (1, 1), (2, 1), (1, 1), (1, 1), (2, 1), (1, 1), (1, 0), (1, 0)],
             True,
+            1,
         ),
         (
             cnn.SmallCNN(channels=(4, 5, 6), hidden=(7,)),
             [(1, 1), (2, 1), (2, 1)],
             True,
+            1,
         ),
+        (cnn.LeNet(channels=(4, 5), hidden=(7,)), [(1, 0), (1, 0)], False, 2),
     ],
-    ids=["cnn7", "cnn13", "small_cnn"],
+    ids=["cnn7", "cnn13", "small_cnn", "lenet"],
 )
-def test_network_equals_its_definition(module, plan, norm):
-    inputs = np.random.default_rng(1).normal(size=(4, 8, 8, 3)).astype(np.float32)
+def test_network_equals_its_definition(module, plan, norm, pool):
+    inputs = np.random.default_rng(1).normal(size=(4, 8 * pool, 8 * pool, 3)).astype(np.float32)
     variables = filled.variables(module, inputs, False)
     outputs, _ = jax.jit(
         lambda variables, inputs: module.apply(variables, inputs, True, mutable=["batch_stats"])
     )(variables, inputs)
-    expected = jax.jit(lambda params, inputs: lax_net(inputs, params, plan, norm))(
+    expected = jax.jit(lambda params, inputs: lax_net(inputs, params, plan, norm, pool))(
         variables["params"], inputs
     )
     assert np.count_nonzero(expected) > 0

@@ -43,6 +43,23 @@ def test_one_sample_criteria_by_hand():
     assert found["val_nnpu_risk"] == pytest.approx(positive + negative, rel=1e-5)
 
 
+def test_the_oracle_has_two_criteria():
+    truth = np.array([1, 1, 1, 0, 0, 0, 0, 0])
+    # Predicted positive are the first two of these and one negative: F1 is 2 * 2 / (3 + 3).
+    found = model_selection.criteria(SCORES, LABELED, truth, prior=0.5, setting="one_sample")
+    assert found["val_oracle_f1"] == pytest.approx(4 / 6)
+    assert found["val_oracle_accuracy"] == pytest.approx(6 / 8)
+    # In two-sample data they are those of U.
+    found = model_selection.criteria(SCORES, LABELED, truth, prior=0.5, setting="two_sample")
+    assert found["val_oracle_f1"] == 0 and found["val_oracle_accuracy"] == pytest.approx(4 / 5)
+    rows = [
+        {"stage": "main", "epoch": i, "val_oracle_f1": f1, "val_oracle_accuracy": accuracy}
+        for i, (f1, accuracy) in enumerate([(0.5, 0.7), (0.6, 0.6)])
+    ]
+    chosen = [model_selection.describe(rows, rule) for rule in ("oracle", "oracle_f1")]
+    assert [(x["epoch"], x["is_oracle"]) for x in chosen] == [(0, True), (1, True)]
+
+
 def test_two_sample_criteria_by_hand():
     # U_val repeats P_val, which the oracle counts once.
     scores = np.concatenate([SCORES[:3], SCORES])

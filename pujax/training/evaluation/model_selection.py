@@ -1,7 +1,7 @@
 """Which epoch a run reports: criteria on held-out P and U, and the choice among epochs.
 
-Pure functions of scores and of a run's rows. Only 'oracle' looks at true labels; a rule never looks
-at the test set. Source of the criteria: the fair-evaluation literature on PU learning (proxy
+Pure functions of scores and of a run's rows. Only the oracles look at true labels, and no rule at
+the test set. Source of the criteria: the fair-evaluation literature on PU learning (proxy
 accuracy and proxy AUC estimate accuracy and AUC, up to terms that no model changes, without
 negatives) and the nnPU risk of Kiryo et al. (NeurIPS 2017) on the validation set.
 """
@@ -23,11 +23,12 @@ COLUMNS = {
     "nnpu_risk": "val_nnpu_risk",
     "vpu_risk": "val_vpu_risk",
     "oracle": "val_oracle_accuracy",
+    "oracle_f1": "val_oracle_f1",
 }
 RULES = (LAST, *COLUMNS)
 _LOWEST_WINS = ("nnpu_risk", "vpu_risk")
 _WITH_PRIOR = ("proxy_accuracy", "nnpu_risk")
-_ORACLES = ("oracle",)
+_ORACLES = ("oracle", "oracle_f1")
 # Test metrics of problems with one label per example, and of those with several; the last two are
 # at thresholds chosen on the test set.
 BINARY_METRICS = ("accuracy", "f1", "auc", "average_precision")
@@ -52,12 +53,13 @@ def criteria(
     The nnPU risk has the sigmoid loss and is `positive + max(0, negative)` over the whole set in
     one piece; in one-sample data its negative part is calibrated with the counts of the validation
     set. The VPU risk is that of `Phi = sigmoid(score)` before any threshold is put in (Chen et al.,
-    NeurIPS 2020, select by it). The oracle's accuracy is that on a sample of the population.
+    NeurIPS 2020, select by it). The oracles' accuracy and F1 are those on a sample of the
+    population.
 
     Args:
       scores: `[v]`, raw scores of P_val and U_val.
       labeled: bool `[v]`, True for P_val.
-      truth: `[v]`, true labels 1 or 0; -1, unknown, leaves the oracle's rule without a value.
+      truth: `[v]`, true labels 1 or 0; -1, unknown, leaves the oracles' rules without a value.
       prior: share of positives in the population; NaN, where it is unknown, leaves the rules
         that need it without a value.
       setting: 'one_sample' (P_val and U_val together are a sample of the population) or
@@ -79,9 +81,11 @@ def criteria(
         "val_nnpu_risk": math.nan,
         "val_vpu_risk": float(vpu_risk),
         "val_oracle_accuracy": math.nan,
+        "val_oracle_f1": math.nan,
     }
     if (np.asarray(truth)[items] >= 0).all():
         result["val_oracle_accuracy"] = float(metrics.accuracy(scores[items], truth[items]))
+        result["val_oracle_f1"] = float(metrics.f1(scores[items], truth[items]))
     if not math.isfinite(prior):
         return result
     calibration: dict[str, Any] = {}

@@ -1,0 +1,47 @@
+"""Whether a difference is more than chance: a paired test, and a correction for many tests."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy import typing as npt
+from scipy import stats
+
+
+def paired_p_value(differences: Sequence[float]) -> float:
+    """Student's t test that the mean of paired differences is 0 (Student 1908).
+
+    Args:
+      differences: one per pair, for instance per seed.
+
+    Returns:
+      The two-sided p-value in [0, 1]; NaN with fewer than two pairs, or where a difference is not
+      finite. Where all differences are equal it is 0, or 1 if they are 0.
+    """
+    values = np.asarray(differences, np.float64)
+    if len(values) < 2 or not np.isfinite(values).all():
+        return math.nan
+    if np.ptp(values) == 0:
+        return float(values[0] == 0)
+    return float(stats.ttest_1samp(values, 0.0).pvalue)
+
+
+def holm(p_values: npt.ArrayLike) -> np.ndarray:
+    """p-values of several tests, of which one alone may be small by chance (Holm 1979).
+
+    The k-th smallest of `m` is multiplied by `m - k + 1`; none gets smaller than one before it, and
+    none larger than 1. A test is then significant at a level if its corrected value is below that.
+
+    Args:
+      p_values: `[m]`; NaN, unknown, stays what it is and does not count.
+
+    Returns:
+      `[m]`, in the same order.
+    """
+    given = np.asarray(p_values, np.float64)
+    adjusted = np.full_like(given, np.nan)
+    known = np.flatnonzero(np.isfinite(given))
+    order = known[np.argsort(given[known], kind="stable")]
+    scaled = given[order] * np.arange(len(order), 0, -1)
+    adjusted[order] = np.minimum(np.maximum.accumulate(scaled), 1)
+    return adjusted

@@ -1,0 +1,140 @@
+"""The plans of the two public boards: counts, overlap, priors and held-out parts of their data."""
+
+import math
+
+import numpy as np
+import pytest
+
+from pujax import sweep
+from pujax.configs.sweeps import pu_bench, pubench
+from pujax.data import dataset, raw, sources
+from pujax.sweep import plan as plan_lib
+from pujax.training import config as config_lib
+from pujax.training.config import data_section
+from tests.conftest import real_data_folder
+
+CLASSES = 10
+
+
+def source(per_class, classes=CLASSES):
+    """Examples whose input is their row, so many of every class."""
+    labels = np.repeat(np.arange(classes), per_class).astype(np.int32)
+    inputs = np.arange(len(labels), dtype=np.float32)[:, None]
+    test = np.arange(classes, dtype=np.int32)
+    names = tuple(map(str, range(classes)))
+    rows = (inputs, labels, inputs[:classes], test)
+    return raw.RawDataset("made", *rows, class_names=names, mean=(0.0,), std=(1.0,))
+
+
+def problem(data, cell, seed):
+    return dataset.build(data, seed=seed, **data_section.settings(cell.config.data))
+
+
+def cell_of(plan, row):
+    return next(cell for cell in plan.cells if cell.row == row)
+
+
+@pytest.mark.parametrize("seed", [0, 5])
+def test_board_a_one_sample_counts(seed):
+    cell = cell_of(pubench.get_plan("set=3,case=1"), "nnpu")
+    found = problem(source(5000), cell, seed)
+    # 6,000 of 20,000 are labelled, a tenth of both parts is held out.
+    assert (found.info.n_p, found.info.n_u) == (5400, 12_600)
+    assert (found.validation_labeled.sum(), (~found.validation_labeled).sum()) == (600, 1400)
+    assert found.info.prior == pytest.approx(0.5, abs=1e-3)
+    assert found.info.prior_unlabeled == pytest.approx(0.286, abs=1e-3)
+    ids = np.concatenate([found.source_ids, found.validation_ids])
+    assert len(ids) == len(np.unique(ids)) == 20_000  # P and U share no example
+    np.testing.assert_array_equal(np.bincount(ids // 5000), [2000] * CLASSES)
+    labeled = found.source_ids[found.labeled] // 5000
+    counts = np.bincount(labeled, minlength=CLASSES)
+    np.testing.assert_array_equal(counts[[0, 1, 2, 8, 9]], [1080] * 5)
+    assert counts.sum() == 5400
+
+
+def test_board_a_two_sample_counts():
+    cell = cell_of(pubench.get_plan("set=8,case=2"), "nnpu")
+    found = problem(source(5000), cell, 0)
+    assert (found.info.setting, found.info.n_p, found.info.n_u) == ("two_sample", 5400, 12_600)
+    assert found.info.prior == found.info.prior_unlabeled == 0.5
+    assert found.truth[~found.labeled].mean() == 0.5
+    assert found.validation_labeled.sum() == 600 and len(found.validation_labeled) == 2000
+    assert len(np.unique(found.source_ids)) == len(found.source_ids)
+    assert set(np.unique(found.source_ids[found.labeled] // 5000)) == {2, 3, 5, 7, 9}
+
+
+@pytest.mark.parametrize(
+    ("data", "labels", "count"),
+    [("cifar10", 0.1, 1980), ("mnist", 0.1, 2919), ("mushrooms", 0.1, 310), ("spambase", 0.1, 143)],
+)
+def test_board_b_labels_a_share_of_the_positives_that_stay(data, labels, count):
+    assert pu_bench.num_labeled(data, labels) == count
+
+
+def test_board_b_keeps_the_labelled_in_u():
+    cell = cell_of(pu_bench.get_plan("data=cifar10"), "nnpu")
+    found = problem(source(5000), cell, 42)
+    assert (found.info.n_p, found.info.n_u) == (1980, 49_500)
+    labeled, unlabeled = found.source_ids[found.labeled], found.source_ids[~found.labeled]
+    assert len(np.intersect1d(labeled, unlabeled)) == 1980
+    assert len(np.unique(unlabeled)) == 49_500
+    share = found.truth[~found.labeled].mean()
+    assert found.info.prior == found.info.prior_unlabeled == pytest.approx(share)
+    assert share == pytest.approx(0.4, abs=0.002)
+    held = np.unique(found.validation_ids)
+    assert len(held) == 500 and not np.isin(held, unlabeled).any()
+    assert set(np.unique(labeled // 5000)) == {0, 1, 8, 9}
+
+
+@pytest.mark.parametrize(
+    ("name", "folder"),
+    [("mushrooms", "libsvm"), ("mnist", "mnist"), ("fashion_mnist", "fashion_mnist")],
+)
+def test_counts_of_board_b_are_those_of_the_files(name, folder):
+    data = sources.load(name, directory=real_data_folder(folder))
+    cell = cell_of(pu_bench.get_plan(f"data={name}"), "nnpu")
+    positive = np.isin(data.train_labels, cell.config.data.positive_classes)
+    assert (positive.sum(), len(positive)) == pu_bench.COUNTS[name]
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        *(pu_bench.get_plan(f"data={name}") for name in pu_bench.COUNTS),
+        pu_bench.get_plan("data=mushrooms,labels=0.5,part=main"),
+        *(pubench.get_plan(f"data={name},set={k}") for name in pubench.SIZES for k in (1, 10)),
+    ],
+    ids=lambda plan: plan.title,
+)
+def test_every_cell_of_a_board_is_accepted(plan):
+    plan_lib.check(plan)
+    assert isinstance(plan, sweep.Plan) and plan.reference == "nnpu" and plan.costs
+    for cell in plan.cells:
+        config = config_lib.resolve(cell.config)
+        assert config.data.num_validation > 0, cell.name
+        rows = config.data.source in ("table", "mushrooms")
+        assert not (rows and config.method.get("augment", False)), cell.name
+
+
+def test_rows_that_are_not_the_method_say_so():
+    cells = pu_bench.get_plan("data=mnist").cells
+    noted = {cell.row for cell in cells if cell.note}
+    assert noted == {"robust_pu", "lbe", "holistic_pu", "pulda", "cvir", "dist_pu"}
+    assert cell_of(pu_bench.get_plan("data=mnist"), "lbe").published == (97.23, None)
+    assert cell_of(pu_bench.get_plan("data=mnist,labels=0.5"), "lbe").published is None
+
+
+def test_board_a_trains_twenty_thousand_steps():
+    for cell in pubench.get_plan("data=usps").cells:
+        method = cell.config.method
+        if "num_epochs" in method:
+            steps = method.num_epochs * 3600 / method.batch_size
+            assert math.isclose(steps, pubench.STEPS, rel_tol=0.02), cell.name
+
+
+def test_plans_are_found_by_their_names():
+    for text, plan in (
+        ("pu_bench:data=mnist", pu_bench.get_plan("data=mnist")),
+        ("pubench:set=6", pubench.get_plan("set=6")),
+    ):
+        assert plan_lib.from_file(text).title == plan.title

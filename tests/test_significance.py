@@ -1,0 +1,40 @@
+"""p-values against closed forms: Student's t with one and two degrees of freedom, Holm by hand."""
+
+import math
+
+import numpy as np
+import pytest
+
+from pujax import significance
+
+
+def test_two_pairs_have_the_arctangent_of_student_with_one_degree_of_freedom():
+    # t = mean / (std / sqrt 2) = 3 / 1, and P(|T| > t) = 1 - 2 arctan(t) / pi.
+    p = significance.paired_p_value([2.0, 4.0])
+    assert p == pytest.approx(1 - 2 * math.atan(3) / math.pi, rel=1e-12)
+
+
+def test_three_pairs_have_the_closed_form_with_two_degrees_of_freedom():
+    values = [-1.0, 2.0, 5.0]
+    t = 2 / (3 / math.sqrt(3))
+    p = significance.paired_p_value(values)
+    assert p == pytest.approx(1 - t / math.sqrt(2 + t * t), rel=1e-12)
+    assert significance.paired_p_value([-x for x in values]) == pytest.approx(p)
+
+
+@pytest.mark.parametrize(
+    ("differences", "p"),
+    [([], math.nan), ([1.0], math.nan), ([1.0, math.nan], math.nan), ([2, 2], 0), ([0, 0], 1)],
+)
+def test_p_is_unknown_or_certain_without_spread(differences, p):
+    assert significance.paired_p_value(differences) == pytest.approx(p, nan_ok=True)
+
+
+def test_holm_by_hand():
+    # In order .01 (x 3), .02 (x 2), .04 (x 1); unknown ones count for nothing.
+    found = significance.holm([0.04, math.nan, 0.01, 0.02])
+    np.testing.assert_allclose(found, [0.04, math.nan, 0.03, 0.04])
+    # .03 x 2 = .06 is not undercut by .04 x 1; and nothing is above 1.
+    np.testing.assert_allclose(significance.holm([0.03, 0.04]), [0.06, 0.06])
+    np.testing.assert_allclose(significance.holm([0.9, 0.6]), [1, 1])
+    assert significance.holm([]).shape == (0,)
