@@ -140,6 +140,17 @@ def test_proxies_recover_accuracy_and_auc_from_exact_group_shares():
     assert metrics.proxy_auc(scores, labeled) == pytest.approx(expected, abs=1e-14)
 
 
+def test_a_perfect_classifier_has_an_accuracy_of_one_plus_the_prior():
+    # 3 of 6 positives are labelled. Counting P predicted positive in the one-sample term instead, as
+    # a public board does, would give 3 / 10 more.
+    scores, labeled = np.repeat([1.0, -1.0], [6, 4]), np.arange(10) < 3
+    one_sample = metrics.proxy_accuracy(scores, labeled, prior=0.6, setting="one_sample")
+    assert one_sample == pytest.approx(1 + 0.6, abs=1e-15)
+    scores, labeled = np.concatenate([np.ones(3), scores]), np.arange(13) < 3
+    two_sample = metrics.proxy_accuracy(scores, labeled, prior=0.6, setting="two_sample")
+    assert two_sample == pytest.approx(1 + 0.6, abs=1e-15)
+
+
 def test_proxy_accuracy_does_not_reward_predicting_everything_positive():
     scores, labeled = np.ones(10), np.arange(10) < 4
     everything = metrics.proxy_accuracy(scores, labeled, prior=0.5, setting="one_sample")
