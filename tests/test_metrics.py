@@ -141,8 +141,8 @@ def test_proxies_recover_accuracy_and_auc_from_exact_group_shares():
 
 
 def test_a_perfect_classifier_has_an_accuracy_of_one_plus_the_prior():
-    # 3 of 6 positives are labelled. Counting P predicted positive in the one-sample term instead, as
-    # a public board does, would give 3 / 10 more.
+    # 3 of 6 positives are labelled. To count P predicted positive in the one-sample term instead,
+    # as a public board does, would give 3 / 10 more.
     scores, labeled = np.repeat([1.0, -1.0], [6, 4]), np.arange(10) < 3
     one_sample = metrics.proxy_accuracy(scores, labeled, prior=0.6, setting="one_sample")
     assert one_sample == pytest.approx(1 + 0.6, abs=1e-15)

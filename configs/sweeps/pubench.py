@@ -12,11 +12,11 @@ A set has so many examples in all, P and U together, half of them positive; 10 %
 held out. P and U share no example. The board's tables state accuracy and AUC by proxy accuracy and
 proxy AUC, without true labels, and by the accuracy on true validation labels (`oracle`). SGD with
 momentum 0.9 at a rate of 1e-3, no weight decay, as many epochs as 20,000 steps of P and U: the
-board's first draw of hyperparameters. Where ours differs: batches of 64 and 64, of which the board draws
-the size; an evaluation in every epoch, about 140 steps, where the board's comes after 100; held-out
-images are scored as they are; methods with stages keep the shares of their own lengths, and the
-2,000 more steps that the board gives to warm-ups are not added; in one-sample data risks are
-calibrated by the counts of P and U, which is the board's mark '-c', by its paper's formula.
+board's first draw of hyperparameters. Where ours differs: batches of 64 and 64, of which the board
+draws the size; an evaluation in every epoch, about 140 steps, where the board's comes after 100;
+held-out images are scored as they are; methods with stages keep the shares of their own lengths,
+and the 2,000 more steps that the board gives to warm-ups are not added; in one-sample data risks
+are calibrated by the counts of P and U, which is the board's mark '-c', by its paper's formula.
 """
 
 import ml_collections
