@@ -14,10 +14,11 @@ from pujax.data.splits import case_control, class_pools, labeling_mechanisms, su
 from pujax.data.splits import class_prior as class_prior_lib
 from pujax.data.splits import oracle_posterior as posterior_lib
 from pujax.data.splits import split as split_lib
-from pujax.data.splits.settings import SAMPLINGS, SCALINGS, SETTINGS, Settings
+from pujax.data.splits.settings import ALL, POOLS, SAMPLINGS, SCALINGS, SETTINGS, Settings
 
 __all__ = [
     "AUTO",
+    "POOLS",
     "REVEALS",
     "SAMPLINGS",
     "SCALINGS",
@@ -152,7 +153,8 @@ def _reduced(raw: RawDataset, settings: Settings, seed: int) -> tuple[RawDataset
 def _unlabeled_from(settings: Settings) -> str:
     if settings.class_prior is not None:
         return pu_dataset.AT_PRIOR
-    is_sample = settings.draws_unlabeled or settings.keeps_labels
+    is_pool = settings.unlabeled_pool != ALL
+    is_sample = settings.draws_unlabeled or settings.keeps_labels or is_pool
     return pu_dataset.SAMPLE if is_sample else pu_dataset.REST
 
 

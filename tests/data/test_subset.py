@@ -270,6 +270,40 @@ def test_rows_of_unknown_class_cannot_be_counted_out(field):
     assert build(raw, sampling="file_order").counts()["unlabeled_without_truth"] == 10
 
 
+@pytest.mark.parametrize("setting", dataset.SETTINGS)
+@pytest.mark.parametrize("size", [0, 70])
+def test_u_of_unknown_class_alone(setting, size):
+    raw = source([50, 60, 70, 80, 90], unknown=100)
+    options = {"setting": setting, "unlabeled_pool": "unknown_class", "num_unlabeled": size}
+    found = build(raw, **options)
+    labels = raw.train_labels[found.source_ids]
+    assert found.info.n_p == 8 and found.info.n_u == (size or 100)
+    assert set(labels[found.labeled]) == {0, 3} and set(labels[~found.labeled]) == {-1}
+    assert len(np.unique(found.source_ids)) == found.info.n
+    assert np.isnan(found.info.prior) and np.isnan(found.info.prior_unlabeled)
+    other = build(raw, **options, seed=1)
+    assert (set(other.source_ids) != set(found.source_ids)) and other.info.n == found.info.n
+    assert build(raw, **options, prior=0.3).info.prior_unlabeled >= 0.2
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({}, "data.unlabeled_pool is 'unknown_class'; accepted: 'all', since the class of every"),
+        ({"class_prior": 0.3}, "data.unlabeled_pool .* accepted: 'all' with data.class_prior=0.3"),
+        ({"sampling": "file_order"}, "data.unlabeled_pool .* with data.sampling='file_order'"),
+        ({"num_labeled": 0}, "data.unlabeled_pool .* with data.num_labeled=0"),
+        ({"unlabeled_pool": "known"}, "data.unlabeled_pool is 'known'; accepted: 'all', 'unknown"),
+    ],
+)
+def test_u_of_unknown_class_needs_such_examples(changes, message):
+    with pytest.raises(ValueError, match=message):
+        build(**{"unlabeled_pool": "unknown_class", **changes})
+    raw = source([50, 60, 70, 80, 90], unknown=10)
+    with pytest.raises(ValueError, match="data.num_unlabeled is 11; accepted: at most 10"):
+        build(raw, unlabeled_pool="unknown_class", num_unlabeled=11)
+
+
 DRAWS = [
     ("num_support", 10),
     ("num_validation", 20),

@@ -12,6 +12,8 @@ SETTINGS = ("one_sample", "two_sample")
 FILE_ORDER = "file_order"
 SAMPLINGS = ("stratified", "uniform", FILE_ORDER)
 SCALINGS = ("standard", "unit")
+ALL, UNKNOWN_CLASS = "all", "unknown_class"
+POOLS = (ALL, UNKNOWN_CLASS)
 # Counts that may be 0, and fields that ask for a draw at random.
 _COUNTS = (
     *("num_support", "num_validation", "validation_labeled"),
@@ -58,6 +60,9 @@ class Settings:
         images or rows), 'unit' leaves pixels in [0, 1] and tables as they are.
       num_unlabeled: size of U; 0 for all that is left.
       class_prior: share of positives to draw; None for that of the source.
+      unlabeled_pool: 'all' takes U from everything that is left; 'unknown_class' from examples of
+        unknown class alone (STL-10's unlabeled images), so that those of known class which are
+        neither labelled nor held out are in no part of the problem.
       num_positives: positives of the training set that stay, P among them, as many of every
         positive class; 0 for all. See `subsample.rows`.
       num_negatives: negatives that stay, as many of every negative class; 0 for all.
@@ -81,6 +86,7 @@ class Settings:
     scaling: str = "standard"
     num_unlabeled: int = 0
     class_prior: float | None = None
+    unlabeled_pool: str = ALL
     num_positives: int = 0
     num_negatives: int = 0
     holdout: float = 0.0
@@ -89,6 +95,7 @@ class Settings:
         one_of("data.setting", self.setting, SETTINGS)
         one_of("data.sampling", self.sampling, SAMPLINGS)
         one_of("data.scaling", self.scaling, SCALINGS)
+        one_of("data.unlabeled_pool", self.unlabeled_pool, POOLS)
         self._check_counts()
         self._check_labeling()
         if self.class_prior is not None:
@@ -97,6 +104,8 @@ class Settings:
             number = isinstance(self.prior, numbers.Real)
             require(number, "data.prior", self.prior, "a number in (0, 1), or 'auto'")
             between("data.prior", float(self.prior), 0, 1, include="neither")
+        if self.unlabeled_pool != ALL:
+            self._check_pool()
         for name in _DRAWS if self.sampling == FILE_ORDER else ():
             value = getattr(self, name)
             require(
@@ -122,7 +131,7 @@ class Settings:
 
         Where labels are as they are, U is a sample of the population already.
         """
-        drawn = self.draws_unlabeled or self.keeps_labels
+        drawn = self.draws_unlabeled or self.keeps_labels or self.unlabeled_pool != ALL
         return self.setting == "two_sample" and not drawn
 
     def _check_counts(self) -> None:
@@ -159,6 +168,15 @@ class Settings:
                 accepted += "; a method that needs clean examples of both classes, as LaGAM does, "
                 accepted += "needs a draw, while nnpu, vpu, dist_pu and others do without"
             require(unset, f"data.{name}", value, accepted)
+
+    def _check_pool(self) -> None:
+        for name, value, is_set in (
+            ("num_labeled", 0, self.keeps_labels),
+            ("class_prior", self.class_prior, self.class_prior is not None),
+            ("sampling", self.sampling, self.sampling == FILE_ORDER),
+        ):
+            accepted = f"'all' with data.{name}={value!r}"
+            require(not is_set, "data.unlabeled_pool", self.unlabeled_pool, accepted)
 
     def _check_labeling(self) -> None:
         one_of("data.labeling", self.labeling, labeling_mechanisms.NAMES)

@@ -10,7 +10,7 @@ import numpy as np
 
 from pujax.data.splits import case_control, class_pools, labeling_mechanisms
 from pujax.data.splits.class_pools import Pools
-from pujax.data.splits.settings import FILE_ORDER, Settings
+from pujax.data.splits.settings import FILE_ORDER, UNKNOWN_CLASS, Settings
 
 
 class Split(NamedTuple):
@@ -216,6 +216,9 @@ class _Drawer(NamedTuple):
         field, count = "data.num_labeled", self.settings.num_labeled
         positive = class_pools.of(pools, self.settings.positive_classes)
         class_pools.require_positives(field, count, positive)
+        if self.settings.unlabeled_pool == UNKNOWN_CLASS:
+            labeled = self.label(field, count, count, positive, rng)
+            return labeled, self.of_unknown_class(rng)
         left = np.setdiff1d(np.arange(len(self.class_labels)), held)
         if self.settings.draws_unlabeled:
             binary = binary_labels(self.class_labels, self.settings.positive_classes)
@@ -224,6 +227,22 @@ class _Drawer(NamedTuple):
             )
         labeled = self.label(field, count, count, positive, rng)
         return labeled, np.setdiff1d(left, labeled)
+
+    def of_unknown_class(self, rng: np.random.Generator) -> np.ndarray:
+        """U of rows whose class is unknown: all of them, or as many as are asked for."""
+        rows = np.flatnonzero(self.class_labels < 0)
+        if not len(rows):
+            raise ValueError(
+                f"data.unlabeled_pool is {UNKNOWN_CLASS!r}; accepted: 'all', since the class of "
+                "every training example is known"
+            )
+        size = self.settings.num_unlabeled or len(rows)
+        if size > len(rows):
+            raise ValueError(
+                f"data.num_unlabeled is {size}; accepted: at most {len(rows)}, the training "
+                f"examples of unknown class, with data.unlabeled_pool={UNKNOWN_CLASS!r}"
+            )
+        return rng.permutation(rows)[:size]
 
 
 def _in_file_order(class_labels: np.ndarray, settings: Settings) -> Split:

@@ -52,6 +52,7 @@ def defaults() -> dict[str, Any]:
         "num_negatives": 0,  # likewise
         "num_labeled": 100,  # 0 takes the labels as they are, see also holdout
         "num_unlabeled": 0,  # 0: all that is left; else P and U are samples of their own
+        "unlabeled_pool": "all",  # 'unknown_class' takes U from examples of unknown class alone
         "class_prior": config_dict.placeholder(object),  # draws U and the test set at it
         "num_support": 0,
         "setting": "one_sample",
