@@ -1,11 +1,12 @@
-"""What alignment adds: risks with and without it, beside NcPU, LaGAM and the naive classifier.
+"""What alignment adds: risks and LaGAM with and without it, beside NcPU and the naive classifier.
 
     python -m pujax.sweep --plan=configs/sweeps/alignment.py:data=digits --workdir=DIR
 
 Arguments: data = digits (default), fashion_mnist (1,000 P and 9,000 U, with `--data_dir=FOLDER`).
 Every method has the length, batches and network of NcPU on the same data and its own optimizer;
 LaGAM has its own settings, and a support set of clean examples. 'aligned' rows add
-`method.align_weight=50`. Five seeds on the digits, three on Fashion-MNIST; the last epoch.
+`method.align_weight=50`; LaGAM's pairs count from the end of its own warm-up. Five seeds on the
+digits, three on Fashion-MNIST; the last epoch.
 """
 
 import ml_collections
@@ -24,6 +25,9 @@ def get_plan(argument: str = "") -> sweep.Plan:
     """All rows on one data set."""
     data = common.parse(argument, data=tuple(_SEEDS))["data"]
     rows = {"ncpu": ncpu.get_config(f"task={data}"), "lagam": _lagam(data)}
+    rows["lagam, aligned"] = aligned = _lagam(data)
+    aligned.method.update(_alignment(data, _WEIGHT))
+    aligned.method.align_warmup_epochs = aligned.method.warmup_epochs
     for name in _METHODS:
         rows[name] = _config(data, name, 0.0)
         rows[f"{name}, aligned"] = _config(data, name, _WEIGHT)
@@ -44,6 +48,17 @@ def _lagam(data: str) -> ml_collections.ConfigDict:
     return config
 
 
+def _alignment(data: str, weight: float) -> dict[str, float]:
+    """Fields of alignment: NcPU's on the same data."""
+    like = ncpu.get_config(f"task={data}").method
+    return {
+        "align_weight": weight,
+        "align_crop_area": like.crop_area,
+        "align_warmup_epochs": like.warmup_epochs,
+        "target_momentum": like.target_momentum,
+    }
+
+
 def _config(data: str, method: str, weight: float) -> ml_collections.ConfigDict:
     """A method on NcPU's data with its length, batches, network and weak views."""
     like = ncpu.get_config(f"task={data}")
@@ -60,10 +75,7 @@ def _config(data: str, method: str, weight: float) -> ml_collections.ConfigDict:
         {
             "augment": True,
             "padding": 1 if data == "digits" else 2,
-            "align_weight": weight,
-            "align_crop_area": like.method.crop_area,
-            "align_warmup_epochs": like.method.warmup_epochs,
-            "target_momentum": like.method.target_momentum,
+            **_alignment(data, weight),
         }
     )
     return config

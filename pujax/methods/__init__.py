@@ -17,7 +17,7 @@ import numpy as np
 
 from pujax.data.multilabel_dataset import MultilabelInfo
 from pujax.data.pu_dataset import DataInfo
-from pujax.methods._common import averaging, freezing
+from pujax.methods._common import alignment, averaging, freezing
 from pujax.methods._common.classifier import shared_fields
 from pujax.methods._common.network import build as build_network
 from pujax.methods._common.optimizer import RENAMED
@@ -149,4 +149,5 @@ def build(config: ml_collections.ConfigDict, info: DataInfo | MultilabelInfo) ->
     averaging.check(config.method)
     config = freezing.resolved(config)
     method = module(config.method.name).build(config, info)
+    method = alignment.diagnosed(method, config.method, info)
     return averaging.wrap(method, config.method, info)

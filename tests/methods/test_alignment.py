@@ -15,8 +15,8 @@ from pujax.training import train_step
 from tests import tiny
 
 KEY = jax.random.key(5)
-METHODS = ("naive", "upu", "nnpu", "vpu", "gradpu", "dist_pu")
-# VPU has two passes, Dist-PU stages of its own; the others are like the first.
+METHODS = ("naive", "upu", "nnpu", "vpu", "gradpu", "dist_pu", "lagam")
+# VPU has two passes, Dist-PU and LaGAM have stages of their own; the others are like the first.
 _LIKE_THE_FIRST = ("upu", "nnpu", "gradpu")
 _LATER = [
     pytest.param(name, marks=pytest.mark.slow if name in _LIKE_THE_FIRST else pytest.mark.thorough)
@@ -31,15 +31,17 @@ def problem(table=False):
 
 def config(name, **changes):
     options = {"hidden": (16,), "batch_norm": name != "gradpu"}
+    if name == "lagam":
+        changes = {"augment": False} | changes  # the others' default
     return tiny.config(name, model="mlp", options=options, **changes)
 
 
 @functools.cache
-def started(name, **changes):
+def started(name, stage=0, **changes):
     """Configuration, stage, first state and a batch of the second epoch."""
     tree = config(name, **changes)
     made = tiny.Trainer(tree, problem())
-    stage = made.method.stages[0]
+    stage = made.method.stages[stage]
     state = train_step.init_state(stage, jax.random.key(0), None, made.arrays, made.mesh)
     plan = train_step.epoch_plan(stage, jax.random.key(1), 1, made.arrays)
     return tree, stage, state, tiny.gather(made.arrays, plan, 0, epoch=1, step=0)
@@ -66,7 +68,8 @@ def test_the_loss_is_the_methods_own_and_that_of_two_strong_views(name):
     c = tree.method
     net = network_lib.build(tree, problem().info, embedding_dim=0, aligned_dim=c.align_dim)
     drawn = strong_views(c)
-    keys = jax.random.split(jax.random.fold_in(KEY, 2))
+    parts = 4 if name == "lagam" else 2  # which a step's key is split into
+    keys = jax.random.split(jax.random.fold_in(KEY, parts))
     strong, other = (net.normalize(views.random_view(k, batch.inputs, drawn)) for k in keys)
 
     def heads(view):
@@ -157,8 +160,59 @@ def test_a_table_is_told_that_its_views_are_not_published(caplog):
     assert "rows is a table of numbers, which has no crops and colours" in caplog.text
 
 
+@pytest.mark.parametrize("name", ["nnpu", "lagam", "ncpu"])
+def test_a_run_too_short_for_its_target_says_how_long_it_would_have_to_be(name, caplog):
+    def said(momentum):
+        tree = config(name, align_weight=1.0, target_momentum=momentum)
+        found = methods.build(tree, problem().info).diagnose or (lambda estimates: [])
+        return [text for text in found({}) if "target network" in text]
+
+    (text,) = said(0.99)
+    assert "method.num_epochs is 4, and the target network of the alignment needs 33" in text
+    assert "48 steps): at the end it has 62 %" in text and text in caplog.text
+    assert 0.99 ** (33 * 12) < 0.02 <= 0.99 ** (32 * 12)
+    assert "the alignment never comes to have less" in said(1.0)[0]
+    assert said(0.9) == []
+
+
+def test_lagam_refuses_a_table():
+    tree = config("lagam", align_weight=1.0)
+    message = r"method.align_weight is 1.0; accepted: 0, since the data \(rows\) are a table"
+    with pytest.raises(ValueError, match=message):
+        methods.build(tree, problem(table=True).info)
+
+
 @pytest.mark.thorough
-@pytest.mark.parametrize("name", ["nnpu", pytest.param("dist_pu", marks=pytest.mark.slow)])
+def test_lagams_label_update_is_without_alignment_and_a_batch_left_out_leaves_the_target():
+    changes = {"stage": 1, "record_label_gradients": True}
+    _, stage, state, batch = started("lagam", align_weight=3.0, **changes)
+    step = jax.jit(stage.step)
+    after, metrics = step(state, batch, KEY)
+    _, plain, first, _ = started("lagam", **changes)
+    own = first._replace(
+        params=without_heads(state.params), batch_stats=without_heads(state.batch_stats)
+    )
+    expected, others = jax.jit(plain.step)(own, batch, KEY)
+    assert np.any(expected.pulls)
+    np.testing.assert_allclose(after.pulls, expected.pulls, rtol=1e-3, atol=1e-7)
+    np.testing.assert_array_equal(after.labels, expected.labels)
+    total = others["loss"] + 3 * metrics["loss_align"]
+    np.testing.assert_allclose(metrics["loss"], total, rtol=1e-4)
+    leaves = (jax.tree.leaves(x.params["backbone"]) for x in (after, expected))
+    assert all(np.max(np.abs(x - y)) > 1e-5 for x, y in zip(*leaves, strict=True))
+
+    away = jax.tree.map(lambda x: x + 0.1, state.target.weights)
+    state = state._replace(target=state.target._replace(weights=away))
+    empty = batch._replace(ids=jnp.arange(100, 116), labeled=jnp.zeros([16]))
+    left, metrics = step(state, empty, KEY)
+    assert metrics["skipped"] == 1
+    jax.tree.map(np.testing.assert_array_equal, left, state)
+    moved = step(state, batch, KEY)[0].target.weights["aligned_out"]["kernel"]
+    assert np.any(moved != away["aligned_out"]["kernel"])
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", ["nnpu", "lagam", pytest.param("dist_pu", marks=pytest.mark.slow)])
 def test_an_aligned_run_goes_on_bit_for_bit(name, tmp_path):
     tree = functools.partial(config, name, align_weight=1.0, run={"checkpoint_every": 1})
     straight = tiny.train_in(tmp_path / "a", tree(), problem())

@@ -8,7 +8,7 @@ import numpy as np
 import optax
 import pytest
 
-from pujax import augment
+from pujax import augment, methods
 from pujax.data.batching import Batch
 from pujax.methods import lagam
 from pujax.methods._common import network as network_lib
@@ -310,6 +310,36 @@ def test_empty_batches_are_kept_where_the_loss_is_defined_or_the_switch_is_off(d
 def test_labels_are_reported_as_learned_only_where_they_are(data):
     assert setup(data)[0].soft_labels is not None
     assert setup(data, use_meta=False)[0].soft_labels is None
+
+
+@pytest.mark.parametrize(
+    ("rho_start", "rho_end", "warmup_epochs"),
+    [(0.95, 0.8, 20), (0.8, 0.6, 12), (0.5, 0.99, 0), (0.0, 0.0, 1), (0.999, 0.999, 3)],
+)
+def test_epochs_until_a_label_can_turn(rho_start, rho_end, warmup_epochs):
+    def label(length):
+        mass = 0.0
+        for epoch in range(warmup_epochs, length):
+            rho = rho_start + (rho_end - rho_start) * epoch / length
+            mass = rho * mass + 1 - rho
+        return mass
+
+    config = lagam.default_config()
+    config.update({"rho_start": rho_start, "rho_end": rho_end, "warmup_epochs": warmup_epochs})
+    found = label_update.epochs_to_turn(config)
+    assert label(found) >= 0.5 - 1e-9 and all(label(n) < 0.5 for n in range(found))
+
+
+def test_a_run_too_short_for_its_labels_says_how_long_it_would_have_to_be(data, caplog):
+    def said(**changes):
+        return methods.build(tiny.config("lagam", **(DENSE | changes)), data.info).diagnose({})
+
+    (text,) = said()
+    assert "method.num_epochs is 4, and soft labels of unlabeled examples need 7" in text
+    assert "(method.warmup_epochs=1, method.rho_start=0.95, method.rho_end=0.8)" in text
+    assert text in caplog.text
+    assert "need more than 1,000,000" in said(rho_start=1.0, rho_end=1.0)[0]
+    assert said(rho_start=0.6, rho_end=0.6) == [] == said(use_meta=False)
 
 
 def group_loss(data, epoch, **changes):

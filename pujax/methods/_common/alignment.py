@@ -8,6 +8,7 @@ paper's bolted versions, whose code is not published.
 """
 
 import logging
+import math
 from typing import Any, NamedTuple
 
 import jax
@@ -21,8 +22,10 @@ from pujax.data.batching import Batch
 from pujax.data.pu_dataset import DataInfo
 from pujax.methods._common import views as views_lib
 from pujax.methods._common.network import Network
+from pujax.methods.base import Method
 
 _LOG = logging.getLogger(__name__)
+_MUCH = 0.02  # of the first weights in a target network at the end
 COLOURS = {"brightness": 0.4, "contrast": 0.4, "saturation": 0.4, "hue": 0.1}
 """Of the published strong views."""
 
@@ -169,21 +172,24 @@ class Aligner(NamedTuple):
         )
 
 
-def begin(aligner: Aligner | None, state: Any, batch: Batch, key: jax.Array) -> tuple[Any, Any]:
+def begin(
+    aligner: Aligner | None, state: Any, batch: Batch, key: jax.Array, *, parts: int = 2
+) -> tuple[Any, Any]:
     """What a step begins with: `Aligner.begin`, or nothing where nothing is aligned.
 
     Args:
       aligner: of the method, or None.
       state: a NamedTuple with `params`, `batch_stats` and `target`.
       batch: raw.
-      key: of the step, which the method splits in two.
+      key: of the step, which the method splits itself.
+      parts: how many keys the method splits it into.
 
     Returns:
       `(state, views)`, the state with the target of this step.
     """
     if aligner is None:
         return state, None
-    own = jax.random.fold_in(key, 2)  # parts of a split are its first folds
+    own = jax.random.fold_in(key, parts)  # parts of a split are its first folds
     views, target = aligner.begin(state.target, state.params, state.batch_stats, batch.inputs, own)
     return state._replace(target=target), views
 
@@ -255,6 +261,52 @@ def say_of_tables(info: DataInfo) -> None:
             "features of other rows of the batch, which nobody has published",
             info.name,
         )
+
+
+def diagnosed(method: Method, config: ml_collections.ConfigDict, info: Any) -> Method:
+    """A method that says so, now and in its diagnosis, where a run is too short for its target.
+
+    Args:
+      method: any method; one that aligns nothing is returned as it is.
+      config: its section.
+      info: numbers of the data set.
+
+    Returns:
+      A `Method`.
+    """
+    if not width(config):
+        return method
+    stages = method.stages
+    steps = sum(stage.num_epochs * stage.batching.steps_per_epoch(info.n) for stage in stages)
+    sentence = too_short(config, steps)
+    if not sentence:
+        return method
+    _LOG.warning("%s", sentence)
+    own = method.diagnose
+    return method._replace(diagnose=lambda estimates: [*(own(estimates) if own else []), sentence])
+
+
+def too_short(config: ml_collections.ConfigDict, steps: int) -> str | None:
+    """What to say of a run at whose end the target still is much of what it began as, else None.
+
+    Args:
+      config: a section with the fields of `fields`.
+      steps: of the whole run.
+    """
+    momentum, epochs = config.target_momentum, config.num_epochs
+    share = momentum**steps
+    if share < _MUCH or not steps:
+        return None
+    if momentum < 1:
+        least = math.floor(math.log(_MUCH) / math.log(momentum)) + 1
+        needed = f"needs {math.ceil(least * epochs / steps)}"
+    else:
+        needed = "never comes"
+    return (
+        f"method.num_epochs is {epochs}, and the target network of the alignment {needed} to have "
+        f"less than {100 * _MUCH:g} % of its weights before training (method.target_momentum="
+        f"{momentum:g}, {steps} steps): at the end it has {100 * share:.0f} % of them"
+    )
 
 
 def first_target(params: Any, batch_stats: Any) -> Target:

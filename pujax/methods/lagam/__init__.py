@@ -9,10 +9,17 @@ Where the paper and the authors' code disagree this follows the code, except tha
 - support batches are always full (the code's eighth batch of an order has 52 of 500 images);
 - k-means draws a new subset and new initial centres in every epoch (the code's seed is fixed).
 
+`align_weight` adds the alignment of two more strong views (`_common.alignment`) to the loss of the
+network's own step, in the warm-up and after it. Nobody has published the two together. The virtual
+step and the loss of the support set are without it, so that labels follow the published gradient.
+Pairs are those of one predicted class, by the scores of the weak view, as in NcPU: the soft labels
+would call all of U one class until the first of them have come to one half.
+
 The label update is in `label_update`, what else its virtual steps can be in `virtual_steps`, a
 support set without clean examples in `pseudo_support`, the training losses in `losses`.
 """
 
+import logging
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -24,7 +31,7 @@ from pujax import accelerator, checks, clustering, packing
 from pujax.data import batching as batching_lib
 from pujax.data.batching import Batch, Batching
 from pujax.data.pu_dataset import DataInfo, TrainingData
-from pujax.methods._common import mixup
+from pujax.methods._common import alignment, mixup
 from pujax.methods._common import network as network_lib
 from pujax.methods._common import optimizer as optimizer_lib
 from pujax.methods.base import Method, Stage
@@ -33,6 +40,7 @@ from pujax.methods.lagam.label_update import label_loss as label_loss
 from pujax.methods.lagam.label_update import update_labels as update_labels
 from pujax.methods.lagam.pseudo_support import PseudoSupport
 
+_LOG = logging.getLogger(__name__)
 NEEDS_NEGATIVES = True
 """As published; `needs_negatives` says it of a configuration."""
 _PSEUDO = "pseudo_negatives"
@@ -54,6 +62,7 @@ class State(NamedTuple):
       support: the support set of this epoch where it is chosen out of P and U, else None.
       pulls: float32 `[n]`, where it is recorded how strongly the last label gradient of every
         training example drew it towards positive, see `label_update.pull`; 0 before the first.
+      target: the copy of the network that representations are aligned with, else None.
     """
 
     params: Any
@@ -63,6 +72,7 @@ class State(NamedTuple):
     clusters: jax.Array
     support: PseudoSupport | None = None
     pulls: jax.Array | None = None
+    target: alignment.Target | None = None
 
 
 def default_config() -> ml_collections.ConfigDict:
@@ -112,6 +122,8 @@ def default_config() -> ml_collections.ConfigDict:
             "augment": True,
             "flip": True,
             "padding": 4,
+            # Alignment, in no paper together with LaGAM.
+            **alignment.switch(),
         }
     )
     return config
@@ -141,6 +153,12 @@ def check(config: ml_collections.ConfigDict, info: DataInfo) -> None:
     checks.at_least("method.num_neighbors", c.num_neighbors, 0)
     checks.at_least("method.neighbors_after_epoch", c.neighbors_after_epoch, 0)
     checks.between("method.num_clusters", c.num_clusters, 1, info.n)
+    checks.require(
+        not (c.align_weight and info.is_table),
+        "method.align_weight",
+        c.align_weight,
+        f"0, since the data ({info.name}) are a table, whose rows have no two strong views",
+    )
     if c.use_meta:
         checks.require(
             c.classification_loss != "nnpu",
@@ -232,7 +250,7 @@ def _new_labels(config, network, state, batch, views, weak_pass, key):
         gradient,
         support_labels,
         pinned=(batch.labeled > 0) & config.pin_labeled,
-        rho=config.rho_start + (config.rho_end - config.rho_start) * share,
+        rho=label_update.kept_share(config, share),
         rule=config.label_update,
     )
     is_used = label_update.has_both_classes(support_labels)
@@ -247,11 +265,11 @@ def _new_labels(config, network, state, batch, views, weak_pass, key):
 
 
 def _losses(config, info, network, params, state, batch, views, key, *, in_warmup):
-    """The loss of a step for `params`, all other parts of `state` as they are.
+    """The loss of a step for `params`, all other parts of `state` as they are; without alignment.
 
     Returns:
-      `(loss, (metrics, batch_stats, labels, pulls))`, with the batch's new soft labels `[batch]`
-      and the pulls of their gradients, or None.
+      `(loss, (metrics, batch_stats, labels, pulls), scores)`, with the batch's new soft labels
+      `[batch]`, the pulls of their gradients, or None, and the scores of the weak view.
     """
     # In the order of the reference, each moving the running statistics.
     seen = [views.mixed, views.weak, *([views.strong] if config.use_contrast else [])]
@@ -284,14 +302,17 @@ def _losses(config, info, network, params, state, batch, views, key, *, in_warmu
         "loss_instance": instance,
         "loss_group": group,
     }
-    return loss, (metrics, stats, labels, pulls)
+    return loss, (metrics, stats, labels, pulls), weak_pass.logits
 
 
 def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
     """Builds LaGAM for a resolved configuration and a data set's numbers."""
     c = config.method
     check(c, info)
-    network = network_lib.build(config, info, embedding_dim=c.embedding_dim)
+    network = network_lib.build(
+        config, info, embedding_dim=c.embedding_dim, aligned_dim=alignment.width(c)
+    )
+    align = alignment.switched(c, info, network)
     optimizer = optimizer_lib.build(c, num_epochs=c.num_epochs)
     few_kernels = accelerator.few_kernels(config.run.few_kernels)
     is_pseudo = c.use_meta and c.support_source == _PSEUDO
@@ -303,6 +324,9 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
     batching = Batching(batch_size=c.batch_size, support_batch_size=clean)
 
     needs_clusters = c.use_contrast and c.use_groups
+    too_short = label_update.too_short(c) if c.use_meta else None
+    if too_short:
+        _LOG.warning("%s", too_short)
 
     def init(key: jax.Array, previous: State | None, data: TrainingData) -> State:
         if previous is not None:
@@ -316,16 +340,27 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
             clusters=jnp.zeros(data.labeled.shape, jnp.int32),
             support=pseudo_support.empty(data, **counts) if is_pseudo else None,
             pulls=jnp.zeros(data.labeled.shape, jnp.float32) if is_recorded else None,
+            target=alignment.first_target(params, batch_stats) if align else None,
         )
 
     def step(state: State, batch: Batch, key: jax.Array, *, in_warmup: bool):
         views = losses.draw_views(c, network, batch, key)
+        # Not `state` itself: a batch that is left out does not move the target either.
+        begun, pair = alignment.begin(align, state, batch, key, parts=losses.NUM_KEYS)
 
         def loss_of(params):
-            return _losses(c, info, network, params, state, batch, views, key, in_warmup=in_warmup)
+            loss, (metrics, stats, *learned), scores = _losses(
+                c, info, network, params, state, batch, views, key, in_warmup=in_warmup
+            )
+            if align:
+                found = loss, stats, metrics
+                loss, stats, metrics = align.add(
+                    found, scores, params=params, views=pair, batch=batch
+                )
+            return loss, (metrics, stats, *learned)
 
         updated, loss, (metrics, stats, labels, pulls) = optimizer_lib.descend(
-            optimizer, state, loss_of, batch.progress
+            optimizer, begun, loss_of, batch.progress
         )
         updated = updated._replace(batch_stats=stats, labels=state.labels.at[batch.ids].set(labels))
         if state.pulls is not None and pulls is not None:
@@ -377,6 +412,7 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
         embed=embed,
         soft_labels=(lambda state: state.labels) if c.use_meta else None,
         label_gradients=(lambda state: state.pulls) if is_recorded else None,
+        diagnose=lambda estimates: [too_short] if too_short else [],
     )
 
 

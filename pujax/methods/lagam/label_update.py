@@ -1,16 +1,20 @@
 """LaGAM's label update (paper section 3.3): gradient of the labels, projection, moving average."""
 
+import bisect
 from collections.abc import Callable
 from typing import Any
 
 import chex
 import jax
 import jax.numpy as jnp
+import ml_collections
+import numpy as np
 
 from pujax import meta, risks
 
 Scores = Callable[[chex.ArrayTree], jax.Array]
 """Scores `[batch]` of some examples, a function of the parameters that a virtual step moves."""
+_LONGEST = 1_000_000  # epochs
 
 
 def label_loss(scores: jax.Array, labels: jax.Array, *, form: str) -> jax.Array:
@@ -163,6 +167,54 @@ def moved_labels(
         targets = (1 + towards / jnp.where(largest > 0, largest, 1)) / 2
     updated = meta.ema_labels(labels, targets, rho=rho, pinned=pinned)
     return jnp.where(has_both_classes(support_labels), updated, labels)
+
+
+def kept_share(config: ml_collections.ConfigDict, done: Any) -> Any:
+    """Share rho of the old label that an update keeps, where a share of the epochs is done.
+
+    Args:
+      config: the method's section.
+      done: epochs done as a share of the run's, a number or an array.
+
+    Returns:
+      Like `done`.
+    """
+    return config.rho_start + (config.rho_end - config.rho_start) * done
+
+
+def epochs_to_turn(config: ml_collections.ConfigDict) -> int | None:
+    """Length of the shortest run in which a label can come from 0 to one half.
+
+    That is with an update towards positive in every epoch after the warm-up.
+
+    Args:
+      config: the method's section.
+
+    Returns:
+      Epochs, the warm-up among them; None where a million are too few.
+    """
+
+    def turns(length: int) -> bool:
+        done = np.arange(config.warmup_epochs, length) / length
+        return bool(np.prod(kept_share(config, done)) <= 0.5)
+
+    # A longer run has one factor more, and none of the others is larger than in a shorter one.
+    found = bisect.bisect_left(range(_LONGEST + 1), True, lo=1, key=turns)
+    return found if found <= _LONGEST else None
+
+
+def too_short(config: ml_collections.ConfigDict) -> str | None:
+    """What to say of a run in which no label of U can come to one half, else None."""
+    needed = epochs_to_turn(config)
+    if needed is not None and needed <= config.num_epochs:
+        return None
+    length = f"{needed}" if needed else f"more than {_LONGEST:,}"
+    return (
+        f"method.num_epochs is {config.num_epochs}, and soft labels of unlabeled examples need "
+        f"{length} to come to one half (method.warmup_epochs={config.warmup_epochs}, "
+        f"method.rho_start={config.rho_start:g}, method.rho_end={config.rho_end:g}): none can be "
+        "learned as positive"
+    )
 
 
 def has_both_classes(support_labels: jax.Array) -> jax.Array:

@@ -13,6 +13,9 @@ from pujax.methods._common import calibration, mixup
 from pujax.methods._common.network import Network
 from pujax.methods.lagam.label_update import label_loss
 
+NUM_KEYS = 4
+"""Parts that `draw_views` splits a step's key into."""
+
 
 class Views(NamedTuple):
     """Normalised views of a batch, `[batch, ...]` each, and how it was mixed.
@@ -36,7 +39,7 @@ def draw_views(
     config: ml_collections.ConfigDict, network: Network, batch: Batch, key: jax.Array
 ) -> Views:
     """Draws the views of a batch."""
-    weak_key, strong_key, mix_key, pair_key = jax.random.split(key, 4)
+    weak_key, strong_key, mix_key, pair_key = jax.random.split(key, NUM_KEYS)
     weak: jax.Array = batch.inputs
     strong: jax.Array = batch.inputs
     if config.augment:

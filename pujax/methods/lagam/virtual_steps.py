@@ -116,7 +116,8 @@ def trainable(
 ) -> Callable[[tuple[Any, ...]], bool]:
     """Which parameters of a network move in a virtual step, a function of their key path.
 
-    The projection of the contrastive loss never does: scores do not depend on it.
+    The projection of the contrastive loss and the heads for alignment never do: scores do not
+    depend on them.
 
     Args:
       config: the method's section.
