@@ -54,6 +54,18 @@ def without_heads(tree):
 @pytest.mark.parametrize("name", ["naive", *_LATER])
 def test_the_loss_is_the_methods_own_and_that_of_two_strong_views(name):
     tree, stage, state, batch = started(name, align_weight=3.0)
+    c = tree.method
+    net = network_lib.build(tree, problem().info, embedding_dim=0, aligned_dim=c.align_dim)
+    weak = net.normalize(batch.inputs)  # tests have no weak views
+
+    def scored():
+        variables = {"params": state.params, "batch_stats": state.batch_stats}
+        return net.module.apply(variables, weak, True, False, mutable=["batch_stats"])[0].logits
+
+    # Both classes are predicted, so that pairs by other scores are other pairs.
+    head = state.params["classifier"]
+    head = head | {"bias": head["bias"] - jnp.median(scored())}
+    state = state._replace(params={**state.params, "classifier": head})
     after, metrics = jax.jit(stage.step)(state, batch, KEY)
     _, plain, first, _ = started(name)
     own = first._replace(
@@ -65,8 +77,6 @@ def test_the_loss_is_the_methods_own_and_that_of_two_strong_views(name):
     assert set(metrics) == set(expected)
 
     # The term itself, from the modules.
-    c = tree.method
-    net = network_lib.build(tree, problem().info, embedding_dim=0, aligned_dim=c.align_dim)
     drawn = strong_views(c)
     parts = 4 if name == "lagam" else 2  # which a step's key is split into
     keys = jax.random.split(jax.random.fold_in(KEY, parts))
@@ -76,10 +86,9 @@ def test_the_loss_is_the_methods_own_and_that_of_two_strong_views(name):
         variables = {"params": state.params, "batch_stats": state.batch_stats}
         return net.module.apply(variables, view, True, False, True, mutable=["batch_stats"])[0]
 
-    weak = net.normalize(batch.inputs)  # tests have no weak views
-    variables = {"params": state.params, "batch_stats": state.batch_stats}
-    scores = net.module.apply(variables, weak, True, False, mutable=["batch_stats"])[0].logits
-    pairs = (scores >= 0)[:, None] == (scores >= 0)[None, :]
+    sides = scored() >= 0
+    assert len(set(sides.tolist())) == 2
+    pairs = sides[:, None] == sides[None, :]
     value = contrastive.noise_robust_alignment(
         heads(strong).prediction, heads(other).aligned, pairs
     )
