@@ -18,9 +18,9 @@ import numpy as np
 from pujax.data.multilabel_dataset import MultilabelInfo
 from pujax.data.pu_dataset import DataInfo
 from pujax.methods._common import alignment, averaging, freezing
-from pujax.methods._common.classifier import shared_fields
 from pujax.methods._common.network import build as build_network
 from pujax.methods._common.optimizer import RENAMED
+from pujax.methods._common.sections import shared_fields
 from pujax.methods.base import Method, Metrics, Stage
 
 __all__ = [

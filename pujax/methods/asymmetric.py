@@ -4,7 +4,7 @@ import ml_collections
 
 from pujax import checks, risks
 from pujax.data.multilabel_dataset import MultilabelInfo
-from pujax.methods._common import classifier
+from pujax.methods._common import classifier, sections
 from pujax.methods.base import Method
 from pujax.risks.multilabel_supervised import UNKNOWN
 
@@ -13,7 +13,7 @@ MULTILABEL = True
 
 def default_config() -> ml_collections.ConfigDict:
     """Settings of every multi-label method, and those of the loss, see `risks.asymmetric`."""
-    return classifier.multilabel_config(
+    return sections.multilabel_config(
         "asymmetric",
         gamma_negative=4.0,
         gamma_positive=1.0,

@@ -28,7 +28,7 @@ from pujax import checks, risks
 from pujax.data import batching as batching_lib
 from pujax.data.batching import Batch
 from pujax.data.pu_dataset import DataInfo, TrainingData
-from pujax.methods._common import calibration, classifier, holdout, host
+from pujax.methods._common import calibration, classifier, holdout, host, sections
 from pujax.methods._common import network as network_lib
 from pujax.methods._common import optimizer as optimizer_lib
 from pujax.methods.base import Method, Stage
@@ -76,7 +76,7 @@ def default_config() -> ml_collections.ConfigDict:
     `num_epochs` counts the warm-up, too; an epoch passes once over U. `hold_out_ratio` of P and of
     U, at most `hold_out_max` of each, are held out where alpha is estimated.
     """
-    return classifier.default_config(
+    return sections.default_config(
         "cvir",
         num_epochs=120,
         batch_size=400,
@@ -95,7 +95,7 @@ def default_config() -> ml_collections.ConfigDict:
 
 def check(config: ml_collections.ConfigDict, info: DataInfo) -> None:
     """Raises a ValueError for settings that cannot be."""
-    classifier.check(config)
+    sections.check(config)
     checks.one_of("method.batching", config.batching, ("separate",))
     checks.one_of("method.alpha", config.alpha, ("known", "estimated"))
     checks.between("method.warmup_epochs", config.warmup_epochs, 0, config.num_epochs)
@@ -151,7 +151,7 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
     is_known = c.alpha == "known"
     known_share = calibration.unlabeled_prior(info) if is_known else 0.0
     held_p, held_u = num_held_out(c, info)
-    batching = classifier.batches(c, info)
+    batching = sections.batches(c, info)
     from_u = batching.batch_size - batching.num_positives
     batching = batching._replace(steps=info.n_u // from_u)
     score = jax.jit(lambda params, stats, inputs: network.infer(params, stats, inputs).logits)

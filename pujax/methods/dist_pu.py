@@ -26,7 +26,7 @@ from pujax import checks, risks
 from pujax.data import batching as batching_lib
 from pujax.data.batching import Batch, Batching
 from pujax.data.pu_dataset import DataInfo, TrainingData
-from pujax.methods._common import alignment, calibration, classifier, online
+from pujax.methods._common import alignment, calibration, classifier, online, sections
 from pujax.methods._common import mixup as mixup_lib
 from pujax.methods._common import network as network_lib
 from pujax.methods._common import optimizer as optimizer_lib
@@ -68,7 +68,7 @@ def default_config() -> ml_collections.ConfigDict:
     `num_epochs` is the length of both phases. `calibration` says which share of positives is asked
     of U, see `calibration.unlabeled_prior`.
     """
-    return classifier.baseline_config(
+    return sections.baseline_config(
         "dist_pu",
         num_epochs=120,
         learning_rate=5e-5,
@@ -92,7 +92,7 @@ def default_config() -> ml_collections.ConfigDict:
 
 def check_phases(config: ml_collections.ConfigDict) -> None:
     """Raises a ValueError for settings of the two phases, without entropies, that cannot be."""
-    classifier.check(config)
+    sections.check(config)
     checks.between("method.warmup_epochs", config.warmup_epochs, 0, config.num_epochs)
     checks.positive("method.mixup_alpha", config.mixup_alpha)
     checks.positive("method.warmup_learning_rate", config.warmup_learning_rate)
@@ -166,7 +166,7 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
     parts = _Parts(
         config=c,
         network=network,
-        batching=classifier.batches(c, info),
+        batching=sections.batches(c, info),
         info=info,
         share=calibration.unlabeled_prior(info, c.calibration),
         main_epochs=c.num_epochs - c.warmup_epochs,

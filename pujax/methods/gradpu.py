@@ -16,7 +16,7 @@ import ml_collections
 
 from pujax import checks, risks
 from pujax.data.pu_dataset import DataInfo
-from pujax.methods._common import alignment, classifier, online
+from pujax.methods._common import alignment, classifier, online, sections
 from pujax.methods._common import network as network_lib
 from pujax.methods.base import Method
 
@@ -27,7 +27,7 @@ def default_config() -> ml_collections.ConfigDict:
     `alpha` goes with pixels in [0, 1] (`data.scaling='unit'`): inputs multiplied by a divide the
     penalty by a^2.
     """
-    return classifier.default_config(
+    return sections.default_config(
         "gradpu",
         optimizer="adam",
         learning_rate=1e-3,
@@ -49,7 +49,7 @@ def default_config() -> ml_collections.ConfigDict:
 
 def check(config: ml_collections.ConfigDict, info: DataInfo, network: network_lib.Network) -> None:
     """Raises a ValueError for settings that cannot be."""
-    classifier.check(config)
+    sections.check(config)
     checks.at_least("method.alpha", config.alpha, 0)
     checks.at_least("method.beta_max", config.beta_max, 0)
     checks.one_of("method.penalty_on", config.penalty_on, ("score", "tanh"))
@@ -67,7 +67,7 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
     """Builds GradPU."""
     c = config.method
     check(c, info, network_lib.build(config, info, embedding_dim=0))
-    batching = classifier.batches(c, info)
+    batching = sections.batches(c, info)
     num_steps = c.num_epochs * batching.steps_per_epoch(info.n)
 
     def objective(forward, batch_stats, images, batch, key, scalars=None):

@@ -34,7 +34,7 @@ from pujax import augment, checks, risks
 from pujax.data import batching as batching_lib
 from pujax.data.batching import Batch
 from pujax.data.pu_dataset import DataInfo, TrainingData
-from pujax.methods._common import classifier, host
+from pujax.methods._common import host, sections
 from pujax.methods._common import network as network_lib
 from pujax.methods._common import optimizer as optimizer_lib
 from pujax.methods.base import Method, Stage
@@ -77,7 +77,7 @@ def default_config() -> ml_collections.ConfigDict:
     all records from which an example is left out of a second cut; 0.2 / 9 per record, as in the
     authors' code, is `max_total_rise = 0.2 / 9 * (pretrain_epochs - 1)`.
     """
-    return classifier.default_config(
+    return sections.default_config(
         "holistic_pu",
         num_epochs=40,
         batch_size=128,
@@ -100,7 +100,7 @@ def default_config() -> ml_collections.ConfigDict:
 
 def check(config: ml_collections.ConfigDict) -> None:
     """Raises a ValueError for settings that cannot be."""
-    classifier.check(config)
+    sections.check(config)
     checks.one_of("method.batching", config.batching, ("separate",))
     last = config.num_epochs - 1
     accepted = f"2 to {last} epochs, for two records and a second phase"
@@ -216,7 +216,7 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
     network = network_lib.build(config, info, embedding_dim=0)
     main_epochs = c.num_epochs - c.pretrain_epochs
     optimizer = optimizer_lib.build(c, num_epochs=max(c.pretrain_epochs, main_epochs))
-    batching = classifier.batches(c, info)
+    batching = sections.batches(c, info)
     one_pass = info.n_u // (batching.batch_size - batching.num_positives)
     batching = batching._replace(steps=c.steps_per_epoch or one_pass)
 

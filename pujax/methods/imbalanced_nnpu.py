@@ -6,7 +6,7 @@ import ml_collections
 
 from pujax import checks, risks
 from pujax.data.pu_dataset import DataInfo
-from pujax.methods._common import calibration, classifier, losses, online
+from pujax.methods._common import calibration, classifier, losses, online, sections
 from pujax.methods.base import Method
 
 
@@ -15,7 +15,7 @@ def default_config() -> ml_collections.ConfigDict:
 
     An epoch is as long as for the other methods, not one pass over P as in that code.
     """
-    return classifier.baseline_config(
+    return sections.baseline_config(
         "imbalanced_nnpu",
         batch_size=510,
         batching="separate",

@@ -32,6 +32,7 @@ from pujax.data.pu_dataset import DataInfo, TrainingData
 from pujax.methods._common import classifier as classifier_lib
 from pujax.methods._common import network as network_lib
 from pujax.methods._common import optimizer as optimizer_lib
+from pujax.methods._common import sections
 from pujax.methods.base import Method, Stage
 from pujax.methods.pan import Player
 
@@ -62,7 +63,7 @@ def default_config() -> ml_collections.ConfigDict:
     as there) or 'half' (0.5 for every example and no pretraining, which a public version for tables
     does).
     """
-    return classifier_lib.default_config(
+    return sections.default_config(
         "lbe",
         optimizer="adam",
         lr_schedule="constant",
@@ -82,8 +83,8 @@ def default_config() -> ml_collections.ConfigDict:
 
 def check(config: ml_collections.ConfigDict, info: DataInfo) -> None:
     """Raises a ValueError for settings that cannot be."""
-    classifier_lib.check(config)
-    classifier_lib.require_joint(config)
+    sections.check(config)
+    sections.require_joint(config)
     checks.between("method.pretrain_epochs", config.pretrain_epochs, 0, config.num_epochs)
     checks.whole_number("method.round_steps", config.round_steps, 1)
     checks.between("method.subset_share", config.subset_share, 0, 1, include="high")
@@ -201,9 +202,9 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
     def infer(state: State, inputs: jax.Array):
         return network.infer(state.classifier.params, state.classifier.batch_stats, inputs)
 
-    whole = classifier_lib.batches(c, info, batch_size=min(info.n, c.batch_size))
+    whole = sections.batches(c, info, batch_size=min(info.n, c.batch_size))
     subset = min(int(c.subset_share * info.n), c.batch_size)
-    part = classifier_lib.batches(c, info, batch_size=subset, steps=c.round_steps)
+    part = sections.batches(c, info, batch_size=subset, steps=c.round_steps)
     stages = (
         Stage("pretrain", c.pretrain_epochs, init, pretrain, whole),
         Stage("em", c.num_epochs - c.pretrain_epochs, init, maximize, part, expect),

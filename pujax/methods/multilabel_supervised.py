@@ -4,7 +4,7 @@ import ml_collections
 
 from pujax import risks
 from pujax.data.multilabel_dataset import MultilabelInfo
-from pujax.methods._common import classifier
+from pujax.methods._common import classifier, sections
 from pujax.methods.base import Method
 
 MULTILABEL = True
@@ -13,7 +13,7 @@ ORACLE = True
 
 def default_config() -> ml_collections.ConfigDict:
     """Settings of every multi-label method."""
-    return classifier.multilabel_config("multilabel_supervised")
+    return sections.multilabel_config("multilabel_supervised")
 
 
 def build(config: ml_collections.ConfigDict, info: MultilabelInfo) -> Method:

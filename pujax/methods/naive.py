@@ -4,7 +4,7 @@ import ml_collections
 
 from pujax import checks, risks
 from pujax.data.pu_dataset import DataInfo
-from pujax.methods._common import alignment, calibration, classifier, losses, online
+from pujax.methods._common import alignment, calibration, classifier, losses, online, sections
 from pujax.methods.base import Method
 
 
@@ -17,7 +17,7 @@ def default_config() -> ml_collections.ConfigDict:
     baseline by two points. A joint batch without P has no P term, so where P is rare in a batch
     'balanced' gives it less than the weight 1; `batching='separate'` does not.
     """
-    return classifier.baseline_config(
+    return sections.baseline_config(
         "naive",
         weighting="balanced",
         loss="logistic",
@@ -32,7 +32,7 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
     checks.one_of("method.weighting", c.weighting, ("balanced", "pooled", "prior"))
     loss = losses.surrogate(c.loss)
     if c.weighting == "pooled":
-        classifier.require_pooled(c)
+        sections.require_pooled(c)
     online.check_weights(c)
     checks.require(
         c.weighting == "pooled" or not online.has_weights(c),

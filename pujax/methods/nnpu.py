@@ -6,7 +6,7 @@ import ml_collections
 
 from pujax import checks, risks
 from pujax.data.pu_dataset import DataInfo
-from pujax.methods._common import alignment, calibration, classifier, losses, online
+from pujax.methods._common import alignment, calibration, classifier, losses, online, sections
 from pujax.methods.base import Method
 
 
@@ -21,7 +21,7 @@ def default_config() -> ml_collections.ConfigDict:
     - `keep_positive`: the positive part stays in the gradient of a correction step, which without
       it pushes P down. False is Algorithm 1 of the paper.
     """
-    return classifier.baseline_config(
+    return sections.baseline_config(
         "nnpu",
         batching="separate",
         positive_share=0.125,

@@ -23,6 +23,7 @@ from pujax.data.pu_dataset import DataInfo, TrainingData
 from pujax.methods._common import classifier as classifier_lib
 from pujax.methods._common import network as network_lib
 from pujax.methods._common import optimizer as optimizer_lib
+from pujax.methods._common import sections
 from pujax.methods.base import Method, Stage
 
 
@@ -61,7 +62,7 @@ def default_config() -> ml_collections.ConfigDict:
     'sum', and no weight decay, which would outweigh them. `positives_per_batch` 0 is half of the
     batch.
     """
-    return classifier_lib.baseline_config(
+    return sections.baseline_config(
         "pan",
         learning_rate=1e-4,
         weight_decay=0.0,
@@ -110,7 +111,7 @@ def classifier_loss(
 def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
     """Builds PAN; the first rows of every batch are labelled positives, the others are from U."""
     c = config.method
-    classifier_lib.check(c)
+    sections.check(c)
     checks.one_of("method.batching", c.batching, ("separate",))
     checks.at_least("method.adversarial_weight", c.adversarial_weight, 0)
     checks.one_of("method.reduction", c.reduction, ("sum", "mean"))

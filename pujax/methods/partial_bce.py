@@ -4,7 +4,7 @@ import ml_collections
 
 from pujax import checks, risks
 from pujax.data.multilabel_dataset import MultilabelInfo
-from pujax.methods._common import classifier
+from pujax.methods._common import classifier, sections
 from pujax.methods.base import Method
 
 MULTILABEL = True
@@ -12,7 +12,7 @@ MULTILABEL = True
 
 def default_config() -> ml_collections.ConfigDict:
     """Settings of every multi-label method, and the weight of scarcely labelled examples."""
-    return classifier.multilabel_config("partial_bce", gamma=1.0, weight_at_tenth=5.0)
+    return sections.multilabel_config("partial_bce", gamma=1.0, weight_at_tenth=5.0)
 
 
 def build(config: ml_collections.ConfigDict, info: MultilabelInfo) -> Method:

@@ -28,7 +28,7 @@ from ml_collections import config_dict
 from pujax import checks, risks
 from pujax.data.batching import Batch
 from pujax.data.multilabel_dataset import MultilabelInfo
-from pujax.methods._common import classifier, mixup
+from pujax.methods._common import classifier, mixup, sections
 from pujax.methods.base import Method
 
 MULTILABEL = True
@@ -51,7 +51,7 @@ class Numbers(NamedTuple):
 
 def default_config() -> ml_collections.ConfigDict:
     """Settings of every multi-label method, and those of the risk."""
-    return classifier.multilabel_config(
+    return sections.multilabel_config(
         "pu_mlc",
         # Exponent of the re-balance factor; 'auto' is the share of labels that are hidden.
         gamma=config_dict.FieldReference(AUTO, field_type=object),

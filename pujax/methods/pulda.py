@@ -23,7 +23,7 @@ from pujax import checks, risks
 from pujax.data.batching import Batch
 from pujax.data.pu_dataset import DataInfo, TrainingData
 from pujax.methods import dist_pu
-from pujax.methods._common import calibration, classifier
+from pujax.methods._common import calibration, classifier, sections
 from pujax.methods._common import network as network_lib
 from pujax.methods._common import optimizer as optimizer_lib
 from pujax.methods._common.network import Network
@@ -69,7 +69,7 @@ def default_config() -> ml_collections.ConfigDict:
     larger share of the data. `num_epochs` is the length of both phases; an epoch passes once over
     U. `decay` and `margin_decay` are those of the averages, 0 for the means of a batch.
     """
-    return classifier.baseline_config(
+    return sections.baseline_config(
         "pulda",
         num_epochs=120,
         batch_size=144,
@@ -116,7 +116,7 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
     check(c)
     network = network_lib.build(config, info, embedding_dim=0)
     parts = _Parts(c, network, calibration.unlabeled_prior(info, c.calibration))
-    batching = classifier.batches(c, info)
+    batching = sections.batches(c, info)
     from_u = batching.batch_size - batching.num_positives
     batching = batching._replace(steps=info.n_u // from_u)  # no example of U twice in an epoch
 

@@ -16,13 +16,13 @@ import ml_collections
 from pujax import checks
 from pujax.data.pu_dataset import DataInfo
 from pujax.methods import nnpu
-from pujax.methods._common import classifier, online
+from pujax.methods._common import classifier, online, sections
 from pujax.methods.base import Method
 
 
 def default_config() -> ml_collections.ConfigDict:
     """Baseline settings with nnPU's risk in its logistic form."""
-    return classifier.baseline_config(
+    return sections.baseline_config(
         "pusb",
         batching="separate",
         threshold_on="unlabeled",

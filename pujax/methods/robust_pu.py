@@ -27,7 +27,7 @@ from pujax.data import batching as batching_lib
 from pujax.data.batching import Batch, Batching
 from pujax.data.pu_dataset import DataInfo, TrainingData
 from pujax.methods import nnpu
-from pujax.methods._common import classifier
+from pujax.methods._common import classifier, sections
 from pujax.methods._common import network as network_lib
 from pujax.methods._common import optimizer as optimizer_lib
 from pujax.methods.base import Method, Stage
@@ -67,7 +67,7 @@ def default_config() -> ml_collections.ConfigDict:
     its end in `tolerance_episodes` by `tolerance_schedule`. Fields of the risk and of how P is
     drawn are the nnPU stage's; episodes shuffle P and U together.
     """
-    return classifier.baseline_config(
+    return sections.baseline_config(
         "robust_pu",
         num_epochs=125,
         batch_size=128,
@@ -97,7 +97,7 @@ def default_config() -> ml_collections.ConfigDict:
 
 def check(config: ml_collections.ConfigDict) -> None:
     """Raises a ValueError for settings that cannot be."""
-    classifier.check(config)
+    sections.check(config)
     checks.between("method.pretrain_epochs", config.pretrain_epochs, 0, config.num_epochs)
     checks.positive("method.pretrain_learning_rate", config.pretrain_learning_rate)
     checks.at_least("method.pretrain_weight_decay", config.pretrain_weight_decay, 0)
@@ -231,7 +231,7 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
     def infer(state: State, inputs: jax.Array):
         return network.infer(state.params, state.batch_stats, inputs)
 
-    drawn = classifier.batches(c, info)
+    drawn = sections.batches(c, info)
     first = stage("nnpu", c.pretrain_epochs, first_config, nnpu_loss, drawn)
     length = c.num_epochs - c.pretrain_epochs
     episodes = stage("episodes", length, c, weighted_loss, Batching(c.batch_size))

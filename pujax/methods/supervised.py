@@ -4,7 +4,7 @@ import ml_collections
 
 from pujax import checks, risks
 from pujax.data.pu_dataset import DataInfo
-from pujax.methods._common import classifier, losses
+from pujax.methods._common import classifier, losses, sections
 from pujax.methods.base import Method
 
 NEEDS_NEGATIVES = True
@@ -19,7 +19,7 @@ def default_config() -> ml_collections.ConfigDict:
     protocol), so that it differs from the PU methods only in the hidden positives.
     `weighting`: 'pooled' is the mean over the batch, 'balanced' gives both classes the weight 1.
     """
-    return classifier.baseline_config(
+    return sections.baseline_config(
         "supervised", positives="all", weighting="pooled", loss="logistic"
     )
 
@@ -31,7 +31,7 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
     checks.one_of("method.weighting", c.weighting, ("pooled", "balanced"))
     loss = losses.surrogate(c.loss)
     if c.weighting == "pooled":
-        classifier.require_pooled(c)
+        sections.require_pooled(c)
 
     def risk(scores, labels):
         if c.weighting == "balanced":

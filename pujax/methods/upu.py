@@ -4,13 +4,13 @@ import ml_collections
 
 from pujax import risks
 from pujax.data.pu_dataset import DataInfo
-from pujax.methods._common import alignment, calibration, classifier, losses, online
+from pujax.methods._common import alignment, calibration, classifier, losses, online, sections
 from pujax.methods.base import Method
 
 
 def default_config() -> ml_collections.ConfigDict:
     """Baseline settings; the surrogate loss and the calibration are those of nnPU."""
-    return classifier.baseline_config(
+    return sections.baseline_config(
         "upu",
         batching="separate",
         loss="sigmoid",

@@ -14,7 +14,7 @@ import ml_collections
 
 from pujax import checks, risks
 from pujax.data.pu_dataset import DataInfo
-from pujax.methods._common import alignment, classifier, mixup, online
+from pujax.methods._common import alignment, classifier, mixup, online, sections
 from pujax.methods.base import Method
 
 
@@ -26,7 +26,7 @@ def default_config() -> ml_collections.ConfigDict:
     `normalization_quantile` 1 is the largest Phi, as published; a single outlier sets
     it, and a quantile just below 1 does not follow one.
     """
-    return classifier.default_config(
+    return sections.default_config(
         "vpu",
         optimizer="adam",
         learning_rate=3e-4,
@@ -54,7 +54,7 @@ def default_config() -> ml_collections.ConfigDict:
 def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
     """Builds VPU; half of every batch are labelled positives, half a sample of the population."""
     c = config.method
-    classifier.check(c)
+    sections.check(c)
     checks.at_least("method.steps_per_epoch", c.steps_per_epoch, 0)
     checks.positive("method.mixup_alpha", c.mixup_alpha)
     checks.at_least("method.mixup_weight", c.mixup_weight, 0)
@@ -63,7 +63,7 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
     checks.one_of("method.batching", c.batching, ("separate",))
     checks.one_of("method.positives_per_batch", c.positives_per_batch, (0, c.batch_size // 2))
     half = c.batch_size // 2
-    batching = classifier.batches(
+    batching = sections.batches(
         c,
         info,
         num_positives=half,

@@ -4,21 +4,19 @@ import ml_collections
 
 from pujax import checks, risks
 from pujax.data.pu_dataset import DataInfo
-from pujax.methods._common import classifier, online
+from pujax.methods._common import classifier, online, sections
 from pujax.methods.base import Method
 
 
 def default_config() -> ml_collections.ConfigDict:
     """Baseline settings; `positive_weight` 0 stands for n_u / n_p of the data set."""
-    return classifier.baseline_config(
-        "weighted_bce", positive_weight=0.0, **online.default_config()
-    )
+    return sections.baseline_config("weighted_bce", positive_weight=0.0, **online.default_config())
 
 
 def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
     """Builds the weighted classifier."""
     c = config.method
-    classifier.require_joint(c)
+    sections.require_joint(c)
     checks.at_least("method.positive_weight", c.positive_weight, 0)
     weight = c.positive_weight or info.n_u / info.n_p
 

@@ -22,7 +22,7 @@ from pujax import checks
 from pujax.data import batching as batching_lib
 from pujax.data.batching import Batch, Batching
 from pujax.data.pu_dataset import DataInfo, TrainingData
-from pujax.methods._common import classifier, mixup
+from pujax.methods._common import classifier, mixup, sections
 from pujax.methods._common import network as network_lib
 from pujax.methods._common import optimizer as optimizer_lib
 from pujax.methods._p3mix import parts
@@ -88,13 +88,13 @@ def default_config(name: str, **changes: Any) -> ml_collections.ConfigDict:
         "ema_start": 0,
         "ema_decay": 0.997,
     }
-    return classifier.baseline_config(name, **(settings | changes))
+    return sections.baseline_config(name, **(settings | changes))
 
 
 def check(config: ml_collections.ConfigDict) -> None:
     """Raises a ValueError for settings that cannot be."""
     c = config
-    classifier.check(c)
+    sections.check(c)
     checks.one_of("method.batching", c.batching, ("separate",))
     checks.one_of("method.mix_at", c.mix_at, ("input", "features"))
     checks.at_least("method.pool_size", c.pool_size, 1)

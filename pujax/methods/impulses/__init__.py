@@ -31,7 +31,7 @@ from pujax import checks, risks
 from pujax.data.batching import Batch
 from pujax.data.pu_dataset import DataInfo, TrainingData
 from pujax.methods import imbalanced_nnpu, nnpu
-from pujax.methods._common import calibration
+from pujax.methods._common import calibration, sections
 from pujax.methods._common import classifier as classifier_lib
 from pujax.methods._common import network as network_lib
 from pujax.methods._common import optimizer as optimizer_lib
@@ -205,7 +205,7 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
             num_epochs=head_epochs,
             init=start,
             step=linear_step if is_linear else finetune_step,
-            batching=classifier_lib.batches(settings, info, reshuffle=not c.faithful),
+            batching=sections.batches(settings, info, reshuffle=not c.faithful),
             encode=features if is_linear else None,
         )
         stages.append(head)
@@ -224,9 +224,9 @@ def _head_settings(config: ml_collections.ConfigDict) -> ml_collections.ConfigDi
     settings.update(
         {"learning_rate": config.head_learning_rate, "batch_size": config.head_batch_size}
     )
-    classifier_lib.check_batches(settings)
+    sections.check_batches(settings)
     if config.head_loss in _PN_LOSSES:
-        classifier_lib.require_joint(config)
+        sections.require_joint(config)
     if config.head == "linear":
         settings.update({"optimizer": "adam", "lr_schedule": "constant"})
         settings.update({"lr_warmup": 0.0, "weight_decay": 0.0})

@@ -23,9 +23,9 @@ import ml_collections
 from pujax import checks
 from pujax.data.pu_dataset import DataInfo
 from pujax.methods import nnpu
-from pujax.methods._common import classifier as classifier_lib
 from pujax.methods._common import network as network_lib
 from pujax.methods._common import optimizer as optimizer_lib
+from pujax.methods._common import sections
 from pujax.methods.base import Method
 from pujax.methods.purl import class_prior, linear_maps, ratio_stage
 from pujax.methods.purl.classifier_stage import ClassifierStage
@@ -85,7 +85,7 @@ def check(config: ml_collections.ConfigDict, info: DataInfo) -> None:
     checks.require(is_known, "method.representation", c.representation, removed)
     checks.one_of("method.representation", c.representation, linear_maps.NAMES)
     ratio_stage.check(config)
-    classifier_lib.check_batches(c)
+    sections.check_batches(c)
     checks.between("method.pca_share", c.pca_share, 0, 1)
     checks.positive("method.fda_ridge", c.fda_ridge)
     class_prior.check(c, info, held_out=ratio_stage.num_held_out(c, info))

@@ -13,8 +13,7 @@ from pujax.data import batching as batching_lib
 from pujax.data.batching import Batch
 from pujax.data.pu_dataset import DataInfo, TrainingData
 from pujax.methods import nnpu
-from pujax.methods._common import classifier as classifier_lib
-from pujax.methods._common import holdout, host
+from pujax.methods._common import holdout, host, sections
 from pujax.methods._common import optimizer as optimizer_lib
 from pujax.methods._common.network import Network
 from pujax.methods.base import Stage
@@ -82,7 +81,7 @@ class ClassifierStage:
             length,
             self._init,
             self._step,
-            classifier_lib.batches(_with_batch_size(c), info),
+            sections.batches(_with_batch_size(c), info),
             self._prepare,
             refresh_every=0,
         )

@@ -17,7 +17,7 @@ from pujax import checks, mutual_info
 from pujax.data import batching as batching_lib
 from pujax.data.batching import Batch
 from pujax.data.pu_dataset import DataInfo, TrainingData
-from pujax.methods._common import classifier, freezing, holdout
+from pujax.methods._common import freezing, holdout, sections
 from pujax.methods._common.network import Network
 from pujax.methods.base import Stage
 from pujax.methods.purl import density_ratio
@@ -177,7 +177,7 @@ class RatioStage:
             config.method.representation_epochs,
             self._init,
             self._step,
-            classifier.batches(config.method, info),
+            sections.batches(config.method, info),
             lambda state, data, key, epoch=0: offer(state, data),
         )
 

@@ -27,7 +27,7 @@ from pujax.data import batching as batching_lib
 from pujax.data.batching import Batch
 from pujax.data.pu_dataset import DataInfo, TrainingData
 from pujax.methods import imbalanced_nnpu, nnpu
-from pujax.methods._common import classifier
+from pujax.methods._common import classifier, sections
 from pujax.methods._common import network as network_lib
 from pujax.methods._common import optimizer as optimizer_lib
 from pujax.methods.base import Method, Stage
@@ -63,7 +63,7 @@ def default_config() -> ml_collections.ConfigDict:
     optimizer's settings and the length of a round are this package's. `risk` is 'nnpu' or
     'imbalanced_nnpu', for the balanced risk of a population with `target_prior`.
     """
-    return classifier.baseline_config(
+    return sections.baseline_config(
         "puupl",
         num_epochs=200,
         round_epochs=20,
@@ -81,7 +81,7 @@ def default_config() -> ml_collections.ConfigDict:
 
 def check(config: ml_collections.ConfigDict) -> None:
     """Raises a ValueError for settings that cannot be."""
-    classifier.check(config)
+    sections.check(config)
     checks.at_least("method.round_epochs", config.round_epochs, 1)
     checks.require(
         config.num_epochs % config.round_epochs == 0 and config.num_epochs > config.round_epochs,
@@ -181,7 +181,7 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
         features = networks.infer(state.params, state.batch_stats, inputs).features
         return jnp.moveaxis(features, 0, 1).reshape(inputs.shape[0], -1)
 
-    batching = classifier.batches(c, info)
+    batching = sections.batches(c, info)
     stage = Stage("train", c.num_epochs, init, step, batching, refresh, c.round_epochs)
     return Method(
         stages=(stage,),

@@ -37,7 +37,7 @@ from pujax import checks
 from pujax.data import batching as batching_lib
 from pujax.data.pu_dataset import DataInfo, TrainingData
 from pujax.methods import nnpu
-from pujax.methods._common import calibration, classifier, losses
+from pujax.methods._common import calibration, losses, sections
 from pujax.methods._common import network as network_lib
 from pujax.methods._common import optimizer as optimizer_lib
 from pujax.methods.base import Method, Stage
@@ -55,7 +55,7 @@ def default_config() -> ml_collections.ConfigDict:
     `report` is the network that predicts; before there are teachers, the student of its number
     does. The first picks less and is surer; the authors take whichever is best on the test set.
     """
-    return classifier.baseline_config(
+    return sections.baseline_config(
         "self_pu",
         num_epochs=200,
         learning_rate=5e-4,
@@ -92,7 +92,7 @@ def default_config() -> ml_collections.ConfigDict:
 def check(config: ml_collections.ConfigDict, info: DataInfo) -> None:
     """Raises a ValueError for settings that cannot be."""
     c = config
-    classifier.check(c)
+    sections.check(c)
     losses.surrogate(c.loss)
     calibration.require_prior(info)
     for name in ("beta", "gamma", "mutual_alpha", "consistency_weight", "entropy_budget"):
@@ -204,7 +204,7 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
             num_epochs=last - first,
             init=lambda *args: init(*args, taught=taught),
             step=train_step.build_step(c, network, optimizer, calibrated=calibrated, taught=taught),
-            batching=classifier.batches(c, info, support_batch_size=support),
+            batching=sections.batches(c, info, support_batch_size=support),
             refresh=functools.partial(refresh, first=first - c.pick_start) if picks else None,
             # Teachers may start between two epochs in which examples are picked.
             refresh_every=math.gcd(c.pick_every, first - c.pick_start) if picks else 0,
