@@ -94,8 +94,7 @@ def check(plan: Plan) -> None:
         checks.require(is_whole and 0 <= seed < 2**31, "seeds", seed, "whole numbers from 0")
     checks.one_of("metric", plan.metric, report.METRICS)
     for metric in plan.also:
-        accepted = [name for name in report.METRICS if name != plan.metric]
-        checks.one_of("also", metric, accepted)
+        checks.one_of("also", metric, [name for name in report.METRICS if name != plan.metric])
     if plan.published_rule:
         checks.one_of("published_rule", plan.published_rule, plan.rules)
     checks.require(len(plan.rules) > 0, "rules", (), ", ".join(report.RULES))

@@ -49,7 +49,7 @@ def write(
                 "error": place.error(cell, plan.seeds),
             }
         )
-    shown = {
+    shown: dict[str, Any] = {
         "rules": plan.rules,
         "metric": plan.metric,
         "reference": plan.reference,

@@ -44,8 +44,8 @@ _LOG = logging.getLogger(__name__)
 NEEDS_NEGATIVES = True
 """As published; `needs_negatives` says it of a configuration."""
 _PSEUDO = "pseudo_negatives"
-# Numbers folded into a step's key, whose splits are the views.
-_SUPPORT_KEY, _PERTURBATION_KEY = 1, 2
+# Folded into a step's key beyond what is split from it: parts of a split are its first folds.
+_SUPPORT_KEY, _PERTURBATION_KEY = 2**31, 2**31 + 1
 # Points that k-means fits on, per cluster: the cap of the library the authors use.
 _MAX_POINTS_PER_CLUSTER = 1000
 
