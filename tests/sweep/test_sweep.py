@@ -444,7 +444,7 @@ def test_rows_are_compared_with_the_reference_seed_by_seed():
 
 
 def test_a_wide_table_shows_several_metrics_costs_and_corrected_tests():
-    def cell(row, accuracies, published=None):
+    def cell(row, accuracies, published=None, column="b"):
         best = {"epoch": 0, "test_accuracy": 1.0}
         about = {"oracle": False, "oracle_best_epoch": best, "peak_memory_bytes": 3_000_000}
         summaries = []
@@ -453,14 +453,16 @@ def test_a_wide_table_shows_several_metrics_costs_and_corrected_tests():
             run = {"seed": seed, "seconds": 8.0 + 4 * seed, "trained_together": 2}
             selections = {"last": chosen, "oracle": {"accuracy": 0.99, "auc": 0.5}}
             summaries.append(about | run | {"selections": selections})
-        about = {"column": "b", "published": published, "note": "", "error": ""}
+        about = {"column": column, "published": published, "note": "", "error": ""}
         return about | {"row": row, "summaries": summaries}
 
     cells = [
         cell("nnpu", (0.80, 0.82, 0.84)),
-        cell("far", (0.90, 0.92, 0.94 + 1e-4), (98.0, None)),
+        cell("far", (0.88, 0.92, 0.94), (98.0, None)),
         cell("near", (0.81, 0.82, 0.84)),
         cell("waits", ()),
+        cell("nnpu", (0.80, 0.82, 0.84), column="c"),
+        cell("near", (0.81, 0.82, 0.84), column="c"),
     ]
     options = {"also": ("auc",), "published_rule": "oracle", "costs": True, "reference": "nnpu"}
     text = report.render("title", cells, rules=["last", "oracle"], num_seeds=3, **options)
@@ -468,14 +470,15 @@ def test_a_wide_table_shows_several_metrics_costs_and_corrected_tests():
     table = [dict(zip(header, line, strict=True)) for line in lines]
     oracle = "oracle (oracle: true validation labels): auc"
     assert [line["last: auc"] for line in table[:1]] == ["41.00 ± 1.00"]
-    assert [line[oracle] for line in table] == ["50.00 ± 0.00"] * 3 + ["-"]
+    assert [line[oracle] for line in table[:4]] == ["50.00 ± 0.00"] * 3 + ["-"]
     # Published figures are those of the oracle's rule, and are compared with it.
-    assert [line["difference"] for line in table] == ["-", "+1.00", "-", "-"]
-    # Two tests: the smaller p is doubled; 'near' has t = 1 with two degrees of freedom.
-    near = 1 - 1 / math.sqrt(3)
-    assert [line["p (Holm)"] for line in table] == ["-", "< 0.001", f"{near:.3f}", "-"]
-    assert [line["seconds"] for line in table] == ["6.0"] * 3 + ["-"]
-    assert [line["peak MB"] for line in table] == ["3"] * 3 + ["-"]
+    assert [line["difference"] for line in table[:4]] == ["-", "+1.00", "-", "-"]
+    # With two degrees of freedom p is 1 - t / sqrt(2 + t^2): 'far' has t = 14, 'near' 1. Of the two
+    # tests on 'b' the smaller p is doubled; on 'c' there is one test.
+    far, near = (f"{k * (1 - t / math.sqrt(2 + t * t)):.3f}" for k, t in ((2, 14), (1, 1)))
+    assert [line["p (Holm)"] for line in table] == ["-", far, near, "-", "-", near]
+    assert [line["seconds"] for line in table[:4]] == ["6.0"] * 3 + ["-"]
+    assert [line["peak MB"] for line in table[:4]] == ["3"] * 3 + ["-"]
     assert "trained together" not in text and "Holm's correction" in text
 
 
