@@ -26,12 +26,13 @@ ORACLES = {
 
 _PAIRED = (
     "'Paired' is the difference, seed by seed, from the row that is named there, and p that of "
-    "Student's paired t test, after Holm's correction over all rows of the same data."
+    "Student's paired t test, after Holm's correction over all rows of the same data; '-' where it "
+    "is the same in all seeds."
 )
 _COSTS = (
     "Seconds are those of training one seed, a share of the whole where seeds train together; "
-    "memory is the peak of the device, or of the whole process so far where the device keeps no "
-    "count."
+    "memory is the peak of the device; where the device keeps no count, that of the whole process "
+    "up to then, which an earlier row may have set."
 )
 
 
@@ -133,9 +134,9 @@ def render(
     text = [
         f"# {title}",
         "",
-        f"{describe(metric)}, mean ± standard deviation (n - 1) over seeds, at the epoch "
-        f"that each rule reports. The difference is that of '{compared_rule}' from the published "
-        "mean.",
+        f"{'. '.join(describe(name) for name in (metric, *also))}. Mean ± standard deviation "
+        "(n - 1) over seeds, at the epoch that each rule reports. The difference is that of "
+        f"'{compared_rule}' from the published mean.",
         *[_PAIRED] * bool(reference),
         *[_COSTS] * costs,
         "",
@@ -206,7 +207,7 @@ def _costs_of(cell: Mapping[str, Any]) -> list[str]:
     seconds, peaks = [], []
     for summary in cell["summaries"]:
         if summary.get("seconds") is not None:
-            seconds.append(summary["seconds"] / (summary.get("trained_together") or 1))
+            seconds.append(summary["seconds"])
         peaks.append(summary.get("peak_memory_bytes") or 0)
     peak = max(peaks, default=0)
     return [
@@ -234,7 +235,7 @@ def _collapsed(cell: Mapping[str, Any]) -> str:
             f"{count} of {total} seeds {'predicts' if count == 1 else 'predict'} one class"
         )
     for summary in cell["summaries"]:
-        for period in summary.get("one_class", ()):  # summaries of older versions have none
+        for period in summary.get("one_class") or ():  # older versions, several labels: none
             first, last = period["first_epoch"], period["last_epoch"]
             parts.append(f"seed {summary['seed']} predicts one class in epochs {first} to {last}")
     return "; ".join(parts)
@@ -242,7 +243,7 @@ def _collapsed(cell: Mapping[str, Any]) -> str:
 
 def _predicts_one_class(summary: Mapping[str, Any]) -> bool:
     beginnings = ("every test example", "every label of every test example")
-    return any(text.startswith(beginnings) for text in summary.get("warnings", ()))
+    return any(text.startswith(beginnings) for text in summary.get("warnings") or ())
 
 
 def _figure(value: Spread | None, digits: int, *, sign: str = "") -> str:

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy import typing as npt
-from scipy import stats
 
 
 def paired_p_value(differences: Sequence[float]) -> float:
@@ -16,13 +15,16 @@ def paired_p_value(differences: Sequence[float]) -> float:
 
     Returns:
       The two-sided p-value in [0, 1]; NaN with fewer than two pairs, or where a difference is not
-      finite. Where all differences are equal it is 0, or 1 if they are 0.
+      finite or all are equal up to rounding, unless they are 0, which gives 1: without a spread
+      between pairs nothing tells how large chance is.
     """
     values = np.asarray(differences, np.float64)
     if len(values) < 2 or not np.isfinite(values).all():
         return math.nan
-    if np.ptp(values) == 0:
-        return float(values[0] == 0)
+    if np.ptp(values) <= 1e-9 * np.abs(values).max():
+        return math.nan if values.any() else 1.0
+    from scipy import stats  # where it is needed: it loads for a second
+
     return float(stats.ttest_1samp(values, 0.0).pvalue)
 
 

@@ -82,7 +82,7 @@ class CNN7(ConvNet):
 
 
 class LeNet(ConvNet):
-    """The net of the public PU boards for MNIST: two convolutions of 5x5 with max pools, and 50.
+    """PU-Bench's net for MNIST: two convolutions of 5x5 with max pools, then 50.
 
     No padding and no batch norm. Images must be at least 16 x 16.
     """

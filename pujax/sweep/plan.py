@@ -53,8 +53,7 @@ class Plan(NamedTuple):
       title: heading of the table.
       cells: its entries, in order.
       seeds: seeds that every cell is trained with.
-      rules: which epochs to report, of `report.RULES`; differences from published figures are those
-        of the first.
+      rules: which epochs to report, of `report.RULES`; paired differences are those of the first.
       metric: one of `report.METRICS`: 'accuracy', 'f1', 'auc' or 'average_precision', for several
         labels 'mean_average_precision', 'overall_f1' or 'class_f1', all in percent; or
         'prior_error', the absolute error of the class prior that a method estimates.
@@ -93,10 +92,6 @@ def check(plan: Plan) -> None:
         is_whole = isinstance(seed, int) and not isinstance(seed, bool)
         checks.require(is_whole and 0 <= seed < 2**31, "seeds", seed, "whole numbers from 0")
     checks.one_of("metric", plan.metric, report.METRICS)
-    for metric in plan.also:
-        checks.one_of("also", metric, [name for name in report.METRICS if name != plan.metric])
-    if plan.published_rule:
-        checks.one_of("published_rule", plan.published_rule, plan.rules)
     checks.require(len(plan.rules) > 0, "rules", (), ", ".join(report.RULES))
     for rule in plan.rules:
         checks.one_of("rules", rule, report.RULES)
@@ -111,6 +106,14 @@ def check(plan: Plan) -> None:
         accepted = f"{', '.join(map(repr, report.WITH_BEST_EPOCH))} with {report.BEST_EPOCH}"
         has_best = plan.metric in report.WITH_BEST_EPOCH
         checks.require(has_best, "metric", plan.metric, accepted)
+    others = [name for name in report.METRICS if name != plan.metric]
+    for metric in plan.also:
+        checks.one_of("also", metric, others)
+    is_repeated = len(set(plan.also)) < len(plan.also)
+    checks.require(not is_repeated, "also", plan.also, "metrics that differ")
+    if plan.published_rule:
+        checks.one_of("published_rule", plan.published_rule, plan.rules)
+    checks.require(isinstance(plan.costs, bool), "costs", plan.costs, "True or False")
     taken: dict[str, Cell] = {}
     for cell in plan.cells:
         other = taken.setdefault(cell.folder, cell)

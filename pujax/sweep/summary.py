@@ -29,7 +29,8 @@ def lines(results: Mapping[str, Any]) -> list[dict[str, Any]]:
       Dicts with the keys `CSV_COLUMNS`. `mean`, `std` (n - 1), `published`, `published_std` and
       `difference` (of the means) are in percent where the metric is, rounded to six decimals, and
       None where unknown; `seeds` counts the values behind the mean; `oracle` says which true labels
-      training or the rule saw, and is '' if none.
+      training or the rule saw, and is '' if none. Published figures stand on the lines of the first
+      metric, and of `published_rule` where there is one.
     """
     shown = (results["metric"], *results.get("also", ()))
     found = []
@@ -37,7 +38,8 @@ def lines(results: Mapping[str, Any]) -> list[dict[str, Any]]:
         records = _records_of(cell, results)
         for rule, metric in itertools.product(results["rules"], shown):
             scale = 100 if metric in report.PERCENT else 1
-            is_published = metric == shown[0] and cell["published"] is not None
+            is_published = cell["published"] is not None and metric == shown[0]
+            is_published &= rule == (results.get("published_rule") or rule)
             published, published_std = cell["published"] if is_published else (None, None)
             values = [record["metrics"].get(rule, {}).get(metric) for record in records]
             spread = report.spread([None if x is None else scale * x for x in values])
@@ -86,7 +88,7 @@ def to_markdown(
       note: a line for below the heading; '' for none.
     """
     if results.get("also"):  # a line for every metric would hide the table
-        return _wide_page(results, note)
+        return _wide_page(results, name, note)
     digits = 2 if results["metric"] in report.PERCENT else 3
     seeds = ", ".join(map(str, results["seeds"]))
     page = [
@@ -113,7 +115,7 @@ def to_markdown(
     return "\n".join([*page, *notes, *[""] * bool(notes)])
 
 
-def _wide_page(results: Mapping[str, Any], note: str) -> str:
+def _wide_page(results: Mapping[str, Any], name: str, note: str) -> str:
     """One line per cell, with rules and metrics side by side."""
     cells = [
         {"note": "", "error": "", **cell, "summaries": _records_of(cell, results)}
@@ -127,7 +129,9 @@ def _wide_page(results: Mapping[str, Any], note: str) -> str:
         **{name: results[name] for name in options if name in results},
     )
     heading, _, rest = page.partition("\n\n")
-    about = [note] * bool(note) + [_made_with(results["records"])]
+    seeds = ", ".join(map(str, results["seeds"]))
+    linked = f"Seeds {seeds}. [{name}.csv]({name}.csv) has the same with more decimals."
+    about = [note] * bool(note) + [linked, _made_with(results["records"])]
     return "\n\n".join([heading, *about, rest])
 
 

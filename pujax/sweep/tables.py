@@ -24,6 +24,8 @@ _USAGE = """usage: python -m pujax.sweep.tables DIR --out=PATH [--note=TEXT]
 
 _KEYS = {"title": str, "seeds": list, "rules": list, "metric": str, "cells": list, "records": list}
 
+_OPTIONS: dict[str, Any] = {"reference": "", "also": [], "published_rule": "", "costs": False}
+
 
 def read(folder: str) -> dict[str, Any]:
     """The results of a sweep.
@@ -42,10 +44,16 @@ def read(folder: str) -> dict[str, Any]:
     for key, is_whole in (("cells", _is_cell), ("records", _is_record)):
         for entry in results[key]:
             checks.require(is_whole(entry), f"an entry of {key} of {path}", entry, accepted)
-    for metric in (results["metric"], *results.get("also", ())):
+    for key, unset in _OPTIONS.items():
+        value = results.setdefault(key, unset)  # sweeps of older versions have none
+        checks.require(type(value) is type(unset), f"{key} of {path}", value, accepted)
+    for metric in (results["metric"], *results["also"]):
         checks.one_of(f"metric of {path}", metric, report.METRICS)
+    checks.require(len(results["rules"]) > 0, f"rules of {path}", [], accepted)
     for rule in results["rules"]:
         checks.one_of(f"rules of {path}", rule, report.RULES)
+    if results["published_rule"]:
+        checks.one_of(f"published_rule of {path}", results["published_rule"], results["rules"])
     return results
 
 
@@ -59,7 +67,7 @@ def _is_cell(entry: Any) -> bool:
 def _is_record(entry: Any) -> bool:
     return (
         isinstance(entry, dict)
-        and {"row", "column", "metrics", "oracle"} <= entry.keys()
+        and {"row", "column", "seed", "metrics", "oracle"} <= entry.keys()
         and isinstance(entry["metrics"], dict)
     )
 

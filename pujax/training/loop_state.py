@@ -31,7 +31,8 @@ class LoopState:
       data: `TrainingData` of the current stage, see `Stage.encode`; None until its first epoch in
         this process.
       plan: `EpochPlan` of the current epoch.
-      unfinished: what is left to do of the epoch before: its rows; None if nothing.
+      unfinished: what is left to do of the epoch before: its rows; None if nothing. It returns when
+        the devices were done with their part of it, on the clock `time.monotonic`.
       stopped_by: 0, or the number of the signal that ended it early.
       left: messages of the seeds that left the run.
     """
@@ -42,7 +43,7 @@ class LoopState:
     best: Any = None
     data: Any = None
     plan: Any = None
-    unfinished: Callable[[], None] | None = None
+    unfinished: Callable[[], float] | None = None
     stopped_by: int = 0
     left: list[str] = dataclasses.field(default_factory=list)
 

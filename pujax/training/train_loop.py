@@ -22,6 +22,7 @@ import numpy as np
 from pujax.data import streaming
 from pujax.data.pu_dataset import TrainingData
 from pujax.training import loop_state, nonfinite, preemption, seed_axis, sharding, train_step
+from pujax.training.evaluation import evaluator as evaluator_lib
 from pujax.training.evaluation import model_selection, one_class
 from pujax.training.loop_state import LoopState
 from pujax.training.progress import Progress
@@ -165,7 +166,8 @@ def _train_steps(
         while calls:
             wanted, at = calls.popleft()
             _call(state, index, next(inputs), per_call, wanted, at)
-            # The devices go on with these steps while the host ends the epoch before.
+            # The devices go on with these steps while the host ends the epoch before, and begin
+            # with them when they are done with its evaluation.
             started += _finish_epoch(state)
             step += wanted
             now = time.monotonic()
@@ -281,13 +283,16 @@ def _fetch(state: LoopState) -> list[dict[str, float]]:
 
 
 def _finish_epoch(state: LoopState) -> float:
-    """Does what `_end_epoch` left for later, if anything; returns the seconds that it took."""
+    """Does what `_end_epoch` left for later, if anything; returns how long the devices took of it.
+
+    What the host does after that costs nothing: steps that were sent before run meanwhile, and what
+    it waits for then may be those steps.
+    """
     if state.unfinished is None:
         return 0.0
     started, finish = time.monotonic(), state.unfinished
     state.unfinished = None
-    finish()
-    return time.monotonic() - started
+    return finish() - started
 
 
 def _end_epoch(state: LoopState, index: int, seconds: float, progress: Progress) -> None:
@@ -304,25 +309,31 @@ def _end_epoch(state: LoopState, index: int, seconds: float, progress: Progress)
         "seconds": seconds / run.num_seeds,
         "examples_per_second": examples / max(seconds, 1e-9),
     }
-    plan, step = state.plan, state.position.global_step
+    step = state.position.global_step
     counts_batches = run.on_device.labeled.dtype == bool and not stage.batching.num_positives
     is_evaluated = epochs % run.eval_every(index) == 0 or epochs == total
     evaluations = [
-        run.evaluators[seed].begin(run.of_seed(state.carry.state, seed)) if is_evaluated else dict
+        run.evaluators[seed].begin(run.of_seed(state.carry.state, seed))
+        if is_evaluated
+        else evaluator_lib.Begun(dict)
         for seed in range(run.num_seeds)
     ]
+    without = None
+    if counts_batches:
+        without = train_step.batches_without_positives(state.plan, run.on_device)
     keeps_best = is_evaluated and loop_state.keeps_best(run, index)
     is_last_stage = index == len(run.stages) - 1
 
-    def finish() -> None:
-        without, rows = [], []
-        if counts_batches:
-            without = train_step.batches_without_positives(plan, run.on_device)
+    def finish() -> float:
+        for evaluation in evaluations:
+            evaluation.wait()
+        done, rows = time.monotonic(), []
         for seed, (means, evaluation) in enumerate(zip(values, evaluations, strict=True)):
             row = {"epoch": epochs - 1, "stage": stage.name, "step": step} | means
-            if without:
-                row["batches_without_positives"] = without[seed]
-            rows.append(row | evaluation())
+            if without is not None:
+                counts = np.atleast_1d(sharding.to_host(without))
+                row["batches_without_positives"] = int(counts[seed])
+            rows.append(row | evaluation.row())
         if keeps_best:
             _keep_best(state, rows)
         for seed, row in enumerate(rows):
@@ -332,6 +343,7 @@ def _end_epoch(state: LoopState, index: int, seconds: float, progress: Progress)
                 if is_evaluated and is_last_stage:
                     _warn_of_one_class(run, seed)
         progress.update(0, epoch=epochs - 1, num_epochs=total, stage=stage.name, metrics=rows[-1])
+        return done
 
     state.unfinished = finish
     ends_stage = epochs == run.first_epochs[index + 1]

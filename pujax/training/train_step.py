@@ -376,10 +376,9 @@ def epoch_plan(stage: Stage, key: jax.Array, epoch: int, data: TrainingData) -> 
     return _per_seed(draw, key)(order, data.labeled)
 
 
-def batches_without_positives(plan: EpochPlan, data: TrainingData) -> list[int]:
-    """How many batches of an epoch hold no labelled positive, by seed."""
-    counts = _count_without_positives(plan.ids, data.labeled)
-    return np.atleast_1d(sharding.to_host(counts)).tolist()
+def batches_without_positives(plan: EpochPlan, data: TrainingData) -> jax.Array:
+    """How many batches of an epoch hold no labelled positive, `[]`, or `[seeds]` of several."""
+    return _count_without_positives(plan.ids, data.labeled)
 
 
 @jax.jit

@@ -285,6 +285,12 @@ def test_u_of_unknown_class_alone(setting, size):
     drawn, again = (set(x.source_ids[~x.labeled]) for x in (found, other))
     assert len(drawn) == len(again) and (drawn != again) == (size > 0)
     assert build(raw, **options, prior=0.3).info.prior_unlabeled >= 0.2
+    # What is held out is of known class, 130 of 350 positive. In two-sample data its U is a sample
+    # of those; in one-sample data it is what 10 labelled ones leave of 60, rounded class by class.
+    held = build(raw, **options, prior=0.3, num_validation=60, validation_labeled=10)
+    positives = held.validation_truth[~held.validation_labeled].sum()
+    assert len(held.validation_truth) == 60
+    assert positives == {"two_sample": round(50 * 130 / 350), "one_sample": 23 - 10}[setting]
 
 
 @pytest.mark.parametrize(

@@ -116,11 +116,15 @@ def test_every_cell_of_a_board_is_accepted(plan):
         assert not (rows and config.method.get("augment", False)), cell.name
 
 
-def test_rows_that_are_not_the_method_say_so():
-    cells = pu_bench.get_plan("data=mnist").cells
-    noted = {cell.row for cell in cells if cell.note}
+def test_rows_that_are_not_the_method_say_so_and_published_figures_where_they_are_from():
+    noted = {cell.row for cell in pubench.get_plan().cells if "the board" in cell.note}
     assert noted == {"robust_pu", "lbe", "holistic_pu", "pulda", "cvir", "dist_pu"}
-    assert cell_of(pu_bench.get_plan("data=mnist"), "lbe").published == (97.23, None)
+    images, tables = (pu_bench.get_plan(f"data={name}") for name in ("mnist", "mushrooms"))
+    for plan, source in ((images, "the paper"), (tables, "one seed")):
+        for cell in plan.cells:
+            assert (source in cell.note) == (cell.published is not None), cell.name
+    assert cell_of(images, "lbe").published == (97.23, None)
+    assert "500 examples of known class" in cell_of(images, "lagam").note
     assert cell_of(pu_bench.get_plan("data=mnist,labels=0.5"), "lbe").published is None
 
 

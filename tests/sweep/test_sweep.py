@@ -477,9 +477,26 @@ def test_a_wide_table_shows_several_metrics_costs_and_corrected_tests():
     # tests on 'b' the smaller p is doubled; on 'c' there is one test.
     far, near = (f"{k * (1 - t / math.sqrt(2 + t * t)):.3f}" for k, t in ((2, 14), (1, 1)))
     assert [line["p (Holm)"] for line in table] == ["-", far, near, "-", "-", near]
-    assert [line["seconds"] for line in table[:4]] == ["6.0"] * 3 + ["-"]
+    # Where seeds train together each has its share already.
+    assert [line["seconds"] for line in table[:4]] == ["12.0"] * 3 + ["-"]
     assert [line["peak MB"] for line in table[:4]] == ["3"] * 3 + ["-"]
     assert "trained together" not in text and "Holm's correction" in text
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"also": ("accuracy",)}, "also is 'accuracy'; accepted: 'f1'"),
+        ({"also": ("auc", "auc")}, "also is .*; accepted: metrics that differ"),
+        ({"published_rule": "oracle"}, "published_rule is 'oracle'; accepted: 'last'"),
+        ({"published_rule": "oracle", "rules": ()}, "rules is "),
+        ({"costs": "no"}, "costs is 'no'; accepted: True or False"),
+    ],
+)
+def test_what_a_wide_table_shows_is_checked(change, message):
+    plan = sweep.Plan("one", [sweep.Cell("a", "c", config_lib.default_config("naive"))], **change)
+    with pytest.raises(ValueError, match=message):
+        plan_lib.check(plan)
 
 
 def test_a_reference_is_one_of_the_rows():

@@ -81,6 +81,49 @@ def test_every_cell_and_rule_has_a_line_with_mean_deviation_and_difference(tmp_p
     assert "- waits on digits stopped: seed 0: went wrong" in page
 
 
+def test_published_figures_stand_beside_the_rule_that_chose_them_and_the_first_metric():
+    metrics = {rule: {"accuracy": 0.9, "auc": 0.8} for rule in ("last", "oracle")}
+    # As a run of several labels, or of an older version, has it: keys without a value.
+    records = [
+        record("naive", seed, 0.9, None, metrics=metrics, one_class=None, warnings=None, seconds=3)
+        for seed in (0, 1)
+    ]
+    found = results(
+        records=records, rules=["last", "oracle"], also=["auc"], published_rule="oracle", costs=True
+    )
+    lines = summary.lines(found)
+    naive = [line for line in lines if line["row"] == "naive"]
+    assert [(x["rule"], x["metric"]) for x in naive] == [
+        (rule, metric) for rule in ("last", "oracle") for metric in ("accuracy", "auc")
+    ]
+    assert [x["published"] for x in naive] == [None, None, 92.5, None]
+    assert [x["difference"] for x in naive] == [None, None, -2.5, None]
+    page = summary.to_markdown(found, lines, name="x")
+    header, first, *_ = rows(page)
+    shown = dict(zip(header, first, strict=True))
+    assert shown["published"] == "92.5 ± 0.5" and shown["difference"] == "-2.50"
+    assert shown["last: auc"] == "80.00 ± 0.00" and shown["seconds"] == "3.0"
+    assert "Seeds 0, 1. [x.csv](x.csv)" in page and "Test auc in percent" in page
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"also": None},
+        {"also": ["nonsense"]},
+        {"rules": []},
+        {"costs": "yes"},
+        {"published_rule": "oracle"},
+        {"reference": 3},
+        {"records": [{"row": "naive", "column": "digits", "metrics": {}, "oracle": False}]},
+    ],
+)
+def test_what_only_newer_sweeps_write_is_checked_too(tmp_path, change):
+    (tmp_path / "results.json").write_text(json.dumps(results(**change)))
+    with pytest.raises(ValueError, match=f"of {tmp_path}/results.json is .*; accepted: "):
+        tables.read(str(tmp_path))
+
+
 def test_an_error_of_the_prior_is_no_percentage():
     metrics = {"last": {"prior_error": 0.0416}}
     cell = {"row": "PURL", "column": "a9a 0.7", "published": [0.04, 0.01], "note": "", "error": ""}

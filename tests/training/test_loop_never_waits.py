@@ -1,5 +1,9 @@
 """Between the steps of an epoch nothing is sent to the devices, and nothing is asked of them."""
 
+import json
+import types
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,6 +13,7 @@ from pujax import accelerator
 from pujax.data import batching
 from pujax.training import checkpoint, train_loop, train_step
 from pujax.training.checkpoint import Checkpoints, Position
+from pujax.training.evaluation import evaluator as evaluator_lib
 from pujax.training.metrics_writer import MetricsWriter
 from tests import tiny
 
@@ -86,9 +91,37 @@ def test_a_row_needs_no_buffer_of_the_state(tmp_path):
         soft_labels=lambda state: state.labels, estimates=lambda state: {"first": state.labels[0]}
     )
     wanted = evaluator.row(trained)
-    row = evaluator.begin(trained)
+    begun = evaluator.begin(trained)
+    begun.wait()
     jax.tree.map(lambda x: x.delete(), trained)  # as a step does that gets it donated
-    np.testing.assert_equal(row(), wanted)
+    np.testing.assert_equal(begun.row(), wanted)
+
+
+@pytest.mark.parametrize(("part", "counts"), [("wait", 0.0), ("row", 100.0)])
+def test_time_of_an_epoch_is_without_the_devices_part_of_the_evaluation_before(
+    tmp_path, monkeypatch, part, counts
+):
+    # While the host computes a row the devices are at the next steps, whose time this is.
+    original, clock = evaluator_lib.Evaluator.begin, [0.0]
+
+    class Slow(NamedTuple):
+        begun: evaluator_lib.Begun
+
+        def wait(self):
+            clock[0] += 100.0 * (part == "wait")
+
+        def row(self):
+            clock[0] += 100.0 * (part == "row")
+            return self.begun.row()
+
+    monkeypatch.setattr(
+        evaluator_lib.Evaluator, "begin", lambda self, state: Slow(original(self, state))
+    )
+    monkeypatch.setattr(train_loop, "time", types.SimpleNamespace(monotonic=lambda: clock[0]))
+    tiny.train_in(tmp_path, config(checkpoint_every=10, eval_every=1), tiny.problem())
+    lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line)["seconds"] for line in lines] == [0.0, counts, counts]
+    assert clock[0] == 300.0
 
 
 @pytest.mark.thorough

@@ -62,7 +62,8 @@ class Settings:
       class_prior: share of positives to draw; None for that of the source.
       unlabeled_pool: 'all' takes U from everything that is left; 'unknown_class' from examples of
         unknown class alone (STL-10's unlabeled images), so that those of known class which are
-        neither labelled nor held out are in no part of the problem.
+        neither labelled nor held out are in no part of the problem. What is held out is of known
+        class, so that its U may have another share of positives than the one that is trained on.
       num_positives: positives of the training set that stay, P among them, as many of every
         positive class; 0 for all. See `subsample.rows`.
       num_negatives: negatives that stay, as many of every negative class; 0 for all.

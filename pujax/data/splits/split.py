@@ -191,7 +191,8 @@ class _Drawer(NamedTuple):
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
         # One sample of the source as it is holds its validation set like one that is not drawn.
         in_parts = settings.setting == "two_sample" or settings.class_prior is not None
-        if settings.draws_unlabeled and in_parts:
+        draws = settings.draws_unlabeled or settings.unlabeled_pool == UNKNOWN_CLASS
+        if draws and in_parts:
             left = np.sort(np.concatenate(list(pools.values())))
             binary = binary_labels(self.class_labels, settings.positive_classes)
             return case_control.validation(

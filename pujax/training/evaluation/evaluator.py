@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +19,22 @@ from pujax.training.evaluation.summary import Final
 from pujax.training.evaluation.tasks import Problem, Task
 
 Inputs = np.ndarray | jax.Array | FlatImages | ImageFiles
+
+
+class Begun(NamedTuple):
+    """An evaluation that the devices are at.
+
+    Attributes:
+      row: returns what it adds to the epoch's row, once the devices are done.
+      pending: what they compute, a tree of arrays.
+    """
+
+    row: Callable[[], dict[str, float]]
+    pending: Any = ()
+
+    def wait(self) -> None:
+        """Returns when the devices are done with it."""
+        jax.block_until_ready(self.pending)
 
 
 class Evaluator:
@@ -72,12 +88,12 @@ class Evaluator:
         `test_*` where there is a test set, `test_NAME_*` for every alternative of the method;
         `val_*` where there is a validation set; learned labels and estimates of the method.
         """
-        return self.begin(state)()
+        return self.begin(state).row()
 
-    def begin(self, state: Any) -> Callable[[], dict[str, float]]:
-        """Queues on the devices what `row` needs; the function that it gives returns the row.
+    def begin(self, state: Any) -> "Begun":
+        """Queues on the devices what `row` needs.
 
-        The state may be donated to the next step before that function is called.
+        The state may be donated to the next step before the row is asked for.
         """
         trained, state = state, self.calibrated(state)
         moves_scores = self._method.calibrate is not None or self._method.adjust is not None
@@ -116,7 +132,7 @@ class Evaluator:
             result |= self._label_metrics(labels, gradients)
             return result | self._estimates(estimates)
 
-        return row
+        return Begun(row, (test, plain, held, held_plain, labels, gradients, estimates))
 
     def final(self, state: Any, inputs: Inputs, *, with_embeddings: bool = True) -> Final:
         """What the end of a run reports.
