@@ -62,6 +62,7 @@ def test_the_rule_takes_what_is_first_and_not_what_is_best():
     assert chosen({"best": best, "near": near}) == "best"
 
 
+@pytest.mark.thorough
 def test_candidates_differ_in_their_own_fields_alone_and_hold_a_part_out():
     plan = method_choices.get_plan()
     assert len(plan.cells) == 3 * sum(map(len, method_choices.CANDIDATES.values()))
