@@ -69,8 +69,10 @@ class State(NamedTuple):
 def default_config() -> ml_collections.ConfigDict:
     """Momentum and decay of the paper, a rate of its logs, and fewer epochs; half of a batch are P.
 
-    The warm-up is short: where labels are few, a network soon knows by heart which examples are
-    labelled, and then ranks U by that (docs/methods/cvir.md has a measurement).
+    Rate and warm-up are those of the candidate that held-out P and U prefer
+    (`configs/sweeps/method_choices.py`). Where labels are few, a network with batch norm soon knows
+    by heart which examples are labelled, and then ranks U by that: it needs a shorter warm-up
+    (docs/methods/cvir.md has a measurement).
 
     `alpha` is 'known' (the prior of the data, corrected for one-sample data) or 'estimated'.
     `num_epochs` counts the warm-up, too; an epoch passes once over U. `hold_out_ratio` of P and of
@@ -83,11 +85,11 @@ def default_config() -> ml_collections.ConfigDict:
         batching="separate",
         positive_share=0.5,
         augment=False,
-        learning_rate=0.01,
+        learning_rate=0.05,
         weight_decay=5e-4,
         lr_schedule="constant",
         alpha="known",
-        warmup_epochs=5,
+        warmup_epochs=20,
         hold_out_ratio=0.2,
         hold_out_max=2500,
     )

@@ -107,7 +107,8 @@ def small(config):
     if name == "purl":
         sizes["num_epochs"] = 3  # two where it has no stage that learns a representation
     if name == "holistic_pu":
-        sizes |= {"num_epochs": 3, "pretrain_epochs": 2}  # two records of scores, then a phase
+        # Two records of scores, then a phase.
+        sizes |= {"num_epochs": 3, "pretrain_epochs": 2, "steps_per_epoch": 8}
     if "augment" in config.method:
         sizes |= {"augment": False, "crop_sizes": ()}
     for key, value in sizes.items():

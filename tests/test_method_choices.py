@@ -1,0 +1,81 @@
+"""The table of candidates is whole, and the defaults are what its rule chooses."""
+
+import pathlib
+import re
+
+import pytest
+
+from pujax import methods
+from pujax.configs.sweeps import method_choices
+
+PAGE = pathlib.Path(__file__).resolve().parents[1] / "docs" / "results" / "other_methods.md"
+HEADER = ["candidate", *method_choices.SETS, "mean", "below the best", "nnPU risk", "accuracy %"]
+NAMES = sorted(method_choices.CANDIDATES)
+
+
+def rows(name):
+    """Cells of the table of a method's candidates, by label, in the order of the page."""
+    text = PAGE.read_text().partition("## How the defaults were chosen\n")[2]
+    table = re.search(rf"^`{name}`:\n\n((?:\|.*\n)+)", text, re.MULTILINE)[1]
+    lines = [[x.strip() for x in line.strip("|\n").split("|")] for line in table.splitlines()]
+    assert [x.lower() for x in lines[0]] == [x.lower() for x in HEADER]
+    return {line[0]: line[1:] for line in lines[2:]}
+
+
+def chosen(table):
+    """The first candidate within one standard error of the best."""
+    for label, cells in table.items():
+        below, _, error = cells[4].partition(" ± ")
+        if float(below) <= float(error or 0):
+            return label
+    raise AssertionError("no candidate is the best")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_candidate_is_in_the_table_in_the_order_of_the_plan(name):
+    labels = [label.strip("*") for label in rows(name)]
+    assert labels == list(method_choices.CANDIDATES[name])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_means_and_differences_are_those_of_the_sets(name):
+    table = rows(name)
+    means = [float(cells[3]) for cells in table.values()]
+    for mean, cells in zip(means, table.values(), strict=True):
+        assert mean == pytest.approx(sum(map(float, cells[:3])) / 3, abs=0.0011)
+        below = float(cells[4].partition(" ± ")[0])
+        assert below == pytest.approx(max(means) - mean, abs=0.0011)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_default_is_the_candidate_that_the_rule_chooses(name):
+    label = chosen(rows(name))
+    assert [x for x in rows(name) if x.startswith("**")] == [label]
+    default = methods.module(name).default_config()
+    changes = method_choices.CANDIDATES[name][label.strip("*")]
+    assert {field: default[field] for field in changes} == changes
+
+
+def test_the_rule_takes_what_is_first_and_not_what_is_best():
+    best, near, far = (["", "", "", "", x] for x in ("0.000", "0.010 ± 0.010", "0.020 ± 0.010"))
+    assert chosen({"far": far, "near": near, "best": best}) == "near"
+    assert chosen({"best": best, "near": near}) == "best"
+
+
+@pytest.mark.thorough
+def test_candidates_differ_in_their_own_fields_alone_and_hold_a_part_out():
+    plan = method_choices.get_plan()
+    assert len(plan.cells) == 3 * sum(map(len, method_choices.CANDIDATES.values()))
+    by_place = {}
+    for cell in plan.cells:
+        name, label = cell.row.split(": ")
+        assert cell.config.data.num_validation >= 200 and cell.config.run.selection == "last"
+        changes = method_choices.CANDIDATES[name][label]
+        section = cell.config.method.to_dict()
+        assert {field: section[field] for field in changes} == changes
+        free = {field for other in method_choices.CANDIDATES[name].values() for field in other}
+        rest = {field: x for field, x in section.items() if field not in free}
+        others = (rest, cell.config.data.to_dict(), cell.config.model.to_dict())
+        assert by_place.setdefault((name, cell.column), others) == others
+    only = method_choices.get_plan("method=lbe")
+    assert {cell.row.split(":")[0] for cell in only.cells} == {"lbe"}
