@@ -3,7 +3,8 @@
     python -m pujax.sweep --plan=configs/sweeps/method_choices.py --workdir=DIR \
         --data_dir=mnist=FOLDER,mushrooms=FOLDER
 
-Arguments: method = all (default), cvir, robust_pu, holistic_pu or lbe.
+Arguments: method = all (default), cvir, robust_pu, holistic_pu or lbe; network = mlp (default),
+small_cnn, on the digits alone.
 
 The criterion is the proxy accuracy of held-out P and U at the last epoch (`val_proxy_accuracy` in
 the last line of a seed's `metrics.jsonl`), its mean over three sets and three seeds. Candidates of
@@ -87,22 +88,26 @@ _VIEWS = {"digits": {"flip": False, "padding": 1}, "mnist": {"flip": False, "pad
 
 def get_plan(argument: str = "") -> sweep.Plan:
     """Every candidate of all four methods, or of one, on three sets."""
-    chosen = common.parse(argument, method=("all", *CANDIDATES))["method"]
-    names = tuple(CANDIDATES) if chosen == "all" else (chosen,)
+    chosen = common.parse(argument, method=("all", *CANDIDATES), network=("mlp", "small_cnn"))
+    names = tuple(CANDIDATES) if chosen["method"] == "all" else (chosen["method"],)
+    network = chosen["network"]
     cells = [
-        sweep.Cell(f"{name}: {label}", task, _config(name, task, changes))
+        sweep.Cell(f"{name}: {label}", task, _config(name, task, changes, network))
         for name in names
-        for task in SETS
+        for task in (SETS if network == "mlp" else ("digits",))
         for label, changes in CANDIDATES[name].items()
     ]
     rules = ("proxy_accuracy", "nnpu_risk", "last")
     return sweep.Plan("Candidates", cells, seeds=(0, 1, 2), rules=rules)
 
 
-def _config(method: str, task: str, changes: dict[str, Any]) -> ml_collections.ConfigDict:
+def _config(
+    method: str, task: str, changes: dict[str, Any], network: str
+) -> ml_collections.ConfigDict:
     """A candidate on one set, with a part held out."""
-    config = baseline.get_config(f"method={method},task={task},backbone=mlp")
-    config.model.options.hidden = (100,)
+    config = baseline.get_config(f"method={method},task={task},backbone={network}")
+    if network == "mlp":
+        config.model.options.hidden = (100,)
     config.data.num_validation = _HELD_OUT[task]
     if task in _OF_EITHER_SIDE:
         config.data.num_positives = config.data.num_negatives = _OF_EITHER_SIDE[task]
