@@ -1,6 +1,7 @@
 """Problems and configurations small enough to train within a second."""
 
 import pathlib
+from collections.abc import Callable
 
 import jax
 import ml_collections
@@ -156,6 +157,7 @@ def config(method: str, *, model="small_cnn", options=None, dtype="float32", see
         options or {"hidden": (16,)} | ({} if model == "mlp" else {"channels": (4, 8, 8)})
     )
     tree.run.stop_after_epoch = changes.pop("stop_after_epoch", 0)
+    tree.run.figures = False  # a second for every run, which few tests look at
     tree.init_from = changes.pop("init_from", "")
     if tree.method.get("optimizer") == "adam":
         changes = {"learning_rate": 0.005} | changes
@@ -228,6 +230,33 @@ def train_steps(method_config, data, *, steps, num_devices=1, per_call=1):
     """Runs some steps of every stage after one another; returns the method and the last carry."""
     trainer = Trainer(method_config, data, num_devices=num_devices)
     return trainer.method, trainer.run(steps=steps, per_call=per_call)
+
+
+# What happens around the steps, and is no part of a built method.
+_AROUND = (
+    *("checkpoint_every", "compare", "eval_batch_size", "figures", "keep_checkpoints", "nonfinite"),
+    *("progress_seconds", "steps_per_dispatch", "stop_after_epoch", "tensorboard"),
+)
+
+
+def shared_setups() -> Callable:
+    """`method_setup.build` that builds equal settings once: runs then share traces and programs.
+
+    Configurations are equal where they differ in nothing but what happens around the steps. Of the
+    data the digest counts, with what a method is told of them.
+    """
+    build, known = method_setup.build, {}
+
+    def shared(config, data, mesh):
+        tree = config.to_dict()
+        for name in _AROUND:
+            tree["run"].pop(name, None)
+        about = (repr(tree), data.digest(), repr(data.info), mesh)
+        if about not in known:
+            known[about] = build(config, data, mesh)
+        return known[about]._replace(config=config)
+
+    return shared
 
 
 class NoProgress:

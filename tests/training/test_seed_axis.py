@@ -1,5 +1,6 @@
 """Several seeds in one program: each is what it is alone, and the group resumes as one."""
 
+import functools
 import json
 import signal
 import time
@@ -32,6 +33,11 @@ TIMING = ("seconds", "examples_per_second")
 SEEDS = (3, 4)
 
 
+# One for all tests of a worker, which ask for the same seeds and settings again and again.
+_setup = tiny.shared_setups()
+_over_seeds = functools.cache(seed_axis.over_seeds)
+
+
 def members(folder, method, *, seeds=SEEDS, problem=None, model="mlp", **changes):
     """Seeds of one configuration, each with a split of its own."""
     result = []
@@ -39,14 +45,25 @@ def members(folder, method, *, seeds=SEEDS, problem=None, model="mlp", **changes
     for seed in seeds:
         config = tiny.config(method, seed=seed, model=model, options=options, **changes)
         data = tiny.problem(seed, **(problem or {}))
-        setup = method_setup.build(config, data, tiny.mesh())
+        setup = _setup(config, data, tiny.mesh())
         result.append(Member(setup, data, str(folder / f"seed_{seed}")))
     return result
+
+
+@pytest.fixture(autouse=True)
+def one_axis(monkeypatch):
+    """Functions along the seed axis are the same object for the same seeds, so compile once."""
+    monkeypatch.setattr(seed_axis, "over_seeds", lambda functions: _over_seeds(tuple(functions)))
 
 
 def train(group, folder, request=None):
     request = request or preemption.StopRequest()
     return experiment.run_members(group, tiny.mesh(), request, folder=str(folder))
+
+
+def alone(member, folder):
+    """Where a seed stands that trains without the others, and its rows."""
+    return tiny.train_in(folder, member.setup.config, member.truth, setup=member.setup)
 
 
 def final_state(group, folder):
@@ -102,7 +119,7 @@ def test_seeds_together_equal_seeds_alone(tmp_path, method, model, changes):
     states = final_state(group, tmp_path)
     for member, state, result in zip(group, states, results, strict=True):
         seed = member.setup.config.seed
-        now, rows = tiny.train_in(tmp_path / f"alone_{seed}", member.setup.config, member.truth)
+        now, rows = alone(member, tmp_path / f"alone_{seed}")
         assert_rows_close(rows_in(tmp_path / f"seed_{seed}"), rows)
         for a, b in zip(jax.tree.leaves(state), jax.tree.leaves(now.carry.state), strict=True):
             # Last digits of the start are those of another program, and grow from step to step.
@@ -124,7 +141,7 @@ def test_each_seed_keeps_the_numbers_of_its_own_split(tmp_path):
     train(group, tmp_path)
     for member in group:
         seed = member.setup.config.seed
-        _, rows = tiny.train_in(tmp_path / f"alone_{seed}", member.setup.config, member.truth)
+        _, rows = alone(member, tmp_path / f"alone_{seed}")
         assert_rows_close(rows_in(tmp_path / f"seed_{seed}"), rows)
 
 
@@ -213,15 +230,20 @@ def test_a_number_that_is_not_finite_undoes_the_step_of_its_seed_only():
     assert poor == {"loss": 9.0, "skipped": 0.0, "nonfinite": 2.0}
 
 
-def diverging(member, *, from_step):
-    """The member with a step whose loss is not finite from a step on."""
-    (stage,) = member.setup.method.stages
-
+@functools.cache
+def _not_finite(original, from_step):
     def step(state, batch, key):
-        state, metrics = stage.step(state, batch, key)
+        state, metrics = original(state, batch, key)
         bad = jnp.where(batch.step >= from_step, jnp.nan, 0)
         return state, metrics | {"loss": metrics["loss"] + bad}
 
+    return step
+
+
+def diverging(member, *, from_step):
+    """The member with a step whose loss is not finite from a step on."""
+    (stage,) = member.setup.method.stages
+    step = _not_finite(stage.step, from_step)
     method = member.setup.method._replace(stages=(stage._replace(step=step),))
     # Equal numbers of a split would make the loop take the first member's method.
     setup = member.setup
@@ -244,7 +266,7 @@ def test_a_seed_that_meets_a_number_that_is_not_finite_leaves_and_the_others_end
     for seed in (3, 5):
         folder = tmp_path / f"seed_{seed}"
         (member,) = members(tmp_path / "alone", "naive", seeds=(seed,), run=run)
-        _, rows = tiny.train_in(tmp_path / f"alone_{seed}", member.setup.config, member.truth)
+        _, rows = alone(member, tmp_path / f"alone_{seed}")
         assert_rows_close(rows_in(folder), rows)
         assert json.loads((folder / "summary.json").read_text())["trained_together"] == 3
     left = tmp_path / "seed_4"
@@ -264,7 +286,7 @@ def test_two_seeds_of_which_one_leaves_go_on_without_an_axis(tmp_path):
     made = members(tmp_path, "naive", run={"progress_seconds": 0.0, "steps_per_dispatch": 4})
     with pytest.raises(train_loop.NonFiniteError, match="seed 3 left"):
         train([diverging(made[0], from_step=0), made[1]], tmp_path)
-    _, rows = tiny.train_in(tmp_path / "alone", made[1].setup.config, made[1].truth)
+    _, rows = alone(made[1], tmp_path / "alone")
     assert_rows_close(rows_in(tmp_path / "seed_4"), rows)
 
 
@@ -415,7 +437,7 @@ def epochs_behind(folder, kind, seeds):
     if kind == "group":
         assert train(pair, folder) is None
     else:
-        tiny.train_in(folder / f"seed_{seeds[0]}", pair[0].setup.config, pair[0].truth)
+        alone(pair[0], folder / f"seed_{seeds[0]}")
 
 
 @pytest.mark.thorough
@@ -433,7 +455,7 @@ def test_rows_with_a_hole_are_refused_and_left_as_they_are(tmp_path, kind):
         if kind == "group":
             train(pair, tmp_path)
         else:
-            tiny.train_in(tmp_path / "seed_3", pair[0].setup.config, pair[0].truth)
+            alone(pair[0], tmp_path / "seed_3")
     assert path.read_text() == before
 
 
@@ -643,15 +665,15 @@ def test_a_seed_that_leaves_and_those_that_stay_keep_their_best_values_and_state
     state = train_loop.train(run, tiny.NoProgress(), preemption.StopRequest())
     assert state.position.best_values == (-1, -3) and state.position.members == (0, 2)
     state.run.close()
-    alone = run_state.prepare([made[1]], tiny.mesh())
-    left = loop_state.start(alone)
+    left_run = run_state.prepare([made[1]], tiny.mesh())
+    left = loop_state.start(left_run)
     assert left.position.best_values == (-2,) and left.position.epoch == 1
-    alone.close()
+    left_run.close()
     run = {"selection": "proxy_auc", "stop_after_epoch": 1}
     short = members(tmp_path / "short", "naive", seeds=(3, 4, 5), run=run, **settings)
     for index, reported in ((0, state.reported(0)), (1, left.best), (2, state.reported(1))):
         member = short[index]
-        first, _ = tiny.train_in(member.folder, member.setup.config, member.truth)
+        first, _ = alone(member, member.folder)
         pairs = zip(*map(jax.tree.leaves, (reported, first.carry.state)), strict=True)
         for a, b in pairs:
             np.testing.assert_allclose(a, b, rtol=2e-3, atol=2e-3)
