@@ -195,8 +195,8 @@ def test_what_does_not_fit_is_refused():
         audit.Finding("x", "bad", "t", (), "a")
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("name", [pytest.param("mushrooms", marks=pytest.mark.slow), "a9a"])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["mushrooms", "a9a"])
 def test_planted_faults_of_real_tables_are_found_and_clean_draws_are_not(rates, name):
     rows = rates.load(name, real_data_folder("libsvm").parent)
     alarms, found = 0, 0
@@ -221,6 +221,7 @@ def test_planted_faults_of_real_tables_are_found_and_clean_draws_are_not(rates, 
 @pytest.mark.thorough
 def test_a_whole_audit_is_the_same_twice_and_has_leaks_left_out(planted):
     problem, column = planted("leak")
+    problem = problem._replace(features=problem.features[::2], labeled=problem.labeled[::2])
     findings, _, prior = audit.check(problem, seed=1)
     again, _, _ = audit.check(problem, seed=1)
     assert json.dumps([x.numbers for x in findings]) == json.dumps([x.numbers for x in again])

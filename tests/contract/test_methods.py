@@ -1,9 +1,9 @@
 """What every method must do; the list of methods is what `pujax/methods` holds.
 
-Three methods are put to every test in the default run; the others are built and traced there. With
-the marker `thorough` one method of each kind is put to every test, and every method to those that
-look at its numbers: that they are finite, also in a batch of one group, and that it learns. The rest
-is marked `slow`.
+Three methods are put to every test in the default run; the others are built and traced there.
+With the marker `thorough` one method of each kind is put to every test, and every method to those
+that look at its numbers: that they are finite, also in a batch of one group, and that it learns.
+The rest is marked `slow`.
 """
 
 import functools
@@ -22,9 +22,9 @@ METHODS = methods.names()
 BINARY = [name for name in METHODS if not methods.is_multilabel(name)]
 # One stage, two stages with a refresh, and several labels per example.
 ALWAYS = ("nnpu", "dist_pu", "partial_bce")
-# One of each kind, which `thorough` puts to every test: a step of its own, labels learned beside the
-# network, pretrained or ratio stages, an estimated prior, weights by a held-out set, mixed halves of
-# a batch for several labels, two networks, and what is fitted without steps.
+# One of each kind, which `thorough` puts to every test: a step of its own, labels learned beside
+# the network, pretrained or ratio stages, an estimated prior, weights by a held-out set, mixed
+# halves of a batch for several labels, two networks, and what is fitted without steps.
 KINDS = (
     *("classic", "cvir", "gradpu", "impulses", "lagam", "ncpu", "p3mix_e", "pu_mlc", "purl"),
     *("self_pu", "vpu"),

@@ -269,7 +269,7 @@ def real_cifar10():
     return load, load.load(), folder
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_the_real_binary_files_give_the_real_images(real_cifar10, tmp_path):
     module, arrays, _ = real_cifar10
     module.write_binary(tmp_path, arrays)

@@ -77,6 +77,19 @@ def test_the_imbalanced_problem_of_cifar_100_by_file_order():
     }
 
 
+def test_the_imbalanced_problem_of_cifar_10_by_file_order():
+    fields = dict(common.TASKS["cifar10-imbalanced"])
+    assert fields.pop("source") == "cifar10" and fields["positive_classes"] == (0, 1, 8, 9)
+    raw = source([5000] * 10)
+    data = build(raw, **fields)
+    assert_rows(data, *rule(raw.train_labels, (0, 1, 8, 9), 750, 150))
+    assert (data.info.n_p, data.info.n_u) == (600, 32_400)
+    assert data.info.prior_unlabeled == 2400 / 32_400 and data.info.prior == 3000 / 33_000
+    drawn = build(raw, **fields | {"setting": "two_sample"})
+    assert (drawn.info.n_p, drawn.info.n_u) == (600, 33_000)
+    assert drawn.info.prior == drawn.info.prior_unlabeled == 3000 / 33_000
+
+
 @pytest.fixture(scope="module")
 def cifar10(tmp_path_factory):
     """A folder with the official files, and their training labels."""
@@ -100,13 +113,10 @@ def problem(task, folder, **changes):
     return experiment.load_data(config_lib.resolve(config))
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("task", "kept", "labeled", "hidden"),
-    [
-        ("cifar10-imbalanced", 750, 150, 2400),
-        pytest.param("cifar10-balanced", 5000, 1000, 16_000, marks=pytest.mark.slow),
-    ],
+    [("cifar10-imbalanced", 750, 150, 2400), ("cifar10-balanced", 5000, 1000, 16_000)],
 )
 def test_the_published_problems_of_cifar_10_hold_the_published_rows(
     cifar10, task, kept, labeled, hidden
@@ -124,7 +134,7 @@ def test_the_published_problems_of_cifar_10_hold_the_published_rows(
     assert (counts["test"], counts["test_positives"]) == (10_000, 4000)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_the_imbalanced_problem_as_case_control_data(cifar10):
     data = problem("cifar10-imbalanced", cifar10[0], setting="two_sample")
     assert (data.info.n_p, data.info.n_u) == (600, 33_000)

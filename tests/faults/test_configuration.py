@@ -232,7 +232,7 @@ def changed(name, changes):
     "examples",
     [
         60,
-        pytest.param(2_500, marks=pytest.mark.thorough),
+        pytest.param(1_000, marks=pytest.mark.thorough),
         pytest.param(10_000, marks=pytest.mark.slow),
     ],
 )

@@ -13,7 +13,7 @@ import jax
 import pytest
 
 from pujax.training import hosts, native_messages
-from tests.faults import runs
+from tests.faults import in_process, runs
 
 END = b"""\
 [Gloo] Rank 0 is connected
@@ -173,15 +173,14 @@ def test_a_host_whose_first_is_killed_ends_in_a_line_and_the_run_goes_on(tmp_pat
     assert_it_ends_in_a_line(second)
     first.communicate()
     # The run lock of the killed host is no obstacle, nor that two hosts share a run.
-    stop = f"--config.run.stop_after_epoch={metrics.read_text().count(chr(10)) + 2}"
+    epochs = metrics.read_text().count("\n") + 2
+    stop = f"--config.run.stop_after_epoch={epochs}"
     again = start_two(tmp_path, tmp_path / "run", "--config.method.num_epochs=5000", stop)
     for process in again:
         _, text = process.communicate(timeout=120)
         assert process.returncode == 0, text
     straight = tmp_path / "straight"
-    alone = runs.start(tmp_path, straight, "--config.method.num_epochs=5000", stop, devices=2)
-    _, text = alone.communicate(timeout=120)
-    assert alone.returncode == 0, text
+    in_process.train(straight, devices=2, num_epochs=5000, stop_after_epoch=epochs)
     assert_rows_equal(runs.rows(tmp_path / "run"), runs.rows(straight))
 
 

@@ -17,7 +17,7 @@ import pytest
 from pujax import console
 from pujax.training import train_loop
 from tests import tiny
-from tests.faults import runs
+from tests.faults import in_process, runs
 
 # What every command does: it prints, works, prints more than a buffer holds, and leaves a file.
 COMMAND = """
@@ -130,21 +130,22 @@ def test_errors_of_tasks_that_nobody_asks_for_are_hidden_where_they_are_of_orbax
 
 
 @pytest.mark.thorough
-def test_a_run_whose_reader_leaves_ends_well(tmp_path):
+def test_a_run_whose_reader_leaves_ends_well(straight, tmp_path):
     process = runs.start(tmp_path, tmp_path / "run")
     assert process.stdout.readline()
     process.stdout.close()
     process.stderr.close()
     assert process.wait(120) == 0
     assert json.loads((tmp_path / "run" / "summary.json").read_text())["num_epochs"] == 3
+    assert runs.rows(tmp_path / "run") == runs.rows(straight)
 
 
 @pytest.fixture(scope="module")
 def straight(tmp_path_factory):
-    """The folder of a run that nothing befalls, in a process like those of the others."""
-    folder = tmp_path_factory.mktemp("straight")
-    runs.finished(folder, folder / "run")
-    return folder / "run"
+    """The folder of a run that nothing befalls."""
+    folder = tmp_path_factory.mktemp("straight") / "run"
+    in_process.train(folder)
+    return folder
 
 
 def assert_it_says_that_nothing_could_be_written(process, folder, reason):
@@ -167,7 +168,7 @@ def test_a_limit_on_files_is_one_line_and_the_run_goes_on_without_it(straight, t
     process = runs.start(tmp_path, folder, cache=False, preexec_fn=limited)
     line = assert_it_says_that_nothing_could_be_written(process, folder, "File too large")
     assert line.startswith("no checkpoint could be written in ")
-    runs.finished(tmp_path, folder)
+    in_process.train(folder)
     assert runs.rows(folder) == runs.rows(straight)
 
 
@@ -284,5 +285,5 @@ def test_a_run_killed_while_it_saves_goes_on_to_the_same_rows(straight, tmp_path
     process.kill()
     process.communicate()
     assert process.returncode == -signal.SIGKILL
-    runs.finished(tmp_path, tmp_path / "run")
+    in_process.train(tmp_path / "run")
     assert runs.rows(tmp_path / "run") == runs.rows(straight)

@@ -336,7 +336,7 @@ def fuzz(folder, examples, *names):
     "examples",
     [
         12,
-        pytest.param(120, marks=pytest.mark.thorough),
+        pytest.param(60, marks=pytest.mark.thorough),
         pytest.param(400, marks=pytest.mark.slow),
     ],
 )

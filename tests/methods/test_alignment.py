@@ -11,7 +11,7 @@ import pytest
 from pujax import contrastive, methods
 from pujax.methods._common import alignment, views
 from pujax.methods._common import network as network_lib
-from pujax.training import train_step
+from pujax.training import method_setup, train_step
 from tests import tiny
 
 KEY = jax.random.key(5)
@@ -224,8 +224,15 @@ def test_lagams_label_update_is_without_alignment_and_a_batch_left_out_leaves_th
 @pytest.mark.parametrize("name", ["nnpu", "lagam", pytest.param("dist_pu", marks=pytest.mark.slow)])
 def test_an_aligned_run_goes_on_bit_for_bit(name, tmp_path):
     tree = functools.partial(config, name, align_weight=1.0, run={"checkpoint_every": 1})
-    straight = tiny.train_in(tmp_path / "a", tree(), problem())
-    tiny.train_in(tmp_path / "b", tree(stop_after_epoch=2), problem())
-    resumed = tiny.train_in(tmp_path / "b", tree(), problem())
+    setup = method_setup.build(tree(), problem(), tiny.mesh())
+
+    def run(folder, config):
+        return tiny.train_in(
+            tmp_path / folder, config, problem(), setup=setup._replace(config=config)
+        )
+
+    straight = run("a", tree())
+    run("b", tree(stop_after_epoch=2))
+    resumed = run("b", tree())
     assert resumed[1] == straight[1]
     jax.tree.map(np.testing.assert_array_equal, resumed[0].carry.state, straight[0].carry.state)

@@ -43,12 +43,20 @@ def numbers(state, *fields):
     }
 
 
+DAILY = ("nnpu", "dist_pu", "pu_mlc")
+# One of each kind of state: two networks, labels or prototypes beside one, pretrained and ratio
+# stages, queues of a contrastive loss, mixed pairs, a threshold that is calibrated.
+KINDS = ("impulses", "lagam", "ncpu", "p3mix_e", "purl", "puupl", "self_pu", "vpu")
+
+
 def each(names):
-    """The methods as parameters; all but three are thorough."""
-    daily = ("nnpu", "dist_pu", "pu_mlc")
-    return [
-        pytest.param(name, marks=() if name in daily else pytest.mark.thorough) for name in names
-    ]
+    """The methods as parameters: three daily, one of each kind thorough, the rest slow."""
+    thorough, slow = pytest.mark.thorough, pytest.mark.slow
+
+    def marks(name):
+        return () if name in DAILY else thorough if name in KINDS else slow
+
+    return [pytest.param(name, marks=marks(name)) for name in names]
 
 
 @pytest.mark.parametrize("name", each(STEPPERS))

@@ -16,7 +16,7 @@ from pujax.methods.lagam import pseudo_support, virtual_steps
 from pujax.training import method_setup, sharding, train_step
 from pujax.training.evaluation import binary
 from tests import tiny
-from tests.training.test_seed_axis import assert_rows_close, members, rows_in, train
+from tests.training.test_seed_axis import alone, assert_rows_close, members, rows_in, train
 
 # No random views, which tests need not draw again, and no batch norm, which NumPy need not repeat.
 PLAIN = {"model": "mlp", "options": {"hidden": (3,)}, "augment": False, "use_contrast": False}
@@ -422,7 +422,7 @@ def test_the_estimator_takes_lagam_without_clean_examples():
     rows = rng.normal(size=[200, 4]) + 3 * truth[:, None]
     known = (truth == 1) & (np.arange(200) < 60)
     options = {**PSEUDO, "use_contrast": False, "warmup_epochs": 4, "rho_start": 0.6}
-    model = PUClassifier("lagam", options=options, num_epochs=12, batch_size=20, hidden=(8,))
+    model = PUClassifier("lagam", options=options, num_epochs=8, batch_size=20, hidden=(8,))
     model.fit(rows, known.astype(int))
     assert (model.predict(rows) == truth).mean() > 0.9
     with pytest.raises(ValueError, match="^method is 'lagam'; accepted"):
@@ -440,7 +440,7 @@ def test_seeds_together_equal_seeds_alone(tmp_path):
     train(group, tmp_path)
     for member in group:
         seed = member.setup.config.seed
-        _, rows = tiny.train_in(tmp_path / f"alone_{seed}", member.setup.config, member.truth)
+        _, rows = alone(member, tmp_path / f"alone_{seed}")
         drop = ("label_gradient", "label_", "recovered")  # counts of examples near a boundary
 
         def kept(found, drop=drop):
@@ -461,9 +461,12 @@ def test_eight_devices_equal_one():
 
 @pytest.mark.thorough
 def test_stop_and_go_on_equals_a_straight_run_bit_for_bit(tmp_path):
+    shared = tiny.shared_setups()
+
     def run(folder, **changes):
         config = tiny.config("lagam", **(PLAIN | EVERYTHING), **changes)
-        return tiny.train_in(tmp_path / folder, config, problem())
+        setup = shared(config, problem(), tiny.mesh())
+        return tiny.train_in(tmp_path / folder, config, problem(), setup=setup)
 
     straight, rows = run("straight")
     for epochs in (2, 0):  # in the middle of the main stage

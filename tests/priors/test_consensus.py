@@ -148,7 +148,7 @@ def test_a_share_of_a_twentieth_is_found_where_the_classes_are_apart():
 
 @pytest.mark.thorough
 def test_where_the_classes_overlap_estimators_disagree_and_the_result_is_nearer_to_the_share():
-    known = priors.estimates_of(*clouds(1.5, share=0.05), num_resamples=50)
+    known = priors.estimates_of(*clouds(1.5, share=0.05), num_resamples=20)
     found = priors.consensus(known)
     assert not found.agree and all(f"{name} 0." in warning(found) for name in priors.BOUNDS)
     assert found.method == "out_of_bag"
@@ -160,13 +160,13 @@ def test_scores_of_ones_own_are_what_the_methods_on_scores_see():
     p, u = clouds(3, share=0.3, labeled=60, unlabeled=400)
     rng = np.random.default_rng(0)
     scores = rng.uniform(0.5, 1, 100), rng.uniform(0, 1, 900)
-    own = priors.estimates_of(p, u, scores=scores, num_resamples=30, key=3)
-    assert own["best_bin"] == priors.best_bin(*scores, num_resamples=30, key=3)
-    expected = priors.elkan_noto(*scores, estimator="ratio", num_resamples=30, key=3)
+    own = priors.estimates_of(p, u, scores=scores, num_resamples=6, key=3)
+    assert own["best_bin"] == priors.best_bin(*scores, num_resamples=6, key=3)
+    expected = priors.elkan_noto(*scores, estimator="ratio", num_resamples=6, key=3)
     assert own["ratio"] == expected
-    assert own["tice"] == priors.estimate(p, u, method="tice", num_resamples=20, key=3)
-    plain = priors.estimates_of(p, u, num_resamples=30, key=3)
-    assert plain["best_bin"] == priors.estimate(p, u, num_resamples=30, key=3)
+    assert own["tice"] == priors.estimate(p, u, method="tice", num_resamples=6, key=3)
+    plain = priors.estimates_of(p, u, num_resamples=6, key=3)
+    assert plain["best_bin"] == priors.estimate(p, u, num_resamples=6, key=3)
 
 
 def test_a_method_that_fails_is_left_out(monkeypatch):

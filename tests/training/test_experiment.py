@@ -57,6 +57,18 @@ def one_device(monkeypatch):
     monkeypatch.setattr("pujax.training.sharding.make_mesh", lambda: tiny.mesh(1))
 
 
+_shared = tiny.shared_setups()
+
+
+@pytest.fixture
+def one_method(monkeypatch):
+    """Runs of equal settings have one built method with its programs, as if nothing came between.
+
+    That a process which builds it anew goes on to the same numbers is tested without.
+    """
+    monkeypatch.setattr(method_setup, "build", _shared)
+
+
 def rows(folder):
     """Metrics without the wall-clock columns."""
     lines = (pathlib.Path(folder) / "metrics.jsonl").read_text().splitlines()
@@ -80,6 +92,7 @@ def straight(tmp_path_factory):
     folder = tmp_path_factory.mktemp("straight")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("pujax.training.sharding.make_mesh", lambda: tiny.mesh(1))
+        patch.setattr(method_setup, "build", _shared)
         summary = training.run(
             small(figures=True, compare="naive,supervised"), str(folder), name="x"
         )
@@ -222,7 +235,7 @@ def test_a_collapsed_model_is_warned_about_in_the_summary(tmp_path, monkeypatch,
 
 @pytest.mark.parametrize(
     "first_stop",
-    [pytest.param(1, marks=pytest.mark.thorough), 2, pytest.param(3, marks=pytest.mark.thorough)],
+    [pytest.param(1, marks=pytest.mark.thorough), 2, pytest.param(3, marks=pytest.mark.slow)],
 )
 def test_stop_and_go_on_equals_a_straight_run_bit_for_bit(straight, tmp_path, first_stop):
     folder, summary = straight
@@ -240,6 +253,7 @@ def test_stop_and_go_on_equals_a_straight_run_bit_for_bit(straight, tmp_path, fi
 
 
 @pytest.mark.thorough
+@pytest.mark.usefixtures("one_method")
 def test_rows_of_epochs_after_the_checkpoint_are_written_again_not_twice(straight, tmp_path):
     folder, _ = straight
     training.run(small(stop_after_epoch=2, checkpoint_every=5), str(tmp_path))
@@ -251,6 +265,7 @@ def test_rows_of_epochs_after_the_checkpoint_are_written_again_not_twice(straigh
 
 
 @pytest.mark.thorough
+@pytest.mark.usefixtures("one_method")
 def test_a_signal_in_the_middle_of_an_epoch_loses_nothing(straight, tmp_path, monkeypatch):
     folder, _ = straight
     original = train_loop._fetch
@@ -273,6 +288,7 @@ def test_a_signal_in_the_middle_of_an_epoch_loses_nothing(straight, tmp_path, mo
 
 
 @pytest.mark.thorough
+@pytest.mark.usefixtures("one_method")
 def test_a_signal_in_the_last_epoch_stops_before_the_compared_methods(tmp_path, monkeypatch):
     original = train_loop._end_epoch
 
@@ -379,6 +395,7 @@ def damage(folder, *, newest):
 
 
 @pytest.mark.thorough
+@pytest.mark.usefixtures("one_method")
 def test_an_unreadable_newest_checkpoint_falls_back_and_is_saved_again(straight, tmp_path):
     folder, _ = straight
     training.run(small(stop_after_epoch=3), str(tmp_path))
@@ -392,6 +409,7 @@ def test_an_unreadable_newest_checkpoint_falls_back_and_is_saved_again(straight,
 
 
 @pytest.mark.thorough
+@pytest.mark.usefixtures("one_method")
 def test_a_run_whose_checkpoints_are_all_unreadable_is_not_started_over(tmp_path):
     training.run(small(stop_after_epoch=2), str(tmp_path))
     damage(tmp_path, newest=False)

@@ -18,7 +18,6 @@ from pujax.methods.base import Stage
 from pujax.training import (
     experiment,
     loop_state,
-    method_setup,
     preemption,
     run_state,
     seed_axis,
