@@ -6,6 +6,7 @@ from collections.abc import Callable
 import jax
 import ml_collections
 import numpy as np
+import pytest
 from jax.sharding import Mesh
 
 from pujax import accelerator
@@ -139,6 +140,30 @@ SAME_STEP = {
 }
 """Methods that differ from another one in the loss or in settings alone: what does not look at the
 loss is tested on the other one."""
+
+
+KINDS = (
+    *("classic", "cvir", "gradpu", "impulses", "lagam", "ncpu", "p3mix_e", "pu_mlc", "purl"),
+    *("puupl", "self_pu", "vpu"),
+)
+"""One method of each kind: a step of its own, no batch norm, a threshold, labels or prototypes
+beside the network, pretrained and ratio stages, an estimated prior, two networks, rounds, pairs from
+two pools, halves of a batch for several labels, and what is fitted without steps."""
+
+
+def by_kind(names, *daily: str, kinds=KINDS):
+    """Methods as parameters of a test that looks at code which all methods share.
+
+    Those named `daily` run by default, of the others one of each kind in the thorough tests; the
+    rest is slow.
+    """
+
+    def marks(name):
+        if name in daily:
+            return ()
+        return pytest.mark.thorough if name in kinds else pytest.mark.slow
+
+    return pytest.mark.parametrize("name", [pytest.param(x, marks=marks(x)) for x in names])
 
 
 def shipped(monkeypatch, name: str, *changes: str) -> ml_collections.ConfigDict:

@@ -221,7 +221,8 @@ def test_planted_faults_of_real_tables_are_found_and_clean_draws_are_not(rates, 
 @pytest.mark.thorough
 def test_a_whole_audit_is_the_same_twice_and_has_leaks_left_out(planted):
     problem, column = planted("leak")
-    problem = problem._replace(features=problem.features[::2], labeled=problem.labeled[::2])
+    # Half of the rows, which take a third of the time.
+    problem = audit.problem(problem.features[::2], problem.labeled[::2], problem.columns)
     findings, _, prior = audit.check(problem, seed=1)
     again, _, _ = audit.check(problem, seed=1)
     assert json.dumps([x.numbers for x in findings]) == json.dumps([x.numbers for x in again])

@@ -22,13 +22,6 @@ METHODS = methods.names()
 BINARY = [name for name in METHODS if not methods.is_multilabel(name)]
 # One stage, two stages with a refresh, and several labels per example.
 ALWAYS = ("nnpu", "dist_pu", "partial_bce")
-# One of each kind, which `thorough` puts to every test: a step of its own, labels learned beside
-# the network, pretrained or ratio stages, an estimated prior, weights by a held-out set, mixed
-# halves of a batch for several labels, two networks, and what is fitted without steps.
-KINDS = (
-    *("classic", "cvir", "gradpu", "impulses", "lagam", "ncpu", "p3mix_e", "pu_mlc", "purl"),
-    *("self_pu", "vpu"),
-)
 # One method of each kind of batch: all from U or with positives, support, halves, several stages.
 BATCHES = (*ALWAYS, "lagam", "p3mix_e", "pu_mlc", "self_pu", "supervised", "vpu")
 # Operations outside of jit are compiled one by one, which takes longer than the step itself.
@@ -43,17 +36,8 @@ STEPPERS = [name for name in METHODS if name not in tiny.SAME_STEP]
 
 
 def thorough(names, kinds=METHODS):
-    """Parametrizes a test by these methods.
-
-    `ALWAYS` are for the default run, others among `kinds` for the thorough one, the rest is slow.
-    """
-
-    def marks(name):
-        if name in ALWAYS:
-            return ()
-        return pytest.mark.thorough if name in kinds else pytest.mark.slow
-
-    return pytest.mark.parametrize("name", [pytest.param(x, marks=marks(x)) for x in names])
+    """Parametrizes a test by these methods: `ALWAYS` by default, `kinds` in the thorough run."""
+    return tiny.by_kind(names, *ALWAYS, kinds=kinds)
 
 
 @functools.cache
@@ -267,7 +251,7 @@ def test_a_batch_that_eight_devices_cannot_share_evenly_gives_the_same_numbers(d
         np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4)
 
 
-@thorough(STEPPERS, KINDS)
+@thorough(STEPPERS, tiny.KINDS)
 def test_many_steps_per_dispatch_equal_single_steps(name):
     single = trained(name)
     many = trainer(name).run(steps=STEPS, per_call=STEPS)
@@ -275,7 +259,7 @@ def test_many_steps_per_dispatch_equal_single_steps(name):
         np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4)
 
 
-@thorough(STEPPERS, KINDS)
+@thorough(STEPPERS, tiny.KINDS)
 def test_bfloat16_runs_and_parameters_stay_float32(name, data):
     config = small(name, dtype="bfloat16")
     method, carry = tiny.train_steps(config, data, steps=1)
@@ -285,7 +269,7 @@ def test_bfloat16_runs_and_parameters_stay_float32(name, data):
     assert method.predict(carry.state, jnp.asarray(data.test_inputs[:2])).dtype == jnp.float32
 
 
-@thorough(STEPPERS, KINDS)
+@thorough(STEPPERS, tiny.KINDS)
 def test_later_steps_do_not_trace_again(name):
     made, arrays = trainer(name), trainer(name).arrays
     key, state, traced = jax.random.key(0), None, []
@@ -311,7 +295,7 @@ def test_later_steps_do_not_trace_again(name):
     assert traced == [stage.name for stage in made.method.stages]
 
 
-@thorough(STEPPERS, KINDS)
+@thorough(STEPPERS, tiny.KINDS)
 def test_stop_and_go_on_equals_a_straight_run_bit_for_bit(name, data, tmp_path):
     def run(folder, **changes):
         config = small(name, **changes)
@@ -347,7 +331,7 @@ def test_hidden_truth_does_not_touch_training(name, data):
     assert_same(trained(name), second)
 
 
-@thorough(METHODS, KINDS)
+@thorough(METHODS, tiny.KINDS)
 def test_the_seed_decides_everything(name):
     first, again = trained(name), trainer(name).run(steps=STEPS)
     assert_same(first, again)
@@ -355,7 +339,7 @@ def test_the_seed_decides_everything(name):
     assert not all(np.array_equal(a, b) for a, b in zip(leaves(first), leaves(other), strict=True))
 
 
-@thorough(STEPPERS, KINDS)
+@thorough(STEPPERS, tiny.KINDS)
 def test_seeds_are_a_batch_axis(name):
     """A step under vmap over the whole state equals the same seed alone."""
     method, arrays = trainer(name).method, trainer(name).arrays

@@ -44,22 +44,9 @@ def numbers(state, *fields):
 
 
 DAILY = ("nnpu", "dist_pu", "pu_mlc")
-# One of each kind of state: two networks, labels or prototypes beside one, pretrained and ratio
-# stages, queues of a contrastive loss, mixed pairs, a threshold that is calibrated.
-KINDS = ("impulses", "lagam", "ncpu", "p3mix_e", "purl", "puupl", "self_pu", "vpu")
 
 
-def each(names):
-    """The methods as parameters: three daily, one of each kind thorough, the rest slow."""
-    thorough, slow = pytest.mark.thorough, pytest.mark.slow
-
-    def marks(name):
-        return () if name in DAILY else thorough if name in KINDS else slow
-
-    return [pytest.param(name, marks=marks(name)) for name in names]
-
-
-@pytest.mark.parametrize("name", each(STEPPERS))
+@tiny.by_kind(STEPPERS, *DAILY)
 def test_predictions_are_those_of_averaged_weights(name):
     network = PLAIN if name == "gradpu" else NORMED
     method, stage, state, arrays, batch = setup(name, **network, average_decay=0.5)
@@ -82,8 +69,7 @@ def test_predictions_are_those_of_averaged_weights(name):
     assert np.any(average != raw(state, inputs))
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("name", each(name for name in STEPPERS if name != "gradpu"))
+@tiny.by_kind([x for x in STEPPERS if x != "gradpu"], kinds=(*DAILY, *tiny.KINDS))
 def test_frozen_stages_and_frozen_statistics_stay_and_the_rest_trains(name):
     # PURL's first update moves its head alone unless `inner` says otherwise.
     changes = {"average_decay": 0.0, "frozen_stages": 1, "freeze_norm": "on", "inner": "all"}

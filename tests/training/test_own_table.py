@@ -640,10 +640,7 @@ def test_a_method_that_needs_clean_examples_says_so(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize(
-    "name", [x for x in methods.without_negatives() if x not in tiny.SAME_STEP]
-)
+@tiny.by_kind(methods.without_negatives())
 def test_every_method_predicts_what_it_did_in_training(tmp_path, name):
     frame, _ = table()
     frame.to_csv(tmp_path / "a.csv", index=False)

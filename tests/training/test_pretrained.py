@@ -70,10 +70,7 @@ def test_a_head_on_a_saved_encoder_leaves_it_as_it_was_and_needs_no_pretraining(
     assert_same(saved(tmp_path / "head")[0], saved(finished)[0])
 
 
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(x, marks=() if x == "nnpu" else pytest.mark.thorough) for x in IMAGE_METHODS],
-)
+@tiny.by_kind(IMAGE_METHODS, "nnpu")
 def test_every_method_starts_from_it(name, finished):
     encoder, _ = saved(finished)
     data = tiny.problem(size=8)._replace(encoder=encoder)
