@@ -147,8 +147,8 @@ KINDS = (
     *("puupl", "self_pu", "vpu"),
 )
 """One method of each kind: a step of its own, no batch norm, a threshold, labels or prototypes
-beside the network, pretrained and ratio stages, an estimated prior, two networks, rounds, pairs from
-two pools, halves of a batch for several labels, and what is fitted without steps."""
+beside the network, pretrained and ratio stages, an estimated prior, two networks, rounds, pairs
+from two pools, halves of a batch for several labels, and what is fitted without steps."""
 
 
 def by_kind(names, *daily: str, kinds=KINDS):
