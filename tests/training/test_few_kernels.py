@@ -18,9 +18,14 @@ from tests import tiny
 NORMED = {"model": "mlp", "options": {"hidden": (16,), "batch_norm": True}}
 
 
-def trained(name, setting, *, per_call=4, **changes):
+@functools.cache
+def trainer(name, setting, **changes):
     config = tiny.config(name, run={"few_kernels": setting}, **(NORMED | changes))
-    return tiny.Trainer(config, tiny.problem()).run(steps=4, per_call=per_call)
+    return tiny.Trainer(config, tiny.problem())
+
+
+def trained(name, setting, *, per_call=4, seed=0, **changes):
+    return trainer(name, setting, **changes).run(steps=4, per_call=per_call, seed=seed)
 
 
 def differences(first, second):

@@ -11,7 +11,7 @@ import pytest
 
 from pujax import accelerator
 from pujax.data import batching
-from pujax.training import checkpoint, train_loop, train_step
+from pujax.training import checkpoint, method_setup, train_loop, train_step
 from pujax.training.checkpoint import Checkpoints, Position
 from pujax.training.evaluation import evaluator as evaluator_lib
 from pujax.training.metrics_writer import MetricsWriter
@@ -126,19 +126,25 @@ def test_time_of_an_epoch_is_without_the_devices_part_of_the_evaluation_before(
 
 @pytest.mark.thorough
 def test_rows_are_the_same_whenever_they_are_computed(tmp_path):
-    late = tiny.train_in(tmp_path / "late", config("lagam", checkpoint_every=10), tiny.problem())
-    early = tiny.train_in(tmp_path / "early", config("lagam", checkpoint_every=1), tiny.problem())
-    assert late[1] == early[1]
+    data, shared = tiny.problem(), tiny.shared_setups()
+
+    def rows(every):
+        made = config("lagam", checkpoint_every=every)
+        setup = shared(made, data, tiny.mesh())
+        return tiny.train_in(tmp_path / str(every), made, data, setup=setup)[1]
+
+    assert rows(10) == rows(1)
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("method", ["lagam", "impulses"])  # one refreshes, the other encodes
 def test_whole_sets_in_one_call_give_the_numbers_of_a_call_per_batch(tmp_path, monkeypatch, method):
     made = config(method, eval_batch_size=48, eval_every=1)
-    apart, apart_rows = tiny.train_in(tmp_path / "apart", made, tiny.problem())
+    setup = method_setup.build(made, tiny.problem(), tiny.mesh())
+    apart, apart_rows = tiny.train_in(tmp_path / "apart", made, tiny.problem(), setup=setup)
     made_programs = batching._compiled_over_batches.cache_info().misses
     monkeypatch.setattr(accelerator, "loops_beat_calls", lambda: True)
-    whole, rows = tiny.train_in(tmp_path / "whole", made, tiny.problem())
+    whole, rows = tiny.train_in(tmp_path / "whole", made, tiny.problem(), setup=setup)
     # Features of the refresh, or of the encoded stage, and scores; both sets have 200 images.
     assert batching._compiled_over_batches.cache_info().misses == made_programs + 2
     for one, two in zip(rows, apart_rows, strict=True):

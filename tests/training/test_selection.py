@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pujax.methods.base import Method
-from pujax.training import method_setup, preemption, run_state, train_loop
+from pujax.training import preemption, run_state, train_loop
 from pujax.training.evaluation import binary, model_selection, summary, tasks
 from pujax.training.evaluation.evaluator import Evaluator
 from pujax.training.seed_axis import Member
@@ -200,10 +200,13 @@ def erratic(monkeypatch):
     set_criteria(monkeypatch, wild)
 
 
+_setup = tiny.shared_setups()
+
+
 def train(folder, config, data, *, change=lambda method: method):
     """Trains in a folder; gives where the run stands, the rows and the reported state."""
     mesh = tiny.mesh()
-    setup = method_setup.build(config, data, mesh)
+    setup = _setup(config, data, mesh)
     method = change(setup.method)
     count = len(method.stages)
     names, intervals = setup.metric_names * count, setup.eval_intervals * count
