@@ -31,32 +31,20 @@ def get_config(argument=""):
     return config
 """
 # The head of ImPULSeS trains on features that all hosts computed together, in four calls of which
-# the last overlaps. Views of a table compile fastest.
+# the last overlaps. The network behind the estimate of the prior trains on all devices, and what is
+# estimated goes into the head's loss. Views of a table compile fastest.
 IMPULSES = """
 from pujax.training import config as config_lib
 
 def get_config(argument=""):
     config = config_lib.default_config("impulses")
-    config.data.update({{"source": "table", "dir": {folder!r}}})
+    config.data.update({{"source": "table", "dir": {folder!r}, "prior": "auto"}})
     config.data.update({{"positive_classes": (1,), "num_labeled": 30, "num_support": 0}})
     config.model.name, config.model.options = "mlp", {{"hidden": (16,), "batch_norm": True}}
     config.method.update({{"num_epochs": 3, "pretrain_epochs": 1, "embedding_dim": 8}})
     config.method.update({{"augment": False, "batch_size": 64, "head_batch_size": 32}})
     config.method.head_learning_rate = 0.01
     config.run.update({{"figures": False, "eval_batch_size": 40}})
-    return config
-"""
-# The network behind the estimate trains on all devices, and what is estimated decides every loss.
-PRIOR = """
-from pujax.training import config as config_lib
-
-def get_config(argument=""):
-    config = config_lib.default_config("nnpu")
-    config.data.update({{"source": "table", "dir": {folder!r}, "prior": "auto"}})
-    config.data.update({{"positive_classes": (1,), "num_labeled": 30, "num_support": 0}})
-    config.model.name, config.model.options = "mlp", {{"hidden": (16,)}}
-    config.method.update({{"num_epochs": 2, "augment": False, "batch_size": 64}})
-    config.run.update({{"figures": False}})
     return config
 """
 # What is tested is how images come to the hosts, each of which decodes those of its own devices,
@@ -83,7 +71,6 @@ def trained(tmp_path_factory):
     texts = {
         "lagam": LAGAM.format(),
         "impulses": IMPULSES.format(folder=str(folder)),
-        "prior": PRIOR.format(folder=str(folder)),
         "pu_mlc": PU_MLC.format(folder=images),
     }
     files = {name: folder / f"{name}.py" for name in texts}
@@ -135,7 +122,7 @@ def test_two_hosts_train_the_labels_that_one_does(trained):
     """That two hosts go on after a stop or a kill is tested in `tests/faults/test_hosts.py`."""
     alone, together = folders(trained, "lagam")
     first, second = trained[1]
-    assert first.count("Run directory") == 4 and "Run directory" not in second
+    assert first.count("Run directory") == 3 and "Run directory" not in second
 
     rows = list(zip(metrics(alone), metrics(together), strict=True))
     assert len(rows) == 2
@@ -179,7 +166,7 @@ def write_table(folder):
 @pytest.mark.thorough
 def test_two_hosts_train_a_head_on_encoded_data_as_one_does(trained):
     both = folders(trained, "impulses")
-    close = {"rel": 1e-4}
+    close = {"rel": 1e-3}  # since the estimates of the prior may differ in the last digits
     rows = assert_rows_equal(both, loss=close, probe_loss=close, test_auc={"abs": 1e-3})
     assert [row["stage"] for row in rows] == ["pretrain", "head", "head"]
     np.testing.assert_allclose(*map(encoder_arrays, both), rtol=1e-3, atol=1e-5)
@@ -187,15 +174,13 @@ def test_two_hosts_train_a_head_on_encoded_data_as_one_does(trained):
 
 @pytest.mark.thorough
 def test_two_hosts_estimate_the_prior_that_one_does(trained):
-    both = folders(trained, "prior")
+    both = folders(trained, "impulses")
     first, second = (json.loads((x / "prior.json").read_text()) for x in both)
     assert 0 < first["prior"] < 1 and first["estimates"].keys() == second["estimates"].keys()
     assert (first["method"], first["of"]) == (second["method"], second["of"])
     assert first["prior"] == pytest.approx(second["prior"], rel=1e-3)
     for name, estimate in first["estimates"].items():
         assert estimate["value"] == pytest.approx(second["estimates"][name]["value"], abs=1e-3)
-    rows = assert_rows_equal(both, loss={"rel": 1e-3}, test_auc={"abs": 1e-3})
-    assert len(rows) == 2
 
 
 @pytest.mark.thorough

@@ -29,7 +29,9 @@ def digits_config(method="impulses", *, model="small_cnn", **changes):
     config.data.update({"source": "digits", "num_labeled": 60})
     config.model.name = model
     small_cnn = {"channels": (4, 8, 8), "hidden": (16,)}
-    config.model.options.update(small_cnn if model == "small_cnn" else {"width": 4})
+    config.model.options.update(
+        small_cnn if model == "small_cnn" else {"width": 4, "stage_sizes": (1, 1)}
+    )
     small = {"num_epochs": 2, "pretrain_epochs": 1, "batch_size": 256, "head_batch_size": 256}
     config.method.update({k: v for k, v in small.items() if k in config.method})
     config.method.update(changes)
