@@ -13,8 +13,10 @@ import pytest
 
 from pujax import commands as pujax_commands
 from pujax import usage
+from pujax.audit import class_prior
+from pujax.training import sharding
 from pujax.training.config import flags
-from tests import test_docs
+from tests import test_docs, tiny
 from tests.conftest import real_data_folder
 from tests.test_docs import REPOSITORY, TEXTS, commands
 
@@ -127,6 +129,9 @@ def run_block(language, code, namespace):
 def test_a_tutorial_runs_from_top_to_bottom(page, tmp_path, monkeypatch):
     """With the parts that stand for themselves in no other test; their asserts are the readers'."""
     monkeypatch.chdir(tmp_path)
+    # A reader has one device; eight simulated ones cost several times the time.
+    monkeypatch.setattr(sharding, "make_mesh", lambda: tiny.mesh(1))
+    monkeypatch.setattr(class_prior, "_RESAMPLES", 4)  # of the intervals of `pujax check`
     namespace = {"__name__": "tutorial"}
     found = test_docs.BLOCK.findall(TEXTS[page])
     assert [language for language, *_ in found].count("python") == 2
