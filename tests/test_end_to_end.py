@@ -1,4 +1,9 @@
-"""The main job as a user runs it, at half its length: LaGAM beats taking unlabeled for negative."""
+"""The main job as a user runs it, at half its length: LaGAM beats taking unlabeled for negative.
+
+It is a measurement, and slow. That data become a model, predictions and a page, and that these are
+right, the thorough tests see on the two tutorials (`test_docs_commands.py`); that LaGAM learns and
+finds labels, in `contract/` and `methods/test_lagam_meta.py`.
+"""
 
 import json
 import os
@@ -11,7 +16,7 @@ import pytest
 REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_lagam_beats_naive_on_the_digits(tmp_path):
     # Optimised programs on one device, as outside of the tests.
     environment = os.environ | {"XLA_FLAGS": "", "JAX_NUM_CPU_DEVICES": "1"}

@@ -39,7 +39,7 @@ from pujax.training import config as config_lib
 def get_config(argument=""):
     config = config_lib.default_config("impulses")
     config.data.update({{"source": "table", "dir": {folder!r}, "prior": "auto"}})
-    config.data.update({{"prior_method": "best_bin", "prior_epochs": 10}})  # scores of the network
+    config.data.prior_method = "best_bin"  # from scores of a network
     config.data.update({{"positive_classes": (1,), "num_labeled": 30, "num_support": 0}})
     config.model.name, config.model.options = "mlp", {{"hidden": (16,), "batch_norm": True}}
     config.method.update({{"num_epochs": 3, "pretrain_epochs": 1, "embedding_dim": 8}})
