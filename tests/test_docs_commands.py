@@ -14,7 +14,7 @@ import pytest
 from pujax import commands as pujax_commands
 from pujax import usage
 from pujax.audit import class_prior
-from pujax.training import sharding
+from pujax.training import prior_estimation, sharding
 from pujax.training.config import flags
 from tests import test_docs, tiny
 from tests.conftest import real_data_folder
@@ -131,7 +131,8 @@ def test_a_tutorial_runs_from_top_to_bottom(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     # A reader has one device; eight simulated ones cost several times the time.
     monkeypatch.setattr(sharding, "make_mesh", lambda: tiny.mesh(1))
-    monkeypatch.setattr(class_prior, "_RESAMPLES", 4)  # of the intervals of `pujax check`
+    for module, name in ((class_prior, "_RESAMPLES"), (prior_estimation, "_NUM_RESAMPLES")):
+        monkeypatch.setattr(module, name, 5)
     namespace = {"__name__": "tutorial"}
     found = test_docs.BLOCK.findall(TEXTS[page])
     assert [language for language, *_ in found].count("python") == 2

@@ -14,6 +14,7 @@ import pujax
 from pujax import calibration, methods, metrics
 from pujax.estimator import PUClassifier
 from pujax.folds import PUStratifiedKFold
+from pujax.training import method_setup, sharding
 from tests import tiny
 
 
@@ -32,6 +33,15 @@ SMALL = {"hidden": (8,), "num_epochs": 8, "learning_rate": 0.01, "batch_size": 6
 def fitted():
     rows, labels, truth = clouds()
     return PUClassifier(**SMALL, random_state=0).fit(rows, labels), rows, labels, truth
+
+
+_shared = tiny.shared_setups()
+
+
+@pytest.fixture
+def one_method(monkeypatch):
+    """Fits of equal parameters and rows share a built method; what they learn, they learn anew."""
+    monkeypatch.setattr(method_setup, "build", _shared)
 
 
 def test_it_tells_the_classes_apart_and_gives_probabilities(fitted):
@@ -82,11 +92,11 @@ def test_the_seed_decides_and_labels_may_have_any_coding(fitted):
     [
         ("positive", "unlabeled"),
         pytest.param("fraud", "unknown", marks=pytest.mark.thorough),
-        pytest.param("yes", "zzz", marks=pytest.mark.thorough),
+        pytest.param("yes", "zzz", marks=pytest.mark.slow),
         pytest.param(" POS", "neg", marks=pytest.mark.thorough),
     ],
 )
-def test_words_say_which_class_is_positive(fitted, positive, other):
+def test_words_say_which_class_is_positive(one_method, fitted, positive, other):
     model, rows, labels, _ = fitted
     words = np.where(labels == 1, positive, other)
     named = PUClassifier(**SMALL, random_state=0).fit(rows, words)
@@ -251,5 +261,6 @@ def checks():
     list(checks()),
     ids=lambda x: getattr(getattr(x, "func", x), "__name__", "estimator"),
 )
-def test_scikit_learns_own_checks(estimator, check):
+def test_scikit_learns_own_checks(one_method, estimator, check, monkeypatch):
+    monkeypatch.setattr(sharding, "make_mesh", lambda: tiny.mesh(1))
     check(estimator)
