@@ -19,15 +19,15 @@ def test_every_estimate_is_a_line_and_none_is_made_twice(study, tmp_path, capsys
     out = tmp_path / "lines.jsonl"
     sizes = ("positives=120", "unlabeled=240")
     arguments = [
-        *("--sets=overlap_3.5", "--updates=0,2,5", "--trials=1", f"--out={out}"),
+        *("--sets=overlap_3.5", "--updates=0,3,25", "--trials=1", f"--out={out}"),
         *(f"--num_{size}" for size in sizes),
         *("--fresh_positives=40", "--fresh_unlabeled=80"),
     ]
     assert study.main(arguments) == 0
     lines = [json.loads(line) for line in out.read_text().splitlines()]
     cells = {(x["points"], x["updates"]) for x in lines}
-    wanted = {(name, x) for name in ("training", "fresh", "halves") for x in (0, 2, 5)}
-    wanted |= {("out_of_bag", x) for x in (2, 5, "own")} | {(x, "own") for x in study.ON_ROWS}
+    wanted = {(name, x) for name in ("training", "fresh", "halves") for x in (0, 3, 25)}
+    wanted |= {("out_of_bag", x) for x in (3, 25, "own")} | {(x, "own") for x in study.ON_ROWS}
     assert cells == wanted and len(lines) == len(wanted)
     assert all(0 < x["value"] < 1 for x in lines)
     of = {(x["points"], x["updates"]): x["value"] for x in lines}
@@ -35,14 +35,14 @@ def test_every_estimate_is_a_line_and_none_is_made_twice(study, tmp_path, capsys
     shown = capsys.readouterr().out
     assert f"| training | {of['training', 0] - 0.7:+.3f} " in shown
     # What is missing is made, and nothing else.
-    kept = [x for x in lines if (x["points"], x["updates"]) != ("halves", 5)]
+    kept = [x for x in lines if (x["points"], x["updates"]) != ("halves", 25)]
     out.write_text("".join(json.dumps(x | {"kept": True}) + "\n" for x in kept))
     assert study.main(arguments) == 0
     again = [json.loads(line) for line in out.read_text().splitlines()]
     assert [x for x in again if "kept" in x] == [x | {"kept": True} for x in kept]
     (made,) = (x for x in again if "kept" not in x)
-    assert (made["points"], made["updates"]) == ("halves", 5)
-    assert made["value"] == of["halves", 5]
+    assert (made["points"], made["updates"]) == ("halves", 25)
+    assert made["value"] == of["halves", 25]
 
 
 def test_samples_are_divided_at_the_same_prior_and_share_no_row(study):

@@ -16,7 +16,8 @@ from pujax.sweep import __main__ as command
 from pujax.sweep import plan as plan_lib
 from pujax.sweep import tables
 from pujax.training import config as config_lib
-from pujax.training import experiment, metrics_writer, train_loop
+from pujax.training import experiment, method_setup, metrics_writer, train_loop
+from tests import tiny
 
 CONFIG = """
 from pujax.training import config as config_lib
@@ -35,6 +36,17 @@ def get_config(argument=""):
     config.run.eval_every = 1
     return config
 """
+
+
+_shared = tiny.shared_setups()
+
+
+@pytest.fixture(autouse=True)
+def one_method():
+    """Cells of equal settings share a built method and its programs; each trains anew."""
+    with pytest.MonkeyPatch.context() as patch:  # which a test that undoes its own leaves alone
+        patch.setattr(method_setup, "build", _shared)
+        yield
 
 
 @pytest.fixture(scope="module")
