@@ -65,6 +65,16 @@ def pytest_sessionfinish(session):
         tiers.record(_SECONDS)
 
 
+@pytest.fixture(scope="module")
+def one_device():
+    """Runs see one device: eight simulated ones are slower, and looked at by tests of their own."""
+    from tests import tiny  # which imports JAX, after it has been set up
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pujax.training.sharding.make_mesh", lambda: tiny.mesh(1))
+        yield
+
+
 def real_data_folder(name: str) -> pathlib.Path:
     """Folder of a real data set for tests; skips the test with a clear message where it is missing.
 

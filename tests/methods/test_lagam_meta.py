@@ -416,6 +416,7 @@ def test_negatives_are_needed_as_the_configuration_says():
 
 
 @pytest.mark.thorough
+@pytest.mark.usefixtures("one_device")
 def test_the_estimator_takes_lagam_without_clean_examples():
     rng = np.random.default_rng(0)
     truth = np.arange(200) % 2

@@ -38,6 +38,7 @@ def get_config(argument=""):
 """
 
 
+pytestmark = pytest.mark.usefixtures("one_device")
 _shared = tiny.shared_setups()
 
 

@@ -32,6 +32,7 @@ def swept(tmp_path_factory):
     folders = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("pujax.training.sharding.make_mesh", lambda: tiny.mesh(1))
+        patch.setattr(method_setup, "build", tiny.shared_setups())
         cells = [
             sweep.Cell(name, "small", runs.table_config(table, name), (70.0, None))
             for name in ("pu_mlc", "multilabel_supervised")

@@ -52,6 +52,7 @@ def small(representation):
 
 
 @pytest.mark.thorough
+@pytest.mark.usefixtures("one_device")
 def test_a_table_of_prior_errors_and_seeds_that_train_together(tmp_path):
     cells = [
         sweep.Cell("PURL", "digits", small("purl"), (0.04, 0.01)),

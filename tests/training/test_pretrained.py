@@ -13,6 +13,8 @@ from pujax.training import config as config_lib
 from pujax.training import experiment, init_from, method_setup, sharding, train_step
 from tests import tiny
 
+pytestmark = pytest.mark.usefixtures("one_device")
+
 # Those for several labels share one start: see `test_multilabel_run`.
 IMAGE_METHODS = tuple(
     name

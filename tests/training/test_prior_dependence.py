@@ -109,7 +109,9 @@ def test_the_table_marks_what_is_used_and_says_whether_estimators_agree():
 
 
 @pytest.mark.thorough
-def test_a_run_on_own_rows_prints_and_keeps_it(tmp_path, capsys):
+@pytest.mark.usefixtures("one_device")
+def test_a_run_on_own_rows_prints_and_keeps_it(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(prior_estimation, "_NUM_RESAMPLES", 20)
     rng = np.random.default_rng(0)
     hidden = rng.random(900) < 0.15
     frame = pd.DataFrame(rng.normal(size=[900, 3]) + 1.2 * hidden[:, None], columns=list("abc"))
