@@ -211,9 +211,13 @@ class Trainer:
       method_config: resolved configuration.
       data: the problem.
       num_devices: how many devices share a batch.
+
+    Attributes:
+      traced: names of the stages whose step was traced, as often as it was.
     """
 
     def __init__(self, method_config, data, *, num_devices=1):
+        self.traced: list[str] = []
         self.mesh = mesh(num_devices)
         self.setup = method_setup.build(method_config, data, self.mesh)
         self.method = self.setup.method
@@ -221,8 +225,13 @@ class Trainer:
         self.arrays = sharding.replicate(arrays, self.mesh)
         self._trains, first_epoch = [], 0
         for stage in self.method.stages:
+
+            def counted(*arguments, stage=stage):
+                self.traced.append(stage.name)
+                return stage.step(*arguments)
+
             train = train_step.make_train(
-                stage,
+                stage._replace(step=counted),
                 self.mesh,
                 first_epoch=first_epoch,
                 packed=accelerator.few_kernels(method_config.run.few_kernels),
@@ -230,24 +239,31 @@ class Trainer:
             self._trains.append((stage, train, first_epoch))
             first_epoch += stage.num_epochs
 
-    def run(self, *, steps, per_call=1, seed=None):
-        """Some steps of every stage after one another; returns the last carry."""
+    def run(self, *, steps, per_call=1, seed=None, epochs=1):
+        """Some steps of some epochs of every stage after one another; returns the last carry."""
         key = train_step.run_key(self.setup.config.seed if seed is None else seed, self.mesh)
         state, done, carry = None, 0, None
         for index, (stage, train, first_epoch) in enumerate(self._trains):
             init_key = train_step.stage_key(key, train_step.INIT, index)
             state = train_step.init_state(stage, init_key, state, self.arrays, self.mesh)
-            if stage.refresh is not None:
-                refresh_key = train_step.stage_key(key, train_step.REFRESH, first_epoch)
-                state = stage.refresh(state, self.arrays, refresh_key)
-            sums = train_step.zero_sums(self.setup.metric_names[index], self.mesh)
-            carry = train_step.Carry(state, sums)
-            plan = train_step.epoch_plan(stage, key, first_epoch, self.arrays)
-            inputs = train_step.stage_data(stage, state, self.arrays, self.mesh, batch_size=64)
-            for step in range(0, steps, per_call):
-                carry = train(carry, inputs, plan, key, first_epoch, step, done, count=per_call)
-                done += per_call
-            state = carry.state
+            inputs = None
+            for epoch in range(first_epoch, first_epoch + epochs):
+                if stage.refresh is not None:
+                    refresh_key = train_step.stage_key(key, train_step.REFRESH, epoch)
+                    state = stage.refresh(state, self.arrays, refresh_key)
+                    if epoch > first_epoch:  # as the loop does
+                        state = sharding.gather(state, self.mesh)
+                sums = train_step.zero_sums(self.setup.metric_names[index], self.mesh)
+                carry = train_step.Carry(state, sums)
+                plan = train_step.epoch_plan(stage, key, epoch, self.arrays)
+                if inputs is None:
+                    inputs = train_step.stage_data(
+                        stage, state, self.arrays, self.mesh, batch_size=64
+                    )
+                for step in range(0, steps, per_call):
+                    carry = train(carry, inputs, plan, key, epoch, step, done, count=per_call)
+                    done += per_call
+                state = carry.state
         return carry
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from pujax import methods
-from pujax.training import method_setup, sharding, train_step
+from pujax.training import method_setup, train_step
 from tests import tiny
 
 METHODS = methods.names()
@@ -271,28 +271,11 @@ def test_bfloat16_runs_and_parameters_stay_float32(name, data):
 
 @thorough(STEPPERS, tiny.KINDS)
 def test_later_steps_do_not_trace_again(name):
-    made, arrays = trainer(name), trainer(name).arrays
-    key, state, traced = jax.random.key(0), None, []
-    for index, stage in enumerate(made.method.stages):
-
-        def counted(*arguments, stage=stage):
-            traced.append(stage.name)
-            return stage.step(*arguments)
-
-        state = train_step.init_state(stage, key, state, arrays, tiny.mesh())
-        carry = train_step.Carry(
-            state, train_step.zero_sums(made.setup.metric_names[index], tiny.mesh())
-        )
-        train = train_step.make_train(stage._replace(step=counted), tiny.mesh())
-        inputs = seen(stage, state, arrays)
-        for epoch in range(3):
-            if stage.refresh is not None:
-                state = stage.refresh(carry.state, arrays, key)
-                carry = carry._replace(state=sharding.gather(state, tiny.mesh()))
-            plan = train_step.epoch_plan(stage, key, epoch, arrays)
-            carry = train(carry, inputs, plan, key, epoch, epoch, epoch, count=1)
-        state = carry.state
-    assert traced == [stage.name for stage in made.method.stages]
+    made = trainer(name)
+    assert trained(name) and set(made.traced) == {stage.name for stage in made.method.stages}
+    before = len(made.traced)
+    made.run(steps=1, epochs=3, seed=1)
+    assert len(made.traced) == before
 
 
 @thorough(STEPPERS, tiny.KINDS)

@@ -221,7 +221,9 @@ def test_lagams_label_update_is_without_alignment_and_a_batch_left_out_leaves_th
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("name", ["nnpu", "lagam", pytest.param("dist_pu", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "name", ["lagam", *(pytest.param(x, marks=pytest.mark.slow) for x in ("nnpu", "dist_pu"))]
+)
 def test_an_aligned_run_goes_on_bit_for_bit(name, tmp_path):
     tree = functools.partial(config, name, align_weight=1.0, run={"checkpoint_every": 1})
     setup = method_setup.build(tree(), problem(), tiny.mesh())
