@@ -345,7 +345,7 @@ def test_intervals_hold_the_truth_of_two_gaussians(offset, m, setting):
     assert inside["recall"] < trials * 0.97
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @on_real_sets
 def test_intervals_hold_the_truth_of_real_sets(name, folder):
     inside = collections.defaultdict(list)
