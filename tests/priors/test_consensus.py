@@ -1,5 +1,6 @@
 """The rule of `priors.consensus`: what agrees, what is used where estimators do not."""
 
+import importlib
 import math
 
 import numpy as np
@@ -156,7 +157,10 @@ def test_where_the_classes_overlap_estimators_disagree_and_the_result_is_nearer_
 
 
 @pytest.mark.thorough
-def test_scores_of_ones_own_are_what_the_methods_on_scores_see():
+def test_scores_of_ones_own_are_what_the_methods_on_scores_see(monkeypatch):
+    few = {"out_of_bag": 2, "tice": 3}  # resamples of what is expensive, at most
+    # `priors.consensus` is the function of that name.
+    monkeypatch.setattr(importlib.import_module("pujax.priors.consensus"), "_RESAMPLES", few)
     p, u = clouds(3, share=0.3, labeled=60, unlabeled=400)
     rng = np.random.default_rng(0)
     scores = rng.uniform(0.5, 1, 100), rng.uniform(0, 1, 900)
@@ -164,7 +168,7 @@ def test_scores_of_ones_own_are_what_the_methods_on_scores_see():
     assert own["best_bin"] == priors.best_bin(*scores, num_resamples=6, key=3)
     expected = priors.elkan_noto(*scores, estimator="ratio", num_resamples=6, key=3)
     assert own["ratio"] == expected
-    assert own["tice"] == priors.estimate(p, u, method="tice", num_resamples=6, key=3)
+    assert own["tice"] == priors.estimate(p, u, method="tice", num_resamples=3, key=3)
     plain = priors.estimates_of(p, u, num_resamples=6, key=3)
     assert plain["best_bin"] == priors.estimate(p, u, num_resamples=6, key=3)
 
