@@ -154,14 +154,13 @@ def get_plan(argument: str = "") -> sweep.Plan:
         source = _PAPER if data in _IMAGES else _FORK
         notes = [source] * (figure is not None) + [_CLEAN] * (name == "lagam")
         cells.append(sweep.Cell(name, data, _config(name, data, share), figure, "; ".join(notes)))
-    metrics = ("accuracy", "auc", "f1") if data in _IMAGES else ("f1", "auc", "accuracy")
     return sweep.Plan(
         f"PU-Bench, {data}, two-sample, {share:g} of the positives labelled",
         cells,
         seeds=SEEDS[:5] if data in _IMAGES else SEEDS,
         rules=("proxy_accuracy", "oracle_f1", "last"),
-        metric=metrics[0],
-        also=metrics[1:2],
+        metric="accuracy" if data in _IMAGES else "f1",
+        also=("auc",),
         reference="nnpu",
         published_rule="oracle_f1",
         costs=True,
