@@ -204,6 +204,16 @@ def mesh(num_devices=1) -> Mesh:
     return Mesh(np.asarray(jax.devices()[:num_devices]), ("data",))
 
 
+def initialised(name: str, **changes):
+    """A method on the tiny problem: the problem, the method, its arrays, the last stage's state."""
+    data, devices = problem(), mesh()
+    method = method_setup.build(config(name, **changes), data, devices).method
+    arrays, state = sharding.replicate(data.training_data(), devices), None
+    for stage in method.stages:
+        state = train_step.init_state(stage, jax.random.key(0), state, arrays, devices)
+    return data, method, arrays, state
+
+
 class Trainer:
     """A method on devices, which can be run more than once with the same compiled steps.
 

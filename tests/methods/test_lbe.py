@@ -9,7 +9,7 @@ import pytest
 
 from pujax import risks
 from pujax.methods import lbe
-from pujax.training import method_setup, sharding, train_step
+from pujax.training import train_step
 from tests import tiny
 from tests.x64 import x64
 
@@ -222,14 +222,7 @@ def test_labels_that_depend_on_an_example_are_taken_apart_from_its_class():
 
 @functools.cache
 def setup(**changes):
-    data = tiny.problem()
-    config = tiny.config("lbe", **(OPTIONS | changes))
-    method = method_setup.build(config, data, tiny.mesh()).method
-    arrays = sharding.replicate(data.training_data(), tiny.mesh())
-    state = None
-    for stage in method.stages:
-        state = train_step.init_state(stage, jax.random.key(0), state, arrays, tiny.mesh())
-    return data, method, arrays, state
+    return tiny.initialised("lbe", **(OPTIONS | changes))
 
 
 def batch_of(stage, arrays):

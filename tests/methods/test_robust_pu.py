@@ -9,7 +9,7 @@ import pytest
 
 from pujax import risks
 from pujax.methods import robust_pu
-from pujax.training import method_setup, sharding, train_step
+from pujax.training import train_step
 from tests import tiny
 from tests.pu_batches import LN3
 from tests.x64 import x64
@@ -30,14 +30,7 @@ def sigmoid(x):
 
 @functools.cache
 def setup(**changes):
-    data = tiny.problem()
-    config = tiny.config("robust_pu", **(OPTIONS | changes))
-    method = method_setup.build(config, data, tiny.mesh()).method
-    arrays = sharding.replicate(data.training_data(), tiny.mesh())
-    state = None
-    for stage in method.stages:
-        state = train_step.init_state(stage, jax.random.key(0), state, arrays, tiny.mesh())
-    return data, method, arrays, state
+    return tiny.initialised("robust_pu", **(OPTIONS | changes))
 
 
 def batch_of(stage, arrays, epoch=0):
