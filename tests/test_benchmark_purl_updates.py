@@ -14,7 +14,7 @@ def study(monkeypatch):
     return benchmark_scripts.imported(monkeypatch, "purl_updates")
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_every_estimate_is_a_line_and_none_is_made_twice(study, tmp_path, capsys):
     out = tmp_path / "lines.jsonl"
     sizes = ("positives=120", "unlabeled=240")

@@ -67,12 +67,15 @@ def auc(scores: npt.ArrayLike, labels: npt.ArrayLike) -> float:
     Raises:
         ValueError: if shapes do not fit or labels are coded differently.
     """
-    from sklearn import metrics  # where it is needed: it loads for a second
-
     scores, positive = _checked(scores, labels)
     if np.isnan(scores).any() or positive.all() or not positive.any():
         return float("nan")
-    return float(metrics.roc_auc_score(positive, _ranks(scores)))
+    # By counting pairs: an audit asks a thousand times, and scikit-learn checks its input each time.
+    _, place, counts = np.unique(scores, return_inverse=True, return_counts=True)
+    positives = np.bincount(place, positive, len(counts))
+    negatives = counts - positives
+    won = positives @ (np.cumsum(negatives) - negatives / 2)
+    return float(won / (positives.sum() * negatives.sum()))
 
 
 def average_precision(scores: npt.ArrayLike, labels: npt.ArrayLike) -> float:

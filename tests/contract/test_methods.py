@@ -204,7 +204,8 @@ def batches_of_stages(trainer):
         plan = train_step.epoch_plan(stage, key, 0, arrays)
         batch = train_step.batching.gather(seen(stage, state, arrays), plan, 0, epoch=2, step=0)
         yield stage, state, batch, key
-        state, _ = stage.step(state, batch, key)
+        if stage is not trainer.method.stages[-1]:
+            state, _ = stage.step(state, batch, key)
 
 
 @thorough(METHODS)
@@ -213,8 +214,9 @@ def test_a_batch_of_one_group_stays_finite(name, data):
     if name == "self_pu":
         made = tiny.Trainer(small(name, calibration_meta=True), data)
     for stage, state, batch, key in batches_of_stages(made):
-        for group in (jnp.zeros, jnp.ones):
-            lonely = stage.step(state, batch._replace(labeled=group(batch.labeled.shape)), key)
+        for group in (0.0, 1.0):
+            labeled = 0 * batch.labeled + group  # lies where the batch does: one program for all
+            lonely = stage.step(state, batch._replace(labeled=labeled), key)
             assert all(np.isfinite(x).all() for x in leaves(lonely))
 
 

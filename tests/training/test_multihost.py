@@ -1,4 +1,4 @@
-"""Two real processes with two devices each train the same things as one process with eight."""
+"""Two real processes with two devices each train the same things as one device."""
 
 import json
 import os
@@ -64,8 +64,8 @@ def get_config(argument=""):
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory):
-    """What the two hosts wrote, by configuration, after one process has trained the same."""
+def trained(tmp_path_factory, one_device):
+    """What the two hosts wrote, by configuration, while one device has trained the same."""
     folder = tmp_path_factory.mktemp("hosts")
     write_table(folder)
     images = runs.write_folders(folder / "images")
