@@ -70,7 +70,7 @@ def auc(scores: npt.ArrayLike, labels: npt.ArrayLike) -> float:
     scores, positive = _checked(scores, labels)
     if np.isnan(scores).any() or positive.all() or not positive.any():
         return float("nan")
-    # By counting pairs: an audit asks a thousand times, and scikit-learn checks its input each time.
+    # Counted pair by pair: an audit asks a thousand times, and scikit-learn checks its input.
     _, place, counts = np.unique(scores, return_inverse=True, return_counts=True)
     positives = np.bincount(place, positive, len(counts))
     negatives = counts - positives

@@ -87,10 +87,10 @@ class Checkpoints:
         with self._plain_errors():
             if position.global_step in self._manager.all_steps():
                 return True
-            if not bool(_all_finite(tree)):
+            is_finite, copy = _copied(tree)
+            if not bool(is_finite):
                 _LOG.warning("step %d is not finite and was not saved", position.global_step)
                 return False
-            copy = jax.tree.map(jnp.copy, tree)
             description = {
                 "position": position._asdict(),
                 "fingerprint": self._fingerprint,
@@ -273,6 +273,12 @@ def _record_file(folder: str) -> str:
 
 class _OtherRunError(ValueError):
     """A checkpoint with another fingerprint."""
+
+
+@jax.jit
+def _copied(tree: Any) -> tuple[jax.Array, Any]:
+    """Whether all numbers are finite, and a copy: one program instead of one for each shape."""
+    return _all_finite(tree), jax.tree.map(jnp.copy, tree)
 
 
 @jax.jit
