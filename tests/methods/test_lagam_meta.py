@@ -423,9 +423,8 @@ def test_the_estimator_takes_lagam_without_clean_examples():
     rows = rng.normal(size=[200, 4]) + 3 * truth[:, None]
     known = (truth == 1) & (np.arange(200) < 60)
     options = {**PSEUDO, "use_contrast": False, "warmup_epochs": 4, "rho_start": 0.6}
-    model = PUClassifier(
-        "lagam", options=options, num_epochs=30, batch_size=20, hidden=(8,), random_state=0
-    )
+    settings = {"num_epochs": 30, "batch_size": 20, "hidden": (8,), "prior": 70 / 170}
+    model = PUClassifier("lagam", options=options, random_state=0, **settings)
     model.fit(rows, known.astype(int))
     assert (model.predict(rows) == truth).mean() > 0.9
     with pytest.raises(ValueError, match="^method is 'lagam'; accepted"):
