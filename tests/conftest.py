@@ -4,6 +4,7 @@ import collections
 import gc
 import os
 import pathlib
+import time
 
 import pytest
 
@@ -12,6 +13,11 @@ from tests import jax_settings, tiers
 # None in the workers of pytest-xdist: they find the variable that the first process set.
 _CACHE = jax_settings.apply(os.environ)
 _SECONDS: dict[str, float] = collections.defaultdict(float)
+# With --record-tiers: seconds of shared fixtures by name, those set up within the test that begins,
+# and the fixtures of every test.
+_SHARED: dict[str, float] = collections.defaultdict(float)
+_BEGUN: dict[str, float] = collections.defaultdict(float)
+_USES: dict[str, list[str]] = {}
 
 
 def pytest_addoption(parser):
@@ -52,9 +58,40 @@ def pytest_xdist_make_scheduler(config, log):
     return Scheduling(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(fixturedef, request):
+    """Times what tests share."""
+    start = time.perf_counter()
+    try:
+        return (yield)
+    finally:
+        if fixturedef.scope != "function":
+            file = request.node.nodeid.partition("::")[0]
+            _BEGUN[f"{file}::{fixturedef.argname}"] += time.perf_counter() - start
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item):
+    """Sends the times of shared fixtures to the first process, which writes the list."""
+    _BEGUN.clear()
+    try:
+        return (yield)
+    finally:
+        if item.config.getoption("record_tiers"):
+            file = item.nodeid.partition("::")[0]
+            names = [f"{file}::{name}" for name in item.fixturenames]
+            item.user_properties.append(("fixtures", (names, dict(_BEGUN))))
+
+
 def pytest_runtest_logreport(report):
-    """Counts the time of every test."""
+    """Counts the time of every test, without that of fixtures which it shares."""
     _SECONDS[report.nodeid] += report.duration
+    for name, value in report.user_properties if report.when == "setup" else ():
+        if name == "fixtures":
+            _USES[report.nodeid], begun = value
+            _SECONDS[report.nodeid] -= sum(begun.values())
+            for fixture, seconds in begun.items():
+                _SHARED[fixture] += seconds
 
 
 def pytest_sessionfinish(session):
@@ -62,7 +99,7 @@ def pytest_sessionfinish(session):
     if _CACHE is not None:
         jax_settings.prune(_CACHE, jax_settings.CACHE_LIMIT)
     if session.config.getoption("record_tiers") and not hasattr(session.config, "workerinput"):
-        tiers.record(_SECONDS)
+        tiers.record(tiers.divided(_SECONDS, _SHARED, _USES))
 
 
 @pytest.fixture(scope="module")

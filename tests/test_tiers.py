@@ -33,6 +33,13 @@ def test_a_recording_changes_the_tests_that_ran_only(tmp_path, monkeypatch):
     assert listing.read_text().split() == ["tests/test_x.py::test_a[2]", "tests/test_y.py::test_c"]
 
 
+def test_what_tests_share_is_divided_among_them():
+    own = {"a": 0.1, "b": 0.2, "c": 0.3}
+    uses = {"a": ["x::run", "x::tmp"], "b": ["x::run"], "c": ["y::run"]}
+    found = tiers.divided(own, {"x::run": 4.0, "y::run": 0.5, "z::gone": 9.0}, uses)
+    assert found == pytest.approx({"a": 2.1, "b": 2.2, "c": 0.8})
+
+
 def test_every_listed_test_exists():
     assert [name for name in sorted(tiers.listed()) if not tiers.exists(name)] == []
 
