@@ -59,15 +59,14 @@ def pytest_xdist_make_scheduler(config, log):
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_fixture_setup(fixturedef, request):
+def pytest_fixture_setup(fixturedef):
     """Times what tests share."""
     start = time.perf_counter()
     try:
         return (yield)
     finally:
         if fixturedef.scope != "function":
-            file = request.node.nodeid.partition("::")[0]
-            _BEGUN[f"{file}::{fixturedef.argname}"] += time.perf_counter() - start
+            _BEGUN[fixturedef.argname] += time.perf_counter() - start
 
 
 @pytest.hookimpl(wrapper=True)
@@ -79,8 +78,9 @@ def pytest_runtest_setup(item):
     finally:
         if item.config.getoption("record_tiers"):
             file = item.nodeid.partition("::")[0]
-            names = [f"{file}::{name}" for name in item.fixturenames]
-            item.user_properties.append(("fixtures", (names, dict(_BEGUN))))
+            begun = {f"{file}::{name}": seconds for name, seconds in _BEGUN.items()}
+            names = sorted({*begun, *(f"{file}::{name}" for name in item.fixturenames)})
+            item.user_properties.append(("fixtures", (names, begun)))
 
 
 def pytest_runtest_logreport(report):

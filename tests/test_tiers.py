@@ -38,6 +38,9 @@ def test_what_tests_share_is_divided_among_them():
     uses = {"a": ["x::run", "x::tmp"], "b": ["x::run"], "c": ["y::run"]}
     found = tiers.divided(own, {"x::run": 4.0, "y::run": 0.5, "z::gone": 9.0}, uses)
     assert found == pytest.approx({"a": 2.1, "b": 2.2, "c": 0.8})
+    # "b" is slow by itself: "a" alone is left to pay, and "c" has nothing to share.
+    found = tiers.divided(own | {"b": 9.0, "c": 0.1}, {"x::run": 0.16}, uses)
+    assert found == pytest.approx({"a": 0.26, "b": 9.08, "c": 0.1})
 
 
 def test_every_listed_test_exists():

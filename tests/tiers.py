@@ -49,18 +49,29 @@ def divided(
     """Seconds of every test, with its part of those of the fixtures that it shares with others.
 
     A fixture is set up within the first of its tests: without that one, the next would pay for it.
+    It is divided among those that take no longer than `LIMIT` with their part: the others do not
+    run in the fast tier.
 
     Args:
       own: by nodeid, without fixtures that are shared.
       shared: by fixture.
       uses: names of fixtures by nodeid.
     """
-    users = collections.Counter(name for names in uses.values() for name in names)
-    parts = {name: seconds / users[name] for name, seconds in shared.items() if users[name]}
-    return {
-        nodeid: seconds + sum(parts.get(name, 0.0) for name in uses.get(nodeid, ()))
-        for nodeid, seconds in own.items()
-    }
+    found: dict[str, float] = {}
+    left = dict(own)
+    while left:
+        users = collections.Counter(name for nodeid in left for name in uses.get(nodeid, ()))
+        whole = {
+            nodeid: seconds
+            + sum(shared.get(name, 0.0) / users[name] for name in uses.get(nodeid, ()))
+            for nodeid, seconds in left.items()
+        }
+        found |= whole
+        stays = {nodeid: own[nodeid] for nodeid, seconds in whole.items() if seconds <= LIMIT}
+        if len(stays) == len(left):
+            break
+        left = stays
+    return found
 
 
 def exists(nodeid: str) -> bool:

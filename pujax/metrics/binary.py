@@ -70,7 +70,8 @@ def auc(scores: npt.ArrayLike, labels: npt.ArrayLike) -> float:
     scores, positive = _checked(scores, labels)
     if np.isnan(scores).any() or positive.all() or not positive.any():
         return float("nan")
-    # Counted pair by pair: an audit asks a thousand times, and scikit-learn checks its input.
+    # Of every distinct score the pairs that it wins: an audit asks a thousand times, and
+    # scikit-learn checks its input each time.
     _, place, counts = np.unique(scores, return_inverse=True, return_counts=True)
     positives = np.bincount(place, positive, len(counts))
     negatives = counts - positives

@@ -228,7 +228,14 @@ def changed(name, changes):
     return tree
 
 
-@pytest.mark.parametrize("examples", [60, pytest.param(10_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "examples",
+    [
+        60,
+        pytest.param(300, marks=pytest.mark.thorough),
+        pytest.param(10_000, marks=pytest.mark.slow),
+    ],
+)
 def test_any_tree_resolves_or_is_refused_in_one_line(examples):
     counts = {"resolved": 0, "refused": 0}
 

@@ -235,6 +235,7 @@ def test_a_full_file_system_is_one_line_and_the_run_goes_on_once_there_is_room(
     first = str(int(last.name) // 3)  # of three epochs
     # Room for the first, and half of the second: what is written at the end is not there yet.
     at_end = [straight / name for name in ("encoder.npz", "scores.npz", "summary.json")]
+    assert all(path.is_file() for path in at_end)
     disk.resize(used(straight) - used(*at_end) - used(last) // 2)
     process = runs.start(tmp_path, folder, within=disk.within)
     assert_it_says_that_nothing_could_be_written(process, folder, "No space left on device")
@@ -269,7 +270,7 @@ def test_steps_that_are_not_finite_name_numbers_and_examples(tmp_path):
 
 
 def test_a_state_that_was_not_saved_is_not_said_to_be(tmp_path, monkeypatch):
-    monkeypatch.setattr("pujax.training.checkpoint._all_finite", lambda _: False)
+    monkeypatch.setattr("pujax.training.checkpoint._copied", lambda tree: (False, tree))
     config = tiny.config(
         "naive", model="mlp", options={"hidden": (4,)}, num_epochs=1, learning_rate=1e30
     )

@@ -332,7 +332,14 @@ def fuzz(folder, examples, *names):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits of memory are those of Linux")
-@pytest.mark.parametrize("examples", [12, pytest.param(400, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "examples",
+    [
+        12,
+        pytest.param(30, marks=pytest.mark.thorough),
+        pytest.param(400, marks=pytest.mark.slow),
+    ],
+)
 def test_every_reader_reads_a_file_or_refuses_it_in_one_line(tmp_path, examples):
     found = fuzz(tmp_path, examples)
     assert set(found) == set(fuzzed_readers.readers())
