@@ -416,7 +416,7 @@ EVERY_FUNCTION = (
 @pytest.mark.parametrize(
     "names",
     [
-        pytest.param(EVERY_FUNCTION, marks=pytest.mark.thorough),
+        pytest.param(EVERY_FUNCTION, marks=pytest.mark.slow),
         pytest.param([part.name for part in plan.all_parts()], marks=pytest.mark.slow),
     ],
     ids=["a part of every function", "all"],
