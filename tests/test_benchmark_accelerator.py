@@ -413,12 +413,10 @@ EVERY_FUNCTION = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "names",
-    [
-        pytest.param(EVERY_FUNCTION, marks=pytest.mark.slow),
-        pytest.param([part.name for part in plan.all_parts()], marks=pytest.mark.slow),
-    ],
+    [EVERY_FUNCTION, [part.name for part in plan.all_parts()]],
     ids=["a part of every function", "all"],
 )
 def test_a_dry_run_and_a_second_call_that_finds_all_done(names, tmp_path, capfd):
