@@ -1,5 +1,6 @@
 """LaGAM's own mathematics: the label update, the views, the skip rule, schedules, every switch."""
 
+import functools
 from typing import Any
 
 import jax
@@ -138,6 +139,76 @@ def test_normalized_update_is_linear_in_the_gradient_and_agrees_in_sign():
     assert np.isclose(np.abs(soft - 0.5).max(), 0.5, atol=1e-6)
 
 
+def test_a_weighted_update_moves_by_the_size_of_the_gradient_beside_its_mean():
+    pulls = jnp.asarray([0.2, -0.1, 0.0, 0.3, -9.0])
+    pinned = jnp.asarray([False, False, False, False, True])
+    gradient = jnp.stack([pulls / 2, -pulls / 2], axis=-1)
+    # The mean over the four that are free is 0.15.
+    wanted = [1, 0.1 / 0.15, 0, 1]
+    np.testing.assert_allclose(label_update.share_by_size(gradient, pinned)[:4], wanted, rtol=1e-6)
+    labels = jnp.asarray([0.5, 0.5, 0.5, 0.9, 0.3])
+    got = label_update.moved_labels(
+        labels, gradient, jnp.asarray([0.0, 1.0]), pinned=pinned, rho=0.8, rule="weighted"
+    )
+    by_hand = [0.5 + 0.2 * 0.5, 0.5 - 0.2 * (2 / 3) * 0.5, 0.5, 0.9 + 0.2 * 0.1, 1]
+    np.testing.assert_allclose(got, by_hand, rtol=1e-6)
+    none = label_update.share_by_size(jnp.zeros([5, 2]), jnp.ones([5], bool))
+    np.testing.assert_array_equal(none, 0)
+
+
+@pytest.mark.parametrize(
+    ("form", "wanted"),
+    # Of one positive at score 1 and three negatives at -2, and the same of scores 0.
+    [
+        ("mean", (np.log1p(np.exp(-1)) + 3 * np.log1p(np.exp(-2))) / 4 / np.log(2)),
+        ("balanced", (np.log1p(np.exp(-1)) + np.log1p(np.exp(-2))) / 2 / np.log(2)),
+    ],
+)
+def test_the_share_of_the_support_loss_that_is_left(form, wanted):
+    labels = jnp.asarray([1.0, 0.0, 0.0, 0.0])
+    left = functools.partial(label_update.loss_left, support_labels=labels, form=form)
+    np.testing.assert_allclose(left(jnp.asarray([1.0, -2, -2, -2])), wanted, rtol=1e-6)
+    np.testing.assert_allclose(left(jnp.zeros([4])), 1, rtol=1e-6)
+    assert left(jnp.asarray([-5.0, 5, 5, 5])) == 1  # worse than to know nothing
+    assert left(jnp.asarray([20.0, -20, -20, -20])) < 2e-4  # probabilities are clipped at 1e-4
+
+
+def test_a_margin_asks_more_of_every_support_score():
+    """Central differences of the whole virtual step, written down with NumPy."""
+    rng = np.random.default_rng(4)
+    h, y = rng.normal(size=[5, 3]), rng.uniform(size=5)
+    h_support, y_support = rng.normal(size=[4, 3]), np.array([1.0, 0, 0, 1])
+    w, margin, rate = rng.normal(size=3), 1.5, 0.1
+
+    def softplus(x):
+        return np.log1p(np.exp(x))
+
+    def outer(masses):
+        p = 1 / (1 + np.exp(-h @ w))
+        gradient = h.T @ (masses[:, 0] * p - masses[:, 1] * (1 - p)) / len(y)
+        scores = h_support @ (w - rate * gradient)
+        sign = 2 * y_support - 1
+        return softplus(margin - sign * scores).mean()
+
+    masses, step = np.stack([1 - y, y], axis=-1), 1e-5
+    wanted = np.zeros_like(masses)
+    for index in np.ndindex(*masses.shape):
+        shift = np.zeros_like(masses)
+        shift[index] = step
+        wanted[index] = (outer(masses + shift) - outer(masses - shift)) / (2 * step)
+    got = label_update.label_gradient(
+        lambda params: jnp.float32(h) @ params,
+        lambda params: jnp.float32(h_support) @ params,
+        jnp.float32(w),
+        jnp.float32(y),
+        jnp.float32(y_support),
+        form="mean",
+        margin=margin,
+        learning_rate=rate,
+    )
+    np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-7)
+
+
 def test_mean_loss_is_plain_cross_entropy():
     scores = jnp.asarray([0.3, -1.2, 2.0])
     labels = jnp.asarray([1.0, 0.25, 0.0])
@@ -240,9 +311,31 @@ def one_step(data, **changes):
     return after, {name: float(value) for name, value in metrics.items()}
 
 
+@pytest.mark.thorough
+def test_a_margin_reaches_the_gradients_of_a_step(data):
+    changes = {"record_label_gradients": True, "label_update": "normalized"}
+    (without, _), (with_margin, _) = (
+        one_step(data, **changes, support_margin=margin) for margin in (0.0, 2.0)
+    )
+    assert np.abs(with_margin.pulls).sum() > np.abs(without.pulls).sum() > 0
+    assert np.abs(np.asarray(with_margin.labels) - np.asarray(without.labels)).max() > 1e-4
+
+
+@pytest.mark.thorough
+def test_labels_move_by_the_share_of_the_support_loss_that_is_left(data, monkeypatch):
+    def labels(left):
+        monkeypatch.setattr(label_update, "loss_left", lambda *_, **__: left)
+        _, arrays, stage, state = fresh_setup(data, label_memory="support_loss")
+        batch = first_batch(stage, arrays)
+        after, _ = stage.step(state, batch, jax.random.key(0))
+        return np.asarray(after.labels)
+
+    before, whole, quarter = labels(0.0), labels(1.0), labels(0.25)
+    assert np.abs(whole - before).max() > 0.01
+    np.testing.assert_allclose(quarter - before, (whole - before) / 4, atol=1e-6)
+
+
 CLASSIFICATION = ("loss_classification", "loss_mixup")
-
-
 SWITCHES = [
     ({"use_contrast": False}, ("loss_instance", "loss_group"), (), CLASSIFICATION),
     ({"use_groups": False}, ("loss_group",), (), (*CLASSIFICATION, "loss_instance")),
@@ -253,6 +346,7 @@ SWITCHES = [
     ({"temperature": 0.2}, (), ("loss_group", "loss_instance"), CLASSIFICATION),
     ({"use_meta": False}, (), CLASSIFICATION, ("loss_instance", "loss_group")),
     ({"label_update": "normalized"}, (), CLASSIFICATION, ("loss_instance", "loss_group")),
+    ({"label_update": "weighted"}, (), CLASSIFICATION, ("loss_instance", "loss_group")),
     ({"rho_start": 0.0, "rho_end": 0.0}, (), CLASSIFICATION, ("loss_instance",)),
     ({"classification_loss": "mean"}, (), CLASSIFICATION, ("loss_instance", "loss_group")),
     ({"entropy_weight": 0.1}, (), ("loss_classification",), ("loss_mixup", "loss_group")),

@@ -329,6 +329,8 @@ def test_another_configuration_in_the_same_folder_is_refused(straight):
         ("method", "rho_start", 1.5),
         ("method", "temperature", 0.0),
         ("method", "label_update", "guess"),
+        ("method", "label_memory", "guess"),
+        ("method", "support_margin", -1.0),
         ("method", "num_clusters", 100000),
         ("method", "warmup_epochs", 9),
     ],

@@ -44,6 +44,8 @@ _LOG = logging.getLogger(__name__)
 NEEDS_NEGATIVES = True
 """As published; `needs_negatives` says it of a configuration."""
 _PSEUDO = "pseudo_negatives"
+_LABEL_UPDATES = ("projected", "normalized", "weighted")
+_LABEL_MEMORIES = ("schedule", "support_loss")
 # Folded into a step's key beyond what is split from it: parts of a split are its first folds.
 _SUPPORT_KEY, _PERTURBATION_KEY = 2**31, 2**31 + 1
 # Points that k-means fits on, per cluster: the cap of the library the authors use.
@@ -109,6 +111,10 @@ def default_config() -> ml_collections.ConfigDict:
             "use_meta": True,
             **virtual_steps.default_config(),
             "label_update": "projected",
+            # What sets how much of an old label stays beside rho: nothing else, 'schedule', or the
+            # share of the support loss that is left, 'support_loss' (in no paper).
+            "label_memory": "schedule",
+            "support_margin": 0.0,
             "rho_start": 0.95,
             "rho_end": 0.80,
             "pin_labeled": True,
@@ -136,7 +142,9 @@ def check(config: ml_collections.ConfigDict, info: DataInfo) -> None:
     checks.between("method.warmup_epochs", c.warmup_epochs, 0, c.num_epochs)
     forms = ("balanced", "mean", "nnpu")
     checks.one_of("method.classification_loss", c.classification_loss, forms)
-    checks.one_of("method.label_update", c.label_update, ("projected", "normalized"))
+    checks.one_of("method.label_update", c.label_update, _LABEL_UPDATES)
+    checks.one_of("method.label_memory", c.label_memory, _LABEL_MEMORIES)
+    checks.at_least("method.support_margin", c.support_margin, 0)
     checks.one_of("method.support_source", c.support_source, ("support", _PSEUDO))
     checks.between("method.pseudo_negative_share", c.pseudo_negative_share, 0, 1, include="high")
     checks.whole_number("method.pseudo_support_size", c.pseudo_support_size, 2)
@@ -242,15 +250,20 @@ def _new_labels(config, network, state, batch, views, weak_pass, key):
         labels,
         support_labels,
         form=form,
+        margin=config.support_margin,
         trainable=virtual_steps.trainable(config, moving, network.is_trainable),
         **virtual_steps.arguments(config, jax.random.fold_in(key, _PERTURBATION_KEY)),
     )
+    rho = label_update.kept_share(config, share)
+    if config.label_memory == "support_loss":
+        left = label_update.loss_left(scores[1](moving), support_labels, form=form)
+        rho = 1 - (1 - rho) * left
     new = label_update.moved_labels(
         labels,
         gradient,
         support_labels,
         pinned=(batch.labeled > 0) & config.pin_labeled,
-        rho=label_update.kept_share(config, share),
+        rho=rho,
         rule=config.label_update,
     )
     is_used = label_update.has_both_classes(support_labels)

@@ -98,6 +98,7 @@ def label_gradient(
     support_labels: jax.Array,
     *,
     form: str,
+    margin: float = 0.0,
     **virtual: Any,
 ) -> jax.Array:
     """Gradient of the support loss with respect to the label masses, through virtual steps.
@@ -109,6 +110,8 @@ def label_gradient(
       labels: `[batch]`, stored positive mass.
       support_labels: `[support_batch]`, 0 or 1.
       form: of both losses, as in `label_loss`.
+      margin: by how much a support example's score must exceed what the loss asks of it; above 0
+        the support loss vanishes later, in no paper.
       **virtual: which parameters move, by how many steps of which optimizer, and the estimator:
         arguments of `meta.meta_gradient`.
 
@@ -121,7 +124,10 @@ def label_gradient(
         return label_loss(batch_scores(params), both, form=form)
 
     def outer_loss(params):
-        return label_loss(support_scores(params), support_labels, form=form)
+        scores = support_scores(params)
+        if margin:
+            scores -= margin * (2 * support_labels - 1)
+        return label_loss(scores, support_labels, form=form)
 
     shift = jnp.zeros([labels.shape[0], 2], labels.dtype)
     return meta.meta_gradient(inner_loss, outer_loss, params, shift, **virtual)
@@ -133,6 +139,34 @@ def pull(gradient: jax.Array) -> jax.Array:
     Above 0 where more positive mass lowers the support loss faster than more negative mass does.
     """
     return gradient[:, 0] - gradient[:, 1]
+
+
+def share_by_size(gradient: jax.Array, pinned: jax.Array) -> jax.Array:
+    """Share of an update that each example takes under the rule 'weighted', `[batch]` in [0, 1].
+
+    The size of the pull, divided by its mean over the examples that are not pinned, at most 1:
+    small gradients have the sign of the truth less often than large ones.
+
+    Args:
+      gradient: `[batch, 2]`, of `label_gradient`.
+      pinned: bool `[batch]`, examples whose label stays 1.
+    """
+    size = jnp.abs(pull(gradient))
+    is_free = jnp.logical_not(pinned)
+    mean = jnp.sum(jnp.where(is_free, size, 0)) / jnp.maximum(jnp.sum(is_free), 1)
+    return jnp.minimum(size / jnp.where(mean > 0, mean, 1), 1)
+
+
+def loss_left(support_scores: jax.Array, support_labels: jax.Array, *, form: str) -> jax.Array:
+    """The support loss as a share of that of scores that are all 0, a scalar in [0, 1].
+
+    Args:
+      support_scores: `[support_batch]`.
+      support_labels: `[support_batch]`, 0 or 1, of both classes.
+      form: as in `label_loss`.
+    """
+    unknown = label_loss(jnp.zeros_like(support_scores), support_labels, form=form)
+    return jnp.minimum(label_loss(support_scores, support_labels, form=form) / unknown, 1)
 
 
 def moved_labels(
@@ -154,12 +188,15 @@ def moved_labels(
       rho: share of the old label.
       rule: 'projected' takes the sign of the gradient (the method); 'normalized' is the soft
         update of Table 4: the gradient difference, scaled to a largest magnitude of 1 over the
-        batch, places the target linearly between 0 and 1.
+        batch, places the target linearly between 0 and 1. 'weighted', in no paper, takes the
+        sign as the method does, and of the step what `share_by_size` says.
 
     Returns:
       `[batch]`, the new positive mass.
     """
-    if rule == "projected":
+    if rule == "weighted":
+        rho = 1 - (1 - rho) * share_by_size(gradient, pinned)
+    if rule in ("projected", "weighted"):
         targets = meta.project_labels(gradient)
     else:
         towards = pull(gradient)
