@@ -1,0 +1,52 @@
+"""LaGAM's learned labels late in a run: which update keeps them right once the support loss is small.
+
+    python -m pujax.sweep --plan=configs/sweeps/lagam_labels.py --workdir=DIR
+    python -m pujax.sweep --plan=configs/sweeps/lagam_labels.py:data=fashion_mnist --workdir=DIR \
+        --data_dir=FOLDER
+
+Arguments: data = digits (default; five seeds), fashion_mnist: 400 P, 8,000 U and 200 support images
+of it for 40 epochs (three seeds). The last epoch is reported; every fourth one writes the accuracy
+of the labels, and the share of gradients that have the sign of the hidden truth by quarters of
+their size, into `metrics.csv`. Nothing of that enters the training.
+"""
+
+import ml_collections
+
+from pujax import sweep
+from pujax.configs import common, lagam_digits, lagam_mnist
+
+_SEEDS = {"digits": 5, "fashion_mnist": 3}
+_REFERENCE = "projected (published)"
+_BY_LOSS = {"label_memory": "support_loss"}
+_WEIGHTED = {"label_update": "weighted"}
+_ROWS = {
+    _REFERENCE: {},
+    "weighted": _WEIGHTED,
+    "memory by support loss": _BY_LOSS,
+    "weighted, memory by support loss": {**_WEIGHTED, **_BY_LOSS},
+    "margin of 3": {"support_margin": 3.0},
+    "longer memory": {"rho_start": 0.95, "rho_end": 0.9},
+    "K = 5, rate 0.1": {"meta_num_steps": 5, "meta_learning_rate": 0.1},
+}
+
+
+def get_plan(argument: str = "") -> sweep.Plan:
+    """All rows on one data set."""
+    data = common.parse(argument, data=tuple(_SEEDS))["data"]
+    cells = [sweep.Cell(row, data, _config(data, changes)) for row, changes in _ROWS.items()]
+    title = f"LaGAM's labels late in a run, {data}"
+    seeds = tuple(range(_SEEDS[data]))
+    return sweep.Plan(title, cells, seeds=seeds, reference=_REFERENCE)
+
+
+def _config(data: str, changes: dict) -> ml_collections.ConfigDict:
+    if data == "digits":
+        config = lagam_digits.get_config()
+    else:
+        config = lagam_mnist.get_config("task=fashion_mnist")
+        config.data.update({"num_labeled": 400, "num_unlabeled": 8000, "num_support": 200})
+        config.method.update({"num_epochs": 40, "rho_start": 0.8, "rho_end": 0.6})
+    config.run.update({"compare": "", "figures": False, "eval_every": 4})
+    config.method.record_label_gradients = True
+    config.method.update(changes)
+    return config
