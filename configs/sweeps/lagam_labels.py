@@ -1,4 +1,4 @@
-"""LaGAM's learned labels late in a run: which update keeps them right once the support loss is small.
+"""LaGAM's learned labels late in a run: which update keeps them right as the support loss falls.
 
     python -m pujax.sweep --plan=configs/sweeps/lagam_labels.py --workdir=DIR
     python -m pujax.sweep --plan=configs/sweeps/lagam_labels.py:data=fashion_mnist --workdir=DIR \
