@@ -175,15 +175,32 @@ def _spread_of(cell: Mapping[str, Any], rule: str, metric: str) -> Spread | None
     return spread(_values(cell, rule, metric))
 
 
+def paired_differences(
+    cells: Sequence[Mapping[str, Any]], reference: str, rule: str, metric: str
+) -> list[list[float]]:
+    """Differences of every cell from the reference of its column, one for each seed of both.
+
+    Args:
+      cells: as in `render`.
+      reference: its row; '' for none.
+      rule: of `RULES`.
+      metric: of `METRICS`; in percent where the metric is.
+
+    Returns:
+      One list per cell, empty for the reference itself and where there is none.
+    """
+    others = {cell["column"]: cell for cell in cells if reference and cell["row"] == reference}
+    return [_paired(cell, others.get(cell["column"]), rule, metric) for cell in cells]
+
+
 def _all_paired(
     cells: Sequence[Mapping[str, Any]], reference: str, rule: str, metric: str
 ) -> tuple[list[Spread | None], list[float]]:
     """Differences of every cell from the reference of its column, and their corrected p-values."""
-    others = {cell["column"]: cell for cell in cells if reference and cell["row"] == reference}
-    found = [_paired(cell, others.get(cell["column"]), rule, metric) for cell in cells]
+    found = paired_differences(cells, reference, rule, metric)
     p_values = np.array([significance.paired_p_value(values) for values in found])
     columns = np.array([cell["column"] for cell in cells])
-    for column in others:
+    for column in dict.fromkeys(columns):
         p_values[columns == column] = significance.holm(p_values[columns == column])
     return list(map(spread, found)), p_values.tolist()
 

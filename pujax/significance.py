@@ -1,6 +1,7 @@
 """Whether a difference is more than chance: a paired test, and a correction for many tests."""
 
 import math
+import statistics
 from collections.abc import Sequence
 
 import numpy as np
@@ -26,6 +27,23 @@ def paired_p_value(differences: Sequence[float]) -> float:
     from scipy import stats  # where it is needed: it loads for a second
 
     return float(stats.ttest_1samp(values, 0.0).pvalue)
+
+
+def mean_interval(values: Sequence[float], *, level: float) -> tuple[float, float]:
+    """Student's t interval of the mean of independent numbers (Student 1908).
+
+    Args:
+      values: at least two, for instance one paired difference per seed.
+      level: share of the intervals that hold the mean, in (0, 1), where values are normal.
+
+    Returns:
+      Its lower and upper end.
+    """
+    from scipy import stats  # where it is needed: it loads for a second
+
+    mean, error = statistics.fmean(values), statistics.stdev(values) / math.sqrt(len(values))
+    half = float(stats.t.ppf((1 + level) / 2, len(values) - 1)) * error
+    return mean - half, mean + half
 
 
 def holm(p_values: npt.ArrayLike) -> np.ndarray:

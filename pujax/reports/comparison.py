@@ -8,9 +8,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import stats
 
-from pujax import metrics
+from pujax import metrics, significance
 from pujax.reports import evidence as evidence_lib
 from pujax.reports.evidence import HELD_OUT, TEST, Evidence
 from pujax.reports.parts import LEVEL, UNKNOWN, Number, Section, Table, plural, with_interval
@@ -224,9 +223,7 @@ def _pairs(first: Sequence[Run], second: Sequence[Run]) -> list[tuple[Run, Run]]
 
 def mean_difference(values: Sequence[float]) -> Number:
     """The mean of paired differences with Student's t interval; at least two."""
-    mean, error = statistics.fmean(values), statistics.stdev(values) / math.sqrt(len(values))
-    half = float(stats.t.ppf((1 + LEVEL) / 2, len(values) - 1)) * error
-    return Number(mean, mean - half, mean + half)
+    return Number(statistics.fmean(values), *significance.mean_interval(values, level=LEVEL))
 
 
 def _value(run: Run, source: str, name: str) -> float:

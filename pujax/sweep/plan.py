@@ -43,7 +43,7 @@ class Cell(NamedTuple):
     @property
     def folder(self) -> str:
         """Place of the cell inside the sweep's folder."""
-        return os.path.join(_slug(self.column), _slug(self.row))
+        return os.path.join(slug(self.column), slug(self.row))
 
 
 class Plan(NamedTuple):
@@ -75,7 +75,8 @@ class Plan(NamedTuple):
     costs: bool = False
 
 
-def _slug(label: str) -> str:
+def slug(label: str) -> str:
+    """A label as the name of a folder or file."""
     return re.sub(r"[^A-Za-z0-9._+-]+", "_", label).strip("._") or "_"
 
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import ml_collections
 
 from pujax.console import message
-from pujax.sweep import cell_runner, claims, results, resume
+from pujax.sweep import cell_runner, claims, figure, results, resume, tables
 from pujax.sweep import dry_run as dry_run_lib
 from pujax.sweep import plan as plan_lib
 from pujax.sweep.plan import Cell, Plan
@@ -54,9 +54,9 @@ def run(
 
     All configurations are resolved, and the methods of every cell's first seed built, before the
     first trains. Results are collected again after every cell, finished or not, from the folders of
-    its seeds: `results.json`, `results.csv`, `table.md`, `summary.csv` and `summary.md`. A call for
-    a shard collects them once, and only if the cells of all shards are over. A cell that another
-    process trains is left to it.
+    its seeds: `results.json`, `results.csv`, `table.md`, `summary.csv` and `summary.md`; at the
+    end also the figures of `figure.write`. A call for a shard collects them once, and only if the
+    cells of all shards are over. A cell that another process trains is left to it.
 
     Args:
       plan: the cells.
@@ -108,7 +108,9 @@ def show_table(sweep: Sweep, *, needs_all: bool) -> None:
             "and so does the command without --shard"
         )
         return
-    message(f"{sweep.write_results()}\nFolder of the sweep: {sweep.place.workdir}")
+    table = sweep.write_results()
+    figure.write(tables.read(sweep.place.workdir), sweep.place.workdir)
+    message(f"{table}\nFolder of the sweep: {sweep.place.workdir}")
 
 
 def prepare(

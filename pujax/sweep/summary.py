@@ -35,7 +35,7 @@ def lines(results: Mapping[str, Any]) -> list[dict[str, Any]]:
     shown = (results["metric"], *results.get("also", ()))
     found = []
     for cell in results["cells"]:
-        records = _records_of(cell, results)
+        records = records_of(cell, results)
         for rule, metric in itertools.product(results["rules"], shown):
             scale = 100 if metric in report.PERCENT else 1
             is_published = cell["published"] is not None and metric == shown[0]
@@ -118,7 +118,7 @@ def to_markdown(
 def _wide_page(results: Mapping[str, Any], name: str, note: str) -> str:
     """One line per cell, with rules and metrics side by side."""
     cells = [
-        {"note": "", "error": "", **cell, "summaries": _records_of(cell, results)}
+        {"note": "", "error": "", **cell, "summaries": records_of(cell, results)}
         for cell in results["cells"]
     ]
     options = ("rules", "metric", "reference", "also", "published_rule", "costs")
@@ -135,7 +135,7 @@ def _wide_page(results: Mapping[str, Any], name: str, note: str) -> str:
     return "\n\n".join([heading, *about, rest])
 
 
-def _records_of(cell: Mapping[str, Any], results: Mapping[str, Any]) -> list[Any]:
+def records_of(cell: Mapping[str, Any], results: Mapping[str, Any]) -> list[Any]:
     """Of the seeds of a cell that are finished."""
     place = (cell["row"], cell["column"])
     return [x for x in results["records"] if (x["row"], x["column"]) == place]

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from pujax.sweep import summary, tables
+from pujax.sweep import figure, summary, tables
 
 RUN = {
     "oracle": False,
@@ -251,3 +251,21 @@ def test_the_command_is_a_module_that_the_package_does_not_import():
     command = [sys.executable, "-W", "error::RuntimeWarning", "-m", "pujax.sweep.tables", "--help"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0 and "usage: python -m pujax.sweep.tables" in done.stdout
+
+
+def test_every_column_with_pairs_has_a_figure_of_differences_in_points(tmp_path, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(
+        figure.paired, "differences_figure", lambda rows, **about: drawn.append((rows, about))
+    )
+    monkeypatch.setattr(figure.figures, "save", lambda _, path: open(path, "wb").close())
+    found = results(reference="naive")
+    found["records"].append(record("upper", 1, float("nan"), 1.0))
+    found["cells"].append({**found["cells"][1], "column": "a set/other"})
+    (path,) = figure.write(found, tmp_path)
+    assert os.listdir(tmp_path) == ["paired_digits.png"] == [os.path.basename(path)]
+    ((rows, about),) = drawn
+    assert rows == {"upper": [pytest.approx(9.0)]}
+    assert about["reference"] == "naive" and about["title"] == "A table: digits"
+    assert about["unit"] == "accuracy (points), last"
+    assert figure.write(results(), tmp_path) == []  # without a reference
