@@ -1,5 +1,6 @@
 """Differences of several methods from one of them, seed by seed, as a figure."""
 
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -36,7 +37,7 @@ def differences_figure(
     """
     checks.require(len(differences) > 0, "differences", {}, "at least one row")
     for name, values in differences.items():
-        is_known = len(values) > 0 and np.isfinite(np.asarray(values, np.float64)).all()
+        is_known = len(values) > 0 and all(math.isfinite(value) for value in values)
         checks.require(is_known, f"differences of {name!r}", list(values), "finite numbers")
     size = (_WIDTH, _REST + _ROW * len(differences))
     figure, (axes,) = style.panels(title, 1, size=size)
