@@ -35,12 +35,13 @@ def write(results: Mapping[str, Any], folder: str | os.PathLike) -> list[str]:
         rows = {row: values for row, values in rows.items() if values}
         if not rows:
             continue
+        title = results["title"]
         unit = f"{metric} (points)" if metric in report.PERCENT else metric
         drawn = paired.differences_figure(
             rows,
             reference=results["reference"],
             unit=f"{unit}, {report.rule_label(rule)}",
-            title=f"{results['title']}: {column}",
+            title=title if column in title else f"{title}: {column}",
         )
         path = os.path.join(folder, f"paired_{plan_lib.slug(column)}.png")
         figures.save(drawn, path)
