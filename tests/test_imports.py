@@ -253,9 +253,10 @@ def test_an_undeclared_import_is_seen():
 
 
 @pytest.mark.thorough
-def test_what_loads_for_long_is_loaded_where_it_is_needed():
+@pytest.mark.parametrize("module", ["pujax.training.experiment", "pujax.sweep"])
+def test_what_loads_for_long_is_loaded_where_it_is_needed(module):
     names = {"grain", "matplotlib", "pandas", "scipy.stats", "sklearn", "tensorflow_datasets"}
-    code = "import sys, pujax.training.experiment\nprint(*sys.modules)"
+    code = f"import sys, {module}\nprint(*sys.modules)"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "jax" in found.stdout.split()
     assert not names & set(found.stdout.split())

@@ -1,6 +1,7 @@
 """Differences of several methods from one of them, seed by seed, as a figure."""
 
 import math
+import textwrap
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -10,8 +11,12 @@ from pujax import checks, significance
 from pujax.plots import style
 
 _LEVEL = 0.95
-_WIDTH, _ROW, _REST = 8.0, 0.3, 1.3
+_WIDTH, _ROW, _REST = 8.0, 0.36, 1.5
 """Inches: of the figure, of a row, and of what stands above and below the rows."""
+_SPREAD = 0.25
+"""Rows from the mean to the outermost seeds."""
+_NAME, _LABEL = 40, 90
+"""Letters after which the name of a row, and the text below the axis, go on in another line."""
 
 
 def differences_figure(
@@ -40,15 +45,22 @@ def differences_figure(
         is_known = len(values) > 0 and all(math.isfinite(value) for value in values)
         checks.require(is_known, f"differences of {name!r}", list(values), "finite numbers")
     size = (_WIDTH, _REST + _ROW * len(differences))
-    figure, (axes,) = style.panels(title, 1, size=size)
+    figure, (axes,) = style.panels("", 1, size=size)
+    if title:
+        figure.suptitle(textwrap.fill(title, _LABEL), fontsize=12, parse_math=False)
     axes.axvline(0, color=style.GREY, linewidth=1.0)
     for place, values in enumerate(differences.values()):
-        axes.plot(values, [place] * len(values), "o", color=style.SKY, ms=4, zorder=2)
+        # Seeds stand one below the other, so that equal ones can be counted.
+        places = place + np.linspace(-_SPREAD, _SPREAD, len(values))
+        axes.plot(values, places, "o", color=style.SKY, ms=4, zorder=5)
         if len(values) > 1:
             interval = significance.mean_interval(values, level=_LEVEL)
             axes.plot(interval, [place] * 2, color=style.BLACK, linewidth=1.5, zorder=3)
         axes.plot([np.mean(values)], [place], "D", color=style.BLACK, ms=5, zorder=4)
-    axes.set_yticks(range(len(differences)), list(differences))
+    names = [textwrap.fill(name, _NAME) for name in differences]
+    axes.set_yticks(range(len(names)), names, parse_math=False)
     axes.set_ylim(len(differences) - 0.5, -0.5)
-    axes.set_xlabel(f"{unit}: difference from '{reference}', seed by seed")
+    marks = "dots are seeds, lines 95 % confidence intervals of single rows"
+    label = f"{unit}: difference from '{reference}'; {marks}"
+    axes.set_xlabel(textwrap.fill(label, _LABEL), parse_math=False)
     return figure

@@ -25,8 +25,8 @@ def write(results: Mapping[str, Any], folder: str | os.PathLike) -> list[str]:
     rule, metric = results["rules"][0], results["metric"]
     cells = [{**cell, "summaries": summary.records_of(cell, results)} for cell in results["cells"]]
     found = report.paired_differences(cells, results.get("reference", ""), rule, metric)
-    written = []
-    for column in dict.fromkeys(cell["column"] for cell in cells):
+    written, columns = [], dict.fromkeys(cell["column"] for cell in cells)
+    for column in columns:
         rows = {
             cell["row"]: [value for value in values if math.isfinite(value)]
             for cell, values in zip(cells, found, strict=True)
@@ -35,13 +35,12 @@ def write(results: Mapping[str, Any], folder: str | os.PathLike) -> list[str]:
         rows = {row: values for row, values in rows.items() if values}
         if not rows:
             continue
-        title = results["title"]
         unit = f"{metric} (points)" if metric in report.PERCENT else metric
         drawn = paired.differences_figure(
             rows,
             reference=results["reference"],
             unit=f"{unit}, {report.rule_label(rule)}",
-            title=title if column in title else f"{title}: {column}",
+            title=f"{results['title']}: {column}" if len(columns) > 1 else results["title"],
         )
         path = os.path.join(folder, f"paired_{plan_lib.slug(column)}.png")
         figures.save(drawn, path)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import ml_collections
 
 from pujax.console import message
-from pujax.sweep import cell_runner, claims, figure, results, resume, tables
+from pujax.sweep import cell_runner, claims, results, resume, tables
 from pujax.sweep import dry_run as dry_run_lib
 from pujax.sweep import plan as plan_lib
 from pujax.sweep.plan import Cell, Plan
@@ -108,9 +108,19 @@ def show_table(sweep: Sweep, *, needs_all: bool) -> None:
             "and so does the command without --shard"
         )
         return
-    table = sweep.write_results()
-    figure.write(tables.read(sweep.place.workdir), sweep.place.workdir)
-    message(f"{table}\nFolder of the sweep: {sweep.place.workdir}")
+    message(f"{sweep.write_results()}\nFolder of the sweep: {sweep.place.workdir}")
+    if sweep.plan.reference:
+        _draw(sweep.place.workdir)
+
+
+def _draw(workdir: str) -> None:
+    """Draws the figures; without them a sweep has ended just as well."""
+    from pujax.sweep import figure  # where it is needed: matplotlib loads for a second
+
+    try:
+        figure.write(tables.read(workdir), workdir)
+    except Exception:
+        _LOG.exception("the figures of %s could not be drawn", workdir)
 
 
 def prepare(

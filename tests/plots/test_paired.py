@@ -17,7 +17,7 @@ def drawn(**options):
 
 def points(axes, place):
     """All that is drawn in a row, by its marker."""
-    lines = [line for line in axes.lines if len(line.get_ydata()) and line.get_ydata()[0] == place]
+    lines = [line for line in axes.lines[1:] if abs(np.mean(line.get_ydata()) - place) < 0.1]
     return {line.get_marker(): np.asarray(line.get_xdata(), float) for line in lines}
 
 
@@ -34,6 +34,10 @@ def test_a_row_has_its_seeds_their_mean_and_an_interval():
     np.testing.assert_array_equal(single["D"], [-4])
     assert "None" not in single
     np.testing.assert_array_equal(points(axes, 2)["None"], [0.5, 0.5])
+    for line in axes.lines[1:]:
+        if line.get_marker() == "o":  # equal seeds stand apart, within their row
+            heights = line.get_ydata()
+            assert len(set(heights)) == len(heights) and np.ptp(heights) <= 0.5
 
 
 def test_rows_run_from_top_to_bottom_and_axes_say_what_is_compared(tmp_path):
@@ -41,10 +45,22 @@ def test_rows_run_from_top_to_bottom_and_axes_say_what_is_compared(tmp_path):
     assert [text.get_text() for text in axes.get_yticklabels()] == list(ROWS)
     low, high = axes.get_ylim()
     assert low > high  # the first row is on top
-    assert axes.get_xlabel() == "accuracy (points): difference from 'naive', seed by seed"
+    label = axes.get_xlabel().replace("\n", " ")
+    assert label.startswith("accuracy (points): difference from 'naive'")
+    assert "95 % confidence intervals" in label
     assert figure.get_suptitle() == "A table: digits"
     figures.save(figure, tmp_path / "paired.png")
     assert (tmp_path / "paired.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_names_are_no_formulas_and_long_ones_take_several_lines(tmp_path):
+    rows = {"$\\pi$ = 0.5 $\\rho{$": [1.0], "a word and another one " * 6: [1.0, 2.0]}
+    about = {"unit": "$a{$", "title": "$b{$ " * 40, "reference": "a row with a long name " * 6}
+    figure = paired.differences_figure(rows, **about)
+    figures.save(figure, tmp_path / "paired.png")
+    first, second = [text.get_text() for text in figure.axes[0].get_yticklabels()]
+    assert first == "$\\pi$ = 0.5 $\\rho{$" and max(map(len, second.splitlines())) <= 40
+    assert max(map(len, figure.axes[0].get_xlabel().splitlines())) <= 90
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ import pytest
 
 from pujax import report, sweep
 from pujax.sweep import __main__ as command
+from pujax.sweep import figure, tables
 from pujax.sweep import plan as plan_lib
-from pujax.sweep import tables
 from pujax.training import config as config_lib
 from pujax.training import experiment, method_setup, metrics_writer, train_loop
 from tests import tiny
@@ -145,6 +145,28 @@ def test_a_finished_sweep_trains_nothing_again(config_file, finished, monkeypatc
     monkeypatch.setattr(experiment, "run_members", lambda *a, **k: pytest.fail("trained"))
     assert run(config_file, finished, "--rules=last,oracle_best_epoch") == 0
     assert (finished / "table.md").read_text() == before
+
+
+def test_the_end_draws_differences_from_a_reference_and_lives_without_the_figure(
+    config_file, finished, tmp_path, monkeypatch, capsys, caplog
+):
+    monkeypatch.setattr(experiment, "run_members", lambda *a, **k: pytest.fail("trained"))
+    folder = tmp_path / "compared"
+    shutil.copytree(finished, folder)
+    plan, _ = command.parse(flags(config_file, folder))
+    assert not list(folder.glob("*.png"))  # the plan has no reference
+    assert sweep.run(plan._replace(reference="naive"), str(folder)) == 0
+    (drawn,) = folder.glob("*.png")
+    assert drawn.name == "paired_even.png" and drawn.read_bytes().startswith(b"\x89PNG")
+
+    def fails(*_):
+        raise ValueError("no paint")
+
+    capsys.readouterr()
+    monkeypatch.setattr(figure, "write", fails)
+    assert sweep.run(plan._replace(reference="naive"), str(folder)) == 0
+    assert "paired with 'naive'" in "".join(capsys.readouterr())
+    assert "could not be drawn" in caplog.text and "no paint" in caplog.text
 
 
 def test_the_folder_of_the_data_is_no_part_of_a_result(config_file, finished):

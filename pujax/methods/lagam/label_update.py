@@ -17,19 +17,20 @@ Scores = Callable[[chex.ArrayTree], jax.Array]
 _LONGEST = 1_000_000  # epochs
 
 
-def label_loss(scores: jax.Array, labels: jax.Array, *, form: str) -> jax.Array:
+def label_loss(scores: jax.Array, labels: jax.Array, *, form: str, clip: float = 1e-4) -> jax.Array:
     """Classification loss on soft labels: class-balanced (the code) or plain mean (paper Eq. 1).
 
     Args:
       scores: `[batch]`.
       labels: `[batch]` positive mass, or `[batch, 2]` (negative, positive).
       form: 'balanced' or 'mean'.
+      clip: smallest probability of 'balanced'; beyond it an example has no gradient.
 
     Returns:
       A scalar.
     """
     if form == "balanced":
-        return meta.balanced_bce(scores, labels)
+        return meta.balanced_bce(scores, labels, clip=clip)
     if labels.ndim == 1:
         labels = jnp.stack([1 - labels, labels], axis=-1)
     return jnp.mean(
@@ -110,8 +111,8 @@ def label_gradient(
       labels: `[batch]`, stored positive mass.
       support_labels: `[support_batch]`, 0 or 1.
       form: of both losses, as in `label_loss`.
-      margin: by how much a support example's score must exceed what the loss asks of it; above 0
-        the support loss vanishes later, in no paper.
+      margin: by how much a support example's score must exceed what the loss asks of it, in no
+        paper; above 0 the support loss vanishes later, and its probabilities are not clipped.
       **virtual: which parameters move, by how many steps of which optimizer, and the estimator:
         arguments of `meta.meta_gradient`.
 
@@ -125,9 +126,10 @@ def label_gradient(
 
     def outer_loss(params):
         scores = support_scores(params)
-        if margin:
-            scores -= margin * (2 * support_labels - 1)
-        return label_loss(scores, support_labels, form=form)
+        if not margin:
+            return label_loss(scores, support_labels, form=form)
+        scores -= margin * (2 * support_labels - 1)
+        return label_loss(scores, support_labels, form=form, clip=0.0)
 
     shift = jnp.zeros([labels.shape[0], 2], labels.dtype)
     return meta.meta_gradient(inner_loss, outer_loss, params, shift, **virtual)
@@ -222,7 +224,8 @@ def kept_share(config: ml_collections.ConfigDict, done: Any) -> Any:
 def epochs_to_turn(config: ml_collections.ConfigDict) -> int | None:
     """Length of the shortest run in which a label can come from 0 to one half.
 
-    That is with an update towards positive in every epoch after the warm-up.
+    That is with an update towards positive in every epoch after the warm-up. With the rule
+    'weighted' or a memory by the support loss updates are smaller, and a run needs more.
 
     Args:
       config: the method's section.
