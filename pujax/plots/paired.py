@@ -15,7 +15,7 @@ _WIDTH, _ROW, _REST = 8.0, 0.36, 1.5
 """Inches: of the figure, of a row, and of what stands above and below the rows."""
 _SPREAD = 0.25
 """Rows from the mean to the outermost seeds."""
-_NAME, _LABEL = 40, 90
+_NAME, _LABEL = 40, 66
 """Letters after which the name of a row, and the text below the axis, go on in another line."""
 
 

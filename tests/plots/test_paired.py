@@ -60,7 +60,7 @@ def test_names_are_no_formulas_and_long_ones_take_several_lines(tmp_path):
     figures.save(figure, tmp_path / "paired.png")
     first, second = [text.get_text() for text in figure.axes[0].get_yticklabels()]
     assert first == "$\\pi$ = 0.5 $\\rho{$" and max(map(len, second.splitlines())) <= 40
-    assert max(map(len, figure.axes[0].get_xlabel().splitlines())) <= 90
+    assert max(map(len, figure.axes[0].get_xlabel().splitlines())) <= 66
 
 
 @pytest.mark.parametrize(
