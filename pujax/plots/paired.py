@@ -51,7 +51,8 @@ def differences_figure(
     axes.axvline(0, color=style.GREY, linewidth=1.0)
     for place, values in enumerate(differences.values()):
         # Seeds stand one below the other, so that equal ones can be counted.
-        places = place + np.linspace(-_SPREAD, _SPREAD, len(values))
+        half = _SPREAD if len(values) > 1 else 0
+        places = place + np.linspace(-half, half, len(values))
         axes.plot(values, places, "o", color=style.SKY, ms=4, zorder=5)
         if len(values) > 1:
             interval = significance.mean_interval(values, level=_LEVEL)

@@ -31,6 +31,7 @@ def test_a_row_has_its_seeds_their_mean_and_an_interval():
         first["None"], 2 + np.array([-1, 1]) * 4.302653 / math.sqrt(3), rtol=1e-6
     )
     single = points(axes, 1)
+    np.testing.assert_array_equal(single["D"], single["o"])
     np.testing.assert_array_equal(single["D"], [-4])
     assert "None" not in single
     np.testing.assert_array_equal(points(axes, 2)["None"], [0.5, 0.5])
