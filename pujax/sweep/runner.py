@@ -6,7 +6,7 @@ from typing import NamedTuple
 import ml_collections
 
 from pujax.console import message
-from pujax.sweep import cell_runner, claims, results, resume, tables
+from pujax.sweep import cell_runner, claims, results, resume
 from pujax.sweep import dry_run as dry_run_lib
 from pujax.sweep import plan as plan_lib
 from pujax.sweep.plan import Cell, Plan
@@ -115,7 +115,8 @@ def show_table(sweep: Sweep, *, needs_all: bool) -> None:
 
 def _draw(workdir: str) -> None:
     """Draws the figures; without them a sweep has ended just as well."""
-    from pujax.sweep import figure  # where it is needed: matplotlib loads for a second
+    # Where they are needed: matplotlib loads for a second, and `tables` is run as a module.
+    from pujax.sweep import figure, tables
 
     try:
         figure.write(tables.read(workdir), workdir)
