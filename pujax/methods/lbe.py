@@ -36,6 +36,8 @@ from pujax.methods._common import sections
 from pujax.methods.base import Method, Stage
 from pujax.methods.pan import Player
 
+STARTS = ("classifier", "unweighted", "half")
+
 
 class State(NamedTuple):
     """Everything that training changes.
@@ -60,8 +62,10 @@ def default_config() -> ml_collections.ConfigDict:
 
     `num_epochs` counts the passes of the pretraining and the rounds; `batch_size` is the most
     examples that a step takes. `propensity_start` is 'classifier' (pretrained like the classifier,
-    as there) or 'half' (0.5 for every example and no pretraining, which a public version for tables
-    does).
+    as there), 'unweighted' (pretrained with all examples alike, so that it starts at the chance of
+    an example to be labelled) or 'half' (0.5 for every example and no pretraining, which a public
+    version for tables does). With `keep_positives` the labelled positives of a subset all train the
+    classifier and weigh as much as the unlabeled examples that are kept.
     """
     return sections.default_config(
         "lbe",
@@ -78,6 +82,7 @@ def default_config() -> ml_collections.ConfigDict:
         keep=0.8,
         epsilon=1e-5,
         propensity_start="classifier",
+        keep_positives=False,
     )
 
 
@@ -90,7 +95,7 @@ def check(config: ml_collections.ConfigDict, info: DataInfo) -> None:
     checks.between("method.subset_share", config.subset_share, 0, 1, include="high")
     checks.between("method.keep", config.keep, 0, 1, include="high")
     checks.at_least("method.epsilon", config.epsilon, 0)
-    checks.one_of("method.propensity_start", config.propensity_start, ("classifier", "half"))
+    checks.one_of("method.propensity_start", config.propensity_start, STARTS)
     checks.whole_number("method.batch_size", config.batch_size, 2)
     accepted = f"a share that holds at least 2 of {info.n} examples"
     share = config.subset_share
@@ -144,10 +149,14 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
             loss = risks.weighted_bce(scores, batch.labeled, positive_weight=weight)
             return labeled_share * loss, {}
 
+        def unweighted(scores):
+            return risks.weighted_bce(scores, batch.labeled, positive_weight=1), {}
+
         first, loss, _ = move(state.classifier, images, balanced, batch.progress)
         second, other = state.propensity, jnp.zeros([])
         if not is_half:
-            second, other, _ = move(state.propensity, images, balanced, batch.progress)
+            loss_of = balanced if c.propensity_start == "classifier" else unweighted
+            second, other, _ = move(state.propensity, images, loss_of, batch.progress)
         state = state._replace(classifier=first, propensity=second)
         return state, {"loss": loss, "loss_propensity": other}
 
@@ -156,7 +165,8 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
         posterior, is_p = state.posterior[batch.ids], batch.labeled > 0
 
         def easiest(scores):
-            return risks.lbe_classifier(scores, posterior, keep=c.keep, epsilon=c.epsilon)
+            labeled = batch.labeled if c.keep_positives else None
+            return risks.lbe_classifier(scores, posterior, labeled, keep=c.keep, epsilon=c.epsilon)
 
         def labeling(scores):
             loss = risks.lbe_propensity(scores, posterior, batch.labeled, epsilon=c.epsilon)

@@ -39,7 +39,12 @@ def lbe_posterior(scores: ArrayLike, propensity_scores: ArrayLike, labeled: Arra
 
 
 def lbe_classifier(
-    scores: ArrayLike, posterior: ArrayLike, *, keep: float = 0.8, epsilon: float = 1e-5
+    scores: ArrayLike,
+    posterior: ArrayLike,
+    labeled: ArrayLike | None = None,
+    *,
+    keep: float = 0.8,
+    epsilon: float = 1e-5,
 ) -> tuple[jax.Array, jax.Array]:
     """The classifier's loss in the M-step of LBE: cross-entropy of the examples that are easiest.
 
@@ -48,9 +53,15 @@ def lbe_classifier(
     entropy of `q`, so that what is dropped is ambiguous. Source: as `lbe_posterior`, in the form of
     a public re-implementation that follows the authors' code.
 
+    With `labeled` the labelled positives all count, `keep` is the share of the unlabeled examples,
+    and the two groups weigh alike: `(mean over P + mean over the kept of U) / 2`, or the mean of
+    the only group where one is empty. This is the form that PU-Bench's published figures were
+    computed with, before that code followed the authors'.
+
     Args:
         scores: raw scores, `[batch]`; `h = sigmoid(scores)`.
         posterior: q, from `lbe_posterior`, same shape.
+        labeled: None, or 1 for labelled positives and 0 for unlabeled examples, same shape.
         keep: share of the examples that count, above 0 and at most 1.
         epsilon: inside the logarithms, 0 or more.
 
@@ -58,16 +69,22 @@ def lbe_classifier(
         `(loss, kept)`: a scalar, 0 where no example counts, and bool `[batch]`.
 
     Raises:
-        ValueError: if the shapes differ, or `keep` or `epsilon` is out of range.
+        ValueError: if the shapes differ, `labeled` holds other codes, or `keep` or `epsilon` is
+            out of range.
     """
     _arrays.check_number("keep", keep, lambda x: (x > 0) & (x <= 1), "above 0 and at most 1")
     scores, posterior = _pair(scores, posterior, epsilon)
     positive, negative = _log_shares(scores, epsilon)
     losses = -(posterior * positive + (1 - posterior) * negative)
-    count = int(keep * losses.size)
-    order = jnp.argsort(jax.lax.stop_gradient(losses), stable=True)
-    kept = jnp.zeros(losses.shape, bool).at[order[:count]].set(True)
-    return _arrays.mean_where(losses, kept), kept
+    fixed = jax.lax.stop_gradient(losses)
+    if labeled is None:
+        kept = _rank(fixed) < int(keep * losses.size)
+        return _arrays.mean_where(losses, kept), kept
+    _, is_p = _arrays.checked(scores, labeled)
+    of_u = ~is_p & (_rank(jnp.where(is_p, jnp.inf, fixed)) < jnp.floor(keep * jnp.sum(~is_p)))
+    means = _arrays.mean_where(losses, is_p) + _arrays.mean_where(losses, of_u)
+    groups = jnp.any(is_p).astype(losses.dtype) + jnp.any(of_u)
+    return means / jnp.maximum(groups, 1), is_p | of_u
 
 
 def lbe_propensity(
@@ -121,3 +138,8 @@ def _log_shares(scores: jax.Array, epsilon: float) -> tuple[jax.Array, jax.Array
         return jax.nn.log_sigmoid(scores), jax.nn.log_sigmoid(-scores)
     p, q = _arrays.sigmoid(scores), _arrays.sigmoid(-scores)
     return jnp.log(p + epsilon), jnp.log(q + epsilon)
+
+
+def _rank(values: jax.Array) -> jax.Array:
+    """Place of each value in ascending order, from 0; of equal ones the first comes first."""
+    return jnp.argsort(jnp.argsort(values, stable=True))

@@ -65,6 +65,39 @@ def test_losses_of_the_m_step_match_hand_values():
         assert float(propensity(scores, q, labeled)) == pytest.approx(wanted / 4, abs=1e-14)
 
 
+def kept_naively(losses, labeled, keep):
+    """The labelled positives, and of the others the share `keep` with the smallest losses."""
+    others = sorted(np.flatnonzero(labeled == 0), key=lambda i: losses[i])
+    kept = labeled > 0
+    kept[others[: int(keep * len(others))]] = True
+    return kept
+
+
+def test_labelled_positives_are_kept_and_weigh_as_much_as_the_kept_others():
+    rng = np.random.default_rng(3)
+    scores, q = 2 * rng.normal(size=23), rng.random(23)
+    labeled = (rng.random(23) < 0.3).astype(int)
+    h = sigmoid(scores)
+    losses = -q * np.log(h) - (1 - q) * np.log(1 - h)
+    loss_of = jax.jit(functools.partial(risks.lbe_classifier, epsilon=0, keep=0.7))
+    with x64():
+        loss, kept = loss_of(scores, q, labeled)
+        wanted = kept_naively(losses, labeled, 0.7)
+        np.testing.assert_array_equal(kept, wanted)
+        assert not np.array_equal(kept, loss_of(scores, q)[1])
+        means = losses[labeled > 0].mean(), losses[wanted & (labeled == 0)].mean()
+        assert float(loss) == pytest.approx(np.mean(means), abs=1e-14)
+        slope = jax.grad(lambda z: loss_of(z, q, labeled)[0])(scores)
+        counts = np.where(labeled > 0, (labeled > 0).sum(), (wanted & (labeled == 0)).sum())
+        np.testing.assert_allclose(slope, np.where(wanted, h - q, 0) / counts / 2, atol=1e-15)
+        # One group alone is not halved.
+        all_p, kept = loss_of(scores, q, np.ones(23))
+        assert float(all_p) == pytest.approx(losses.mean(), abs=1e-14) and kept.all()
+        all_u, kept = loss_of(scores, q, np.zeros(23))
+        assert float(all_u) == pytest.approx(float(loss_of(scores, q)[0]), abs=1e-14)
+        assert kept.sum() == 16
+
+
 @pytest.mark.thorough
 def test_steps_of_em_are_steps_on_the_observed_likelihood():
     """With q of the parameters themselves: d/da is h - q and d/db is q eta on U."""
@@ -310,6 +343,29 @@ def test_a_propensity_may_start_at_one_half_everywhere_without_pretraining():
     np.testing.assert_allclose(np.asarray(filled.posterior)[is_u], (h / (2 - h))[is_u], rtol=1e-5)
 
 
+@pytest.mark.thorough
+def test_an_unweighted_start_of_the_propensity_counts_every_example_alike():
+    _, method, arrays, state = setup(propensity_start="unweighted")
+    stage = method.stages[0]
+    silent = jax.tree.map(jnp.zeros_like, state.propensity.params)
+    state = state._replace(propensity=state.propensity._replace(params=silent))
+    _, metrics = jax.jit(stage.step)(state, batch_of(stage, arrays), jax.random.key(0))
+    np.testing.assert_allclose(metrics["loss_propensity"], np.log(2), rtol=1e-6)
+
+
+@pytest.mark.thorough
+def test_with_kept_positives_a_round_drops_unlabeled_examples_alone():
+    _, method, arrays, state = setup(keep_positives=True, keep=0.3, subset_share=0.5)
+    stage = method.stages[1]
+    batch = batch_of(stage, arrays)
+    state = stage.refresh(state, arrays, jax.random.key(0), 0)
+    _, metrics = jax.jit(stage.step)(state, batch, jax.random.key(0))
+    assert float(jnp.sum(batch.labeled)) > 0 and metrics["kept_positives"] == 1
+    other = setup(keep=0.3, subset_share=0.5)[1].stages[1]
+    _, plain = jax.jit(other.step)(state, batch, jax.random.key(0))
+    assert plain["kept_positives"] < 1 and not np.isclose(plain["loss"], metrics["loss"])
+
+
 @pytest.mark.parametrize(
     ("field", "value"),
     [
@@ -332,6 +388,8 @@ def test_settings_that_cannot_be_are_refused_by_name(field, value):
     [
         (lambda: risks.lbe_classifier(np.zeros(3), np.zeros(2)), r"posterior has shape \(2,\)"),
         (lambda: risks.lbe_classifier(np.zeros(3), np.zeros(3), keep=0.0), "keep is 0.0"),
+        (lambda: risks.lbe_classifier(np.zeros(3), np.zeros(3), np.full(3, 2)), "labeled holds"),
+        (lambda: risks.lbe_classifier(np.zeros(3), np.zeros(3), np.ones(2)), r"labeled has shape"),
         (
             lambda: risks.lbe_propensity(np.zeros(3), np.zeros(3), np.ones(3), epsilon=-1.0),
             "epsilon is -1.0",
