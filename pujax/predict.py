@@ -220,13 +220,15 @@ def _ranks(scores: np.ndarray) -> np.ndarray:
 @contextlib.contextmanager
 def _bar() -> Iterator[Callable[[int, int], None]]:
     """A progress bar on a terminal and nothing elsewhere, as a function of what is done and all."""
+    if not sys.stderr.isatty():  # some versions of rich end even a disabled bar with an empty line
+        yield lambda done, total: None
+        return
     progress = rich.progress.Progress(
         rich.progress.TextColumn("{task.description}"),
         rich.progress.BarColumn(),
         rich.progress.TextColumn("{task.percentage:.0f}%"),
         rich.progress.TimeRemainingColumn(),
         console=Console(stderr=True),
-        disable=not sys.stderr.isatty(),
         transient=True,
     )
     with progress:

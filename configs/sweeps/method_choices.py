@@ -81,6 +81,10 @@ CANDIDATES: dict[str, dict[str, dict[str, Any]]] = {
         "100 passes, propensity from one half": _rounds(100, 1e-4, propensity_start="half"),
         "30 passes, decay 0.01": _rounds(30, 1e-2),
         "30 passes, decay 0.0001": _rounds(30, 1e-4),
+        "100 passes, P kept": _rounds(100, 1e-4, keep_positives=True),
+        "100 passes, P kept, propensity unweighted": _rounds(
+            100, 1e-4, keep_positives=True, propensity_start="unweighted"
+        ),
     },
 }
 # Weak views are shifts by an eighth of the width, as published, and digits have no mirror images.

@@ -138,6 +138,7 @@ _PUBLISHED = {
 }
 _PAPER = "published: the paper; the epoch was chosen by F1 on true validation labels"
 _FORK = "published: a fork's own run, one seed; how its epoch was chosen is not stated"
+_LBE = "published: by code that kept all of P and weighed it up, as 'lbe, P kept' does"
 _CLEAN = "500 examples of known class, taken out of U and P, are its support set"
 
 
@@ -153,6 +154,11 @@ def get_plan(argument: str = "") -> sweep.Plan:
         figure = (published[name], None) if name in published else None
         source = _PAPER if data in _IMAGES else _FORK
         notes = [source] * (figure is not None) + [_CLEAN] * (name == "lagam")
+        if name == "lbe":
+            notes += [_LBE] * (figure is not None)
+            kept = _config(name, data, share)
+            kept.method.update({"keep_positives": True, "propensity_start": "unweighted"})
+            cells.append(sweep.Cell("lbe, P kept", data, kept, figure, "; ".join(notes[:1])))
         cells.append(sweep.Cell(name, data, _config(name, data, share), figure, "; ".join(notes)))
     return sweep.Plan(
         f"PU-Bench, {data}, two-sample, {share:g} of the positives labelled",

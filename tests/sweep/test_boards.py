@@ -123,7 +123,11 @@ def test_rows_that_are_not_the_method_say_so_and_published_figures_where_they_ar
     for plan, source in ((images, "the paper"), (tables, "one seed")):
         for cell in plan.cells:
             assert (source in cell.note) == (cell.published is not None), cell.name
+    assert cell_of(images, "lbe").published == cell_of(images, "lbe, P kept").published
     assert cell_of(images, "lbe").published == (97.23, None)
+    assert "'lbe, P kept'" in cell_of(tables, "lbe").note
+    for row, kept in (("lbe", False), ("lbe, P kept", True)):
+        assert cell_of(tables, row).config.method.keep_positives is kept
     assert "500 examples of known class" in cell_of(images, "lagam").note
     assert cell_of(pu_bench.get_plan("data=mnist,labels=0.5"), "lbe").published is None
 
