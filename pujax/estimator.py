@@ -21,8 +21,8 @@ from pujax import calibration, checks, methods, metrics
 from pujax.data import batching, dataset, raw
 from pujax.data.pu_dataset import DataInfo
 from pujax.data.readers import pu_labels
-from pujax.training import config as config_lib
 from pujax.training import (
+    compilation_cache,
     method_setup,
     own_results,
     preemption,
@@ -32,6 +32,7 @@ from pujax.training import (
     sharding,
     train_loop,
 )
+from pujax.training import config as config_lib
 from pujax.training.progress import Progress
 from pujax.training.seed_axis import Member
 
@@ -191,6 +192,7 @@ class PUClassifier(ClassifierMixin, BaseEstimator):
                 trained = run.evaluators[0].calibrated(reported)
             finally:
                 run.close()
+                compilation_cache.release()  # a search fits hundreds of times in one process
         known = own_results.of(data, final)
         self.estimates_, self.calibration_ = known.estimates, known.calibration
         self.prior_ = float(data.info.prior)

@@ -83,6 +83,18 @@ def pytest_runtest_setup(item):
             item.user_properties.append(("fixtures", (names, begun)))
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item, nextitem):
+    """Releases compiled programs between files and methods, before they take all memory maps.
+
+    A worker compiles thousands, and one that asks Linux for too many memory maps crashes.
+    """
+    from pujax.training import compilation_cache  # imports JAX, after it has been set up
+
+    if nextitem and tiers.group_of(item.nodeid) != tiers.group_of(nextitem.nodeid):
+        compilation_cache.release(0.5)
+
+
 def pytest_runtest_logreport(report):
     """Counts the time of every test, without that of fixtures which it shares."""
     _SECONDS[report.nodeid] += report.duration

@@ -17,6 +17,7 @@ from pujax.priors import Consensus
 from pujax.sweep import resume
 from pujax.sweep.plan import Cell
 from pujax.training import (
+    compilation_cache,
     experiment,
     init_from,
     method_setup,
@@ -175,6 +176,7 @@ def train(
         with keeping_errors(seed):
             one = ready.pop(seed, None) or member(seed)
             experiment.run_one(one.setup, one.truth, place.mesh, one.folder, request)
+    compilation_cache.release()  # the next cell has programs of its own
     return not failed
 
 

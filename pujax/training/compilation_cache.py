@@ -1,7 +1,13 @@
-"""Compiled programs, kept from one run to the next by JAX's own cache."""
+"""Compiled programs: kept between runs by JAX's cache, and released when there are many.
+
+Linux gives a process 65,530 memory maps (`vm.max_map_count`). A program for the CPU takes ten of
+them or a hundred, and a process that asks for one too many ends with a segmentation fault inside
+XLA. So what trains many models in one process releases programs in good time.
+"""
 
 import logging
 import os
+import pathlib
 
 import jax
 
@@ -12,6 +18,8 @@ _LOG = logging.getLogger(__name__)
 _MAX_BYTES = 2 * 1024**3
 _MIN_SECONDS = 0.3
 """Programs that compile faster are not worth a file."""
+_MAPS = pathlib.Path("/proc/self/maps")
+_MAX_MAPS = pathlib.Path("/proc/sys/vm/max_map_count")
 
 
 def folder() -> str:
@@ -49,3 +57,26 @@ def enable(setting: str) -> None:
     jax.config.update("jax_compilation_cache_max_size", _MAX_BYTES)
     if "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS" not in os.environ:
         jax.config.update("jax_persistent_cache_min_compile_time_secs", _MIN_SECONDS)
+
+
+def release(share: float = 0.25) -> bool:
+    """Forgets the compiled programs of this process where they hold many memory maps.
+
+    A program that is called again is loaded or compiled once more. No array is touched.
+
+    Args:
+      share: of the maps that Linux gives a process, from 0 to 1; with fewer nothing is done.
+
+    Returns:
+      Whether programs were forgotten; never on a system that has no such limit.
+    """
+    try:
+        limit = int(_MAX_MAPS.read_text())
+        with open(_MAPS, "rb") as file:
+            held = sum(1 for _ in file)
+    except (OSError, ValueError):
+        return False
+    if held < share * limit:
+        return False
+    jax.clear_caches()
+    return True

@@ -15,8 +15,14 @@ from pujax import report, sweep
 from pujax.sweep import __main__ as command
 from pujax.sweep import figure, tables
 from pujax.sweep import plan as plan_lib
+from pujax.training import (
+    compilation_cache,
+    experiment,
+    method_setup,
+    metrics_writer,
+    train_loop,
+)
 from pujax.training import config as config_lib
-from pujax.training import experiment, method_setup, metrics_writer, train_loop
 from tests import tiny
 
 CONFIG = """
@@ -401,7 +407,11 @@ def test_cells_that_would_share_a_folder_are_refused():
 
 
 @pytest.mark.thorough
-def test_a_cell_that_is_not_finite_is_reported_and_the_others_go_on(config_file, tmp_path):
+def test_a_cell_that_is_not_finite_is_reported_and_the_others_go_on(
+    config_file, tmp_path, monkeypatch
+):
+    releases = []
+    monkeypatch.setattr(compilation_cache, "release", lambda: releases.append(1))
     plan = plan_lib.from_config(config_file, tasks=["even"], methods=["naive"], seeds=(0, 1))
     cell = plan.cells[0]
     wild = cell._replace(
@@ -409,6 +419,7 @@ def test_a_cell_that_is_not_finite_is_reported_and_the_others_go_on(config_file,
     )
     plan = plan._replace(cells=(wild, cell._replace(published=(50.0, 1.5), note="A remark.")))
     assert sweep.run(plan, str(tmp_path)) == 1
+    assert len(releases) == 2  # of each cell's programs, where they are too many
     _, *lines = table(tmp_path)
     assert lines[0][1:] == ["wild", "-", "-", "-", "0 of 2"]
     accuracies = [

@@ -76,6 +76,44 @@ def test_a_run_asks_for_what_its_configuration_says(monkeypatch, tmp_path):
             training.run(tiny.config("nnpu", run={"compilation_cache": setting}), str(tmp_path))
 
 
+def test_programs_are_released_once_they_hold_their_share_of_the_maps(monkeypatch, tmp_path):
+    traced = []
+
+    @jax.jit
+    def double(x):
+        traced.append(x)
+        return 2 * x
+
+    maps, limit = tmp_path / "maps", tmp_path / "limit"
+    monkeypatch.setattr(compilation_cache, "_MAPS", maps)
+    monkeypatch.setattr(compilation_cache, "_MAX_MAPS", limit)
+    double(1.0)
+    assert not compilation_cache.release(0.0)  # no such files: another system
+    limit.write_text("100\n")
+    maps.write_text("a map\n" * 24)
+    assert not compilation_cache.release(0.25)
+    double(1.0)
+    assert len(traced) == 1
+    maps.write_text("a map\n" * 25)
+    assert compilation_cache.release(0.25)
+    assert double(1.0) == 2.0 and len(traced) == 2
+
+
+@pytest.mark.skipif(not pathlib.Path("/proc/self/maps").exists(), reason="a limit of Linux")
+def test_released_programs_give_their_maps_back():
+    def held():
+        return compilation_cache._MAPS.read_bytes().count(b"\n")
+
+    functions = [jax.jit(lambda x, k=k: x * k) for k in range(8)]
+    compilation_cache.release(0.0)
+    before = held()
+    for function in functions:
+        function(1.0)
+    compiled = held()
+    assert compilation_cache.release(0.0)
+    assert compiled - before >= len(functions) and held() - before < (compiled - before) / 2
+
+
 @pytest.mark.thorough
 def test_a_second_run_compiles_nothing(tmp_path):
     environment = {k: v for k, v in os.environ.items() if not k.startswith("JAX_")}
