@@ -1,8 +1,9 @@
 """Compiled programs: kept between runs by JAX's cache, and released when there are many.
 
 Linux gives a process 65,530 memory maps (`vm.max_map_count`). A program for the CPU takes ten of
-them or a hundred, and a process that asks for one too many ends with a segmentation fault inside
-XLA. So what trains many models in one process releases programs in good time.
+them or a hundred, and where none is left the next one fails inside XLA: "Failed to materialize
+symbols" with jax 0.10, a segmentation fault with jax 0.12. So what trains many models in one
+process releases programs in good time.
 """
 
 import logging

@@ -114,6 +114,43 @@ def test_released_programs_give_their_maps_back():
     assert compiled - before >= len(functions) and held() - before < (compiled - before) / 2
 
 
+# All but a few hundred maps are taken, by pages whose protection alternates. Then a hundred
+# programs are compiled, each of which takes some ten.
+_FULL = """
+import ctypes, mmap
+import jax
+from pujax.training import compilation_cache
+
+jax.jit(lambda x: x + 1)(1.0)
+limit = int(compilation_cache._MAX_MAPS.read_text())
+count = limit - compilation_cache._MAPS.read_bytes().count(b"\\n") - 500
+region = mmap.mmap(-1, count * mmap.PAGESIZE)
+start = ctypes.addressof(ctypes.c_char.from_buffer(region))
+libc = ctypes.CDLL(None, use_errno=True)
+for page in range(0, count, 2):
+    libc.mprotect(ctypes.c_void_p(start + page * mmap.PAGESIZE), mmap.PAGESIZE, mmap.PROT_READ)
+functions = []
+for k in range(100):
+    functions.append(jax.jit(lambda x, k=k: jax.numpy.argsort(jax.numpy.sin(k * x))))
+    functions[-1](jax.numpy.ones(8))
+    if k % 10 == 9:
+        compilation_cache.release((limit - 250) / limit)
+"""
+
+
+@pytest.mark.thorough
+@pytest.mark.skipif(not pathlib.Path("/proc/self/maps").exists(), reason="a limit of Linux")
+def test_a_process_without_maps_goes_on_where_programs_are_released():
+    if int(compilation_cache._MAX_MAPS.read_text()) > 100_000:
+        pytest.skip("vm.max_map_count is too high to be used up here")
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("JAX_")}
+    environment |= {"JAX_PLATFORMS": "cpu", "PYTHONPATH": str(REPOSITORY)}
+    run = subprocess.run(
+        [sys.executable, "-c", _FULL], env=environment, capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 0, run.stderr[-2000:]
+
+
 @pytest.mark.thorough
 def test_a_second_run_compiles_nothing(tmp_path):
     environment = {k: v for k, v in os.environ.items() if not k.startswith("JAX_")}
