@@ -1,4 +1,4 @@
-"""GradPU's last epoch at the learning rates that the paper searched: MNIST, 1000 labels, three seeds.
+"""GradPU at the learning rates that the paper searched: MNIST, 1000 labels, three seeds.
 
 python -m pujax.sweep --plan=configs/sweeps/gradpu_rates.py --workdir=DIR --data_dir=FOLDER
 
