@@ -60,7 +60,7 @@ class ConvNet(nn.Module):
             if self.batch_norm:
                 out = layers.BatchNorm(dtype=self.dtype, name=f"norm{index}")(out, train)
             if self.max_pool > 1:
-                out = nn.max_pool(out, (self.max_pool,) * 2, strides=(self.max_pool,) * 2)
+                out = layers.max_pool(out, self.max_pool)
             out = nn.relu(out)
         out = layers.flatten(out)
         for index, width in enumerate(self.hidden, start=1):

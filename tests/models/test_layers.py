@@ -267,3 +267,35 @@ def test_a_batch_split_over_devices_has_the_statistics_of_the_whole():
 def test_flatten_keeps_the_order_of_memory():
     inputs = np.arange(24).reshape(2, 2, 2, 3)
     np.testing.assert_array_equal(layers.flatten(jnp.asarray(inputs)), np.arange(24).reshape(2, 12))
+
+
+@pytest.mark.parametrize("side", [2, 3])
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
+def test_max_pool_has_the_values_and_derivatives_of_flax(side, dtype):
+    keys = jax.random.split(jax.random.key(0), 2)
+    # Few different values, so that most windows have several that are largest.
+    inputs = jax.random.randint(keys[0], (4, 7, 8, 3), -2, 3).astype(dtype)
+    weights = jax.random.normal(keys[1], (4, 7 // side, 8 // side, 3), dtype)
+
+    def flax_pool(inputs):
+        return nn.max_pool(inputs, (side, side), strides=(side, side))
+
+    def ours(inputs):
+        return layers.max_pool(inputs, side)
+
+    np.testing.assert_array_equal(ours(inputs), flax_pool(inputs))
+    expected, found = (jax.vjp(pool, inputs)[1](weights)[0] for pool in (flax_pool, ours))
+    assert np.count_nonzero(expected) == weights.size
+    np.testing.assert_array_equal(found, expected)
+    # Forward over reverse, as mixed-mode hypergradients need it.
+    forward = jax.jvp(ours, (inputs,), (jnp.ones_like(inputs),))[1]
+    np.testing.assert_array_equal(forward, jnp.ones_like(forward))
+    moved = jax.jvp(jax.grad(lambda x: jnp.sum(ours(x) ** 2)), (inputs,), (inputs,))[1]
+    np.testing.assert_array_equal(moved, jax.grad(lambda x: jnp.sum(ours(x) ** 2))(inputs))
+
+
+@pytest.mark.parametrize("place", range(4))
+def test_max_pool_keeps_what_is_not_a_number(place):
+    inputs = np.zeros([1, 2, 2, 1], np.float32)
+    inputs[0, place // 2, place % 2, 0] = np.nan
+    assert np.isnan(layers.max_pool(inputs, 2)).all()
