@@ -74,10 +74,11 @@ def test_the_figures_of_a_page_are_in_the_results_it_links_to(name):
 
 def test_a_wrong_page_is_found():
     page = PAGES["nnpu"]
-    assert unknown_figures(page.replace("95.87", "95.88")) == ["95.88"]
-    # A deviation that belongs to another figure of the same page of results.
-    vpu = PAGES["vpu"].replace("93.21 ± 0.45", "93.21 ± 1.20")
-    assert unknown_figures(vpu) == ["93.21 ± 1.20"]
+    mean, other = re.findall(r"\| (\d+\.\d+ ± \d+\.\d+) \| 3 \|", page)[:2]
+    assert unknown_figures(page.replace(mean, "12.34 ± 0.56")) == ["12.34 ± 0.56"]
+    # A mean and a deviation that both are in the page of results, but not together.
+    mixed = f"{mean.split(' ± ')[0]} ± {other.split(' ± ')[1]}"
+    assert unknown_figures(page.replace(mean, mixed)) == [mixed]
     wrong = page.replace("| `gamma` | `1.0` |", "| `gamma` | `2.0` |")
     assert method_pages.written("nnpu", wrong) == method_pages.written("nnpu", page)
     assert wrong != page

@@ -15,7 +15,7 @@ _ROWS = {
     "gradpu": "GradPU",
     "supervised": "supervised",
 }
-_COLUMNS = {
+COLUMNS = {
     "MNIST 1k": "task=mnist,labeled=1000",
     "MNIST 3k": "task=mnist,labeled=3000",
     "FMNIST 1k": "task=fashion_mnist,labeled=1000",
@@ -34,7 +34,7 @@ RULES = ("last", "proxy_accuracy", "nnpu_risk", "oracle", "oracle_best_epoch")
 def get_plan() -> sweep.Plan:
     """All cells, and uPU and nnPU once more with the literal, uncalibrated risk."""
     cells = []
-    for column, argument in _COLUMNS.items():
+    for column, argument in COLUMNS.items():
         published = dict(zip(_ROWS, _PUBLISHED[column], strict=True))
         for method, row in _ROWS.items():
             config = gradpu.get_config(f"{argument},method={method}")
