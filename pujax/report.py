@@ -15,7 +15,8 @@ PERCENT = (*model_selection.BINARY_METRICS, *model_selection.MULTILABEL_METRICS)
 WITH_BEST_EPOCH = ("accuracy", *model_selection.MULTILABEL_METRICS)
 METRICS = (*PERCENT, model_selection.PRIOR_ERROR)
 BEST_EPOCH = "oracle_best_epoch"
-RULES = (*model_selection.RULES, BEST_EPOCH)
+REPORTED = "reported"  # by the rule of each run, `run.selection`
+RULES = (*model_selection.RULES, REPORTED, BEST_EPOCH)
 FIRST_COLUMNS = ("data", "method")
 # Rules that look at true labels say so wherever they are shown.
 ORACLES = {
@@ -67,16 +68,20 @@ def by_rule(summary: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
       summary: what `summary.json` holds.
 
     Returns:
-      By rule: `epoch`, `is_oracle`, `accuracy`, `f1`, `auc`, `average_precision` (fractions), and
-      `prior_error` of methods that estimate the class prior. `oracle_best_epoch` is chosen by the
-      test accuracy and has no other metric; of multi-label problems every metric is the largest
-      of any epoch, thresholds and weights included, each chosen for itself on the test set.
+      By rule, 'reported' being the run's own: `epoch`, `is_oracle`, `accuracy`, `f1`, `auc`,
+      `average_precision` (fractions), and `prior_error` of methods that estimate the class prior.
+      `oracle_best_epoch` is chosen by the test accuracy and has no other metric; of multi-label
+      problems every metric is the largest of any epoch, thresholds and weights included, each
+      chosen for itself on the test set.
     """
     best = summary["oracle_best_epoch"]
     best_values = {"epoch": best["epoch"], "is_oracle": True}
     tested = {name.removeprefix("test_"): value for name, value in best.items()}
     best_values |= {name: tested.get(f"oracle_{name}", tested.get(name)) for name in tested}
-    return {**summary["selections"], BEST_EPOCH: best_values}
+    selections = summary["selections"]
+    # A rule without a value at any epoch leaves the last one.
+    reported = selections.get(summary["selection"]["rule"], selections[model_selection.LAST])
+    return {REPORTED: reported, **selections, BEST_EPOCH: best_values}
 
 
 def render(

@@ -27,7 +27,7 @@ Some fields of every run, with their defaults, which a configuration may change:
   --config.model.name='small_cnn'  network
   --config.model.dtype='float32'   or 'bfloat16'
   --config.run.compare=''          methods to train on the same split afterwards
-  --config.run.selection='last'    which epoch is reported
+  --config.run.selection='auto'    which epoch is reported; 'last', or a rule on a part held out
   --config.run.stop_after_epoch=0  ends cleanly after so many epochs in all; 0 is never
   --config.run.figures=True        whether figures are drawn
 Those of a method are --config.method.FIELD; `pujax methods NAME` lists them with their defaults.

@@ -36,6 +36,7 @@ __all__ = [
     "module",
     "names",
     "needs_negatives",
+    "selection",
     "shared_fields",
     "without_negatives",
 ]
@@ -93,6 +94,21 @@ def without_negatives(name: str = "", section: Mapping[str, Any] | None = None) 
 def has_network(name: str) -> bool:
     """Whether a method trains a network, which its module denies with `NETWORK = False`."""
     return getattr(module(name), "NETWORK", True)
+
+
+def selection(name: str) -> str:
+    """The rule by which a method reports an epoch where a part of the data is held out.
+
+    Its module says it with `SELECTION` where the last epoch was measured to be well below the best
+    one (docs/methods.md, "Which epoch is reported"). It needs no negative example.
+
+    Args:
+      name: of the method.
+
+    Returns:
+      A value of `run.selection`: 'last' for most methods.
+    """
+    return getattr(module(name), "SELECTION", "last")
 
 
 def from_labels(config: ml_collections.ConfigDict, labeled: np.ndarray) -> dict[str, float]:

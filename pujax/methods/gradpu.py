@@ -20,6 +20,8 @@ from pujax.methods._common import alignment, classifier, online, sections
 from pujax.methods._common import network as network_lib
 from pujax.methods.base import Method
 
+SELECTION = "proxy_accuracy"
+
 
 def default_config() -> ml_collections.ConfigDict:
     """The paper's settings for MNIST with 1000 labelled positives.

@@ -39,6 +39,8 @@ from pujax.methods._common import network as network_lib
 from pujax.methods._common import optimizer as optimizer_lib
 from pujax.methods.base import Method, Stage
 
+SELECTION = "vpu_risk"
+
 _LOG = logging.getLogger(__name__)
 
 

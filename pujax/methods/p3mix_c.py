@@ -10,6 +10,8 @@ from pujax.data.pu_dataset import DataInfo
 from pujax.methods import _p3mix
 from pujax.methods.base import Method
 
+SELECTION = "proxy_accuracy"
+
 
 def default_config() -> ml_collections.ConfigDict:
     """Values of a public re-implementation: gamma 0.8, entropy weight 0.1; see `_p3mix`."""

@@ -26,6 +26,8 @@ from pujax.methods._common import optimizer as optimizer_lib
 from pujax.methods._common import sections
 from pujax.methods.base import Method, Stage
 
+SELECTION = "proxy_accuracy"
+
 
 class Player(NamedTuple):
     """One of the two networks.

@@ -32,6 +32,8 @@ from pujax.methods._common import network as network_lib
 from pujax.methods._common import optimizer as optimizer_lib
 from pujax.methods.base import Method, Stage
 
+SELECTION = "vpu_risk"
+
 SCHEDULES = ("constant", "linear", "convex", "concave", "exponential")
 _LITTLE = 1e-3  # mean weights below which an episode hardly trains
 _ALL = 0.95  # mean weight of U above which nearly all of U counts as negative

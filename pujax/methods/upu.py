@@ -7,6 +7,8 @@ from pujax.data.pu_dataset import DataInfo
 from pujax.methods._common import alignment, calibration, classifier, losses, online, sections
 from pujax.methods.base import Method
 
+SELECTION = "nnpu_risk"
+
 
 def default_config() -> ml_collections.ConfigDict:
     """Baseline settings; the surrogate loss and the calibration are those of nnPU."""

@@ -17,6 +17,8 @@ from pujax.data.pu_dataset import DataInfo
 from pujax.methods._common import alignment, classifier, mixup, online, sections
 from pujax.methods.base import Method
 
+SELECTION = "vpu_risk"
+
 
 def default_config() -> ml_collections.ConfigDict:
     """The authors' settings for Fashion-MNIST; 30 steps of 500 and 500 are their epoch.

@@ -7,6 +7,8 @@ from pujax.data.pu_dataset import DataInfo
 from pujax.methods._common import classifier, online, sections
 from pujax.methods.base import Method
 
+SELECTION = "vpu_risk"
+
 
 def default_config() -> ml_collections.ConfigDict:
     """Baseline settings; `positive_weight` 0 stands for n_u / n_p of the data set."""

@@ -130,10 +130,11 @@ def test_records_say_what_was_trained_and_how(finished):
     assert len({r["config_digest"] for r in records}) == 4
     with open(finished / "results.csv") as file:
         lines = list(csv.DictReader(file))
-    assert len(lines) == 4 * 2  # two rules have a value
+    assert len(lines) == 4 * 3  # three rules have a value
     first = records[0]["metrics"]["last"]
-    assert float(lines[0]["accuracy"]) == first["accuracy"]
-    assert lines[1]["rule"] == "oracle_best_epoch" and lines[1]["is_oracle"] == "True"
+    assert first == records[0]["metrics"]["reported"]
+    assert float(lines[0]["accuracy"]) == float(lines[1]["accuracy"]) == first["accuracy"]
+    assert lines[2]["rule"] == "oracle_best_epoch" and lines[2]["is_oracle"] == "True"
 
 
 def test_a_sweep_leaves_the_summary_that_the_command_makes_of_its_results(finished, tmp_path):
@@ -449,6 +450,7 @@ def test_models_that_predict_one_class_are_counted_below_the_table():
         chosen = {"last": {"accuracy": 0.5}}
         best = {"epoch": 0, "test_accuracy": 0.5}
         about = {"oracle": False, "selections": chosen, "oracle_best_epoch": best}
+        about["selection"] = {"rule": "last"}
         return about | {"warnings": list(warnings)}
 
     collapsed = summary("every test example is predicted negative at the reported epoch")
@@ -465,10 +467,24 @@ def test_models_that_predict_one_class_are_counted_below_the_table():
     assert notes(summary(), summary()) == []
 
 
+@pytest.mark.parametrize(("rule", "accuracy"), [("oracle", 0.9), ("last", 0.8), ("vpu_risk", 0.8)])
+def test_what_a_run_reports_is_a_rule_of_its_own(rule, accuracy):
+    """A rule without a value at any epoch reports the last one."""
+    summary = {
+        "selection": {"rule": rule},
+        "selections": {"last": {"accuracy": 0.8}, "oracle": {"accuracy": 0.9}},
+        "oracle_best_epoch": {"epoch": 3, "test_accuracy": 0.95},
+    }
+    found = report.by_rule(summary)
+    assert found["reported"]["accuracy"] == accuracy
+    assert (found["last"]["accuracy"], found["oracle"]["accuracy"]) == (0.8, 0.9)
+    assert found["oracle_best_epoch"] == {"epoch": 3, "is_oracle": True, "accuracy": 0.95}
+
+
 def test_rows_are_compared_with_the_reference_seed_by_seed():
     def cell(row, column, **by_seed):
         best = {"epoch": 0, "test_accuracy": 0.5}
-        about = {"oracle": False, "oracle_best_epoch": best}
+        about = {"oracle": False, "selection": {"rule": "last"}, "oracle_best_epoch": best}
         summaries = [
             about | {"seed": int(seed[1:]), "selections": {"last": {"accuracy": value}}}
             for seed, value in by_seed.items()
@@ -493,6 +509,7 @@ def test_a_wide_table_shows_several_metrics_costs_and_corrected_tests():
     def cell(row, accuracies, published=None, column="b"):
         best = {"epoch": 0, "test_accuracy": 1.0}
         about = {"oracle": False, "oracle_best_epoch": best, "peak_memory_bytes": 3_000_000}
+        about["selection"] = {"rule": "last"}
         summaries = []
         for seed, value in enumerate(accuracies):
             chosen = {"accuracy": value, "auc": value / 2}

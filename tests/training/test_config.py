@@ -7,6 +7,7 @@ import ml_collections
 import pytest
 
 from pujax import methods
+from pujax.configs import baseline
 from pujax.training import config as config_lib
 from pujax.training import experiment, method_setup
 from pujax.training.config import flags
@@ -30,6 +31,39 @@ def changed(**fields):
 def test_defaults_of_every_method_resolve(name):
     resolved = config_lib.resolve(config_lib.default_config(name))
     assert resolved.method.name == name
+
+
+@pytest.mark.parametrize(
+    ("method", "fields", "rule"),
+    [
+        ("naive", {}, "last"),
+        ("naive", {"num_validation": 9}, "vpu_risk"),
+        ("gradpu", {"num_labeled": 0, "holdout": 0.2, "prior": "auto"}, "proxy_accuracy"),
+        ("gradpu", {"num_labeled": 0, "holdout": 0.2}, "proxy_auc"),  # whose prior is unknown
+        ("vpu", {"num_labeled": 0, "holdout": 0.2}, "vpu_risk"),
+        ("nnpu", {"num_validation": 9}, "last"),
+    ],
+)
+def test_the_reported_epoch_is_chosen_where_a_method_needs_it(method, fields, rule):
+    config = config_lib.default_config(method)
+    assert config.run.selection == "auto"
+    with config.ignore_type():
+        config.data.update(fields)
+    resolved = config_lib.resolve(config)
+    assert resolved.run.selection == rule
+    assert config_lib.resolve(resolved).run.selection == rule
+    config.run.selection = "last"
+    assert config_lib.resolve(config).run.selection == "last"
+
+
+@pytest.mark.parametrize("name", BINARY)
+def test_a_baseline_holds_out_what_its_rule_needs(name):
+    for task, number in (("digits", 100), ("mnist", 500)):
+        config = baseline.get_config(f"method={name},task={task}")
+        chooses = methods.selection(name) != "last"
+        assert config.data.num_validation == number * chooses
+        rule = config_lib.resolve(config).run.selection
+        assert rule == methods.selection(name)
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda p: p.stem)
@@ -344,11 +378,13 @@ def test_comparison_keeps_the_shared_settings():
 
 def test_fingerprint_ignores_the_folder_and_run_but_for_the_selection():
     base = config_lib.fingerprint(config_lib.resolve(changed()))
+    assert base["run"]["selection"] == "last"
     same = config_lib.resolve(changed(run__stop_after_epoch=3, data__dir=os.sep))
     assert config_lib.fingerprint(same) == base
     rule = changed(run__selection="oracle", data__num_validation=9)
     last = changed(data__num_validation=9)
-    found = config_lib.differences(*(config_lib.fingerprint(x) for x in (rule, last)))
+    both = (config_lib.fingerprint(config_lib.resolve(x)) for x in (rule, last))
+    found = config_lib.differences(*both)
     assert found == ["run.selection: 'oracle' there, 'last' here"]
     other = config_lib.fingerprint(config_lib.resolve(changed(method__rho_end=0.5)))
     assert config_lib.differences(base, other) == ["method.rho_end: 0.8 there, 0.5 here"]

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from pujax import methods
 from pujax.methods.base import Method
 from pujax.training import preemption, run_state, train_loop
 from pujax.training.evaluation import binary, model_selection, summary, tasks
@@ -22,6 +23,30 @@ TRUTH = np.array([1, 1, 1, 1, 1, 0, 0, 0])
 
 def sigmoid(x):
     return 1 / (1 + np.exp(-np.asarray(x)))
+
+
+@pytest.mark.parametrize(
+    ("rule", "suits", "has_validation", "has_prior", "expected"),
+    [
+        ("auto", "proxy_accuracy", True, True, "proxy_accuracy"),
+        ("auto", "proxy_accuracy", True, False, "proxy_auc"),
+        ("auto", "proxy_accuracy", False, True, "last"),
+        ("auto", "vpu_risk", True, False, "vpu_risk"),
+        ("auto", "last", True, True, "last"),
+        ("last", "proxy_accuracy", True, True, "last"),
+        ("oracle", "last", False, False, "oracle"),
+    ],
+)
+def test_auto_is_the_rule_that_suits_the_method(rule, suits, has_validation, has_prior, expected):
+    options = {"has_validation": has_validation, "has_prior": has_prior}
+    assert model_selection.resolved(rule, suits, **options) == expected
+
+
+@pytest.mark.parametrize("name", methods.names())
+def test_the_rule_that_suits_a_method_needs_no_negative(name):
+    rule = methods.selection(name)
+    assert rule in model_selection.RULES and not rule.startswith("oracle")
+    assert rule == "last" or not methods.is_multilabel(name)
 
 
 def test_one_sample_criteria_by_hand():

@@ -31,6 +31,8 @@ from pujax.methods.purl import class_prior, linear_maps, ratio_stage
 from pujax.methods.purl.classifier_stage import ClassifierStage
 from pujax.methods.purl.ratio_stage import RatioStage
 
+SELECTION = "vpu_risk"
+
 
 def default_config() -> ml_collections.ConfigDict:
     """The paper's settings, and this package's where it states none.

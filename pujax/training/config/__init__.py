@@ -60,7 +60,7 @@ def default_config(method: str) -> ml_collections.ConfigDict:
                 "threshold": 0.5,  # probability that predicts a label, in multi-label problems
                 "decide": "score:0",  # of one's own rows: see training.decisions
                 "license": "",  # of the saved model, for its card: 'apache-2.0'; '' is unknown
-                "selection": "last",  # which epoch is reported: see evaluation.model_selection
+                "selection": "auto",  # which epoch is reported: see evaluation.model_selection
                 "checkpoint_every": 10,  # epochs; every stop and the end are always saved
                 "keep_checkpoints": 2,
                 "seed_devices": 0,  # rows of devices with seeds of their own, at most; 0: any
@@ -117,9 +117,16 @@ def resolve(config: ml_collections.ConfigDict) -> ml_collections.ConfigDict:
     _check_run(resolved.run)
     _check_compared(resolved)
     decisions.parse(resolved.run.decide)
+    has_validation = max(resolved.data.num_validation, resolved.data.holdout) > 0
+    resolved.run.selection = model_selection.resolved(
+        resolved.run.selection,
+        methods.selection(name),
+        has_validation=has_validation,
+        # Where labels are as they are, true classes are not known and cannot be counted.
+        has_prior=resolved.data.prior is not None or resolved.data.num_labeled > 0,
+    )
     checks.require(
-        resolved.run.selection == model_selection.LAST
-        or max(resolved.data.num_validation, resolved.data.holdout) > 0,
+        resolved.run.selection == model_selection.LAST or has_validation,
         "run.selection",
         resolved.run.selection,
         "'last' while data.num_validation and data.holdout are 0, since other rules need a "
@@ -252,7 +259,7 @@ def _check_run(run: ml_collections.ConfigDict) -> None:
         )
     checks.between("run.threshold", run.threshold, 0, 1, include="neither")
     checks.one_of("run.tensorboard", run.tensorboard, ("auto", "off"))
-    checks.one_of("run.selection", run.selection, model_selection.RULES)
+    checks.one_of("run.selection", run.selection, (model_selection.AUTO, *model_selection.RULES))
     checks.one_of("run.nonfinite", run.nonfinite, ("stop", "skip"))
     accepted = "a license as the Hugging Face Hub names it, such as 'apache-2.0', or ''"
     checks.require(model_card.is_license(run.license), "run.license", run.license, accepted)

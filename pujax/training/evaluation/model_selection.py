@@ -16,6 +16,8 @@ import numpy as np
 from pujax import metrics, risks
 
 LAST = "last"
+AUTO = "auto"
+"""The rule that suits a method, which a resolved configuration names: `resolved`."""
 # The column of a row that each rule compares.
 COLUMNS = {
     "proxy_accuracy": "val_proxy_accuracy",
@@ -99,6 +101,22 @@ def criteria(
     )
     proxy = metrics.proxy_accuracy(scores, labeled, prior=prior, setting=setting)
     return result | {"val_proxy_accuracy": float(proxy), "val_nnpu_risk": float(risk)}
+
+
+def resolved(rule: str, suits: str, *, has_validation: bool, has_prior: bool) -> str:
+    """The rule that `AUTO` stands for; any other rule is itself.
+
+    Args:
+      rule: one of `RULES`, or `AUTO`.
+      suits: the method's own rule, `pujax.methods.selection`.
+      has_validation: whether a part is held out, which all rules but the last epoch need.
+      has_prior: whether a class prior will be known.
+    """
+    if rule != AUTO:
+        return rule
+    if not has_validation:
+        return LAST
+    return "proxy_auc" if suits in _WITH_PRIOR and not has_prior else suits
 
 
 def check(rule: str, prior: float) -> None:
