@@ -90,7 +90,7 @@ def test_candidates_differ_in_their_own_fields_alone_and_hold_a_part_out():
     by_place = {}
     for cell in plan.cells:
         name, label = cell.row.split(": ")
-        assert cell.config.data.num_validation >= 200 and cell.config.run.selection == "last"
+        assert cell.config.data.num_validation >= 200 and cell.config.run.selection == "auto"
         changes = method_choices.CANDIDATES[name][label]
         section = cell.config.method.to_dict()
         assert {field: section[field] for field in changes} == changes

@@ -86,6 +86,7 @@ def test_models_that_predict_one_class_are_counted_below_the_table():
     chosen = {"last": {"mean_average_precision": 0.5}}
     warned = ["every label of every test example is predicted absent"]
     about = {"oracle": False, "selections": chosen, "oracle_best_epoch": {"epoch": 0}}
+    about["selection"] = {"rule": "last"}
     summaries = [about | {"warnings": warned}, about | {"warnings": []}]
     cell = {"row": "a", "column": "b", "published": None, "note": "", "error": ""}
     text = report.render(
