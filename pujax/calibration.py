@@ -110,7 +110,8 @@ def fit(
     share = len(p) / (len(p) + len(u)) if labeled_share is None else labeled_share
     checks.between("labeled_share", share, 0, 1, include="neither")
     odds = len(p) / (len(u) * prior)
-    scores, values = _platt(p, u, prior, odds) if kind == "platt" else _isotonic(p, u, odds)
+    with _one_thread():
+        scores, values = _platt(p, u, prior, odds) if kind == "platt" else _isotonic(p, u, odds)
     labeled_odds = share / ((1 - share) * prior) if setting == "one_sample" else 0.0
     return Calibration(kind, scores, values, labeled_odds)
 
@@ -224,12 +225,13 @@ def fit_ends(
     for base, prior, quantile in zip(bases, priors, _QUANTILES, strict=True):
         rng = np.random.default_rng(seed)  # the same resamples at both priors
         curves = np.empty([num_resamples, len(knots)])
-        for i in range(num_resamples):
-            drawn_p, drawn_u = (
-                sample[rng.integers(len(sample), size=min(len(sample), _MAX_DRAWN))]
-                for sample in (p, u)
-            )
-            curves[i] = probabilities(_refit(base, drawn_p, drawn_u, prior), knots)
+        with _one_thread():
+            for i in range(num_resamples):
+                drawn_p, drawn_u = (
+                    sample[rng.integers(len(sample), size=min(len(sample), _MAX_DRAWN))]
+                    for sample in (p, u)
+                )
+                curves[i] = probabilities(_refit(base, drawn_p, drawn_u, prior), knots)
         ends.append(
             base._replace(
                 kind="isotonic", scores=knots, values=np.quantile(curves, quantile, axis=0)
@@ -327,6 +329,15 @@ def _isotonic(p: np.ndarray, u: np.ndarray, odds: float) -> tuple[np.ndarray, np
     return np.asarray(found.X_thresholds_, np.float64), np.minimum(values, 1)
 
 
+def _one_thread() -> threadpoolctl.threadpool_limits:
+    """One thread for linear algebra: on busy cores those of a small search wait for one another.
+
+    Entering it looks through all libraries of the process, for about as long as one search takes,
+    so that it is entered once for many of them.
+    """
+    return threadpoolctl.threadpool_limits(1)
+
+
 def _refit(base: Calibration, p: np.ndarray, u: np.ndarray, prior: float) -> Calibration:
     """The calibration of resampled scores; the search starts from that of all."""
     odds = len(p) / (len(u) * prior)
@@ -364,19 +375,17 @@ def _platt(
     if start is not None:
         slope, intercept = start.values
         starts = [[slope * scale, intercept + slope * (center - start.scores[0])]]
-    # A search for two numbers is too small to share: on busy cores threads wait for one another.
-    with threadpoolctl.threadpool_limits(1):
-        found = [
-            optimize.minimize(
-                loss,
-                first,
-                jac=True,
-                method="L-BFGS-B",
-                bounds=[(0, None), (None, None)],
-                options={"ftol": 1e-12, "gtol": 1e-8},
-            )
-            for first in starts
-        ]
+    found = [
+        optimize.minimize(
+            loss,
+            first,
+            jac=True,
+            method="L-BFGS-B",
+            bounds=[(0, None), (None, None)],
+            options={"ftol": 1e-12, "gtol": 1e-8},
+        )
+        for first in starts
+    ]
     slope, intercept = min(found, key=lambda result: result.fun).x
     return np.array([center]), np.array([slope / scale, intercept])
 

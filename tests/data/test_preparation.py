@@ -5,6 +5,7 @@ import hashlib
 import json
 import re
 import sys
+import zipfile
 
 import numpy as np
 import pandas as pd
@@ -138,6 +139,10 @@ def test_the_same_numbers_after_saving_from_a_file_and_in_other_column_order(lea
         "encoder.skops",
         "preparation.json",
     ]
+    encoder = tmp_path / "encoder.skops"
+    with zipfile.ZipFile(encoder) as archive:
+        whole = sum(entry.file_size for entry in archive.infolist())
+    assert encoder.stat().st_size * 10 < whole  # a model that is shared is small
 
 
 def test_it_is_learned_the_same_way_twice(learned, tmp_path):
