@@ -34,6 +34,9 @@ class Stage(NamedTuple):
         of raw inputs. All examples are encoded once when the stage begins (and again when a run
         goes on within it), so that it may only look at what the stage leaves as it is: a frozen
         encoder. `init` sees raw inputs.
+      selection: which of its epochs a stage before the last hands on: the one that this rule of
+        `run.selection`, no oracle, prefers on the part held out; the last one where nothing is held
+        out. Which epoch of the last stage counts is `run.selection` alone.
     """
 
     name: str
@@ -44,6 +47,7 @@ class Stage(NamedTuple):
     refresh: Callable[..., Any] | None = None
     refresh_every: int = 1
     encode: Callable[[Any, jax.Array], jax.Array] | None = None
+    selection: str = "last"
 
     def is_refreshed(self, epoch: int) -> bool:
         """Whether a refresh is due before an epoch of the stage, counted from 0."""

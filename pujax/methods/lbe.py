@@ -37,6 +37,8 @@ from pujax.methods.base import Method, Stage
 from pujax.methods.pan import Player
 
 STARTS = ("classifier", "unweighted", "half")
+SELECTIONS = ("vpu_risk", "proxy_auc", "last")
+"""Of the pretraining's epochs: rules that need no class prior, as LBE needs none."""
 
 
 class State(NamedTuple):
@@ -64,7 +66,10 @@ def default_config() -> ml_collections.ConfigDict:
     examples that a step takes. `propensity_start` is 'classifier' (pretrained like the classifier,
     as there), 'unweighted' (pretrained with all examples alike, so that it starts at the chance of
     an example to be labelled) or 'half' (0.5 for every example and no pretraining, which a public
-    version for tables does). With `keep_positives` the labelled positives of a subset all train the
+    version for tables does). `pretrain_selection` says from which pass of the pretraining the
+    rounds start where a part is held out: that of the least VPU risk, of the highest proxy AUC, or
+    the last one, by which a network that is large for the labels knows by heart which examples are
+    labelled. With `keep_positives` the labelled positives of a subset all train the
     classifier and weigh as much as the unlabeled examples that are kept.
     """
     return sections.default_config(
@@ -77,6 +82,7 @@ def default_config() -> ml_collections.ConfigDict:
         batch_size=4096,
         augment=False,
         pretrain_epochs=100,
+        pretrain_selection="vpu_risk",
         round_steps=40,
         subset_share=0.1,
         keep=0.8,
@@ -91,6 +97,7 @@ def check(config: ml_collections.ConfigDict, info: DataInfo) -> None:
     sections.check(config)
     sections.require_joint(config)
     checks.between("method.pretrain_epochs", config.pretrain_epochs, 0, config.num_epochs)
+    checks.one_of("method.pretrain_selection", config.pretrain_selection, SELECTIONS)
     checks.whole_number("method.round_steps", config.round_steps, 1)
     checks.between("method.subset_share", config.subset_share, 0, 1, include="high")
     checks.between("method.keep", config.keep, 0, 1, include="high")
@@ -215,8 +222,9 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
     whole = sections.batches(c, info, batch_size=min(info.n, c.batch_size))
     subset = min(int(c.subset_share * info.n), c.batch_size)
     part = sections.batches(c, info, batch_size=subset, steps=c.round_steps)
+    selection = c.pretrain_selection
     stages = (
-        Stage("pretrain", c.pretrain_epochs, init, pretrain, whole),
+        Stage("pretrain", c.pretrain_epochs, init, pretrain, whole, selection=selection),
         Stage("em", c.num_epochs - c.pretrain_epochs, init, maximize, part, expect),
     )
     return Method(

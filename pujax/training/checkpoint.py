@@ -35,7 +35,7 @@ class Position(NamedTuple):
       global_step: steps taken over all stages.
       seconds: time spent on the steps of the unfinished epoch.
       members: which members of the run still train, counted from 0: a seed can leave it.
-      best_values: of each of these, the value of `run.selection` at its best epoch so far; None
+      best_values: of each of these, the value of the stage's rule at its best epoch so far; None
         while there is none, and always under 'last'.
     """
 

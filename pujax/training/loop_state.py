@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from pujax.training import checkpoint, compile_ahead, seed_axis, sharding, train_step
 from pujax.training.checkpoint import Checkpoints, Position
@@ -26,8 +27,7 @@ class LoopState:
       run: its fixed part, of the seeds that still train.
       position: where it stands.
       carry: state and metric sums.
-      best: states of the epochs that `run.selection` prefers so far; None under 'last' and before
-        the last stage.
+      best: states of the stage's epochs that its rule prefers so far; None under 'last'.
       data: `TrainingData` of the current stage, see `Stage.encode`; None until its first epoch in
         this process.
       plan: `EpochPlan` of the current epoch.
@@ -59,6 +59,11 @@ class LoopState:
         """
         is_last = self.position.best_values[seed] is None
         return self.run.of_seed(self.carry.state if is_last else self.best, seed)
+
+    def handed_on(self) -> Any:
+        """The states of all seeds that the next stage starts from, chosen likewise."""
+        has_best = [value is not None for value in self.position.best_values]
+        return choose(has_best, self.best, self.carry.state) if any(has_best) else self.carry.state
 
 
 def start(run: Run) -> LoopState:
@@ -114,16 +119,45 @@ def zero_sums(run: Run, index: int, num_seeds: int) -> dict[str, jax.Array]:
     return train_step.zero_sums(run.metric_names[index], run.mesh, num_seeds=num_seeds)
 
 
+def rule(run: Run, index: int) -> str:
+    """By which of `model_selection.RULES` the best epoch of a stage is found."""
+    if index == len(run.stages) - 1:
+        return run.config.run.selection
+    data = run.config.data
+    is_held_out = max(data.get("num_validation", 0), data.get("holdout", 0)) > 0
+    return run.stages[index].selection if is_held_out else model_selection.LAST
+
+
 def keeps_best(run: Run, index: int) -> bool:
-    """Whether a stage looks for its best epoch: stages before the last prepare it only."""
-    is_last_stage = index == len(run.stages) - 1
-    return is_last_stage and run.config.run.selection != model_selection.LAST
+    """Whether a stage looks for its best epoch."""
+    return rule(run, index) != model_selection.LAST
 
 
 def first_best(state: LoopState) -> Any:
     """The best state when a stage begins: a copy, since the next call donates the carry."""
     keeps = keeps_best(state.run, state.run.stage_index(state.position.epoch))
     return jax.tree.map(jnp.copy, state.carry.state) if keeps else None
+
+
+def enter(state: LoopState, index: int) -> None:
+    """Begins a stage with what the one before hands on."""
+    state.carry, state.data = first_carry(state.run, index, state.handed_on()), None
+    state.position = state.position._replace(best_values=(None,) * state.run.num_seeds)
+    state.best = first_best(state)
+
+
+def choose(is_new: Sequence[bool], new: Any, old: Any) -> Any:
+    """`new` for the seeds where this says so, else `old`."""
+    mask = np.asarray(is_new if len(is_new) > 1 else is_new[0])
+    return _choose(mask, new, old)
+
+
+@jax.jit
+def _choose(mask: jax.Array, new: Any, old: Any) -> Any:
+    def of_leaf(a, b):
+        return jnp.where(mask.reshape(mask.shape + (1,) * (a.ndim - mask.ndim)), a, b)
+
+    return jax.tree.map(of_leaf, new, old)
 
 
 def _like(run: Run, position: Position) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import ml_collections
 from jax.sharding import Mesh
 
-from pujax import methods
+from pujax import checks, methods
 from pujax.data import pu_dataset
 from pujax.data.dataset import AUTO
 from pujax.methods.base import Method, Stage
@@ -59,6 +59,9 @@ def build(config: ml_collections.FrozenConfigDict, data: Problem, mesh: Mesh) ->
         data = data.reveal(method.reveals)
         method = methods.build(config, data.info)
     for stage in method.stages:
+        checks.one_of(
+            f"selection of stage {stage.name!r}", stage.selection, model_selection.WITHOUT_TRUTH
+        )
         _check_batches(stage, config, data, mesh)
     _check_length(config, method, data)
     if data.streamed:

@@ -16,7 +16,6 @@ from collections.abc import Generator, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from pujax.data import streaming
@@ -335,7 +334,7 @@ def _end_epoch(state: LoopState, index: int, seconds: float, progress: Progress)
                 row["batches_without_positives"] = int(counts[seed])
             rows.append(row | evaluation.row())
         if keeps_best:
-            _keep_best(state, rows)
+            _keep_best(state, loop_state.rule(run, index), rows)
         for seed, row in enumerate(rows):
             row |= time_columns
             if run.writers:
@@ -351,8 +350,7 @@ def _end_epoch(state: LoopState, index: int, seconds: float, progress: Progress)
     if keeps_best or ends_stage or saves:
         _finish_epoch(state)
     if ends_stage and epochs != total:
-        state.carry, state.data = loop_state.first_carry(run, index + 1, state.carry.state), None
-        state.best = loop_state.first_best(state)
+        loop_state.enter(state, index + 1)
     if saves and epochs != total:
         loop_state.save(state)
 
@@ -366,9 +364,8 @@ def _warn_of_one_class(run: Run, seed: int) -> None:
         _LOG.warning("%s, seed %d: %s", config.method.name, config.seed, text)
 
 
-def _keep_best(state: LoopState, rows: Sequence[dict[str, Any]]) -> None:
-    """Keeps the states of the seeds for which `run.selection` prefers this epoch."""
-    rule = state.run.config.run.selection
+def _keep_best(state: LoopState, rule: str, rows: Sequence[dict[str, Any]]) -> None:
+    """Keeps the states of the seeds for which the rule prefers this epoch."""
     before = state.position.best_values
     values = [row[model_selection.COLUMNS[rule]] for row in rows]
     is_better = [
@@ -377,19 +374,8 @@ def _keep_best(state: LoopState, rows: Sequence[dict[str, Any]]) -> None:
     ]
     if not any(is_better):
         return
-    mask = np.asarray(is_better if state.run.num_seeds > 1 else is_better[0])
-    state.best = _choose(mask, state.carry.state, state.best)
+    state.best = loop_state.choose(is_better, state.carry.state, state.best)
     choices = zip(is_better, values, before, strict=True)
     state.position = state.position._replace(
         best_values=tuple(value if better else best for better, value, best in choices)
     )
-
-
-@jax.jit
-def _choose(mask: jax.Array, new: Any, old: Any) -> Any:
-    """`new` for the seeds of the mask, else `old`."""
-
-    def of_leaf(a, b):
-        return jnp.where(mask.reshape(mask.shape + (1,) * (a.ndim - mask.ndim)), a, b)
-
-    return jax.tree.map(of_leaf, new, old)

@@ -289,6 +289,8 @@ def test_a_round_scores_all_examples_and_takes_steps_on_tenths():
     n = data.info.n
     assert stage.batching.batch_size == n // 10 and stage.batching.steps == 40
     assert stage.is_refreshed(0) and stage.is_refreshed(1)
+    assert [part.selection for part in method.stages] == ["vpu_risk", "last"]
+    assert setup(pretrain_selection="last")[1].stages[0].selection == "last"
     assert setup(batch_size=8)[1].stages[0].batching.batch_size == 8
     after = stage.refresh(state, arrays, jax.random.key(0), 0)
     a = np.asarray(method.predict(state, arrays.inputs), np.float64)
@@ -374,6 +376,7 @@ def test_with_kept_positives_a_round_drops_unlabeled_examples_alone():
         ("subset_share", 0.001),
         ("epsilon", -1.0),
         ("propensity_start", "prior"),
+        ("pretrain_selection", "oracle"),
         ("batching", "separate"),
         ("round_steps", 0),
     ],

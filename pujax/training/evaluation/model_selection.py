@@ -31,6 +31,8 @@ RULES = (LAST, *COLUMNS)
 _LOWEST_WINS = ("nnpu_risk", "vpu_risk")
 _WITH_PRIOR = ("proxy_accuracy", "nnpu_risk")
 _ORACLES = ("oracle", "oracle_f1")
+WITHOUT_TRUTH = tuple(rule for rule in RULES if rule not in _ORACLES)
+"""Rules that look at no true label."""
 # Test metrics of problems with one label per example, and of those with several; the last two are
 # at thresholds chosen on the test set.
 BINARY_METRICS = ("accuracy", "f1", "auc", "average_precision")

@@ -1,0 +1,172 @@
+"""A stage before the last one may hand on its best epoch instead of its last one."""
+
+import jax
+import numpy as np
+import pytest
+
+from pujax import methods
+from pujax.training import loop_state, method_setup, preemption, run_state, train_loop
+from pujax.training.evaluation import model_selection, tasks
+from pujax.training.seed_axis import Member
+from tests import tiny
+
+LENGTHS = {"pretrain": 4, "main": 2}
+# Of the evaluations of two seeds that train together, in turn: the first seed is best after its
+# second epoch, the other one after its third.
+VALUES = (0.3, 0.2, 0.9, 0.4, 0.5, 0.8, 0.1, 0.6)
+_setup = tiny.shared_setups()
+
+
+def settings(*, seed=0, num_validation=40, **run):
+    run = {"selection": "last", "checkpoint_every": 1} | run
+    options = {"model": "mlp", "options": {"hidden": (8,)}, "num_epochs": 6, "seed": seed}
+    return tiny.config("naive", run=run, data={"num_validation": num_validation}, **options)
+
+
+def in_two_stages(method, rule):
+    """A stage that trains and hands on by a rule, and one that leaves what it got as it is."""
+    (stage,) = method.stages
+
+    def stay(state, batch, key):
+        return state, stage.step(state, batch, key)[1]
+
+    pretrain = stage._replace(name="pretrain", num_epochs=LENGTHS["pretrain"], selection=rule)
+    main = stage._replace(
+        name="main",
+        num_epochs=LENGTHS["main"],
+        init=lambda key, previous, data: previous,
+        step=stay,
+    )
+    return method._replace(stages=(pretrain, main))
+
+
+def train(folder, configs, data, rule):
+    """Trains the seeds of some configurations together; gives where the run stands."""
+    mesh, members = tiny.mesh(), []
+    for config in configs:
+        setup = _setup(config, data, mesh)
+        setup = setup._replace(
+            method=in_two_stages(setup.method, rule),
+            metric_names=setup.metric_names * 2,
+            eval_intervals=setup.eval_intervals * 2,
+        )
+        members.append(Member(setup, data, str(folder / f"seed_{config.seed}")))
+    run = run_state.prepare(members, mesh, folder=str(folder / "checkpoints"))
+    try:
+        return train_loop.train(run, tiny.NoProgress(), preemption.StopRequest())
+    finally:
+        run.close()
+
+
+def test_a_rule_that_is_none_or_sees_true_labels_is_refused(monkeypatch):
+    build = methods.build
+
+    def with_oracle(config, info):
+        method = build(config, info)
+        return method._replace(stages=(method.stages[0]._replace(selection="oracle"),))
+
+    monkeypatch.setattr(methods, "build", with_oracle)
+    message = "selection of stage 'train' is 'oracle'; accepted: 'last', 'proxy_accuracy'"
+    with pytest.raises(ValueError, match=message):
+        method_setup.build(settings(), tiny.problem(num_validation=40), tiny.mesh())
+
+
+@pytest.fixture
+def values(monkeypatch):
+    """Criteria that jump from one evaluation to the next; equal scores have equal ones."""
+
+    def use(numbers):
+        seen = {}
+
+        def jumping(scores, data, **options):
+            place = seen.setdefault(np.asarray(scores).tobytes(), len(seen))
+            return dict.fromkeys(model_selection.COLUMNS.values(), numbers[place])
+
+        monkeypatch.setattr(tasks, "_BINARY", tasks._BINARY._replace(validation_metrics=jumping))
+
+    return use
+
+
+def assert_same(first, second):
+    for a, b in zip(jax.tree.leaves(first), jax.tree.leaves(second), strict=True):
+        np.testing.assert_array_equal(np.asarray(a), np.asarray(b))
+
+
+def differs(first, second):
+    leaves = zip(jax.tree.leaves(first), jax.tree.leaves(second), strict=True)
+    return any(np.any(np.asarray(a) != np.asarray(b)) for a, b in leaves)
+
+
+@pytest.mark.parametrize(
+    ("rule", "epochs"),
+    [
+        pytest.param("proxy_auc", 2, marks=pytest.mark.thorough),
+        ("vpu_risk", 3),
+        pytest.param("last", 4, marks=pytest.mark.thorough),
+    ],
+)
+def test_the_next_stage_gets_the_state_of_the_epoch_that_the_rule_prefers(
+    tmp_path, values, rule, epochs
+):
+    data = tiny.problem(num_validation=40)
+    numbers = (0.3, 0.9, 0.1, 0.4)  # a high AUC is good, a high risk is not
+    values(numbers)
+    whole = train(tmp_path / "whole", [settings()], data, rule)
+    values(numbers)
+    part = train(tmp_path / "part", [settings(stop_after_epoch=epochs)], data, "last")
+    assert whole.is_finished and whole.best is None and whole.position.best_values == (None,)
+    assert_same(whole.reported(0), part.carry.state)
+    if epochs < 4:
+        values(numbers)
+        last = train(tmp_path / "last", [settings(stop_after_epoch=4)], data, "last")
+        assert differs(whole.reported(0), last.carry.state)
+
+
+def test_without_a_part_held_out_or_a_value_it_is_the_last_epoch(tmp_path, values):
+    data = tiny.problem()
+    last = train(tmp_path / "last", [settings(num_validation=0)], data, "last")
+    other = train(tmp_path / "other", [settings(num_validation=0)], data, "vpu_risk")
+    assert_same(last.reported(0), other.reported(0))
+    held = tiny.problem(num_validation=40)
+    values([float("nan")] * 4)
+    nothing = train(tmp_path / "nothing", [settings()], held, "vpu_risk")
+    values([0.0] * 4)
+    last = train(tmp_path / "held", [settings()], held, "last")
+    assert_same(last.reported(0), nothing.reported(0))
+
+
+@pytest.mark.parametrize("stops", [(1, 3), pytest.param((4,), marks=pytest.mark.thorough)])
+def test_a_run_that_stops_within_the_stage_or_at_its_end_goes_on_to_the_same(
+    tmp_path, values, stops
+):
+    data = tiny.problem(num_validation=40)
+    values(VALUES)
+    straight = train(tmp_path / "straight", [settings()], data, "proxy_auc")
+    values(VALUES)
+    for stop in (*stops, 0):
+        config = settings(stop_after_epoch=stop)
+        resumed = train(tmp_path / "resumed", [config], data, "proxy_auc")
+    assert straight.position == resumed.position
+    assert_same(straight.carry, resumed.carry)
+
+
+def test_every_seed_hands_on_its_own_best_epoch(tmp_path, values):
+    data = tiny.problem(num_validation=40)
+    configs = [settings(seed=seed) for seed in (0, 1)]
+    values(VALUES)
+    together = train(tmp_path / "together", configs, data, "proxy_auc")
+    assert together.is_finished
+    for seed, epochs in enumerate((2, 3)):
+        values(VALUES)
+        stopped = [settings(seed=seed, stop_after_epoch=epochs) for seed in (0, 1)]
+        part = train(tmp_path / f"part_{seed}", stopped, data, "last")
+        wanted = part.run.of_seed(part.carry.state, seed)
+        assert_same(together.run.of_seed(together.carry.state, seed), wanted)
+
+
+def test_the_last_stage_goes_by_the_runs_own_rule(tmp_path, values):
+    data = tiny.problem(num_validation=40)
+    values(VALUES)
+    state = train(tmp_path, [settings(selection="vpu_risk", stop_after_epoch=5)], data, "proxy_auc")
+    assert [loop_state.rule(state.run, index) for index in (0, 1)] == ["proxy_auc", "vpu_risk"]
+    assert state.best is not None
