@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+import threadpoolctl
 from scipy import optimize, special
 from sklearn import isotonic, linear_model
 
@@ -397,3 +398,16 @@ def test_an_interval_is_of_ends_that_were_fitted(ends):
     found = fit([1.0, 2.0], [0.0, 1.0], setting="two_sample")
     with pytest.raises(ValueError, match="^ends is .*; accepted: what fit_ends returns"):
         calibration.probability_interval(found, ends, [0.0])
+
+
+def test_the_threads_are_limited_once_for_all_resamples(monkeypatch):
+    limits, real = [], threadpoolctl.threadpool_limits
+    monkeypatch.setattr(
+        threadpoolctl, "threadpool_limits", lambda number: limits.append(number) or real(number)
+    )
+    rng = np.random.default_rng(0)
+    p, u = rng.normal(1, 1, 20), rng.normal(0, 1, 60)
+    calibration.fit(p, u, prior=0.3, setting="one_sample")
+    assert limits == [1]
+    calibration.fit_ends(p, u, priors=(0.2, 0.4), setting="one_sample", num_resamples=7)
+    assert limits[1:] == [1] * 4  # two calibrations, and the resamples of each end

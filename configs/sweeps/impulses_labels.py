@@ -4,18 +4,23 @@
     python -m pujax.sweep --plan=impulses_labels:encoders=ENCODERS --workdir=DIR --data_dir=FOLDER
 
 The first command pretrains the encoders, one per seed, the second trains on them. Arguments:
-data = digits (default), fashion_mnist, cifar10 or all; encoders = the folder of the first command;
-metric = auc (default), f1, accuracy (another metric reads the same runs).
+data = digits (default), fashion_mnist, cifar10 or all, the same in both commands; encoders = the
+folder of the first command, which a run goes on with only in the same place; metric = auc
+(default), f1, accuracy (another metric reads the same runs).
 
-One positive in ten, by file order, so that the images are the same for every number of labels and
-every seed. A number of labels has three rows: a linear head on the frozen encoder, the whole
-network from the encoder on, and the whole network from scratch, all with imbalanced nnPU at the
-true prior and with labelled positives in every batch, of which batches that mix P and U would hold
-none where labels are few. The encoder learns without labels, so that one serves all numbers of
-labels: a ResNet-18 of a quarter of the width, whose features are average-pooled.
+About one example in ten is positive. Images and labels are taken by file order: they are the same
+for every seed, the images also for every number of labels, and fewer labels are among more. So a
+deviation is that of training, not of the draw of labels.
 
-The rates are those of `docs/results/impulses.md`: the published 0.0003 where the whole network
-trains, and 0.003 for the head, which has 128 features and not 2,048.
+A number of labels has three rows: a linear head on the frozen encoder, the whole network from the
+encoder on, and the whole network from scratch, all with imbalanced nnPU at the true prior. Every
+batch has labelled positives (where labels are fewer than these, some repeat); batches that mix P
+and U would often have none. The encoder learns without labels, so that one serves all numbers of
+labels: a ResNet-18 of a quarter of the width, whose features are average-pooled. Its epochs come on
+top of the others. The frozen row trains without random views.
+
+The published rate 0.0003 is that of the whole network; 0.003, that of the head, was chosen by the
+PU risk with 150 labels on 64 features of a smaller network (docs/results/impulses.md).
 """
 
 import os

@@ -58,6 +58,7 @@ _BUDGETS = {
         "learning_rate": 5e-4,
         "weight_decay": 1e-4,
         "pretrain_epochs": 100,
+        "pretrain_selection": "last",
         "num_epochs": 120,
         "round_steps": 20,
     },

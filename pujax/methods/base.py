@@ -34,9 +34,10 @@ class Stage(NamedTuple):
         of raw inputs. All examples are encoded once when the stage begins (and again when a run
         goes on within it), so that it may only look at what the stage leaves as it is: a frozen
         encoder. `init` sees raw inputs.
-      selection: which of its epochs a stage before the last hands on: the one that this rule of
-        `run.selection`, no oracle, prefers on the part held out; the last one where nothing is held
-        out. Which epoch of the last stage counts is `run.selection` alone.
+      selection: which of its epochs a stage before the last hands on: of those that are evaluated
+        (`run.eval_every`, and its last one) the one that this rule of `run.selection`, no oracle,
+        prefers on the part held out. It is the last one where nothing is held out or no epoch has a
+        value. Which epoch of the last stage counts is `run.selection` alone.
     """
 
     name: str

@@ -38,7 +38,7 @@ from pujax.methods.pan import Player
 
 STARTS = ("classifier", "unweighted", "half")
 SELECTIONS = ("vpu_risk", "proxy_auc", "last")
-"""Of the pretraining's epochs: rules that need no class prior, as LBE needs none."""
+"""Rules for the pass of the pretraining that the rounds start from; none needs a class prior."""
 
 
 class State(NamedTuple):
@@ -68,9 +68,9 @@ def default_config() -> ml_collections.ConfigDict:
     an example to be labelled) or 'half' (0.5 for every example and no pretraining, which a public
     version for tables does). `pretrain_selection` says from which pass of the pretraining the
     rounds start where a part is held out: that of the least VPU risk, of the highest proxy AUC, or
-    the last one, by which a network that is large for the labels knows by heart which examples are
-    labelled. With `keep_positives` the labelled positives of a subset all train the
-    classifier and weigh as much as the unlabeled examples that are kept.
+    the last one. By then a network that is large for the labels knows by heart which examples are
+    labelled. Without rounds it has no effect. With `keep_positives` the labelled positives of a
+    subset all train the classifier and weigh as much as the unlabeled examples that are kept.
     """
     return sections.default_config(
         "lbe",

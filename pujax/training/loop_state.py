@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from pujax.training import checkpoint, compile_ahead, seed_axis, sharding, train_step
+from pujax.training import config as config_lib
 from pujax.training.checkpoint import Checkpoints, Position
 from pujax.training.evaluation import model_selection
 from pujax.training.run_state import Run, own_checkpoints
@@ -63,7 +64,9 @@ class LoopState:
     def handed_on(self) -> Any:
         """The states of all seeds that the next stage starts from, chosen likewise."""
         has_best = [value is not None for value in self.position.best_values]
-        return choose(has_best, self.best, self.carry.state) if any(has_best) else self.carry.state
+        if all(has_best) or not any(has_best):
+            return self.best if any(has_best) else self.carry.state
+        return choose(has_best, self.best, self.carry.state)
 
 
 def start(run: Run) -> LoopState:
@@ -123,8 +126,7 @@ def rule(run: Run, index: int) -> str:
     """By which of `model_selection.RULES` the best epoch of a stage is found."""
     if index == len(run.stages) - 1:
         return run.config.run.selection
-    data = run.config.data
-    is_held_out = max(data.get("num_validation", 0), data.get("holdout", 0)) > 0
+    is_held_out = config_lib.holds_out(run.config)
     return run.stages[index].selection if is_held_out else model_selection.LAST
 
 

@@ -59,9 +59,9 @@ def build(config: ml_collections.FrozenConfigDict, data: Problem, mesh: Mesh) ->
         data = data.reveal(method.reveals)
         method = methods.build(config, data.info)
     for stage in method.stages:
-        checks.one_of(
-            f"selection of stage {stage.name!r}", stage.selection, model_selection.WITHOUT_TRUTH
-        )
+        field = f"selection of stage {stage.name!r}"
+        checks.one_of(field, stage.selection, model_selection.WITHOUT_TRUTH)
+        model_selection.check(stage.selection, data.info.prior, field=field)
         _check_batches(stage, config, data, mesh)
     _check_length(config, method, data)
     if data.streamed:

@@ -310,7 +310,10 @@ def _end_epoch(state: LoopState, index: int, seconds: float, progress: Progress)
     }
     step = state.position.global_step
     counts_batches = run.on_device.labeled.dtype == bool and not stage.batching.num_positives
-    is_evaluated = epochs % run.eval_every(index) == 0 or epochs == total
+    ends_stage = epochs == run.first_epochs[index + 1]
+    has_rule = loop_state.keeps_best(run, index)
+    is_due = epochs % run.eval_every(index) == 0
+    is_evaluated = is_due or epochs == total or (ends_stage and has_rule)
     evaluations = [
         run.evaluators[seed].begin(run.of_seed(state.carry.state, seed))
         if is_evaluated
@@ -320,7 +323,7 @@ def _end_epoch(state: LoopState, index: int, seconds: float, progress: Progress)
     without = None
     if counts_batches:
         without = train_step.batches_without_positives(state.plan, run.on_device)
-    keeps_best = is_evaluated and loop_state.keeps_best(run, index)
+    keeps_best = is_evaluated and has_rule
     is_last_stage = index == len(run.stages) - 1
 
     def finish() -> float:
@@ -345,7 +348,6 @@ def _end_epoch(state: LoopState, index: int, seconds: float, progress: Progress)
         return done
 
     state.unfinished = finish
-    ends_stage = epochs == run.first_epochs[index + 1]
     saves = epochs % run.config.run.checkpoint_every == 0
     if keeps_best or ends_stage or saves:
         _finish_epoch(state)

@@ -1,5 +1,8 @@
 """A stage before the last one may hand on its best epoch instead of its last one."""
 
+import math
+import types
+
 import jax
 import numpy as np
 import pytest
@@ -58,17 +61,54 @@ def train(folder, configs, data, rule):
         run.close()
 
 
-def test_a_rule_that_is_none_or_sees_true_labels_is_refused(monkeypatch):
-    build = methods.build
+@pytest.mark.parametrize(
+    ("rule", "prior", "message"),
+    [
+        ("oracle", 0.4, "is 'oracle'; accepted: 'last', 'proxy_accuracy'"),
+        ("nnpu_risk", math.nan, "is 'nnpu_risk' and data.prior None; accepted: 'last'"),
+    ],
+)
+def test_a_rule_that_sees_true_labels_or_needs_an_unknown_prior_is_refused(
+    monkeypatch, rule, prior, message
+):
+    build, data = methods.build, tiny.problem(num_validation=40)
+    data = data._replace(info=data.info._replace(prior=prior))
 
-    def with_oracle(config, info):
-        method = build(config, info)
-        return method._replace(stages=(method.stages[0]._replace(selection="oracle"),))
+    def with_rule(config, info):
+        method = build(config, tiny.problem(num_validation=40).info)
+        return method._replace(stages=(method.stages[0]._replace(selection=rule),))
 
-    monkeypatch.setattr(methods, "build", with_oracle)
-    message = "selection of stage 'train' is 'oracle'; accepted: 'last', 'proxy_accuracy'"
-    with pytest.raises(ValueError, match=message):
-        method_setup.build(settings(), tiny.problem(num_validation=40), tiny.mesh())
+    monkeypatch.setattr(methods, "build", with_rule)
+    with pytest.raises(ValueError, match=f"selection of stage 'train' {message}"):
+        method_setup.build(settings(), data, tiny.mesh())
+
+
+@pytest.mark.parametrize(
+    ("part", "rules"),
+    [
+        ({"num_validation": 40}, ["vpu_risk", "last"]),
+        ({"num_labeled": 0, "holdout": 0.2}, ["vpu_risk", "last"]),
+        ({}, ["last", "last"]),
+    ],
+)
+def test_a_stage_has_its_rule_wherever_a_part_is_held_out(part, rules):
+    config = tiny.config("nnpu", model="mlp", data=part, run={"selection": "last"})
+    (stage,) = methods.build(config, tiny.problem().info).stages
+    stages = [stage._replace(selection="vpu_risk")] * 2
+    run = types.SimpleNamespace(config=config, stages=stages)
+    assert [loop_state.rule(run, index) for index in (0, 1)] == rules
+
+
+def test_the_summary_says_which_epoch_was_handed_on():
+    (stage,) = methods.build(settings(), tiny.problem(num_validation=40).info).stages
+    stages = [stage._replace(name=name, selection="vpu_risk") for name in ("a", "b", "c")]
+    stages[1] = stages[1]._replace(selection="last")
+    values = {"a": (0.3, 0.1, 0.2), "b": (0.5,), "c": (0.0,)}
+    rows = [{"stage": name, "val_vpu_risk": x} for name in values for x in values[name]]
+    rows = [{"epoch": epoch} | row for epoch, row in enumerate(rows)]
+    found = model_selection.handed_on(rows, stages)
+    assert found == {"a": {"rule": "vpu_risk", "epoch": 1, "value": 0.1}}
+    assert model_selection.handed_on([{"epoch": 0, "stage": "a"}], stages) == {}
 
 
 @pytest.fixture
@@ -141,23 +181,35 @@ def test_a_run_that_stops_within_the_stage_or_at_its_end_goes_on_to_the_same(
 ):
     data = tiny.problem(num_validation=40)
     values(VALUES)
-    straight = train(tmp_path / "straight", [settings()], data, "proxy_auc")
+    straight = train(tmp_path / "straight", [settings()], data, "vpu_risk")
     values(VALUES)
     for stop in (*stops, 0):
         config = settings(stop_after_epoch=stop)
-        resumed = train(tmp_path / "resumed", [config], data, "proxy_auc")
+        resumed = train(tmp_path / "resumed", [config], data, "vpu_risk")
     assert straight.position == resumed.position
     assert_same(straight.carry, resumed.carry)
 
 
-def test_every_seed_hands_on_its_own_best_epoch(tmp_path, values):
+@pytest.mark.parametrize(
+    ("numbers", "best"),
+    [
+        (VALUES, (2, 3)),
+        pytest.param(
+            # Of the second seed no epoch has a value.
+            [x if place % 2 == 0 else math.nan for place, x in enumerate(VALUES)],
+            (2, 4),
+            marks=pytest.mark.thorough,
+        ),
+    ],
+)
+def test_every_seed_hands_on_its_own_best_epoch(tmp_path, values, numbers, best):
     data = tiny.problem(num_validation=40)
     configs = [settings(seed=seed) for seed in (0, 1)]
-    values(VALUES)
+    values(numbers)
     together = train(tmp_path / "together", configs, data, "proxy_auc")
     assert together.is_finished
-    for seed, epochs in enumerate((2, 3)):
-        values(VALUES)
+    for seed, epochs in enumerate(best):
+        values(numbers)
         stopped = [settings(seed=seed, stop_after_epoch=epochs) for seed in (0, 1)]
         part = train(tmp_path / f"part_{seed}", stopped, data, "last")
         wanted = part.run.of_seed(part.carry.state, seed)
@@ -167,6 +219,18 @@ def test_every_seed_hands_on_its_own_best_epoch(tmp_path, values):
 def test_the_last_stage_goes_by_the_runs_own_rule(tmp_path, values):
     data = tiny.problem(num_validation=40)
     values(VALUES)
-    state = train(tmp_path, [settings(selection="vpu_risk", stop_after_epoch=5)], data, "proxy_auc")
+    # Its first two epochs are those after which AUC and risk are highest: the best AUC is handed
+    # on, and the rule of the last stage sees that value alone.
+    state = train(tmp_path, [settings(selection="vpu_risk")], data, "proxy_auc")
     assert [loop_state.rule(state.run, index) for index in (0, 1)] == ["proxy_auc", "vpu_risk"]
-    assert state.best is not None
+    assert state.position.best_values == (max(VALUES[:4]),)
+
+
+@pytest.mark.parametrize(("numbers", "epochs"), [((0.3, 0.9), 4), ((0.9, 0.3), 3)])
+def test_the_last_epoch_of_a_stage_is_evaluated_too(tmp_path, values, numbers, epochs):
+    data = tiny.problem(num_validation=40)
+    values(numbers)
+    whole = train(tmp_path / "whole", [settings(eval_every=3)], data, "proxy_auc")
+    values((0.0,) * 4)
+    part = train(tmp_path / "part", [settings(stop_after_epoch=epochs)], data, "last")
+    assert_same(whole.reported(0), part.carry.state)

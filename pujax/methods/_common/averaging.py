@@ -1,7 +1,8 @@
 """Moving averages of a method's weights, which predict in place of the weights of the last step.
 
 It goes around any method: the method trains as it does without, and what it reads itself during
-training (pseudo-labels, clusters, the epoch that it keeps) comes from its own weights.
+training (pseudo-labels, clusters, the epoch that it keeps) comes from its own weights. A stage that
+hands on its best epoch (`Stage.selection`) finds it by the averages, and hands on the own weights.
 """
 
 from collections.abc import Callable, Iterator

@@ -117,7 +117,7 @@ def resolve(config: ml_collections.ConfigDict) -> ml_collections.ConfigDict:
     _check_run(resolved.run)
     _check_compared(resolved)
     decisions.parse(resolved.run.decide)
-    has_validation = max(resolved.data.num_validation, resolved.data.holdout) > 0
+    has_validation = holds_out(resolved)
     resolved.run.selection = model_selection.resolved(
         resolved.run.selection,
         methods.selection(name),
@@ -300,6 +300,11 @@ def to_compare(config: ml_collections.ConfigDict, method: str) -> ml_collections
     other.run.compare = ""
     other.run.figures = False
     return other
+
+
+def holds_out(config: ml_collections.ConfigDict) -> bool:
+    """Whether a part of P and U is held out, by which epochs can be compared."""
+    return max(config.data.num_validation, config.data.holdout) > 0
 
 
 def fingerprint(config: ml_collections.ConfigDict) -> dict[str, Any]:

@@ -59,7 +59,7 @@ def defaults() -> dict[str, Any]:
         "sampling": "stratified",  # or 'uniform', or 'file_order': nothing at random
         "labeling": "scar",  # or a biased choice: see pujax/data/splits/labeling_mechanisms.py
         "labeling_power": 1.0,  # exponent of 'power', 'gap' and 'gap_boundary'
-        "num_validation": 0,  # held out of training, for run.selection
+        "num_validation": 0,  # held out of training: rules choose an epoch by it
         "validation_labeled": 0,  # of its positives; 0 labels half of them
         "holdout": 0.0,  # share of P and of U that is held out where num_labeled is 0
         "scaling": "standard",  # by mean and deviation; 'unit': 0 to 1, tables as they are

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from pujax import metrics, risks
+from pujax.methods.base import Stage
 
 LAST = "last"
 AUTO = "auto"
@@ -121,14 +122,34 @@ def resolved(rule: str, suits: str, *, has_validation: bool, has_prior: bool) ->
     return "proxy_auc" if suits in _WITH_PRIOR and not has_prior else suits
 
 
-def check(rule: str, prior: float) -> None:
+def check(rule: str, prior: float, *, field: str = "run.selection") -> None:
     """Raises a ValueError for a rule that needs a prior where it is unknown."""
     if rule in _WITH_PRIOR and not math.isfinite(prior):
         others = ", ".join(repr(name) for name in RULES if name not in _WITH_PRIOR)
         raise ValueError(
-            f"run.selection is {rule!r} and data.prior None; accepted: {others}, or a number for "
+            f"{field} is {rule!r} and data.prior None; accepted: {others}, or a number for "
             "data.prior, since the true classes of these data do not tell it"
         )
+
+
+def handed_on(rows: Sequence[Row], stages: Sequence[Stage]) -> dict[str, dict[str, Any]]:
+    """Which epoch each stage before the last handed on: rule, epoch and value by stage's name.
+
+    Args:
+      rows: of the whole run.
+      stages: of the method. Those that hand on their last epoch are left out, and so are those
+        without any value, as where nothing is held out.
+    """
+    found = {}
+    for stage in stages[:-1]:
+        rule = stage.selection
+        best = None
+        if rule != LAST:
+            best = choose([row for row in rows if row["stage"] == stage.name], rule)
+        if best is not None:
+            value = best[COLUMNS[rule]]
+            found[stage.name] = {"rule": rule, "epoch": best["epoch"], "value": value}
+    return found
 
 
 def improves(rule: str, value: float | None, best: float | None) -> bool:

@@ -50,6 +50,7 @@ def identity(
     rows: list[dict[str, Any]],
 ) -> dict[str, Any]:
     """What was trained on what, and which epoch is reported; of every kind of problem."""
+    handed_on = model_selection.handed_on(rows, method.stages)
     return {
         "method": config.method.name,
         "oracle": bool(method.reveals),
@@ -59,7 +60,7 @@ def identity(
         "num_epochs": len(rows),
         "selection": model_selection.describe(rows, config.run.selection),
         "selections": model_selection.table(rows),
-    }
+    } | ({"handed_on": handed_on} if handed_on else {})
 
 
 def costs(rows: list[dict[str, Any]], mesh: Mesh) -> dict[str, Any]:
