@@ -3,14 +3,16 @@
     python -m pujax.sweep --plan=configs/sweeps/defaults_hold.py --workdir=DIR \
         --data_dir=mnist=FOLDER,fashion_mnist=FOLDER,a9a=FOLDER,mushrooms=FOLDER
 
-Arguments: part = all (default) or one of the sets. What is reported by default stands beside the
-last epoch, what rules without negatives choose, and the best epoch on the test set, which is no
-result: a default holds where the first is within two points of the best. Methods train as long as
-by default. What differs from it is what keeps the plan small: the network is the multilayer
-perceptron, MNIST and Fashion-MNIST have 10,000 training images, half of them positive, a9a has
-15,000 rows, 24 % of them positive, its share, and 500 examples (of digits 100) are held out for the
-rules. From seconds per epoch on MNIST, all of it should take six to eight hours on two CPU cores,
-half of them LaGAM's 400 epochs.
+Arguments: part = all (default) or one of the sets; method = all (default) or one of them, whose
+fields can then be changed by `--set=method.FIELD=VALUE`.
+
+What is reported by default stands beside the last epoch, what rules without negatives choose, and
+the best epoch on the test set, which is no result: a default holds where the first is within two
+points of the best. Methods train as long as by default. What differs from it is what keeps the plan
+small: the network is the multilayer perceptron, MNIST and Fashion-MNIST have 10,000 training
+images, half of them positive, a9a has 15,000 rows, 24 % of them positive, its share, and 500
+examples (of digits 100) are held out for the rules. From seconds per epoch on MNIST, all of it
+should take six to eight hours on two CPU cores, half of them LaGAM's 400 epochs.
 """
 
 import ml_collections
@@ -34,11 +36,14 @@ _RULES = (
 
 def get_plan(argument: str = "") -> sweep.Plan:
     """The methods of one label per example on all sets, or on one."""
-    chosen = common.parse(argument, part=("all", *_SETS))
     names = [name for name in methods.names() if not methods.is_multilabel(name)]
+    chosen = common.parse(argument, part=("all", *_SETS), method=("all", *names))
+    if chosen["method"] != "all":
+        names = [chosen["method"]]
     tasks = _SETS if chosen["part"] == "all" else (chosen["part"],)
     cells = [sweep.Cell(name, task, _config(name, task)) for task in tasks for name in names]
-    return sweep.Plan("Defaults", cells, seeds=(0, 1, 2), rules=_RULES, reference="naive")
+    reference = "naive" if "naive" in names else ""
+    return sweep.Plan("Defaults", cells, seeds=(0, 1, 2), rules=_RULES, reference=reference)
 
 
 def _config(name: str, task: str) -> ml_collections.ConfigDict:

@@ -219,8 +219,8 @@ def test_every_seed_hands_on_its_own_best_epoch(tmp_path, values, numbers, best)
 def test_the_last_stage_goes_by_the_runs_own_rule(tmp_path, values):
     data = tiny.problem(num_validation=40)
     values(VALUES)
-    # Its first two epochs are those after which AUC and risk are highest: the best AUC is handed
-    # on, and the rule of the last stage sees that value alone.
+    # The last stage leaves the state as it is, so that its rule sees one value: that of the epoch
+    # with the highest AUC, which the least risk would not have handed on.
     state = train(tmp_path, [settings(selection="vpu_risk")], data, "proxy_auc")
     assert [loop_state.rule(state.run, index) for index in (0, 1)] == ["proxy_auc", "vpu_risk"]
     assert state.position.best_values == (max(VALUES[:4]),)
