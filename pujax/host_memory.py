@@ -12,8 +12,13 @@ _MALLOPT = {"trim_threshold": -1, "mmap_threshold": -3, "arena_max": -8}  # of m
 _MAX_BYTES = 512 * 2**20
 """Larger blocks are handed back, as by default: a step that needs them computes for seconds."""
 
-_VARIABLES = ("MALLOC_ARENA_MAX", "MALLOC_MMAP_MAX_", "MALLOC_MMAP_THRESHOLD_")
-_VARIABLES += ("MALLOC_TOP_PAD_", "MALLOC_TRIM_THRESHOLD_")
+_VARIABLES = (
+    "MALLOC_ARENA_MAX",
+    "MALLOC_MMAP_MAX_",
+    "MALLOC_MMAP_THRESHOLD_",
+    "MALLOC_TOP_PAD_",
+    "MALLOC_TRIM_THRESHOLD_",
+)
 
 
 def keep() -> bool:

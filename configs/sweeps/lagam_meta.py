@@ -5,9 +5,9 @@
         --data_dir=FOLDER
 
 Arguments: data = digits (default), fashion_mnist: 10,000 training images of it, 500 of them
-labelled positives, and LeNet. Five seeds, the last epoch is reported. Each row changes the reference, the
-published update, by what its name says; with `rate` the step size of the virtual step, K its
-steps. The same clean examples are held apart in all rows, also where none is looked at.
+labelled positives, and LeNet. Five seeds, the last epoch is reported. Each row changes the
+reference, the published update, by what its name says; with `rate` the step size of the virtual
+step, K its steps. The same clean examples are held apart in all rows, also where none is looked at.
 """
 
 import ml_collections
