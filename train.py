@@ -2,7 +2,11 @@
 
 import sys
 
-from pujax.train import main
+from pujax import huge_pages
 
 if __name__ == "__main__":
+    huge_pages.restart()  # before JAX is imported, which takes a second
+
+    from pujax.train import main
+
     sys.exit(main(sys.argv))

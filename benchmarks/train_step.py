@@ -15,7 +15,7 @@ import jax
 import numpy as np
 from absl import app, flags
 
-from pujax import host_memory
+from pujax import huge_pages
 from pujax.data import dataset
 from pujax.data.raw import RawDataset
 from pujax.training import config as config_lib
@@ -41,7 +41,6 @@ _SET = flags.DEFINE_multi_string("set", [], "Overrides, e.g. --set=model.dtype=b
 def main(argv):
     """Times every stage."""
     del argv
-    host_memory.keep()  # as training does
     overrides = [f"--config.{text}" for text in _SET.value]
     tree, _, name = run_flags.parse(["", f"--config={_CONFIG.value}", *overrides])
     config = config_lib.resolve(tree)
@@ -102,4 +101,5 @@ def main(argv):
 
 
 if __name__ == "__main__":
+    huge_pages.restart()  # as training does
     app.run(main)

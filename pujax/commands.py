@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 
 import pujax
-from pujax import catalogue, console, usage
+from pujax import catalogue, console, huge_pages, usage
 
 COMMANDS = {
     "train": ("pujax.train", "trains a method, from a configuration to a folder of results"),
@@ -23,6 +23,8 @@ COMMANDS = {
 }
 """Module and one line of every command; a new one is one more line here."""
 
+_RUN_NETWORKS = ("train", "predict", "sweep")
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs a command; returns the process's exit status.
@@ -30,6 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Args:
       argv: program name, command and its arguments; None for those of this process.
     """
+    is_own_process = argv is None
     argv = sys.argv if argv is None else argv
     command, rest = argv[1] if len(argv) > 1 else "--help", list(argv[2:])
     if command in ("--help", "-help", "-h"):
@@ -45,6 +48,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if command in usage.texts() and usage.is_asked(words):
         console.message(usage.text(command, words[0]))
         return 0
+    if is_own_process and command in _RUN_NETWORKS:
+        huge_pages.restart()
     # A user's own configuration imports what lies beside it, as it does under `python -m`. At the
     # end of the path a folder takes no installed package's place.
     if not {"", "."} & set(sys.path):

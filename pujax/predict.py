@@ -20,7 +20,7 @@ import rich.progress
 from absl import flags
 from rich.console import Console
 
-from pujax import host_memory, usage
+from pujax import huge_pages, usage
 from pujax.checks import one_of, require, whole_number
 from pujax.console import message, show_own_messages
 from pujax.data.readers import image_trees
@@ -256,7 +256,6 @@ def main(argv: list[str]) -> int:
         one_of("--unreadable", values.unreadable, image_trees.UNREADABLE)
         check_folder("--output", os.path.dirname(os.path.abspath(values.output)))
         _check_output(values.output, *rest)
-        host_memory.keep()
         options = {"decide": values.decide, "unreadable": values.unreadable}
         model = load(rest[0], revision=values.revision)
         count, chosen, reasons = model.write(rest[1], values.output, **options)
@@ -288,4 +287,5 @@ def _check_output(path: str, run: str, rows: str) -> None:
 
 
 if __name__ == "__main__":
+    huge_pages.restart()
     sys.exit(main(sys.argv))

@@ -5,7 +5,7 @@ In a checkout `python train.py --config=configs/lagam_digits.py` is the same.
 
 import sys
 
-from pujax import console, host_memory, training, usage
+from pujax import console, huge_pages, training, usage
 from pujax.training import train_loop
 from pujax.training.config import flags
 
@@ -16,7 +16,6 @@ def main(argv: list[str]) -> int:
     if usage.is_asked(argv):
         console.message(usage.text("train", argv[0]))
         return 0
-    host_memory.keep()
     try:
         config, workdir, name = flags.parse(argv)
         training.run(config, workdir, name=name)
@@ -27,4 +26,5 @@ def main(argv: list[str]) -> int:
 
 
 if __name__ == "__main__":
+    huge_pages.restart()
     sys.exit(main(sys.argv))

@@ -11,7 +11,6 @@ ALSO = {
     "pujax.data.sources": None,
     "pujax.data.batching": ("Batch", "Batching"),
     "pujax.data.raw": ("RawDataset",),
-    "pujax.host_memory": ("keep",),
     "pujax.models.cnn": ("CNN7", "CNN13", "ConvNet", "SmallCNN"),
     "pujax.models.encoder": None,
     "pujax.models.heads": ("PUNet",),

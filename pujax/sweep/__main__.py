@@ -7,7 +7,7 @@ import sys
 import jax
 from absl import flags
 
-from pujax import checks, console, host_memory, usage
+from pujax import checks, console, huge_pages, usage
 from pujax.sweep import launch, ray_engine, runner, shards, slurm_engine
 from pujax.sweep import plan as plan_lib
 from pujax.training.evaluation import model_selection
@@ -133,7 +133,6 @@ def main(argv: list[str]) -> int:
         if plan is None:
             console.message(usage.text("sweep", argv[0]))
             return 0
-        host_memory.keep()
         shard = shards.parse(values.shard) if values.shard else None
         options = {"only": values.only, "sequential": values.sequential}
         if values.launch and not values.dry_run:
@@ -151,4 +150,5 @@ def main(argv: list[str]) -> int:
 
 
 if __name__ == "__main__":
+    huge_pages.restart()
     sys.exit(main(sys.argv))

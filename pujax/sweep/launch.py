@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
-from pujax import console, host_memory
+from pujax import console
 from pujax.sweep import runner
 from pujax.sweep.plan import Plan
 from pujax.training import preemption
@@ -124,7 +124,6 @@ def train_task(task: Task) -> str:
       SystemExit: after SIGINT or SIGTERM, once all is saved.
     """
     console.show_own_messages()
-    host_memory.keep()
     if not task.uses_gpus:
         # Else every worker of a machine would take three quarters of the same GPU's memory.
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
