@@ -6,6 +6,7 @@ touched: a third of a step of a small convolutional network. With pages of 2 MB 
 fewer. glibc reads the setting when a process starts, and so a command starts itself anew, once.
 """
 
+import contextlib
 import os
 import pathlib
 import re
@@ -24,16 +25,25 @@ def restart() -> None:
     """Starts this process's program anew with `SETTING`, where it is of use; returns elsewhere.
 
     For commands, before anything slow is imported: the process keeps its number, its arguments,
-    its folder and its files, and loses what it has computed. Nothing is done where `VARIABLE` is
-    set, be it empty; where the C library is not glibc 2.35 or newer; where the kernel gives huge
-    pages to all (then they are there) or to none; and in a process that is debugged or has threads.
+    its folder and its standard streams, and loses what it has computed. Nothing is done where
+    `VARIABLE` is set, be it empty; where the C library is not glibc 2.35 or newer; where the kernel
+    gives huge pages to all (then they are there) or to none; in a process that is debugged or has
+    threads; and inside of another program or of a prompt, which would start anew in its place.
     """
     if VARIABLE in os.environ or not (_glibc() >= _FIRST_GLIBC and _can_be_asked_for()):
         return
-    if sys.gettrace() is not None or threading.active_count() > 1 or not sys.executable:
+    if sys.gettrace() is not None or threading.active_count() > 1 or not _is_own_process():
         return
     environment = {**os.environ, VARIABLE: SETTING}
-    os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], environment)
+    with contextlib.suppress(OSError):  # it would be faster, and goes without
+        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], environment)
+
+
+def _is_own_process() -> bool:
+    """Whether the command line that started the process names the program that runs now."""
+    spec = getattr(sys.modules["__main__"], "__spec__", None)
+    names = {*sys.argv[:1], spec.name.removesuffix(".__main__") if spec else ""}
+    return bool(sys.executable) and not names.isdisjoint(sys.orig_argv[1:])
 
 
 def _glibc() -> tuple[int, ...]:

@@ -1,5 +1,6 @@
 """A command that starts itself anew with huge pages: when, once, and with what it was given."""
 
+import importlib.machinery
 import json
 import os
 import pathlib
@@ -7,6 +8,7 @@ import runpy
 import subprocess
 import sys
 import threading
+import types
 
 import pytest
 
@@ -99,7 +101,8 @@ def restarts(monkeypatch, tmp_path):
     monkeypatch.setattr(huge_pages.os, "execve", lambda *given: calls.append(given))
     monkeypatch.setattr(huge_pages.threading, "active_count", lambda: 1)
     monkeypatch.setattr(huge_pages.sys, "gettrace", lambda: None)
-    monkeypatch.setattr(huge_pages.sys, "orig_argv", ["python", "-m", "pujax", "train"])
+    monkeypatch.setattr(huge_pages.sys, "orig_argv", ["python", "train.py", "--config=lagam"])
+    monkeypatch.setattr(huge_pages.sys, "argv", ["train.py", "--config=lagam"])
     return calls, mode
 
 
@@ -108,7 +111,7 @@ def test_the_same_interpreter_gets_the_same_arguments_and_the_setting(restarts, 
     huge_pages.restart()
     [(program, arguments, environment)] = restarts[0]
     assert program == sys.executable
-    assert arguments == [sys.executable, "-m", "pujax", "train"]
+    assert arguments == [sys.executable, "train.py", "--config=lagam"]
     assert environment["GLIBC_TUNABLES"] == "glibc.malloc.hugetlb=1"
     assert environment["SOMETHING"] == "else"
 
@@ -171,6 +174,46 @@ def test_an_embedded_interpreter_without_a_program_goes_on(restarts, monkeypatch
     monkeypatch.setattr(huge_pages.sys, "executable", "")
     huge_pages.restart()
     assert not restarts[0]
+
+
+def test_where_it_cannot_start_anew_it_goes_on(restarts, monkeypatch):
+    def fail(*given):
+        raise PermissionError("no")
+
+    monkeypatch.setattr(huge_pages.os, "execve", fail)
+    huge_pages.restart()
+
+
+@pytest.mark.parametrize(
+    ("command_line", "program", "module", "is_own"),
+    [
+        (["python", "-u", "train.py"], "train.py", None, True),
+        (["python", "/bin/pujax", "train"], "/bin/pujax", None, True),
+        (
+            ["python", "-m", "pujax.sweep"],
+            "/x/pujax/sweep/__main__.py",
+            "pujax.sweep.__main__",
+            True,
+        ),
+        (["python", "-m", "pujax.train"], "/x/pujax/train.py", "pujax.train", True),
+        (["python", "-m", "cProfile", "train.py"], "train.py", None, True),
+        (["python"], "train.py", None, False),  # `runpy.run_path` at a prompt
+        (["python", "own.py"], "train.py", None, False),
+        (["python", "-m", "pytest"], "/x/pujax/train.py", "pujax.train", False),
+        (["python"], None, None, False),
+    ],
+)
+def test_only_the_program_that_the_process_was_started_for_restarts(
+    restarts, monkeypatch, command_line, program, module, is_own
+):
+    monkeypatch.setattr(sys, "orig_argv", command_line)
+    monkeypatch.setattr(sys, "argv", [program] if program else [])
+    spec = module and importlib.machinery.ModuleSpec(module, None)
+    main = types.ModuleType("__main__")
+    main.__spec__ = spec
+    monkeypatch.setitem(sys.modules, "__main__", main)
+    huge_pages.restart()
+    assert bool(restarts[0]) == is_own
 
 
 @pytest.fixture
