@@ -2,8 +2,9 @@
 
 XLA allocates the working memory of a program at every call and frees it at the end. glibc unmaps
 blocks above 32 MB, and of the next one the kernel clears every page of 4 kB when it is first
-touched: a third of a step of a small convolutional network. With pages of 2 MB there are 512 times
-fewer. glibc reads the setting when a process starts, and so a command starts itself anew, once.
+touched: three tenths of a step of a small convolutional network. With pages of 2 MB there are 512
+times fewer. glibc reads the setting when a process starts, and so a command starts itself anew,
+once.
 """
 
 import contextlib

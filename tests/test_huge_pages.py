@@ -18,7 +18,7 @@ _ACTIVE_COUNT = threading.active_count
 REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
 
 # Says that it begins, restarts, and then what it was given, and how many pages the kernel had to
-# clear for four blocks of 100 MB that a thread took, filled and freed, the first two left out.
+# clear for the second and third of four blocks of 100 MB that a thread took, filled and freed.
 _PROGRAM = """
 import ctypes, json, os, resource, sys, threading
 from pujax import huge_pages
