@@ -5,15 +5,18 @@
         --data_dir=FOLDER
 
 Arguments: data = digits (default; five seeds), fashion_mnist: 400 P, 8,000 U and 200 support images
-of it for 40 epochs (three seeds). The last epoch is reported; every fourth one writes the accuracy
-of the labels, and the share of gradients that have the sign of the hidden truth by quarters of
-their size, into `metrics.csv`. Nothing of that enters the training.
+of it for 40 epochs (three seeds); rows = updates (default), or methods: the published update beside
+methods that learn no labels, on the same split and network, with the same views, epochs and batches
+and otherwise as they are. The last epoch is reported; every fourth one writes the accuracy of the
+labels, and the share of gradients that have the sign of the hidden truth by quarters of their size,
+into `metrics.csv`. Nothing of that enters the training.
 """
 
 import ml_collections
 
 from pujax import sweep
 from pujax.configs import common, lagam_digits, lagam_mnist
+from pujax.training import config as config_lib
 
 _SEEDS = {"digits": 5, "fashion_mnist": 3}
 _REFERENCE = "projected (published)"
@@ -30,13 +33,34 @@ _ROWS = {
 }
 
 
+_METHODS = ("naive", "nnpu", "vpu", "dist_pu", "supervised")
+# What methods share with LaGAM: lengths of the run and of a batch, and the weak views.
+_SHARED = ("num_epochs", "batch_size", "augment", "flip", "padding")
+
+
 def get_plan(argument: str = "") -> sweep.Plan:
     """All rows on one data set."""
-    data = common.parse(argument, data=tuple(_SEEDS))["data"]
-    cells = [sweep.Cell(row, data, _config(data, changes)) for row, changes in _ROWS.items()]
+    chosen = common.parse(argument, data=tuple(_SEEDS), rows=("updates", "methods"))
+    data = chosen["data"]
+    if chosen["rows"] == "updates":
+        cells = [sweep.Cell(row, data, _config(data, changes)) for row, changes in _ROWS.items()]
+    else:
+        configs = {_REFERENCE: _config(data, {})} | {x: _other(data, x) for x in _METHODS}
+        cells = [sweep.Cell(row, data, config) for row, config in configs.items()]
     title = f"LaGAM's labels late in a run, {data}"
     seeds = tuple(range(_SEEDS[data]))
     return sweep.Plan(title, cells, seeds=seeds, reference=_REFERENCE)
+
+
+def _other(data: str, method: str) -> ml_collections.ConfigDict:
+    """A method that learns no labels, where LaGAM's support set is held apart all the same."""
+    like = _config(data, {})
+    config = config_lib.default_config(method)
+    config.data, config.model, config.run = like.data, like.model, like.run
+    config.method.update({field: like.method[field] for field in _SHARED})
+    if "warmup_epochs" in config.method:
+        config.method.warmup_epochs = like.method.warmup_epochs
+    return config
 
 
 def _config(data: str, changes: dict) -> ml_collections.ConfigDict:
