@@ -37,7 +37,9 @@ class Stage(NamedTuple):
       selection: which of its epochs a stage before the last hands on: of those that are evaluated
         (`run.eval_every`, and its last one) the one that this rule of `run.selection`, no oracle,
         prefers on the part held out. It is the last one where nothing is held out or no epoch has a
-        value. Which epoch of the last stage counts is `run.selection` alone.
+        value. Which epoch of the last stage counts is `run.selection` alone. A method that leaves
+        the rule to its user calls the field `pretrain_selection`, for which `configs/baseline.py`
+        holds a part out.
     """
 
     name: str

@@ -34,6 +34,8 @@ from pujax.methods.base import Method, Stage
 
 SELECTION = "vpu_risk"
 
+PRETRAIN_SELECTIONS = ("last", "proxy_accuracy", "nnpu_risk", "vpu_risk", "proxy_auc")
+"""Rules for the epoch of nnPU that the episodes start from; there they are true labels."""
 SCHEDULES = ("constant", "linear", "convex", "concave", "exponential")
 _LITTLE = 1e-3  # mean weights below which an episode hardly trains
 _ALL = 0.95  # mean weight of U above which nearly all of U counts as negative
@@ -81,6 +83,7 @@ def default_config() -> ml_collections.ConfigDict:
         pretrain_epochs=100,
         pretrain_learning_rate=1e-3,
         pretrain_weight_decay=1e-4,
+        pretrain_selection="last",
         episode_epochs=20,
         hardness="logistic",
         weights="welsch",
@@ -104,6 +107,8 @@ def check(config: ml_collections.ConfigDict) -> None:
     checks.between("method.pretrain_epochs", config.pretrain_epochs, 0, config.num_epochs)
     checks.positive("method.pretrain_learning_rate", config.pretrain_learning_rate)
     checks.at_least("method.pretrain_weight_decay", config.pretrain_weight_decay, 0)
+    rule = config.pretrain_selection
+    checks.one_of("method.pretrain_selection", rule, PRETRAIN_SELECTIONS)
     for name in ("episode_epochs", "tolerance_episodes"):
         checks.whole_number(f"method.{name}", config[name], 1)
     checks.one_of("method.hardness", config.hardness, risks.HARDNESS_LOSSES)
@@ -236,6 +241,7 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
 
     drawn = sections.batches(c, info)
     first = stage("nnpu", c.pretrain_epochs, first_config, nnpu_loss, drawn)
+    first = first._replace(selection=c.pretrain_selection)
     length = c.num_epochs - c.pretrain_epochs
     episodes = stage("episodes", length, c, weighted_loss, Batching(c.batch_size))
     episodes = episodes._replace(refresh=begin_episode, refresh_every=c.episode_epochs)

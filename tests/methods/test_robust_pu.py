@@ -200,6 +200,12 @@ def test_a_step_of_an_episode_trains_the_weighted_cross_entropy():
     np.testing.assert_allclose(metrics["loss"], mean * np.log(2), rtol=1e-5)
 
 
+def test_the_nnpu_stage_hands_on_the_epoch_of_its_rule():
+    for rule in robust_pu.PRETRAIN_SELECTIONS:
+        stages = setup(pretrain_selection=rule)[1].stages
+        assert [(x.name, x.selection) for x in stages] == [("nnpu", rule), ("episodes", "last")]
+
+
 def test_weights_that_vanish_or_hardly_fall_are_warned_about():
     (sentence,) = robust_pu.diagnose({"mean_weight_positive": 2e-4, "mean_weight_unlabeled": 9e-4})
     assert "2.0e-04 and 9.0e-04" in sentence and "method.positive_tolerance" in sentence
@@ -212,6 +218,7 @@ def test_weights_that_vanish_or_hardly_fall_are_warned_about():
     ("field", "value"),
     [
         ("pretrain_epochs", 9),
+        ("pretrain_selection", "oracle"),
         ("episode_epochs", 0),
         ("hardness", "hinge"),
         ("weights", "gauss"),
