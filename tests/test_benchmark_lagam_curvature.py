@@ -56,10 +56,8 @@ def test_right_signs_are_those_of_unlabeled_examples(monkeypatch):
 
     for sign, wanted in ((1.0, 1.0), (-1.0, 0.0)):
         made = lagam_curvature.method_setup.build(config, data, lagam.tiny.mesh())
-        method = made.method._replace(stages=(Step(sign),))
-        monkeypatch.setattr(
-            lagam_curvature.method_setup, "build", lambda *_, m=made._replace(method=method): m
-        )
+        made = made._replace(method=made.method._replace(stages=(Step(sign),)))
+        monkeypatch.setattr(lagam_curvature.method_setup, "build", lambda *_, made=made: made)
         assert free.any()
         assert lagam_curvature.right_signs(config, data, state, [batch]) == wanted
         monkeypatch.undo()

@@ -38,8 +38,8 @@ _OF_EITHER_SIDE = {"mnist": 3000, "fashion_mnist": 5000}
 
 def _episodes(count: int, length: int, rate: float, **changes: Any) -> dict[str, Any]:
     """Settings of Robust-PU after its 100 epochs of nnPU."""
-    epochs = 100 + count * length
-    return {"num_epochs": epochs, "episode_epochs": length, "learning_rate": rate, **changes}
+    lengths = {"num_epochs": 100 + count * length, "episode_epochs": length}
+    return {**lengths, "learning_rate": rate, "pretrain_selection": "last", **changes}
 
 
 def _rounds(passes: int, decay: float, **changes: Any) -> dict[str, Any]:

@@ -67,6 +67,7 @@ _BUDGETS = {
         "learning_rate": 1e-2,
         "pretrain_learning_rate": 3e-4,
         "pretrain_epochs": 20,
+        "pretrain_selection": "last",
         "num_epochs": 45,
         "episode_epochs": 5,
         "tolerance_episodes": 10,
