@@ -6,9 +6,9 @@
 
 Trains the published row of `configs/sweeps/lagam_meta.py` for `--epochs` of its epochs. Prints, for
 batches of the next one, the largest eigenvalue of the Hessian of the inner loss in the classifier's
-weights, and the share of unlabeled examples whose label gradient has the sign of the hidden truth,
-by steps of these weights and step size. A plain step goes past the minimum along a direction whose
-curvature times the step size is above 1.
+weights (on features in evaluation mode, without random views), and the share of unlabeled examples
+whose label gradient has the sign of the hidden truth, by steps of these weights and step size. A
+plain step goes past the minimum along a direction whose curvature times the step size is above 1.
 """
 
 import sys
@@ -36,6 +36,13 @@ def configuration(num_steps: int = 1, rate: float = 1e-3) -> Any:
     config.seed, config.data.dir = flags.FLAGS.seed, _FOLDER.value
     config.method.update({"meta_num_steps": num_steps, "meta_learning_rate": rate})
     return config_lib.resolve(config)
+
+
+def check_epochs(config: Any, epochs: int) -> None:
+    """Raises a ValueError where the next epoch is not one of the main stage."""
+    first, last = config.method.warmup_epochs, config.method.num_epochs - 1
+    if not first <= epochs <= last:
+        raise ValueError(f"--epochs is {epochs}; accepted: {first} to {last}")
 
 
 def largest_curvatures(config: Any, data: Any, state: Any, batches: list[Any]) -> list[float]:
@@ -73,6 +80,10 @@ def main(argv: list[str]) -> None:
     """Trains, measures and prints."""
     del argv
     config = configuration()
+    try:
+        check_epochs(config, flags.FLAGS.epochs)
+    except ValueError as error:
+        raise app.UsageError(str(error)) from error
     data = experiment.load_data(config)
     state, batches = lagam_label_gradients.trained(config, data, flags.FLAGS.epochs)
     found = largest_curvatures(config, data, state, batches)

@@ -5,10 +5,10 @@
 The first axis tells the classes apart, the second one has the larger spread and tells nothing:
 figure 2 and appendix D of Sakai, Niu, Sugiyama 2021, whose parameters are not known. Here P is
 `N((1.5, 0), diag(1, 25))` and N its mirror image. PURL's network for it is a line, a ReLU and one
-weight, fitted to all points at once. Prints, for each size of P and of U, the angle between the
-line and the first axis (of PCA's first component, too) and the mean absolute error of KM2's prior
-on both axes, on each of them, and on what the line and PCA see. `--figure` draws the points of the
-first trial with both directions, and the errors.
+weight, fitted to all points at once by Adam at 0.01. Prints, for each size of P and of U, the angle
+between the line and the first axis (of PCA's first component, too) and the mean absolute error of
+KM2's prior on both axes, on each of them, and on what the line and PCA see. `--figure` draws the
+points of the first trial with both directions, and the errors.
 """
 
 import argparse
@@ -113,13 +113,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--figure", default="", help="PNG to draw; none if empty")
     flags = parser.parse_args(argv)
     try:
-        sizes = [int(x) if x.isdigit() else x for x in flags.sizes.split(",")]
+        sizes = [int(x) if x.isdecimal() else x for x in flags.sizes.split(",")]
         for size in sizes:
             checks.whole_number("--sizes", size, 10)
         checks.whole_number("--trials", flags.trials, 1)
         checks.whole_number("--steps", flags.steps, 1)
-        folder = pathlib.Path(flags.figure).parent
-        checks.require(folder.is_dir(), "--figure", flags.figure, "a file in a folder that exists")
+        path = pathlib.Path(flags.figure)
+        is_file = path.parent.is_dir() and path.suffix == ".png"
+        accepted = "a file .png in a folder that exists"
+        checks.require(is_file or not flags.figure, "--figure", flags.figure, accepted)
     except ValueError as error:
         sys.stderr.write(f"{error}\n")
         return 2

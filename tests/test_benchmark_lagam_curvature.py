@@ -34,6 +34,22 @@ def test_one_example_has_the_curvature_of_the_logistic_loss():
         assert value > 1e-6
 
 
+def test_virtual_steps_are_those_asked_for():
+    lagam_curvature.flags.FLAGS(["curvature"])
+    method = lagam_curvature.configuration(5, 0.02).method
+    assert (method.meta_num_steps, method.meta_learning_rate) == (5, 0.02)
+    assert method.record_label_gradients
+
+
+def test_epochs_outside_the_main_stage_are_refused():
+    config = lagam_curvature.configuration()
+    warmup, length = config.method.warmup_epochs, config.method.num_epochs
+    for epochs in (-1, warmup - 1, length):
+        with pytest.raises(ValueError, match=f"--epochs is {epochs}; accepted: {warmup} to"):
+            lagam_curvature.check_epochs(config, epochs)
+    lagam_curvature.check_epochs(config, warmup)
+
+
 def test_right_signs_are_those_of_unlabeled_examples(monkeypatch):
     config, state, batch = setting("balanced")
     data = lagam.problem()

@@ -4,6 +4,7 @@ import jax
 import numpy as np
 import pytest
 
+from pujax import priors
 from tests import benchmark_scripts
 
 
@@ -31,6 +32,17 @@ def test_purl_finds_the_first_axis_and_pca_the_second(toy):
     assert toy.angle(turned) > 80
 
 
+def test_each_view_has_the_error_of_its_own_points(toy):
+    found = toy.trial(3, 120, 160, steps=800)
+    p, u = found["points"]
+    lines = {"PURL": found["purl"], "PCA": found["pca"], "second axis": np.array([0.0, 1.0])}
+    for name, line in lines.items():
+        points = (p @ line)[:, None], (u @ line)[:, None]
+        value = priors.estimate(*points, method="km2", key=3).value
+        assert found["errors"][name] == pytest.approx(value - toy.PRIOR, abs=1e-6), name
+    assert len({round(x, 4) for x in found["errors"].values()}) >= 4
+
+
 def test_angles_are_those_between_lines(toy):
     for line, degrees in (((1, 0), 0), ((-1, 0), 0), ((0, -1), 90), ((0.5, 0.75**0.5), 60)):
         assert toy.angle(np.array(line)) == pytest.approx(degrees, abs=1e-6)
@@ -53,6 +65,8 @@ def test_the_table_and_the_figure(toy, tmp_path, capsys):
         ("--sizes=5", "--sizes is 5"),
         ("--trials=0", "--trials is 0"),
         ("--steps=0", "--steps is 0"),
+        ("--sizes=²", "--sizes is '²'"),
+        ("--figure=toy.foo", "--figure is 'toy.foo'"),
         ("--figure=/no/such/folder/toy.png", "--figure is '/no/such/folder/toy.png'"),
     ],
 )

@@ -95,6 +95,16 @@ def test_the_default_of_robust_pu_is_the_first_near_the_best_of_five_problems():
     changes = method_choices.CANDIDATES["robust_pu"][label.strip("*")]
     assert {field: default[field] for field in changes} == changes
     cells = method_choices.get_plan("method=robust_pu,network=deep").cells
+    by_column = {x.column: x.config.data for x in cells}
+    fashion = by_column["fashion_mnist"]
+    assert (fashion.num_positives, fashion.num_negatives, fashion.num_validation) == (
+        *(5000, 5000),
+        1000,
+    )
+    for cell in cells:
+        names = {"by proxy": "proxy_accuracy", "by its": "nnpu_risk", "by the VPU": "vpu_risk"}
+        rules = [rule for words, rule in names.items() if words in cell.row]
+        assert [cell.config.method.pretrain_selection] == (rules or ["last"]), cell.row
     found = {(x.column, x.config.model.name, "hidden" in x.config.model.options) for x in cells}
     assert found == {(name, "mlp", False) for name in method_choices.DEEP_SETS["robust_pu"]}
 

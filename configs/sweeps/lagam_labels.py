@@ -6,10 +6,10 @@
 
 Arguments: data = digits (default; five seeds), fashion_mnist: 400 P, 8,000 U and 200 support images
 of it for 40 epochs (three seeds); rows = updates (default), or methods: the published update beside
-methods that learn no labels, on the same split and network, with the same views, epochs and batches
-and otherwise as they are. The last epoch is reported; every fourth one writes the accuracy of the
-labels, and the share of gradients that have the sign of the hidden truth by quarters of their size,
-into `metrics.csv`. Nothing of that enters the training.
+methods that learn no labels, on the same split and network, with the same views, epochs, steps of
+an epoch, batches and warm-up, and otherwise as they are. The last epoch is reported; every fourth
+one writes the accuracy of the labels, and the share of gradients that have the sign of the hidden
+truth by quarters of their size, into `metrics.csv`. Nothing of that enters the training.
 """
 
 import ml_collections
@@ -58,6 +58,8 @@ def _other(data: str, method: str) -> ml_collections.ConfigDict:
     config = config_lib.default_config(method)
     config.data, config.model, config.run = like.data, like.model, like.run
     config.method.update({field: like.method[field] for field in _SHARED})
+    if "steps_per_epoch" in config.method:
+        config.method.steps_per_epoch = 0  # as many as the examples make, like LaGAM's
     if "warmup_epochs" in config.method:
         config.method.warmup_epochs = like.method.warmup_epochs
     return config

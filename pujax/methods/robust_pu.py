@@ -36,7 +36,7 @@ from pujax.methods.base import Method, Stage
 SELECTION = "vpu_risk"
 
 PRETRAIN_SELECTIONS = ("last", "proxy_accuracy", "nnpu_risk", "vpu_risk", "proxy_auc")
-"""Rules for the epoch of nnPU that the episodes start from; there they are true labels."""
+"""Rules for the epoch of nnPU that the episodes start from. The authors look at true labels."""
 SCHEDULES = ("constant", "linear", "convex", "concave", "exponential")
 _LITTLE = 1e-3  # mean weights below which an episode hardly trains
 _ALL = 0.95  # mean weight of U above which nearly all of U counts as negative
@@ -68,11 +68,12 @@ def default_config() -> ml_collections.ConfigDict:
     That command has up to a hundred episodes of twenty epochs at a rate of 0.01, and stops by true
     labels. Without them nothing says when to stop, and the weights of U rise as a network learns
     its labels by heart. Rate, lengths and `pretrain_selection` are those that held-out P and U
-    prefer (`configs/sweeps/method_choices.py`): at 0.01 perceptrons of four layers lose what nnPU
-    has found, and nnPU itself may diverge before its 100 epochs are over.
+    prefer (`configs/sweeps/method_choices.py`): nnPU may diverge before its 100 epochs are over,
+    and long episodes at 0.01 may lose what it has found.
     `num_epochs` counts the nnPU stage (`pretrain_epochs`), too. A tolerance runs from its start to
-    its end in `tolerance_episodes` by `tolerance_schedule`. Fields of the risk and of how P is
-    drawn are the nnPU stage's; episodes shuffle P and U together.
+    its end in `tolerance_episodes` by `tolerance_schedule`. Five episodes take the steps 0 to 4 of
+    it, and do not reach the end. Fields of the risk and of how P is drawn are the nnPU stage's;
+    episodes shuffle P and U together.
     """
     return sections.baseline_config(
         "robust_pu",

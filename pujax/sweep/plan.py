@@ -236,7 +236,7 @@ def _set(config: ml_collections.ConfigDict, setting: str, cell: Cell) -> None:
     value: Any = text
     if isinstance(section.get(last), bool) and text.lower() in _BOOLEANS:
         value = _BOOLEANS[text.lower()]
-    elif not isinstance(section.get(last), str):
+    elif not isinstance(section.get(last), str) or section[last] == "auto":  # or a number
         try:
             value = ast.literal_eval(text)
         except (ValueError, SyntaxError):

@@ -42,7 +42,11 @@ def test_methods_see_what_lagam_sees_and_are_as_they_are_otherwise(data):
         assert method["name"] == cell.row
         default = methods.module(cell.row).default_config().to_dict()
         free = {x for x in method if method[x] != default[x]}
-        assert free <= {*FIXED, "warmup_epochs"}, cell.row
+        assert free <= {*FIXED, "warmup_epochs", "steps_per_epoch"}, cell.row
+        assert not method.get("steps_per_epoch"), cell.row
+        warmup = first["method"]["warmup_epochs"]
+        assert method.get("warmup_epochs", warmup) == warmup, cell.row
+        assert cell.config.run.selection == "auto" and not cell.config.data.num_validation
 
 
 def test_other_rows_are_refused():

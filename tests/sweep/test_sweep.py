@@ -387,6 +387,10 @@ def test_settings_take_the_type_of_their_field(config_file):
     assert config.run.selection == "last"
     assert config.run.figures is False and config.method.augment is True
     assert config.model.options.hidden == (3, 3) and config.data.prior == 0.4
+    unknown = plan_lib.override(plan, ["data.prior=auto"])
+    assert unknown.cells[0].config.data.prior == "auto"
+    assert plan_lib.override(unknown, ["data.prior=0.04"]).cells[0].config.data.prior == 0.04
+    assert plan_lib.override(unknown, ["data.prior=auto"]).cells[0].config.data.prior == "auto"
 
 
 def test_every_method_meets_every_task(config_file):
