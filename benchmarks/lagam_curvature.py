@@ -1,8 +1,7 @@
 """How long a virtual step of LaGAM may be: curvature of its loss, and right signs by step size.
 
-    python -m benchmarks.lagam_curvature --epochs=30 --batches=12
-    python -m benchmarks.lagam_curvature --data=fashion_mnist --data_dir=FOLDER --epochs=8 \
-        --batches=12
+    python -m benchmarks.lagam_curvature --epochs=30
+    python -m benchmarks.lagam_curvature --data=fashion_mnist --data_dir=FOLDER --epochs=8
 
 Trains the published row of `configs/sweeps/lagam_meta.py` for `--epochs` of its epochs. Prints, for
 batches of the next one, the largest eigenvalue of the Hessian of the inner loss in the classifier's
@@ -18,7 +17,7 @@ import jax
 import numpy as np
 from absl import app, flags
 
-from benchmarks import lagam_label_gradients
+from benchmarks import lagam_training
 from pujax.configs.sweeps import lagam_meta
 from pujax.methods._common import network as network_lib
 from pujax.methods.lagam import label_update
@@ -26,6 +25,9 @@ from pujax.training import config as config_lib
 from pujax.training import experiment, method_setup, sharding
 
 _DATA = flags.DEFINE_enum("data", "digits", ("digits", "fashion_mnist"), "Of the plan.")
+_EPOCHS = flags.DEFINE_integer("epochs", 16, "Epochs before, those of the warm-up among them.")
+_BATCHES = flags.DEFINE_integer("batches", 12, "Batches of the next one.", lower_bound=1)
+_SEED = flags.DEFINE_integer("seed", 0, "Of the run.", lower_bound=0)
 _FOLDER = flags.DEFINE_string("data_dir", "", "Folder of the data; none for the digits.")
 _VIRTUAL = ((1, 0.001), (1, 0.01), (1, 0.03), (1, 0.1), (5, 0.02), (5, 0.1))
 
@@ -33,7 +35,7 @@ _VIRTUAL = ((1, 0.001), (1, 0.01), (1, 0.03), (1, 0.1), (5, 0.02), (5, 0.1))
 def configuration(num_steps: int = 1, rate: float = 1e-3) -> Any:
     """The published row with other virtual steps; its gradients are recorded."""
     config = lagam_meta.get_plan(f"data={_DATA.value}").cells[0].config
-    config.seed, config.data.dir = flags.FLAGS.seed, _FOLDER.value
+    config.seed, config.data.dir = _SEED.value, _FOLDER.value
     config.method.update({"meta_num_steps": num_steps, "meta_learning_rate": rate})
     return config_lib.resolve(config)
 
@@ -76,16 +78,17 @@ def right_signs(config: Any, data: Any, state: Any, batches: list[Any]) -> float
     return float(np.mean(np.concatenate(right)))
 
 
-def main(argv: list[str]) -> None:
+def main(argv: list[str]) -> int:
     """Trains, measures and prints."""
     del argv
     config = configuration()
     try:
-        check_epochs(config, flags.FLAGS.epochs)
-    except ValueError as error:
-        raise app.UsageError(str(error)) from error
-    data = experiment.load_data(config)
-    state, batches = lagam_label_gradients.trained(config, data, flags.FLAGS.epochs)
+        check_epochs(config, _EPOCHS.value)
+        data = experiment.load_data(config)
+    except (OSError, ValueError) as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    state, batches = lagam_training.trained(config, data, _EPOCHS.value, _BATCHES.value)
     found = largest_curvatures(config, data, state, batches)
     sys.stdout.write(
         f"largest curvature, median of {len(found)} batches: {np.median(found):.2f} "
@@ -95,6 +98,7 @@ def main(argv: list[str]) -> None:
         share = right_signs(configuration(num_steps, rate), data, state, batches)
         sys.stdout.write(f"K = {num_steps}, rate {rate:g}: right signs {share:.3f}\n")
         sys.stdout.flush()
+    return 0
 
 
 if __name__ == "__main__":

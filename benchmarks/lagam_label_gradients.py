@@ -22,11 +22,11 @@ import numpy as np
 from absl import app, flags
 from matplotlib import ticker
 
+from benchmarks import lagam_training
 from pujax.configs import lagam_digits
-from pujax.data import batching
 from pujax.plots import style
 from pujax.training import config as config_lib
-from pujax.training import experiment, method_setup, sharding, train_step
+from pujax.training import experiment, method_setup, sharding
 
 _ROUNDS = flags.DEFINE_integer("rounds", 20, "Timed calls of each program.", lower_bound=1)
 _BATCHES = flags.DEFINE_integer("batches", 10, "Batches of cosine and signs.", lower_bound=1)
@@ -64,36 +64,6 @@ def configuration(seed: int, **changes: Any) -> Any:
     config.seed, config.run.compare = seed, ""
     config.method.update({"record_label_gradients": True, "meta_learning_rate": 0.1, **changes})
     return config_lib.resolve(config)
-
-
-def trained(config: Any, data: Any, num_epochs: int) -> tuple[Any, list[Any]]:
-    """State before an epoch, and its batches."""
-    mesh = sharding.make_mesh()
-    setup = method_setup.build(config, data, mesh)
-    arrays = sharding.replicate(setup.data.training_data(), mesh)
-    key, state, epoch, done = train_step.run_key(config.seed, mesh), None, 0, 0
-    for index, stage in enumerate(setup.method.stages):
-        first = epoch
-        init_key = train_step.stage_key(key, train_step.INIT, index)
-        state = train_step.init_state(stage, init_key, state, arrays, mesh)
-        train = train_step.make_train(stage, mesh, first_epoch=first)
-        while epoch < min(num_epochs, first + stage.num_epochs):
-            if stage.is_refreshed(epoch - first):
-                refresh_key = train_step.stage_key(key, train_step.REFRESH, epoch)
-                state = stage.refresh(state, arrays, refresh_key, epoch - first)
-            sums = train_step.zero_sums(setup.metric_names[index], mesh)
-            carry = train_step.Carry(state, sums)
-            plan = train_step.epoch_plan(stage, key, epoch, arrays)
-            for step in range(len(plan.ids)):
-                carry = train(carry, arrays, plan, key, epoch, step, done, count=1)
-                done += 1
-            state, epoch = carry.state, epoch + 1
-    plan = train_step.epoch_plan(stage, key, epoch, arrays)
-    batches = [
-        batching.gather(arrays, plan, step, epoch=epoch, step=done + step, first_epoch=first)
-        for step in range(min(_BATCHES.value, len(plan.ids)))
-    ]
-    return state, batches
 
 
 def measured(data: Any, state: Any, batches: list[Any]) -> list[Row]:
@@ -181,7 +151,7 @@ def main(_) -> None:
     """Prints the table and draws the figure."""
     config = configuration(_SEED.value)
     data = experiment.load_data(config)
-    state, batches = trained(config, data, _EPOCHS.value)
+    state, batches = lagam_training.trained(config, data, _EPOCHS.value, _BATCHES.value)
     device = jax.devices()[0].device_kind
     sys.stdout.write(f"jax {jax.__version__}, {device}, {len(batches)} batches\n\n")
     sys.stdout.write("| moves | estimator | K | cosine | signs | ms | MB |\n" + "|---" * 7 + "|\n")

@@ -11,9 +11,9 @@ The criterion is the proxy accuracy of held-out P and U at the last epoch (`val_
 the last line of a seed's `metrics.jsonl`), its mean over three sets and three seeds. Candidates of
 a method are in order: first what its specification says, then what departs further and further from
 it. The first one whose mean is within one standard error of the best is the default; the standard
-error is that of the differences from the best, over the nine pairs of set and seed. The defaults of
-CVIR and LBE have the highest mean with a larger network among the problems, and Robust-PU's is the
-first near the best of five problems, see the page. Test
+error is that of the differences from the best, over the nine pairs of set and seed. Robust-PU's
+default is the first near the best of five problems, those of 'deep' among them, and the defaults of
+CVIR and LBE have the highest mean with a larger network among the problems, see the page. Test
 accuracy stands in the table of the sweep and has no say. docs/results/other_methods.md has the
 result.
 

@@ -10,6 +10,7 @@ import pytest
 from pujax import risks
 from pujax.methods import robust_pu
 from pujax.training import train_step
+from pujax.training.evaluation import model_selection
 from tests import tiny
 from tests.pu_batches import LN3
 from tests.x64 import x64
@@ -201,6 +202,7 @@ def test_a_step_of_an_episode_trains_the_weighted_cross_entropy():
 
 
 def test_the_nnpu_stage_hands_on_the_epoch_of_its_rule():
+    assert set(robust_pu.PRETRAIN_SELECTIONS) == set(model_selection.WITHOUT_TRUTH)
     for rule in robust_pu.PRETRAIN_SELECTIONS:
         stages = setup(pretrain_selection=rule)[1].stages
         assert [(x.name, x.selection) for x in stages] == [("nnpu", rule), ("episodes", "last")]
