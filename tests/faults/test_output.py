@@ -129,6 +129,18 @@ def test_errors_of_tasks_that_nobody_asks_for_are_hidden_where_they_are_of_orbax
     assert console._is_of_orbax(record) is is_of_orbax
 
 
+def test_errors_of_futures_of_native_code_that_nobody_asks_for_are_hidden(caplog):
+    async def leave():
+        future = asyncio.get_running_loop().create_future()
+        future.set_exception(OSError("the disk is full"))  # set, never raised
+        del future
+
+    asyncio.run(leave())
+    (record,) = caplog.records
+    assert record.getMessage().startswith("Future exception was never retrieved")
+    assert console._is_of_orbax(record)
+
+
 @pytest.mark.thorough
 def test_a_run_whose_reader_leaves_ends_well(straight, tmp_path):
     process = runs.start(tmp_path, tmp_path / "run")
