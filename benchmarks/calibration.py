@@ -6,9 +6,9 @@ Half of a set, at most 10,000 rows, is the data: a share of its positives, drawn
 the rest U (one-sample data). Four fifths of P and of U train a balanced logistic regression of P
 against U, whose scores of the last fifths are calibrated or judged. Up to 20,000 other rows are
 the truth; for calibration, positives among them are dropped at random until their share is that of
-U. Fashion-MNIST: even classes are positive. The last table is a simulation: scores of both classes
-are unit Gaussians at +offset and -offset, and intervals those of pujax and of the ordinary
-bootstrap. Prints Markdown tables.
+U. Fashion-MNIST: even classes are positive. The last two tables are simulations: scores of both
+classes are unit Gaussians at +offset and -offset. One has intervals of pujax and of the ordinary
+bootstrap, the other how often a prior is called too large for the scores. Prints Markdown tables.
 """
 
 import argparse
@@ -28,6 +28,7 @@ TOP, BINS = 100, 15
 FACTORS = (0.8, 1.0, 1.25)
 # Offset, held-out P, held-out U, prior in U.
 SIMULATIONS = ((2.0, 20, 500, 0.3), (1.0, 20, 500, 0.3), (2.0, 200, 2000, 0.05))
+LARGEST = ((2.5, 10, 200, 0.2), (2.5, 50, 200, 0.2), (2.5, 10, 2000, 0.2), (1.0, 50, 200, 0.2))
 
 
 class Split(NamedTuple):
@@ -297,6 +298,21 @@ def show_simulations(flags: argparse.Namespace) -> None:
     table(["offset", "P", "U", "prior", "bootstrap", *found["pujax"]], lines)
 
 
+def show_largest_prior(flags: argparse.Namespace) -> None:
+    """Prints how often scores are said to leave no room for a prior, by the factor it is off."""
+    lines = []
+    for case in LARGEST:
+        splits = [simulate(*case, seed=seed) for seed in range(flags.simulations)]
+        for level in (None, 0.95):
+            bounds = np.array(
+                [metrics.largest_prior(x.positive, x.unlabeled, level=level) for x in splits]
+            )
+            shares = [f"{np.mean(bounds < factor * case[3]):.3f}" for factor in (1, 1.5, 2)]
+            lines.append([*map(str, case), "the sample" if level is None else f"{level}", *shares])
+    head = ["offset", "P", "U", "prior", "bound of", "the prior", "1.5 times it", "twice"]
+    table(head, lines)
+
+
 def main() -> None:
     """Reads the flags and prints the tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -317,6 +333,8 @@ def main() -> None:
     if flags.simulations:
         print("\nthe same in simulations")
         show_simulations(flags)
+        print("\nshare of simulations that are said to leave no room for a prior")
+        show_largest_prior(flags)
 
 
 if __name__ == "__main__":

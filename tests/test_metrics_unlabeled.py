@@ -389,3 +389,59 @@ def test_the_largest_prior_leaves_no_estimate_outside_of_zero_and_one():
     u = rng.normal(1.5 * labels, 1)
     bound = metrics.largest_prior(rng.normal(1.5, 1, 5000), u)
     assert 0.15 < bound < 0.45
+
+
+@pytest.mark.parametrize(("num_positives", "power"), [(5, 0.7), (10, 0.95), (50, 0.95)])
+def test_the_largest_prior_at_a_level_is_exceeded_by_the_true_one_as_rarely_as_it_says(
+    num_positives, power
+):
+    # A classifier nearly without error, so that the bound is near the true share.
+    rng = np.random.default_rng(num_positives)
+    exceeded, of_the_sample, twice = [], [], []
+    for _ in range(300):
+        p = rng.normal(2.5, 1, num_positives)
+        u = rng.normal(np.where(rng.random(200) < 0.2, 2.5, -2.5), 1)
+        bound = metrics.largest_prior(p, u, level=0.95, num_resamples=200)
+        exceeded.append(bound < 0.2)
+        twice.append(bound < 0.4)
+        of_the_sample.append(metrics.largest_prior(p, u) < 0.2)
+    # Five percent and two standard errors of 300 draws.
+    assert np.mean(exceeded) <= 0.05 + 2 * (0.05 * 0.95 / 300) ** 0.5
+    assert np.mean(of_the_sample) > 0.15
+    assert np.mean(twice) > power  # a share that is twice the true one is found out
+
+
+def test_the_largest_prior_at_a_level_is_the_smaller_quantile_of_its_two_bounds():
+    rng = np.random.default_rng(3)
+    p, u = rng.normal(1, 1, 12), rng.normal(-0.5, 1, 60)
+    recall = rng.beta((p > 0).sum() + 0.5, (p <= 0).sum() + 0.5, 40_000)
+    flagged = rng.beta((u > 0).sum() + 0.5, (u <= 0).sum() + 0.5, 40_000)
+    by_threshold = np.quantile(np.minimum(flagged / recall, 1), 0.95)
+    # The lower end of the area at 90 % is its 5 % quantile.
+    expected = min(by_threshold, 2 * (1 - ends(p, u, num_resamples=20_000)["auc_pu"][0]))
+    found = metrics.largest_prior(p, u, level=0.9, num_resamples=20_000)
+    assert found == pytest.approx(expected, abs=0.01)
+    assert found > metrics.largest_prior(p, u)
+    assert metrics.largest_prior(p, u, level=0.9, seed=1) != found
+    assert math.isnan(metrics.largest_prior([], u, level=0.9))
+    for bad, name in (({"level": 1}, "level"), ({"level": 0.9, "num_resamples": 0}, "num_res")):
+        with pytest.raises(ValueError, match=name):
+            metrics.largest_prior(p, u, **bad)
+
+
+def test_an_estimate_that_is_clipped_says_what_its_formula_gives():
+    def sentences(prior):
+        found = estimates(prior=prior, num_resamples=0)
+        return {name: x.assumption.partition(" Clipped: ")[2] for name, x in found.items()}
+
+    # 0.3 of U above 0, three of four positives, an area of 33 / 40.
+    clipped = sentences(0.5)
+    assert clipped["auc"] == f"with that prior this would be {(33 / 40 - 0.25) / 0.5:.3g}."
+    assert clipped["precision"] == f"with that prior this would be {0.5 * 0.75 / 0.3:.3g}."
+    rate = (0.3 - 0.5 * 0.75) / 0.5
+    for name in ("accuracy", "f1"):
+        assert clipped[name] == f"with that prior the false positive rate would be {rate:.3g}."
+    assert not any(clipped[name] for name in ("recall", "flagged_share", "auc_pu", "lee_liu"))
+    assert not any(sentences(0.3).values()) and not any(sentences(None).values())
+    # At its bound to rounding, nothing is clipped: no negative is above 0.
+    assert not sentences(0.3 / 0.75 - 1e-12)["precision"]

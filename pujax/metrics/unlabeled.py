@@ -32,6 +32,9 @@ from pujax.metrics import _resampling
 _NUM_PRIORS = 9
 """Priors of an interval at which every number is computed, its ends among them."""
 
+_ROUNDING = 1e-9
+"""How far out of [0, 1] a number may be and not be called clipped."""
+
 _ASSUMPTIONS = {
     "recall": "Of all positives, if the labelled ones are a random sample of them (SCAR).",
     "flagged_share": "Of the rows of U, which hold {prior} positives; a classifier without error "
@@ -87,36 +90,66 @@ def auc_from_auc_pu(auc_pu: npt.ArrayLike, prior: float) -> np.ndarray:
       ValueError: if `prior` is not in (0, 1).
     """
     checks.between("prior", prior, 0, 1, include="neither")
-    return np.clip((np.asarray(auc_pu, np.float64) - prior / 2) / (1 - prior), 0, 1)
+    return np.clip(_auc(np.asarray(auc_pu, np.float64), prior), 0, 1)
 
 
 def largest_prior(
-    positive_scores: npt.ArrayLike, unlabeled_scores: npt.ArrayLike, *, threshold: float = 0.0
+    positive_scores: npt.ArrayLike,
+    unlabeled_scores: npt.ArrayLike,
+    *,
+    threshold: float = 0.0,
+    level: float | None = None,
+    num_resamples: int = 1000,
+    seed: int = 0,
 ) -> float:
-    """Largest share of positives in U that the scores leave room for, but for chance.
+    """Largest share of positives in U that the scores leave room for.
 
     The rows of U above a threshold hold its positives there, so that the share is at most their
     share divided by the recall; and `AUC_PU = (1 - prior) AUC + prior / 2` with an AUC of at most
     1 leaves `prior <= 2 (1 - AUC_PU)`. With a larger prior some estimate of `unlabeled_estimates`
     would leave [0, 1] and is clipped.
 
+    Without a level this is the bound of the sample, which the true share exceeds often by chance
+    alone where few rows are held out. With one it is an upper end: of each of the two bounds the
+    quantile at `(1 + level) / 2` of the Bayesian bootstrap of `unlabeled_estimates`, and the
+    smaller of the two, so that both together are exceeded by the true share in about `1 - level` of
+    all samples at most (Bonferroni).
+
     Args:
       positive_scores: `[m]`, of held-out labelled positives.
       unlabeled_scores: `[n]`, of held-out unlabeled rows.
       threshold: rows are flagged iff their score is above it.
+      level: of the upper end, in (0, 1); None is the bound of the sample.
+      num_resamples: of the bootstrap, from 1; not used without a level.
+      seed: of the bootstrap.
 
     Returns:
       A number in [0, 1]; NaN without P or U, or with scores that are not a number.
+
+    Raises:
+      ValueError: naming the argument that is not accepted.
     """
+    if level is not None:
+        checks.between("level", level, 0, 1, include="neither")
+        checks.whole_number("num_resamples", num_resamples, 1)
     p = _scores("positive_scores", positive_scores)
     u = _scores("unlabeled_scores", unlabeled_scores)
     if not len(p) or not len(u):
         return math.nan
-    rng = np.random.default_rng(0)
-    drawn = _resampling.draw(p, u, threshold=threshold, top=(), num_resamples=0, rng=rng)
-    recall, flagged, auc = (float(x[0]) for x in (drawn.recall, drawn.flagged, drawn.auc_pu))
-    by_threshold = flagged / recall if recall > 0 else 1.0
-    return min(1.0, by_threshold, 2 * (1 - auc))
+    drawn = _resampling.draw(
+        p,
+        u,
+        threshold=threshold,
+        top=(),
+        num_resamples=0 if level is None else num_resamples,
+        rng=np.random.default_rng(seed),
+    )
+    by_threshold = np.full_like(drawn.recall, 1.0)  # nothing follows where no positive is found
+    np.divide(drawn.flagged, drawn.recall, out=by_threshold, where=drawn.recall > 0)
+    bounds = np.minimum([by_threshold, 2 * (1 - drawn.auc_pu)], 1)
+    if level is None:
+        return float(bounds[:, 0].min())
+    return float(np.quantile(bounds[:, 1:], (1 + level) / 2, axis=1).min())
 
 
 def unlabeled_estimates(
@@ -137,8 +170,9 @@ def unlabeled_estimates(
 
     In this order: `recall`; `flagged_share`, of U; `auc_pu` and `auc`; `precision` of the flagged
     rows of U and `precision_top_K` for each K of `top`; `lee_liu`, `accuracy` and `f1` of the
-    population. Rates that noise carries out of [0, 1] are clipped to it. Where several rows of U
-    have the score of the K-th, those of them that are among the top K are drawn at random.
+    population. Rates that noise, or a wrong prior, carries out of [0, 1] are clipped to it, and
+    the sentence of such an estimate says so. Where several rows of U have the score of the K-th,
+    those of them that are among the top K are drawn at random.
 
     Intervals are percentiles of a Bayesian bootstrap (Rubin 1981), stratified over P and U: random
     weights instead of counts, and to each sample half an example added below all scores and half an
@@ -209,8 +243,14 @@ def unlabeled_estimates(
         value, low, high = np.array([_interval(number(share), level) for share in priors]).T
         return float(value[0]), float(low.min()), float(high.max())
 
+    def precision(share: float) -> np.ndarray:
+        return _ratio(share * recall, flagged)
+
+    def top_formula(i: int, share: float) -> np.ndarray:
+        return _ratio(share * draws.top_recall[i], draws.top_share[i])
+
     def top_precision(i: int, k: int, share: float) -> np.ndarray:
-        precision = np.clip(_ratio(share * draws.top_recall[i], draws.top_share[i]), 0, 1)
+        precision = np.clip(top_formula(i, share), 0, 1)
         if k <= len(u) and not np.isnan(precision).any():
             # The same numbers for every prior, and whatever else was asked for.
             precision[1:] = np.random.default_rng([seed, k]).binomial(k, precision[1:]) / k
@@ -221,7 +261,7 @@ def unlabeled_estimates(
         "flagged_share": known(flagged),
         "auc_pu": known(draws.auc_pu),
         "auc": by_prior(lambda share: auc_from_auc_pu(draws.auc_pu, share)),
-        "precision": by_prior(lambda share: np.clip(_ratio(share * recall, flagged), 0, 1)),
+        "precision": by_prior(lambda share: np.clip(precision(share), 0, 1)),
     }
     for i, k in enumerate(top):
         named[f"precision_top_{k}"] = by_prior(functools.partial(top_precision, i, k))
@@ -232,25 +272,47 @@ def unlabeled_estimates(
 
     named["accuracy"] = by_prior(lambda x: _accuracy(in_population(x), recall, of_population))
     named["f1"] = by_prior(lambda x: _f1(in_population(x), recall, of_population))
+    # Of the sample, what the formulas give before they are clipped.
+    rate = _false_positive_rate(in_population(priors[0]), recall, of_population)
+    formulas = {"auc": _auc(draws.auc_pu, priors[0]), "precision": precision(priors[0])}
+    formulas |= {f"precision_top_{k}": top_formula(i, priors[0]) for i, k in enumerate(top)}
+    formulas |= {"accuracy": rate, "f1": rate}
     return tuple(
-        Estimate(name, *numbers, _assumption(name, priors, setting))
+        Estimate(
+            name,
+            *numbers,
+            _assumption(name, priors, setting) + _clipped(name, formulas.get(name, recall)[0]),
+        )
         for name, numbers in named.items()
     )
 
 
+def _clipped(name: str, value: float) -> str:
+    """What is added to the sentence of an estimate that its formula carries out of [0, 1]."""
+    if math.isnan(value) or -_ROUNDING <= value <= 1 + _ROUNDING:
+        return ""
+    what = "the false positive rate" if name in ("accuracy", "f1") else "this"
+    return f" Clipped: with that prior {what} would be {value:.3g}."
+
+
+def _auc(auc_pu: np.ndarray, prior: float) -> np.ndarray:
+    return (auc_pu - prior / 2) / (1 - prior)
+
+
 def _accuracy(prior: float, recall: np.ndarray, flagged: np.ndarray) -> np.ndarray:
     """Share of right predictions among rows with this prior and share flagged."""
-    return prior * recall + (1 - prior) * (1 - _false_positive_rate(prior, recall, flagged))
+    wrong = np.clip(_false_positive_rate(prior, recall, flagged), 0, 1)
+    return prior * recall + (1 - prior) * (1 - wrong)
 
 
 def _f1(prior: float, recall: np.ndarray, flagged: np.ndarray) -> np.ndarray:
     """F1 among rows with this prior and share flagged."""
-    wrong = (1 - prior) * _false_positive_rate(prior, recall, flagged)
-    return 2 * prior * recall / (prior + prior * recall + wrong)
+    wrong = np.clip(_false_positive_rate(prior, recall, flagged), 0, 1)
+    return 2 * prior * recall / (prior + prior * recall + (1 - prior) * wrong)
 
 
 def _false_positive_rate(prior: float, recall: np.ndarray, flagged: np.ndarray) -> np.ndarray:
-    return np.clip((flagged - prior * recall) / (1 - prior), 0, 1)
+    return (flagged - prior * recall) / (1 - prior)
 
 
 def _ratio(numerator: np.ndarray, denominator: np.ndarray) -> np.ndarray:

@@ -8,7 +8,6 @@ from pujax.reports import comparison
 from pujax.reports.evidence import HELD_OUT, TEST, Evidence
 from pujax.reports.parts import Number, percent, plural, with_interval
 from pujax.reports.run_folder import Run
-from pujax.training.own_results import TOO_LARGE
 
 WEAK_AUC = 0.7
 """Below this a ranking separates poorly (Hosmer and Lemeshow call 0.7 to 0.8 acceptable)."""
@@ -112,7 +111,7 @@ def _uncertain_prior(run: Run, known: Evidence) -> Doubt | None:
             advice,
         )
     at_most = (summary.get("held_out_prior") or {}).get("at_most")
-    if at_most is not None and used.value > TOO_LARGE * at_most:
+    if at_most is not None and used.value > at_most:
         return Doubt(
             f"{percent(used.value)} of the unlabeled rows are taken for positive, and the held-out "
             f"rows leave room for {percent(at_most)}, so that precision and probabilities are too "

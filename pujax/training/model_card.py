@@ -90,10 +90,7 @@ def _metadata(document: Mapping[str, Any]) -> str:
     ]
     metrics = [
         *((name, value, "test set") for name, value in document["test"].items()),
-        *(
-            (x["name"], x["value"], "estimate without negatives, held-out rows")
-            for x in document["estimates"]
-        ),
+        *((x["name"], x["value"], _of_estimate(x)) for x in document["estimates"]),
     ]
     metrics = [x for x in metrics if _is_number(x[1])]
     if metrics:
@@ -115,6 +112,14 @@ def _metadata(document: Mapping[str, Any]) -> str:
                 f"      name: {_quoted(f'{name} ({source})')}",
             ]
     return "\n".join([*lines, "---", ""])
+
+
+def _of_estimate(estimate: Mapping[str, Any]) -> str:
+    """What a reader of the metadata alone must know of a number that no negatives back."""
+    text = "estimate without negatives on held-out rows"
+    if _is_number(estimate["low"]):
+        text += f", 90 % interval {estimate['low']:.3g} to {estimate['high']:.3g}"
+    return f"{text}. {estimate['assumption']}"
 
 
 def _quoted(text: object) -> str:

@@ -15,15 +15,14 @@ from pujax import calibration, checks, methods, metrics
 from pujax.data.pu_dataset import PUDataset
 from pujax.files import replace_text, write_json
 from pujax.methods.base import Method
-from pujax.priors.conversions import unlabeled_prior
 from pujax.training import config as config_lib
 from pujax.training import decisions, model_card, prior_dependence, saved_model
 from pujax.training.evaluation.summary import Final
 
 PREDICTIONS = "predictions.csv"
 MODEL = "model"
-TOO_LARGE = 1.1
-"""Ratio of the prior to what held-out scores leave room for that chance does not explain."""
+_LEVEL = 0.95
+"""How sure it is that the held-out scores leave no room for a larger share of positives in U."""
 _BY_METHOD = "score:0"
 _NUMBERS = ("value", "low", "high")
 _COLUMNS = {
@@ -44,8 +43,9 @@ class Results:
       estimates: numbers with intervals, in the order of `metrics.unlabeled_estimates`.
       calibration: from scores to probabilities; None where the prior is not known, or nothing was
         held out.
-      largest_prior: share of positives in U that the held-out scores leave room for.
       dependence: what depends on the prior at each estimate of it, see `prior_dependence.by_prior`.
+      largest_prior: share of positives in U that the held-out scores leave room for, at a level of
+        95 %; NaN where nothing is held out.
     """
 
     estimates: tuple[metrics.Estimate, ...]
@@ -71,7 +71,7 @@ def of(data: PUDataset, final: Final) -> Results:
         positive,
         unlabeled,
         prior=prior,
-        prior_interval=_interval_in_unlabeled(data),
+        prior_interval=possible_priors(data) if data.prior_choice is not None else None,
         labeled_share=labeled_share,
         setting=setting,
         seed=0,
@@ -92,14 +92,12 @@ def of(data: PUDataset, final: Final) -> Results:
             setting=setting,
             labeled_share=labeled_share,
         )
-    return Results(estimates, learned, dependence, metrics.largest_prior(positive, unlabeled))
+    largest = metrics.largest_prior(positive, unlabeled, level=_LEVEL)
+    return Results(estimates, learned, dependence, largest)
 
 
 def fit_ends(data: PUDataset, final: Final, results: Results) -> calibration.Ends | None:
     """Fits the ends of the intervals of the probabilities; None where there are none.
-
-    An estimated prior may be anything from half of the smallest lower end of its estimates to the
-    largest upper end, see `prior_dependence.possible_shares`; a given one is taken for known.
 
     Args:
       data: the PU problem.
@@ -109,14 +107,11 @@ def fit_ends(data: PUDataset, final: Final, results: Results) -> calibration.End
     if results.calibration is None:
         return None
     assert final.held_scores is not None  # else there is no calibration
-    used, held = data.info.prior_unlabeled, data.validation_labeled
-    priors = (used, used)
-    if data.prior_choice is not None:
-        priors = prior_dependence.possible_shares(data.prior_choice, used=used)
+    held = data.validation_labeled
     return calibration.fit_ends(
         final.held_scores[held],
         final.held_scores[~held],
-        priors=priors,
+        priors=possible_priors(data),
         setting=data.info.setting,
         labeled_share=_labeled_share(data),
     )
@@ -131,16 +126,17 @@ def _labeled_share(data: PUDataset) -> float:
     return float((data.info.n_p + held.sum()) / (data.info.n + len(held)))
 
 
-def _interval_in_unlabeled(data: PUDataset) -> tuple[float, float] | None:
-    """The interval of the prior, as shares of U."""
-    if data.prior_interval is None:
-        return None
-    low, high = data.prior_interval
-    if data.info.setting == "one_sample":
-        counts = {"n_p": data.info.n_p, "n_u": data.info.n_u}
-        low, high = unlabeled_prior(low, **counts), unlabeled_prior(high, **counts)
-    prior, tiny = data.info.prior_unlabeled, float(np.finfo(np.float32).eps)
-    return min(max(low, tiny), prior), max(min(high, 1 - tiny), prior)
+def possible_priors(data: PUDataset) -> tuple[float, float]:
+    """The smallest and the largest share of positives in U; NaN twice where none is known.
+
+    An estimated one may be anything from half of the smallest lower end of its estimates to the
+    largest upper end, see `prior_dependence.possible_shares`; a given one is taken for known. All
+    that depends on the prior has this range: probabilities, precision, accuracy and the rest.
+    """
+    used = data.info.prior_unlabeled
+    if data.prior_choice is None:
+        return used, used
+    return prior_dependence.possible_shares(data.prior_choice, used=used)
 
 
 def with_fitting_batches(
@@ -217,11 +213,11 @@ def describe(summary: Mapping[str, Any]) -> str:
     if unknown:
         lines.append(f"  unknown: {', '.join(unknown)}")
     prior = summary["held_out_prior"]
-    if None not in prior.values() and prior["used"] > TOO_LARGE * prior["at_most"]:
+    if None not in prior.values() and prior["used"] > prior["at_most"]:
         lines.append(
             f"  The held-out rows leave room for at most {prior['at_most']:.1%} positives among "
-            f"the unlabeled, and {prior['used']:.1%} is used: probabilities, and the estimates "
-            "that rest on it, are too high."
+            f"the unlabeled ({_LEVEL:.0%} sure), and {prior['used']:.1%} is used: probabilities, "
+            "and the estimates that rest on it, are too high."
         )
     doubt = summary.get("mean_probability")
     if doubt:

@@ -159,7 +159,7 @@ def test_an_uncertain_prior_leaves_the_ranking(change, text, tmp_path):
 
 def test_a_prior_that_chance_explains_is_no_doubt(tmp_path):
     def change(summary):
-        summary["held_out_prior"]["at_most"] = 0.29
+        summary["held_out_prior"]["at_most"] = 0.3
 
     assert judged(folders.held(tmp_path / "run", change=change)).level == verdict.GOOD
 

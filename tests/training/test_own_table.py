@@ -11,6 +11,7 @@ import safetensors.numpy
 
 import pujax
 from pujax import calibration, methods, metrics, predict, reports, training
+from pujax.data.pu_dataset import PriorChoice
 from pujax.training import config as config_lib
 from pujax.training import example_scores, experiment, own_results, saved_model
 from pujax.training.evaluation.summary import Final
@@ -153,24 +154,31 @@ def test_estimates_are_those_of_the_held_out_scores(finished):
     assert {name: held[name] for name in wanted} == pytest.approx(wanted)
 
 
-def test_an_interval_of_the_population_is_one_of_u(finished):
+def test_estimates_have_the_range_of_the_prior_that_probabilities_have(finished):
     folder, frame, *_ = finished
     data = experiment.load_data(config_lib.resolve(configured(folder / "customers.csv")))
-    data = data._replace(prior_interval=(0.25, 0.35))
+    used = data.info.prior_unlabeled
+    shares = {"km2": (used, used - 0.02, used + 0.03), "best_bin": (0.5, 0.4, 0.55)}
+    data = data._replace(prior_choice=PriorChoice("km2", False, shares))
     positive, unlabeled = held_out(folder, frame)
     scores = np.concatenate([positive, unlabeled])
-    final = Final({}, scores, scores, None, {}, {}, held_scores=scores)
-    n_p, n_u = data.info.n_p, data.info.n_u  # training rows: 50 labelled of 300
-    ends = [((n_p + n_u) * share - n_p) / n_u for share in (0.25, 0.3, 0.35)]
+    every = np.zeros(data.info.n)
+    final = Final({}, scores, every, None, {}, {}, held_scores=scores)
+    # Half of the smallest lower end to the largest upper end.
     wanted = metrics.unlabeled_estimates(
         *(positive, unlabeled),
-        prior=ends[1],
-        prior_interval=(ends[0], ends[2]),
+        prior=used,
+        prior_interval=((used - 0.02) / 2, 0.55),
         setting="one_sample",
-        labeled_share=66 / 400,
+        labeled_share=66 / 400,  # training rows: 50 labelled of 300
     )
-    for estimate, other in zip(own_results.of(data, final).estimates, wanted, strict=True):
+    known = own_results.of(data, final)
+    for estimate, other in zip(known.estimates, wanted, strict=True):
         assert estimate[:1] == other[:1] and estimate[1:4] == pytest.approx(other[1:4], nan_ok=True)
+    ends = own_results.fit_ends(data, final, known)
+    assert tuple(ends.priors) == pytest.approx(((used - 0.02) / 2, 0.55))
+    bound = metrics.largest_prior(positive, unlabeled, level=0.95)
+    assert known.largest_prior == bound > metrics.largest_prior(positive, unlabeled)
 
 
 def test_the_held_out_rows_are_in_no_part_of_training(finished):
@@ -566,8 +574,8 @@ def summary_of(held_out, used=None, at_most=None):
 def test_a_prior_that_the_held_out_rows_leave_no_room_for_is_spoken_of():
     known = {"name": "recall", "value": 0.5, "low": 0.25, "high": 0.75, "assumption": "of P"}
     text = own_results.describe(summary_of([known], 0.444, 0.389))
-    assert "at most 38.9% positives among the unlabeled, and 44.4% is used" in text
-    for used, at_most in ((0.3, 0.389), (0.3901, 0.39), (None, 0.3), (0.3, None)):
+    assert "at most 38.9% positives among the unlabeled (95% sure), and 44.4% is used" in text
+    for used, at_most in ((0.3, 0.389), (0.39, 0.39), (None, 0.3), (0.3, None)):
         assert "leave room" not in own_results.describe(summary_of([known], used, at_most))
 
 

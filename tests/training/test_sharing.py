@@ -94,7 +94,11 @@ def test_a_card_says_what_is_known(model):
         ("recall", 0.75),
     ]
     assert "test set" in result["metrics"][0]["name"]
-    assert "without negatives" in result["metrics"][1]["name"]
+    # Who reads the metadata alone is told the interval, and what the number rests on.
+    assert result["metrics"][1]["name"] == (
+        "recall (estimate without negatives on held-out rows, 90 % interval 0.5 to 0.875. Of all "
+        "positives.)"
+    )
     assert "| recall | 0.7500 | 0.5000 | 0.8750 | Of all positives. |" in text
     assert "| auc | unknown | unknown | unknown | Of all. |" in text
     assert "| accuracy | 0.9000 |" in text and "| f1 | unknown |" in text
