@@ -1,6 +1,7 @@
 """`PUClassifier`: every binary method as a scikit-learn estimator, for tables in memory."""
 
 import contextlib
+import math
 import numbers
 import re
 import tempfile
@@ -36,6 +37,8 @@ from pujax.training import config as config_lib
 from pujax.training.progress import Progress
 from pujax.training.seed_axis import Member
 
+_FEW = 5
+"""Labelled positives below which `pujax check` calls a result worthless."""
 _MAX_EPOCHS = 50
 _BATCH_SIZE = 512
 """Rows that one call scores."""
@@ -85,9 +88,9 @@ class PUClassifier(ClassifierMixin, BaseEstimator):
     """A classifier of positive and unlabeled rows.
 
     `fit(X, s)` takes two labels, a labelled positive and one that is unlabeled, not negative. Of
-    numbers the larger one is positive (1 of {0, 1} and of {-1, 1}, True), of words the one that
-    says so, or that is left where the other one says unlabeled or negative; else the larger one,
-    with a warning. `pos_label` names it. A share of both is held out for probabilities.
+    numbers the larger one is positive (with a warning, if they are not {0, 1} or {-1, 1}), of words
+    the one that says so, or that is left where the other one says unlabeled or negative; of other
+    words `pos_label` must name it. A share of both is held out for probabilities.
 
     Args:
       method: a name of `pujax.methods.without_negatives()`, or one whose `options` say that it
@@ -170,9 +173,24 @@ class PUClassifier(ClassifierMixin, BaseEstimator):
             )
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         self.positive_ = self._positive_class()
+        rows, labeled = _in_single_precision(X), y == self.positive_
+        self._warn(rows, labeled)
         with _errors_in_parameters():
-            self._train(_in_single_precision(X), y == self.positive_, seed)
+            self._train(rows, labeled, seed)
         return self
+
+    def _warn(self, rows: np.ndarray, labeled: np.ndarray) -> None:
+        """Warns of data that can be trained on, and that nothing good can come of."""
+        if labeled.sum() < _FEW:
+            warnings.warn(
+                f"y has {labeled.sum()} labelled positives; with fewer than {_FEW} neither the "
+                "share of positives nor a classifier can be learned",
+                stacklevel=3,
+            )
+        columns = getattr(self, "feature_names_in_", range(rows.shape[1]))
+        names = [f"row {i}" for i in range(len(rows))]
+        for text in raw.describe_outliers(rows, columns=[*columns], rows=names):
+            warnings.warn(f"X: {text.replace('leave it empty', 'clip it')}", stacklevel=3)
 
     def _train(self, rows: np.ndarray, labeled: np.ndarray, seed: int) -> None:
         """Sets the attributes that training gives."""
@@ -196,6 +214,15 @@ class PUClassifier(ClassifierMixin, BaseEstimator):
         known = own_results.of(data, final)
         self.estimates_, self.calibration_ = known.estimates, known.calibration
         self.prior_ = float(data.info.prior)
+        flagged = next((x.value for x in known.estimates if x.name == "flagged_share"), math.nan)
+        expected = float(data.info.prior_unlabeled)
+        if own_results.is_off_threshold(flagged, expected):
+            warnings.warn(
+                f"predict calls {flagged:.1%} of the held-out unlabeled rows positive, where "
+                f"{expected:.1%} are taken to be: rank by decision_function, or decide by "
+                "predict_proba",
+                stacklevel=4,
+            )
         trained = jax.tree.map(sharding.to_host, trained)
         numbers = saved_model.numbers_of(setup.method, trained, data.info)
         self.model_ = {"config": config.to_dict(), "info": data.info._asdict(), "numbers": numbers}
@@ -279,7 +306,11 @@ class PUClassifier(ClassifierMixin, BaseEstimator):
             ):
                 if sum(known) == 1:
                     return self.classes_[known.index(True)]
-        elif labels in ([0, 1], [-1, 1]):  # False and True are 0 and 1
+            raise ValueError(
+                f"pos_label is None, and y has the labels {labels}, of which neither says that it "
+                f"is positive; accepted: pos_label={labels[0]!r} or pos_label={labels[1]!r}"
+            )
+        if labels in ([0, 1], [-1, 1]):  # False and True are 0 and 1
             return self.classes_[1]
         text = f"y has the labels {labels}; {labels[1]!r}, the larger one, is taken for positive: "
         warnings.warn(f"{text}pos_label says which one is", stacklevel=3)

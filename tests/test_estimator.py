@@ -118,13 +118,15 @@ def test_words_say_which_class_is_positive(one_method, fitted, positive, other):
 
 
 @pytest.mark.thorough
-def test_a_doubtful_label_is_taken_with_a_warning_or_named(fitted):
+def test_a_doubtful_number_is_taken_with_a_warning_and_a_doubtful_word_must_be_named(fitted):
     _, rows, labels, _ = fitted
-    for words in (np.where(labels == 1, "fraud", "ok"), labels + 1):
-        with pytest.warns(UserWarning, match="the larger one, is taken for positive: pos_label"):
-            doubtful = PUClassifier(**SMALL | {"setting": "two_sample"}).fit(rows[:90], words[:90])
-        assert doubtful.positive_ == max(words)
+    with pytest.warns(UserWarning, match="2, the larger one, is taken for positive: pos_label"):
+        doubtful = PUClassifier(**SMALL | {"setting": "two_sample"}).fit(rows[:90], labels[:90] + 1)
+    assert doubtful.positive_ == 2
     words = np.where(labels == 1, "fraud", "ok")
+    accepted = "pos_label is None, .*accepted: pos_label='fraud' or pos_label='ok'"
+    with pytest.raises(ValueError, match=accepted):
+        PUClassifier(**SMALL).fit(rows, words)
     named = PUClassifier(**SMALL, pos_label="fraud", random_state=0).fit(rows, words)
     assert named.positive_ == "fraud"
     with pytest.raises(ValueError, match="pos_label is 'bad'; accepted: 'fraud', 'ok'"):
@@ -233,6 +235,29 @@ def test_what_the_data_say_against_a_parameter_is_named_by_the_parameter():
         assert not any(part in str(error.value) for part in ("data.", "method.", "model."))
 
 
+@pytest.mark.thorough
+def test_data_that_nothing_good_can_come_of_are_warned_of(fitted):
+    _, rows, labels, _ = fitted
+    rows = rows.copy()
+    rows[7, 2] = 1e30
+    few = np.where(np.cumsum(labels == 1) <= 4, labels, 0)
+    with pytest.warns(UserWarning) as said:
+        PUClassifier(**SMALL, random_state=0).fit(rows, few)
+    texts = [str(one.message) for one in said]
+    assert any(text.startswith("y has 4 labelled positives; with fewer than 5") for text in texts)
+    assert any("column 2 holds 1e+30 in row 7, beside which" in text for text in texts)
+
+
+@pytest.mark.thorough
+def test_a_threshold_that_is_far_off_is_warned_of(fitted):
+    _, rows, labels, _ = fitted
+    # Its scores say who is labelled, and of those there are few.
+    model = PUClassifier(**SMALL | {"method": "naive", "num_epochs": 40}, random_state=0)
+    few = np.where(np.cumsum(labels) <= 12, labels, 0)
+    with pytest.warns(UserWarning, match="^predict calls .* unlabeled rows positive, where 38.1% "):
+        model.fit(rows, few)
+
+
 def test_importing_pujax_imports_nothing_else_until_it_is_used():
     assert pujax.PUClassifier is PUClassifier and "load" in dir(pujax)
     assert pujax.risks.nnpu is not None
@@ -248,13 +273,26 @@ EXEMPT = {
 }
 
 
+class OfAnyWords(PUClassifier):
+    """For the check whose classes are 'one' and 'two', of which `pos_label` would have to say more.
+
+    The same check has other classes, so that no one `pos_label` can be given to it.
+    """
+
+    def _positive_class(self):
+        return self.classes_[1]
+
+
 def checks():
     """All of scikit-learn's checks with probabilities; the exempt ones without them."""
     without = PUClassifier("naive", prior=None, holdout=0.0, **CHECKED)
     with_them = PUClassifier("naive", prior=0.9, **CHECKED)
     for model, is_exempt in ((with_them, False), (without, True)):
         for estimator, check in estimator_checks_generator(model, mark=None):
-            if (getattr(check, "func", check).__name__ in EXEMPT) == is_exempt:
+            name = getattr(check, "func", check).__name__
+            if name == "check_classifiers_classes":
+                estimator = OfAnyWords(**estimator.get_params())
+            if (name in EXEMPT) == is_exempt:
                 yield estimator, check
 
 

@@ -16,6 +16,7 @@ from pujax.audit import (
     leaks,
     overlap,
     recommendation,
+    scales,
     scoring,
 )
 from pujax.audit.base import ERROR, WARNING, Finding, Problem, in_order, problem
@@ -108,7 +109,11 @@ def check(data: Problem, *, seed: int = 0) -> tuple[list[Finding], list[str], fl
       The findings, the most severe first; what was not checked, in sentences; and the
       share of positives in U as estimated, None where nothing is known of it.
     """
-    findings = [*label_counts.check(data.labeled), *duplicates.check(data)]
+    findings = [
+        *label_counts.check(data.labeled),
+        *scales.check(data),
+        *duplicates.check(data),
+    ]
     num_p = int(data.labeled.sum())
     smaller = min(num_p, len(data.labeled) - num_p)
     if smaller < label_counts.LEAST:

@@ -1,6 +1,6 @@
 """A data set as its source publishes it, before anybody decides what is positive or labelled."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,6 +11,9 @@ from pujax.data.image_files import ImageFiles, as_array
 UNKNOWN = -1
 """Class id of an example of unknown class, such as STL-10's unlabeled images; unknown label."""
 
+_FAR = 1000.0
+"""How many times smaller the deviation of a column is without its outliers, from which on they are
+all that is left of it once it is standardised."""
 _CHUNK = 1000
 _IMAGES = 100
 """Rows, and images, counted at once, which bounds the memory that NumPy takes for it."""
@@ -174,6 +177,77 @@ def feature_statistics(table: np.ndarray) -> tuple[tuple[float, ...], tuple[floa
     # Rounding of the mean may leave a constant column with a tiny deviation.
     constant = (table.min(0) == table.max(0)) | (std < np.finfo(np.float32).tiny)
     return tuple(mean.tolist()), tuple(np.where(constant, 1.0, std).tolist())
+
+
+class Outlier(NamedTuple):
+    """A number so large that all others of its column are the same beside it.
+
+    Attributes:
+      column: index of the column.
+      row: index of the row.
+      value: the number.
+      typical: the largest distance from the median of 99.9 % of the rows.
+    """
+
+    column: int
+    row: int
+    value: float
+    typical: float
+
+
+def outliers(table: np.ndarray) -> list[Outlier]:
+    """Columns of which standardising leaves nothing but a few numbers, with the farthest of these.
+
+    A column counts where its deviation without the farthest row of every thousand (at least one) is
+    less than a thousandth of what it is with them, and one row of a hundred differs from the median
+    still. A mistyped number does this, or a missing one that is written as 1e30; a heavy tail does
+    not, nor do the rare counts of a column of zeros.
+
+    Args:
+      table: float `[n, features]`, finite.
+
+    Returns:
+      One for each such column, in their order.
+    """
+    found = []
+    count = max(1, len(table) // _CHUNK)
+    for column in range(table.shape[1] if len(table) > count else 0):
+        values = table[:, column].astype(np.float64)
+        distance = np.abs(values - np.median(values))
+        order = np.argpartition(distance, len(table) - count - 1)
+        rest = values[order[:-count]]
+        is_varied = np.count_nonzero(rest != np.median(values)) * 100 >= len(rest)
+        if is_varied and rest.std() * _FAR < values.std():
+            row = int(distance.argmax())
+            typical = float(distance[order[-count - 1]])
+            found.append(Outlier(column, row, float(values[row]), typical))
+    return found
+
+
+def describe_outliers(
+    table: np.ndarray, *, columns: Sequence[Any], rows: Sequence[Any]
+) -> tuple[str, ...]:
+    """What a person should know of `outliers`.
+
+    Args:
+      table: float `[n, features]`, finite.
+      columns: names `[features]`.
+      rows: names `[n]`.
+
+    Returns:
+      One sentence on the first of them, or none.
+    """
+    found = outliers(table)
+    if not found:
+        return ()
+    first = found[0]
+    others = {1: "", 2: "; 1 more column is like this"}
+    more = others.get(len(found), f"; {len(found) - 1} more columns are like this")
+    return (
+        f"column {columns[first.column]!r} holds {first.value:.4g} in {rows[first.row]}, beside "
+        "which its other numbers are nothing once they are standardised (99.9 % of the rows are "
+        f"within {first.typical:.4g} of the median): correct that cell, or leave it empty{more}",
+    )
 
 
 def check(data: RawDataset) -> RawDataset:

@@ -1,6 +1,5 @@
 """What speaks against a classifier that is better than chance, and what to do about it."""
 
-import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -8,6 +7,7 @@ from pujax.reports import comparison
 from pujax.reports.evidence import HELD_OUT, TEST, Evidence
 from pujax.reports.parts import Number, percent, plural, with_interval
 from pujax.reports.run_folder import Run
+from pujax.training import own_results
 
 WEAK_AUC = 0.7
 """Below this a ranking separates poorly (Hosmer and Lemeshow call 0.7 to 0.8 acceptable)."""
@@ -15,8 +15,6 @@ FEW = 20
 """Known positives below which a number on held-out or test rows is mostly chance."""
 WIDE_PRIOR = 2.0
 """Ratio of the ends of the prior's interval from which on it counts as uncertain."""
-FAR_FLAGGED = 2.0
-"""Factor between the share called positive and the prior from which on the threshold is off."""
 
 
 class Doubt(NamedTuple):
@@ -146,14 +144,9 @@ def _no_better_than_majority(run: Run, known: Evidence) -> Doubt | None:
 
 def _off_threshold(run: Run, known: Evidence) -> Doubt | None:
     flagged, expected = known.flagged.value, known.expected.value
-    if not (math.isfinite(flagged) and math.isfinite(expected)) or not expected:
+    if not decides_by_sign(run) or not own_results.is_off_threshold(flagged, expected):
         return None
-    if not decides_by_sign(run):
-        return None
-    ratio = flagged / expected
-    if 1 / FAR_FLAGGED <= ratio <= FAR_FLAGGED:
-        return None
-    too = "many" if ratio > 1 else "few"
+    too = "many" if flagged > expected else "few"
     return Doubt(
         f"it calls {percent(flagged)} positive where {percent(expected)} are, so too {too} by its "
         "own threshold",

@@ -143,7 +143,7 @@ def _run(config: ml_collections.FrozenConfigDict, workdir: str, name: str) -> di
                 results.append(result)
         result = results[0]
         if "held_out" in result:
-            _say(own_results.describe(result))
+            _say(own_results.describe(result, decide=config.run.decide))
         if sharding.is_writer():
             compared_with = {x["method"]: x["test"] | x["train"] for x in results[1:]}
             tables = [render_table([task.table_row(x) for x in results], task.columns)]

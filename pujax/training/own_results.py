@@ -23,6 +23,8 @@ PREDICTIONS = "predictions.csv"
 MODEL = "model"
 _LEVEL = 0.95
 """How sure it is that the held-out scores leave no room for a larger share of positives in U."""
+FAR_FLAGGED = 2.0
+"""Factor between the share called positive and the prior from which on the threshold is off."""
 _BY_METHOD = "score:0"
 _NUMBERS = ("value", "low", "high")
 _COLUMNS = {
@@ -189,11 +191,24 @@ def check_method(name: str, method: Method) -> None:
         )
 
 
-def describe(summary: Mapping[str, Any]) -> str:
+def is_off_threshold(flagged: float, expected: float) -> bool:
+    """Whether a threshold calls far more, or far fewer, positive than are; False where unknown.
+
+    Args:
+      flagged: share that is called positive.
+      expected: share that is positive, or is thought to be.
+    """
+    if not (math.isfinite(flagged) and math.isfinite(expected)) or not expected:
+        return False
+    return not 1 / FAR_FLAGGED <= flagged / expected <= FAR_FLAGGED
+
+
+def describe(summary: Mapping[str, Any], *, decide: str = _BY_METHOD) -> str:
     """What the held-out rows say of a method, with what it rests on.
 
     Args:
       summary: of a run on one's own rows; a number that is not known is NaN or None.
+      decide: which rows the run calls positive, `run.decide`.
     """
     held_out = summary["held_out"]
     if not held_out:
@@ -204,7 +219,7 @@ def describe(summary: Mapping[str, Any]) -> str:
     ]
     unknown = []
     for entry in held_out:
-        value, low, high = (float("nan" if entry[x] is None else entry[x]) for x in _NUMBERS)
+        value, low, high = (_number(entry[x]) for x in _NUMBERS)
         if math.isfinite(value):
             number = f"{value:.4f} [{low:.4f}, {high:.4f}]"
             lines.append(f"  {entry['name']:<18}{number}  {entry['assumption']}")
@@ -218,6 +233,14 @@ def describe(summary: Mapping[str, Any]) -> str:
             f"  The held-out rows leave room for at most {prior['at_most']:.1%} positives among "
             f"the unlabeled ({_LEVEL:.0%} sure), and {prior['used']:.1%} is used: probabilities, "
             "and the estimates that rest on it, are too high."
+        )
+    flagged, used = held_out_value(summary, "flagged_share"), _number(prior["used"])
+    if decide == _BY_METHOD and is_off_threshold(flagged, used):
+        lines.append(
+            f"  By its own threshold it calls {flagged:.1%} of the held-out unlabeled rows "
+            f"positive, where {used:.1%} are taken to be. Its ranking may be good all the same: "
+            f"call as many positive as there are by run.decide=share:{used:.2g}, your budget by "
+            "run.decide=top:K, or for new rows by --decide of pujax predict."
         )
     doubt = summary.get("mean_probability")
     if doubt:
@@ -233,9 +256,18 @@ def describe(summary: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def held_out(result: dict[str, Any]) -> dict[str, float | None]:
+def held_out(result: Mapping[str, Any]) -> dict[str, float | None]:
     """The values of the estimates in a summary by name, None for what cannot be known."""
     return {x["name"]: x["value"] for x in result["held_out"]}
+
+
+def held_out_value(summary: Mapping[str, Any], name: str) -> float:
+    """One of the estimates in a summary, NaN where it is not known."""
+    return _number(held_out(summary).get(name))
+
+
+def _number(value: float | None) -> float:
+    return math.nan if value is None else float(value)
 
 
 def table(results: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], tuple[str, ...]]:

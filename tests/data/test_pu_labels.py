@@ -41,6 +41,8 @@ def labels_of(cells, **options):
         (["1", "-1", ""], [1, 0, -1]),
         (["positive", "negative", "unlabeled"], [1, 0, -1]),
         (["yes", "no", "unknown"], [1, 0, -1]),
+        (["P", "U"], [1, -1]),
+        (["P", "N", "U"], [1, 0, -1]),
     ],
 )
 def test_conventions(cells, values):

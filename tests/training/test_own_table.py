@@ -579,6 +579,20 @@ def test_a_prior_that_the_held_out_rows_leave_no_room_for_is_spoken_of():
         assert "leave room" not in own_results.describe(summary_of([known], used, at_most))
 
 
+def test_a_threshold_that_calls_far_too_few_or_too_many_is_spoken_of_with_what_to_do():
+    def text(flagged, used, **options):
+        known = {"name": "flagged_share", "value": flagged, "low": 0, "high": 1, "assumption": "U"}
+        return own_results.describe(summary_of([known], used), **options)
+
+    said = text(0.0, 0.05)
+    assert "calls 0.0% of the held-out unlabeled rows positive, where 5.0% are taken to be" in said
+    assert "run.decide=share:0.05" in said
+    assert "By its own threshold" in text(0.11, 0.05)
+    for flagged, used in ((0.025, 0.05), (0.1, 0.05), (None, 0.05), (0.0, None)):
+        assert "By its own threshold" not in text(flagged, used)
+    assert "By its own threshold" not in text(0.0, 0.05, decide="top:5")
+
+
 @pytest.mark.parametrize(
     ("largest", "said"), [(0.4, "if 15.0% to 40.0% of them"), (0.15, "if 15.0% of them")]
 )

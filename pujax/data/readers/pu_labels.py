@@ -11,9 +11,9 @@ from pujax.data.raw import UNKNOWN
 from pujax.data.readers import columns
 from pujax.data.readers.frames import Frame
 
-POSITIVE = ("1", "true", "yes", "y", "positive", "pos")
+POSITIVE = ("1", "true", "yes", "y", "positive", "pos", "p")
 NEGATIVE = ("0", "false", "no", "n", "negative", "neg")
-UNLABELED = ("", "unlabeled", "unlabelled", "unknown")
+UNLABELED = ("", "unlabeled", "unlabelled", "unknown", "u")
 _MINUS = "-1"
 _DEFAULTS = ("labels", "labeled", "label", "y")
 _SHOWN = 6
@@ -64,16 +64,17 @@ def read(
 ) -> Labels:
     """Reads the column of labels.
 
-    Cells are compared in lower case, and 1.0 is 1. What is positive is 1, true, yes, y, positive or
-    pos, or the value that `positive` names. Of what else there is, with `zero_is='auto'`:
+    Cells are compared in lower case, and 1.0 is 1. What is positive is 1, true, yes, y,
+    positive, pos or p, or the value that `positive` names. Of what else there is, with
+    `zero_is='auto'`:
 
     | other cells | are read as |
     |---|---|
     | 0 only, or only false, no, n, negative or neg | unlabeled |
     | -1 only | unlabeled |
-    | empty, unlabeled or unknown only | unlabeled |
-    | 0 (or false, ...) and any of empty, unlabeled, unknown, -1 | negative; the rest unlabeled |
-    | -1 and any of empty, unlabeled, unknown, without 0 | negative; the rest unlabeled |
+    | empty, unlabeled, unknown or u only | unlabeled |
+    | 0 (or false, ...) and any of empty, unlabeled, unknown, u, -1 | negative; the rest unlabeled |
+    | -1 and any of empty, unlabeled, unknown, u, without 0 | negative; the rest unlabeled |
     | anything, where `positive` is given | unlabeled |
 
     The first line is what a table with known frauds and nothing else looks like: a 0 says that no

@@ -92,12 +92,17 @@ def load(
         learned = preparation.fit(frame, rows, aside=aside)
         inputs = learned.transform(frame)
         mean, std = raw.feature_statistics(inputs[rows])
+        far = raw.describe_outliers(
+            inputs[rows],
+            columns=learned.feature_names,
+            rows=[f"{own.id_name} {name}" for name in own.ids[rows]],
+        )
         return data._replace(
             train_inputs=inputs,
             test_inputs=inputs[:0] if tested is None else learned.transform(tested),
             mean=mean,
             std=std,
-            own=own._replace(preparation=learned, notes=(*own.notes, *learned.messages)),
+            own=own._replace(preparation=learned, notes=(*own.notes, *learned.messages, *far)),
         )
 
     return data._replace(prepare=prepare)

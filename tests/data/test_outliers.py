@@ -1,0 +1,72 @@
+"""Numbers beside which the rest of a column is nothing: who is named, and who is not."""
+
+import numpy as np
+import pytest
+
+from pujax import audit
+from pujax.audit import scales
+from pujax.data import raw
+
+
+def table(size=2000, columns=3):
+    return np.random.default_rng(0).normal(size=[size, columns]).astype(np.float32)
+
+
+@pytest.mark.parametrize("value", [1e30, -1e30, 1e6])
+def test_one_huge_number_is_named_with_its_row(value):
+    rows = table()
+    rows[17, 1] = value
+    (found,) = raw.outliers(rows)
+    assert (found.column, found.row) == (1, 17) and found.value == np.float32(value)
+    distance = np.abs(np.delete(rows[:, 1], 17) - np.median(rows[:, 1]))
+    # 1998 of 2000 rows: the number itself and the farthest of the others are left out.
+    assert found.typical == pytest.approx(np.sort(distance)[-2])
+
+
+def test_two_of_two_thousand_are_found_and_three_are_not():
+    rows = table()
+    rows[[3, 5], 0] = 1e12
+    assert [one.column for one in raw.outliers(rows)] == [0]
+    rows[8, 0] = 1e12  # a kind of rows, by then
+    assert raw.outliers(rows) == []
+
+
+def test_heavy_tails_rare_counts_and_constants_are_left_alone():
+    rng = np.random.default_rng(1)
+    rare = np.zeros(2000)
+    rare[:5] = (1, 1, 1, 5000, 9000)
+    plain = [
+        np.exp(3 * rng.normal(size=2000)),  # the largest income is 20,000 times the median
+        rng.standard_t(2, size=2000),
+        rare,
+        np.ones(2000),
+        np.append(np.zeros(1999), 1e30),
+        rng.normal(size=2000) + 1e6,
+    ]
+    assert raw.outliers(np.column_stack(plain)) == []
+    assert raw.outliers(np.array([[1e30]])) == [] and raw.outliers(np.ones([5, 0])) == []
+
+
+def test_of_several_columns_one_sentence_is_made():
+    rows = table()
+    assert raw.describe_outliers(rows, columns="abc", rows=range(2000)) == ()
+    rows[4, 0], rows[9, 2] = 1e20, -1e20
+    (text,) = raw.describe_outliers(rows, columns="abc", rows=[f"id {i}" for i in range(2000)])
+    assert text.startswith("column 'a' holds 1e+20 in id 4, beside which")
+    assert text.endswith("or leave it empty; 1 more column is like this")
+
+
+def test_the_audit_warns_of_them_by_column_and_row():
+    rows = table()
+    rows[4, 1] = 1e20
+    names = np.array([f"customer {i}" for i in range(2000)], object)
+    problem = audit.problem(rows, np.arange(2000) < 300, ["a", "income", "b"], ids=names)
+    (finding,) = scales.check(problem)
+    assert finding.severity == "warning" and finding.title.endswith("'income'")
+    assert "column 'income': 1e+20 in customer 4, where 99.9 % of the rows" in finding.evidence[0]
+    (one,) = finding.numbers["outliers"]
+    assert (one["column"], one["row"], one["value"]) == ("income", "customer 4", np.float32(1e20))
+    few = problem._replace(labeled=np.arange(2000) < 4)  # which ends the audit early
+    found, *_ = audit.check(few)
+    assert "scale" in [one.name for one in found]
+    assert scales.check(audit.problem(table(), np.arange(2000) < 300)) == []
