@@ -9,11 +9,21 @@ from typing import Any
 import numpy as np
 
 from pujax import significance
+from pujax.training import own_results
 from pujax.training.evaluation import model_selection
 
-PERCENT = (*model_selection.BINARY_METRICS, *model_selection.MULTILABEL_METRICS)
+HELD_OUT = {name: heading for heading, name in own_results.COLUMNS.items()}
+"""Metrics from the held-out part of a user's own rows, and their headings."""
+_NO_PERCENT = "lee_liu"
+TEST_METRICS = (
+    *model_selection.BINARY_METRICS,
+    *model_selection.MULTILABEL_METRICS,
+    model_selection.PRIOR_ERROR,
+)
+"""Metrics that need true labels."""
+METRICS = (*TEST_METRICS, *HELD_OUT)
+PERCENT = tuple(x for x in METRICS if x not in (model_selection.PRIOR_ERROR, _NO_PERCENT))
 WITH_BEST_EPOCH = ("accuracy", *model_selection.MULTILABEL_METRICS)
-METRICS = (*PERCENT, model_selection.PRIOR_ERROR)
 BEST_EPOCH = "oracle_best_epoch"
 REPORTED = "reported"  # by the rule of each run, `run.selection`
 RULES = (*model_selection.RULES, REPORTED, BEST_EPOCH)
@@ -30,6 +40,27 @@ _PAIRED = (
     "Student's paired t test, after Holm's correction over all rows of the same data; '-' where it "
     "is the same in all seeds."
 )
+_SPLITS = (
+    "Every seed holds out other rows of the same data: the deviation says how much a number "
+    "depends on which rows these are and on how training begins, not how far it is from the truth. "
+    "Intervals and assumptions are in `held_out.json` of each run."
+)
+_OVERLAP = (
+    "The rows that two seeds hold out overlap, and so do those that they train on: p is too small."
+)
+_DESCRIBED = {
+    "auc_pu": "AUC of P against U in percent, of the rows held out, where hidden positives count "
+    "as negatives",
+    "recall": "Recall in percent, of the labelled rows held out, and of all positives if those are "
+    "a random sample of them (SCAR)",
+    "flagged_share": "Flagged in U: the share of the unlabeled rows held out that is called "
+    "positive, in percent",
+    "lee_liu": "Lee-Liu: recall² / share called positive, of the rows held out",
+    "precision_top_100": "Precision of the top 100 in percent, of the 100 unlabeled rows held out "
+    "with the highest scores, if SCAR and the prior hold; unknown where fewer are held out",
+    model_selection.PRIOR_ERROR: "Absolute error of the estimated share of positives in U (0 is "
+    "best)",
+}
 _COSTS = (
     "Seconds are those of training one seed, a share of the whole where seeds train together; "
     "memory is the peak of the device; where the device keeps no count, that of the whole process "
@@ -70,6 +101,8 @@ def by_rule(summary: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     Returns:
       By rule, 'reported' being the run's own: `epoch`, `is_oracle`, `accuracy`, `f1`, `auc`,
       `average_precision` (fractions), and `prior_error` of methods that estimate the class prior.
+      Of a run on a user's own rows 'reported' also has `HELD_OUT`, None where a number cannot be
+      known, and without a test set no rule has a test metric, and `oracle_best_epoch` is left out.
       `oracle_best_epoch` is chosen by the test accuracy and has no other metric; of multi-label
       problems every metric is the largest of any epoch, thresholds and weights included, each
       chosen for itself on the test set.
@@ -81,7 +114,23 @@ def by_rule(summary: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     selections = summary["selections"]
     # A rule without a value at any epoch leaves the last one.
     reported = selections.get(summary["selection"]["rule"], selections[model_selection.LAST])
-    return {REPORTED: reported, **selections, BEST_EPOCH: best_values}
+    found = {REPORTED: reported, **selections, BEST_EPOCH: best_values}
+    if "held_out" not in summary:
+        return found
+    if not _has_test(summary):
+        del found[BEST_EPOCH]
+        found = {
+            rule: {key: value for key, value in values.items() if key not in TEST_METRICS}
+            for rule, values in found.items()
+        }
+    estimates = own_results.held_out(summary)
+    found[REPORTED] = found[REPORTED] | {name: estimates.get(name) for name in HELD_OUT}
+    return found
+
+
+def _has_test(summary: Mapping[str, Any]) -> bool:
+    """Whether a run, or a record of one, has a test set; older ones all have."""
+    return (summary.get("counts") or {}).get("test") != 0
 
 
 def render(
@@ -100,15 +149,16 @@ def render(
 
     Args:
       title: heading.
-      cells: dicts with `row`, `column`, `published` (mean and standard deviation, in percent but
-        for `prior_error`, or None), `note`, `summaries` (of the seeds that are finished, or the
+      cells: dicts with `row`, `column`, `published` (mean and standard deviation, in percent where
+        the metric is, or None), `note`, `summaries` (of the seeds that are finished, or the
         records of a sweep's `results.json`) and `error` ('' if none).
       rules: which epochs to report, of `RULES`.
       metric: one of `METRICS`.
       num_seeds: seeds that a finished cell has.
       reference: a row that the others are compared with, seed by seed, by the first rule; '' for
         none.
-      also: other metrics, beside `metric` under every rule.
+      also: other metrics, beside `metric` under every rule. Beside one of `HELD_OUT`, which no
+        paper states, there is no column for published figures that no cell has.
       published_rule: the rule that published figures are compared with, as they were chosen; ''
         for the first.
       costs: whether seconds and peak memory of a seed are shown.
@@ -119,30 +169,40 @@ def render(
     compared_rule = published_rule or rules[0]
     shown = [(rule, name) for rule in rules for name in (metric, *also)]
     header = list(FIRST_COLUMNS)
-    header += [rule_label(rule) + (f": {name}" if also else "") for rule, name in shown]
-    header += ["published", "difference"]
+    header += [rule_label(rule) + (f": {label(name)}" if also else "") for rule, name in shown]
+    is_own = any(name in HELD_OUT for _, name in shown)
+    has_published = not is_own or any(cell["published"] is not None for cell in cells)
+    header += ["published", "difference"] * has_published
     header += [f"paired with '{reference}'", "p (Holm)"] * bool(reference)
     header += ["seconds", "peak MB"] * costs + ["seeds"]
     lines = [table_line(header), table_line(["---"] * len(header))]
     paired, p_values = _all_paired(cells, reference, rules[0], metric)
     for i, cell in enumerate(cells):
         ours = _spread_of(cell, compared_rule, metric)
-        figures = [_figure(_spread_of(cell, *one), _digits(one[1])) for one in shown]
+        count = len(cell["summaries"])
+        figures = [_figure(_spread_of(cell, *one), _digits(one[1]), of=count) for one in shown]
         line = [cell["column"], cell["row"] + _remark(cell), *figures]
-        line += [published_figure(cell["published"])]
-        line += [_difference(ours, cell["published"], _digits(metric))]
+        if has_published:
+            line += [published_figure(cell["published"])]
+            line += [_difference(ours, cell["published"], _digits(metric))]
         line += [_figure(paired[i], _digits(metric), sign="+"), _p_value(p_values[i])] * bool(
             reference
         )
-        line += _costs_of(cell) * costs + [f"{len(cell['summaries'])} of {num_seeds}"]
+        line += _costs_of(cell) * costs + [f"{count} of {num_seeds}"]
         lines.append(table_line(line))
+    about = (
+        f"{'. '.join(describe(name) for name in (metric, *also))}. Mean ± standard deviation "
+        "(n - 1) over seeds, at the epoch that each rule reports."
+    )
+    if has_published:
+        about += f" The difference is that of '{compared_rule}' from the published mean."
     text = [
         f"# {title}",
         "",
-        f"{'. '.join(describe(name) for name in (metric, *also))}. Mean ± standard deviation "
-        "(n - 1) over seeds, at the epoch that each rule reports. The difference is that of "
-        f"'{compared_rule}' from the published mean.",
+        about,
+        *[_SPLITS] * is_own,
         *[_PAIRED] * bool(reference),
+        *[_OVERLAP] * (is_own and bool(reference)),
         *[_COSTS] * costs,
         "",
         *lines,
@@ -161,11 +221,14 @@ def rule_label(rule: str) -> str:
     return f"{rule} (oracle: {ORACLES[rule]})" if rule in ORACLES else rule
 
 
+def label(metric: str) -> str:
+    """What a metric is called in headings."""
+    return HELD_OUT.get(metric, metric)
+
+
 def describe(metric: str) -> str:
     """What a number of the metric is, with its unit."""
-    if metric in PERCENT:
-        return f"Test {metric} in percent"
-    return "Absolute error of the estimated share of positives in U (0 is best)"
+    return _DESCRIBED.get(metric, f"Test {metric} in percent")
 
 
 def _values(cell: Mapping[str, Any], rule: str, metric: str) -> list[float | None]:
@@ -249,7 +312,10 @@ def _note(cell: Mapping[str, Any], what: str, text: str) -> str:
 
 
 def _collapsed(cell: Mapping[str, Any]) -> str:
-    """How many seeds call every test example the same, and which did for epochs; '' if none."""
+    """How many seeds call every test example the same, and which did for epochs; '' if none.
+
+    Without a test set it is every training example.
+    """
     count, total = sum(map(_predicts_one_class, cell["summaries"])), len(cell["summaries"])
     parts = []
     if count:
@@ -264,15 +330,19 @@ def _collapsed(cell: Mapping[str, Any]) -> str:
 
 
 def _predicts_one_class(summary: Mapping[str, Any]) -> bool:
-    beginnings = ("every test example", "every label of every test example")
-    return any(text.startswith(beginnings) for text in summary.get("warnings") or ())
+    beginnings = ["every test example", "every label of every test example"]
+    if not _has_test(summary):
+        beginnings = ["every training example"]
+    return any(text.startswith(tuple(beginnings)) for text in summary.get("warnings") or ())
 
 
-def _figure(value: Spread | None, digits: int, *, sign: str = "") -> str:
+def _figure(value: Spread | None, digits: int, *, sign: str = "", of: int = 0) -> str:
+    """A mean and its deviation; of fewer seeds than `of`, if that is not 0, with their number."""
     if value is None:
         return "-"
     std = f" ± {value.std:.{digits}f}" if value.std is not None else ""
-    return f"{value.mean:{sign}.{digits}f}{std}"
+    count = f" ({value.count} of {of})" if value.count < of else ""
+    return f"{value.mean:{sign}.{digits}f}{std}{count}"
 
 
 def _p_value(value: float) -> str:

@@ -122,6 +122,7 @@ _SWEEP = """usage: {program} --workdir=DIR (--plan=FILE | --config=FILE[:key=val
   --methods=A,B        with --config: values of `method`
   --tasks=A,B          with --config: values of `task`
   --rules=A,B          with --config: which epochs to report
+  --reference=METHOD   with --config: the method that the others are compared with, seed by seed
   --seeds=0,1,2        seeds of every cell (0,1,2; a plan has its own)
   --set=FIELD=VALUE    sets a field of every configuration; may be repeated
   --data_dir=FOLDER    where the data are; SOURCE=FOLDER,SOURCE=FOLDER for several places

@@ -10,7 +10,6 @@ from absl import flags
 from pujax import checks, console, huge_pages, usage
 from pujax.sweep import launch, ray_engine, runner, shards, slurm_engine
 from pujax.sweep import plan as plan_lib
-from pujax.training.evaluation import model_selection
 
 # Flags that are integers, with the least that each may be and what it is by default.
 _INTEGERS = {"cpus_per_cell": (1, 1), "gpus_per_cell": (0, 0), "minutes_per_cell": (1, 1440)}
@@ -18,7 +17,7 @@ _INTEGERS = {"cpus_per_cell": (1, 1), "gpus_per_cell": (0, 0), "minutes_per_cell
 
 def _flags() -> flags.FlagValues:
     values = flags.FlagValues()
-    for name in ("plan", "config", "workdir", "data_dir", "only", "shard", "launch"):
+    for name in ("plan", "config", "workdir", "data_dir", "only", "shard", "launch", "reference"):
         flags.DEFINE_string(name, "", name, flag_values=values)
     for name in ("methods", "tasks", "seeds", "rules"):
         flags.DEFINE_list(name, [], name, flag_values=values)
@@ -66,7 +65,7 @@ def parse(argv: list[str]) -> tuple[plan_lib.Plan | None, flags.FlagValues]:
         raise ValueError(f"--workdir is missing; accepted: a folder\n{text}")
     _check_launch(values)
     if values.plan:
-        for name in ("methods", "tasks", "rules"):
+        for name in ("methods", "tasks", "rules", "reference"):
             if values[name].value:
                 raise ValueError(f"--{name} is given with --plan; accepted: only with --config")
         plan = plan_lib.from_file(values.plan)
@@ -75,7 +74,8 @@ def parse(argv: list[str]) -> tuple[plan_lib.Plan | None, flags.FlagValues]:
             values.config,
             methods=values.methods,
             tasks=values.tasks,
-            rules=values.rules or (model_selection.LAST,),
+            rules=tuple(values.rules) or None,
+            reference=values.reference,
         )
     if values.seeds:
         plan = plan._replace(seeds=_seeds(values.seeds))

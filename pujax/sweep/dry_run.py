@@ -14,7 +14,7 @@ from pujax.data.readers import download
 from pujax.sweep import resume
 from pujax.sweep.cell_runner import Place
 from pujax.sweep.plan import Cell
-from pujax.training import method_setup, prior_estimation, seed_axis
+from pujax.training import method_setup, own_results, prior_estimation, seed_axis
 from pujax.training.seed_axis import Member
 
 
@@ -43,7 +43,10 @@ def describe(
             data = place.load(configs[0])
         if isinstance(data, PUDataset):
             data = prior_estimation.provisional(configs[0], data)
+            own_results.check_decision(configs[0], data)
         setup = method_setup.build(configs[0], data, place.mesh)
+        if isinstance(data, PUDataset) and data.own:
+            own_results.check_method(configs[0].method.name, setup.method)
     except download.MissingDataError as error:
         if not dry_run:
             raise ValueError(f"{cell.name}: {error}") from error

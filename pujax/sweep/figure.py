@@ -35,7 +35,7 @@ def write(results: Mapping[str, Any], folder: str | os.PathLike) -> list[str]:
         rows = {row: values for row, values in rows.items() if values}
         if not rows:
             continue
-        unit = f"{metric} (points)" if metric in report.PERCENT else metric
+        unit = report.label(metric) + " (points)" * (metric in report.PERCENT)
         drawn = paired.differences_figure(
             rows,
             reference=results["reference"],

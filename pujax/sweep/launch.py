@@ -88,10 +88,12 @@ def run(
       ValueError: as `runner.run`.
     """
     sweep = runner.prepare(plan, workdir, only=only, sequential=sequential)
-    place, seeds = sweep.place, plan.seeds
+    place, plan, seeds = sweep.place, sweep.plan, plan.seeds
     left = [i for i in sweep.chosen if place.unfinished(plan.cells[i], seeds)]
+    # A worker writes no table, and what it shows may not be known of this cell alone.
+    alone = Plan(plan.title, (), plan.seeds)
     tasks = [
-        Task(plan._replace(cells=(plan.cells[i],)), workdir, sequential, engine.gpus > 0)
+        Task(alone._replace(cells=(plan.cells[i],)), workdir, sequential, engine.gpus > 0)
         for i in left
     ]
     num_failed = 0

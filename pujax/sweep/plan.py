@@ -12,6 +12,7 @@ import ml_collections
 
 from pujax import checks, configs, report
 from pujax.data import sources
+from pujax.training import config as config_lib
 from pujax.training.evaluation import model_selection
 
 _BOOLEANS = {"true": True, "false": False}
@@ -54,12 +55,17 @@ class Plan(NamedTuple):
       cells: its entries, in order.
       seeds: seeds that every cell is trained with.
       rules: which epochs to report, of `report.RULES`; paired differences are those of the first.
+        None is the last epoch, or on a user's own rows alone the one that each run reports.
       metric: one of `report.METRICS`: 'accuracy', 'f1', 'auc' or 'average_precision', for several
-        labels 'mean_average_precision', 'overall_f1' or 'class_f1', all in percent; or
-        'prior_error', the absolute error of the class prior that a method estimates.
+        labels 'mean_average_precision', 'overall_f1' or 'class_f1', all in percent; 'prior_error',
+        the absolute error of the class prior that a method estimates; or, of a user's own rows at
+        the epoch that a run reports, 'auc_pu', 'recall', 'flagged_share', 'precision_top_100' (in
+        percent) or 'lee_liu', from the rows held out. '' is 'accuracy', or 'auc_pu' where all cells
+        are of own rows without a test set.
       reference: label of a row that the others of its column are compared with, seed by seed; ''
         for none.
-      also: other metrics that the table shows beside `metric`.
+      also: other metrics that the table shows beside `metric`. None is none, or where `metric` is
+        '' and all cells are of own rows, all that can be known.
       published_rule: one of `rules`, by which the published figures were chosen; '' for the first.
       costs: whether the table shows seconds and peak memory.
     """
@@ -67,10 +73,10 @@ class Plan(NamedTuple):
     title: str
     cells: Sequence[Cell]
     seeds: Sequence[int] = (0, 1, 2)
-    rules: Sequence[str] = (model_selection.LAST,)
-    metric: str = "accuracy"
+    rules: Sequence[str] | None = None
+    metric: str = ""
     reference: str = ""
-    also: Sequence[str] = ()
+    also: Sequence[str] | None = None
     published_rule: str = ""
     costs: bool = False
 
@@ -92,28 +98,29 @@ def check(plan: Plan) -> None:
     for seed in plan.seeds:
         is_whole = isinstance(seed, int) and not isinstance(seed, bool)
         checks.require(is_whole and 0 <= seed < 2**31, "seeds", seed, "whole numbers from 0")
-    checks.one_of("metric", plan.metric, report.METRICS)
-    checks.require(len(plan.rules) > 0, "rules", (), ", ".join(report.RULES))
-    for rule in plan.rules:
+    checks.one_of("metric", plan.metric, ("", *report.METRICS))
+    rules, also = plan.rules, plan.also or ()
+    checks.require(rules is None or len(rules) > 0, "rules", (), ", ".join(report.RULES))
+    for rule in rules or ():
         checks.one_of("rules", rule, report.RULES)
         if rule in model_selection.COLUMNS:
             checks.require(
-                any(cell.config.data.num_validation for cell in plan.cells),
+                any(config_lib.holds_out(cell.config) for cell in plan.cells),
                 "rules",
                 rule,
-                "'last' and 'oracle_best_epoch' while data.num_validation is 0 in every cell",
+                f"'last', {report.REPORTED!r} and {report.BEST_EPOCH!r} while data.num_validation "
+                "and data.holdout are 0 in every cell",
             )
-    if report.BEST_EPOCH in plan.rules:
+    if report.BEST_EPOCH in (rules or ()):
         accepted = f"{', '.join(map(repr, report.WITH_BEST_EPOCH))} with {report.BEST_EPOCH}"
-        has_best = plan.metric in report.WITH_BEST_EPOCH
+        has_best = plan.metric in ("", *report.WITH_BEST_EPOCH)
         checks.require(has_best, "metric", plan.metric, accepted)
-    others = [name for name in report.METRICS if name != plan.metric]
-    for metric in plan.also:
+    others = [name for name in report.METRICS if name != (plan.metric or "accuracy")]
+    for metric in also:
         checks.one_of("also", metric, others)
-    is_repeated = len(set(plan.also)) < len(plan.also)
-    checks.require(not is_repeated, "also", plan.also, "metrics that differ")
+    checks.require(len(set(also)) == len(also), "also", also, "metrics that differ")
     if plan.published_rule:
-        checks.one_of("published_rule", plan.published_rule, plan.rules)
+        checks.one_of("published_rule", plan.published_rule, rules or (model_selection.LAST,))
     checks.require(isinstance(plan.costs, bool), "costs", plan.costs, "True or False")
     taken: dict[str, Cell] = {}
     for cell in plan.cells:
@@ -153,7 +160,8 @@ def from_config(
     methods: Sequence[str] = (),
     tasks: Sequence[str] = (),
     seeds: Sequence[int] = (0, 1, 2),
-    rules: Sequence[str] = (model_selection.LAST,),
+    rules: Sequence[str] | None = None,
+    reference: str = "",
 ) -> Plan:
     """Every method on every task of one configuration file.
 
@@ -164,6 +172,7 @@ def from_config(
       tasks: values of its argument `task`; empty leaves its default.
       seeds: seeds of every cell.
       rules: as in `Plan`.
+      reference: as in `Plan`, one of `methods`.
 
     Raises:
       ValueError: if there is no such file, or it does not accept the arguments.
@@ -177,7 +186,7 @@ def from_config(
             made = get_config(",".join(filter(None, parts)))
             cells.append(Cell(method or made.method.name, task or made.data.source, made))
     title = os.path.splitext(os.path.basename(path))[0]
-    return Plan(title, tuple(cells), tuple(seeds), tuple(rules))
+    return Plan(title, tuple(cells), tuple(seeds), rules, reference=reference)
 
 
 def _function(flag: str, path: str, name: str) -> Any:

@@ -100,14 +100,18 @@ def _record(cell: Cell, config: ml_collections.FrozenConfigDict, finished: Any) 
         "config_digest": digest.hexdigest(),
         "metrics": report.by_rule(finished),
         **{key: finished.get(key) for key in kept},
+        **{key: finished[key] for key in ("held_out", "held_out_prior") if key in finished},
         "trained_together": finished.get("trained_together", 1),
         "config": identity,
     }
 
 
 def _csv(records: list[dict[str, Any]]) -> str:
-    """One line per cell, seed and rule."""
-    columns = ("row", "column", "seed", "rule", "is_oracle", "epoch", *report.METRICS)
+    """One line per cell, seed and rule, with the metrics of the data: own rows have others."""
+    found = {key for record in records for values in record["metrics"].values() for key in values}
+    has_test = not records or bool(found.intersection(report.TEST_METRICS))
+    metrics = (*report.TEST_METRICS * has_test, *(x for x in report.HELD_OUT if x in found))
+    columns = ("row", "column", "seed", "rule", "is_oracle", "epoch", *metrics)
     run_columns = ("seconds", "trained_together", "config_digest", "device")
     text = io.StringIO()
     table = csv.DictWriter(text, [*columns, *run_columns], restval="", lineterminator="\n")

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import ml_collections
 
 from pujax.console import message
-from pujax.sweep import cell_runner, claims, results, resume
+from pujax.sweep import cell_runner, claims, own_rows, results, resume
 from pujax.sweep import dry_run as dry_run_lib
 from pujax.sweep import plan as plan_lib
 from pujax.sweep.plan import Cell, Plan
@@ -21,7 +21,7 @@ class Sweep(NamedTuple):
     """A plan that was checked, and where it is trained.
 
     Attributes:
-      plan: all cells.
+      plan: all cells, with rules and metrics settled.
       resolved: their configurations, one per seed.
       chosen: places in the plan of the cells that this call trains.
       place: what the cells have in common.
@@ -145,6 +145,10 @@ def prepare(
         compilation_cache.enable(resolved[0][0].run.compilation_cache)
     load = cell_runner.loader(len(plan.seeds) + 1)
     place = cell_runner.Place(workdir, sharding.make_mesh(), load, sequential, {})
+    looked = [own_rows.look(*both, place) for both in zip(plan.cells, resolved, strict=True)]
+    resolved, known = [configs for configs, _ in looked], [rows for _, rows in looked]
+    plan = own_rows.settle(plan, known)
+    notes = [note for i in chosen if (rows := known[i]) is not None for note in rows.notes]
     lines = []
     for index, (cell, configs) in enumerate(zip(plan.cells, resolved, strict=True)):
         for config in configs if workdir else ():
@@ -152,7 +156,8 @@ def prepare(
             experiment.refuse_other_run(folder, config)
         if index in chosen:
             lines.append(dry_run_lib.describe(cell, configs, place, dry_run=dry_run))
-    message("\n".join([f"{plan.title}: {len(chosen)} of {len(plan.cells)} cells", *lines]))
+    heading = f"{plan.title}: {len(chosen)} of {len(plan.cells)} cells"
+    message("\n".join([*dict.fromkeys(notes), heading, *lines]))
     return Sweep(plan, resolved, chosen, place)
 
 

@@ -97,13 +97,15 @@ def _run(config: ml_collections.FrozenConfigDict, workdir: str, name: str) -> di
     _refuse_in_use(folder)
     data = init_from.attach(config, load_data(config))
     own_data = data if isinstance(data, PUDataset) and data.own else None
+    lowered = ""
     if own_data is not None:
         own_results.check_names(config)
-        config = own_results.with_fitting_batches(config, own_data)
+        given, config = config, own_results.with_fitting_batches(config, own_data)
+        lowered = own_results.describe_batches(given, config)
     refuse_other_run(folder, config)
     refuse_other_data(folder, data)
     if own_data is not None and own_data.own:
-        _say("\n".join(own_data.own.notes))
+        _say("\n".join([*own_data.own.notes, *filter(None, [lowered])]))
     mesh = sharding.make_mesh()
     compared = config_lib.compared_methods(config.run)
     others = [config_lib.resolve(config_lib.to_compare(config, other)) for other in compared]

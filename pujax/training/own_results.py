@@ -27,7 +27,7 @@ FAR_FLAGGED = 2.0
 """Factor between the share called positive and the prior from which on the threshold is off."""
 _BY_METHOD = "score:0"
 _NUMBERS = ("value", "low", "high")
-_COLUMNS = {
+COLUMNS = {
     "AUC of P against U": "auc_pu",
     "recall": "recall",
     "flagged in U": "flagged_share",
@@ -151,6 +151,25 @@ def with_fitting_batches(
         if name.endswith("batch_size") and value > most:
             changed.method[name] = most
     return ml_collections.FrozenConfigDict(changed)
+
+
+def describe_batches(
+    given: ml_collections.FrozenConfigDict, used: ml_collections.FrozenConfigDict
+) -> str:
+    """What `with_fitting_batches` changed, as a sentence that names the fields; '' if nothing.
+
+    Args:
+      given: the configuration before.
+      used: the one that it returned.
+    """
+    changed = [
+        f"method.{name} is {size} in place of {given.method[name]}"
+        for name, size in used.method.items()
+        if name.endswith("batch_size") and size != given.method[name]
+    ]
+    if not changed:
+        return ""
+    return f"{used.method.name}: {', '.join(changed)}, since there are no more rows to train on"
 
 
 def check_decision(config: ml_collections.FrozenConfigDict, data: PUDataset) -> None:
@@ -281,12 +300,12 @@ def table(results: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], tuple[st
     """
     rows = []
     for result in results:
-        row: dict[str, Any] = {name: held_out(result).get(key) for name, key in _COLUMNS.items()}
+        row: dict[str, Any] = {name: held_out(result).get(key) for name, key in COLUMNS.items()}
         for x in result["held_out"]:
             if x["name"] == "auc_pu" and x["value"] is not None:
                 row["AUC of P against U"] = f"{x['value']:.4f} [{x['low']:.4f}, {x['high']:.4f}]"
         rows.append({"method": result["method"], **row})
-    return rows, ("method", *_COLUMNS)
+    return rows, ("method", *COLUMNS)
 
 
 def write(

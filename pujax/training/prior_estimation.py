@@ -87,7 +87,7 @@ def settle(
     Returns:
       The problem with `info.prior`, `info.prior_unlabeled`, `info.prior_source`, `prior_interval`
       and `prior_choice`; as it is where the prior is given or counted. Where estimators disagree, a
-      warning names them all.
+      warning names them all, once for all runs that share `known`.
 
     Raises:
       ValueError: if the estimate carries no information (0, 1, or an interval from 0 to 1),
@@ -100,6 +100,7 @@ def settle(
     identity = _identity(config, data)
     path = os.path.join(folder, FILE)
     name = json.dumps(identity, sort_keys=True)
+    is_said = name in known
     # All hosts train the scorer together, so one that does not find the file decides for all.
     if not sharding.any_host(not os.path.exists(path)):
         result = _read(path, identity)
@@ -118,7 +119,7 @@ def settle(
         kept |= {"estimates": {name: x._asdict() for name, x in result.estimates.items()}}
         kept |= {"prior_unlabeled": data.info.prior_unlabeled, "of": identity}
         write_json(path, kept | {"prior_interval": data.prior_interval})
-    if not result.agree and sharding.is_writer():
+    if not result.agree and not is_said and sharding.is_writer():
         _LOG.warning("%s", warning(result))
     return data
 

@@ -12,6 +12,7 @@ import pytest
 
 from pujax.sweep import __main__ as command
 from pujax.sweep import cell_runner, launch, slurm_engine
+from pujax.sweep import plan as plan_lib
 from tests.sweep import small_plan
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
@@ -136,6 +137,13 @@ def test_every_cell_is_sent_once_and_finished_ones_not_again(tmp_path, no_data):
     only = Here()
     assert launch.run(plan, str(tmp_path), only, only="naive", train=lambda task: "") == 0
     assert only.tasks == []
+
+
+def test_a_worker_takes_its_cell_without_what_only_the_table_needs(tmp_path, no_data):
+    plan, engine = small_plan.plan()._replace(reference="naive", rules=("last",)), Here()
+    assert launch.run(plan, str(tmp_path), engine, train=fake_summary) == 0
+    for task in engine.tasks:  # else all but the reference's worker would miss that row
+        plan_lib.check(task.plan)
 
 
 def test_what_an_engine_says_of_a_cell_is_in_the_table(tmp_path, no_data, capsys):

@@ -318,7 +318,7 @@ def test_other_settings_in_a_used_folder_are_refused_by_name(config_file, finish
         (["--seeds=0,0"], "seeds is (0, 0); accepted: "),
         (["--seeds=-1"], "seeds is -1; accepted: "),
         (["--rules=best"], "rules is 'best'; accepted: 'last', "),
-        (["--rules=proxy_auc"], "data.num_validation is 0"),
+        (["--rules=proxy_auc"], "data.num_validation and data.holdout are 0"),
         (["--set=method.beta=1"], "--set is 'method.beta=1'; accepted: "),
         (["--set=seed=1"], "--set is 'seed=1'; accepted: "),
         (["--set=method.num_epochs"], "--set is 'method.num_epochs'; accepted: "),

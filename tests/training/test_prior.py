@@ -167,6 +167,13 @@ def test_the_default_takes_the_smallest_bound_warns_and_keeps_all(tmp_path, monk
     again = prior_estimation.settle(tree, data, str(tmp_path), tiny.mesh(1))
     assert again.info == settled.info and again.prior_choice == choice and not seen
     assert "tice 0.2 [" in caplog.text
+
+    # Of runs that share estimates, as the cells of a sweep do, the first one warns.
+    known = {}
+    for folder, is_said in (("first", True), ("second", False)):
+        caplog.clear()
+        prior_estimation.settle(tree, data, str(tmp_path / folder), tiny.mesh(1), known=known)
+        assert ("tice 0.2 [" in caplog.text) == is_said
     with pytest.raises(ValueError, match="prior_method: 'consensus' there, 'best_bin' here"):
         prior_estimation.settle(config(), data, str(tmp_path), tiny.mesh(1))
 

@@ -49,6 +49,11 @@ def is_multilabel(source: str) -> bool:
     return getattr(_module(source), "MULTILABEL", False)
 
 
+def is_own(source: str) -> bool:
+    """Whether a source of `NAMES` reads a user's own P and U, as its module says."""
+    return getattr(_module(source), "OWN", False)
+
+
 def check(source: str, *, streaming: str = "auto", **options: Any) -> dict[str, Any]:
     """Checks the options of a source before anything is read.
 

@@ -9,6 +9,7 @@ from pujax.data import raw
 from pujax.data.image_preparation import ImagePreparation
 from pujax.data.readers import image_trees
 
+OWN = True
 CLASS_NAMES = ("negative", "positive")
 DEFAULT_SIZE = 64
 _LAYOUT = "a folder that holds positive/ and unlabeled/, and if you like negative/ and test/"

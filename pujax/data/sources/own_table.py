@@ -14,6 +14,7 @@ from pujax.checks import require
 from pujax.data import preparation, raw
 from pujax.data.readers import columns, frames, pu_labels
 
+OWN = True
 CLASS_NAMES = ("negative", "positive")
 _WITHOUT_ID = "row"
 _FEATURES_ONLY = ".npy"

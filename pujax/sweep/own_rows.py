@@ -1,0 +1,128 @@
+"""A sweep on a user's own rows: batches that fit them, and columns for what they can tell."""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import ml_collections
+
+from pujax import checks, report
+from pujax.data import sources
+from pujax.data.pu_dataset import PUDataset
+from pujax.sweep.cell_runner import Place
+from pujax.sweep.plan import Cell, Plan
+from pujax.training import own_results
+from pujax.training.evaluation import model_selection
+
+_TRUE_LABELS = ("oracle", "oracle_f1")
+"""Rules that need the true labels of what is held out."""
+
+
+class OwnRows(NamedTuple):
+    """What a table may show of a cell whose data are a user's own rows.
+
+    Attributes:
+      has_test: whether there is a test set.
+      has_held_out: whether a part is held out.
+      has_truth: whether the true labels of all that is held out are known.
+      notes: how the rows were read, and what was changed to fit them.
+    """
+
+    has_test: bool
+    has_held_out: bool
+    has_truth: bool
+    notes: tuple[str, ...]
+
+
+def look(
+    cell: Cell, configs: Sequence[ml_collections.FrozenConfigDict], place: Place
+) -> tuple[list[ml_collections.FrozenConfigDict], OwnRows | None]:
+    """The configurations of a cell as a single run would train them, and what its rows can tell.
+
+    Args:
+      cell: the cell.
+      configs: resolved configurations, one per seed, of which all have as many rows to train on.
+      place: gives the data of the first one.
+
+    Returns:
+      The configurations, with smaller batches where there are few rows; and what is known of the
+      rows, None for data that are not a user's own.
+
+    Raises:
+      ValueError: naming the cell, for data that cannot be read, a method that needs negatives, or
+        rows of which nothing would be known.
+    """
+    if not sources.is_own(configs[0].data.source):
+        return list(configs), None
+    try:
+        data = place.load(configs[0])
+        own_results.check_names(configs[0])
+    except ValueError as error:
+        raise ValueError(f"{cell.name}: {error}") from error
+    assert isinstance(data, PUDataset) and data.own is not None
+    if not len(data.test_labels) and not len(data.validation_labeled):
+        raise ValueError(
+            f"{cell.name}: data.holdout is {configs[0].data.holdout:g} without a test set; "
+            "accepted: a share above 0, since a table has nothing to show otherwise"
+        )
+    fitting = [own_results.with_fitting_batches(config, data) for config in configs]
+    notes = (*data.own.notes, own_results.describe_batches(configs[0], fitting[0]))
+    rows = OwnRows(
+        has_test=len(data.test_labels) > 0,
+        has_held_out=len(data.validation_labeled) > 0,
+        has_truth=bool((data.validation_truth >= 0).all()),
+        notes=tuple(filter(None, notes)),
+    )
+    return fitting, rows
+
+
+def settle(plan: Plan, known: Sequence[OwnRows | None]) -> Plan:
+    """The plan with rules and metrics where it leaves them open.
+
+    On own rows alone these are what a single run shows: the epoch that it reports, the metrics of a
+    test set if there is one, and the estimates from the rows held out. Elsewhere they are the
+    accuracy at the last epoch.
+
+    Args:
+      plan: a plan that `plan.check` accepts.
+      known: what is known of each cell's rows, None for data that are not a user's own.
+
+    Raises:
+      ValueError: for rules and metrics that nobody can know in any cell.
+    """
+    own = [rows for rows in known if rows is not None]
+    is_own = len(own) == len(known)
+    has_test = not is_own or any(rows.has_test for rows in own)
+    has_held_out = any(rows.has_held_out for rows in own)
+    tested = model_selection.BINARY_METRICS * has_test
+    usual: tuple[str, ...] = tested[:1]
+    rules = plan.rules
+    if rules is None:
+        rules = (report.REPORTED if is_own else model_selection.LAST,)
+    if is_own and set(rules) == {report.REPORTED}:
+        usual = tested + tuple(report.HELD_OUT) * has_held_out
+    metric = plan.metric or (usual or tuple(report.HELD_OUT))[0]
+    also = plan.also
+    if also is None:
+        also = () if plan.metric else usual[1:]
+    for field, name in (("metric", metric), *(("also", name) for name in also)):
+        if name not in report.HELD_OUT:
+            accepted = f"{_listed(report.HELD_OUT)}, since no cell has a test set"
+            checks.require(has_test, field, name, accepted)
+            continue
+        accepted = f"{_listed(report.TEST_METRICS)}, since no cell holds out a part of own rows"
+        checks.require(has_held_out, field, name, accepted)
+        for rule in rules:
+            accepted = (
+                f"{report.REPORTED!r} with the metric {name!r}, which is known of the epoch that "
+                "each run reports (run.selection)"
+            )
+            checks.require(rule == report.REPORTED, "rules", rule, accepted)
+    if is_own and not any(rows.has_truth for rows in own):
+        for rule in rules:
+            others = [name for name in report.RULES if name not in _TRUE_LABELS]
+            checks.one_of("rules", rule, others)
+    return plan._replace(rules=tuple(rules), metric=metric, also=tuple(also))
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(map(repr, names))
