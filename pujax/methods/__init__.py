@@ -111,6 +111,17 @@ def selection(name: str) -> str:
     return getattr(module(name), "SELECTION", "last")
 
 
+def selection_without_prior(name: str) -> str:
+    """The rule in place of `selection` where that one needs a class prior and none is known.
+
+    Its module says it with `SELECTION_WITHOUT_PRIOR` where the proxy AUC was measured to be worse.
+
+    Args:
+      name: of the method.
+    """
+    return getattr(module(name), "SELECTION_WITHOUT_PRIOR", "proxy_auc")
+
+
 def from_labels(config: ml_collections.ConfigDict, labeled: np.ndarray) -> dict[str, float]:
     """What a method takes from all labels that it trains on, before the first step.
 

@@ -36,6 +36,8 @@ from pujax.methods._common import sections
 from pujax.methods.base import Method, Stage
 from pujax.methods.pan import Player
 
+SELECTION = "nnpu_risk"
+SELECTION_WITHOUT_PRIOR = "last"
 STARTS = ("classifier", "unweighted", "half")
 SELECTIONS = ("vpu_risk", "proxy_auc", "last")
 """Rules for the pass of the pretraining that the rounds start from; none needs a class prior."""

@@ -60,7 +60,7 @@ def test_the_reported_epoch_is_chosen_where_a_method_needs_it(method, fields, ru
 def test_a_baseline_holds_out_what_its_rules_need(name):
     for task, number in (("digits", 100), ("mnist", 500)):
         config = baseline.get_config(f"method={name},task={task}")
-        chooses = methods.selection(name) != "last" or name == "lbe"  # whose rounds start so
+        chooses = methods.selection(name) != "last"
         assert config.data.num_validation == number * chooses
         rule = config_lib.resolve(config).run.selection
         assert rule == methods.selection(name)

@@ -9,6 +9,7 @@ import pytest
 
 from pujax import methods
 from pujax.methods.base import Method
+from pujax.training import config as config_lib
 from pujax.training import preemption, run_state, train_loop
 from pujax.training.evaluation import binary, model_selection, summary, tasks
 from pujax.training.evaluation.evaluator import Evaluator
@@ -39,7 +40,25 @@ def sigmoid(x):
 )
 def test_auto_is_the_rule_that_suits_the_method(rule, suits, has_validation, has_prior, expected):
     options = {"has_validation": has_validation, "has_prior": has_prior}
-    assert model_selection.resolved(rule, suits, **options) == expected
+    found = model_selection.resolved(rule, suits, without_prior="proxy_auc", **options)
+    assert found == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "prior", "expected"),
+    [
+        ("lbe", 0.3, "nnpu_risk"),
+        ("lbe", None, "last"),  # by the proxy AUC it lost up to eight points under biased labels
+        ("naive", None, "vpu_risk"),
+        ("pan", None, "proxy_auc"),
+    ],
+)
+def test_without_a_prior_a_method_has_a_rule_that_needs_none(name, prior, expected):
+    config = config_lib.default_config(name)
+    config.data.update({"source": "own_table", "path": "a.csv", "label": "s", "num_labeled": 0})
+    config.data.update({"positive_classes": (), "num_support": 0, "holdout": 0.2, "prior": prior})
+    config.model.name = "mlp"
+    assert config_lib.resolve(config).run.selection == expected
 
 
 @pytest.mark.parametrize("name", methods.names())
@@ -47,6 +66,8 @@ def test_the_rule_that_suits_a_method_needs_no_negative(name):
     rule = methods.selection(name)
     assert rule in model_selection.RULES and not rule.startswith("oracle")
     assert rule == "last" or not methods.is_multilabel(name)
+    found = methods.selection_without_prior(name)
+    assert found in ("last", "proxy_auc", "vpu_risk")  # the rules that need no prior
 
 
 def test_one_sample_criteria_by_hand():

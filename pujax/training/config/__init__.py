@@ -121,6 +121,7 @@ def resolve(config: ml_collections.ConfigDict) -> ml_collections.ConfigDict:
     resolved.run.selection = model_selection.resolved(
         resolved.run.selection,
         methods.selection(name),
+        without_prior=methods.selection_without_prior(name),
         has_validation=has_validation,
         # Where labels are as they are, true classes are not known and cannot be counted.
         has_prior=resolved.data.prior is not None or resolved.data.num_labeled > 0,

@@ -106,12 +106,15 @@ def criteria(
     return result | {"val_proxy_accuracy": float(proxy), "val_nnpu_risk": float(risk)}
 
 
-def resolved(rule: str, suits: str, *, has_validation: bool, has_prior: bool) -> str:
+def resolved(
+    rule: str, suits: str, *, without_prior: str, has_validation: bool, has_prior: bool
+) -> str:
     """The rule that `AUTO` stands for; any other rule is itself.
 
     Args:
       rule: one of `RULES`, or `AUTO`.
       suits: the method's own rule, `pujax.methods.selection`.
+      without_prior: the rule in its place where it needs a prior and none is known.
       has_validation: whether a part is held out, which all rules but the last epoch need.
       has_prior: whether a class prior will be known.
     """
@@ -119,7 +122,7 @@ def resolved(rule: str, suits: str, *, has_validation: bool, has_prior: bool) ->
         return rule
     if not has_validation:
         return LAST
-    return "proxy_auc" if suits in _WITH_PRIOR and not has_prior else suits
+    return without_prior if suits in _WITH_PRIOR and not has_prior else suits
 
 
 def check(rule: str, prior: float, *, field: str = "run.selection") -> None:
