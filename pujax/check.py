@@ -12,7 +12,7 @@ from pujax.console import message, run_command
 
 def _flags() -> flags.FlagValues:
     values = flags.FlagValues()
-    for name in ("label", "positive", "json"):
+    for name in ("label", "positive", "id_column", "json"):
         flags.DEFINE_string(name, "", name, flag_values=values)
     flags.DEFINE_integer("seed", 0, "seed", lower_bound=0, flag_values=values)
     return values
@@ -29,7 +29,13 @@ def main(argv: list[str]) -> int:
                 "(--help says more)"
             )
         _check_writable(values.json)
-        found = audit.audit(rest[0], label=values.label, positive=values.positive, seed=values.seed)
+        found = audit.audit(
+            rest[0],
+            label=values.label,
+            positive=values.positive,
+            id_column=values.id_column,
+            seed=values.seed,
+        )
         if values.json:
             files.write_json(values.json, report.document(found))
         message(report.text(found))

@@ -63,10 +63,13 @@ Examples:
   {program} runs/fraud next_month.csv --output=first_hundred.csv --decide=top:100
   {program} runs/scans new_scans/ --output=scores.csv --unreadable=skip"""
 
-_PRIORS = """usage: {program} DATA [--label=COLUMN] [--methods=A,B] [--resamples=100]
-  DATA                 .csv or .tsv with a header, .npz, or svmlight (also .gz, .bz2, .xz);
-                       label 1 is a labelled positive; 0, -1 and nothing are unlabeled
-  --label=COLUMN       the label's column in .csv and .tsv; the last one
+_PRIORS = """usage: {program} DATA [--label=COLUMN] [--positive=VALUE] [--methods=A,B]
+  DATA                 a file as the configuration own_table takes it (.csv, .tsv, .parquet, .npz,
+                       .npy, svmlight); what is no labelled positive is unlabeled
+  --label=COLUMN       the label's column; default: the last one of a table
+  --positive=VALUE     the word that marks a positive, where it is not 1, yes, true or positive
+  --id_column=COLUMN   the column that names a row and is no feature; 'none' keeps all columns;
+                       default: what looks like one is set aside, and said
   --methods=A,B        estimators, all by default, of:
 {estimators}
   --resamples=100      bootstrap resamples of the 90 % intervals, a fifth of it where each is
@@ -76,7 +79,7 @@ _PRIORS = """usage: {program} DATA [--label=COLUMN] [--methods=A,B] [--resamples
 
 Examples:
   {program} customers.csv --label=is_fraud
-  {program} customers.csv --label=is_fraud --methods=km2,best_bin,ted_n --resamples=200
+  {program} customers.parquet --label=kind --positive=fraud --methods=km2,best_bin,ted_n
   {program} samples.npz --resamples=0"""
 ESTIMATORS = (
     *("km1", "km2", "tice", "pen_l1", "pearson", "ted_n", "out_of_bag"),
@@ -89,6 +92,8 @@ _CHECK = """usage: {program} DATA [--label=COLUMN] [--positive=VALUE] [--json=FI
                        .npy, svmlight), or a folder of images with positive/ and unlabeled/
   --label=COLUMN       the label's column; needed for tables with named columns
   --positive=VALUE     the word that marks a positive, where it is not 1, yes, true or positive
+  --id_column=COLUMN   the column that names a row and is no feature; 'none' keeps all columns;
+                       default: what looks like one is set aside, and said
   --json=FILE          writes the findings as JSON, too
   --seed=0             seed of everything random
   --help               shows this text

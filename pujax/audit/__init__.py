@@ -59,19 +59,22 @@ class Audit(NamedTuple):
         return FAILED if ERROR in severities else WARNED if WARNING in severities else CLEAN
 
 
-def audit(path: str, *, label: str = "", positive: str = "", seed: int = 0) -> Audit:
+def audit(
+    path: str, *, label: str = "", positive: str = "", id_column: str = "", seed: int = 0
+) -> Audit:
     """Looks for faults in a file or a folder of images.
 
     Args:
       path: of the data.
       label: column of the label; needed for tables with named columns.
       positive: word that marks a positive, where it is not a usual one.
+      id_column: column that names a row; '' looks for one, 'none' keeps all columns.
       seed: of everything random.
 
     Raises:
       ValueError: in one line, what cannot be read.
     """
-    read = inputs.read(path, label=label, positive=positive)
+    read = inputs.read(path, label=label, positive=positive, id_column=id_column)
     found, not_checked, prior = check(read.problem, seed=seed)
     found = in_order([*image_files.check(read.damaged, read.test_copies), *found])
     num_p = int(read.problem.labeled.sum())
@@ -83,6 +86,7 @@ def audit(path: str, *, label: str = "", positive: str = "", seed: int = 0) -> A
         kind=read.kind,
         label=label,
         positive=positive,
+        id_column=id_column,
         num_labeled=num_p,
         prior=prior,
         findings=found,

@@ -3,7 +3,6 @@
 import hashlib
 import os
 import pathlib
-import re
 from typing import NamedTuple
 
 import numpy as np
@@ -38,7 +37,7 @@ class Input(NamedTuple):
     test_copies: tuple[str, ...] = ()
 
 
-def read(path: str, *, label: str = "", positive: str = "") -> Input:
+def read(path: str, *, label: str = "", positive: str = "", id_column: str = "") -> Input:
     """Reads a file of rows or a folder of images.
 
     Args:
@@ -46,26 +45,30 @@ def read(path: str, *, label: str = "", positive: str = "") -> Input:
         `positive/` and `unlabeled/`.
       label: name of the label's column; '' is `labels` or `y` beside arrays. Not for folders.
       positive: the word that marks a positive, where it is not a usual one. Not for folders.
+      id_column: name of the column that names a row; '' looks for one, 'none' keeps all columns.
+        Not for folders.
 
     Raises:
       ValueError: in one line, what cannot be read.
     """
     try:
         if os.path.isdir(path):
-            for flag, value in (("--label", label), ("--positive", positive)):
+            given = {"--label": label, "--positive": positive, "--id_column": id_column}
+            for flag, value in given.items():
                 if value:
                     raise ValueError(
-                        f"{flag} is {value!r}; accepted: nothing, since {path} is a folder"
+                        f"{flag} is {value!r}; accepted: nothing, since DATA is the folder {path}"
                     )
             return _folder(path)
-        return _table(path, label, positive)
+        return _table(path, label, positive, id_column)
     except ValueError as error:
-        text = re.sub(r"\bdata\.path is\b", "DATA is", str(error))
-        raise ValueError(re.sub(r"\bdata\.(label|positive)\b", r"--\1", text)) from error
+        raise ValueError(own_table.in_options(str(error))) from error
 
 
-def _table(path: str, label: str, positive: str) -> Input:
-    read = own_table.load(pathlib.Path(), path=path, label=label, positive=positive)
+def _table(path: str, label: str, positive: str, id_column: str) -> Input:
+    read = own_table.load(
+        pathlib.Path(), path=path, label=label, positive=positive, id_column=id_column
+    )
     assert read.prepare is not None
     data = read.prepare(np.arange(len(read.train_labels)))
     assert data.own is not None
@@ -77,7 +80,7 @@ def _table(path: str, label: str, positive: str) -> Input:
         [_column_of(name, columns) for name in names],
         ids=np.array([f"{data.own.id_name} {x}" for x in data.own.ids], object),
     )
-    return Input(found, "table", data.own.notes, {})
+    return Input(found, "table", tuple(map(own_table.in_options, data.own.notes)), {})
 
 
 def _column_of(feature: str, columns: list[str]) -> str:

@@ -41,6 +41,7 @@ def recommend(
     kind: str,
     label: str,
     positive: str,
+    id_column: str = "",
     num_labeled: int,
     prior: float | None,
     findings: Sequence[Finding],
@@ -52,6 +53,7 @@ def recommend(
       kind: 'table' or 'images'.
       label: column of the label, '' for none.
       positive: word that marks a positive, '' for the usual ones.
+      id_column: column that names a row, 'none' for none, '' where it is looked for.
       num_labeled: labelled positives.
       prior: share of positives in U as estimated, None where unknown.
       findings: all of them.
@@ -62,6 +64,7 @@ def recommend(
     words.append(f"--config.data.path={path}")
     words += [f"--config.data.label={label}"] * bool(label)
     words += [f"--config.data.positive={positive}"] * bool(positive)
+    words += [f"--config.data.id_column={id_column}"] * bool(id_column)
     words += [f"--config.method.{name}={value}" for name, value in options.items()]
     names = {finding.name for finding in findings}
     if "damaged" in names:

@@ -1,9 +1,11 @@
 """Turns the columns of a table into numbers for a network, as learned on training rows.
 
-Numbers are kept; words of few kinds become a column of 0 and 1 each, of many kinds about 30
-numbers of their spelling; dates become year, month, day and so on (`table_encoder`). What
-is missing is replaced by the median of the training rows, and a column of 0 and 1 says where it
-was missing. Nothing is standardised here: the run does so with the statistics of its training rows.
+Numbers are kept, those with a decimal comma or with thousands set apart where all cells of the
+column leave no doubt (`readers.written_numbers`); words of few kinds become a column of 0 and 1
+each, of many kinds about 30 numbers of their spelling; dates become year, month, day and so on
+(`table_encoder`). What is missing is replaced by the median of the training rows, and a column of 0
+and 1 says where it was missing. Nothing is standardised here: the run does so with the statistics
+of its training rows.
 
 A saved preparation is two files: `preparation.json`, and `encoder.skops` where there are words or
 dates. The former has the SHA-256 of the latter.
@@ -20,7 +22,7 @@ import numpy as np
 from pujax import files, reading
 from pujax.checks import require
 from pujax.data import table_encoder
-from pujax.data.readers import columns, frames
+from pujax.data.readers import columns, frames, written_numbers
 
 _JSON = "preparation.json"
 _FORMAT = 1
@@ -32,6 +34,8 @@ _ALMOST = 0.9
 """Share of numbers in a column of words above which it is worth a message."""
 _WRITTEN_NUMBER = r"[+-]?\s*[€$£¥]?\s*[+-]?\d[\d.,'’\s]*[€$£¥%]?"
 """Numbers with a decimal comma, thousands apart, a currency or a percent sign."""
+_THOUSANDS = r"[+-]?([1-9]\d{0,2}(\.\d{3})+|\d+)"
+"""Whole numbers, whose points, if they have any, may stand between thousands."""
 
 Kind = Literal["number", "date", "words", "codes", "dropped"]
 
@@ -46,12 +50,14 @@ class Column:
         numbers; 'dropped', which may be anything.
       date_format: as in `columns.dates`; '' for other kinds.
       had_missing: whether a training row lacks it.
+      marks: of a number in text, one of `written_numbers.MARKS`; '' is a decimal point alone.
     """
 
     name: str
     kind: Kind
     date_format: str = ""
     had_missing: bool = False
+    marks: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,28 +92,32 @@ class Preparation:
         names = _listed([column.name for column in self.columns if column.kind != "dropped"])
         return f"a table with the columns {names}"
 
-    def transform(self, rows: Any) -> np.ndarray:
+    def transform(self, rows: Any, *, dtype: type = np.float32) -> np.ndarray:
         """The features of rows, in their order; a row's features depend on no other row.
 
         A word that no training row has, and a missing cell, are accepted.
 
         Args:
           rows: `frames.Frame`, pandas DataFrame or array `[n, columns]`.
+          dtype: of the result; float64 keeps all digits of numbers. All must fit into float32.
 
         Returns:
-          float32 `[n, d]`, finite.
+          `[n, d]` of that type, finite.
 
         Raises:
           ValueError: in one line, naming columns that are missing, extra, or hold something else
             than in training, with the line of the first such cell.
         """
-        return np.concatenate(list(self.transform_parts([rows])))
+        return np.concatenate(list(self.transform_parts([rows], dtype=dtype)))
 
-    def transform_parts(self, parts: Iterable[Any]) -> Iterator[np.ndarray]:
+    def transform_parts(
+        self, parts: Iterable[Any], *, dtype: type = np.float32
+    ) -> Iterator[np.ndarray]:
         """`transform` of rows that come in parts, which are parts of one table.
 
         Args:
           parts: each as `transform` takes it.
+          dtype: as in `transform`.
 
         Yields:
           The features of every part.
@@ -119,7 +129,7 @@ class Preparation:
         for part in parts:
             frame = frames.of(part)
             if not self.columns:
-                yield self._array(frame)
+                yield self._array(frame, dtype)
                 continue
             if not frame.is_table:
                 raise ValueError(
@@ -130,9 +140,9 @@ class Preparation:
             for column in self.columns:
                 if column.kind == "words":
                     _note_numbers(frame, column, numbers)
-            raw, _ = _features(frame, self.columns, self.encoder)
+            raw, _ = _features(frame, self.columns, self.encoder, dtype)
             filled = np.where(np.isnan(raw), np.asarray(self.fill), raw)
-            yield filled[:, list(self.kept)].astype(np.float32)
+            yield filled[:, list(self.kept)].astype(dtype)
         for error in filter(None, numbers.values()):
             raise error
 
@@ -149,7 +159,7 @@ class Preparation:
         document["columns"] = [dataclasses.asdict(column) for column in self.columns]
         files.write_json(os.path.join(folder, _JSON), document)
 
-    def _array(self, frame: frames.Frame) -> np.ndarray:
+    def _array(self, frame: frames.Frame, dtype: type) -> np.ndarray:
         if frame.is_table:
             raise ValueError(
                 f"{frame.path} is a table with named columns; accepted: {len(self.feature_names)} "
@@ -169,7 +179,7 @@ class Preparation:
             raise ValueError(
                 f"{frame.path} has {values.shape[1]} features; accepted: {wanted}, as in training"
             )
-        return _single(frame, values, self.feature_names)
+        return _fitting(frame, values, self.feature_names, dtype)
 
     def _check_columns(self, frame: frames.Frame) -> None:
         known = {column.name for column in self.columns}
@@ -218,12 +228,13 @@ def fit(rows: Any, indices: Any = None, *, aside: Sequence[str] = ()) -> Prepara
         column, message = _column(training, name)
         found.append(column)
         messages += [message] if message else []
+    messages += _of_written_numbers(training, found)
     if all(column.kind == "dropped" for column in found):
         raise ValueError(_NOTHING_LEFT.format(frame.path))
     encoder = None
     if any(column.kind in ("date", "words", "codes") for column in found):
         encoder = table_encoder.fit(frame.path, _encoded(training, found))
-    raw, feature_names = _features(training, found, encoder)
+    raw, feature_names = _features(training, found, encoder, np.float32)
     fill = _medians(raw)
     filled = np.where(np.isnan(raw), fill, raw).astype(np.float32)
     kept = np.flatnonzero(filled.min(0) < filled.max(0))
@@ -282,7 +293,8 @@ def _check_document(document: dict[str, Any]) -> None:
     def is_column(value: Any) -> bool:
         column = Column(**value)
         words = isinstance(column.name, str) and isinstance(column.date_format, str)
-        return words and column.kind in get_args(Kind) and isinstance(column.had_missing, bool)
+        known = column.kind in get_args(Kind) and column.marks in ("", *written_numbers.MARKS)
+        return words and known and isinstance(column.had_missing, bool)
 
     width = len(document["fill"]) if isinstance(document["fill"], list) else 0
     rights = {
@@ -320,6 +332,12 @@ def _column(frame: frames.Frame, name: str) -> tuple[Column, str]:
         return Column(name, "dropped"), f"column {name!r} is left out: empty in all training rows"
     had_missing = bool(missing.any())
     values, wrong = columns.numbers(cells)
+    writing = written_numbers.Writing("", "", "")
+    if wrong.any():
+        present = words.dropna()
+        writing = written_numbers.of(present, decimal_comma=frame.decimal_comma)
+        if writing.marks:
+            values, wrong = columns.numbers(cells, writing.marks)
     if not wrong.any():
         with np.errstate(over="ignore"):  # refused by name when the features are made
             single = values[~np.isnan(values)].astype(np.float32)
@@ -328,7 +346,7 @@ def _column(frame: frames.Frame, name: str) -> tuple[Column, str]:
                 return Column(name, "dropped"), _constant(name, words.iloc[0])
             message = f"column {name!r} is left out: single precision cannot tell its numbers apart"
             return Column(name, "dropped"), f"{message}; subtract a constant from them"
-        return Column(name, "number", "", had_missing), ""
+        return Column(name, "number", "", had_missing, writing.marks), ""
     if not had_missing and words.nunique() == 1:
         return Column(name, "dropped"), _constant(name, words.iloc[0])
     formats = columns.date_formats(cells)
@@ -339,15 +357,51 @@ def _column(frame: frames.Frame, name: str) -> tuple[Column, str]:
             message = f"column {name!r}: dates such as {example!r} are read as {formats[0]}"
         return Column(name, "date", formats[0], had_missing), message
     share = 1 - wrong.sum() / (~missing).sum()
-    row = int(np.flatnonzero(wrong)[0])
     message = ""
     if share >= _ALMOST or words.dropna().str.fullmatch(_WRITTEN_NUMBER).mean() >= _ALMOST:
+        shown = (words == writing.example).fillna(False) if writing.example else wrong
+        row = int(np.flatnonzero(shown)[0])
+        doubt = f", {writing.doubt}" if writing.doubt else ""
         message = (
             f"column {name!r} is read as words, since {frame.place(row)} holds "
-            f"{words.iloc[row]!r}; numbers have a decimal point and nothing else beside "
-            "their digits, and no cell is missing but if it is empty, NA or the like"
+            f"{words.iloc[row]!r}{doubt}; numbers have a decimal point and nothing else beside "
+            "their digits, and no cell is missing but if it is empty, NA or the like: write them "
+            "so, or leave the column out"
         )
     return Column(name, "codes" if share else "words", "", had_missing), message
+
+
+def _of_written_numbers(frame: frames.Frame, found: Sequence[Column]) -> list[str]:
+    """What to say of numbers that have another mark than a decimal point; may be nothing."""
+    import pandas as pd
+
+    messages = []
+    for marks in written_numbers.MARKS:
+        names = [column.name for column in found if column.marks == marks]
+        if not names:
+            continue
+        words = columns.text(frame.values[names[0]]).dropna()
+        shown = {mark for mark in marks if words.str.contains(mark, regex=False).any()}
+        example = next((x for x in words if shown <= set(x)), words.iloc[0])
+        number = written_numbers.value(example, marks)
+        messages.append(
+            f"read as numbers with {written_numbers.described(marks)}, such as {example!r} for "
+            f"{number:.10g}: {_listed(names)}"
+        )
+    if any(column.marks.startswith(",") for column in found):
+        for column in found:
+            is_text = isinstance(frame.values[column.name].dtype, pd.StringDtype)
+            if column.kind != "number" or column.marks or not is_text:
+                continue
+            words = columns.text(frame.values[column.name]).dropna()
+            points = words[words.str.contains(".", regex=False)]
+            if len(points) and words.str.fullmatch(_THOUSANDS).all():
+                messages.append(
+                    f"column {column.name!r} is read with a decimal point, so that "
+                    f"{points.iloc[0]!r} is {float(points.iloc[0]):.10g}, though other columns "
+                    "have a decimal comma; if the point stands between thousands, leave it out"
+                )
+    return messages
 
 
 def _constant(name: str, cell: str) -> str:
@@ -396,15 +450,22 @@ def _check_cells(frame: frames.Frame, column: Column, wrong: np.ndarray, accepte
 
 
 def _features(
-    frame: frames.Frame, found: Sequence[Column], encoder: Any
+    frame: frames.Frame, found: Sequence[Column], encoder: Any, dtype: type
 ) -> tuple[np.ndarray, list[str]]:
-    """float64 `[n, all features]`, NaN where missing, and their names."""
+    """float64 `[n, all features]`, NaN where missing, and their names.
+
+    Numbers have the digits of `dtype`.
+    """
     parts, names = [], []
     for column in found:
         if column.kind == "number":
-            values, wrong = columns.numbers(frame.values[column.name])
-            _check_cells(frame, column, wrong, "a number as in training rows")
-            parts.append(_single(frame, values[:, None], [column.name]).astype(np.float64))
+            values, wrong = columns.numbers(frame.values[column.name], column.marks)
+            accepted = "a number as in training rows"
+            if column.marks:
+                accepted += f", with {written_numbers.described(column.marks)}"
+            _check_cells(frame, column, wrong, accepted)
+            part = _fitting(frame, values[:, None], [column.name], dtype)
+            parts.append(part.astype(np.float64))
             names.append(column.name)
     for column in found:
         if column.had_missing and column.kind in ("number", "date"):
@@ -418,8 +479,10 @@ def _features(
     return np.concatenate(parts, axis=1), names
 
 
-def _single(frame: frames.Frame, values: np.ndarray, names: Sequence[str]) -> np.ndarray:
-    """The values in single precision, which all must fit into."""
+def _fitting(
+    frame: frames.Frame, values: np.ndarray, names: Sequence[str], dtype: type
+) -> np.ndarray:
+    """The values as `dtype`; all must fit into single precision."""
     with np.errstate(over="ignore"):
         single = values.astype(np.float32)
     bad = np.argwhere(np.isinf(single))
@@ -429,7 +492,7 @@ def _single(frame: frames.Frame, values: np.ndarray, names: Sequence[str]) -> np
             f"{frame.place(row)}, column {names[column]!r} is {values[row, column]:g}; accepted: "
             f"numbers up to {np.finfo(np.float32).max:.1e}"
         )
-    return single
+    return single if dtype == np.float32 else values.astype(dtype)
 
 
 def _medians(raw: np.ndarray) -> np.ndarray:

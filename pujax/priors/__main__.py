@@ -5,6 +5,7 @@ Unlike the other modules of this package it reads a file and prints.
 
 import logging
 import os
+import pathlib
 import sys
 import textwrap
 import time
@@ -16,7 +17,8 @@ from absl import flags
 
 from pujax import usage
 from pujax.console import message, render_table, run_command
-from pujax.data.readers import tables
+from pujax.data import preparation
+from pujax.data.sources import own_table
 from pujax.priors.base import PriorEstimate
 from pujax.priors.consensus import BOUNDS, consensus, is_informative, shown, warning
 from pujax.priors.conversions import label_frequency_from_unlabeled_prior, population_prior
@@ -42,7 +44,8 @@ _WIDTH = 100
 
 def _flags() -> flags.FlagValues:
     values = flags.FlagValues()
-    flags.DEFINE_string("label", None, "label", flag_values=values)
+    for name in ("label", "positive", "id_column"):
+        flags.DEFINE_string(name, "", name, flag_values=values)
     flags.DEFINE_list("methods", list(NAMES), "methods", flag_values=values)
     flags.DEFINE_integer("resamples", 100, "resamples", lower_bound=0, flag_values=values)
     flags.DEFINE_integer("seed", 0, "seed", lower_bound=0, flag_values=values)
@@ -62,20 +65,39 @@ def main(argv: list[str]) -> int:
             raise ValueError(f"--methods is ''; accepted: {', '.join(map(repr, NAMES))}")
         for method in values.methods:
             check_name(method, "--methods")
-        message(report(rest[0], values.label, values.methods, values.resamples, values.seed))
+        text = report(
+            rest[0],
+            label=values.label,
+            positive=values.positive,
+            id_column=values.id_column,
+            methods=values.methods,
+            num_resamples=values.resamples,
+            seed=values.seed,
+        )
+        message(text)
         return 0
 
     return run_command(argv, values, lambda: usage.text("priors", argv[0]), print_report)
 
 
 def report(
-    path: str, label: str | None, methods: Sequence[str], num_resamples: int, seed: int
+    path: str,
+    *,
+    label: str = "",
+    positive: str = "",
+    id_column: str = "",
+    methods: Sequence[str] = NAMES,
+    num_resamples: int = 100,
+    seed: int = 0,
 ) -> str:
     """The table of estimates of a file and how to read it.
 
     Args:
       path: the file.
-      label: name of its label's column, or None.
+      label: name of its label's column; '' is the last one of a table, and as in
+        `own_table.read` where rows are arrays.
+      positive: as in `own_table.read`.
+      id_column: likewise.
       methods: names of estimators.
       num_resamples: of the bootstrap.
       seed: of everything random.
@@ -83,9 +105,11 @@ def report(
     Raises:
       ValueError: if the file cannot be read, or holds no PU data.
     """
-    table = tables.read(path, label=label)
-    is_positive = table.labels == 1
-    p, u = table.features[is_positive], table.features[~is_positive]
+    try:
+        features, is_positive, notes = _read(path, label, positive, id_column)
+    except ValueError as error:
+        raise ValueError(own_table.in_options(str(error))) from error
+    p, u = features[is_positive], features[~is_positive]
     for name, sample in (("labelled positives (label 1)", p), ("unlabeled examples", u)):
         if len(sample) < 2:
             raise ValueError(f"{path} has {len(sample)} {name}; accepted: at least 2")
@@ -94,6 +118,7 @@ def report(
     lines = [
         f"{os.path.basename(path)}: {len(p)} labelled positives, {len(u)} unlabeled, "
         f"{p.shape[1]} features",
+        *(textwrap.fill(own_table.in_options(note), width=_WIDTH) for note in notes),
         "",
         render_table(rows, _COLUMNS),
         *(f"{row['method']}: {row['failure']}" for row in rows if "failure" in row),
@@ -103,6 +128,30 @@ def report(
     choice = _choice({name: found for name, found in bounds.items() if found is not None})
     lines += [choice, ""] if choice else []
     return "\n".join([*lines, _advice(len(p) + len(u))])
+
+
+def _read(
+    path: str, label: str, positive: str, id_column: str
+) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
+    """A file as training reads it, but with all digits of its numbers.
+
+    Returns:
+      `(features, is_positive, notes)`: float64 `[n, d]`, bool `[n]`, and sentences on how the file
+      was read.
+    """
+    rows = own_table.read(
+        pathlib.Path(),
+        path=path,
+        label=label,
+        id_column=id_column,
+        positive=positive,
+        zero_is="unlabeled",
+        label_is_last=True,
+        dtype=np.float64,
+    )
+    learned = preparation.fit(rows.frame, aside=rows.aside)
+    features = learned.transform(rows.frame, dtype=np.float64)
+    return features, rows.labels.values == 1, (*rows.notes, *learned.messages)
 
 
 def _row(

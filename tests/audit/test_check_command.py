@@ -98,6 +98,8 @@ def test_the_recommendation_follows_what_was_measured():
     assert "base=logistic" in advised(num_labeled=90, prior=0.2).command
     assert "base=logistic" in advised(num_labeled=20, prior=0.5).command
     assert advised(kind="images", num_labeled=200, prior=None).method == "nnpu"
+    named = advised(num_labeled=200, prior=0.5, id_column="none")
+    assert "--config.data.id_column=none" in named.command and "id_column" not in rare.command
     uncertain = audit.Finding("class_prior", "warning", "t", (), "a", {"agree": False})
     reasons = advised(num_labeled=200, prior=0.5, findings=[uncertain]).reasons
     assert any("data.prior" in reason for reason in reasons)
@@ -133,7 +135,9 @@ def test_a_good_table_has_the_status_0_and_a_warning_1(tmp_path, capsys):
         (("{path}", "--label=known", "--json=none/x.json"), "--json is 'none/x.json'; accepted"),
         (("{path}", "--label=known", "--seed=-1"), "seed"),
         (("{folder}",), "an empty folder; accepted: a folder that holds positive/"),
-        (("{folder}", "--label=known"), "--label is 'known'; accepted: nothing"),
+        (("{folder}", "--label=known"), "--label is 'known'; accepted: nothing, since DATA is the"),
+        (("{folder}", "--id_column=a"), "--id_column is 'a'; accepted: nothing, since DATA is the"),
+        (("{path}", "--label=known", "--id_column=c"), "^--id_column is 'c'; accepted: a column"),
     ],
 )
 def test_bad_input_is_one_line_and_the_status_2(tmp_path, capsys, arguments, message):

@@ -178,6 +178,24 @@ def test_arrays_are_rows_with_what_is_beside_them(tmp_path):
     frame = frames.read(tmp_path / "b.npz")
     np.testing.assert_array_equal(frame.values, x.reshape(3, 4))
     np.testing.assert_array_equal(frame.beside["labels"], [1, -1, -1])
+    np.savez(tmp_path / "c.npz", positives=[0.5], unlabeled=[0.1, 0.2], names=["a score"])
+    frame = frames.read(tmp_path / "c.npz")  # one number per row, and what is no row
+    assert frame.values.tolist() == [[0.5], [0.1], [0.2]] and frame.names == ("labels",)
+    np.savez(tmp_path / "c.npz", x=[0.5, 0.1], labels=[1, 0])
+    assert frames.read(tmp_path / "c.npz").values.tolist() == [[0.5], [0.1]]
+
+
+def test_svmlight_has_all_digits_when_asked(tmp_path):
+    path = write(tmp_path / "a.svm", "1 1:0.1\n-1 2:3\n")
+    assert frames.read(path, dtype=np.float64).values[0, 1] == 0.1
+    assert frames.read(path).values[0, 1] == np.float32(0.1)
+
+
+@pytest.mark.parametrize(("separator", "wanted"), [(",", False), (";", True), ("\t", True)])
+def test_a_frame_knows_whether_commas_separate_its_cells(tmp_path, separator, wanted):
+    frame = frames.read(write(tmp_path / "a.csv", f"x{separator}s\n1{separator}2\n"))
+    assert frame.decimal_comma is wanted
+    assert frame.take(np.array([0])).without(["s"]).decimal_comma is wanted
 
 
 def test_svmlight_keeps_its_indices_and_lines(tmp_path):
@@ -256,7 +274,7 @@ def test_svmlight_too_large_when_dense_is_refused(tmp_path):
     ("arrays", "message"),
     [
         ({"a": np.ones((2, 2))}, "FILE holds ['a']; accepted: 'x'"),
-        ({"x": np.ones(3)}, "FILE: x is float64 of shape (3,)"),
+        ({"x": np.float64(3)}, "FILE: x is float64 of shape ()"),
         ({"x": np.ones((2, 2)), "labels": [1, 0, 1]}, "FILE: labels is int64 of shape (3,)"),
         ({"x": np.array([["a"]])}, "FILE: x is <U1"),
         ({"x": np.array([[None]])}, "FILE cannot be read"),

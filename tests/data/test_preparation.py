@@ -235,7 +235,17 @@ def test_a_number_too_large_is_refused_when_it_is_learned():
     ("cells", "words"),
     [
         (["1"] * 15 + ["2"] * 15 + ["unknown"], "since the table, row 31 holds 'unknown'"),
-        (["3,5", "4,25", "1.000,5"], "since the table, row 1 holds '3,5'; numbers have a decimal"),
+        (
+            ["3,5", "4,25", "7"],
+            "since the table, row 1 holds '3,5', which is taken for a number only",
+        ),
+        (
+            ["1,234", "950", "5,678"],
+            "row 1 holds '1,234', which may be 1234 or 1.234; numbers have",
+        ),
+        (["12 345", "67 890"], "'12 345', which may be a number or a code, as all cells have the"),
+        (["3,14", "2,7", "1.234"], "'3,14', while other cells have a point, and none says which"),
+        (["1'500", "950"] * 15 + ["many"], "row 31 holds 'many', while others are like \"1'500\""),
         (["01/02/2024", "03/04/2024"], "dates such as '01/02/2024' are read as %m/%d/%Y"),
     ],
 )
@@ -370,7 +380,7 @@ def test_infinity_is_refused_among_numbers_and_a_word_among_words(tmp_path):
         learned.transform(pd.DataFrame({"dept": ["1"]}))
 
 
-@pytest.mark.parametrize("cell", ["1,001.5", "€12", "12 %", "$ 1,250", "3'000", "-4,5"])
+@pytest.mark.parametrize("cell", ["12,34,567", "€12", "12 %", "$ 1,250", "3 000", "-4,5"])
 def test_numbers_that_are_written_in_another_way_are_spoken_of(cell):
     table = pd.DataFrame({"x": [cell, re.sub(r"\d", "7", cell)] * 15, "y": range(30)})
     (message,) = preparation.fit(table).messages

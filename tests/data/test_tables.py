@@ -15,13 +15,19 @@ from pujax.data.readers import tables
 CSV = "size,colour,labelled\n1.5,red,1\n-2,blue,\n3e2,red,0\n0,green,-1\n"
 
 
+def read(path, label=None):
+    """The one table of one file."""
+    (table,) = tables.read_together([path], label=label)
+    return table
+
+
 def write(path, text):
     path.write_text(text)
     return path
 
 
 def test_csv_is_read_cell_by_cell_with_words_as_columns_of_their_own(tmp_path):
-    table = tables.read(write(tmp_path / "a.csv", CSV))
+    table = read(write(tmp_path / "a.csv", CSV))
     assert table.names == ("size", "colour=blue", "colour=green", "colour=red")
     np.testing.assert_array_equal(
         table.features, [[1.5, 0, 0, 1], [-2, 1, 0, 0], [300, 0, 0, 1], [0, 0, 1, 0]]
@@ -34,12 +40,12 @@ def test_csv_is_read_cell_by_cell_with_words_as_columns_of_their_own(tmp_path):
 @pytest.mark.parametrize("ending", [".csv", ".tsv"])
 def test_the_header_says_what_separates_the_cells(tmp_path, delimiter, ending):
     path = write(tmp_path / f"a{ending}", CSV.replace(",", delimiter))
-    np.testing.assert_array_equal(tables.read(path).features[:, 0], [1.5, -2, 300, 0])
+    np.testing.assert_array_equal(read(path).features[:, 0], [1.5, -2, 300, 0])
 
 
 def test_the_label_may_be_any_column(tmp_path):
     path = write(tmp_path / "a.csv", "s,x,y\n1,5,6\n,7,8\n")
-    table = tables.read(path, label="s")
+    table = read(path, label="s")
     assert table.names == ("x", "y")
     np.testing.assert_array_equal(table.features, [[5, 6], [7, 8]])
     np.testing.assert_array_equal(table.labels, [1, -1])
@@ -48,7 +54,7 @@ def test_the_label_may_be_any_column(tmp_path):
 def test_a_byte_order_mark_quotes_blank_lines_and_windows_line_ends_are_no_data(tmp_path):
     path = tmp_path / "a.csv"
     path.write_bytes(b'\xef\xbb\xbf"x, in m",s\r\n" 2",1\r\n\r\n3,0\r\n')
-    table = tables.read(path)
+    table = read(path)
     assert table.names == ("x, in m",)
     np.testing.assert_array_equal(table.features, [[2], [3]])
 
@@ -57,10 +63,10 @@ def test_a_byte_order_mark_quotes_blank_lines_and_windows_line_ends_are_no_data(
 @pytest.mark.parametrize("name", ["a.csv", "a.svm"])
 def test_packed_files_equal_plain_ones(tmp_path, name, ending, opener):
     text = CSV if name == "a.csv" else "1 1:2 3:4.5\n-1 2:1\n"
-    plain = tables.read(write(tmp_path / name, text))
+    plain = read(write(tmp_path / name, text))
     with opener.open(tmp_path / f"{name}.{ending}", "wt") as file:
         file.write(text)
-    packed = tables.read(tmp_path / f"{name}.{ending}")
+    packed = read(tmp_path / f"{name}.{ending}")
     np.testing.assert_array_equal(packed.features, plain.features)
     np.testing.assert_array_equal(packed.labels, plain.labels)
     assert packed.names == plain.names
@@ -71,7 +77,7 @@ def test_svmlight_is_what_scikit_learn_wrote(tmp_path):
     labels = np.array([1, -1, 0, 1, -1, -1])
     path = tmp_path / "a.txt"
     sklearn.datasets.dump_svmlight_file(features, labels, str(path), zero_based=False)
-    table = tables.read(path)
+    table = read(path)
     np.testing.assert_allclose(table.features, features, rtol=1e-12)
     np.testing.assert_array_equal(table.labels, labels)
 
@@ -80,7 +86,7 @@ def test_archives_hold_two_samples_or_rows_with_labels(tmp_path):
     p, u = np.ones([2, 2, 2], np.uint8), np.zeros([3, 2, 2], np.uint8)
     np.savez(tmp_path / "a.npz", positives=p, unlabeled=u)
     np.savez(tmp_path / "b.npz", x=np.concatenate([p, u]), labeled=[True, True, 0, 0, 0])
-    first, second = (tables.read(tmp_path / name) for name in ("a.npz", "b.npz"))
+    first, second = (read(tmp_path / name) for name in ("a.npz", "b.npz"))
     assert first.features.shape == (5, 4)
     np.testing.assert_array_equal(first.features, second.features)
     np.testing.assert_array_equal(first.labels, [1, 1, -1, -1, -1])
@@ -124,24 +130,24 @@ def test_files_read_together_have_the_same_columns(tmp_path):
 def test_what_is_wrong_is_named(tmp_path, name, text, message):
     path = write(tmp_path / name, text)
     with pytest.raises(ValueError, match=message) as error:
-        tables.read(path)
+        read(path)
     assert name in str(error.value)
 
 
 def test_wrong_files_labels_and_arrays_are_named(tmp_path):
     with pytest.raises(ValueError, match="nothing.csv is no file"):
-        tables.read(tmp_path / "nothing.csv")
+        read(tmp_path / "nothing.csv")
     path = write(tmp_path / "a.csv", CSV)
     with pytest.raises(ValueError, match="label is 'y'; accepted: 'size', 'colour', 'labelled'"):
-        tables.read(path, label="y")
+        read(path, label="y")
     with pytest.raises(ValueError, match="label is 'y'; accepted: a name only with"):
-        tables.read(write(tmp_path / "a.svm", "1 1:1\n"), label="y")
+        read(write(tmp_path / "a.svm", "1 1:1\n"), label="y")
     np.savez(tmp_path / "a.npz", rows=np.ones(3))
     with pytest.raises(ValueError, match=r"holds \['rows'\]; accepted: 'positives'"):
-        tables.read(tmp_path / "a.npz")
+        read(tmp_path / "a.npz")
     np.savez(tmp_path / "a.npz", positives=np.ones([2, 3]), unlabeled=np.ones([2, 4]))
     with pytest.raises(ValueError, match=r"unlabeled has shape \(2, 4\)"):
-        tables.read(tmp_path / "a.npz")
+        read(tmp_path / "a.npz")
     points = np.ones([2, 3])
     for arrays, message in (
         ({"positives": np.float64(1), "unlabeled": points}, r"positives is float64 of shape \(\)"),
@@ -153,12 +159,12 @@ def test_wrong_files_labels_and_arrays_are_named(tmp_path):
     ):
         np.savez(tmp_path / "a.npz", **arrays)
         with pytest.raises(ValueError, match=rf"a\.npz: {message}"):
-            tables.read(tmp_path / "a.npz")
+            read(tmp_path / "a.npz")
     with zipfile.ZipFile(tmp_path / "a.npz", "w") as file:
         for name in ("positives", "unlabeled.npy"):
             file.writestr(name, b"no array")
     with pytest.raises(ValueError, match=r"a\.npz: positives"):
-        tables.read(tmp_path / "a.npz")
+        read(tmp_path / "a.npz")
     with pytest.raises(ValueError, match="is npz; accepted: separated"):
         tables.read_together([path, tmp_path / "a.npz"])
     with pytest.raises(ValueError, match="has the columns"):
@@ -171,10 +177,10 @@ def test_a_missing_number_does_not_turn_its_column_into_words(tmp_path, mark):
     path.write_text(f"x,s\n1.5,1\n2.5,0\n\n{mark},0\n")
     wanted = rf"a.csv, line 5: column 'x' holds '{re.escape(mark)}'; accepted: numbers throughout"
     with pytest.raises(ValueError, match=wanted):
-        tables.read(path)
+        read(path)
 
 
 def test_an_infinite_number_is_named_with_its_line(tmp_path):
     (tmp_path / "a.csv").write_text("x,s\n1,1\n-inf,0\n")
     with pytest.raises(ValueError, match="a.csv, line 3: column 'x' holds '-inf'; accepted: fini"):
-        tables.read(tmp_path / "a.csv")
+        read(tmp_path / "a.csv")

@@ -33,7 +33,6 @@ from pujax.data.readers import (
     image_arrays,
     multilabel_csv,
     multilabel_npz,
-    tables,
     tfds_records,
 )
 from pujax.models import encoder
@@ -77,7 +76,7 @@ def test_an_array_of_absurd_shape_takes_no_memory(tmp_path, shape):
     names = ("x", "labels", "labeled", "X_train", "Y_train", "X_test", "Y_test")
     path = write(tmp_path / "a.npz", fuzzed_readers.zipped(**dict.fromkeys(names, header)))
     options = {"image_size": 0, "load_size": 0, "missing": "fail"}
-    for read in (frames.read, tables.read, lambda path: encoder.load(str(path))):
+    for read in (frames.read, fuzzed_readers.one_table, lambda path: encoder.load(str(path))):
         assert str(shape) in refusal(read, path)
     assert str(shape) in refusal(multilabel_npz.load, path, **options)
 
@@ -111,7 +110,7 @@ def test_an_archive_whose_members_overlap_or_swell_is_refused(tmp_path):
 @pytest.mark.parametrize("index", [99999999999999999999, 2**32, 2**63 - 1, 10**9])
 def test_an_index_of_svmlight_that_no_memory_holds_is_refused(tmp_path, index):
     path = write(tmp_path / "a.svm", f"1 1:1\n1 {index}:1\n")
-    for read in (frames.read, tables.read):
+    for read in (frames.read, fuzzed_readers.one_table):
         refusal(read, path)
     for name in ("a9a", "a9a.t"):
         write(tmp_path / name, f"1 {index}:1\n")
@@ -122,7 +121,11 @@ def test_an_index_of_svmlight_that_no_memory_holds_is_refused(tmp_path, index):
 def test_a_zero_byte_in_a_cell_is_no_category(tmp_path, text):
     path = write(tmp_path / "a.csv", text)
     line = text[: text.index("\0")].count("\n") + 1
-    for read in (frames.read, tables.read, lambda path: list(frame_chunks.read(path, 10))):
+    for read in (
+        frames.read,
+        fuzzed_readers.one_table,
+        lambda path: list(frame_chunks.read(path, 10)),
+    ):
         assert f"line {line}, character" in refusal(read, path)
     images = text.replace("a,b,y", "file,dog,cat")
     path = write(tmp_path / "b.csv", images)

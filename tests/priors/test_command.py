@@ -5,9 +5,12 @@ import subprocess
 import sys
 
 import numpy as np
+import pandas as pd
 import pytest
+import sklearn.datasets
 
 from pujax import priors
+from pujax.audit import inputs
 from pujax.priors import __main__ as command
 
 METHODS = "--methods=best_bin,ratio,pen_l1"
@@ -98,10 +101,100 @@ def test_everything_not_labelled_1_is_unlabeled(tmp_path, capsys):
     assert "30 labelled positives, 30 unlabeled" in capsys.readouterr().out
 
 
+def customers(path, separator=",", comma=".", positive="1"):
+    """A table with words, dates, missing cells and ids; returns its path."""
+    rng = np.random.default_rng(0)
+    labeled = np.arange(120) < 40
+    amounts = [f"{x:.3f}".replace(".", comma) for x in rng.normal(size=120) + labeled]
+    amounts[7] = "N/A"
+    table = pd.DataFrame(
+        {
+            "customer": [f"C{i:03d}" for i in range(120)],
+            "kind": np.where(labeled, positive, ""),
+            "amount": amounts,
+            "city": rng.choice(["Rome", "Paris"], 120),
+            "since": pd.date_range("2024-01-01", periods=120).strftime("%d.%m.%Y"),
+        }
+    )
+    if path.suffix == ".parquet":
+        table.to_parquet(path)
+    else:
+        table.to_csv(path, index=False, sep=separator)
+    return str(path)
+
+
+def found(text):
+    """The line of the method without its seconds."""
+    return cells(text, "best_bin")[:-1]
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("a.csv", {}),
+        ("a.csv.gz", {}),
+        ("a.tsv", {"separator": "\t"}),
+        ("a.csv", {"separator": ";", "comma": ","}),
+        ("a.parquet", {}),
+    ],
+)
+def test_a_table_is_read_as_pujax_check_reads_it(tmp_path, capsys, name, options):
+    path = customers(tmp_path / name, **options)
+    options = ("--label=kind", "--methods=best_bin", "--resamples=0")
+    assert run(path, *options) == 0
+    text = capsys.readouterr().out
+    rows = inputs.read(path, label="kind").problem
+    p, u = rows.features[rows.labeled], rows.features[~rows.labeled]
+    assert f"40 labelled positives, 80 unlabeled, {rows.features.shape[1]} features" in text
+    wanted = priors.estimate(p, u, method="best_bin", num_resamples=0, key=0).value
+    assert float(found(text)[1]) == pytest.approx(wanted, abs=1e-4)
+    said = " ".join(text.split())
+    assert "different in every row: 'customer'; rows are called by 'customer' (--id_colu" in said
+    assert "80 are empty (unlabeled)" in said and "data." not in said
+
+
+def test_words_of_positives_and_ids_are_chosen_as_in_training(tmp_path, capsys):
+    path = customers(tmp_path / "a.csv", positive="fraud")
+    common = ("--label=kind", "--methods=best_bin", "--resamples=0")
+    assert run(path, *common) == 2
+    assert "column 'kind' is 'fraud'; accepted: a label" in capsys.readouterr().err
+    assert run(path, *common, "--positive=fraud") == 0
+    text = capsys.readouterr().out
+    plain = customers(tmp_path / "b.csv")
+    assert run(plain, *common) == 0
+    assert found(capsys.readouterr().out) == found(text)
+    assert run(plain, *common, "--id_column=none") == 0
+    assert "rows are called" not in capsys.readouterr().out
+    assert run(plain, *common, "--id_column=client") == 2
+    assert "--id_column is 'client'; accepted: a column" in capsys.readouterr().err
+
+
+def test_numbers_keep_all_their_digits(samples, path, tmp_path):
+    p, u = samples
+    both = np.concatenate([p, u])
+    np.savez(tmp_path / "a.npz", positives=p, unlabeled=u)
+    sklearn.datasets.dump_svmlight_file(both, np.arange(500) < 200, str(tmp_path / "a.svm"))
+    for file in (path, tmp_path / "a.npz", tmp_path / "a.svm"):
+        label = "s" if file is path else ""
+        features, is_positive, _ = command._read(str(file), label, "", "")
+        # Of 17 digits of text pandas reads the last one differently now and then.
+        np.testing.assert_allclose(features, both, rtol=1e-15)
+        assert features.dtype == np.float64 and is_positive.sum() == 200
+
+
+def test_the_label_is_the_last_column_unless_it_is_said(tmp_path, capsys):
+    lines = [f"{i % 7},{i % 5},{int(i < 30)}" for i in range(60)]
+    (tmp_path / "a.csv").write_text("\n".join(["x,y,s", *lines]))
+    assert run(str(tmp_path / "a.csv"), "--methods=best_bin", "--resamples=0") == 0
+    assert "label 's': 30 rows are '1'" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("nothing.csv",), "nothing.csv is no file; accepted"),
+        (("nothing.csv",), "DATA is 'nothing.csv', which does not exist; accepted: a file"),
+        ((".",), "DATA is '.', which is a folder; accepted: a file"),
+        (("",), "DATA is ''; accepted: a file"),
         ((), "DATA is ''; accepted: one file"),
         (("a.csv", "b.csv"), "DATA is 'a.csv b.csv'"),
         (("a.csv", "--methods=bbe"), "--methods is 'bbe'; accepted: 'km1'"),

@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from pujax.data.readers import written_numbers
+
 MISSING = frozenset(
     ["", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN"]
     + ["<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"]
@@ -57,11 +59,13 @@ def _word(cell: Any) -> str:
     return str(cell)
 
 
-def numbers(cells: Any) -> tuple[np.ndarray, np.ndarray]:
+def numbers(cells: Any, marks: str = "") -> tuple[np.ndarray, np.ndarray]:
     """The cells as numbers; true and false are 1 and 0, and a duration is in seconds.
 
     Args:
       cells: pandas Series `[n]` of any type.
+      marks: how text is written, one of `written_numbers.MARKS`; '' is with a decimal point, and
+        nothing between thousands. Cells that are numbers already stay what they are.
 
     Returns:
       `(values, wrong)`: float64 `[n]`, NaN where the cell is missing or no number; bool `[n]`,
@@ -76,6 +80,11 @@ def numbers(cells: Any) -> tuple[np.ndarray, np.ndarray]:
     if kinds.is_timedelta64_dtype(cells.dtype):
         return cells.dt.total_seconds().to_numpy(np.float64), np.zeros(len(cells), bool)
     words = text(cells)
+    if marks:
+        gone = words.isna().to_numpy()
+        read = (written_numbers.value(word, marks) for word in words.fillna(""))
+        values = np.fromiter(read, np.float64, len(words))
+        return values, np.isnan(values) & ~gone
     values = pd.to_numeric(words, errors="coerce").to_numpy(np.float64, na_value=np.nan).copy()
     wrong = np.isnan(values) & words.notna().to_numpy()
     if wrong.any() or not np.isfinite(values).any():  # 'INF' is a word among words

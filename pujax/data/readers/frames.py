@@ -9,6 +9,7 @@ import dataclasses
 import datetime
 import decimal
 import difflib
+import functools
 import io
 import lzma
 import math
@@ -49,6 +50,9 @@ class Frame:
       beside: arrays `[n]` by name that are no features, such as labels in an `.npz`.
       lines: int64 `[n]`, in which line of the file a row begins; None where it has no lines.
       is_sparse: whether an absent column stands for zeros (svmlight, whose column 0 is index 0).
+      decimal_comma: whether a cell '3,14' may be a number, since the cells come from text and
+        something else than a comma separates them; False for chunks, as what is learned from whole
+        files says how their numbers are written.
     """
 
     path: str
@@ -56,6 +60,7 @@ class Frame:
     beside: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
     lines: np.ndarray | None = None
     is_sparse: bool = False
+    decimal_comma: bool = False
 
     @property
     def num_rows(self) -> int:
@@ -122,7 +127,7 @@ class Frame:
         return dataclasses.replace(self, values=values, beside=beside)
 
 
-def read(path: str | os.PathLike) -> Frame:
+def read(path: str | os.PathLike, *, dtype: type = np.float32) -> Frame:
     """Reads one file; the ending of its name says what it is.
 
     - `.csv`, `.tsv`, `.tab`: a header in line 1, then one row per record; commas, semicolons or
@@ -130,13 +135,16 @@ def read(path: str | os.PathLike) -> Frame:
     - `.parquet`, `.pq`: columns of numbers, words, truth values and dates.
     - `.npy`: features `[n, d]`, for example embeddings; more axes are flattened. It has no labels.
     - `.npz`: `x [n, d]` and any number of arrays `[n]` beside it, such as `labels` and `ids`; or
-      `positives [m, d]` and `unlabeled [n, d]`, whose labels are then beside as `labels`.
+      `positives [m, d]` and `unlabeled [n, d]`, whose labels are then beside as `labels`, and no
+      other array is looked at. One number per row needs no second axis.
     - anything else: svmlight, `LABEL INDEX:VALUE ...`, with its labels beside as `labels`.
 
     Text and svmlight may be packed, with `.gz`, `.bz2` or `.xz` at the end of the name.
 
     Args:
       path: of the file.
+      dtype: of svmlight's numbers, which are held dense; float64 keeps all of their digits. Other
+        formats have the numbers of the file.
 
     Raises:
       ValueError: in one line, naming the file and, as far as they apply, line and column.
@@ -148,7 +156,8 @@ def read(path: str | os.PathLike) -> Frame:
     require(
         not is_packed or kind in ("text", "svmlight"), "path", path, f"an unpacked .{kind} file"
     )
-    readers = {"text": _text, "parquet": _parquet, "npz": _npz, "npy": _npy, "svmlight": _svmlight}
+    readers = {"text": _text, "parquet": _parquet, "npz": _npz, "npy": _npy}
+    readers["svmlight"] = functools.partial(_svmlight, dtype=dtype)
     try:
         frame = readers[kind](path)
     except (OSError, EOFError, lzma.LZMAError, zlib.error, zipfile.BadZipFile) as error:
@@ -251,8 +260,8 @@ def _plain_index(table: Any) -> Any:
 
 
 def _text(path: str) -> Frame:
-    table, lines = separated.read(path)
-    return Frame(path, table, lines=lines)
+    table, lines, delimiter = separated.read(path)
+    return Frame(path, table, lines=lines, decimal_comma=delimiter != ",")
 
 
 def _parquet(path: str) -> Frame:
@@ -381,11 +390,13 @@ def _npy(path: str) -> Frame:
 def _npz(path: str) -> Frame:
     accepted = "'x' and one entry per row in each other array, or 'positives' and 'unlabeled'"
     try:
-        arrays = reading.read_npz(path)
+        names = reading.npz_names(path)
+        is_pair = {"positives", "unlabeled"} <= set(names) and "x" not in names
+        arrays = reading.read_npz(path, ("positives", "unlabeled") if is_pair else names)
     except ValueError as error:  # Python objects, no archive
         raise ValueError(f"{path} cannot be read ({error}); accepted: {accepted}") from error
-    if set(arrays) == {"positives", "unlabeled"}:
-        parts = [_rows(path, name, arrays[name]) for name in ("positives", "unlabeled")]
+    if is_pair:
+        parts = [_rows(path, name, _with_axis(array)) for name, array in arrays.items()]
         if parts[0].shape[1] != parts[1].shape[1]:
             raise ValueError(
                 f"{path}: unlabeled has {parts[1].shape[1]} features; accepted: "
@@ -396,7 +407,7 @@ def _npz(path: str) -> Frame:
     x = arrays.pop("x", None)
     if x is None:
         raise ValueError(f"{path} holds {sorted(arrays)}; accepted: {accepted}")
-    rows = _rows(path, "x", x)
+    rows = _rows(path, "x", _with_axis(x))
     for name, array in arrays.items():
         if array.shape != (len(rows),) or array.dtype.kind not in "fiubUM":
             raise ValueError(
@@ -404,6 +415,11 @@ def _npz(path: str) -> Frame:
                 f"({len(rows)},), one entry per row of x"
             )
     return Frame(path, rows, arrays)
+
+
+def _with_axis(array: np.ndarray) -> np.ndarray:
+    """The array with an axis of features, where it holds one number per row."""
+    return array[:, None] if array.ndim == 1 else array
 
 
 def _rows(path: str, name: str, array: np.ndarray) -> np.ndarray:
@@ -416,7 +432,7 @@ def _rows(path: str, name: str, array: np.ndarray) -> np.ndarray:
     return array.reshape(len(array), math.prod(array.shape[1:]))
 
 
-def _svmlight(path: str) -> Frame:
+def _svmlight(path: str, *, dtype: type) -> Frame:
     from sklearn import datasets  # where it is needed: it loads for a second
 
     with packed.open_binary(path) as file:
@@ -439,11 +455,11 @@ def _svmlight(path: str) -> Frame:
         )
     try:
         what = f"{matrix.shape[0]} x {matrix.shape[1]} numbers"
-        reading.check_size(path, 4 * size, what, remedy=_NOT_SPARSE)
+        reading.check_size(path, np.dtype(dtype).itemsize * size, what, remedy=_NOT_SPARSE)
     except ValueError as error:
         raise ValueError(f"{path} is held dense: {error}") from error
     with np.errstate(over="ignore"):  # becomes infinite, which is refused by name
-        dense = matrix.astype(np.float32).toarray()
+        dense = matrix.astype(dtype).toarray()
     return Frame(path, dense, {"labels": labels}, np.array(lines, np.int64), is_sparse=True)
 
 

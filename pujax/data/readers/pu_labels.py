@@ -8,7 +8,7 @@ import numpy as np
 
 from pujax.checks import one_of
 from pujax.data.raw import UNKNOWN
-from pujax.data.readers import columns
+from pujax.data.readers import columns, written_numbers
 from pujax.data.readers.frames import Frame
 
 POSITIVE = ("1", "true", "yes", "y", "positive", "pos", "p")
@@ -64,7 +64,7 @@ def read(
 ) -> Labels:
     """Reads the column of labels.
 
-    Cells are compared in lower case, and 1.0 is 1. What is positive is 1, true, yes, y,
+    Cells are compared in lower case, and 1.0 and 1,0 are 1. What is positive is 1, true, yes, y,
     positive, pos or p, or the value that `positive` names. Of what else there is, with
     `zero_is='auto'`:
 
@@ -147,7 +147,8 @@ def _default_column(frame: Frame) -> str:
 def _cells(frame: Frame, column: str) -> list[str]:
     """The cells in lower case, '' where one is missing; whole numbers without a decimal point."""
     words = columns.text(frame.column(column, field="label")).fillna("").str.lower()
-    return [str(int(float(w))) if re.fullmatch(r"[+-]?\d+\.?0*", w) else w for w in words]
+    whole = (re.fullmatch(r"([+-]?\d+)(\.0*|,00?)?", word) for word in words)
+    return [str(int(m[1])) if m else word for m, word in zip(whole, words, strict=True)]
 
 
 def _check_values(frame: Frame, column: str, cells: list[str], counts: collections.Counter) -> None:
@@ -217,9 +218,10 @@ def ids(frame: Frame, id_column: str | None = None, *, label: str | None = None)
     Without a name, columns are set aside whose cells are unique in every row and that look like
     identifiers: words or integers that are called like an id, or, in 20 rows or more, words without
     a space, and integers that count the rows or are so many in so small a range that chance would
-    have repeated some. Dates and fractions never are. The first whose name says that it is an id,
-    else the first, names the rows. One that is called like an id and is different in nearly every
-    row is an error: as a feature it would tell the rows apart.
+    have repeated some. Dates and fractions never are, with a decimal comma neither, and numbers
+    with a mark between thousands only if called like an id. The first whose name says that it is an
+    id, else the first, names the rows. One that is called like an id and is different in nearly
+    every row is an error: as a feature it would tell the rows apart.
 
     Args:
       frame: all rows.
@@ -246,10 +248,10 @@ def ids(frame: Frame, id_column: str | None = None, *, label: str | None = None)
         if name == label:
             continue
         if words.isna().any() or not words.is_unique:
-            if _is_damaged_id(name, frame.column(name, field="id_column"), words):
+            if _is_damaged_id(frame, name, words):
                 _check_ids(frame, name, words, accepted="; id_column='' keeps it as a feature")
             continue
-        looks = _looks_like_ids(name, frame.column(name, field="id_column"), words)
+        looks = _looks_like_ids(frame, name, words)
         if looks:
             found[name] = words
         elif looks is None:
@@ -271,13 +273,13 @@ def ids(frame: Frame, id_column: str | None = None, *, label: str | None = None)
     return Ids(found[first].to_numpy(object), first, tuple(found), tuple(sentences))
 
 
-def _is_damaged_id(name: str, cells: Any, words: Any) -> bool:
+def _is_damaged_id(frame: Frame, name: str, words: Any) -> bool:
     """Whether a column is called like an id and would be one but for a few of its cells."""
     present = words.dropna()
     if not _ID_NAME.search(name) or len(words) < _MIN_ROWS:
         return False
     distinct = present[~present.duplicated()]
-    looks = _looks_like_ids(name, cells[distinct.index], distinct)
+    looks = _looks_like_ids(frame, name, distinct)
     return bool(looks) and len(distinct) >= _NEARLY_ALL * len(words)
 
 
@@ -299,8 +301,9 @@ def _check_ids(frame: Frame, column: str, words: Any, *, accepted: str = "") -> 
         )
 
 
-def _looks_like_ids(name: str, cells: Any, words: Any) -> bool | None:
-    """Whether unique cells name the rows; None where it is doubtful."""
+def _looks_like_ids(frame: Frame, name: str, words: Any) -> bool | None:
+    """Whether a column names the rows by some of its cells, which differ; None where in doubt."""
+    cells = frame.column(name, field="id_column")[words.index]
     numbers, wrong = columns.numbers(cells)
     named = bool(_ID_NAME.search(name))
     size = len(words)
@@ -313,6 +316,9 @@ def _looks_like_ids(name: str, cells: Any, words: Any) -> bool | None:
         return named or (size >= _MIN_ROWS and is_dense) or None
     if columns.date_formats(cells):
         return False
+    if written_numbers.is_likely(words):
+        marks = written_numbers.of(words, decimal_comma=frame.decimal_comma).marks
+        return named and not (marks and any(marks[0] in word for word in words))
     if named or not words.str.contains(r"\s").any():
         return named or size >= _MIN_ROWS or None
     return False

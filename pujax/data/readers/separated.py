@@ -11,15 +11,15 @@ from pujax import reading
 from pujax.data.readers import columns, packed
 
 
-def read(path: str) -> tuple[Any, np.ndarray]:
+def read(path: str) -> tuple[Any, np.ndarray, str]:
     """Reads a header and the records below it.
 
     Args:
       path: of the file, which may be packed.
 
     Returns:
-      `(table, lines)`: a pandas DataFrame of text `[n, columns]`; int64 `[n]`, the line of the file
-      in which a record begins.
+      `(table, lines, delimiter)`: a pandas DataFrame of text `[n, columns]`; int64 `[n]`, the line
+      of the file in which a record begins; what separates the cells.
 
     Raises:
       ValueError: in one line, naming file, line and column.
@@ -45,7 +45,7 @@ def read(path: str) -> tuple[Any, np.ndarray]:
         raise ValueError(f"{path} cannot be read ({reading.one_line(error)})") from error
     if len(table) != len(lines):
         raise _quotes(path, len(lines), len(table))
-    return table, lines
+    return table, lines, delimiter
 
 
 def read_chunks(path: str, num_rows: int) -> Iterator[tuple[Any, np.ndarray, int]]:
@@ -56,8 +56,8 @@ def read_chunks(path: str, num_rows: int) -> Iterator[tuple[Any, np.ndarray, int
       num_rows: of a chunk; the last may have fewer.
 
     Yields:
-      `(table, lines, place)`: as `read`, and bytes of the file that were read so far; 0 of a packed
-      one, where they say nothing.
+      `(table, lines, place)`: the former as `read`, and bytes of the file that were read so far; 0
+      of a packed one, where they say nothing.
 
     Raises:
       ValueError: as `read`, when the place in the file is reached.

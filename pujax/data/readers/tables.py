@@ -1,4 +1,4 @@
-"""Reads a user's own table of numbers: svmlight, CSV or TSV, and NumPy archives.
+"""Reads two tables of numbers of the same columns: svmlight, CSV or TSV, and NumPy archives.
 
 A label is 1 for a labelled positive. What the others mean is for the caller to say: 0 and -1 are
 handed on as they are, and a cell that is empty is -1.
@@ -36,11 +36,6 @@ class Table(NamedTuple):
     features: np.ndarray
     labels: np.ndarray
     names: tuple[str, ...]
-
-
-def read(path: str | os.PathLike, *, label: str | None = None) -> Table:
-    """Reads one file; see `read_together`."""
-    return read_together([path], label=label)[0]
 
 
 def read_together(paths: Sequence[str | os.PathLike], *, label: str | None = None) -> list[Table]:

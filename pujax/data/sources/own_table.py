@@ -5,7 +5,7 @@ import os
 import pathlib
 import re
 import zipfile
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,6 +22,77 @@ _BESIDE = "labels"
 """What labels beside an array are called."""
 
 
+class Rows(NamedTuple):
+    """What a file says.
+
+    Attributes:
+      frame: its rows.
+      labels: who is labelled.
+      ids: what the rows are called.
+    """
+
+    frame: frames.Frame
+    labels: pu_labels.Labels
+    ids: pu_labels.Ids
+
+    @property
+    def aside(self) -> tuple[str, ...]:
+        """Columns that are no features."""
+        return (self.labels.column, *self.ids.aside)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """How it was read, in sentences that name the configuration's fields."""
+        return tuple(map(_in_fields, (self.labels.sentence, *self.ids.sentences)))
+
+
+def read(
+    directory: pathlib.Path,
+    *,
+    path: str,
+    label: str = "",
+    id_column: str = "",
+    zero_is: str = "auto",
+    positive: str = "",
+    label_is_last: bool = False,
+    dtype: type = np.float32,
+) -> Rows:
+    """Reads one file of any format of `readers.frames`.
+
+    How labels are read is said in `pu_labels.read`.
+
+    Args:
+      directory: where a relative path is looked for if it is not in the current folder.
+      path: of the file.
+      label: name of the label's column; '' is `labels` or `y` beside arrays. For an `.npy`, which
+        holds features only, another `.npy`, with the label of every row.
+      id_column: name of the column that names a row; '' looks for one, 'none' keeps all columns.
+      positive: the word that marks a positive, where it is not one of the usual ones.
+      zero_is: 'negative', 'unlabeled' or 'auto', see `pu_labels.read`.
+      label_is_last: whether '' as `label` stands for the last column of a table, too.
+      dtype: of svmlight's numbers, see `frames.read`.
+
+    Raises:
+      ValueError: naming file, line and column of what cannot be read.
+    """
+    frame = labeled = frames.read(_found("data.path", path, directory), dtype=dtype)
+    if _is_features_only(path):
+        labeled, label = _labels_beside(frame, label, directory), _BESIDE
+    if frame.is_table and not label:
+        names = ", ".join(map(repr, frame.names))
+        if not label_is_last:
+            raise ValueError(
+                f"data.label is ''; accepted: the column that holds the label: {names}"
+            )
+        label = frame.names[-1]
+    name = {"": None, "none": ""}.get(id_column, id_column)
+    try:
+        labels = pu_labels.read(labeled, label or None, positive=positive or None, zero_is=zero_is)
+        return Rows(frame, labels, pu_labels.ids(frame, name, label=labels.column))
+    except ValueError as error:
+        raise ValueError(_in_fields(str(error))) from error
+
+
 def load(
     directory: pathlib.Path,
     *,
@@ -32,21 +103,19 @@ def load(
     zero_is: str = "auto",
     positive: str = "",
 ) -> raw.RawDataset:
-    """Reads one file of any format of `readers.frames`.
+    """Reads one file, see `read`, and perhaps a test set.
 
-    How labels are read is said in `pu_labels.read`. What columns become is learned from the rows
-    that training sees, see `RawDataset.prepare`.
+    What columns become is learned from the rows that training sees, see `RawDataset.prepare`.
 
     Args:
-      directory: where a relative path is looked for if it is not in the current folder.
-      path: of the file.
+      directory: as in `read`.
+      path: likewise.
       test_path: of a file with the same columns, where every row is known to be positive or
         negative; '' means that there is no test set.
-      label: name of the label's column; '' is `labels` or `y` beside arrays. For an `.npy`, which
-        holds features only, another `.npy`, with the label of every row.
-      id_column: name of the column that names a row; '' looks for one, 'none' keeps all columns.
-      positive: the word that marks a positive, where it is not one of the usual ones.
-      zero_is: 'negative', 'unlabeled' or 'auto', see `pu_labels.read`.
+      label: as in `read`.
+      id_column: likewise.
+      positive: likewise.
+      zero_is: likewise.
 
     Returns:
       A `RawDataset` of a table without numbers, which `prepare` fills in.
@@ -54,28 +123,21 @@ def load(
     Raises:
       ValueError: naming file, line and column of what cannot be read.
     """
-    frame = labeled = frames.read(_found("data.path", path, directory))
-    if _is_features_only(path):
-        labeled, label = _labels_beside(frame, label, directory), _BESIDE
-    if frame.is_table and not label:
-        names = ", ".join(map(repr, frame.names))
-        raise ValueError(f"data.label is ''; accepted: the column that holds the label: {names}")
     tested = None
     if test_path:
         accepted = "a file with labels, such as an .npz that holds 'x' and 'labels'"
         require(not _is_features_only(test_path), "data.test_path", test_path, accepted)
         tested = frames.read(_found("data.test_path", test_path, directory))
-    name = {"": None, "none": ""}.get(id_column, id_column)
+    own_rows = read(
+        directory, path=path, label=label, id_column=id_column, zero_is=zero_is, positive=positive
+    )
+    frame, labels, ids = own_rows
     try:
-        labels = pu_labels.read(labeled, label or None, positive=positive or None, zero_is=zero_is)
-        ids = pu_labels.ids(frame, name, label=labels.column)
         test_labels = _test_labels(tested, labels.column, positive)
     except ValueError as error:
         raise ValueError(_in_fields(str(error))) from error
-    aside = (labels.column, *ids.aside)
     values = np.arange(1, frame.num_rows + 1) if ids.values is None else ids.values
-    notes = tuple(_in_fields(note) for note in (labels.sentence, *ids.sentences))
-    own = raw.OwnRows(id_name=ids.column or _WITHOUT_ID, ids=values, notes=notes)
+    own = raw.OwnRows(id_name=ids.column or _WITHOUT_ID, ids=values, notes=own_rows.notes)
     data = raw.RawDataset(
         name="own_table",
         train_inputs=np.zeros([frame.num_rows, 1], np.float32),
@@ -90,7 +152,7 @@ def load(
     )
 
     def prepare(rows: np.ndarray) -> raw.RawDataset:
-        learned = preparation.fit(frame, rows, aside=aside)
+        learned = preparation.fit(frame, rows, aside=own_rows.aside)
         inputs = learned.transform(frame)
         mean, std = raw.feature_statistics(inputs[rows])
         far = raw.describe_outliers(
@@ -110,12 +172,15 @@ def load(
 
 
 def _found(
-    field: str, path: str, directory: pathlib.Path, *, accepted: str = "a file of rows"
+    field: str, path: str, directory: pathlib.Path, *, accepted: str = f"a file, {frames.FORMATS}"
 ) -> pathlib.Path:
     """The place of a file, in the current folder or in `directory`."""
+    require(path != "", field, path, accepted)
     given = pathlib.Path(path).expanduser()
     for place in (given, directory / given):
         if os.path.exists(place):
+            if os.path.isdir(place):
+                raise ValueError(f"{field} is {path!r}, which is a folder; accepted: {accepted}")
             return place
     raise ValueError(f"{field} is {path!r}, which does not exist; accepted: {accepted}")
 
@@ -160,6 +225,12 @@ def _test_labels(frame: frames.Frame | None, column: str, positive: str) -> np.n
             "accepted in a test set: a known positive or negative in every row"
         )
     return labels.astype(np.int32)
+
+
+def in_options(text: str) -> str:
+    """A sentence about a file as a command says it, whose argument DATA is the file."""
+    text = re.sub(r"\bdata\.path is\b", "DATA is", text)
+    return re.sub(r"\bdata\.(label|positive|id_column)\b", r"--\1", text)
 
 
 def _in_fields(note: str) -> str:
