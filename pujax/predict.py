@@ -10,6 +10,7 @@ import csv
 import itertools
 import os
 import pathlib
+import re
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -23,6 +24,7 @@ from rich.console import Console
 from pujax import huge_pages, usage
 from pujax.checks import one_of, require, whole_number
 from pujax.console import message, show_own_messages
+from pujax.data.preparation import Preparation
 from pujax.data.readers import image_trees
 from pujax.files import check_folder, replacing
 from pujax.training import compilation_cache, decisions, hub, new_rows, own_results, saved_model
@@ -195,6 +197,8 @@ def load(run: str | os.PathLike[str], *, revision: str = "") -> Predictor:
     hub.check(run, revision)
     if hub.is_address(run):
         run = hub.download(str(run), revision)
+    else:
+        saved_model.check_run(run)
     model = saved_model.load(run)
     description = saved_model.description_of(run)
     folder = pathlib.Path(description).parent
@@ -254,16 +258,24 @@ def main(argv: list[str]) -> int:
         accepted = "two, RUN and FILE or FOLDER; --help says more"
         require(len(rest) == 2, "the number of arguments", len(rest), accepted)
         one_of("--unreadable", values.unreadable, image_trees.UNREADABLE)
+        if not os.path.exists(rest[1]):
+            raise ValueError(
+                f"FILE is {rest[1]!r}, which does not exist; accepted: rows or images as in "
+                "training"
+            )
         check_folder("--output", os.path.dirname(os.path.abspath(values.output)))
         _check_output(values.output, *rest)
         options = {"decide": values.decide, "unreadable": values.unreadable}
         model = load(rest[0], revision=values.revision)
+        if os.path.isdir(rest[1]):
+            _check_takes_folders(rest[1], model)
         count, chosen, reasons = model.write(rest[1], values.output, **options)
     except KeyboardInterrupt:
         sys.stderr.write("interrupted; nothing was written\n")
         return 130
     except (ValueError, OSError, flags.Error) as error:
         text = str(error).replace("unreadable='skip'", "--unreadable=skip")
+        text = re.sub("^the run is ", "RUN is ", text)
         sys.stderr.write(f"{text}\n")
         return 2
     for reason in reasons:
@@ -271,6 +283,15 @@ def main(argv: list[str]) -> int:
     left_out = f", {len(reasons)} without a score as they cannot be read" if reasons else ""
     message(f"{count} rows, {chosen} called positive{left_out}: {values.output}")
     return 0
+
+
+def _check_takes_folders(rows: str, model: Predictor) -> None:
+    """Raises a ValueError for a folder where the model is one of tables."""
+    if isinstance(model.model.preparation, Preparation):
+        takes = model.model.preparation.takes
+        raise ValueError(
+            f"FILE is {rows!r}, which is a folder; accepted: a file that holds {takes}"
+        )
 
 
 def _check_output(path: str, run: str, rows: str) -> None:

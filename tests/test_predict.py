@@ -305,7 +305,8 @@ def test_what_is_interrupted_leaves_the_old_file(
         (("a.csv", "--decide=best:3"), "--decide is 'best:3'; accepted: 'score:0'"),
         (("a.csv", "--decide=top:0.5"), "--decide is 'top:0.5'; accepted"),
         (("a.csv", "--unreadable=no"), "--unreadable is 'no'; accepted: 'fail', 'skip'"),
-        (("nowhere.csv",), "nowhere.csv does not exist"),
+        (("nowhere.csv",), "FILE is 'nowhere.csv', which does not exist; accepted: rows"),
+        ((".",), "FILE is '.', which is a folder; accepted: a file that holds a table with"),
         (("a.csv", "--output="), "--output is ''; accepted: the name of a file"),
         (("a.csv", "--output=."), "--output is '.'; accepted: the name of a file"),
     ],
@@ -318,6 +319,26 @@ def test_a_wrong_command_is_refused_in_one_line(
     assert command(*words) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(said) and [p.name for p in tmp_path.iterdir()] == ["a.csv"]
+
+
+@pytest.mark.parametrize(
+    ("run", "said"),
+    [
+        (
+            "nowhere",
+            "RUN is 'nowhere', which does not exist; accepted: the folder of a finished run",
+        ),
+        ("a.csv", "RUN is 'a.csv', which is a file; accepted: the folder of a finished run"),
+        ("empty", "RUN is 'empty', a folder without a model; accepted: the folder of a finished r"),
+    ],
+)
+def test_a_run_that_is_none_is_named(tmp_path, monkeypatch, capsys, run, said):
+    monkeypatch.chdir(tmp_path)
+    save(table(), tmp_path / "a.csv")
+    (tmp_path / "empty").mkdir()
+    assert predict.main(["predict", run, "a.csv"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(said) and not (tmp_path / "scores.csv").exists()
 
 
 def test_a_probability_that_nobody_knows_is_refused_before_anything_is_read(model):

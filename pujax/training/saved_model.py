@@ -260,6 +260,21 @@ def description_of(run: str | os.PathLike[str]) -> str:
     return os.path.join(folder, _EARLIER if is_earlier else _DESCRIPTION)
 
 
+def check_run(run: str | os.PathLike[str]) -> None:
+    """Raises a ValueError unless a path is a folder that holds a model, by the names of its files.
+
+    Args:
+      run: as `load` takes it.
+    """
+    path, reason = description_of(run), ""
+    if not os.path.isdir(run):
+        reason = "which is a file" if os.path.exists(run) else "which does not exist"
+    elif not os.path.isfile(path):
+        reason = "a folder without a model"
+    if reason:
+        raise ValueError(f"the run is {os.fspath(run)!r}, {reason}; accepted: {_ACCEPTED}")
+
+
 def file_names(description: str, document: Mapping[str, Any]) -> list[str]:
     """Names of the files that a model is loaded from.
 

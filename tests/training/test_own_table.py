@@ -415,6 +415,8 @@ def test_a_word_for_positives_makes_every_other_word_of_a_test_set_negative(tmp_
         ({"num_negatives": 70}, "data.num_negatives is 70; accepted: 0 with data.num_labeled=0"),
         ({"num_labeled": 20, "holdout": 0.0}, "data.num_labeled is 20; accepted: 0, which takes"),
         ({"path": "/nowhere/a.csv"}, "data.path is '/nowhere/a.csv', which does not exist"),
+        ({"path": "/"}, "^data.path is '/', which is a folder; accepted: a file, .csv"),
+        ({"test_path": "/"}, "^data.test_path is '/', which is a folder; accepted: a file"),
         ({"label": ""}, "data.label is ''; accepted: the column that holds the label: 'customer'"),
         ({"label": "is_froud"}, "^data.label is 'is_froud'.*did you mean 'is_fraud'"),
         ({"id_column": "client"}, "^data.id_column is 'client'"),
@@ -515,7 +517,7 @@ def test_an_array_without_right_labels_is_refused(tmp_path, monkeypatch, change,
 
 
 def test_a_folder_without_a_model_is_named(tmp_path):
-    with pytest.raises(ValueError, match=r"config.json cannot be read .*accepted: the folder"):
+    with pytest.raises(ValueError, match=r"^the run is .*, a folder without a model; accepted"):
         pujax.load(tmp_path)
 
 
