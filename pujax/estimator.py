@@ -188,8 +188,7 @@ class PUClassifier(ClassifierMixin, BaseEstimator):
                 stacklevel=3,
             )
         columns = getattr(self, "feature_names_in_", range(rows.shape[1]))
-        names = [f"row {i}" for i in range(len(rows))]
-        for text in raw.describe_outliers(rows, columns=[*columns], rows=names):
+        for text in raw.describe_outliers(rows, columns=[*columns], row="row {}".format):
             warnings.warn(f"X: {text.replace('leave it empty', 'clip it')}", stacklevel=3)
 
     def _train(self, rows: np.ndarray, labeled: np.ndarray, seed: int) -> None:

@@ -209,9 +209,15 @@ def outliers(table: np.ndarray) -> list[Outlier]:
     Returns:
       One for each such column, in their order.
     """
-    found = []
+    found: list[Outlier] = []
     count = max(1, len(table) // _CHUNK)
-    for column in range(table.shape[1] if len(table) > count else 0):
+    if len(table) <= count:
+        return found
+    # What is searched for has nearly all of its column's variance in `count` rows, so that the
+    # farthest is about this many deviations away at least. Few columns have such a row.
+    mean, std = (np.array(numbers) for numbers in feature_statistics(table))
+    farthest = np.maximum(table.max(0) - mean, mean - table.min(0))
+    for column in np.flatnonzero(farthest > 0.9 * np.sqrt(len(table) / count) * std).tolist():
         values = table[:, column].astype(np.float64)
         distance = np.abs(values - np.median(values))
         order = np.argpartition(distance, len(table) - count - 1)
@@ -225,14 +231,14 @@ def outliers(table: np.ndarray) -> list[Outlier]:
 
 
 def describe_outliers(
-    table: np.ndarray, *, columns: Sequence[Any], rows: Sequence[Any]
+    table: np.ndarray, *, columns: Sequence[Any], row: Callable[[int], str]
 ) -> tuple[str, ...]:
     """What a person should know of `outliers`.
 
     Args:
       table: float `[n, features]`, finite.
       columns: names `[features]`.
-      rows: names `[n]`.
+      row: the name of a row, by its index.
 
     Returns:
       One sentence on the first of them, or none.
@@ -244,7 +250,7 @@ def describe_outliers(
     others = {1: "", 2: "; 1 more column is like this"}
     more = others.get(len(found), f"; {len(found) - 1} more columns are like this")
     return (
-        f"column {columns[first.column]!r} holds {first.value:.4g} in {rows[first.row]}, beside "
+        f"column {columns[first.column]!r} holds {first.value:.4g} in {row(first.row)}, beside "
         "which its other numbers are nothing once they are standardised (99.9 % of the rows are "
         f"within {first.typical:.4g} of the median): correct that cell, or leave it empty{more}",
     )

@@ -19,6 +19,8 @@ from pujax.methods import nnpu
 from pujax.methods._common import classifier, online, sections
 from pujax.methods.base import Method
 
+SELECTION = "vpu_risk"
+
 
 def default_config() -> ml_collections.ConfigDict:
     """Baseline settings with nnPU's risk in its logistic form."""

@@ -8,7 +8,7 @@ from pujax.methods._common import classifier, losses, sections
 from pujax.methods.base import Method
 
 NEEDS_NEGATIVES = True
-SELECTION = "nnpu_risk"
+SELECTION = "vpu_risk"
 ORACLE = True
 
 

@@ -158,7 +158,7 @@ def load(
         far = raw.describe_outliers(
             inputs[rows],
             columns=learned.feature_names,
-            rows=[f"{own.id_name} {name}" for name in own.ids[rows]],
+            row=lambda i: f"{own.id_name} {own.ids[rows[i]]}",
         )
         return data._replace(
             train_inputs=inputs,
