@@ -72,8 +72,13 @@ def is_balanced(method: str) -> bool:
 
 
 def affordable_resamples(method: str, num_resamples: int) -> int:
-    """A fifth of a number of resamples for the methods whose every resample is expensive."""
-    return num_resamples // 5 if method in _EXPENSIVE else num_resamples
+    """A fifth of a number of resamples for the methods whose every resample is expensive.
+
+    It is not less than 20, or than the number itself: an interval of one resample would be a point.
+    """
+    if method not in _EXPENSIVE:
+        return num_resamples
+    return max(num_resamples // 5, min(num_resamples, 20))
 
 
 def estimate(

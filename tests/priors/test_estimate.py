@@ -131,6 +131,7 @@ def test_resamples_are_the_methods_own_unless_given():
     assert np.isfinite(priors.estimate(p, u, method="best_bin").low)
     assert np.isnan(priors.estimate(p, u, method="best_bin", num_resamples=0).low)
     assert affordable_resamples("km1", 100) == 20 and affordable_resamples("ratio", 100) == 100
+    assert [affordable_resamples("out_of_bag", n) for n in (0, 5, 50, 200)] == [0, 5, 20, 40]
 
 
 def test_the_same_points_allow_anything_for_every_method():
