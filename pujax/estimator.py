@@ -47,8 +47,6 @@ _STAGES = (
     *("pick_start", "pick_stop", "teacher_start"),
 )
 """Fields of methods whose length belongs to that of their stages."""
-_BY_RISK = ("nnpu", "upu", "imbalanced_nnpu")
-"""Methods whose risk should see labelled positives in every batch."""
 _IN_PARAMETERS = (
     (r", or another data\.prior_method", ""),
     (r"\bdata\.(prior|holdout|setting)\b", r"\1"),
@@ -373,8 +371,7 @@ class PUClassifier(ClassifierMixin, BaseEstimator):
         fields = config.method
         size = max(min(int(self.batch_size), num_rows // 2), 2)
         wanted: dict[str, Any] = {"augment": False, "batch_size": size, "calibration_meta": False}
-        if self.method in _BY_RISK:
-            wanted["batching"] = "separate"
+        wanted |= methods.own_rows(self.method)
         if self.num_epochs is not None:
             wanted |= _lengths(fields, int(self.num_epochs))
         elif not any(name in fields for name in _STAGES) and "num_epochs" in fields:

@@ -54,7 +54,7 @@ def test_it_tells_the_classes_apart_and_gives_probabilities(fitted):
     np.testing.assert_allclose(shares.sum(1), 1)
     wanted = calibration.probabilities(model.calibration_, scores, unlabeled_only=False)
     np.testing.assert_array_equal(shares[:, 1], wanted)
-    assert abs(shares[:, 1].mean() - truth.mean()) < 0.1
+    assert abs(shares[:, 1].mean() - truth.mean()) < 0.12  # the prior that is given is 0.04 off
     assert model.prior_ == 0.4 and {x.name for x in model.estimates_} >= {"recall", "auc"}
 
 
@@ -176,6 +176,21 @@ def test_folds_hold_labelled_positives_and_no_more_folds_than_these():
         assert labels[test].sum() == 2
     with pytest.raises(ValueError, match="n_splits is 7; accepted: at most 6"):
         list(PUStratifiedKFold(7).split(labels, labels))
+
+
+def test_nnpu_ranks_few_rows_of_which_few_are_positive():
+    """With its published loss the scores of P and of U fall together until their order turns."""
+    rng = np.random.default_rng(0)
+    truth = rng.random(600) < 0.05
+    rows = rng.normal(0, 1, [600, 5]) + 1.34 * truth[:, None]
+    labels = (truth & (rng.random(600) < 0.3)).astype(int)
+    unlabeled = labels == 0
+
+    def auc(**options):
+        model = PUClassifier(prior=0.05, random_state=0, options=options).fit(rows, labels)
+        return metrics.auc(model.decision_function(rows[unlabeled]), truth[unlabeled])
+
+    assert auc() > 0.9 and auc(loss="sigmoid") < 0.6
 
 
 def test_what_cannot_be_is_named():

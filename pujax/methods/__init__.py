@@ -36,6 +36,7 @@ __all__ = [
     "module",
     "names",
     "needs_negatives",
+    "own_rows",
     "selection",
     "shared_fields",
     "without_negatives",
@@ -120,6 +121,22 @@ def selection_without_prior(name: str) -> str:
       name: of the method.
     """
     return getattr(module(name), "SELECTION_WITHOUT_PRIOR", "proxy_auc")
+
+
+def own_rows(name: str) -> dict[str, Any]:
+    """Settings of a method on a user's own rows, where its published ones were measured to fail.
+
+    Its module says them with `OWN_ROWS` (docs/methods.md, "nnPU on your own rows"). Published data
+    have a thousand labelled positives and often half of all examples positive; one's own rows may
+    have twenty, and one positive among thirty.
+
+    Args:
+      name: of the method.
+
+    Returns:
+      Fields of the method's section; most methods have none.
+    """
+    return dict(getattr(module(name), "OWN_ROWS", {}))
 
 
 def from_labels(config: ml_collections.ConfigDict, labeled: np.ndarray) -> dict[str, float]:

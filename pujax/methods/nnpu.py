@@ -9,6 +9,8 @@ from pujax.data.pu_dataset import DataInfo
 from pujax.methods._common import alignment, calibration, classifier, losses, online, sections
 from pujax.methods.base import Method
 
+OWN_ROWS = {"loss": "logistic"}
+
 
 def default_config() -> ml_collections.ConfigDict:
     """Baseline settings and those of the risk, see `risks.nnpu`.

@@ -7,7 +7,7 @@ import ml_collections
 import pytest
 
 from pujax import methods
-from pujax.configs import baseline
+from pujax.configs import baseline, own_folder, own_table
 from pujax.training import config as config_lib
 from pujax.training import experiment, method_setup
 from pujax.training.config import flags
@@ -141,6 +141,24 @@ def test_a_comparison_takes_length_and_optimizer_and_leaves_the_loss(method):
         assert compared.num_epochs == config.method.num_epochs
         rate = 5e-4 if method == "dist_pu" else config.method.learning_rate  # that of its warm-up
         assert compared.learning_rate == rate
+
+
+@pytest.mark.parametrize("source", ["own_table", "own_folder"])
+def test_nnpu_has_the_logistic_loss_on_own_rows_and_its_published_one_elsewhere(source):
+    file = {"own_table": own_table, "own_folder": own_folder}[source]
+    assert file.get_config("").method.loss == "logistic"
+    assert file.get_config("method=upu").method.loss == "sigmoid"
+    beside = config_lib.to_compare(file.get_config("method=vpu"), "nnpu")
+    assert beside.method.loss == "logistic"
+    assert config_lib.default_config("nnpu").method.loss == "sigmoid"
+    assert config_lib.to_compare(config_lib.default_config("vpu"), "nnpu").method.loss == "sigmoid"
+
+
+@pytest.mark.parametrize("name", BINARY)
+def test_settings_for_own_rows_are_fields_of_the_method_and_differ_from_its_default(name):
+    section = methods.module(name).default_config()
+    for field, value in methods.own_rows(name).items():
+        assert section[field] != value, (name, field)
 
 
 def test_headline_config_holds_the_published_settings():

@@ -15,7 +15,7 @@ import numpy as np
 
 from pujax import accelerator, checks, methods, models
 from pujax.augment.layout import MAX_SIDE
-from pujax.data import dataset
+from pujax.data import dataset, sources
 from pujax.training import decisions, model_card
 from pujax.training.config import data_section
 from pujax.training.evaluation import model_selection
@@ -291,6 +291,8 @@ def to_compare(config: ml_collections.ConfigDict, method: str) -> ml_collections
     """
     other = ml_collections.ConfigDict(config.to_dict())
     section = methods.module(method).default_config()
+    if sources.is_own(config.data.source):
+        section.update(methods.own_rows(method))
     both_networks = methods.has_network(method) and methods.has_network(config.method.name)
     for key in methods.shared_fields() if both_networks else ():
         if key in config.method and key in section:
