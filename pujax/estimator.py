@@ -104,7 +104,8 @@ class PUClassifier(ClassifierMixin, BaseEstimator):
       learning_rate: None for the method's own.
       holdout: share of P and of U that is held out; 0 gives no probabilities.
       pos_label: the label of a labelled positive, where it is another one.
-      options: other fields of the method's section, by name.
+      options: other fields of the method's section, by name. Their defaults are the method's own,
+        or those for one's own rows, `pujax.methods.own_rows`.
       random_state: seed, or a NumPy RandomState.
 
     Attributes:
