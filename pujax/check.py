@@ -28,7 +28,7 @@ def main(argv: list[str]) -> int:
                 f"command line: DATA is {' '.join(rest)!r}; accepted: one file or one folder "
                 "(--help says more)"
             )
-        _check_writable(values.json)
+        _check_writable(values.json, rest[0])
         found = audit.audit(
             rest[0],
             label=values.label,
@@ -44,11 +44,20 @@ def main(argv: list[str]) -> int:
     return run_command(argv, values, lambda: usage.text("check", argv[0]), check)
 
 
-def _check_writable(path: str) -> None:
-    """Raises a ValueError before the work unless the folder of the JSON file is there."""
+def _check_writable(path: str, data: str) -> None:
+    """Raises a ValueError before the work unless the JSON file is new, or an earlier result."""
     folder = os.path.dirname(path) or "."
     if os.path.isdir(path) or not os.path.isdir(folder):
         raise ValueError(f"--json is {path!r}; accepted: a file in a folder that exists")
+    if not path or not os.path.exists(path):
+        return
+    if os.path.exists(data) and os.path.samefile(path, data):
+        raise ValueError(f"--json is {path!r}, the data themselves; accepted: another file")
+    if not report.is_document(path):
+        raise ValueError(
+            f"--json is {path!r}, a file that pujax check did not make; accepted: the name of a "
+            "new file, or of an earlier result"
+        )
 
 
 if __name__ == "__main__":

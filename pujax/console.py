@@ -130,14 +130,14 @@ def _is_of_orbax(record: logging.LogRecord) -> bool:
     """Whether orbax wrote a log line, or asyncio wrote it of an error within orbax.
 
     Of the arrays of a checkpoint that cannot be written, the error of one is raised; asyncio then
-    reports the others, which nobody asked for. An error that no Python code has raised was set by
-    the native code that orbax writes with.
+    reports the others, which nobody asked for. The error of a future that no Python code has raised
+    was set by native code, which nothing here but orbax has beside asyncio.
     """
     places = [record.pathname]
     if record.name == "asyncio" and record.exc_info:
         frames = list(traceback.walk_tb(record.exc_info[2]))
         if not frames:
-            return True
+            return record.getMessage().startswith("Future exception was never retrieved")
         places += [frame.f_code.co_filename for frame, _ in frames]
     return any("orbax" in pathlib.Path(place).parts for place in places)
 

@@ -264,9 +264,9 @@ def main(argv: list[str]) -> int:
                 "training"
             )
         check_folder("--output", os.path.dirname(os.path.abspath(values.output)))
-        _check_output(values.output, *rest)
         options = {"decide": values.decide, "unreadable": values.unreadable}
         model = load(rest[0], revision=values.revision)
+        _check_output(values.output, *rest)
         if os.path.isdir(rest[1]):
             _check_takes_folders(rest[1], model)
         count, chosen, reasons = model.write(rest[1], values.output, **options)
@@ -303,6 +303,9 @@ def _check_output(path: str, run: str, rows: str) -> None:
         require(not is_input, "--output", path, "another file than the rows to predict")
     inside = os.path.dirname(os.path.realpath(path))
     own = os.path.realpath(run)
+    above = os.path.dirname(own)
+    if os.path.isfile(os.path.join(above, "config.json")):  # RUN is model/ in a run's folder
+        own = above
     if os.path.commonpath([inside, own]) == own:
         raise ValueError(f"--output is {path!r}; accepted: a place outside of the run's folder")
 

@@ -341,6 +341,20 @@ def test_a_run_that_is_none_is_named(tmp_path, monkeypatch, capsys, run, said):
     assert line.startswith(said) and not (tmp_path / "scores.csv").exists()
 
 
+@pytest.mark.parametrize("run", ["run", "run/model", "run/classic"])
+def test_no_file_of_a_run_is_overwritten(command, tmp_path, monkeypatch, capsys, run):
+    monkeypatch.chdir(tmp_path)
+    save(table(), tmp_path / "a.csv")
+    (tmp_path / run).mkdir(parents=True)
+    (tmp_path / "run" / "config.json").write_text("{}")
+    (tmp_path / "run" / "predictions.csv").write_text("old")
+    arguments = ["predict", run, "a.csv"]
+    assert predict.main([*arguments, "--output=run/predictions.csv"]) == 2
+    assert "accepted: a place outside of the run's folder" in capsys.readouterr().err
+    assert (tmp_path / "run" / "predictions.csv").read_text() == "old"
+    assert predict.main([*arguments, "--output=beside.csv"]) == 0
+
+
 def test_a_probability_that_nobody_knows_is_refused_before_anything_is_read(model):
     unknown = Predictor(model.model._replace(calibration=None))
     with pytest.raises(ValueError, match="decide is 'probability:0.5'; accepted: another rule"):

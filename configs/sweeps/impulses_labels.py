@@ -34,7 +34,7 @@ from pujax.configs import common, impulses
 # encoder, of the head, of the whole network.
 _DATA = {
     "digits": ((80, 690), (5, 10, 20, 40), 64, (300, 100, 100)),
-    "fashion_mnist": ((750, 7500), (20, 50, 150), 128, (60, 100, 60)),
+    "fashion_mnist": ((300, 2700), (20, 50, 150), 64, (60, 100, 20)),
     "cifar10": ((750, 7500), (20, 50, 150), 128, (200, 100, 100)),
 }
 _ENCODER = "encoder"

@@ -1,5 +1,6 @@
 """An audit as text and as JSON: the same findings in the same order."""
 
+import json
 import textwrap
 from typing import Any
 
@@ -46,6 +47,16 @@ def document(audit: Audit) -> dict[str, Any]:
         "recommendation": audit.recommendation._asdict(),
         "not_checked": list(audit.not_checked),
     }
+
+
+def is_document(path: str) -> bool:
+    """Whether a file holds a `document`."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            found = json.load(file)
+    except ValueError:  # no text, or no JSON
+        return False
+    return isinstance(found, dict) and {"findings", "recommendation", "not_checked"} <= set(found)
 
 
 def _wrapped(sentence: str, indent: str) -> str:

@@ -20,6 +20,7 @@ def check(problem: Problem) -> list[Finding]:
             "row": str(problem.ids[one.row]),
             "value": one.value,
             "typical": one.typical,
+            "left_out": one.left_out,
         }
         for one in found
     ]
@@ -30,8 +31,8 @@ def check(problem: Problem) -> list[Finding]:
             f"beside a few numbers the rest of a column is nothing: {listed(names)}",
             tuple(
                 f"column {problem.columns[one.column]!r}: {one.value:.4g} in "
-                f"{problem.ids[one.row]}, where 99.9 % of the rows are within {one.typical:.4g} of "
-                "the median"
+                f"{problem.ids[one.row]}, where all rows but the farthest {one.left_out} are "
+                f"within {one.typical:.4g} of the median"
                 for one in found[:SHOWN]
             ),
             "correct these numbers, or leave their cells empty where they stand for a missing one; "

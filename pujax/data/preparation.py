@@ -32,8 +32,6 @@ _NOTHING_LEFT = (
 )
 _ALMOST = 0.9
 """Share of numbers in a column of words above which it is worth a message."""
-_WRITTEN_NUMBER = r"[+-]?\s*[€$£¥]?\s*[+-]?\d[\d.,'’\s]*[€$£¥%]?"
-"""Numbers with a decimal comma, thousands apart, a currency or a percent sign."""
 _THOUSANDS = r"[+-]?([1-9]\d{0,2}(\.\d{3})+|\d+)"
 """Whole numbers, whose points, if they have any, may stand between thousands."""
 
@@ -333,8 +331,8 @@ def _column(frame: frames.Frame, name: str) -> tuple[Column, str]:
     had_missing = bool(missing.any())
     values, wrong = columns.numbers(cells)
     writing = written_numbers.Writing("", "", "")
-    if wrong.any():
-        present = words.dropna()
+    present = words[columns.is_text(cells)].dropna()
+    if wrong.any() and len(present):
         writing = written_numbers.of(present, decimal_comma=frame.decimal_comma)
         if writing.marks:
             values, wrong = columns.numbers(cells, writing.marks)
@@ -358,7 +356,7 @@ def _column(frame: frames.Frame, name: str) -> tuple[Column, str]:
         return Column(name, "date", formats[0], had_missing), message
     share = 1 - wrong.sum() / (~missing).sum()
     message = ""
-    if share >= _ALMOST or words.dropna().str.fullmatch(_WRITTEN_NUMBER).mean() >= _ALMOST:
+    if share >= _ALMOST or written_numbers.is_likely(words.dropna()):
         shown = (words == writing.example).fillna(False) if writing.example else wrong
         row = int(np.flatnonzero(shown)[0])
         doubt = f", {writing.doubt}" if writing.doubt else ""

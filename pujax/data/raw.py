@@ -186,22 +186,24 @@ class Outlier(NamedTuple):
       column: index of the column.
       row: index of the row.
       value: the number.
-      typical: the largest distance from the median of 99.9 % of the rows.
+      typical: the largest distance from the median of all rows but the farthest `left_out`.
+      left_out: how many rows that are.
     """
 
     column: int
     row: int
     value: float
     typical: float
+    left_out: int
 
 
 def outliers(table: np.ndarray) -> list[Outlier]:
     """Columns of which standardising leaves nothing but a few numbers, with the farthest of these.
 
-    A column counts where its deviation without the farthest row of every thousand (at least one) is
-    less than a thousandth of what it is with them, and one row of a hundred differs from the median
-    still. A mistyped number does this, or a missing one that is written as 1e30; a heavy tail does
-    not, nor do the rare counts of a column of zeros.
+    A column counts where its deviation without the farthest hundredth of the rows (of a thousand
+    and fewer, ten of them or a tenth) is less than a thousandth of what it is with them, and one
+    row of a hundred differs from the median still. A mistyped number does this, or missing ones
+    that are written as 1e30; a heavy tail does not, nor do the rare counts of a column of zeros.
 
     Args:
       table: float `[n, features]`, finite.
@@ -210,7 +212,7 @@ def outliers(table: np.ndarray) -> list[Outlier]:
       One for each such column, in their order.
     """
     found: list[Outlier] = []
-    count = max(1, len(table) // _CHUNK)
+    count = max(1, min(10, len(table) // 10), len(table) // 100)
     if len(table) <= count:
         return found
     # What is searched for has nearly all of its column's variance in `count` rows, so that the
@@ -226,7 +228,7 @@ def outliers(table: np.ndarray) -> list[Outlier]:
         if is_varied and rest.std() * _FAR < values.std():
             row = int(distance.argmax())
             typical = float(distance[order[-count - 1]])
-            found.append(Outlier(column, row, float(values[row]), typical))
+            found.append(Outlier(column, row, float(values[row]), typical, count))
     return found
 
 
@@ -251,8 +253,9 @@ def describe_outliers(
     more = others.get(len(found), f"; {len(found) - 1} more columns are like this")
     return (
         f"column {columns[first.column]!r} holds {first.value:.4g} in {row(first.row)}, beside "
-        "which its other numbers are nothing once they are standardised (99.9 % of the rows are "
-        f"within {first.typical:.4g} of the median): correct that cell, or leave it empty{more}",
+        "which its other numbers are nothing once they are standardised (all rows but the farthest "
+        f"{first.left_out} are within {first.typical:.4g} of the median): correct that cell, or "
+        f"leave it empty{more}",
     )
 
 

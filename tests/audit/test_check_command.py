@@ -38,6 +38,23 @@ def leaking(tmp_path_factory):
     return path, folder / "found.json"
 
 
+def test_nothing_but_an_earlier_result_is_overwritten(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    path = write_table(tmp_path / "a.csv")
+    others = {"b.json": '{"findings": []}', "c.json": "[1]", "d.png": "\x89PNG"}
+    for name, content in others.items():
+        (tmp_path / name).write_text(content, encoding="latin-1")
+    before = {name: (tmp_path / name).read_bytes() for name in (*others, "a.csv")}
+    assert run(path, "--label=known", "--json=a.csv") == 2
+    assert "--json is 'a.csv', the data themselves" in capsys.readouterr().err
+    for name in others:
+        assert run(path, "--label=known", f"--json={name}") == 2
+        assert f"--json is '{name}', a file that pujax check did not" in capsys.readouterr().err
+    assert before == {name: (tmp_path / name).read_bytes() for name in before}
+    statuses = [run(path, "--label=known", "--json=new.json") for _ in range(2)]
+    assert statuses[0] == statuses[1] != 2
+
+
 def test_text_and_json_hold_the_same_findings_in_order_of_severity(leaking, capsys):
     path, output = leaking
     assert run(path, "--label=known", f"--json={output}") == 3

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from pujax.data import preparation
 from pujax.data.readers import columns, frames
 
 CSV = "id,amount,city,day\n007,1.5,Ulm,2024-01-31\n008,N/A,,2024-02-01\n009,-2, Bonn ,\n"
@@ -123,6 +124,26 @@ def test_typed_cells_are_the_same_as_text():
     assert columns.numbers(pd.Series(["true", "7"], dtype="str"))[1].tolist() == [True, False]
 
 
+def test_cells_that_are_numbers_keep_their_value_beside_text_with_other_marks():
+    cells = pd.Series([1.234, "2.345,5", decimal.Decimal("7.125"), None, "3,5", "x"], dtype=object)
+    values, wrong = columns.numbers(cells, ",.")
+    np.testing.assert_array_equal(values, [1.234, 2345.5, 7.125, np.nan, 3.5, np.nan])
+    assert wrong.tolist() == [False] * 5 + [True]
+    learned = preparation.fit(pd.DataFrame({"a": ["1.234,5", "2,5", "3"]}))
+    later = learned.transform(pd.DataFrame({"a": [decimal.Decimal("1.234"), 2.5]}))
+    np.testing.assert_array_equal(later[:, 0], np.float32([1.234, 2.5]))
+    mixed = preparation.fit(pd.DataFrame({"a": [1.234, "2.345,5", 7, "3,5"]}))
+    assert [column.marks for column in mixed.columns] == [",."]
+
+
+def test_the_minus_of_typography_is_one():
+    cells = pd.Series(["\u22121.5", "2", "\u2212x"], dtype="str")
+    np.testing.assert_array_equal(columns.numbers(cells)[0], [-1.5, 2, np.nan])
+    np.testing.assert_array_equal(
+        columns.numbers(cells[:2].str.replace(".", ","), ",")[0], [-1.5, 2]
+    )
+
+
 @pytest.mark.parametrize(
     ("cells", "form", "first"),
     [
@@ -131,6 +152,9 @@ def test_typed_cells_are_the_same_as_text():
         (["31.12.2023", "01.02.2024"], "%d.%m.%Y", "2023-12-31"),
         (["12/31/2023", "01/02/2024"], "%m/%d/%Y", "2023-12-31"),
         (["05 Jan 2020", "06 Feb 2021"], "%d %b %Y", "2020-01-05"),
+        (["31.12.23", "1.2.24"], "%d.%m.%y", "2023-12-31"),
+        (["12/31/23", "01/02/24"], "%m/%d/%y", "2023-12-31"),
+        (["01-02-24", "31-12-23"], "%d-%m-%y", "2024-02-01"),
         # Only the second says that the day comes first.
         (["01/02/2024", "31/12/2023"], "%d/%m/%Y", "2024-02-01"),
     ],
@@ -148,7 +172,9 @@ def test_days_and_months_that_nothing_tells_apart_have_two_formats():
     assert columns.date_formats(pd.Series(["02/02/2024"], dtype="str")) == ["%m/%d/%Y"]
 
 
-@pytest.mark.parametrize("cells", [["May", "June"], ["10:30"], ["A12"], ["2024-01-31", "soon"]])
+@pytest.mark.parametrize(
+    "cells", [["May", "June"], ["10:30"], ["A12"], ["2024-01-31", "soon"], ["1.2.3"], ["31.12/23"]]
+)
 def test_what_is_no_date(cells):
     assert columns.date_formats(pd.Series(cells, dtype="str")) == []
 

@@ -19,15 +19,17 @@ def test_one_huge_number_is_named_with_its_row(value):
     (found,) = raw.outliers(rows)
     assert (found.column, found.row) == (1, 17) and found.value == np.float32(value)
     distance = np.abs(np.delete(rows[:, 1], 17) - np.median(rows[:, 1]))
-    # 1998 of 2000 rows: the number itself and the farthest of the others are left out.
-    assert found.typical == pytest.approx(np.sort(distance)[-2])
+    # The number itself and the farthest 19 of the others are left out.
+    assert found.typical == pytest.approx(np.sort(distance)[-20]) and found.left_out == 20
 
 
-def test_two_of_two_thousand_are_found_and_three_are_not():
-    rows = table()
-    rows[[3, 5], 0] = 1e12
-    assert [one.column for one in raw.outliers(rows)] == [0]
-    rows[8, 0] = 1e12  # a kind of rows, by then
+@pytest.mark.parametrize(("size", "few"), [(30, 3), (90, 9), (500, 10), (1500, 15), (2000, 20)])
+def test_a_missing_number_that_is_written_as_another_is_found_in_up_to_a_hundredth(size, few):
+    rows = table(size)
+    for value in (1e12, -999_999):
+        rows[:few, 0] = value
+        assert [(one.column, one.left_out) for one in raw.outliers(rows)] == [(0, few)]
+    rows[few, 0] = -999_999  # a kind of rows, by then
     assert raw.outliers(rows) == []
 
 
@@ -63,7 +65,10 @@ def test_the_audit_warns_of_them_by_column_and_row():
     problem = audit.problem(rows, np.arange(2000) < 300, ["a", "income", "b"], ids=names)
     (finding,) = scales.check(problem)
     assert finding.severity == "warning" and finding.title.endswith("'income'")
-    assert "column 'income': 1e+20 in customer 4, where 99.9 % of the rows" in finding.evidence[0]
+    assert (
+        "column 'income': 1e+20 in customer 4, where all rows but the farthest 20"
+        in finding.evidence[0]
+    )
     (one,) = finding.numbers["outliers"]
     assert (one["column"], one["row"], one["value"]) == ("income", "customer 4", np.float32(1e20))
     few = problem._replace(labeled=np.arange(2000) < 4)  # which ends the audit early

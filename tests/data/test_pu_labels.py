@@ -77,6 +77,18 @@ def test_another_word_marks_positives_when_it_is_named():
     labels = labels_of(cells, positive="fraud")
     np.testing.assert_array_equal(labels.values, [1, -1, -1, -1])
     np.testing.assert_array_equal(labels_of(["0", "1"], positive="0").values, [1, -1])
+    for cells, positive in [(["1.0", "2.0"], "2.0"), (["01", "02"], "02"), (["1", "2"], "2,0")]:
+        np.testing.assert_array_equal(labels_of(cells, positive=positive).values, [-1, 1])
+
+
+def test_a_mark_of_missing_cells_marks_no_positives():
+    with pytest.raises(ValueError, match="positive is 'NA', which stands for a missing cell"):
+        labels_of(["NA", "b", "b"], positive="NA")
+
+
+def test_what_is_beside_an_array_is_no_feature_in_doubt(tmp_path):
+    np.savez(tmp_path / "a.npz", x=np.ones([N, 1]), amount=np.arange(N) * 7919)
+    assert pu_labels.ids(frames.read(tmp_path / "a.npz")).sentences == ()
 
 
 def test_the_sentence_counts_what_was_read_as_what():
@@ -86,7 +98,11 @@ def test_the_sentence_counts_what_was_read_as_what():
         "zero_is='negative' if '0' stands for a known negative"
     )
     sentence = labels_of(["yes", "no", "", ""]).sentence
-    assert "1 are 'no' (known negative)" in sentence and "2 are empty (unlabeled)" in sentence
+    assert (
+        "1 row is 'yes'" in sentence
+        and "1 is 'no' (known negative)" in sentence
+        and "2 are empty (unlabeled)" in sentence
+    )
     assert "zero_is='unlabeled' if 'no'" in sentence
 
 
@@ -99,7 +115,7 @@ def test_the_sentence_counts_what_was_read_as_what():
         ("x,s\n1,1\n2,1\n", "'s' has nothing but positives: '1' 2 times"),
         (
             "x,s\n1,1\n2,yes\n3,0\n",
-            "'s' holds '1' 1 times, 'yes' 1 times, '0' 1 times; accepted: one",
+            "'s' holds '1' once, 'yes' once, '0' once; accepted: one",
         ),
         ("x,s\n1,1\n2,no\n3,0\n", "accepted: one value for negatives"),
     ],
@@ -112,7 +128,7 @@ def test_what_is_doubtful_is_asked_with_the_values(tmp_path, text, message):
 
 
 def test_an_unknown_value_is_shown_with_the_others_and_their_counts():
-    with pytest.raises(ValueError, match="'ok' 3 times, 'fraud' 1 times"):
+    with pytest.raises(ValueError, match="'ok' 3 times, 'fraud' once"):
         labels_of(["ok", "fraud", "ok", "ok"])
     with pytest.raises(ValueError, match="and 94 other values"):
         labels_of([f"word{i}" for i in range(100)])
@@ -185,6 +201,12 @@ NOISE = np.random.default_rng(0).normal(size=N)
         ("day_id", DAYS, False),
         ("size", NOISE, False),
         ("city", ["Ulm", "Bonn"] * (N // 2), False),
+        ("phone", [f"12-34-{i:03}" for i in range(N)], True),
+        ("short_day", pd.date_range("2024-01-01", periods=N).strftime("%d.%m.%y"), False),
+        ("time", [f"07:15:{i:02}" for i in range(N)], False),
+        ("pressure", [f"{120 + i}/80" for i in range(N)], False),
+        ("trace", [f"<0.{i:03}" for i in range(N)], False),
+        ("change", [f"\u2212{i}.5" for i in range(N)], False),
     ],
 )
 def test_what_looks_like_an_id_is_set_aside(name, cells, is_id):

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 import os
 import pty
 import resource
@@ -139,6 +140,13 @@ def test_errors_of_futures_of_native_code_that_nobody_asks_for_are_hidden(caplog
     (record,) = caplog.records
     assert record.getMessage().startswith("Future exception was never retrieved")
     assert console._is_of_orbax(record)
+
+
+def test_another_error_that_nobody_raised_is_shown():
+    problem = RuntimeError("of somebody else")
+    error = (RuntimeError, problem, None)
+    record = logging.LogRecord("asyncio", logging.ERROR, __file__, 1, "Task failed", (), error)
+    assert not console._is_of_orbax(record)
 
 
 @pytest.mark.thorough

@@ -5,7 +5,9 @@ numbers or dates already. The functions here give the same result for both, so t
 learned on one format can be applied to the other.
 """
 
+import decimal
 import numbers as number_types
+import re
 import warnings
 from typing import Any
 
@@ -59,6 +61,18 @@ def _word(cell: Any) -> str:
     return str(cell)
 
 
+def is_text(cells: Any) -> np.ndarray:
+    """Which cells have to be read as text, bool `[n]`; others are numbers or missing already.
+
+    A column of a Parquet file or of a DataFrame may hold both, and decimals of a database.
+
+    Args:
+      cells: pandas Series `[n]` of any type.
+    """
+    own = (number_types.Number, decimal.Decimal)
+    return np.fromiter((not isinstance(cell, own) for cell in cells), bool, len(cells))
+
+
 def numbers(cells: Any, marks: str = "") -> tuple[np.ndarray, np.ndarray]:
     """The cells as numbers; true and false are 1 and 0, and a duration is in seconds.
 
@@ -84,7 +98,10 @@ def numbers(cells: Any, marks: str = "") -> tuple[np.ndarray, np.ndarray]:
         gone = words.isna().to_numpy()
         read = (written_numbers.value(word, marks) for word in words.fillna(""))
         values = np.fromiter(read, np.float64, len(words))
+        own = ~is_text(cells) & ~gone
+        values[own] = pd.to_numeric(words[own], errors="coerce").to_numpy(np.float64)
         return values, np.isnan(values) & ~gone
+    words = words.str.replace(f"^{written_numbers.MINUS}", "-", regex=True)
     values = pd.to_numeric(words, errors="coerce").to_numpy(np.float64, na_value=np.nan).copy()
     wrong = np.isnan(values) & words.notna().to_numpy()
     if wrong.any() or not np.isfinite(values).any():  # 'INF' is a word among words
@@ -103,7 +120,8 @@ def date_formats(cells: Any) -> list[str]:
     """The formats in which every cell is a date, the usual one first; none if it is no such column.
 
     A date has a year, a month and a day, so that neither a year nor a time of day is taken for one.
-    Two formats are returned where no cell says whether the month or the day comes first.
+    Two formats are returned where no cell says whether the month or the day comes first; the usual
+    one is that with the month, and between points that with the day.
 
     Args:
       cells: pandas Series `[n]` of any type, with a cell that is not missing.
@@ -114,10 +132,13 @@ def date_formats(cells: Any) -> list[str]:
         return [_ISO]
     first = text(cells).dropna().iloc[0]
     found: list[str] = []
-    for day_first in (False, True):
+    orders = (True, False) if re.match(r"\d+\.", first) else (False, True)
+    for day_first in orders:  # points stand in dates of countries where the day comes first
         with warnings.catch_warnings():  # that the guess is not what day_first says
             warnings.simplefilter("ignore", UserWarning)
             guess = guess_datetime_format(first, dayfirst=day_first)
+        if guess is None:  # it never is one with a year of two digits
+            guess = _short_date(first, day_first=day_first)
         if guess is None or not ("%Y" in guess or "%y" in guess) or guess.startswith("%Y-%d"):
             continue
         guess = _ISO if guess.startswith("%Y-%m-%d") else guess
@@ -126,6 +147,12 @@ def date_formats(cells: Any) -> list[str]:
     if len(found) == 2 and dates(cells, found[0])[0].equals(dates(cells, found[1])[0]):
         return found[:1]
     return found
+
+
+def _short_date(word: str, *, day_first: bool) -> str | None:
+    """The format of a date such as 31.12.24, whose year comes last; None where it has another."""
+    parts = re.fullmatch(r"\d\d?([./-])\d\d?\1\d\d", word)
+    return parts and parts[1].join(("%d", "%m", "%y") if day_first else ("%m", "%d", "%y"))
 
 
 def dates(cells: Any, form: str) -> tuple[Any, np.ndarray]:

@@ -21,6 +21,8 @@ _ID_NAME = re.compile(
     r"(?i:(^|[^a-z])(ids?|uuid|guid|key|index|nr|no|number|serial|ref|reference|unnamed: 0)$)"
     r"|(?i:^ids?([^a-z]|$))|[a-z](Id|ID)$"
 )
+_MEASURED = r"[\d\s.,:/<>=%+-]*[,:/<>=%+][\d\s.,:/<>=%+-]*"
+"""Digits with marks of a quantity: 07:15:03, 120/80, <0.5. Ids have hyphens and points at most."""
 _MIN_ROWS = 20
 """Rows below which a column may well be different in every row by chance."""
 _NEARLY_ALL = 0.95
@@ -98,9 +100,14 @@ def read(
     """
     one_of("zero_is", zero_is, ("auto", "negative", "unlabeled"))
     column = _default_column(frame) if column is None else column
+    if positive is not None and positive.strip() in columns.MISSING:
+        raise ValueError(
+            f"positive is {positive!r}, which stands for a missing cell; accepted: a value that "
+            f"{_where(frame, column)} holds"
+        )
     cells = _cells(frame, column)
     counts = collections.Counter(cells)
-    marks = (positive.strip().lower(),) if positive is not None else POSITIVE
+    marks = (_normalised(positive.strip().lower()),) if positive is not None else POSITIVE
     found = [value for value in counts if value in marks]
     others = [value for value in counts if value not in marks]
     if positive is None:
@@ -147,8 +154,13 @@ def _default_column(frame: Frame) -> str:
 def _cells(frame: Frame, column: str) -> list[str]:
     """The cells in lower case, '' where one is missing; whole numbers without a decimal point."""
     words = columns.text(frame.column(column, field="label")).fillna("").str.lower()
-    whole = (re.fullmatch(r"([+-]?\d+)(\.0*|,00?)?", word) for word in words)
-    return [str(int(m[1])) if m else word for m, word in zip(whole, words, strict=True)]
+    return [_normalised(word) for word in words]
+
+
+def _normalised(word: str) -> str:
+    """A whole number without a decimal point and leading zeros; other words as they are."""
+    whole = re.fullmatch(r"([+-]?\d+)(\.0*|,00?)?", word)
+    return str(int(whole[1])) if whole else word
 
 
 def _check_values(frame: Frame, column: str, cells: list[str], counts: collections.Counter) -> None:
@@ -182,11 +194,13 @@ def _negatives(others: list[str], zero_is: str, *, given: bool) -> list[str]:
 def _sentence(
     column: str, counts: collections.Counter, found: str, negative: list[str], zero_is: str
 ) -> str:
-    parts = [f"{counts[found]:,} rows are {found!r} (labelled positive)"]
+    verb = "row is" if counts[found] == 1 else "rows are"
+    parts = [f"{counts[found]:,} {verb} {found!r} (labelled positive)"]
     rest = [value for value in counts if value != found]
     for value in sorted(rest, key=lambda value: -counts[value])[:_SHOWN]:
         meaning = "known negative" if value in negative else "unlabeled"
-        parts.append(f"{counts[value]:,} are {_quoted(value)} ({meaning})")
+        verb = "is" if counts[value] == 1 else "are"
+        parts.append(f"{counts[value]:,} {verb} {_quoted(value)} ({meaning})")
     if len(rest) > _SHOWN:
         parts.append(f"{sum(counts[v] for v in rest):,} in all are unlabeled")
     hint = ""
@@ -207,7 +221,8 @@ def _quoted(value: str) -> str:
 
 
 def _shown(counts: collections.Counter) -> str:
-    shown = [f"{_quoted(value)} {count:,} times" for value, count in counts.most_common(_SHOWN)]
+    most = counts.most_common(_SHOWN)
+    shown = [f"{_quoted(value)} {'once' if n == 1 else f'{n:,} times'}" for value, n in most]
     more = len(counts) - len(shown)
     return ", ".join(shown) + (f" and {more:,} other values" if more else "")
 
@@ -254,7 +269,7 @@ def ids(frame: Frame, id_column: str | None = None, *, label: str | None = None)
         looks = _looks_like_ids(frame, name, words)
         if looks:
             found[name] = words
-        elif looks is None:
+        elif looks is None and name not in frame.beside:  # what is beside an array is no feature
             doubtful.append(name)
     sentences = [
         f"column {name!r} is different in every row and kept as a feature; id_column={name!r} if "
@@ -319,6 +334,8 @@ def _looks_like_ids(frame: Frame, name: str, words: Any) -> bool | None:
     if written_numbers.is_likely(words):
         marks = written_numbers.of(words, decimal_comma=frame.decimal_comma).marks
         return named and not (marks and any(marks[0] in word for word in words))
+    if not named and words.str.fullmatch(_MEASURED).all():
+        return None
     if named or not words.str.contains(r"\s").any():
         return named or size >= _MIN_ROWS or None
     return False

@@ -20,9 +20,12 @@ _NAMES = {".": "a point", ",": "a comma", " ": "a space", "'": "an apostrophe"}
 _CLASSES = {".": r"\.", ",": ",", " ": "[ \u00a0\u2009\u202f]", "'": "['’]"}
 _THOUSANDS = "(?:" + "|".join(_CLASSES[mark] for mark in ". '") + ")"
 _EXPONENT = r"(?:[eE][+-]?\d+)?"
-_PLAIN = re.compile(rf"[+-]?(?:\d+\.?\d*|\.\d+){_EXPONENT}")
+MINUS = "\u2212"
+"""The minus of typography, which some programs write instead of a hyphen."""
+_SIGN = rf"[+\-{MINUS}]?"
+_PLAIN = re.compile(rf"{_SIGN}(?:\d+\.?\d*|\.\d+){_EXPONENT}")
 _LIKELY = re.compile(
-    r"[+-]?\s*[€$£¥]?\s*[+-]?"
+    rf"{_SIGN}\s*[€$£¥]?\s*{_SIGN}"
     rf"(?:\d+(?:[.,]\d+)?|[.,]\d+|\d{{1,3}}(?:(?:,|{_THOUSANDS})\d{{3}})+(?:[.,]\d+)?"
     rf"|\d{{1,2}}(?:,\d\d)+,\d{{3}}(?:\.\d+)?){_EXPONENT}\s*[€$£¥%]?"
 )
@@ -39,7 +42,7 @@ def _pattern(marks: str) -> re.Pattern[str]:
     else:
         whole = rf"(?:\d+|[1-9]\d{{0,2}}(?:{_CLASSES[marks[1]]}\d{{3}})+)"
         number = rf"{whole}(?:{decimal}\d+)?|{decimal}\d+"
-    return re.compile(rf"[+-]?(?:{number}){_EXPONENT}")
+    return re.compile(rf"{_SIGN}(?:{number}){_EXPONENT}")
 
 
 _PATTERNS = {marks: _pattern(marks) for marks in MARKS}
@@ -82,7 +85,8 @@ def value(cell: str, marks: str) -> float:
     """
     if not _PATTERNS[marks].fullmatch(cell):
         return np.nan
-    return float(re.sub(r"[^\d.+\-eE]", "", _pointed(cell, marks[0])))
+    pointed = _pointed(cell.replace(MINUS, "-"), marks[0])
+    return float(re.sub(r"[^\d.+\-eE]", "", pointed))
 
 
 def _pointed(cell: str, decimal: str) -> str:
@@ -151,13 +155,15 @@ def _is_sure(cells: list[str], marks: str) -> bool:
     is_no_code = bool(decimals) or len(_forms(cells)) > 1
     if marks[1] in ".,":
         both = any(count and marks[0] in cell for cell, count in zip(cells, groups, strict=True))
+        if marks[1] == ".":  # an IP address has points too, as many in every cell
+            is_no_code = bool(decimals) or len(set(groups)) > 1
         return both or (max(groups) > 1 and is_no_code)
     return marks[1] == "'" or is_no_code
 
 
 def _forms(cells: list[str]) -> set[str]:
     """Cells with all digits and signs alike."""
-    return {re.sub(r"\d", "9", cell.lstrip("+-")) for cell in cells}
+    return {re.sub(r"\d", "9", cell.lstrip(f"+-{MINUS}")) for cell in cells}
 
 
 def _odd_one(cells: list[str]) -> Writing | None:
