@@ -74,12 +74,25 @@ def _errors_in_parameters() -> Iterator[None]:
 
 
 def _has_probabilities(model: "PUClassifier") -> bool:
-    if model.prior is None or not model.holdout:
-        raise AttributeError(
-            f"prior is {model.prior!r} and holdout {model.holdout!r}; accepted for probabilities: "
-            "a prior, or 'auto', and a share above 0"
-        )
+    """True, or an AttributeError; parameters that are set after a fit change nothing of it."""
+    if hasattr(model, "model_"):
+        has = model.calibration_ is not None
+    else:
+        has = model.prior is not None and bool(model.holdout)
+    if not has:
+        raise _no_probabilities(model)
     return True
+
+
+def _no_probabilities(model: "PUClassifier") -> AttributeError:
+    prior, holdout, when = model.prior, model.holdout, ""
+    if hasattr(model, "model_"):
+        data = model.model_["config"]["data"]
+        prior, holdout, when = data["prior"], data["holdout"], " in the fit"
+    return AttributeError(
+        f"prior is {prior!r} and holdout {holdout!r}{when}; accepted for probabilities: a prior, "
+        "or 'auto', and a share above 0"
+    )
 
 
 class PUClassifier(ClassifierMixin, BaseEstimator):
@@ -262,11 +275,13 @@ class PUClassifier(ClassifierMixin, BaseEstimator):
     def predict_proba(self, X: Any) -> np.ndarray:
         """`[n, 2]`, probabilities of `classes_` for rows of the population.
 
-        There is no such method where the prior is None or nothing is held out.
+        There is no such method where the prior is None or nothing is held out; once fitted, where
+        it was so in the fit.
         """
         check_is_fitted(self, "model_")
+        if self.calibration_ is None:  # in a bound method from before the fit
+            raise _no_probabilities(self)
         scores = self._scores(X)
-        assert self.calibration_ is not None  # a prior was given and rows were held out
         positive = calibration.probabilities(self.calibration_, scores, unlabeled_only=False)
         both = np.stack([1 - positive, positive], axis=1)
         return both[:, :: self._sign()]

@@ -231,6 +231,25 @@ def test_what_cannot_be_is_named():
     assert "prior is None" in str(error.value.__cause__) and not hasattr(unsure, "predict_proba")
 
 
+def test_what_a_fit_left_decides_on_probabilities_and_no_parameter_that_is_set_after_it(fitted):
+    rows, labels, _ = clouds(n=60)
+    for without in ({"prior": None, "method": "vpu"}, {"holdout": 0.0}):
+        model = PUClassifier(**SMALL)
+        early = model.predict_proba
+        model.set_params(**without).fit(rows, labels).set_params(prior=0.4, holdout=0.2)
+        assert not hasattr(model, "predict_proba")
+        with pytest.raises(AttributeError) as error:
+            model.predict_proba(rows)
+        shown = f"prior is {without.get('prior', 0.4)} and holdout {without.get('holdout', 0.2)}"
+        assert str(error.value.__cause__).startswith(f"{shown} in the fit; accepted for prob")
+        with pytest.raises(AttributeError, match="in the fit; accepted for probabilities: a prior"):
+            early(rows)
+    model = pickle.loads(pickle.dumps(fitted[0]))
+    given = model.predict_proba(rows)
+    np.testing.assert_array_equal(model.set_params(prior=None).predict_proba(rows), given)
+    assert not hasattr(clone(model), "predict_proba")  # which is not fitted
+
+
 def test_what_the_data_say_against_a_parameter_is_named_by_the_parameter():
     rows, labels, _ = clouds(n=60)
     same, few = np.zeros_like(rows), [*np.flatnonzero(labels)[:3], *np.flatnonzero(labels == 0)]
