@@ -13,7 +13,7 @@ import jax
 import ml_collections
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import check_random_state
+from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -295,12 +295,15 @@ class PUClassifier(ClassifierMixin, BaseEstimator):
           y: `[n]`, labels as in `fit`.
           sample_weight: not supported; None.
         """
+        check_is_fitted(self, "model_")
         if sample_weight is not None:
             raise ValueError("sample_weight is given; accepted: None")
+        check_consistent_length(X, y)
         is_positive = np.asarray(y) == self.positive_
         if is_positive.all() or not is_positive.any():
+            positive = np.asarray(self.positive_).tolist()  # as Python shows it, not NumPy
             raise ValueError(
-                f"y holds {np.unique(y).tolist()}; accepted: {self.positive_!r} and another label"
+                f"y holds {np.unique(y).tolist()}; accepted: {positive!r} and another label"
             )
         return float(metrics.auc(self._scores(X), is_positive))
 

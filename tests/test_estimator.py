@@ -5,6 +5,7 @@ import pickle
 import numpy as np
 import pytest
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -75,6 +76,16 @@ def test_the_score_is_the_auc_of_labelled_against_unlabeled(fitted):
     pairs = scores[labels == 1][:, None] - scores[labels == 0]
     wanted = np.mean((pairs > 0) + (pairs == 0) / 2)
     assert model.score(rows, labels) == pytest.approx(wanted, abs=1e-9)
+
+
+def test_what_cannot_be_scored_is_said(fitted):
+    model, rows, labels, _ = fitted
+    with pytest.raises(NotFittedError, match="not fitted yet"):
+        PUClassifier().score(rows, labels)
+    with pytest.raises(ValueError, match=r"^y holds \['1'\]; accepted: 1 and another label$"):
+        model.score(rows, ["1"] * len(rows))
+    with pytest.raises(ValueError, match="inconsistent numbers of samples: .400, 50"):
+        model.score(rows, labels[:50])
 
 
 def test_the_seed_decides_and_labels_may_have_any_coding(fitted, monkeypatch):
