@@ -60,13 +60,18 @@ _IN_PARAMETERS = (
 
 
 @contextlib.contextmanager
-def _errors_in_parameters() -> Iterator[None]:
-    """Errors that name fields of the configuration name the estimator's parameters instead."""
+def _errors_in_parameters(options: Mapping[str, Any]) -> Iterator[None]:
+    """Errors that name fields of the configuration name the estimator's parameters instead.
+
+    Fields that `options` gives are called so, whether there is a parameter of their name or not.
+    """
     try:
         yield
     except ValueError as error:
         text = str(error)
-        for pattern, parameter in _IN_PARAMETERS:
+        names = [name for name in options if isinstance(name, str)]  # another kind is refused
+        given = [(rf"\bmethod\.{re.escape(name)}\b", f"options[{name!r}]") for name in names]
+        for pattern, parameter in (*given, *_IN_PARAMETERS):
             text = re.sub(pattern, parameter, text)
         if text == str(error):
             raise
@@ -187,7 +192,7 @@ class PUClassifier(ClassifierMixin, BaseEstimator):
         self.positive_ = self._positive_class()
         rows, labeled = _in_single_precision(X), y == self.positive_
         self._warn(rows, labeled)
-        with _errors_in_parameters():
+        with _errors_in_parameters(self.options or {}):
             self._train(rows, labeled, seed)
         return self
 

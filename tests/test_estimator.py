@@ -226,6 +226,11 @@ def test_what_cannot_be_is_named():
         ({"options": {"gama": 1}}, r"^options\['gama'\] is not a field .*'gamma'"),
         ({"options": {"gamma": -1.0}}, r"^options\['gamma'\] is -1.0; accepted: a number"),
         ({"options": {"gamma": "x"}}, r"^options\['gamma'\] is 'x'; accepted: .*float"),
+        (
+            {"options": {"learning_rate": None}},
+            r"^options\['learning_rate'\] is None; accepted: a finite number",
+        ),
+        ({"options": {"batch_size": 1}}, r"^options\['batch_size'\] is 1; accepted: a number"),
         ({"options": {"name": "vpu"}}, "^options is {'name': 'vpu'}; accepted: fields"),
         ({"options": {1: 2}}, "^options is {1: 2}; accepted: fields"),
     ):
