@@ -320,7 +320,7 @@ class PUClassifier(ClassifierMixin, BaseEstimator):
             return self.classes_[labels.index(self.pos_label)]
         if self.classes_.dtype.kind in "OU":
             words = [str(label).strip().lower() for label in labels]
-            others = (*pu_labels.NEGATIVE, *pu_labels.UNLABELED)
+            others = (*pu_labels.NEGATIVE, *pu_labels.UNLABELED, pu_labels.MINUS)
             for known in (
                 [word in pu_labels.POSITIVE for word in words],
                 [word not in others for word in words],

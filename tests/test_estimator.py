@@ -146,6 +146,16 @@ def test_a_doubtful_number_is_taken_with_a_warning_and_a_doubtful_word_must_be_n
         named.score(rows[:3], ["ok"] * 3)
 
 
+def test_a_minus_one_among_words_is_no_positive():
+    model = PUClassifier()
+    for words, positive in ((["-1", "2"], "2"), (["-1", "1"], "1"), (["-1", "fraud"], "fraud")):
+        model.classes_ = np.array(words)
+        assert model._positive_class() == positive
+    model.classes_ = np.array(["-1", "0"])
+    with pytest.raises(ValueError, match="neither says that it is positive; accepted: pos_label="):
+        model._positive_class()
+
+
 def test_numbers_of_numpy_are_taken_as_well(fitted):
     model, rows, labels, _ = fitted
     as_numpy = {"hidden": np.array([8]), "num_epochs": np.int64(8), "batch_size": np.int32(64)}

@@ -14,7 +14,8 @@ from pujax.data.readers.frames import Frame
 POSITIVE = ("1", "true", "yes", "y", "positive", "pos", "p")
 NEGATIVE = ("0", "false", "no", "n", "negative", "neg")
 UNLABELED = ("", "unlabeled", "unlabelled", "unknown", "u")
-_MINUS = "-1"
+MINUS = "-1"
+"""A negative or an unlabeled row, by what else there is."""
 _DEFAULTS = ("labels", "labeled", "label", "y")
 _SHOWN = 6
 _ID_NAME = re.compile(
@@ -165,7 +166,7 @@ def _normalised(word: str) -> str:
 
 def _check_values(frame: Frame, column: str, cells: list[str], counts: collections.Counter) -> None:
     """Raises a ValueError for a value that has no known meaning."""
-    known = {*POSITIVE, *NEGATIVE, *UNLABELED, _MINUS}
+    known = {*POSITIVE, *NEGATIVE, *UNLABELED, MINUS}
     unknown = [value for value in counts if value not in known]
     if unknown:
         row = cells.index(unknown[0])
@@ -180,10 +181,10 @@ def _negatives(others: list[str], zero_is: str, *, given: bool) -> list[str]:
     """Which of the values that are not positive stand for a known negative."""
     candidates = [value for value in others if value in NEGATIVE]
     unlabeled = [value for value in others if value in UNLABELED]
-    if not candidates and _MINUS in others:
-        candidates = [_MINUS]
-    elif _MINUS in others:
-        unlabeled.append(_MINUS)
+    if not candidates and MINUS in others:
+        candidates = [MINUS]
+    elif MINUS in others:
+        unlabeled.append(MINUS)
     if zero_is == "unlabeled" or (zero_is == "auto" and given):
         return []
     if zero_is == "auto" and len(candidates) == 1 and not unlabeled:
@@ -204,7 +205,7 @@ def _sentence(
     if len(rest) > _SHOWN:
         parts.append(f"{sum(counts[v] for v in rest):,} in all are unlabeled")
     hint = ""
-    doubtful = [value for value in rest if value in (*NEGATIVE, _MINUS)]
+    doubtful = [value for value in rest if value in (*NEGATIVE, MINUS)]
     if zero_is == "auto" and not negative and doubtful:
         hint = f"; zero_is='negative' if {doubtful[0]!r} stands for a known negative"
     elif zero_is == "auto" and negative:
