@@ -72,8 +72,9 @@ _PRIORS = """usage: {program} DATA [--label=COLUMN] [--positive=VALUE] [--method
                        default: what looks like one is set aside, and said
   --methods=A,B        estimators, all by default, of:
 {estimators}
-  --resamples=100      bootstrap resamples of the 90 % intervals, a fifth of it where each is
-                       expensive (km1, km2, tice, alphamax); 0 for none
+  --resamples=100      bootstrap resamples of the 90 % intervals, from 20; a fifth of it, but at
+                       least 20, where each is expensive (km1, km2, tice, alphamax, out_of_bag);
+                       0 for no intervals
   --seed=0             seed of everything random
   --help               shows this text
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from absl import flags
 
-from pujax import usage
+from pujax import checks, usage
 from pujax.console import message, render_table, run_command
 from pujax.data import preparation
 from pujax.data.sources import own_table
@@ -23,6 +23,7 @@ from pujax.priors.base import PriorEstimate
 from pujax.priors.consensus import BOUNDS, consensus, is_informative, shown, warning
 from pujax.priors.conversions import label_frequency_from_unlabeled_prior, population_prior
 from pujax.priors.estimate import (
+    MIN_RESAMPLES,
     NAMES,
     affordable_resamples,
     check_name,
@@ -65,6 +66,9 @@ def main(argv: list[str]) -> int:
             raise ValueError(f"--methods is ''; accepted: {', '.join(map(repr, NAMES))}")
         for method in values.methods:
             check_name(method, "--methods")
+        enough = not values.resamples or values.resamples >= MIN_RESAMPLES
+        accepted = f"0, for no intervals, or an integer from {MIN_RESAMPLES}"
+        checks.require(enough, "--resamples", values.resamples, accepted)
         text = report(
             rest[0],
             label=values.label,

@@ -48,6 +48,8 @@ _PROBABILITY_LABELED = ("elkan_noto_e1", "elkan_noto_e2", "elkan_noto_e3")
 WITH_PROBABILITIES = (*_PROBABILITY_LABELED, "ratio", "alphamax")
 """Methods whose scores have to be probabilities, or on their scale; 'best_bin' only ranks."""
 
+MIN_RESAMPLES = 20
+"""Fewer resamples say too little of the ends of a 90 % interval."""
 MAX_DIMENSIONS = 50
 MAX_KERNEL_POINTS = 2000
 """Examples of P and of U that KM gets at once."""
@@ -74,11 +76,12 @@ def is_balanced(method: str) -> bool:
 def affordable_resamples(method: str, num_resamples: int) -> int:
     """A fifth of a number of resamples for the methods whose every resample is expensive.
 
-    It is not less than 20, or than the number itself: an interval of one resample would be a point.
+    It is not less than `MIN_RESAMPLES`, or than the number itself: an interval of one resample
+    would be a point.
     """
     if method not in _EXPENSIVE:
         return num_resamples
-    return max(num_resamples // 5, min(num_resamples, 20))
+    return max(num_resamples // 5, min(num_resamples, MIN_RESAMPLES))
 
 
 def estimate(

@@ -9,9 +9,10 @@ import pandas as pd
 import pytest
 import sklearn.datasets
 
-from pujax import priors
+from pujax import priors, usage
 from pujax.audit import inputs
 from pujax.priors import __main__ as command
+from pujax.priors.estimate import affordable_resamples
 
 METHODS = "--methods=best_bin,ratio,pen_l1"
 
@@ -200,6 +201,8 @@ def test_the_label_is_the_last_column_unless_it_is_said(tmp_path, capsys):
         (("a.csv", "--methods=bbe"), "--methods is 'bbe'; accepted: 'km1'"),
         (("a.csv", "--methods="), "--methods is ''; accepted: 'km1'"),
         (("a.csv", "--resamples=-1"), "resamples"),
+        (("a.csv", "--resamples=1"), "--resamples is 1; accepted: 0, for no intervals, or an int"),
+        (("a.csv", "--resamples=19"), "--resamples is 19; accepted: 0, for no intervals, or an in"),
         (("a.csv", "--rows=3"), "Unknown command line flag 'rows'"),
     ],
 )
@@ -223,3 +226,12 @@ def test_the_module_runs_as_a_command(path):
         [sys.executable, "-m", "pujax.priors", "--help"], capture_output=True, text=True
     )
     assert done.returncode == 0 and all(name in done.stdout for name in priors.NAMES)
+
+
+def test_the_help_says_where_a_resample_is_expensive_and_how_many_there_are_then():
+    said = " ".join(usage.text("priors", "pujax priors").split())
+    names = ", ".join(name for name in priors.NAMES if affordable_resamples(name, 100) < 100)
+    fewest = affordable_resamples("km1", 21)
+    shown = re.search(r"a fifth of it, but at least (\d+), where each is expensive \((.*?)\)", said)
+    assert shown and int(shown[1]) == fewest
+    assert sorted(shown[2].split(", ")) == sorted(names.split(", "))
