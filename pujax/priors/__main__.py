@@ -114,9 +114,10 @@ def report(
     except ValueError as error:
         raise ValueError(own_table.in_options(str(error))) from error
     p, u = features[is_positive], features[~is_positive]
-    for name, sample in (("labelled positives (label 1)", p), ("unlabeled examples", u)):
+    for name, sample in (("labelled positive", p), ("unlabeled example", u)):
         if len(sample) < 2:
-            raise ValueError(f"{path} has {len(sample)} {name}; accepted: at least 2")
+            several = "s" * (len(sample) != 1)
+            raise ValueError(f"{path} has {len(sample)} {name}{several}; accepted: at least 2")
     held_out: dict[bool, Any] = {}
     rows = [_row(method, p, u, num_resamples, seed, held_out) for method in methods]
     lines = [

@@ -214,11 +214,11 @@ def test_what_is_wrong_is_one_line_and_status_2(arguments, message, capsys):
 
 def test_a_file_without_positives_is_named(tmp_path, capsys):
     path = tmp_path / "a.csv"
-    path.write_text("x,s\n1,0\n2,0\n3,1\n")
-    assert run(str(path)) == 2
-    assert "a.csv has 1 labelled positives (label 1); accepted: at least 2" in (
-        capsys.readouterr().err
-    )
+    for word, option in (("1", ()), ("fraud", ("--positive=fraud",))):
+        path.write_text(f"x,s\n1,0\n2,0\n3,{word}\n")
+        assert run(str(path), *option) == 2
+        said = "a.csv has 1 labelled positive; accepted: at least 2"
+        assert said in capsys.readouterr().err
 
 
 def test_the_module_runs_as_a_command(path):
