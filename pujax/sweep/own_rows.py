@@ -87,7 +87,8 @@ def settle(plan: Plan, known: Sequence[OwnRows | None]) -> Plan:
       known: what is known of each cell's rows, None for data that are not a user's own.
 
     Raises:
-      ValueError: for rules and metrics that nobody can know in any cell.
+      ValueError: for rules and metrics that nobody can know in any cell, a metric that would be
+        shown twice, and a published rule that would not be shown.
     """
     own = [rows for rows in known if rows is not None]
     is_own = len(own) == len(known)
@@ -121,6 +122,13 @@ def settle(plan: Plan, known: Sequence[OwnRows | None]) -> Plan:
         for rule in rules:
             others = [name for name in report.RULES if name not in _TRUE_LABELS]
             checks.one_of("rules", rule, others)
+    shown = report.TEST_METRICS * has_test
+    if has_held_out and set(rules) == {report.REPORTED}:
+        shown += tuple(report.HELD_OUT)
+    for name in also:
+        checks.one_of("also", name, [other for other in shown if other != metric])
+    if plan.published_rule:
+        checks.one_of("published_rule", plan.published_rule, rules)
     return plan._replace(rules=tuple(rules), metric=metric, also=tuple(also))
 
 

@@ -87,7 +87,10 @@ def slug(label: str) -> str:
 
 
 def check(plan: Plan) -> None:
-    """Raises a ValueError for a plan that cannot be trained, before any data is read."""
+    """Raises a ValueError for a plan that cannot be trained, before any data is read.
+
+    What depends on the data is checked by `own_rows.settle`.
+    """
     checks.require(len(plan.cells) > 0, "cells", (), "at least one cell")
     if plan.reference:
         checks.one_of("reference", plan.reference, sorted({cell.row for cell in plan.cells}))
@@ -119,8 +122,9 @@ def check(plan: Plan) -> None:
     for metric in also:
         checks.one_of("also", metric, others)
     checks.require(len(set(also)) == len(also), "also", also, "metrics that differ")
-    if plan.published_rule:
-        checks.one_of("published_rule", plan.published_rule, rules or (model_selection.LAST,))
+    if plan.published_rule:  # without rules it depends on the data which of the two is shown
+        usual = (model_selection.LAST, report.REPORTED)
+        checks.one_of("published_rule", plan.published_rule, rules or usual)
     checks.require(isinstance(plan.costs, bool), "costs", plan.costs, "True or False")
     taken: dict[str, Cell] = {}
     for cell in plan.cells:

@@ -319,11 +319,22 @@ def test_what_a_plan_leaves_open_is_what_can_be_known(known, changes, expected):
             "rules is 'last'; accepted: 'reported' with the metric 'recall'",
         ),
         ([rows(test=True)], {"rules": ("oracle_f1",)}, "rules is 'oracle_f1'; accepted: 'last'"),
+        ([rows()], {"also": ("auc_pu",)}, "also is 'auc_pu'; accepted: 'recall', "),
+        ([rows(test=True)], {"also": ("accuracy",)}, "also is 'accuracy'; accepted: 'f1', "),
+        ([rows()], {"published_rule": "last"}, "published_rule is 'last'; accepted: 'reported'"),
+        ([None], {"published_rule": "reported"}, "published_rule is 'reported'; accepted: 'last'"),
     ],
 )
 def test_what_a_plan_asks_for_and_nobody_can_know_is_refused(known, changes, message):
     with pytest.raises(ValueError, match=message):
         own_rows.settle(plan_of(len(known), **changes), known)
+
+
+@pytest.mark.parametrize(("known", "rule"), [([rows()], "reported"), ([None], "last")])
+def test_the_published_rule_may_be_the_one_that_the_data_decide_on(known, rule):
+    plan = plan_of(1, published_rule=rule)
+    plan_lib.check(plan)
+    assert own_rows.settle(plan, known).rules == (rule,)
 
 
 def summary(seed, *warnings, test=0, **values):
