@@ -259,8 +259,8 @@ def describe(summary: Mapping[str, Any], *, decide: str = _BY_METHOD) -> str:
             f"  By its own threshold it calls {flagged:.1%} of the held-out unlabeled rows "
             f"positive, where {used:.1%} are taken to be. Its ranking may be good all the same: "
             f"call as many positive as there are by run.decide=share:{used:.2g}, your budget by "
-            "run.decide=top:K; for new rows, of which another share may be positive, by --decide of "
-            "pujax predict."
+            "run.decide=top:K; for new rows, of which another share may be positive, by --decide "
+            "of pujax predict."
         )
     doubt = summary.get("mean_probability")
     if doubt:
