@@ -97,20 +97,26 @@ def _run(config: ml_collections.FrozenConfigDict, workdir: str, name: str) -> di
     _refuse_in_use(folder)
     data = init_from.attach(config, load_data(config))
     own_data = data if isinstance(data, PUDataset) and data.own else None
-    lowered = ""
+    lowered: list[str] = []
+
+    def fitting(given: ml_collections.FrozenConfigDict) -> ml_collections.FrozenConfigDict:
+        if own_data is None:
+            return given
+        used = own_results.with_fitting_batches(given, own_data)
+        lowered.append(own_results.describe_batches(given, used))
+        return used
+
     if own_data is not None:
         own_results.check_names(config)
-        given, config = config, own_results.with_fitting_batches(config, own_data)
-        lowered = own_results.describe_batches(given, config)
+    config = fitting(config)
     refuse_other_run(folder, config)
     refuse_other_data(folder, data)
-    if own_data is not None and own_data.own:
-        _say("\n".join([*own_data.own.notes, *filter(None, [lowered])]))
     mesh = sharding.make_mesh()
     compared = config_lib.compared_methods(config.run)
     others = [config_lib.resolve(config_lib.to_compare(config, other)) for other in compared]
-    if own_data is not None:
-        others = [own_results.with_fitting_batches(other, own_data) for other in others]
+    others = [fitting(other) for other in others]
+    if own_data is not None and own_data.own:
+        _say("\n".join([*own_data.own.notes, *filter(None, lowered)]))
     configs = [config, *others]
     # All methods are built before the first trains, so that a wrong setting costs no time. An
     # estimate of the prior trains too.

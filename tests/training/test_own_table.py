@@ -450,6 +450,25 @@ def test_a_method_that_needs_negatives_is_refused_by_name(tmp_path, method, comp
     assert not (tmp_path / "run").exists()
 
 
+def test_batches_of_compared_methods_that_are_lowered_are_said(tmp_path, monkeypatch):
+    table()[0][:200].to_csv(tmp_path / "customers.csv", index=False)
+    config = configured(tmp_path / "customers.csv", "classic")  # which has no batches to share
+    config.run.compare = "naive"
+
+    def stop(*_):
+        raise InterruptedError
+
+    said = []
+    monkeypatch.setattr(experiment, "message", said.append)
+    monkeypatch.setattr(experiment, "_build_all", stop)
+    with pytest.raises(InterruptedError):
+        training.run(config, str(tmp_path / "run"))
+    text = "\n".join(said)
+    assert text.endswith(
+        "\nnaive: method.batch_size is 150 in place of 256, since there are no more rows to train on"
+    )
+
+
 def test_a_probability_that_nobody_can_know_is_refused_before_training(finished, tmp_path):
     folder, *_ = finished
     config = configured(folder / "customers.csv", "vpu", prior=None)
