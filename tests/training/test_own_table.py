@@ -464,9 +464,8 @@ def test_batches_of_compared_methods_that_are_lowered_are_said(tmp_path, monkeyp
     with pytest.raises(InterruptedError):
         training.run(config, str(tmp_path / "run"))
     text = "\n".join(said)
-    assert text.endswith(
-        "\nnaive: method.batch_size is 150 in place of 256, since there are no more rows to train on"
-    )
+    reason = "since there are no more rows to train on"
+    assert text.endswith(f"\nnaive: method.batch_size is 150 in place of 256, {reason}")
 
 
 def test_a_probability_that_nobody_can_know_is_refused_before_training(finished, tmp_path):
