@@ -132,7 +132,7 @@ _SWEEP = """usage: {program} --workdir=DIR (--plan=FILE | --config=FILE[:key=val
   --seeds=0,1,2        seeds of every cell (0,1,2; a plan has its own)
   --set=FIELD=VALUE    sets a field of every configuration; may be repeated
   --data_dir=FOLDER    where the data are; SOURCE=FOLDER,SOURCE=FOLDER for several places
-  --only=TEXT          trains only the cells whose name holds TEXT
+  --only=TEXT          trains only the cell named TEXT, or those whose name holds it
   --dry_run            says what would be trained; downloads and writes nothing
   --sequential         trains new seeds one after another
   --shard=I/N          trains only every N-th cell from number I on, I from 0 to N - 1

@@ -291,12 +291,15 @@ def _folders(text: str) -> Mapping[str, str]:
 
 
 def only(plan: Plan, text: str) -> Plan:
-    """The cells whose name holds a text.
+    """The cells whose name holds a text, or the one that has it as its whole name.
+
+    "nnPU on MNIST k=1" is a part of "nnPU on MNIST k=10" too.
 
     Raises:
       ValueError: if there is none.
     """
-    cells = tuple(cell for cell in plan.cells if text in cell.name)
+    cells = tuple(cell for cell in plan.cells if text == cell.name)
+    cells = cells or tuple(cell for cell in plan.cells if text in cell.name)
     if not cells:
         names = ", ".join(repr(cell.name) for cell in plan.cells)
         raise ValueError(f"--only is {text!r}; accepted: a part of {names}")

@@ -63,7 +63,7 @@ def run(
       workdir: folder of the sweep; finished seeds in it are kept, unfinished ones continue as they
         were started, in their group or alone. May be '' in a dry run.
       dry_run: says what would be trained, and trains, downloads and writes nothing.
-      only: trains only the cells whose name holds this text.
+      only: trains only the cell of this name, or those whose name holds this text.
       sequential: trains new seeds one after another even where they could train together.
       shard: trains only this share of those cells.
 

@@ -297,6 +297,20 @@ def test_help_is_no_error(capsys):
     assert capsys.readouterr().out.startswith("usage: python -m pujax.sweep")
 
 
+def test_only_takes_the_cell_of_that_name_before_those_that_hold_it():
+    cells = [
+        sweep.Cell("nnPU", column, None) for column in ("MNIST k=1", "MNIST k=10", "FMNIST k=1")
+    ]
+    plan = sweep.Plan("names", cells, seeds=(0,))
+
+    def chosen(text):
+        return [cell.column for cell in plan_lib.only(plan, text).cells]
+
+    assert chosen("nnPU on MNIST k=1") == ["MNIST k=1"]
+    assert chosen("MNIST k=1") == ["MNIST k=1", "MNIST k=10", "FMNIST k=1"]
+    assert chosen("on MNIST") == ["MNIST k=1", "MNIST k=10"]
+
+
 def test_missing_flags_are_named(config_file, capsys):
     assert command.main(["sweep", f"--config={config_file}"]) == 2
     assert capsys.readouterr().err.startswith("--workdir is missing")
