@@ -51,9 +51,11 @@ def _check_writable(path: str, data: str) -> None:
         raise ValueError(f"--json is {path!r}; accepted: a file in a folder that exists")
     if not path or not os.path.exists(path):
         return
+    if not os.path.isfile(path):  # a pipe or a device
+        raise ValueError(f"--json is {path!r}, no regular file; accepted: a file")
     if os.path.exists(data) and os.path.samefile(path, data):
         raise ValueError(f"--json is {path!r}, the data themselves; accepted: another file")
-    if not report.is_document(path):
+    if os.path.getsize(path) and not report.is_document(path):
         raise ValueError(
             f"--json is {path!r}, a file that pujax check did not make; accepted: the name of a "
             "new file, or of an earlier result"

@@ -121,20 +121,21 @@ def replacing(path: str | os.PathLike) -> Iterator[IO[bytes]]:
     """A file to write bytes to, which takes its place once it is complete.
 
     At every moment either the complete old or the complete new one exists; after an error the old
-    one stays, and nothing beside it.
+    one stays, and nothing beside it. A link stays one, and the file that it names is replaced.
 
     Args:
       path: file to write or replace, in a folder that exists.
     """
+    target = os.path.realpath(path)  # /dev/stdout may be a link, too
     # Two processes never write the same file, not on two machines that share a folder either.
-    temporary = f"{os.fspath(path)}.{uuid.uuid4().hex}.tmp"
+    temporary = f"{target}.{uuid.uuid4().hex}.tmp"
     try:
         with naming(path):
             with open(temporary, "wb") as file:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
-            os.replace(temporary, path)
+            os.replace(temporary, target)
     finally:
         if os.path.exists(temporary):
             os.remove(temporary)

@@ -32,6 +32,8 @@ from pujax.training.saved_model import SavedModel
 
 _WRITTEN = 10_000
 """Rows that are written at once."""
+_HEADING = 10_000
+"""Characters of the longest heading that is looked at."""
 
 
 class Predictions(NamedTuple):
@@ -265,8 +267,10 @@ def main(argv: list[str]) -> int:
             )
         check_folder("--output", os.path.dirname(os.path.abspath(values.output)))
         options = {"decide": values.decide, "unreadable": values.unreadable}
-        model = load(rest[0], revision=values.revision)
+        if not hub.is_address(rest[0]):
+            saved_model.check_run(rest[0])
         _check_output(values.output, *rest)
+        model = load(rest[0], revision=values.revision)
         if os.path.isdir(rest[1]):
             _check_takes_folders(rest[1], model)
         count, chosen, reasons = model.write(rest[1], values.output, **options)
@@ -303,11 +307,24 @@ def _check_output(path: str, run: str, rows: str) -> None:
         require(not is_input, "--output", path, "another file than the rows to predict")
     inside = os.path.dirname(os.path.realpath(path))
     own = os.path.realpath(run)
-    above = os.path.dirname(own)
-    if os.path.isfile(os.path.join(above, "config.json")):  # RUN is model/ in a run's folder
-        own = above
     if os.path.commonpath([inside, own]) == own:
         raise ValueError(f"--output is {path!r}; accepted: a place outside of the run's folder")
+    if os.path.exists(path) and not _are_predictions(path):
+        raise ValueError(
+            f"--output is {path!r}, a file that pujax predict did not make; accepted: the name of "
+            "a new file, or of earlier predictions"
+        )
+
+
+def _are_predictions(path: str) -> bool:
+    """Whether a file is empty, or has the heading that `Predictor.write` gives."""
+    try:
+        with open(path, encoding="utf-8", newline="") as file:
+            heading = next(csv.reader([file.readline(_HEADING)]), [])
+    except (ValueError, csv.Error):  # no text, or no table
+        return False
+    # A run's own predictions say of every row whether it was held out.
+    return not heading or (heading[1:5] == own_results.HEADING and "held_out" not in heading)
 
 
 if __name__ == "__main__":

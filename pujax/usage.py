@@ -50,7 +50,8 @@ _PREDICT = """usage: {program} RUN FILE|FOLDER [--output=FILE.csv] [--decide=RUL
   FILE                 new rows in any format that training reads, with the same columns; the
                        label's column may be there or not
   FOLDER               for a model of images: all images in it and in the folders below
-  --output=FILE.csv    where to write; default: scores.csv in the current folder
+  --output=FILE.csv    where to write, a new file or earlier predictions; default: scores.csv in
+                       the current folder
   --decide=RULE        'score:0', 'probability:0.5', 'share:0.02', 'top:100'; default: the run's
   --unreadable=skip    keeps damaged images as rows without a score; default: fail
   --revision=COMMIT    which of a model on the Hub; default: the newest
@@ -95,7 +96,7 @@ _CHECK = """usage: {program} DATA [--label=COLUMN] [--positive=VALUE] [--json=FI
   --positive=VALUE     the word that marks a positive, where it is not 1, yes, true or positive
   --id_column=COLUMN   the column that names a row and is no feature; 'none' keeps all columns;
                        default: what looks like one is set aside, and said
-  --json=FILE          writes the findings as JSON, too
+  --json=FILE          writes the findings as JSON, too; a new file, or an earlier result
   --seed=0             seed of everything random
   --help               shows this text
 Exit status: 0 without errors and warnings, 1 with warnings, 3 with errors, 2 for bad input.

@@ -88,6 +88,16 @@ def test_a_file_is_replaced_when_it_is_complete_and_else_stays(tmp_path):
     assert path.read_bytes() == b"new" and list(tmp_path.iterdir()) == [path]
 
 
+def test_a_link_stays_and_the_file_that_it_names_is_replaced(tmp_path):
+    (tmp_path / "there").mkdir()
+    target, link = tmp_path / "there" / "a.txt", tmp_path / "link"
+    target.write_text("old")
+    link.symlink_to(target)
+    files.replace_text(link, "new")
+    assert link.is_symlink() and target.read_text() == "new"
+    assert [path.name for path in target.parent.iterdir()] == ["a.txt"]
+
+
 def test_two_machines_that_share_a_folder_write_the_same_file_at_once(tmp_path):
     path = tmp_path / "table"  # process ids repeat on other machines: here they are the same
     with files.replacing(path) as first, files.replacing(path) as second:

@@ -2,7 +2,6 @@
 
 import csv
 import gzip
-import types
 
 import jax.numpy as jnp
 import numpy as np
@@ -55,6 +54,7 @@ def model():
 def command(model, monkeypatch, tmp_path):
     """Runs the command line with that model; returns its status."""
     monkeypatch.setattr(predict, "load", lambda run, **_: model)
+    monkeypatch.setattr(predict.saved_model, "check_run", lambda run: None)
     return lambda *words: predict.main(["predict", "run", *map(str, words)])
 
 
@@ -281,19 +281,18 @@ def test_what_is_interrupted_leaves_the_old_file(
         calls = []
         monkeypatch.setattr(predict, "_WRITTEN", 10)
         monkeypatch.setattr(
-            predict,
-            "own_results",
-            types.SimpleNamespace(
-                csv_text=lambda *a, **k: fail() if calls else (calls.append(1), text(*a, **k))[1]
-            ),
+            predict.own_results,
+            "csv_text",
+            lambda *a, **k: fail() if calls else (calls.append(1), text(*a, **k))[1],
         )
     path = save(table(), tmp_path / "a.csv")
     (tmp_path / "out").mkdir()
     target = tmp_path / "out" / "b.csv"
-    target.write_text("old")
+    old = "row,score,probability,rank,decision\n1,2,0.5,1,1\n"
+    target.write_text(old)
     status = command(path, f"--output={target}")
     assert status == (130 if isinstance(error, KeyboardInterrupt) else 2)
-    assert [p.name for p in target.parent.iterdir()] == ["b.csv"] and target.read_text() == "old"
+    assert [p.name for p in target.parent.iterdir()] == ["b.csv"] and target.read_text() == old
     assert len(capsys.readouterr().err.splitlines()) == 1
 
 
@@ -341,18 +340,37 @@ def test_a_run_that_is_none_is_named(tmp_path, monkeypatch, capsys, run, said):
     assert line.startswith(said) and not (tmp_path / "scores.csv").exists()
 
 
-@pytest.mark.parametrize("run", ["run", "run/model", "run/classic"])
-def test_no_file_of_a_run_is_overwritten(command, tmp_path, monkeypatch, capsys, run):
+@pytest.mark.parametrize("run", ["run", "run/model", "run/classic/model"])
+def test_no_file_but_earlier_predictions_is_overwritten(
+    command, tmp_path, monkeypatch, capsys, run
+):
     monkeypatch.chdir(tmp_path)
     save(table(), tmp_path / "a.csv")
     (tmp_path / run).mkdir(parents=True)
-    (tmp_path / "run" / "config.json").write_text("{}")
-    (tmp_path / "run" / "predictions.csv").write_text("old")
+    others = {
+        "config.json": "{}",
+        "run/predictions.csv": "row,score,probability,rank,decision,held_out\n",
+        "train.csv": "name,size\na,1\n",
+        "picture.csv": "\x89PNG\x00",
+    }
+    for name, content in others.items():
+        (tmp_path / name).write_text(content, encoding="latin-1")
+    before = {name: (tmp_path / name).read_bytes() for name in others}
     arguments = ["predict", run, "a.csv"]
-    assert predict.main([*arguments, "--output=run/predictions.csv"]) == 2
-    assert "accepted: a place outside of the run's folder" in capsys.readouterr().err
-    assert (tmp_path / "run" / "predictions.csv").read_text() == "old"
-    assert predict.main([*arguments, "--output=beside.csv"]) == 0
+    for name in others:
+        assert predict.main([*arguments, f"--output={name}"]) == 2
+        said = capsys.readouterr().err
+        is_inside = run == "run" and name.startswith("run/")
+        assert said == (
+            f"--output is {name!r}; accepted: a place outside of the run's folder\n"
+            if is_inside
+            else f"--output is {name!r}, a file that pujax predict did not make; accepted: the "
+            "name of a new file, or of earlier predictions\n"
+        )
+    assert before == {name: (tmp_path / name).read_bytes() for name in others}
+    (tmp_path / "empty.csv").touch()
+    for output in ("beside.csv", "beside.csv", "empty.csv"):
+        assert predict.main([*arguments, f"--output={output}"]) == 0
 
 
 def test_a_probability_that_nobody_knows_is_refused_before_anything_is_read(model):

@@ -1,9 +1,9 @@
 """An audit as text and as JSON: the same findings in the same order."""
 
-import json
 import textwrap
 from typing import Any
 
+from pujax import reading
 from pujax.audit import Audit
 
 _WIDTH = 100
@@ -50,10 +50,13 @@ def document(audit: Audit) -> dict[str, Any]:
 
 
 def is_document(path: str) -> bool:
-    """Whether a file holds a `document`."""
+    """Whether a file holds a `document`.
+
+    Raises:
+      OSError: it cannot be opened.
+    """
     try:
-        with open(path, encoding="utf-8") as file:
-            found = json.load(file)
+        found = reading.read_json(path)
     except ValueError:  # no text, or no JSON
         return False
     return isinstance(found, dict) and {"findings", "recommendation", "not_checked"} <= set(found)

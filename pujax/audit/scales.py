@@ -31,7 +31,7 @@ def check(problem: Problem) -> list[Finding]:
             f"beside a few numbers the rest of a column is nothing: {listed(names)}",
             tuple(
                 f"column {problem.columns[one.column]!r}: {one.value:.4g} in "
-                f"{problem.ids[one.row]}, where all rows but the farthest {one.left_out} are "
+                f"{problem.ids[one.row]}, where all rows but {one.left_out} are "
                 f"within {one.typical:.4g} of the median"
                 for one in found[:SHOWN]
             ),

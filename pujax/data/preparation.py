@@ -32,7 +32,7 @@ _NOTHING_LEFT = (
 )
 _ALMOST = 0.9
 """Share of numbers in a column of words above which it is worth a message."""
-_THOUSANDS = r"[+-]?([1-9]\d{0,2}(\.\d{3})+|\d+)"
+_THOUSANDS = rf"[+\-{written_numbers.MINUS}]?([1-9]\d{{0,2}}(\.\d{{3}})+|\d+)"
 """Whole numbers, whose points, if they have any, may stand between thousands."""
 
 Kind = Literal["number", "date", "words", "codes", "dropped"]
@@ -331,9 +331,10 @@ def _column(frame: frames.Frame, name: str) -> tuple[Column, str]:
     had_missing = bool(missing.any())
     values, wrong = columns.numbers(cells)
     writing = written_numbers.Writing("", "", "")
-    present = words[columns.is_text(cells)].dropna()
-    if wrong.any() and len(present):
-        writing = written_numbers.of(present, decimal_comma=frame.decimal_comma)
+    if wrong.any():
+        present = words[columns.is_text(cells)].dropna()
+        if len(present):
+            writing = written_numbers.of(present, decimal_comma=frame.decimal_comma)
         if writing.marks:
             values, wrong = columns.numbers(cells, writing.marks)
     if not wrong.any():
@@ -356,6 +357,12 @@ def _column(frame: frames.Frame, name: str) -> tuple[Column, str]:
         return Column(name, "date", formats[0], had_missing), message
     share = 1 - wrong.sum() / (~missing).sum()
     message = ""
+    if columns.may_be_short_dates(words.dropna()):
+        message = (
+            f"column {name!r} is read as words: if cells such as {words.dropna().iloc[0]!r} are "
+            "dates, they do not say which number is the year, nor its century; write years with "
+            "four digits, such as 2024-01-31"
+        )
     if share >= _ALMOST or written_numbers.is_likely(words.dropna()):
         shown = (words == writing.example).fillna(False) if writing.example else wrong
         row = int(np.flatnonzero(shown)[0])
@@ -378,7 +385,8 @@ def _of_written_numbers(frame: frames.Frame, found: Sequence[Column]) -> list[st
         names = [column.name for column in found if column.marks == marks]
         if not names:
             continue
-        words = columns.text(frame.values[names[0]]).dropna()
+        cells = frame.values[names[0]]
+        words = columns.text(cells)[columns.is_text(cells)].dropna()
         shown = {mark for mark in marks if words.str.contains(mark, regex=False).any()}
         example = next((x for x in words if shown <= set(x)), words.iloc[0])
         number = written_numbers.value(example, marks)
@@ -394,9 +402,10 @@ def _of_written_numbers(frame: frames.Frame, found: Sequence[Column]) -> list[st
             words = columns.text(frame.values[column.name]).dropna()
             points = words[words.str.contains(".", regex=False)]
             if len(points) and words.str.fullmatch(_THOUSANDS).all():
+                number = columns.numbers(points)[0][0]
                 messages.append(
                     f"column {column.name!r} is read with a decimal point, so that "
-                    f"{points.iloc[0]!r} is {float(points.iloc[0]):.10g}, though other columns "
+                    f"{points.iloc[0]!r} is {number:.10g}, though other columns "
                     "have a decimal comma; if the point stands between thousands, leave it out"
                 )
     return messages

@@ -186,8 +186,8 @@ class Outlier(NamedTuple):
       column: index of the column.
       row: index of the row.
       value: the number.
-      typical: the largest distance from the median of all rows but the farthest `left_out`.
-      left_out: how many rows that are.
+      typical: the largest distance from the median of all rows but `left_out`.
+      left_out: how many rows that are: the farthest ones, or all that hold this number.
     """
 
     column: int
@@ -200,10 +200,12 @@ class Outlier(NamedTuple):
 def outliers(table: np.ndarray) -> list[Outlier]:
     """Columns of which standardising leaves nothing but a few numbers, with the farthest of these.
 
-    A column counts where its deviation without the farthest hundredth of the rows (of a thousand
-    and fewer, ten of them or a tenth) is less than a thousandth of what it is with them, and one
-    row of a hundred differs from the median still. A mistyped number does this, or missing ones
-    that are written as 1e30; a heavy tail does not, nor do the rare counts of a column of zeros.
+    A column counts where its deviation without a few rows is less than a thousandth of what it is
+    with them, and one row of a hundred differs from the median still. The few are the farthest row
+    of every thousand (at least one), or all that hold the farthest number, if they are a hundredth
+    at most (of a thousand rows and fewer, ten or a tenth). A mistyped number does this, and missing
+    ones that are all written as -999999; a heavy tail does not, nor do the rare counts of a column
+    of zeros.
 
     Args:
       table: float `[n, features]`, finite.
@@ -212,23 +214,30 @@ def outliers(table: np.ndarray) -> list[Outlier]:
       One for each such column, in their order.
     """
     found: list[Outlier] = []
-    count = max(1, min(10, len(table) // 10), len(table) // 100)
-    if len(table) <= count:
+    size = len(table)
+    few = max(1, size // 1000)
+    most = max(1, min(10, size // 10), size // 100)
+    if size <= most:
         return found
-    # What is searched for has nearly all of its column's variance in `count` rows, so that the
+    # What is searched for has nearly all of its column's variance in `most` rows, so that the
     # farthest is about this many deviations away at least. Few columns have such a row.
     mean, std = (np.array(numbers) for numbers in feature_statistics(table))
     farthest = np.maximum(table.max(0) - mean, mean - table.min(0))
-    for column in np.flatnonzero(farthest > 0.9 * np.sqrt(len(table) / count) * std).tolist():
+    for column in np.flatnonzero(farthest > 0.9 * np.sqrt(size / most) * std).tolist():
         values = table[:, column].astype(np.float64)
-        distance = np.abs(values - np.median(values))
-        order = np.argpartition(distance, len(table) - count - 1)
-        rest = values[order[:-count]]
-        is_varied = np.count_nonzero(rest != np.median(values)) * 100 >= len(rest)
-        if is_varied and rest.std() * _FAR < values.std():
-            row = int(distance.argmax())
-            typical = float(distance[order[-count - 1]])
-            found.append(Outlier(column, row, float(values[row]), typical, count))
+        median = np.median(values)
+        distance = np.abs(values - median)
+        row = int(distance.argmax())
+        for left_out in (
+            np.argpartition(distance, size - few)[size - few :],
+            np.flatnonzero(values == values[row]),
+        ):
+            rest = np.delete(values, left_out)
+            is_varied = np.count_nonzero(rest != median) * 100 >= len(rest) > 0
+            if len(left_out) <= most and is_varied and rest.std() * _FAR < values.std():
+                typical = float(np.abs(rest - median).max())
+                found.append(Outlier(column, row, float(values[row]), typical, len(left_out)))
+                break
     return found
 
 
@@ -251,11 +260,13 @@ def describe_outliers(
     first = found[0]
     others = {1: "", 2: "; 1 more column is like this"}
     more = others.get(len(found), f"; {len(found) - 1} more columns are like this")
+    corrected = "correct that cell, or leave it empty"
+    if first.left_out > 1:
+        corrected = "correct such cells, or leave them empty"
     return (
         f"column {columns[first.column]!r} holds {first.value:.4g} in {row(first.row)}, beside "
-        "which its other numbers are nothing once they are standardised (all rows but the farthest "
-        f"{first.left_out} are within {first.typical:.4g} of the median): correct that cell, or "
-        f"leave it empty{more}",
+        f"which its other numbers are nothing once they are standardised (all rows but "
+        f"{first.left_out} are within {first.typical:.4g} of the median): {corrected}{more}",
     )
 
 

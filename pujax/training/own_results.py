@@ -20,6 +20,8 @@ from pujax.training import decisions, model_card, prior_dependence, saved_model
 from pujax.training.evaluation.summary import Final
 
 PREDICTIONS = "predictions.csv"
+HEADING = ["score", "probability", "rank", "decision"]
+"""Columns of predictions behind the id."""
 MODEL = "model"
 _LEVEL = 0.95
 """How sure it is that the held-out scores leave no room for a larger share of positives in U."""
@@ -404,7 +406,7 @@ def csv_text(
     more = [] if is_held is None else ["held_out"]
     more += ["probability_low", "probability_high"]
     if with_header:
-        writer.writerow([id_name, "score", "probability", "rank", "decision", *more])
+        writer.writerow([id_name, *HEADING, *more])
     for i, name in enumerate(ids):
         if math.isnan(scores[i]):
             writer.writerow([name, *[""] * (4 + len(more))])

@@ -1,6 +1,7 @@
 """`python -m pujax.check DATA`: text and JSON say the same, and the exit status says how bad."""
 
 import json
+import os
 import re
 import shlex
 
@@ -52,7 +53,14 @@ def test_nothing_but_an_earlier_result_is_overwritten(tmp_path, monkeypatch, cap
         assert f"--json is '{name}', a file that pujax check did not" in capsys.readouterr().err
     assert before == {name: (tmp_path / name).read_bytes() for name in before}
     assert run(path, "--label=known", "--json=new.json") != 2
-    check._check_writable("new.json", path)  # an earlier result
+    for name, content in (("empty.json", ""), ("deep.json", "[" * 100_000)):
+        (tmp_path / name).write_text(content)
+    for allowed in ("new.json", "empty.json"):
+        check._check_writable(allowed, path)
+    os.mkfifo("pipe")
+    for name, said in (("deep.json", "did not make"), ("pipe", "'pipe', no regular file")):
+        with pytest.raises(ValueError, match=said):
+            check._check_writable(name, path)
 
 
 def test_text_and_json_hold_the_same_findings_in_order_of_severity(leaking, capsys):

@@ -132,13 +132,15 @@ def test_cells_that_are_numbers_keep_their_value_beside_text_with_other_marks():
     learned = preparation.fit(pd.DataFrame({"a": ["1.234,5", "2,5", "3"]}))
     later = learned.transform(pd.DataFrame({"a": [decimal.Decimal("1.234"), 2.5]}))
     np.testing.assert_array_equal(later[:, 0], np.float32([1.234, 2.5]))
-    mixed = preparation.fit(pd.DataFrame({"a": [1.234, "2.345,5", 7, "3,5"]}))
+    mixed = preparation.fit(pd.DataFrame({"a": [1.5, "2.345,5", 7, "3,5"]}))
     assert [column.marks for column in mixed.columns] == [",."]
+    whole = preparation.fit(pd.DataFrame({"a": [1.234, "1.234.567", "950"]}))
+    assert "such as '1.234.567' for 1234567: 'a'" in whole.messages[0]
 
 
 def test_the_minus_of_typography_is_one():
-    cells = pd.Series(["\u22121.5", "2", "\u2212x"], dtype="str")
-    np.testing.assert_array_equal(columns.numbers(cells)[0], [-1.5, 2, np.nan])
+    cells = pd.Series(["\u22121.5", "2", "\u2212x", "3e\u22122"], dtype="str")
+    np.testing.assert_array_equal(columns.numbers(cells)[0], [-1.5, 2, np.nan, 0.03])
     np.testing.assert_array_equal(
         columns.numbers(cells[:2].str.replace(".", ","), ",")[0], [-1.5, 2]
     )
@@ -152,9 +154,8 @@ def test_the_minus_of_typography_is_one():
         (["31.12.2023", "01.02.2024"], "%d.%m.%Y", "2023-12-31"),
         (["12/31/2023", "01/02/2024"], "%m/%d/%Y", "2023-12-31"),
         (["05 Jan 2020", "06 Feb 2021"], "%d %b %Y", "2020-01-05"),
-        (["31.12.23", "1.2.24"], "%d.%m.%y", "2023-12-31"),
-        (["12/31/23", "01/02/24"], "%m/%d/%y", "2023-12-31"),
-        (["01-02-24", "31-12-23"], "%d-%m-%y", "2024-02-01"),
+        (["2024.01.05", "2024.02.06"], "%Y.%m.%d", "2024-01-05"),
+        (["2024/01/05 10:00", "2024/02/06 11:00"], "%Y/%m/%d %H:%M", "2024-01-05 10:00"),
         # Only the second says that the day comes first.
         (["01/02/2024", "31/12/2023"], "%d/%m/%Y", "2024-02-01"),
     ],
@@ -173,10 +174,27 @@ def test_days_and_months_that_nothing_tells_apart_have_two_formats():
 
 
 @pytest.mark.parametrize(
-    "cells", [["May", "June"], ["10:30"], ["A12"], ["2024-01-31", "soon"], ["1.2.3"], ["31.12/23"]]
+    ("cells", "may_be"),
+    [
+        (["May", "June"], False),
+        (["10:30"], False),
+        (["A12"], False),
+        (["2024-01-31", "soon"], False),
+        (["1.2.3"], False),
+        (["31.12/23"], False),
+        (["31.12.23", "1/2/24"], False),
+        (["31.12.23", "1.2.24"], True),
+        (["12/31/23", "01/02/24"], True),
+        (["12/31/23", "31/12/24"], False),
+        (["23-05-14", "24-01-31"], True),
+        (["32.05.14", "24.01.32"], False),
+        (["98/7/1", "99/12/31"], True),
+    ],
 )
-def test_what_is_no_date(cells):
-    assert columns.date_formats(pd.Series(cells, dtype="str")) == []
+def test_what_is_no_date_and_what_may_be_one_with_a_short_year(cells, may_be):
+    cells = pd.Series(cells, dtype="str")
+    assert columns.date_formats(cells) == []
+    assert columns.may_be_short_dates(cells) is may_be
 
 
 def test_parquet_keeps_types_and_a_named_index(tmp_path):

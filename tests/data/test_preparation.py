@@ -246,7 +246,8 @@ def test_a_number_too_large_is_refused_when_it_is_learned():
         (["12 345", "67 890"], "'12 345', which may be a number or a code, as all cells have the"),
         (["3,14", "2,7", "1.234"], "'3,14', while other cells have a point, and none says which"),
         (["1'500", "950"] * 15 + ["many"], "row 31 holds 'many', while others are like \"1'500\""),
-        (["01.02.24", "03.04.24"], "dates such as '01.02.24' are read as %d.%m.%y"),
+        (["01.02.24", "03.04.24"], "if cells such as '01.02.24' are dates, they do not say which"),
+        (["01.02.2024", "03.04.2024"], "dates such as '01.02.2024' are read as %d.%m.%Y"),
         (["01/02/2024", "03/04/2024"], "dates such as '01/02/2024' are read as %m/%d/%Y"),
     ],
 )

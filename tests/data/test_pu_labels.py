@@ -82,7 +82,11 @@ def test_another_word_marks_positives_when_it_is_named():
 
 
 def test_a_mark_of_missing_cells_marks_no_positives():
-    with pytest.raises(ValueError, match="positive is 'NA', which stands for a missing cell"):
+    np.testing.assert_array_equal(labels_of(["\u22121", "", "1"]).values, [0, -1, 1])
+    said = (
+        "positive is 'NA', which stands for a missing cell; .* which holds 'b' 2 times, empty once"
+    )
+    with pytest.raises(ValueError, match=said):
         labels_of(["NA", "b", "b"], positive="NA")
 
 
@@ -203,6 +207,9 @@ NOISE = np.random.default_rng(0).normal(size=N)
         ("city", ["Ulm", "Bonn"] * (N // 2), False),
         ("phone", [f"12-34-{i:03}" for i in range(N)], True),
         ("short_day", pd.date_range("2024-01-01", periods=N).strftime("%d.%m.%y"), False),
+        ("part_no", [f"12-03-{10 + i}" for i in range(N)], True),
+        ("invoice", [f"2024/{i:04}" for i in range(N)], True),
+        ("doi", [f"10.1111/{1234 + i}.{i}" for i in range(N)], True),
         ("time", [f"07:15:{i:02}" for i in range(N)], False),
         ("pressure", [f"{120 + i}/80" for i in range(N)], False),
         ("trace", [f"<0.{i:03}" for i in range(N)], False),

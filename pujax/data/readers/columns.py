@@ -69,6 +69,10 @@ def is_text(cells: Any) -> np.ndarray:
     Args:
       cells: pandas Series `[n]` of any type.
     """
+    import pandas as pd
+
+    if isinstance(cells.dtype, pd.StringDtype):
+        return cells.notna().to_numpy()
     own = (number_types.Number, decimal.Decimal)
     return np.fromiter((not isinstance(cell, own) for cell in cells), bool, len(cells))
 
@@ -101,7 +105,7 @@ def numbers(cells: Any, marks: str = "") -> tuple[np.ndarray, np.ndarray]:
         own = ~is_text(cells) & ~gone
         values[own] = pd.to_numeric(words[own], errors="coerce").to_numpy(np.float64)
         return values, np.isnan(values) & ~gone
-    words = words.str.replace(f"^{written_numbers.MINUS}", "-", regex=True)
+    words = words.str.replace(rf"(^|[eE]){written_numbers.MINUS}(?=[\d.])", r"\1-", regex=True)
     values = pd.to_numeric(words, errors="coerce").to_numpy(np.float64, na_value=np.nan).copy()
     wrong = np.isnan(values) & words.notna().to_numpy()
     if wrong.any() or not np.isfinite(values).any():  # 'INF' is a word among words
@@ -120,6 +124,7 @@ def date_formats(cells: Any) -> list[str]:
     """The formats in which every cell is a date, the usual one first; none if it is no such column.
 
     A date has a year, a month and a day, so that neither a year nor a time of day is taken for one.
+    The year has four digits, see `may_be_short_dates`.
     Two formats are returned where no cell says whether the month or the day comes first; the usual
     one is that with the month, and between points that with the day.
 
@@ -132,14 +137,12 @@ def date_formats(cells: Any) -> list[str]:
         return [_ISO]
     first = text(cells).dropna().iloc[0]
     found: list[str] = []
-    orders = (True, False) if re.match(r"\d+\.", first) else (False, True)
+    orders = (True, False) if re.match(r"\d\d?\.\d", first) else (False, True)
     for day_first in orders:  # points stand in dates of countries where the day comes first
         with warnings.catch_warnings():  # that the guess is not what day_first says
             warnings.simplefilter("ignore", UserWarning)
             guess = guess_datetime_format(first, dayfirst=day_first)
-        if guess is None:  # it never is one with a year of two digits
-            guess = _short_date(first, day_first=day_first)
-        if guess is None or not ("%Y" in guess or "%y" in guess) or guess.startswith("%Y-%d"):
+        if guess is None or "%Y" not in guess or re.match("%Y[^%]?%d", guess):
             continue
         guess = _ISO if guess.startswith("%Y-%m-%d") else guess
         if guess not in found and not dates(cells, guess)[1].any():
@@ -149,10 +152,27 @@ def date_formats(cells: Any) -> list[str]:
     return found
 
 
-def _short_date(word: str, *, day_first: bool) -> str | None:
-    """The format of a date such as 31.12.24, whose year comes last; None where it has another."""
-    parts = re.fullmatch(r"\d\d?([./-])\d\d?\1\d\d", word)
-    return parts and parts[1].join(("%d", "%m", "%y") if day_first else ("%m", "%d", "%y"))
+def may_be_short_dates(words: Any) -> bool:
+    """Whether every cell may be a date such as 31.12.24, in some order of day, month and year.
+
+    They are not read as dates: 12-03-10 has three meanings, and 55 is 1955 or 2055.
+
+    Args:
+      words: Series `[n]` of text, none missing.
+    """
+    parts = words.str.extract(r"^(\d\d?)(?P<mark>[./-])(\d\d?)(?P=mark)(\d\d?)$")
+    marks = parts.pop("mark")
+    if parts.isna().any(axis=None) or marks.nunique() != 1:
+        return False
+    length = [parts[name].str.len().min() for name in parts]
+    first, second, third = (parts[name].astype(int) for name in parts)
+
+    def is_right(day: Any, month: Any) -> bool:
+        return bool(day.between(1, 31).all() and month.between(1, 12).all())
+
+    if length[2] == 2 and (is_right(first, second) or is_right(second, first)):
+        return True
+    return bool(length[0] == 2 and is_right(third, second))
 
 
 def dates(cells: Any, form: str) -> tuple[Any, np.ndarray]:

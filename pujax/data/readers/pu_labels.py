@@ -22,8 +22,12 @@ _ID_NAME = re.compile(
     r"(?i:(^|[^a-z])(ids?|uuid|guid|key|index|nr|no|number|serial|ref|reference|unnamed: 0)$)"
     r"|(?i:^ids?([^a-z]|$))|[a-z](Id|ID)$"
 )
-_MEASURED = r"[\d\s.,:/<>=%+-]*[,:/<>=%+][\d\s.,:/<>=%+-]*"
-"""Digits with marks of a quantity: 07:15:03, 120/80, <0.5. Ids have hyphens and points at most."""
+_MEASURED = (
+    r"\d\d?:\d\d(?::\d\d(?:[.,]\d+)?)?"  # 07:15:03
+    r"|[1-9]\d{1,2}/[1-9]\d{1,2}"  # 120/80
+    r"|[<>]=?\s*\d+(?:[.,]\d+)?"  # <0.5
+)
+"""Quantities that no other rule reads."""
 _MIN_ROWS = 20
 """Rows below which a column may well be different in every row by chance."""
 _NEARLY_ALL = 0.95
@@ -96,18 +100,18 @@ def read(
 
     Raises:
       ValueError: an unknown value, with the line where it is first; values of which it is doubtful
-        what they mean, with their counts; no positive; nothing but positives; no such column, with
-        the most similar names.
+        what they mean, with their counts; a `positive` that stands for a missing cell; no positive;
+        nothing but positives; no such column, with the most similar names.
     """
     one_of("zero_is", zero_is, ("auto", "negative", "unlabeled"))
     column = _default_column(frame) if column is None else column
-    if positive is not None and positive.strip() in columns.MISSING:
-        raise ValueError(
-            f"positive is {positive!r}, which stands for a missing cell; accepted: a value that "
-            f"{_where(frame, column)} holds"
-        )
     cells = _cells(frame, column)
     counts = collections.Counter(cells)
+    if positive is not None and positive.strip() in columns.MISSING:
+        raise ValueError(
+            f"positive is {positive!r}, which stands for a missing cell; accepted: another value "
+            f"of the column {column!r} of {frame.path}, which holds {_shown(counts)}"
+        )
     marks = (_normalised(positive.strip().lower()),) if positive is not None else POSITIVE
     found = [value for value in counts if value in marks]
     others = [value for value in counts if value not in marks]
@@ -160,7 +164,7 @@ def _cells(frame: Frame, column: str) -> list[str]:
 
 def _normalised(word: str) -> str:
     """A whole number without a decimal point and leading zeros; other words as they are."""
-    whole = re.fullmatch(r"([+-]?\d+)(\.0*|,00?)?", word)
+    whole = re.fullmatch(r"([+-]?\d+)(\.0*|,00?)?", word.replace(written_numbers.MINUS, "-"))
     return str(int(whole[1])) if whole else word
 
 
@@ -335,7 +339,7 @@ def _looks_like_ids(frame: Frame, name: str, words: Any) -> bool | None:
     if written_numbers.is_likely(words):
         marks = written_numbers.of(words, decimal_comma=frame.decimal_comma).marks
         return named and not (marks and any(marks[0] in word for word in words))
-    if not named and words.str.fullmatch(_MEASURED).all():
+    if not named and (words.str.fullmatch(_MEASURED).all() or columns.may_be_short_dates(words)):
         return None
     if named or not words.str.contains(r"\s").any():
         return named or size >= _MIN_ROWS or None

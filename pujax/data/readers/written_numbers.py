@@ -19,10 +19,12 @@ _ALMOST = 0.9
 _NAMES = {".": "a point", ",": "a comma", " ": "a space", "'": "an apostrophe"}
 _CLASSES = {".": r"\.", ",": ",", " ": "[ \u00a0\u2009\u202f]", "'": "['’]"}
 _THOUSANDS = "(?:" + "|".join(_CLASSES[mark] for mark in ". '") + ")"
-_EXPONENT = r"(?:[eE][+-]?\d+)?"
 MINUS = "\u2212"
 """The minus of typography, which some programs write instead of a hyphen."""
 _SIGN = rf"[+\-{MINUS}]?"
+_EXPONENT = rf"(?:[eE]{_SIGN}\d+)?"
+_ADDRESS = re.compile(r"(?:(?:25[0-5]|2[0-4]\d|1?\d?\d)(?:\.(?!$)|$)){4}")
+"""Addresses of the Internet Protocol (version 4)."""
 _PLAIN = re.compile(rf"{_SIGN}(?:\d+\.?\d*|\.\d+){_EXPONENT}")
 _LIKELY = re.compile(
     rf"{_SIGN}\s*[€$£¥]?\s*{_SIGN}"
@@ -137,7 +139,9 @@ def of(words: Iterable[str], *, decimal_comma: bool) -> Writing:
         return Writing("", doubt, example)
     if sure:
         return Writing(sure[0], "", example)
-    if len(_forms(cells)) == 1:
+    if _are_addresses(cells):
+        doubt = "which is an IP address as much as a number"
+    elif len(_forms(cells)) == 1:
         doubt = "which may be a number or a code, as all cells have the same form"
     else:
         doubt = "while other cells have a point, and none says which mark stands between thousands"
@@ -155,10 +159,12 @@ def _is_sure(cells: list[str], marks: str) -> bool:
     is_no_code = bool(decimals) or len(_forms(cells)) > 1
     if marks[1] in ".,":
         both = any(count and marks[0] in cell for cell, count in zip(cells, groups, strict=True))
-        if marks[1] == ".":  # an IP address has points too, as many in every cell
-            is_no_code = bool(decimals) or len(set(groups)) > 1
-        return both or (max(groups) > 1 and is_no_code)
+        return both or (max(groups) > 1 and is_no_code and not _are_addresses(cells))
     return marks[1] == "'" or is_no_code
+
+
+def _are_addresses(cells: list[str]) -> bool:
+    return all(map(_ADDRESS.fullmatch, cells))
 
 
 def _forms(cells: list[str]) -> set[str]:

@@ -238,5 +238,5 @@ def _in_fields(note: str) -> str:
     note = note.replace("id_column=''", "data.id_column=none").replace(
         "label is None;", "label is '';"
     )
-    note = re.sub(r"^(label|id_column|zero_is)(?= is )", r"data.\1", note)
+    note = re.sub(r"^(label|id_column|zero_is|positive)(?= is )", r"data.\1", note)
     return re.sub(r"(?<![\w.])(id_column|zero_is|positive)(?==['.])", r"data.\1", note)
