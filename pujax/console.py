@@ -268,3 +268,8 @@ def _cell(value: Any) -> str:
     if value is None or (isinstance(value, float) and not math.isfinite(value)):
         return "-"
     return f"{value:.4f}" if isinstance(value, float) else str(value)
+
+
+def plural(amount: int, word: str) -> str:
+    """'1 row', '2 rows'."""
+    return f"{amount:,} {word}{'s' * (amount != 1)}"

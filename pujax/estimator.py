@@ -282,6 +282,14 @@ class PUClassifier(ClassifierMixin, BaseEstimator):
 
         There is no such method where the prior is None or nothing is held out; once fitted, where
         it was so in the fit.
+
+        Args:
+          X: `[n, d]`.
+
+        Raises:
+          ValueError: for rows unlike those of `fit`.
+          NotFittedError: before `fit`.
+          AttributeError: where the fit left no probabilities.
         """
         check_is_fitted(self, "model_")
         if self.calibration_ is None:  # in a bound method from before the fit
@@ -299,6 +307,11 @@ class PUClassifier(ClassifierMixin, BaseEstimator):
           X: `[n, d]`.
           y: `[n]`, labels as in `fit`.
           sample_weight: not supported; None.
+
+        Raises:
+          ValueError: for rows unlike those of `fit`, another number of labels than rows, labels of
+            one kind only, or weights.
+          NotFittedError: before `fit`.
         """
         check_is_fitted(self, "model_")
         if sample_weight is not None:

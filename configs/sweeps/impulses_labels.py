@@ -32,7 +32,7 @@ from pujax.configs import common, impulses
 
 # Positives and negatives in the training set; numbers of labels; size of batches; epochs of the
 # encoder, of the head, of the whole network. Fashion-MNIST is as small as three seeds on two CPU
-# cores demand: 45 minutes each.
+# cores demand: about an hour of a core each.
 _DATA = {
     "digits": ((80, 690), (5, 10, 20, 40), 64, (300, 100, 100)),
     "fashion_mnist": ((300, 2700), (20, 50, 150), 64, (60, 100, 20)),

@@ -21,6 +21,7 @@ from pujax.audit import (
 )
 from pujax.audit.base import ERROR, WARNING, Finding, Problem, in_order, problem
 from pujax.audit.recommendation import Recommendation
+from pujax.console import plural
 
 __all__ = ["Audit", "Finding", "Problem", "Recommendation", "audit", "problem"]
 
@@ -80,7 +81,8 @@ def audit(
     num_p = int(read.problem.labeled.sum())
     num_u = len(read.problem.labeled) - num_p
     num_columns = len(set(read.problem.columns))
-    what = f"{num_columns} columns" if read.kind == "table" else f"images, {num_columns} pixels"
+    is_table = read.kind == "table"
+    what = plural(num_columns, "column") if is_table else f"images, {num_columns} pixels"
     advised = recommendation.recommend(
         path,
         kind=read.kind,
@@ -92,7 +94,7 @@ def audit(
         findings=found,
     )
     return Audit(
-        described=f"{path}: {num_p:,} labelled positives, {num_u:,} unlabeled, {what}",
+        described=f"{path}: {plural(num_p, 'labelled positive')}, {num_u:,} unlabeled, {what}",
         notes=read.notes,
         findings=tuple(found),
         recommendation=advised,

@@ -3,6 +3,7 @@
 import numpy as np
 
 from pujax.audit.base import ERROR, NOTE, WARNING, Finding
+from pujax.console import plural
 
 LEAST = 5
 """Of P and of U. A fifth is held out, and the estimate of the prior needs four of what is left."""
@@ -21,7 +22,10 @@ def check(labeled: np.ndarray) -> list[Finding]:
     num_p = int(labeled.sum())
     num_u = len(labeled) - num_p
     numbers = {"labeled": num_p, "unlabeled": num_u}
-    evidence = (f"{num_p:,} labelled positives, {num_u:,} unlabeled rows",)
+    p, u = plural(num_p, "labelled positive"), plural(num_u, "unlabeled row")
+    evidence = (f"{p}, {u}",)
+    labels = "1 label is" if num_p == 1 else f"{num_p} labels are"
+    rows = "1 unlabeled row is" if num_u == 1 else f"{num_u} unlabeled rows are"
 
     def finding(severity: str, title: str, why: str, advice: str) -> list[Finding]:
         return [Finding("label_counts", severity, title, (*evidence, why), advice, numbers)]
@@ -29,7 +33,7 @@ def check(labeled: np.ndarray) -> list[Finding]:
     if num_p < LEAST:
         return finding(
             ERROR,
-            f"{num_p} labels are fewer than any method can use",
+            f"{labels} fewer than any method can use",
             f"a fifth is held out and the prior needs 4 of the rest: at least {LEAST} labels",
             f"label more positives: {LEAST} let the commands run, {MEASURED} are the fewest with "
             "which results were measured",
@@ -37,7 +41,7 @@ def check(labeled: np.ndarray) -> list[Finding]:
     if num_u < LEAST:
         return finding(
             ERROR,
-            f"{num_u} unlabeled rows are fewer than any method can use",
+            f"{rows} fewer than any method can use",
             f"at least {LEAST} are needed to hold out a fifth and to estimate the prior",
             "add unlabeled rows of the population that the classifier is for",
         )

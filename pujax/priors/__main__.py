@@ -16,7 +16,7 @@ import numpy as np
 from absl import flags
 
 from pujax import checks, usage
-from pujax.console import message, render_table, run_command
+from pujax.console import message, plural, render_table, run_command
 from pujax.data import preparation
 from pujax.data.sources import own_table
 from pujax.priors.base import PriorEstimate
@@ -116,8 +116,7 @@ def report(
     p, u = features[is_positive], features[~is_positive]
     for name, sample in (("labelled positive", p), ("unlabeled example", u)):
         if len(sample) < 2:
-            several = "s" * (len(sample) != 1)
-            raise ValueError(f"{path} has {len(sample)} {name}{several}; accepted: at least 2")
+            raise ValueError(f"{path} has {plural(len(sample), name)}; accepted: at least 2")
     held_out: dict[bool, Any] = {}
     rows = [_row(method, p, u, num_resamples, seed, held_out) for method in methods]
     lines = [

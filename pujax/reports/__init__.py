@@ -14,6 +14,7 @@ from typing import NamedTuple
 import jinja2
 
 import pujax
+from pujax.console import plural
 from pujax.files import replace_text
 from pujax.reports import (
     calibration,
@@ -27,7 +28,7 @@ from pujax.reports import (
     training,
     verdict,
 )
-from pujax.reports.parts import Section, plural
+from pujax.reports.parts import Section
 from pujax.reports.run_folder import Run
 from pujax.reports.verdict import Verdict
 

@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pujax import metrics, significance
+from pujax.console import plural
 from pujax.reports import evidence as evidence_lib
 from pujax.reports.evidence import HELD_OUT, TEST, Evidence
-from pujax.reports.parts import LEVEL, UNKNOWN, Number, Section, Table, plural, with_interval
+from pujax.reports.parts import LEVEL, UNKNOWN, Number, Section, Table, with_interval
 from pujax.reports.run_folder import Run
 
 _METRICS = {

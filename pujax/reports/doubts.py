@@ -3,9 +3,10 @@
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from pujax.console import plural
 from pujax.reports import comparison
 from pujax.reports.evidence import HELD_OUT, TEST, Evidence
-from pujax.reports.parts import Number, percent, plural, with_interval
+from pujax.reports.parts import Number, percent, with_interval
 from pujax.reports.run_folder import Run
 from pujax.training import own_results
 

@@ -131,11 +131,6 @@ def with_interval(known: Number, *, digits: int = 4, as_percent: bool = False) -
     return text
 
 
-def plural(amount: int, word: str) -> str:
-    """'1 row', '2 rows'."""
-    return f"{amount:,} {word}{'s' * (amount != 1)}"
-
-
 def listed(words: Sequence[str]) -> str:
     """'a', 'a and b', 'a, b and c'."""
     words = list(words)

@@ -9,9 +9,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pujax.console import plural
 from pujax.reports import comparison, doubts, evidence
 from pujax.reports.evidence import NOTHING, TEST, Evidence
-from pujax.reports.parts import Number, percent, plural, with_interval
+from pujax.reports.parts import Number, percent, with_interval
 from pujax.reports.run_folder import Run
 
 GOOD, CARE, BAD, UNJUDGED, UNFINISHED = "good", "care", "bad", "unjudged", "unfinished"

@@ -64,6 +64,7 @@ def test_what_is_in_no_doubt_is_read(cells, values, marks):
         (["1,234", "3.14"], "while other cells have a point"),
         (["1 234", "5 678"], "which may be a number or a code"),
         (["123.456.789", "987.654.321"], "which may be a number or a code"),
+        (["123.456.789", "\u2212987.654.321"], "which may be a number or a code"),
         (["123,456,789", "-987,654,321"], "which may be a number or a code"),
         (["192.168.100.200", "10.128.100.150"], "which is an IP address as much as a number"),
         (["12,5"] * 30 + ["none left"], "while others are like '12,5'"),
@@ -75,6 +76,11 @@ def test_what_is_in_doubt_is_not_guessed(cells, doubt):
         assert found.marks == "" and found.doubt.startswith(doubt)
         assert found.example in cells
     assert written_numbers.is_likely(cells)
+
+
+def test_a_minus_of_typography_is_no_odd_mark():
+    assert written_numbers.of(["\u22122", "12,5", "3"], decimal_comma=False).example == "12,5"
+    assert not written_numbers.is_likely(["\u22122.5", "3"])  # all have a decimal point at most
 
 
 def test_a_decimal_comma_where_commas_separate_is_not_guessed_but_with_thousands_it_is():
