@@ -422,6 +422,10 @@ def test_a_word_for_positives_makes_every_other_word_of_a_test_set_negative(tmp_
         ({"id_column": "client"}, "^data.id_column is 'client'"),
         ({"zero_is": "no"}, "^data.zero_is is 'no'"),
         ({"label": "city"}, "'city' is 'P?p?[a-zA-Z]+'; .* as data.positive=...;"),
+        (
+            {"positive": "NA"},
+            "^data.positive is 'NA', which stands for a missing cell; accepted: another",
+        ),
         ({"num_labeled": 20}, "data.holdout is 0.25; accepted: 0 with data.num_labeled=20"),
     ],
 )
