@@ -318,13 +318,15 @@ def _check_output(path: str, run: str, rows: str) -> None:
 
 def _are_predictions(path: str) -> bool:
     """Whether a file is empty, or has the heading that `Predictor.write` gives."""
+    if not os.path.getsize(path):
+        return True
     try:
         with open(path, encoding="utf-8", newline="") as file:
             heading = next(csv.reader([file.readline(_HEADING)]), [])
     except (ValueError, csv.Error):  # no text, or no table
         return False
     # A run's own predictions say of every row whether it was held out.
-    return not heading or (heading[1:5] == own_results.HEADING and "held_out" not in heading)
+    return heading[1:5] == own_results.HEADING and "held_out" not in heading
 
 
 if __name__ == "__main__":

@@ -352,6 +352,7 @@ def test_no_file_but_earlier_predictions_is_overwritten(
         "run/predictions.csv": "row,score,probability,rank,decision,held_out\n",
         "train.csv": "name,size\na,1\n",
         "picture.csv": "\x89PNG\x00",
+        "notes.csv": "\nmy own notes, behind an empty line\n",
     }
     for name, content in others.items():
         (tmp_path / name).write_text(content, encoding="latin-1")

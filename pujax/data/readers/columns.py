@@ -137,7 +137,7 @@ def date_formats(cells: Any) -> list[str]:
         return [_ISO]
     first = text(cells).dropna().iloc[0]
     found: list[str] = []
-    orders = (True, False) if re.match(r"\d\d?\.\d", first) else (False, True)
+    orders = (True, False) if re.match(r"\d+\.", first) else (False, True)
     for day_first in orders:  # points stand in dates of countries where the day comes first
         with warnings.catch_warnings():  # that the guess is not what day_first says
             warnings.simplefilter("ignore", UserWarning)
@@ -158,9 +158,12 @@ def may_be_short_dates(words: Any) -> bool:
     They are not read as dates: 12-03-10 has three meanings, and 55 is 1955 or 2055.
 
     Args:
-      words: Series `[n]` of text, none missing.
+      words: Series `[n]` of text, one or more, none missing.
     """
-    parts = words.str.extract(r"^(\d\d?)(?P<mark>[./-])(\d\d?)(?P=mark)(\d\d?)$")
+    form = r"^(\d\d?)(?P<mark>[./-])(\d\d?)(?P=mark)(\d\d?)$"
+    if not re.match(form, words.iloc[0]):  # most columns need no more
+        return False
+    parts = words.str.extract(form)
     marks = parts.pop("mark")
     if parts.isna().any(axis=None) or marks.nunique() != 1:
         return False
