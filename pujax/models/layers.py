@@ -15,6 +15,8 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
+from pujax.models import convolution
+
 _num_views: contextvars.ContextVar[int] = contextvars.ContextVar("num_views", default=1)
 
 
@@ -120,6 +122,7 @@ def conv(
         padding=((padding, padding), (padding, padding)),
         use_bias=use_bias,
         dtype=dtype,
+        conv_general_dilated=convolution.conv_general_dilated,
         name=name,
         **_initializers(initializer, inputs.shape[-1] * kernel_size**2),
     )(inputs)

@@ -1,0 +1,155 @@
+"""Convolution whose derivative by the kernel is fast on a CPU.
+
+XLA computes that derivative as a convolution with a kernel as large as the image, which its CPU
+routines are not made for: up to fifteen times as long as the convolution itself. Here it is a
+matrix product over patches, a few images at a time, so that the patches stay in the cache.
+"""
+
+import functools
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+_DIMENSIONS = ("NHWC", "HWIO", "NHWC")
+_PATCHES_BYTES = 2**19  # what the cache of a core holds beside the rest
+# Below either XLA's own derivative is as fast, and compiles faster.
+_LEAST_POSITIONS = 64
+_LEAST_PRODUCTS = 2**22
+
+_Pair = tuple[int, int]
+_Pairs = tuple[_Pair, _Pair]
+
+
+def conv_general_dilated(
+    lhs: jax.Array,
+    rhs: jax.Array,
+    window_strides: Any,
+    padding: Any,
+    *,
+    precision: Any = None,
+    **others: Any,
+) -> jax.Array:
+    """`jax.lax.conv_general_dilated` as `flax.linen.Conv` calls it for images, same derivatives.
+
+    Args:
+      lhs: images [batch, height, width, channels].
+      rhs: kernel [kernel_height, kernel_width, channels, features].
+      window_strides: two steps, in pixels.
+      padding: two pairs of numbers of zeros.
+      precision: as in `jax.lax`.
+      **others: the layout above, and dilations and groups of one, as no layer here has others.
+
+    Returns:
+      [batch, new_height, new_width, features].
+    """
+    del others
+    strides = (window_strides[0], window_strides[1])
+    zeros = (tuple(padding[0]), tuple(padding[1]))
+    convolve = _with_own_rule if _pays(lhs, rhs, strides, zeros) else _plain
+    return convolve(lhs, rhs, strides, zeros, precision)
+
+
+def _plain(
+    images: jax.Array,
+    kernel: jax.Array,
+    strides: _Pair,
+    padding: _Pairs,
+    precision: Any = None,
+) -> jax.Array:
+    return jax.lax.conv_general_dilated(
+        images, kernel, strides, padding, dimension_numbers=_DIMENSIONS, precision=precision
+    )
+
+
+# A rule for tangents, not for cotangents, so that forward mode goes through as well.
+_with_own_rule = jax.custom_jvp(_plain, nondiff_argnums=(2, 3, 4))
+
+
+@_with_own_rule.defjvp
+def _tangent(
+    strides: _Pair, padding: _Pairs, precision: Any, primals: Any, tangents: Any
+) -> tuple[jax.Array, jax.Array]:
+    """A convolution is linear in its images and in its kernel."""
+    (images, kernel), (of_images, of_kernel) = primals, tangents
+    plain = functools.partial(_plain, strides=strides, padding=padding, precision=precision)
+    by_patches = functools.partial(_by_patches, strides=strides, padding=padding)
+    tangent = jax.lax.platform_dependent(images, of_kernel, cpu=by_patches, default=plain)
+    return plain(images, kernel), plain(of_images, kernel) + tangent
+
+
+def _pays(images: jax.Array, kernel: jax.Array, strides: _Pair, padding: _Pairs) -> bool:
+    """Whether the derivative by patches is the faster one.
+
+    Several devices share a batch: images taken in turn would be gathered from all of them.
+    """
+    if jax.default_backend() != "cpu" or jax.device_count() > 1:
+        return False
+    positions = math.prod(_size(images, kernel, strides, padding))
+    products = len(images) * positions * kernel.size
+    return positions >= _LEAST_POSITIONS and products >= _LEAST_PRODUCTS
+
+
+def _size(images: jax.Array, kernel: jax.Array, strides: _Pair, padding: _Pairs) -> list[int]:
+    """Height and width of the outputs."""
+    sides = zip(images.shape[1:3], padding, kernel.shape[:2], strides, strict=True)
+    return [(side + sum(zeros) - window) // stride + 1 for side, zeros, window, stride in sides]
+
+
+def _by_patches(
+    images: jax.Array, kernel: jax.Array, *, strides: _Pair, padding: _Pairs
+) -> jax.Array:
+    """The convolution as matrix products, some images at a time, at least in float32.
+
+    It is there for its transpose by `kernel`, which sums over the pieces.
+    """
+    height, width, channels, features = kernel.shape
+    size = _size(images, kernel, strides, padding)
+    exact = jnp.promote_types(images.dtype, jnp.float32)
+    matrix = kernel.astype(exact).reshape(-1, features)
+
+    @jax.checkpoint  # or the patches of all images would be kept from the forward pass
+    def convolve(piece, matrix):
+        patches = _patches(piece, (height, width), size, strides, padding)
+        return (patches.reshape(-1, len(matrix)) @ matrix).astype(images.dtype)
+
+    patches_bytes = math.prod(size) * len(matrix) * exact.itemsize
+    count = _piece(len(images), patches_bytes, matrix.size * exact.itemsize)
+    pieces = images.reshape(-1, count, *images.shape[1:])
+    outputs = jax.lax.map(lambda piece: convolve(piece, matrix), pieces)
+    return outputs.reshape(-1, *size, features)
+
+
+def _patches(
+    images: jax.Array,
+    window: _Pair,
+    size: list[int],
+    strides: _Pair,
+    padding: _Pairs,
+) -> jax.Array:
+    """What is under the kernel at every place: [batch, *size, window * channels]."""
+    count, _, _, channels = images.shape
+    padded = jnp.pad(images, ((0, 0), *padding, (0, 0)))
+    reach = [stride * (side - 1) + 1 for side, stride in zip(size, strides, strict=True)]
+
+    # A loop over the places in the kernel compiles in half the time of as many slices.
+    def put(patches, place):
+        start = (0, place // window[1], place % window[1], 0)
+        under = jax.lax.dynamic_slice(padded, start, (count, *reach, channels))
+        under = under[:, :: strides[0], :: strides[1]]
+        start = (0, 0, 0, place * channels)
+        return jax.lax.dynamic_update_slice(patches, under, start), None
+
+    places = math.prod(window)
+    patches = jnp.zeros((count, *size, places * channels), images.dtype)
+    return jax.lax.scan(put, patches, jnp.arange(places))[0]
+
+
+def _piece(num_images: int, patches_bytes: int, kernel_bytes: int) -> int:
+    """How many images to take at a time, a divisor of their number: what the cache holds.
+
+    More where the kernel is large, since every piece adds to all of its derivative.
+    """
+    most = max(_PATCHES_BYTES, kernel_bytes // 2) // patches_bytes
+    return max(n for n in range(1, num_images + 1) if num_images % n == 0 and n <= max(most, 1))
