@@ -83,9 +83,24 @@ def _check_writable(values: absl_flags.FlagValues) -> None:
                 "that does"
             )
         require(not os.path.isdir(path), f"--{name}", path, "the name of a file")
+        if path and os.path.exists(path):
+            accepted = "the name of a new file, or of an earlier result of pujax compile"
+            require(_is_result(name, path), f"--{name}", path, accepted)
     path = values["json"].value
     is_other = not path or os.path.abspath(path) != os.path.abspath(values["hlo"].value or "")
     require(is_other, "--json", path, "another file than --hlo")
+
+
+def _is_result(name: str, path: str) -> bool:
+    """Whether a file is empty or what this command wrote under that option."""
+    if not os.path.isfile(path):  # a pipe or a device
+        return False
+    if not os.path.getsize(path):
+        return True
+    if name == "json":
+        return report.is_document(path)
+    with open(path, errors="replace") as file:
+        return file.readline(200).startswith("// ") and file.readline(200).startswith("HloModule")
 
 
 if __name__ == "__main__":

@@ -157,8 +157,8 @@ _COMPILE = """usage: {program} --config=NAME|FILE[:key=value,...] --topology=NAM
   --config=NAME        what would be trained, by its name or as a file; no data has to be there
   --config.FIELD=VALUE changes a field, as in training
   --topology=NAME      {topologies}
-  --hlo=FILE           writes the optimized HLO of all programs
-  --json=FILE          writes all figures
+  --hlo=FILE           writes the optimized HLO of all programs; a new file, or an earlier result
+  --json=FILE          writes all figures; likewise
   --help               shows this text
 Nothing is computed on an accelerator, and none is needed; the compilers are in the packages
 pujax[aot-tpu] and pujax[aot-gpu].

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from pujax import reading
 from pujax.aot import analysis, parts
 from pujax.console import render_table
 
@@ -25,6 +26,19 @@ def text(report: dict[str, Any]) -> str:
     if report["notes"]:
         lines += ["", *(f"Note: {note}." for note in report["notes"])]
     return "\n".join(lines)
+
+
+def is_document(path: str) -> bool:
+    """Whether a file holds a report as JSON.
+
+    Raises:
+      OSError: it cannot be opened.
+    """
+    try:
+        found = reading.read_json(path)
+    except ValueError:  # no text, or no JSON
+        return False
+    return isinstance(found, dict) and {"topology", "devices", "programs"} <= set(found)
 
 
 def _program(entry: dict[str, Any], facts: dict[str, Any] | None) -> list[str]:

@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import os
 import pathlib
 import types
 
@@ -60,6 +61,9 @@ def test_a_report_of_every_program(tmp_path, capsys):
     assert train["memory"]["temporaries"] > 0 and predict["per_step"] is None
     assert (tmp_path / "all.hlo").read_text().count("\nENTRY ") == 2
     assert "a step: " in out and "step: backward" in out and "== predict" in out
+    # The files are its own, and may be written again.
+    assert command._is_result("json", str(tmp_path / "all.json"))
+    assert command._is_result("hlo", str(tmp_path / "all.hlo"))
 
 
 @pytest.mark.thorough
@@ -134,6 +138,24 @@ def test_everything_that_decides_how_a_step_compiles_is_set_here():
 def test_errors_are_one_line(capsys, options, message):
     status, out, err = run(capsys, *options)
     assert status == 2 and out == "" and err.count("\n") == 1 and message in err
+
+
+@pytest.mark.parametrize("option", ["json", "hlo"])
+@pytest.mark.parametrize("content", ['{"programs": []}', "// a\nvoid main", "7,1\n", "\xff"])
+def test_no_file_of_others_is_written_over(capsys, tmp_path, option, content):
+    path = tmp_path / "valuable"
+    path.write_text(content, "latin-1")
+    status, out, err = run(capsys, "--topology=cpu:2", f"--{option}={path}")
+    assert status == 2 and out == "" and err.count("\n") == 1
+    assert f"--{option} is '{path}'; accepted: the name of a new file" in err
+    assert path.read_text("latin-1") == content
+
+
+def test_an_empty_file_may_be_written_over_and_a_device_may_not(tmp_path):
+    empty = tmp_path / "empty"
+    empty.touch()
+    assert command._is_result("json", str(empty)) and command._is_result("hlo", str(empty))
+    assert not command._is_result("json", os.devnull)
 
 
 def test_a_command_without_a_configuration_says_so(capsys):
