@@ -1,8 +1,8 @@
 """Convolution whose derivative by the kernel is fast on a CPU.
 
 XLA computes that derivative as a convolution with a kernel as large as the image, which its CPU
-routines are not made for: up to fifteen times as long as the convolution itself. Here it is a
-matrix product over patches, a few images at a time, so that the patches stay in the cache.
+routines are not made for: it takes up to twenty times as long as the convolution itself. Here it
+is a matrix product over patches, a few images at a time, so that the patches stay in the cache.
 """
 
 import functools
@@ -11,6 +11,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.custom_derivatives import SymbolicZero
 
 _DIMENSIONS = ("NHWC", "HWIO", "NHWC")
 _PATCHES_BYTES = 2**19  # what the cache of a core holds beside the rest
@@ -20,6 +21,9 @@ _LEAST_PRODUCTS = 2**22
 
 _Pair = tuple[int, int]
 _Pairs = tuple[_Pair, _Pair]
+
+# Of what it decorates only the arguments are kept for the backward pass: no patches of a batch.
+_forget = functools.partial(jax.checkpoint, prevent_cse=False)
 
 
 def conv_general_dilated(
@@ -39,16 +43,20 @@ def conv_general_dilated(
       window_strides: two steps, in pixels.
       padding: two pairs of numbers of zeros.
       precision: as in `jax.lax`.
-      **others: the layout above, and dilations and groups of one, as no layer here has others.
+      **others: likewise; the layout is the one above.
 
     Returns:
       [batch, new_height, new_width, features].
     """
-    del others
     strides = (window_strides[0], window_strides[1])
     zeros = (tuple(padding[0]), tuple(padding[1]))
-    convolve = _with_own_rule if _pays(lhs, rhs, strides, zeros) else _plain
-    return convolve(lhs, rhs, strides, zeros, precision)
+    steps = [*(others.get("lhs_dilation") or ()), *(others.get("rhs_dilation") or ())]
+    is_plain = set(steps) <= {1} and rhs.shape[2] == lhs.shape[3]  # one group
+    if is_plain and _pays(lhs, rhs, strides, zeros):
+        return _with_own_rule(lhs, rhs, strides, zeros, precision)
+    return jax.lax.conv_general_dilated(
+        lhs, rhs, window_strides, padding, precision=precision, **others
+    )
 
 
 def _plain(
@@ -67,24 +75,37 @@ def _plain(
 _with_own_rule = jax.custom_jvp(_plain, nondiff_argnums=(2, 3, 4))
 
 
-@_with_own_rule.defjvp
+@functools.partial(_with_own_rule.defjvp, symbolic_zeros=True)
 def _tangent(
     strides: _Pair, padding: _Pairs, precision: Any, primals: Any, tangents: Any
 ) -> tuple[jax.Array, jax.Array]:
-    """A convolution is linear in its images and in its kernel."""
+    """A convolution is linear in its images and in its kernel; a constant one adds nothing."""
     (images, kernel), (of_images, of_kernel) = primals, tangents
     plain = functools.partial(_plain, strides=strides, padding=padding, precision=precision)
     by_patches = functools.partial(_by_patches, strides=strides, padding=padding)
-    tangent = jax.lax.platform_dependent(images, of_kernel, cpu=by_patches, default=plain)
-    return plain(images, kernel), plain(of_images, kernel) + tangent
+
+    @_forget
+    def in_kernel(images, of_kernel):
+        return jax.lax.platform_dependent(images, of_kernel, cpu=by_patches, default=plain)
+
+    outputs = plain(images, kernel)
+    if isinstance(of_images, SymbolicZero):
+        return outputs, in_kernel(images, of_kernel)
+    if isinstance(of_kernel, SymbolicZero):
+        return outputs, plain(of_images, kernel)
+    return outputs, plain(of_images, kernel) + in_kernel(images, of_kernel)
 
 
 def _pays(images: jax.Array, kernel: jax.Array, strides: _Pair, padding: _Pairs) -> bool:
     """Whether the derivative by patches is the faster one.
 
-    Several devices share a batch: images taken in turn would be gathered from all of them.
+    Several devices share a batch: images taken in turn would be gathered from all of them. A
+    number of images that is left open (`jax.export`) has no divisors.
     """
     if jax.default_backend() != "cpu" or jax.device_count() > 1:
+        return False
+    is_known = all(isinstance(side, int) for side in images.shape)
+    if not is_known or images.shape[0] < 2 or images.dtype.itemsize < 4:
         return False
     positions = math.prod(_size(images, kernel, strides, padding))
     products = len(images) * positions * kernel.size
@@ -100,50 +121,47 @@ def _size(images: jax.Array, kernel: jax.Array, strides: _Pair, padding: _Pairs)
 def _by_patches(
     images: jax.Array, kernel: jax.Array, *, strides: _Pair, padding: _Pairs
 ) -> jax.Array:
-    """The convolution as matrix products, some images at a time, at least in float32.
+    """The convolution as matrix products, some images at a time.
 
-    It is there for its transpose by `kernel`, which sums over the pieces.
+    In reverse mode only its transpose by `kernel` is computed, which sums over the pieces.
     """
     height, width, channels, features = kernel.shape
     size = _size(images, kernel, strides, padding)
-    exact = jnp.promote_types(images.dtype, jnp.float32)
-    matrix = kernel.astype(exact).reshape(-1, features)
+    matrix = kernel.reshape(-1, features)
 
-    @jax.checkpoint  # or the patches of all images would be kept from the forward pass
+    @_forget
     def convolve(piece, matrix):
         patches = _patches(piece, (height, width), size, strides, padding)
-        return (patches.reshape(-1, len(matrix)) @ matrix).astype(images.dtype)
+        return patches.reshape(-1, len(matrix)) @ matrix
 
-    patches_bytes = math.prod(size) * len(matrix) * exact.itemsize
-    count = _piece(len(images), patches_bytes, matrix.size * exact.itemsize)
+    patches_bytes = math.prod(size) * len(matrix) * images.dtype.itemsize
+    count = _piece(len(images), patches_bytes, matrix.size * images.dtype.itemsize)
     pieces = images.reshape(-1, count, *images.shape[1:])
     outputs = jax.lax.map(lambda piece: convolve(piece, matrix), pieces)
     return outputs.reshape(-1, *size, features)
 
 
 def _patches(
-    images: jax.Array,
-    window: _Pair,
-    size: list[int],
-    strides: _Pair,
-    padding: _Pairs,
+    images: jax.Array, window: _Pair, size: list[int], strides: _Pair, padding: _Pairs
 ) -> jax.Array:
     """What is under the kernel at every place: [batch, *size, window * channels]."""
     count, _, _, channels = images.shape
     padded = jnp.pad(images, ((0, 0), *padding, (0, 0)))
     reach = [stride * (side - 1) + 1 for side, stride in zip(size, strides, strict=True)]
 
+    def under(place):
+        start = (0, place // window[1], place % window[1], 0)
+        seen = jax.lax.dynamic_slice(padded, start, (count, *reach, channels))
+        return seen[:, :: strides[0], :: strides[1]]
+
     # A loop over the places in the kernel compiles in half the time of as many slices.
     def put(patches, place):
-        start = (0, place // window[1], place % window[1], 0)
-        under = jax.lax.dynamic_slice(padded, start, (count, *reach, channels))
-        under = under[:, :: strides[0], :: strides[1]]
         start = (0, 0, 0, place * channels)
-        return jax.lax.dynamic_update_slice(patches, under, start), None
+        return jax.lax.dynamic_update_slice(patches, under(place), start), None
 
     places = math.prod(window)
-    patches = jnp.zeros((count, *size, places * channels), images.dtype)
-    return jax.lax.scan(put, patches, jnp.arange(places))[0]
+    patches = jnp.tile(under(0), places)
+    return jax.lax.scan(put, patches, jnp.arange(1, places))[0]
 
 
 def _piece(num_images: int, patches_bytes: int, kernel_bytes: int) -> int:
