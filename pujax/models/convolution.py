@@ -17,7 +17,7 @@ _DIMENSIONS = ("NHWC", "HWIO", "NHWC")
 _PATCHES_BYTES = 2**19  # what the cache of a core holds beside the rest
 # Below either XLA's own derivative is as fast, and compiles faster.
 _LEAST_POSITIONS = 64
-_LEAST_PRODUCTS = 2**22
+_LEAST_PRODUCTS = 2**23
 
 _Pair = tuple[int, int]
 _Pairs = tuple[_Pair, _Pair]
