@@ -105,7 +105,9 @@ def _pays(images: jax.Array, kernel: jax.Array, strides: _Pair, padding: _Pairs)
     if jax.default_backend() != "cpu" or jax.device_count() > 1:
         return False
     is_known = all(isinstance(side, int) for side in images.shape)
-    if not is_known or images.shape[0] < 2 or images.dtype.itemsize < 4:
+    # By the user's choice, be it over a mesh of one device: a loop can't go over a split axis.
+    is_split = any(jax.typeof(images).sharding.spec)
+    if is_split or not is_known or images.shape[0] < 2 or images.dtype.itemsize < 4:
         return False
     positions = math.prod(_size(images, kernel, strides, padding))
     products = len(images) * positions * kernel.size

@@ -223,6 +223,29 @@ def test_where_it_pays(monkeypatch, sides, dtype, devices, backend, pays):
     assert convolution._pays(images, kernel, (1, 1), ((1, 1), (1, 1))) is pays
 
 
+def test_images_with_an_explicit_sharding_are_left_to_lax(monkeypatch):
+    monkeypatch.setattr(jax, "device_count", lambda: 1)
+    explicit = (jax.sharding.AxisType.Explicit,)
+    mesh = jax.make_mesh((1,), ("data",), axis_types=explicit, devices=jax.devices()[:1])
+    spec = jax.sharding.PartitionSpec
+    split, whole = (jax.sharding.NamedSharding(mesh, axes) for axes in (spec("data"), spec()))
+    images = jax.device_put(np.ones((64, 16, 16, 16), np.float32), split)
+    kernel = jax.device_put(np.ones((3, 3, 16, 16), np.float32), whole)
+
+    @jax.jit
+    def slope(images, kernel):
+        def loss(kernel):
+            options = {"dimension_numbers": ("NHWC", "HWIO", "NHWC")}
+            padding = ((1, 1), (1, 1))
+            outputs = convolution.conv_general_dilated(images, kernel, (1, 1), padding, **options)
+            return jnp.sum(outputs)
+
+        return jax.grad(loss)(kernel)
+
+    found = np.asarray(slope(images, kernel))
+    assert found[1, 1, 0, 0] == 64 * 16 * 16 and found[0, 1, 0, 0] == 64 * 15 * 16
+
+
 @pytest.mark.parametrize(
     ("num_images", "patches", "kernel", "expected"),
     [
