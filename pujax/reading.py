@@ -84,6 +84,19 @@ def read_json(path: str | os.PathLike, *, object_hook: Callable[[dict], Any] | N
         return parse_json(file.read(), object_hook=object_hook)
 
 
+def is_json_object(path: str | os.PathLike, keys: set[str]) -> bool:
+    """Whether a file is a JSON object with these keys, as one that is recognised by them.
+
+    Raises:
+      OSError: it cannot be opened.
+    """
+    try:
+        found = read_json(path)
+    except ValueError:  # no text, or no JSON
+        return False
+    return isinstance(found, dict) and keys <= set(found)
+
+
 def check_npy(path: str | os.PathLike) -> None:
     """Raises a ValueError unless a `.npy` file is as long as its header says.
 

@@ -34,11 +34,7 @@ def is_document(path: str) -> bool:
     Raises:
       OSError: it cannot be opened.
     """
-    try:
-        found = reading.read_json(path)
-    except ValueError:  # no text, or no JSON
-        return False
-    return isinstance(found, dict) and {"topology", "devices", "programs"} <= set(found)
+    return reading.is_json_object(path, {"topology", "devices", "programs"})
 
 
 def _program(entry: dict[str, Any], facts: dict[str, Any] | None) -> list[str]:

@@ -55,11 +55,7 @@ def is_document(path: str) -> bool:
     Raises:
       OSError: it cannot be opened.
     """
-    try:
-        found = reading.read_json(path)
-    except ValueError:  # no text, or no JSON
-        return False
-    return isinstance(found, dict) and {"findings", "recommendation", "not_checked"} <= set(found)
+    return reading.is_json_object(path, {"findings", "recommendation", "not_checked"})
 
 
 def _wrapped(sentence: str, indent: str) -> str:

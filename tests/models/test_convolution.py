@@ -163,6 +163,26 @@ def test_steps_of_training_in_a_loop_that_is_differentiated(always):
         assert_same(slopes, ours, theirs, images, kernel, jnp.asarray(0.01))
 
 
+def test_inside_of_shard_map(always):
+    """Where JAX checks which values differ between devices, those of loops too."""
+    spec = jax.sharding.PartitionSpec
+    mesh = jax.make_mesh((2,), ("data",), devices=jax.devices()[:2])
+
+    def slope(convolve, images, kernel):
+        return jax.grad(functools.partial(energy, convolve, images))(kernel)
+
+    def on_two_devices(convolve, images, kernel):
+        specs = {"in_specs": (spec("data"), spec()), "out_specs": spec()}
+        return jax.shard_map(functools.partial(slope, convolve), mesh=mesh, **specs)(images, kernel)
+
+    with x64():
+        (images, kernel), ours, theirs = problem("padded")
+        split = jax.sharding.NamedSharding(mesh, spec("data"))
+        images = jax.device_put(np.asarray(images), split)
+        kernel = jax.device_put(np.asarray(kernel), jax.sharding.NamedSharding(mesh, spec()))
+        assert_same(on_two_devices, ours, theirs, images, kernel)
+
+
 @pytest.mark.parametrize("option", ["rhs_dilation", "lhs_dilation"])
 def test_what_it_is_not_made_for_is_left_to_lax(always, option):
     (images, kernel), ours, theirs = problem("two of everything", np.float32)
