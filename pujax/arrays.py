@@ -4,10 +4,14 @@ The values of an argument are known outside `jit`, `grad` and `vmap`, and inside
 constant. Only known values are checked.
 """
 
+from collections.abc import Callable, Sequence
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
+
+_LABELED_CODES = ((0, 1), (-1, 1))
 
 
 def full_precision(values: ArrayLike) -> jax.Array:
@@ -25,8 +29,54 @@ def on_host(value: ArrayLike) -> np.ndarray | None:
     return np.asarray(value)
 
 
+def check_number(
+    name: str,
+    value: float | jax.Array,
+    is_accepted: Callable[[np.ndarray], np.ndarray],
+    accepted: str,
+) -> None:
+    """Requires a known `value` to be finite and `is_accepted`, described as `accepted`."""
+    number = on_host(value)
+    if number is None:
+        return
+    if not _is_numeric(number) or not np.all(np.isfinite(number) & is_accepted(number)):
+        raise ValueError(f"{name} is {_shown(value)}, but must be {accepted}")
+
+
 def check_share(name: str, value: float | jax.Array) -> None:
     """Requires a known `value` to lie strictly between 0 and 1."""
     number = on_host(value)
-    if number is not None and not np.all((number > 0) & (number < 1)):
-        raise ValueError(f"{name} is {value}, but must lie strictly between 0 and 1")
+    if number is None:
+        return
+    if not _is_numeric(number) or not np.all((number > 0) & (number < 1)):
+        raise ValueError(f"{name} is {_shown(value)}, but must lie strictly between 0 and 1")
+
+
+def check_codes(name: str, codes: ArrayLike, accepted: Sequence[tuple[int, ...]]) -> None:
+    """Requires known `codes` to hold booleans or the values of one of the `accepted` codings."""
+    values = on_host(codes)
+    if values is None or values.dtype == bool:
+        return
+    codings = " or ".join("/".join(map(str, coding)) for coding in accepted)
+    if not _is_numeric(values):
+        raise ValueError(f"{name} has type {values.dtype}, but must be {codings}, or booleans")
+    if any(np.all(np.any([values == code for code in coding], axis=0)) for coding in accepted):
+        return
+    held = np.unique(values.astype(np.float64)).tolist()
+    listed = ", ".join(f"{value:g}" for value in held[:8]) + (", ..." if len(held) > 8 else "")
+    raise ValueError(f"{name} holds the values {listed}, but must be {codings}, or booleans")
+
+
+def check_labeled(labeled: ArrayLike) -> None:
+    """Requires known `labeled` to tell labelled positives from unlabeled examples."""
+    check_codes("labeled", labeled, _LABELED_CODES)
+
+
+def _shown(value: object) -> str:
+    """Text in quotes, since '0.3' is not 0.3."""
+    return repr(value) if isinstance(value, str) else str(value)
+
+
+def _is_numeric(values: np.ndarray) -> bool:
+    """Whether these are real numbers or booleans, which text, None and complex numbers are not."""
+    return bool(jnp.issubdtype(values.dtype, jnp.floating)) or values.dtype.kind in "biu"

@@ -1,12 +1,14 @@
 """k-means clustering: compiled, the same for one key, and in memory of the order `[n, k]`."""
 
 import functools
+import numbers
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
+from pujax import checks
 from pujax.arrays import full_precision
 
 
@@ -56,15 +58,13 @@ def kmeans(
     """
     points = _checked_points("points", points)
     num_points = points.shape[0]
-    if not 1 <= num_clusters <= num_points:
+    if not isinstance(num_clusters, numbers.Integral) or not 1 <= num_clusters <= num_points:
         raise ValueError(
             f"num_clusters is {num_clusters}, but must be from 1 to the number of points, "
             f"{num_points}"
         )
-    if num_iterations < 0:
-        raise ValueError(f"num_iterations is {num_iterations}, but must be 0 or more")
-    if num_restarts < 1:
-        raise ValueError(f"num_restarts is {num_restarts}, but must be 1 or more")
+    checks.whole_number("num_iterations", num_iterations, 0)
+    checks.whole_number("num_restarts", num_restarts, 1)
 
     # Far from the origin the expanded squares of the distances would cancel; a shift changes no
     # distance.
@@ -98,7 +98,7 @@ def assign_clusters(points: ArrayLike, centers: ArrayLike) -> tuple[jax.Array, j
         `[n]`, and the inertia, the sum of the squared distances to it.
 
     Raises:
-        ValueError: if the arrays are not matrices with the same second axis.
+        ValueError: if the arrays are not matrices with the same second axis, or there is no centre.
     """
     points, centers = _checked_points("points", points), _checked_points("centers", centers)
     if points.shape[1] != centers.shape[1]:
@@ -106,6 +106,8 @@ def assign_clusters(points: ArrayLike, centers: ArrayLike) -> tuple[jax.Array, j
             f"centers has shape {centers.shape}, but its second axis must be that of points, "
             f"{points.shape}"
         )
+    if not len(centers):
+        raise ValueError(f"centers has shape {centers.shape}, but must have one row or more")
     origin = jnp.mean(points, axis=0)
     assignments, distances = _assign(points - origin, centers - origin)
     return assignments, jnp.sum(distances)

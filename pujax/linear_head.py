@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import optax
 from jax.typing import ArrayLike
 
-from pujax import risks
+from pujax import arrays, checks, risks
 
 Risk = Callable[[jax.Array, jax.Array], jax.Array]
 
@@ -74,7 +74,9 @@ def fit(
     )
     if not is_key:
         raise ValueError(f"key is {key!r}; accepted: what jax.random.key(seed) returns")
+    arrays.check_labeled(labeled)
     features, labeled = jnp.asarray(features), jnp.asarray(labeled)
+    watched = None if watched is None else jnp.asarray(watched)
     _check(features, labeled, prior, num_epochs, batch_size, learning_rate, watched)
     features = features.astype(jnp.promote_types(features.dtype, jnp.float32))
     labeled = labeled.astype(features.dtype)
@@ -112,11 +114,13 @@ def _check(features, labeled, prior, num_epochs, batch_size, learning_rate, watc
         raise ValueError(f"labeled has shape {labeled.shape}; accepted: [n] = {(n,)}")
     if watched is not None and (watched.ndim != 2 or watched.shape[1] != d):
         raise ValueError(f"watched has shape {watched.shape}; accepted: [t, d] with d = {d}")
-    if not 1 <= batch_size <= n:
+    if d < 1:
+        raise ValueError(f"features has shape {features.shape}; accepted: [n, d] with d from 1")
+    checks.whole_number("batch_size", batch_size, 1)
+    if batch_size > n:
         raise ValueError(f"batch_size is {batch_size}; accepted: 1 to {n}, the number of rows")
-    if num_epochs < 1:
-        raise ValueError(f"num_epochs is {num_epochs}; accepted: at least 1")
-    if not learning_rate > 0:
-        raise ValueError(f"learning_rate is {learning_rate}; accepted: a positive number")
+    checks.whole_number("num_epochs", num_epochs, 1)
+    if arrays.on_host(learning_rate) is not None:
+        checks.positive("learning_rate", learning_rate)
     if not isinstance(prior, jax.core.Tracer) and not 0 < float(prior) < 1:
         raise ValueError(f"prior is {prior}; accepted: a number strictly between 0 and 1")

@@ -152,14 +152,16 @@ def test_types_bfloat16_becomes_float32_and_float64_stays():
 
 def test_wrong_arguments_are_named():
     key, points = jax.random.key(0), np.zeros((3, 2))
-    for num_clusters in (0, 4):
+    for num_clusters in (0, 4, 2.0, None):
         with pytest.raises(ValueError, match=f"num_clusters is {num_clusters}, .*points, 3"):
             clustering.kmeans(key, points, num_clusters=num_clusters)
-    with pytest.raises(ValueError, match="num_iterations is -1"):
-        clustering.kmeans(key, points, num_clusters=1, num_iterations=-1)
+    for num_iterations in (-1, 2.5):
+        with pytest.raises(ValueError, match=f"num_iterations is {num_iterations}"):
+            clustering.kmeans(key, points, num_clusters=1, num_iterations=num_iterations)
     with pytest.raises(ValueError, match="num_restarts is 0"):
         clustering.kmeans(key, points, num_clusters=1, num_restarts=0)
     with pytest.raises(ValueError, match=r"points has shape \(3,\)"):
         clustering.kmeans(key, np.zeros(3), num_clusters=1)
-    with pytest.raises(ValueError, match=r"centers has shape \(2, 3\)"):
-        clustering.assign_clusters(points, np.zeros((2, 3)))
+    for shape in ((2, 3), (0, 2)):
+        with pytest.raises(ValueError, match=rf"centers has shape \({shape[0]}, {shape[1]}\)"):
+            clustering.assign_clusters(points, np.zeros(shape))

@@ -151,6 +151,13 @@ def test_anchors_without_positives_contribute_zero():
     assert float(contrastive.group_contrast(queries, keys, only_own, temperature=0.07)) == 0
 
 
+def test_a_batch_of_nobody_has_the_mean_zero():
+    nobody = np.zeros((0, 3), np.float32)
+    found = contrastive.instance_discrimination(nobody, nobody, temperature=0.5)
+    groups = contrastive.group_contrast(nobody, nobody, np.zeros((0, 0), bool), temperature=0.5)
+    assert float(found) == 0 and float(groups) == 0
+
+
 def test_instance_discrimination_is_group_contrast_with_the_keys_only():
     queries, keys = unit_views()
     mask = contrastive.latent_group_positives(queries, keys)
@@ -244,5 +251,6 @@ def test_wrong_arguments_are_named():
         contrastive.group_contrast(queries, keys, np.ones((5, 5)), temperature=0.5)
     with pytest.raises(ValueError, match=r"sides has shape \(4,\)"):
         contrastive.latent_group_positives(queries, keys, sides=np.zeros(4))
-    with pytest.raises(ValueError, match="num_neighbors is -1"):
-        contrastive.latent_group_positives(queries, keys, num_neighbors=-1)
+    for num_neighbors in (-1, 2.5, None):
+        with pytest.raises(ValueError, match=f"num_neighbors is {num_neighbors}"):
+            contrastive.latent_group_positives(queries, keys, num_neighbors=num_neighbors)

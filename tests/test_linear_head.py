@@ -127,7 +127,11 @@ def test_the_gradient_goes_through_training():
         ({"prior": 1.0}, "prior is 1.0; accepted"),
         ({"prior": float("nan")}, "prior is nan; accepted"),
         ({"batch_size": 401}, "batch_size is 401; accepted: 1 to 400"),
+        ({"batch_size": 5.0}, "batch_size is 5.0; accepted: an integer"),
         ({"num_epochs": 0}, "num_epochs is 0; accepted"),
+        ({"num_epochs": 2.0}, "num_epochs is 2.0; accepted: an integer"),
+        ({"learning_rate": float("inf")}, "learning_rate is inf; accepted"),
+        ({"learning_rate": "fast"}, "learning_rate is 'fast'; accepted"),
         ({"learning_rate": 0.0}, "learning_rate is 0.0; accepted"),
         ({"watched": jnp.zeros([3, 4])}, r"watched has shape \(3, 4\); accepted"),
     ],
@@ -144,6 +148,36 @@ def test_shapes_that_do_not_fit_are_refused():
         linear_head.fit(jax.random.key(0), features, labeled[:3], prior=0.2)
     with pytest.raises(ValueError, match="features has shape"):
         linear_head.fit(jax.random.key(0), features[0], labeled, prior=0.2)
+
+
+@pytest.mark.parametrize("codes", [lambda y: y + 1, lambda y: y * np.nan, lambda y: y.astype(str)])
+def test_labels_of_another_coding_are_refused_and_not_taken_for_positives(codes):
+    features, labeled, _ = clouds()
+    with pytest.raises(ValueError, match="^labeled .*0/1 or -1/1"):
+        linear_head.fit(jax.random.key(0), features, codes(np.asarray(labeled)), prior=0.2)
+
+
+def test_rows_without_numbers_are_refused():
+    _, labeled, _ = clouds()
+    with pytest.raises(ValueError, match=r"features has shape \(400, 0\)"):
+        linear_head.fit(jax.random.key(0), np.zeros([400, 0]), labeled, prior=0.2)
+
+
+def test_the_rate_may_be_traced_and_the_watched_rows_a_list():
+    features, labeled, _ = clouds()
+    features, labeled = np.asarray(features), np.asarray(labeled)
+
+    def last_scores(rate):
+        _, scores = linear_head.fit(
+            *(jax.random.key(0), features, labeled),
+            **{"prior": 0.2, "num_epochs": 2, "learning_rate": rate},
+            watched=features[:3].tolist(),
+        )
+        return scores[-1]
+
+    rates = np.array([1e-3, 1e-2])
+    both = jax.vmap(last_scores)(rates)
+    np.testing.assert_allclose(both, [last_scores(rate) for rate in rates], rtol=1e-5)
 
 
 @pytest.mark.parametrize("key", [0, None, np.zeros(3)])

@@ -498,3 +498,43 @@ def test_wrong_shapes_are_named():
         meta.project_labels(np.zeros((3, 3)))
     with pytest.raises(ValueError, match=r"\(3,\), \(3,\) and \(2,\)"):
         meta.ema_labels(np.zeros(3), np.zeros(3), rho=0.9, pinned=np.zeros(2))
+
+
+@pytest.mark.parametrize("value", [-0.1, 0.5, 1.5, np.nan, "small"])
+def test_a_clip_out_of_range_is_refused(value):
+    with pytest.raises(ValueError, match=r"clip is .*\[0, 0.5\)"):
+        meta.balanced_bce(np.zeros(2), np.ones(2), clip=value)
+
+
+@pytest.mark.parametrize("value", [-0.1, 2.0, np.nan])
+def test_a_share_of_old_labels_out_of_range_is_refused(value):
+    with pytest.raises(ValueError, match=r"rho is .*\[0, 1\]"):
+        meta.ema_labels(np.zeros(2), np.ones(2), rho=value, pinned=np.zeros(2, bool))
+
+
+@pytest.mark.parametrize("rate", [None, "fast", np.ones(3), -0.1, np.nan])
+def test_a_step_size_that_is_none_is_refused(rate):
+    with pytest.raises(ValueError, match="learning_rate is"):
+        meta.virtual_step(lambda w: w["b"] ** 2, {"b": jnp.ones([])}, learning_rate=rate)
+
+
+def test_a_step_of_a_wider_type_leaves_the_type_of_the_leaves():
+    with x64():
+        params = {"b": jnp.ones([], jnp.float32)}
+        rate = jnp.asarray(0.25, jnp.float64)
+        moved = meta.virtual_step(lambda w: w["b"] ** 2, params, learning_rate=rate)
+        assert moved["b"].dtype == jnp.float32 and float(moved["b"]) == 0.5
+
+        def types(*, rolled):
+            estimate = meta.meta_gradient(
+                lambda w, shift: (w["b"] - shift) ** 2,
+                lambda w: w["b"] ** 2,
+                params,
+                jnp.float32(0.5),
+                learning_rate=rate,
+                num_steps=2,
+                rolled=rolled,
+            )
+            return jax.tree_util.tree_map(jnp.result_type, estimate)
+
+        assert types(rolled=False) == types(rolled=True)

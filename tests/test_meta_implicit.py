@@ -166,6 +166,9 @@ def test_what_makes_a_system_solvable():
 def test_a_series_that_grows_is_refused():
     with pytest.raises(ValueError, match=r"residual is \d.*max_residual = 1.0.* smaller step_size"):
         singular("implicit_neumann", step_size=2.5)
+    for step_size in (-0.1, 0.0, np.nan):
+        with pytest.raises(ValueError, match=f"step_size is {step_size}, .*a positive number"):
+            singular("implicit_neumann", step_size=step_size, max_residual=float("inf"))
     gradient, info = singular("implicit_neumann", step_size=2.5, max_residual=float("inf"))
     assert np.isfinite(gradient) and info.residual > 1
 

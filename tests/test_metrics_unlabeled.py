@@ -384,6 +384,8 @@ def test_the_largest_prior_leaves_no_estimate_outside_of_zero_and_one():
         unclipped = (33 / 40 - share / 2) / (1 - share)
         assert (unclipped > 1) == is_clipped == (found["auc"] == 1)
     assert math.isnan(metrics.largest_prior([], U)) and metrics.largest_prior(P, P) == 1
+    with pytest.raises(ValueError, match="threshold is nan"):
+        metrics.largest_prior(P, U, threshold=math.nan)
     rng = np.random.default_rng(0)
     labels = rng.random(20_000) < 0.15
     u = rng.normal(1.5 * labels, 1)

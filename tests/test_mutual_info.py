@@ -381,6 +381,37 @@ def test_median_distance_is_the_median_and_falls_back_where_points_coincide():
         np.testing.assert_allclose(mutual_info.median_distance(key, twice), 9 / 45, rtol=1e-12)
 
 
+def test_the_gradient_of_the_median_distance_is_that_of_finite_differences():
+    points = np.random.default_rng(3).normal(size=(8, 2))
+    direction = np.random.default_rng(4).normal(size=points.shape)
+    key = jax.random.key(0)
+
+    def width(points):
+        return mutual_info.median_distance(key, points)
+
+    with x64():
+        slope = jnp.sum(jax.grad(width)(jnp.asarray(points)) * direction)
+        ends = [float(width(points + sign * 1e-6 * direction)) for sign in (1, -1)]
+        assert float(slope) == pytest.approx((ends[0] - ends[1]) / 2e-6, rel=1e-6)
+        # Most pairs coincide: the mean distance to the only other point, that of 9 pairs of 45.
+        twice = jnp.repeat(jnp.array([[0.0], [1.0]]), jnp.array([9, 1]), axis=0)
+        pulled = np.asarray(jax.grad(width)(twice))[:, 0]
+        np.testing.assert_allclose(pulled, [-1 / 45] * 9 + [9 / 45], rtol=1e-12)
+        np.testing.assert_array_equal(jax.grad(width)(jnp.ones([4, 2])), 0)
+
+
+def test_the_gradient_goes_through_an_estimate_whose_widths_are_found():
+    positives, unlabeled = gaussians(1, 8, dim=2)
+
+    def value(scale):
+        found = mutual_info.pu_smi(
+            positives * scale, unlabeled * scale, prior=0.3, key=jax.random.key(0), num_folds=2
+        )
+        return found.value
+
+    assert np.isfinite(jax.grad(value)(1.0))
+
+
 def test_types_half_becomes_float32_and_float64_stays():
     positives, unlabeled = gaussians(9, 10)
 

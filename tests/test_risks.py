@@ -199,3 +199,39 @@ def test_sigmoid_loss_has_exact_slopes_of_any_order():
     np.testing.assert_allclose(slopes, -exact, rtol=1e-6, atol=1.2e-38)
     curvature = jax.jit(jax.vmap(jax.grad(jax.grad(risks.sigmoid_loss))))(z)
     np.testing.assert_allclose(curvature, exact * np.tanh(z / 2), rtol=1e-6, atol=1.2e-38)
+
+
+WEIGHTED = {
+    "weighted_bce": functools.partial(risks.weighted_bce, positive_weight=2.0),
+    "weighted_cross_entropy": risks.weighted_cross_entropy,
+    "prediction_entropy": lambda scores, labeled, weights: risks.prediction_entropy(
+        scores, weights=weights
+    ),
+}
+
+
+@pytest.mark.parametrize("name", sorted(WEIGHTED))
+def test_an_infinite_loss_without_weight_adds_nothing(name):
+    scores, labeled, weights = np.array([1.0, -1, 0.5, 2]), np.array([1, 0, 0, 0]), np.ones(4)
+    weights[3] = 0
+
+    def risk(scores, weights):
+        return WEIGHTED[name](scores, labeled, weights=weights)
+
+    with x64():
+        value, slopes = jax.value_and_grad(risk, argnums=(0, 1))(scores, weights)
+        scores[3] = np.inf
+        np.testing.assert_allclose(risk(scores, weights), value, rtol=1e-12)
+        slope = jax.grad(risk)(scores, weights)
+        np.testing.assert_allclose(slope[:3], slopes[0][:3], rtol=1e-12)
+        assert slope[3] == 0
+
+
+def test_the_derivative_by_a_weight_of_zero_is_the_loss_of_its_example():
+    scores, labeled = np.array([1.0, -1.0]), np.array([1, 0])
+
+    def risk(weights):
+        return risks.weighted_bce(scores, labeled, positive_weight=1.0, weights=weights)
+
+    slopes = jax.grad(risk)(np.array([1.0, 0.0]))
+    np.testing.assert_allclose(slopes, np.log1p(np.exp([-1.0, -1.0])) / 2, rtol=1e-6)

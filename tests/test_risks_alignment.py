@@ -188,3 +188,38 @@ def test_numbers_that_cannot_be_are_refused(changes, message):
             risk(jnp.zeros(2), jnp.ones(2), **({"prior": 0.5} | changes))
     with pytest.raises(ValueError, match=r"margin is -0.1, but must be 0 or more"):
         risks.two_way_sigmoid_loss(jnp.zeros(2), margin=-0.1)
+
+
+def test_a_distance_is_taken_in_full_precision_whatever_the_type():
+    def of(first, second, dtype):
+        return float(
+            risks.softplus_distance(
+                jnp.array([first], dtype), jnp.array([second], dtype), sharpness=1.0
+            )[0]
+        )
+
+    assert of(0, 1, jnp.uint8) == pytest.approx(distance(0, 1, 1.0), rel=1e-6)
+    near = float(jnp.bfloat16(0.002))
+    assert of(1, 0.002, jnp.bfloat16) == pytest.approx(distance(1, near, 1.0), rel=1e-6)
+    assert np.shape(risks.softplus_distance([1.0, 2.0], 0.5, sharpness=1.0)) == (2,)
+    with pytest.raises(ValueError, match=r"second has shape \(2,\).*\(3,\)"):
+        risks.softplus_distance(np.zeros(3), np.zeros(2), sharpness=1.0)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_averages_are_carried_by_a_loop_over_batches(dtype):
+    batches = np.random.default_rng(0).normal(size=(3, 4)).astype(dtype)
+
+    def pulda(averages, scores):
+        aligned, labels = risks.label_alignment(scores, LABELED, prior=0.3, average=averages[0])
+        kept, margins = risks.two_way_margin(scores, LABELED, prior=0.3, averages=averages[1:])
+        return (labels, *margins), aligned + kept
+
+    with x64():
+        averages = (risks.MovingMean.start(),) * 3
+        (last, *_), losses = jax.lax.scan(pulda, averages, batches)
+        assert losses.dtype == dtype
+        for scores, loss in zip(batches, losses, strict=True):
+            averages, expected = pulda(averages, scores)
+            assert float(loss) == pytest.approx(float(expected), rel=1e-6)
+        assert float(last.value) == pytest.approx(float(averages[0].value), rel=1e-6)

@@ -1,5 +1,6 @@
 """PU-MLC's losses against loops over classes, its gradient formula, and awkward batches."""
 
+import functools
 import itertools
 
 import jax
@@ -378,3 +379,33 @@ def test_arguments_that_do_not_fit_are_named():
         mixup(4, 4, 2)
     with pytest.raises(ValueError, match=r"permutation has shape \(4,\).*\(2,\)"):
         mixup(4, 2, 4)
+
+    for share in (np.full((4, 2), 0.5), np.full(4, 0.5), np.full(1, 0.5)):
+        with pytest.raises(ValueError, match=r"positive_share has shape .*\(2,\)"):
+            risks.multilabel_known(scores, targets, positive_share=share)
+    consistency = functools.partial(
+        risks.multilabel_mixup_consistency, scores, targets, np.zeros((2, 2))
+    )
+    with pytest.raises(ValueError, match=r"mix has shape \(2,\)"):
+        consistency(np.arange(2), np.array([0.1, 0.9]))  # would be a share per class
+    for mix in (2.0, -0.1, np.nan, "half"):
+        with pytest.raises(ValueError, match=r"mix is .*in \[0, 1\]"):
+            consistency(np.arange(2), mix)
+    for rows in ([0, 2], [-1, 0]):
+        with pytest.raises(ValueError, match="permutation is .*0 to 1"):
+            consistency(np.array(rows), 0.5)
+    with pytest.raises(ValueError, match="permutation has type float.*integers"):
+        consistency(np.array([0.0, 1.0]), 0.5)
+    for name in ("gamma", "alpha"):
+        for value in (-1.0, np.nan, "much"):
+            with pytest.raises(ValueError, match=f"{name} is .*0 or more"):
+                risks.multilabel_vpu(scores, targets, **{name: value})
+
+
+def test_a_class_that_nobody_can_belong_to_has_a_finite_gradient():
+    scores = np.array([[-np.inf, 1.0], [-np.inf, -2.0]], np.float32)
+    targets = np.array([[0, 1], [0, 0]])
+    value, slope = jax.jit(jax.value_and_grad(risks.multilabel_vpu))(scores, targets)
+    assert np.isfinite(value) and np.isfinite(slope).all()
+    assert (slope[:, 0] == 0).all() and (slope[:, 1] != 0).all()
+    assert np.isnan(risks.multilabel_vpu(np.where(targets, np.nan, scores), targets))

@@ -209,6 +209,12 @@ def test_penalty_without_weight_or_pairs_has_no_gradient():
         assert all((leaf == 0).all() for leaf in jax.tree.leaves(gradient))
 
 
+@pytest.mark.parametrize("beta", [-1.0, np.nan, "much"])
+def test_an_upweighting_out_of_range_is_refused(beta):
+    with pytest.raises(ValueError, match="^beta is .*0 or more"):
+        risks.gradpu(np.zeros(2), np.array([1, 0]), beta=beta)
+
+
 def test_penalty_takes_inputs_of_any_rank():
     params = random_net(inputs=6)
     score = functools.partial(two_layers(jnp.tanh), params)

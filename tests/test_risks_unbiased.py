@@ -229,3 +229,32 @@ def test_a_prior_outside_zero_and_one_is_refused(prior):
             jax.jit(functools.partial(risk, prior=jnp.asarray(prior)))(scores, labeled)
     with pytest.raises(ValueError, match="^target_prior is "):
         risks.imbalanced_nnpu(scores, labeled, prior=0.3, target_prior=prior)
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("unlabeled_prior", (1.5, -0.1, np.nan)),
+        ("unlabeled_weight", (-1.0, np.inf)),
+        ("beta", (-1.0, np.nan)),
+        ("gamma", (-1.0, "much")),
+        ("ascent", ("no", None)),
+        ("keep_positive", ("no",)),
+    ],
+)
+def test_what_is_out_of_range_is_refused_by_name(name, values):
+    for value in values:
+        with pytest.raises(ValueError, match=f"^{name} is "):
+            risks.nnpu(np.zeros(3), np.array([1, 0, 0]), prior=0.3, **{name: value})
+
+
+@pytest.mark.parametrize("prior", ["0.3", None])
+def test_a_prior_that_is_no_number_is_refused(prior):
+    with pytest.raises(ValueError, match=f"^prior is {prior!r}, but must lie strictly between"):
+        risks.upu(np.zeros(2), np.array([1, 0]), prior=prior)
+
+
+@pytest.mark.parametrize("codes", [["a", "b"], [None, 1]])
+def test_labels_that_are_no_numbers_are_refused_by_name(codes):
+    with pytest.raises(ValueError, match="^labeled has type .*0/1 or -1/1"):
+        risks.upu(np.zeros(2), codes, prior=0.3)

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
+from pujax import checks
 from pujax.contrastive import _inputs
 
 
@@ -22,14 +23,15 @@ def instance_discrimination(
         temperature: divisor of the cosine similarities, positive.
 
     Returns:
-        The scalar mean over the queries.
+        The scalar mean over the queries, 0 without any.
 
     Raises:
         ValueError: if the two arrays are not matrices of one shape or the temperature is not
             positive.
     """
     log_p = log_probabilities(queries, keys, temperature=temperature)
-    return -jnp.mean(jnp.diagonal(log_p, offset=log_p.shape[0]))
+    own = jnp.diagonal(log_p, offset=log_p.shape[0])
+    return -jnp.sum(own) / max(own.size, 1)
 
 
 def group_contrast(
@@ -52,7 +54,7 @@ def group_contrast(
         temperature: divisor of the cosine similarities, positive.
 
     Returns:
-        The scalar mean over the queries.
+        The scalar mean over the queries, 0 without any.
 
     Raises:
         ValueError: if the first two arrays are not matrices of one shape, the mask does not fit
@@ -66,7 +68,8 @@ def group_contrast(
         )
     chosen = (positives > 0) & ~_own_entries(log_p.shape)
     totals = jnp.sum(jnp.where(chosen, log_p, 0), axis=1)
-    return -jnp.mean(totals / jnp.maximum(jnp.sum(chosen, axis=1), 1))
+    means = totals / jnp.maximum(jnp.sum(chosen, axis=1), 1)
+    return -jnp.sum(means) / max(means.size, 1)
 
 
 def latent_group_positives(
@@ -98,10 +101,9 @@ def latent_group_positives(
         The mask of positives, bool `[batch, 2 * batch]`, columns in the order queries, keys.
 
     Raises:
-        ValueError: if shapes do not fit or `num_neighbors` is negative.
+        ValueError: if shapes do not fit or `num_neighbors` is not a whole number from 0.
     """
-    if num_neighbors < 0:
-        raise ValueError(f"num_neighbors is {num_neighbors}, but must be 0 or more")
+    checks.whole_number("num_neighbors", num_neighbors, 0)
     cosines = jax.lax.stop_gradient(_similarities(queries, keys))
     batch, pool = cosines.shape
     positives = jnp.eye(batch, pool, k=batch, dtype=bool)

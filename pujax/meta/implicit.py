@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax.scipy.sparse import linalg
 
 from pujax import checks
-from pujax.arrays import on_host
+from pujax.arrays import check_number, on_host
 from pujax.meta import leaves
 from pujax.meta.estimates import Estimate
 from pujax.meta.inner_loop import Carry, InnerLoop
@@ -107,6 +107,7 @@ def neumann(
         step_size,
         "a positive number where there is no learning_rate",
     )
+    check_number("step_size", rate, lambda a: a > 0, "a positive number")
 
     def solve(product: Product, right: chex.ArrayTree) -> tuple[chex.ArrayTree, jax.Array]:
         def add(_: int, sums: tuple[Any, Any]) -> tuple[Any, Any]:

@@ -94,7 +94,7 @@ class InnerLoop:
             "a step size without optimizer, None with one, which has its own",
         )
         if self.learning_rate is not None:
-            _check_rate(self.learning_rate)
+            check_rate(self.learning_rate)
         checks.require(isinstance(self.rolled, bool), "rolled", self.rolled, "True or False")
         checks.require(
             self.opt_state is None or self.optimizer is not None,
@@ -173,7 +173,7 @@ class InnerLoop:
         moving, opt_state, stats = carry
         (value, new_stats), slopes = gradient(moving, meta, stats, inputs)
         if self.optimizer is None:
-            moved = jax.tree_util.tree_map(lambda w, s: w - self.learning_rate * s, moving, slopes)
+            moved = leaves.descend(moving, slopes, self.learning_rate)
         else:
             updates, opt_state = update_by(
                 self.optimizer,
@@ -303,7 +303,7 @@ def check_key(key: Any, purpose: str) -> None:
     checks.require(ok, "key", key, f"a jax.random key {purpose}")
 
 
-def _check_rate(rate: Any) -> None:
+def check_rate(rate: Any) -> None:
     """Requires one number, and one from 0 where its value is known."""
     number = isinstance(rate, numbers.Real) or getattr(rate, "shape", None) == ()
     checks.require(number, "learning_rate", rate, "one number")

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from pujax.arrays import full_precision
+from pujax.arrays import check_number, full_precision
 
 
 def balanced_bce(
@@ -29,8 +29,9 @@ def balanced_bce(
         The scalar loss.
 
     Raises:
-        ValueError: if the shapes do not fit.
+        ValueError: if the shapes do not fit, or `clip` is out of range.
     """
+    check_number("clip", clip, lambda share: (share >= 0) & (share < 0.5), "in [0, 0.5)")
     scores, soft_labels = full_precision(scores), full_precision(soft_labels)
     if scores.ndim != 1 or soft_labels.shape not in (scores.shape, (*scores.shape, 2)):
         raise ValueError(
@@ -94,8 +95,9 @@ def ema_labels(
         The new soft labels, `[batch]`, exactly 1 where `pinned`.
 
     Raises:
-        ValueError: if the three arrays differ in shape.
+        ValueError: if the three arrays differ in shape, or `rho` is out of range.
     """
+    check_number("rho", rho, lambda share: (share >= 0) & (share <= 1), "in [0, 1]")
     labels, targets = full_precision(labels), full_precision(targets)
     pinned = jnp.asarray(pinned)
     if not labels.shape == targets.shape == pinned.shape:

@@ -51,6 +51,16 @@ def split(
     return jax.tree_util.tree_unflatten(treedef, kept), join
 
 
+def descend(
+    moving: chex.ArrayTree, slopes: chex.ArrayTree, rate: float | jax.Array
+) -> chex.ArrayTree:
+    """The leaves after one step against their slopes, of the types that they had.
+
+    A step size of a wider type would change them, and a loop over steps has one type.
+    """
+    return jax.tree_util.tree_map(lambda w, s: (w - rate * s).astype(w.dtype), moving, slopes)
+
+
 def is_floating(leaf: Any) -> bool:
     """Whether a leaf holds floating-point numbers."""
     return jnp.issubdtype(jnp.result_type(leaf), jnp.floating)

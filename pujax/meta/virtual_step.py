@@ -6,6 +6,7 @@ import chex
 import jax
 
 from pujax.meta import leaves
+from pujax.meta.inner_loop import check_rate
 
 
 def virtual_step(
@@ -28,7 +29,7 @@ def virtual_step(
     Args:
         inner_loss: scalar loss of a parameter tree.
         params: any pytree of arrays.
-        learning_rate: step size.
+        learning_rate: step size, one number, 0 or more.
         trainable: takes the `jax.tree_util` key path of a leaf and tells whether it moves; None
             moves all. Leaves of integers or booleans never move.
 
@@ -37,8 +38,9 @@ def virtual_step(
         float32, because a small step would be lost to rounding.
 
     Raises:
-        ValueError: if no leaf moves.
+        ValueError: if no leaf moves, or the learning rate is not one number from 0.
     """
+    check_rate(learning_rate)
     current, join = leaves.split(params, trainable)
     slopes = jax.grad(lambda moving: inner_loss(join(moving)))(current)
-    return join(jax.tree_util.tree_map(lambda w, s: w - learning_rate * s, current, slopes))
+    return join(leaves.descend(current, slopes, learning_rate))

@@ -129,6 +129,7 @@ def largest_prior(
     Raises:
       ValueError: naming the argument that is not accepted.
     """
+    checks.require(not math.isnan(threshold), "threshold", threshold, "a number")
     if level is not None:
         checks.between("level", level, 0, 1, include="neither")
         checks.whole_number("num_resamples", num_resamples, 1)

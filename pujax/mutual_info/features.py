@@ -59,8 +59,14 @@ def median_distance(key: jax.Array, points: ArrayLike) -> jax.Array:
     num_pairs = len(chosen) * (len(chosen) - 1) // 2
     # With the diagonal at the end, each pair stands twice in the order.
     ordered = jnp.sort(jnp.where(jnp.eye(len(chosen), dtype=bool), jnp.inf, squares).ravel())
-    median = jnp.mean(jnp.sqrt(ordered[num_pairs - 1 : num_pairs + 1]))
-    return jnp.where(median > 0, median, jnp.sum(jnp.sqrt(squares)) / (2 * num_pairs))
+    median = jnp.mean(_root(ordered[num_pairs - 1 : num_pairs + 1]))
+    return jnp.where(median > 0, median, jnp.sum(_root(squares)) / (2 * num_pairs))
+
+
+def _root(squares: jax.Array) -> jax.Array:
+    """Square roots with the derivative 0 at 0, where points coincide, in place of infinity."""
+    is_zero = squares == 0
+    return jnp.where(is_zero, 0, jnp.sqrt(jnp.where(is_zero, 1, squares)))
 
 
 def mean_and_gram(

@@ -9,6 +9,8 @@ a share `prior` is positive:
   data U alone represents the population and the prior of the pool is not needed.
 """
 
+import math
+
 
 def label_frequency_from_unlabeled_prior(prior: float, *, n_p: int, n_u: int) -> float:
     """Label frequency from the share of positives in U: `n_p / (n_p + prior * n_u)`.
@@ -106,7 +108,7 @@ def unlabeled_prior(population: float, *, n_p: int, n_u: int) -> float:
 
 def _check_counts(n_p: int, n_u: int) -> None:
     for name, count in (("n_p", n_p), ("n_u", n_u)):
-        if not count >= 1:
+        if not 1 <= count < math.inf:
             raise ValueError(f"{name} is {count}; accepted: a number of examples, at least 1")
 
 

@@ -1,20 +1,15 @@
 """What every risk needs: checked arguments, means over groups, exact sigmoids."""
 
-from collections.abc import Callable, Sequence
-
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.typing import ArrayLike
 
-from pujax.arrays import full_precision, on_host
-
-LABELED_CODES = ((0, 1), (-1, 1))
+from pujax.arrays import check_labeled, full_precision
 
 
 def checked(scores: ArrayLike, labeled: ArrayLike) -> tuple[jax.Array, jax.Array]:
     """Scores in full precision and a boolean mask of the labelled positives, of one shape."""
-    check_codes("labeled", labeled, LABELED_CODES)
+    check_labeled(labeled)
     scores, labeled = jnp.asarray(scores), jnp.asarray(labeled)
     check_shape("labeled", labeled, scores.shape, "the shape of scores")
     return full_precision(scores), labeled > 0
@@ -24,31 +19,6 @@ def check_shape(name: str, values: jax.Array, expected: tuple[int, ...], meaning
     """Requires the shape `expected`, described as `meaning`."""
     if values.shape != expected:
         raise ValueError(f"{name} has shape {values.shape}, but must have {meaning}, {expected}")
-
-
-def check_codes(name: str, codes: ArrayLike, accepted: Sequence[tuple[int, ...]]) -> None:
-    """Requires known `codes` to hold booleans or the values of one of the `accepted` codings."""
-    values = on_host(codes)
-    if values is None or values.dtype == bool:
-        return
-    if any(np.all(np.any([values == code for code in coding], axis=0)) for coding in accepted):
-        return
-    held = np.unique(values.astype(np.float64)).tolist()
-    listed = ", ".join(f"{value:g}" for value in held[:8]) + (", ..." if len(held) > 8 else "")
-    codings = " or ".join("/".join(map(str, coding)) for coding in accepted)
-    raise ValueError(f"{name} holds the values {listed}, but must be {codings}, or booleans")
-
-
-def check_number(
-    name: str,
-    value: float | jax.Array,
-    is_accepted: Callable[[np.ndarray], np.ndarray],
-    accepted: str,
-) -> None:
-    """Requires a known `value` to be finite and `is_accepted`, described as `accepted`."""
-    number = on_host(value)
-    if number is not None and not np.all(np.isfinite(number) & is_accepted(number)):
-        raise ValueError(f"{name} is {value}, but must be {accepted}")
 
 
 def mean_where(values: jax.Array, mask: jax.Array, axis: int | None = None) -> jax.Array:
@@ -63,7 +33,15 @@ def weighted_mean(values: jax.Array, weights: ArrayLike | None) -> jax.Array:
     weights = full_precision(weights)
     check_shape("weights", weights, values.shape, "one entry per example")
     total = jnp.sum(weights)
-    return jnp.sum(weights * values) / jnp.where(total == 0, 1, total)
+    return weighted_sum(values, weights) / jnp.where(total == 0, 1, total)
+
+
+def weighted_sum(values: jax.Array, weights: jax.Array) -> jax.Array:
+    """Sum of `weights * values`, to which an infinite value without weight adds nothing.
+
+    A finite one stays, for the derivative by its weight.
+    """
+    return jnp.sum(weights * jnp.where((weights == 0) & ~jnp.isfinite(values), 0, values))
 
 
 @jax.custom_jvp
@@ -89,7 +67,10 @@ def log_mean_sigmoid(scores: jax.Array, mask: jax.Array, axis: int | None = None
     largest = jnp.where(jnp.isfinite(largest), largest, 0)
     total = jnp.sum(jnp.exp(log_p - largest), axis)
     # With a count of 0 the total is 0 as well; the other branch then holds the answer.
-    below = jnp.log(jnp.where(count == 0, 1, total / jnp.maximum(count, 1)))
+    # Where every sigmoid is exactly 0 so is the total, and the logarithm has no derivative.
+    mean = total / jnp.maximum(count, 1)
+    below = jnp.log(jnp.where(mean == 0, 1, mean))
+    below = jnp.where((mean == 0) & (count > 0), -jnp.inf, below)
     lacking = mean_where(sigmoid(-scores), mask, axis)
     near_one = jnp.log1p(-jnp.minimum(lacking, 0.5))
     return jnp.where(lacking < 0.5, near_one, below + largest.reshape(below.shape))

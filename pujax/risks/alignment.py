@@ -45,10 +45,16 @@ def softplus_distance(
         Distances, elementwise.
 
     Raises:
-        ValueError: if `sharpness` is not above 0.
+        ValueError: if `sharpness` is not above 0, or the shapes differ.
     """
     _check_sharpness(sharpness)
-    scaled = sharpness * arrays.full_precision(jnp.subtract(first, second))
+    first, second = jnp.asarray(first), jnp.asarray(second)
+    # One type before the difference: those of integers wrap around, those of bfloat16 are rounded.
+    precision = jnp.promote_types(jnp.result_type(first, second), jnp.float32)
+    first, second = first.astype(precision), second.astype(precision)
+    if first.shape and second.shape:
+        _arrays.check_shape("second", second, first.shape, "the shape of first, or none")
+    scaled = sharpness * (first - second)
     return (jax.nn.softplus(scaled) + jax.nn.softplus(-scaled)) / sharpness
 
 
@@ -186,17 +192,20 @@ def _moved(
     moved = jnp.where(was_started, decay * before + (1 - decay) * mean, mean)
     value = jnp.where(is_there, moved, before)
     scale = jnp.where(was_started, 1 / (1 - decay), 1)
-    updated = MovingMean(jax.lax.stop_gradient(value), was_started | is_there)
+    stored = jax.lax.stop_gradient(value)
+    if average is not None:  # of no narrower type than before, so that a loop can carry it
+        stored = stored.astype(jnp.promote_types(stored.dtype, jnp.result_type(old.value)))
+    updated = MovingMean(stored, was_started | is_there)
     return _Moved(value, scale.astype(values.dtype), was_started), updated
 
 
 def _check_decay(decay: float) -> None:
-    _arrays.check_number("decay", decay, lambda x: (x >= 0) & (x < 1), "from 0 and below 1")
+    arrays.check_number("decay", decay, lambda x: (x >= 0) & (x < 1), "from 0 and below 1")
 
 
 def _check_sharpness(sharpness: float | jax.Array) -> None:
-    _arrays.check_number("sharpness", sharpness, lambda x: x > 0, "above 0")
+    arrays.check_number("sharpness", sharpness, lambda x: x > 0, "above 0")
 
 
 def _check_margin(margin: float | jax.Array) -> None:
-    _arrays.check_number("margin", margin, lambda x: x >= 0, "0 or more")
+    arrays.check_number("margin", margin, lambda x: x >= 0, "0 or more")

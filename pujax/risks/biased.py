@@ -97,8 +97,8 @@ def weighted_bce(
         positive_weight * surrogates.logistic_loss(scores),
         surrogates.logistic_loss(-scores),
     )
-    if weights is not None:
-        weights = full_precision(weights)
-        _arrays.check_shape("weights", weights, scores.shape, "one entry per example")
-        losses = weights * losses
-    return jnp.sum(losses) / max(scores.size, 1)
+    if weights is None:
+        return jnp.sum(losses) / max(scores.size, 1)
+    weights = full_precision(weights)
+    _arrays.check_shape("weights", weights, scores.shape, "one entry per example")
+    return _arrays.weighted_sum(losses, weights) / max(scores.size, 1)

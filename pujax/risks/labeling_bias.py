@@ -34,7 +34,7 @@ def lbe_posterior(scores: ArrayLike, propensity_scores: ArrayLike, labeled: Arra
     _same_shape("propensity_scores", propensity_scores, scores)
     both_certain = jnp.isposinf(scores) & jnp.isposinf(propensity_scores)
     log_odds = scores - jax.nn.softplus(jnp.where(both_certain, 0, propensity_scores))
-    unlabeled = jnp.where(both_certain, 0, jax.nn.sigmoid(log_odds))
+    unlabeled = jnp.where(both_certain, 0, _arrays.sigmoid(log_odds))
     return jnp.where(is_labeled, 1, unlabeled)
 
 
@@ -72,13 +72,13 @@ def lbe_classifier(
         ValueError: if the shapes differ, `labeled` holds other codes, or `keep` or `epsilon` is
             out of range.
     """
-    _arrays.check_number("keep", keep, lambda x: (x > 0) & (x <= 1), "above 0 and at most 1")
+    arrays.check_number("keep", keep, lambda x: (x > 0) & (x <= 1), "above 0 and at most 1")
     scores, posterior = _pair(scores, posterior, epsilon)
     positive, negative = _log_shares(scores, epsilon)
     losses = -(posterior * positive + (1 - posterior) * negative)
     fixed = jax.lax.stop_gradient(losses)
     if labeled is None:
-        kept = _rank(fixed) < int(keep * losses.size)
+        kept = _rank(fixed) < _floor(keep * losses.size)
         return _arrays.mean_where(losses, kept), kept
     _, is_p = _arrays.checked(scores, labeled)
     of_u = ~is_p & (_rank(jnp.where(is_p, jnp.inf, fixed)) < jnp.floor(keep * jnp.sum(~is_p)))
@@ -121,7 +121,7 @@ def lbe_propensity(
 
 def _pair(scores: ArrayLike, posterior: ArrayLike, epsilon: float) -> tuple[jax.Array, jax.Array]:
     """Scores and posterior in full precision, of one shape, the posterior without gradient."""
-    _arrays.check_number("epsilon", epsilon, lambda x: x >= 0, "0 or more")
+    arrays.check_number("epsilon", epsilon, lambda x: x >= 0, "0 or more")
     scores = arrays.full_precision(scores)
     posterior = jax.lax.stop_gradient(arrays.full_precision(posterior))
     _same_shape("posterior", posterior, scores)
@@ -134,10 +134,15 @@ def _same_shape(name: str, values: jax.Array, scores: jax.Array) -> None:
 
 def _log_shares(scores: jax.Array, epsilon: float) -> tuple[jax.Array, jax.Array]:
     """`log(p + epsilon)` and `log(1 - p + epsilon)` of `p = sigmoid(scores)`."""
-    if epsilon == 0:  # the logarithm of a probability that rounds to 0 stays finite
+    if arrays.on_host(epsilon) == 0:  # the logarithm of a probability near 0 stays finite
         return jax.nn.log_sigmoid(scores), jax.nn.log_sigmoid(-scores)
     p, q = _arrays.sigmoid(scores), _arrays.sigmoid(-scores)
     return jnp.log(p + epsilon), jnp.log(q + epsilon)
+
+
+def _floor(number: float | jax.Array) -> int | jax.Array:
+    """The whole part; of a known number in Python's precision, as the authors' code has it."""
+    return jnp.floor(number) if isinstance(number, jax.core.Tracer) else int(number)
 
 
 def _rank(values: jax.Array) -> jax.Array:

@@ -37,15 +37,19 @@ def multilabel_vpu(
     Args:
         scores: raw scores, `[batch, classes]`.
         positives: 1 for known positives, 0 or -1 for everything else, `[batch, classes]`.
-        gamma: exponent of the re-balance factor.
-        alpha: factor of the spread of the scores in the temperature; None means temperature 1.
+        gamma: exponent of the re-balance factor, 0 or more.
+        alpha: factor of the spread of the scores in the temperature, 0 or more; None means
+            temperature 1.
 
     Returns:
         The scalar sum over the classes, 0 for an empty batch.
 
     Raises:
-        ValueError: if the shapes do not fit or `positives` holds other codes.
+        ValueError: if the shapes do not fit, `positives` holds other codes, or `gamma` or `alpha`
+            is out of range.
     """
+    for name, value in (("gamma", gamma), ("alpha", 0 if alpha is None else alpha)):
+        arrays.check_number(name, value, lambda x: x >= 0, "0 or more")
     scores, is_positive = _checked(scores, positives)
     if scores.size == 0:
         return jnp.zeros((), scores.dtype)
@@ -86,7 +90,7 @@ def multilabel_gamma(known_ratio: float | jax.Array) -> jax.Array:
     Raises:
         ValueError: if a ratio is not in [0, 1].
     """
-    _arrays.check_number("known_ratio", known_ratio, lambda r: (r >= 0) & (r <= 1), "in [0, 1]")
+    arrays.check_number("known_ratio", known_ratio, lambda r: (r >= 0) & (r <= 1), "in [0, 1]")
     return 1 - arrays.full_precision(known_ratio)
 
 
@@ -120,11 +124,14 @@ def multilabel_known(
             (0, 1].
     """
     accepted = "above 0 and at most 1"
-    _arrays.check_number("positive_share", positive_share, lambda p: (p > 0) & (p <= 1), accepted)
+    arrays.check_number("positive_share", positive_share, lambda p: (p > 0) & (p <= 1), accepted)
     scores, is_positive = _checked(scores, known, name="known")
     losses = surrogates.logistic_loss(jnp.where(is_positive, scores, -scores))
     by_class = jnp.sum(jnp.where(jnp.asarray(known) != 0, losses, 0), axis=0)
-    return jnp.sum(by_class / jnp.asarray(positive_share)) / max(len(scores), 1)
+    positive_share = jnp.asarray(positive_share)
+    if positive_share.ndim:  # another shape would broadcast into another loss
+        _arrays.check_shape("positive_share", positive_share, by_class.shape, "one per class")
+    return jnp.sum(by_class / positive_share) / max(len(scores), 1)
 
 
 def multilabel_mixup_consistency(
@@ -157,8 +164,8 @@ def multilabel_mixup_consistency(
         The scalar sum over the classes.
 
     Raises:
-        ValueError: if there are fewer than two rows, the shapes do not fit or `positives` holds
-            other codes.
+        ValueError: if there are fewer than two rows, the shapes do not fit, `positives` holds
+            other codes, or `permutation` or `mix` is out of range.
     """
     scores, is_positive = _checked(scores, positives)
     mixed_scores, permutation = arrays.full_precision(mixed_scores), jnp.asarray(permutation)
@@ -168,6 +175,12 @@ def multilabel_mixup_consistency(
         raise ValueError(f"scores has {batch} rows, but must have 2 or more to form a pair")
     _arrays.check_shape("mixed_scores", mixed_scores, (half, classes), "[batch // 2, classes]")
     _arrays.check_shape("permutation", permutation, (half,), "[batch // 2]")
+    if not jnp.issubdtype(permutation.dtype, jnp.integer):
+        raise ValueError(f"permutation has type {permutation.dtype}, but must hold integers")
+    accepted = f"rows of the first half, 0 to {half - 1}"
+    arrays.check_number("permutation", permutation, lambda p: (p >= 0) & (p < half), accepted)
+    arrays.check_number("mix", mix, lambda m: (m >= 0) & (m <= 1), "in [0, 1]")
+    _arrays.check_shape("mix", jnp.asarray(mix), (), "no axis, being one share for all pairs")
 
     if detach_targets:
         scores = jax.lax.stop_gradient(scores)
@@ -184,7 +197,7 @@ def _checked(
 
     `name` is what the function that is called says to the codes.
     """
-    _arrays.check_codes(name, codes, CODES)
+    arrays.check_codes(name, codes, CODES)
     scores, codes = arrays.full_precision(scores), jnp.asarray(codes)
     if scores.ndim != 2:
         raise ValueError(f"scores has shape {scores.shape}, but must be [batch, classes]")

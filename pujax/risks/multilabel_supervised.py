@@ -69,7 +69,7 @@ def partial_bce(
     Raises:
         ValueError: if the shapes do not fit, `known` holds other codes or `gamma` is 0.
     """
-    _arrays.check_number("gamma", gamma, lambda g: g != 0, "a finite number other than 0")
+    arrays.check_number("gamma", gamma, lambda g: g != 0, "a finite number other than 0")
     scores, is_positive, is_known = _checked(scores, known)
     losses = jnp.sum(jnp.where(is_known, _cross_entropy(scores, is_positive), 0), axis=1)
     count = jnp.sum(is_known, axis=1)
@@ -116,8 +116,8 @@ def asymmetric(
             range.
     """
     for name, gamma in (("gamma_negative", gamma_negative), ("gamma_positive", gamma_positive)):
-        _arrays.check_number(name, gamma, lambda g: g >= 0, "a finite number, 0 or more")
-    _arrays.check_number("clip", clip, lambda c: (c >= 0) & (c < 1), "0 or more and below 1")
+        arrays.check_number(name, gamma, lambda g: g >= 0, "a finite number, 0 or more")
+    arrays.check_number("clip", clip, lambda c: (c >= 0) & (c < 1), "0 or more and below 1")
     if unknown not in UNKNOWN:
         raise ValueError(f"unknown is {unknown!r}, but must be 'negative' or 'ignore'")
     scores, is_positive, is_known = _checked(scores, known)
@@ -146,7 +146,7 @@ def _cross_entropy(scores: jax.Array, is_positive: jax.Array) -> jax.Array:
 
 def _checked(scores: ArrayLike, known: ArrayLike) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Scores in full precision and masks of the positives and of the known, of one shape."""
-    _arrays.check_codes("known", known, multilabel.CODES)
+    arrays.check_codes("known", known, multilabel.CODES)
     scores, known = arrays.full_precision(scores), jnp.asarray(known)
     if scores.ndim != 2:
         raise ValueError(f"scores has shape {scores.shape}, but must be [batch, classes]")

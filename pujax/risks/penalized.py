@@ -29,15 +29,17 @@ def gradpu(
     Args:
         scores: scores `h` before the tanh, `[batch]`.
         labeled: 1 for labelled positives and 0 for unlabeled examples, same shape as `scores`.
-        beta: strength of the upweighting; 0 gives every positive the weight 1.
+        beta: strength of the upweighting, 0 or more; 0 gives every positive the weight 1.
         stop_weight_gradient: whether the weights are constants for the gradient.
 
     Returns:
         The scalar risk; add the gradient penalty times its factor.
 
     Raises:
-        ValueError: if the shapes of `scores` and `labeled` differ, or `labeled` holds other codes.
+        ValueError: if the shapes of `scores` and `labeled` differ, `labeled` holds other codes, or
+            `beta` is out of range.
     """
+    arrays.check_number("beta", beta, lambda b: b >= 0, "0 or more")
     scores, is_positive = _arrays.checked(scores, labeled)
     weights = 1 + beta * jax.nn.softplus(-2 * scores)
     if stop_weight_gradient:
@@ -70,7 +72,8 @@ def gradient_penalty(
         positives: labelled positives, `[batch, ...]`.
         unlabeled: unlabeled examples, one partner for each positive, `[batch, ...]`.
         mix: share of the positive in each pair, `[batch]`, drawn uniformly in [0, 1].
-        weights: weight of each pair, `[batch]`, 0 for padding; None weighs all alike.
+        weights: weight of each pair, `[batch]`, 0 for padding, at which the score must have a slope
+            as well; None weighs all alike.
 
     Returns:
         The scalar weighted mean, 0 where nothing has weight.

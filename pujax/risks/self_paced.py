@@ -15,8 +15,14 @@ _MAX_LOGARITHMIC = 0.9
 def _logarithmic(x, tolerance):
     tolerance = jnp.minimum(tolerance, _MAX_LOGARITHMIC)
     inside = x < tolerance
-    weight = jnp.log(jnp.where(inside, x, 0) + 1 - tolerance) / jnp.log1p(-tolerance)
+    weight = jnp.log1p(jnp.where(inside, x, 0) - tolerance) / jnp.log1p(-tolerance)
     return jnp.where(inside, weight, 0)
+
+
+def _polynomial(x, tolerance):
+    share = 1 - x / tolerance
+    inside = share > 0
+    return jnp.where(inside, jnp.sqrt(jnp.where(inside, share, 1)), 0)
 
 
 _SCHEMES: dict[str, Callable[[jax.Array, jax.Array], jax.Array]] = {
@@ -24,9 +30,9 @@ _SCHEMES: dict[str, Callable[[jax.Array, jax.Array], jax.Array]] = {
     "cauchy": lambda x, t: 1 / (1 + x / t**2),
     "hard": lambda x, t: (x < t).astype(x.dtype),
     "linear": lambda x, t: jnp.maximum(0, 1 - x / t),
-    "polynomial": lambda x, t: jnp.sqrt(jnp.maximum(0, 1 - x / t)),
+    "polynomial": _polynomial,
     "logarithmic": _logarithmic,
-    "logistic": lambda x, t: (1 + jnp.exp(-t)) / (1 + jnp.exp(x - t)),
+    "logistic": lambda x, t: (1 + jnp.exp(-t)) * _arrays.sigmoid(t - x),
     "huber": lambda x, t: t / jnp.sqrt(jnp.maximum(x, t**2)),
     "l1l2": lambda x, t: jnp.minimum(1, jax.lax.rsqrt(t + x)),
 }
@@ -73,7 +79,7 @@ def hardness(
     checks.one_of("loss", loss, HARDNESS_LOSSES)
     temperatures = positive_temperature, unlabeled_temperature
     for name, value in zip(("positive", "unlabeled"), temperatures, strict=True):
-        _arrays.check_number(f"{name}_temperature", value, lambda x: x > 0, "above 0")
+        arrays.check_number(f"{name}_temperature", value, lambda x: x > 0, "above 0")
     scores, is_positive = _arrays.checked(scores, labeled)
     margin = jnp.where(is_positive, scores / positive_temperature, -scores / unlabeled_temperature)
     return _HARDNESS[loss](margin)
@@ -105,7 +111,7 @@ def self_paced_weights(
         ValueError: if `scheme` is another word, or `tolerance` not above 0.
     """
     checks.one_of("scheme", scheme, SELF_PACED_SCHEMES)
-    _arrays.check_number("tolerance", tolerance, lambda x: x > 0, "above 0")
+    arrays.check_number("tolerance", tolerance, lambda x: x > 0, "above 0")
     x = arrays.full_precision(hardness)
     return _SCHEMES[scheme](x, jnp.asarray(tolerance, x.dtype))
 
@@ -133,4 +139,4 @@ def weighted_cross_entropy(
     weights = jax.lax.stop_gradient(arrays.full_precision(weights))
     _arrays.check_shape("weights", weights, scores.shape, "the shape of scores")
     losses = surrogates.logistic_loss(jnp.where(is_positive, scores, -scores))
-    return jnp.sum(weights * losses) / max(scores.size, 1)
+    return _arrays.weighted_sum(losses, weights) / max(scores.size, 1)

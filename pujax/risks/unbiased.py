@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from pujax import arrays
+from pujax import arrays, checks
 from pujax.risks import _arrays, surrogates
 
 
@@ -44,8 +44,10 @@ def pu_parts(
         labeled: 1 for labelled positives and 0 for unlabeled examples, same shape as `scores`.
         prior: share of positives in the population.
         loss: surrogate loss of the margin, elementwise.
-        unlabeled_prior: share of positives in U; None means it equals `prior` (two-sample data).
-        unlabeled_weight: factor of the negative part, `n_u / (n_p + n_u)` for one-sample data.
+        unlabeled_prior: share of positives in U, in [0, 1]; None means it equals `prior`
+            (two-sample data).
+        unlabeled_weight: factor of the negative part, 0 or more; `n_u / (n_p + n_u)` for
+            one-sample data.
 
     Returns:
         `PUParts` with `positive = prior E_P l(g)` and
@@ -53,12 +55,16 @@ def pu_parts(
 
     Raises:
         ValueError: if the shapes of `scores` and `labeled` differ, `labeled` holds other codes, or
-            `prior` is not between 0 and 1.
+            a number is out of its range.
     """
     arrays.check_share("prior", prior)
-    scores, is_positive = _arrays.checked(scores, labeled)
     if unlabeled_prior is None:
         unlabeled_prior = prior
+    arrays.check_number(
+        "unlabeled_prior", unlabeled_prior, lambda share: (share >= 0) & (share <= 1), "in [0, 1]"
+    )
+    arrays.check_number("unlabeled_weight", unlabeled_weight, lambda w: w >= 0, "0 or more")
+    scores, is_positive = _arrays.checked(scores, labeled)
     as_negative = loss(-scores)
     unlabeled_risk = _arrays.mean_where(as_negative, ~is_positive)
     positives_in_unlabeled = unlabeled_prior * _arrays.mean_where(as_negative, is_positive)
@@ -88,15 +94,17 @@ def upu(
         labeled: 1 for labelled positives and 0 for unlabeled examples, same shape as `scores`.
         prior: share of positives in the population.
         loss: surrogate loss of the margin, elementwise.
-        unlabeled_prior: share of positives in U; None means it equals `prior` (two-sample data).
-        unlabeled_weight: factor of the negative part, `n_u / (n_p + n_u)` for one-sample data.
+        unlabeled_prior: share of positives in U, in [0, 1]; None means it equals `prior`
+            (two-sample data).
+        unlabeled_weight: factor of the negative part, 0 or more; `n_u / (n_p + n_u)` for
+            one-sample data.
 
     Returns:
         The scalar risk.
 
     Raises:
         ValueError: if the shapes of `scores` and `labeled` differ, `labeled` holds other codes, or
-            `prior` is not between 0 and 1.
+            a number is out of its range.
     """
     parts = pu_parts(
         scores,
@@ -154,19 +162,21 @@ def nnpu(
         labeled: 1 for labelled positives and 0 for unlabeled examples, same shape as `scores`.
         prior: share of positives in the population.
         loss: surrogate loss of the margin, elementwise.
-        beta: how far below zero the negative part may fall before the rule fires.
-        gamma: factor of the ascent step.
+        beta: how far below zero the negative part may fall before the rule fires, 0 or more.
+        gamma: factor of the ascent step, 0 or more.
         ascent: whether the gradient follows the ascent rule when it fires.
         keep_positive: whether the positive part stays in the gradient of the ascent rule.
-        unlabeled_prior: share of positives in U; None means it equals `prior` (two-sample data).
-        unlabeled_weight: factor of the negative part, `n_u / (n_p + n_u)` for one-sample data.
+        unlabeled_prior: share of positives in U, in [0, 1]; None means it equals `prior`
+            (two-sample data).
+        unlabeled_weight: factor of the negative part, 0 or more; `n_u / (n_p + n_u)` for
+            one-sample data.
 
     Returns:
         The scalar risk, with the gradient described above.
 
     Raises:
         ValueError: if the shapes of `scores` and `labeled` differ, `labeled` holds other codes, or
-            `prior` is not between 0 and 1.
+            a number is out of its range.
     """
     parts = pu_parts(
         scores,
@@ -205,8 +215,8 @@ def imbalanced_nnpu(
         prior: share of positives in U, for one-sample and two-sample data.
         target_prior: share of positives in the population that the risk is for.
         loss: surrogate loss of the margin, elementwise.
-        beta: how far below zero the negative part may fall before the rule fires.
-        gamma: factor of the ascent step.
+        beta: how far below zero the negative part may fall before the rule fires, 0 or more.
+        gamma: factor of the ascent step, 0 or more.
         ascent: whether the gradient follows the ascent rule when it fires.
 
     Returns:
@@ -214,7 +224,7 @@ def imbalanced_nnpu(
 
     Raises:
         ValueError: if the shapes of `scores` and `labeled` differ, `labeled` holds other codes, or
-            a prior is not between 0 and 1.
+            a number is out of its range.
     """
     arrays.check_share("prior", prior)
     arrays.check_share("target_prior", target_prior)
@@ -237,6 +247,10 @@ def _non_negative(
     keep_positive: bool = False,
 ) -> jax.Array:
     """The risk with the sign rule of `nnpu`: its value, carrying the gradient to follow."""
+    for name, value in (("beta", beta), ("gamma", gamma)):
+        arrays.check_number(name, value, lambda x: x >= 0, "0 or more")
+    checks.one_of("ascent", ascent, (True, False))
+    checks.one_of("keep_positive", keep_positive, (True, False))
     fired = parts.negative < -beta
     # `where` and not `maximum`: at equality the rule has not fired and the whole gradient passes.
     value = parts.positive + jnp.where(fired, -beta, parts.negative)

@@ -65,6 +65,33 @@ def test_losses_of_the_m_step_match_hand_values():
         assert float(propensity(scores, q, labeled)) == pytest.approx(wanted / 4, abs=1e-14)
 
 
+def test_shares_and_floors_may_be_traced():
+    scores, propensities, labeled = random_scores()
+    q = risks.lbe_posterior(scores, propensities, labeled)
+    for known in (None, labeled):
+        for keep in (0.29, 0.5, 1.0):
+            expected = risks.lbe_classifier(scores, q, known, keep=keep, epsilon=1e-3)
+            traced = jax.jit(
+                lambda keep, epsilon, known=known: risks.lbe_classifier(
+                    scores, q, known, keep=keep, epsilon=epsilon
+                )
+            )(keep, 1e-3)
+            np.testing.assert_allclose(traced[0], expected[0], rtol=1e-6)
+            np.testing.assert_array_equal(traced[1], expected[1])
+    loss = functools.partial(risks.lbe_propensity, propensities, q, labeled)
+    np.testing.assert_allclose(
+        jax.jit(lambda epsilon: loss(epsilon=epsilon))(1e-3), loss(epsilon=1e-3), rtol=1e-6
+    )
+
+
+def test_the_slope_of_the_posterior_is_exact_where_it_rounds_to_one():
+    def posterior(score):
+        return risks.lbe_posterior(score[None], jnp.zeros(1), np.array([0]))[0]
+
+    slope = float(jax.grad(posterior)(jnp.float32(30.0)))
+    assert slope == pytest.approx(2 * np.exp(-30.0), rel=1e-5)  # of sigmoid(30 - log(2))
+
+
 def kept_naively(losses, labeled, keep):
     """The labelled positives, and of the others the share `keep` with the smallest losses."""
     others = sorted(np.flatnonzero(labeled == 0), key=lambda i: losses[i])

@@ -70,6 +70,36 @@ def test_weight_functions_at_their_boundaries():
         assert (at("l1l2", 3.5, 0.5), at("l1l2", 0.2, 0.5)) == (0.5, 1)
 
 
+@pytest.mark.parametrize("scheme", risks.SELF_PACED_SCHEMES)
+def test_slopes_of_weights_are_finite_on_both_sides_of_the_tolerance(scheme):
+    def weights(x, tolerance):
+        return jnp.sum(risks.self_paced_weights(x, tolerance=tolerance, scheme=scheme))
+
+    hard = np.array([0.1, 0.3, 2.0, 90.0, 1e4], np.float32)  # as of a logit of 1e4
+    slopes = jax.jit(jax.grad(weights, argnums=(0, 1)))(hard, 0.7)
+    assert all(np.isfinite(slope).all() for slope in slopes)
+    assert np.isfinite(jax.jit(jax.hessian(weights))(hard, 0.7)).all()
+    with x64():
+        x = np.array([0.1, 0.3, 1.4])  # no boundary of any scheme is near
+        for argument in (0, 1):
+            slope = jnp.sum(jax.grad(weights, argnums=argument)(x, 0.7))
+            moved = [[x, 0.7], [x, 0.7]]
+            moved[0][argument] = moved[0][argument] + 1e-6
+            moved[1][argument] = moved[1][argument] - 1e-6
+            expected = (weights(*moved[0]) - weights(*moved[1])) / 2e-6
+            assert float(slope) == pytest.approx(float(expected), rel=1e-6, abs=1e-9)
+
+
+def test_small_tolerances_and_far_examples_lose_no_digits():
+    def weight(x, **options):
+        return risks.self_paced_weights(jnp.float32(x), **options)
+
+    assert float(weight(0, tolerance=1e-6, scheme="logarithmic")) == pytest.approx(1, abs=1e-6)
+    slope = jax.grad(weight)(46.0, tolerance=0.5, scheme="logistic")
+    expected = -(1 + np.exp(-0.5)) * np.exp(-45.5)
+    assert float(slope) == pytest.approx(expected, rel=1e-5)
+
+
 def test_welsch_weights_of_logistic_hardness_are_powers_of_probabilities():
     scores, labeled = np.array([2.0, -1.0, 2.0, -1.0, -6.0]), np.array([1, 1, 0, 0, 0])
     with x64():

@@ -57,6 +57,8 @@ def test_wrong_arguments_are_named():
                 function(bad, **COUNTS)
         with pytest.raises(ValueError, match="n_p is 0; accepted"):
             function(0.5, n_p=0, n_u=300)
+        with pytest.raises(ValueError, match="n_p is inf; accepted"):
+            function(0.5, n_p=float("inf"), n_u=300)
         with pytest.raises(ValueError, match="n_u is 0; accepted"):
             function(0.5, n_p=100, n_u=0)
     with pytest.raises(ValueError, match="label_frequency is 0; accepted: a number above 0"):
