@@ -173,6 +173,7 @@ class InnerLoop:
         moving, opt_state, stats = carry
         (value, new_stats), slopes = gradient(moving, meta, stats, inputs)
         if self.optimizer is None:
+            assert self.learning_rate is not None  # there is one or the other
             moved = leaves.descend(moving, slopes, self.learning_rate)
         else:
             updates, opt_state = update_by(

@@ -246,6 +246,16 @@ def moved(estimate: PriorEstimate, value: float) -> PriorEstimate:
     return PriorEstimate(value, float(low), float(high))
 
 
+def from_nothing(found: PriorEstimate, least: float) -> PriorEstimate:
+    """The estimate with an interval from 0 where it begins at the least share that is ever found.
+
+    Args:
+      found: of a method that answers `least` for whatever lies below as well.
+      least: that share.
+    """
+    return found._replace(low=0.0) if found.low <= least else found
+
+
 def bootstrap(
     statistic: Callable[[np.ndarray, np.ndarray], float],
     positives: np.ndarray,

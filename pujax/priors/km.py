@@ -28,6 +28,7 @@ from pujax.priors import _kernel_mean, base
 
 _LOG = logging.getLogger(__name__)
 
+EPSILON, LAMBDA_MAX = 0.04, 8.0
 _START = 1.05  # KM2 takes the slope of the curve between 1 and this
 _START_SHARE = 0.8  # weight of that slope in KM2's threshold; the rest is for the distance of P, U
 _LARGE = 0.9  # share of that distance beyond which KM1 takes KM2's threshold
@@ -41,8 +42,8 @@ def km1(
     positives: npt.ArrayLike,
     unlabeled: npt.ArrayLike,
     *,
-    epsilon: float = 0.04,
-    lambda_max: float = 8.0,
+    epsilon: float = EPSILON,
+    lambda_max: float = LAMBDA_MAX,
     num_resamples: int = 0,
     level: float = 0.9,
     key: jax.Array | int | None = None,
@@ -51,9 +52,9 @@ def km1(
 
     Where that exceeds 0.9 of the distance between P and U, KM2's threshold is used, as in the
     authors' code. With the defaults there are 256 possible answers between .0135 and .8748: the
-    lowest means "nothing found", and for a larger prior raise `lambda_max`. Standardise features
-    whose scales differ. The kernel sees equal distances everywhere in hundreds of dimensions;
-    reduce them first.
+    lowest means "nothing found", and an interval that reaches it begins at 0; for a larger prior
+    raise `lambda_max`. Standardise features whose scales differ. The kernel sees equal distances
+    everywhere in hundreds of dimensions; reduce them first.
 
     Args:
       positives: `[m]` or `[m, ...]`.
@@ -80,8 +81,8 @@ def km2(
     positives: npt.ArrayLike,
     unlabeled: npt.ArrayLike,
     *,
-    epsilon: float = 0.04,
-    lambda_max: float = 8.0,
+    epsilon: float = EPSILON,
+    lambda_max: float = LAMBDA_MAX,
     num_resamples: int = 0,
     level: float = 0.9,
     key: jax.Array | int | None = None,
@@ -114,8 +115,8 @@ def km(
     positives: npt.ArrayLike,
     unlabeled: npt.ArrayLike,
     *,
-    epsilon: float = 0.04,
-    lambda_max: float = 8.0,
+    epsilon: float = EPSILON,
+    lambda_max: float = LAMBDA_MAX,
     num_resamples: int = 0,
     level: float = 0.9,
     key: jax.Array | int | None = None,
@@ -196,7 +197,10 @@ def _estimates(
             for _ in range(num_resamples)
         ]
     first, second = (
-        base.with_interval(value, [estimates[i] for estimates in resampled], level=level)
+        base.from_nothing(
+            base.with_interval(value, [estimates[i] for estimates in resampled], level=level),
+            least_share(epsilon, lambda_max),
+        )
         if is_wanted
         else base.PriorEstimate(math.nan)
         for i, (value, is_wanted) in enumerate(zip(values, wanted, strict=True))
@@ -238,6 +242,14 @@ def _bisect(
             left = middle
     middle = (left + right) / 2
     return (middle - 1) / middle
+
+
+def least_share(epsilon: float = EPSILON, lambda_max: float = LAMBDA_MAX) -> float:
+    """The smallest answer that the bisection has: all halves to the left."""
+    width = lambda_max - 1
+    while width > epsilon:
+        width /= 2
+    return (width / 2) / (1 + width / 2)
 
 
 def _threads(num_points: int) -> threadpoolctl.threadpool_limits:

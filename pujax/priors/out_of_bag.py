@@ -24,7 +24,7 @@ from pujax import checks
 from pujax.priors import _best_bin, base
 from pujax.priors._classifier import mlp
 from pujax.priors.base import ANYTHING, PriorEstimate
-from pujax.priors.km import km2
+from pujax.priors.km import km2, least_share
 from pujax.priors.scores import best_bin
 
 _LOG = logging.getLogger(__name__)
@@ -90,7 +90,9 @@ def out_of_bag(
     Args:
       positives: `[m]` or `[m, ...]`, at least 4; trailing axes are flattened.
       unlabeled: `[n]` or `[n, ...]`, at least 4.
-      estimator: 'km2', on at most 2,000 random scores of P and of U, or 'best_bin'.
+      estimator: 'km2', on at most 2,000 random scores of P and of U, or 'best_bin'. The least
+        answer of 'km2' is .0135: a warning says so where it is given, and an interval that reaches
+        it begins at 0.
       num_resamples: of the interval; 0 for none. Each draws the pairs of networks and the examples
         anew, with 'km2' at most 500 of P and of U, and is moved to the estimate on all: too wide
         rather than too narrow.
@@ -131,9 +133,16 @@ def out_of_bag(
         return base.with_interval(whole.value, resampled, level=level)
     value = _km2(*(x[rng.permutation(len(x))[:_MAX_KERNEL_POINTS]] for x in (p, u)))
     resampled = [_km2_resample(*_drawn(pairs, rng), rng) for _ in range(num_resamples)]
+    if value <= least_share():
+        _LOG.warning(
+            "out_of_bag found no positives among the unlabeled: %.3g is the least share that it "
+            "can state, and stands for anything from 0 to a few percent",
+            value,
+        )
     if not num_resamples:
         return PriorEstimate(value)
-    return base.moved(base.with_interval(np.median(resampled), resampled, level=level), value)
+    about_median = base.with_interval(np.median(resampled), resampled, level=level)
+    return base.from_nothing(base.moved(about_median, value), least_share())
 
 
 def out_of_bag_scores(

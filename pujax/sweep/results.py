@@ -10,12 +10,31 @@ from typing import Any
 
 import ml_collections
 
-from pujax import report
+from pujax import reading, report
 from pujax.files import replace_text, write_json
 from pujax.sweep import summary
 from pujax.sweep.cell_runner import Place
 from pujax.sweep.plan import Cell, Plan
 from pujax.training import config as config_lib
+
+_DOCUMENT = "results.json"
+_SUMMARY = "summary"
+_FILES = (_DOCUMENT, "results.csv", "table.md", f"{_SUMMARY}.csv", f"{_SUMMARY}.md")
+
+
+def refuse_foreign(workdir: str) -> None:
+    """Raises a ValueError if a folder has files of the names that a sweep writes, but not from one.
+
+    A sweep writes `results.json` first, and all of them again after every cell.
+    """
+    found = [name for name in _FILES if os.path.lexists(os.path.join(workdir, name))]
+    path = os.path.join(workdir, _DOCUMENT)
+    own = os.path.isfile(path) and reading.is_json_object(path, {"title", "cells", "records"})
+    if found and not own:
+        raise ValueError(
+            f"--workdir={workdir} holds {', '.join(found)}, but no results.json of a sweep, and a "
+            "sweep would write over that; accepted: another folder"
+        )
 
 
 def write(
@@ -61,11 +80,11 @@ def write(
     listed = [{k: v for k, v in entry.items() if k != "summaries"} for entry in entries]
     os.makedirs(workdir, exist_ok=True)
     document = header | {"cells": listed, "records": records}
-    write_json(os.path.join(workdir, "results.json"), document)
+    write_json(os.path.join(workdir, _DOCUMENT), document)
     replace_text(os.path.join(workdir, "results.csv"), _csv(records))
     table = report.render(plan.title, entries, num_seeds=len(plan.seeds), **shown)
     replace_text(os.path.join(workdir, "table.md"), table)
-    summary.write(document, os.path.join(workdir, "summary"))
+    summary.write(document, os.path.join(workdir, _SUMMARY))
     return table
 
 

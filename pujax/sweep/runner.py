@@ -141,6 +141,8 @@ def prepare(
     wanted = {cell.folder for cell in plan_lib.only(plan, only).cells}
     chosen = tuple(i for i, cell in enumerate(plan.cells) if cell.folder in wanted)
     chosen = chosen if shard is None else shard.of(chosen)
+    if workdir:
+        results.refuse_foreign(workdir)
     if not dry_run:
         compilation_cache.enable(resolved[0][0].run.compilation_cache)
     load = cell_runner.loader(len(plan.seeds) + 1)

@@ -25,6 +25,7 @@ from pujax.training import (
     hosts,
     init_from,
     method_setup,
+    metrics_writer,
     own_results,
     preemption,
     prior_estimation,
@@ -115,6 +116,8 @@ def _run(config: ml_collections.FrozenConfigDict, workdir: str, name: str) -> di
     compared = config_lib.compared_methods(config.run)
     others = [config_lib.resolve(config_lib.to_compare(config, other)) for other in compared]
     others = [fitting(other) for other in others]
+    for other in others:
+        refuse_other_run(os.path.join(folder, other.method.name), other)
     if own_data is not None and own_data.own:
         _say("\n".join([*own_data.own.notes, *filter(None, lowered)]))
     configs = [config, *others]
@@ -396,6 +399,24 @@ def _finished_at(folder: str) -> str:
     return known or "a day that its summary does not tell"
 
 
+# What a run writes after `config.json`, so that without that it is somebody else's.
+_WRITTEN = (
+    *("summary.json", run_state.DATA_FILE, metrics_writer.JSON_LINES, metrics_writer.CSV),
+    *(example_scores.FILE, init_from.FILE, "held_out.json"),
+    *(own_results.PREDICTIONS, own_results.MODEL),
+)
+
+
+def _refuse_foreign(folder: str) -> None:
+    """Raises if the folder, which holds no run, has files of the names that a run writes."""
+    found = [name for name in _WRITTEN if os.path.lexists(os.path.join(folder, name))]
+    if found:
+        raise ValueError(
+            f"--workdir={folder} holds {', '.join(found)} without the config.json of a run, and a "
+            "run would write over that; accepted: another folder"
+        )
+
+
 def refuse_other_data(folder: str, data: Problem) -> None:
     """Raises if the folder holds a run on other examples or labels, of any of its parts."""
     path = os.path.join(folder, run_state.DATA_FILE)
@@ -408,9 +429,10 @@ def refuse_other_data(folder: str, data: Problem) -> None:
 
 
 def refuse_other_run(folder: str, config: ml_collections.FrozenConfigDict) -> None:
-    """Raises if the folder holds a run with another configuration."""
+    """Raises if the folder holds a run with another configuration, or files that no run wrote."""
     path = os.path.join(folder, "config.json")
     if not os.path.exists(path):
+        _refuse_foreign(folder)
         return
     stored = config_lib.fingerprint(ml_collections.ConfigDict(read_json(path)))
     differences = config_lib.differences(stored, config_lib.fingerprint(config))

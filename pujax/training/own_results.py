@@ -5,7 +5,7 @@ import dataclasses
 import io
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import ml_collections
@@ -259,10 +259,7 @@ def describe(summary: Mapping[str, Any], *, decide: str = _BY_METHOD) -> str:
     if decide == _BY_METHOD and is_off_threshold(flagged, used):
         lines.append(
             f"  By its own threshold it calls {flagged:.1%} of the held-out unlabeled rows "
-            f"positive, where {used:.1%} are taken to be. Its ranking may be good all the same: "
-            f"call as many positive as there are by run.decide=share:{used:.2g}, your budget by "
-            "run.decide=top:K; for new rows, of which another share may be positive, by --decide "
-            "of pujax predict."
+            f"positive, where {used:.1%} are taken to be. {_advice(held_out, used)}"
         )
     doubt = summary.get("mean_probability")
     if doubt:
@@ -276,6 +273,27 @@ def describe(summary: Mapping[str, Any], *, decide: str = _BY_METHOD) -> str:
     if rows:
         lines.append(prior_dependence.describe(rows, agree=summary["prior_choice"]["agree"]))
     return "\n".join(lines)
+
+
+def _advice(held_out: Sequence[Mapping[str, Any]], used: float) -> str:
+    """What to do about a threshold that is off, which depends on whether the ranking is good."""
+    ranking: Mapping[str, Any] = next((x for x in held_out if x["name"] == "auc_pu"), {})
+    low, high = _number(ranking.get("low")), _number(ranking.get("high"))
+    if high < 0.5:
+        return (
+            "No other threshold helps: its ranking is the wrong way round, unlabeled rows above "
+            "the labelled ones. Train for longer, by another method, or look at the labels."
+        )
+    if not low > 0.5:
+        return (
+            "Another threshold may not help: by the held-out rows its ranking may be no better "
+            "than chance. Train for longer, by another method, or with more labels."
+        )
+    return (
+        "Its ranking may be good all the same: call as many positive as there are by "
+        f"run.decide=share:{used:.2g}, your budget by run.decide=top:K; for new rows, of which "
+        "another share may be positive, by --decide of pujax predict."
+    )
 
 
 def held_out(result: Mapping[str, Any]) -> dict[str, float | None]:

@@ -7,6 +7,7 @@ import pytest
 from pujax import metrics, mutual_info, priors
 from pujax.priors import out_of_bag, out_of_bag_scores
 from pujax.priors.base import ANYTHING
+from pujax.priors.km import least_share
 
 FEW = {"num_networks": 4, "hidden": (16,), "max_steps": 40}
 INTERNALS = out_of_bag_scores.__globals__
@@ -226,3 +227,12 @@ def test_samples_that_tell_nothing_are_warned_of_once(caplog):
 def test_a_rate_at_which_nothing_is_finite_is_named():
     with pytest.raises(ValueError, match="learning_rate is 1e[+]30, at which the scores"):
         out_of_bag(*samples(0.4), learning_rate=1e30, **FEW)
+
+
+def test_the_least_answer_says_that_nothing_was_found(caplog):
+    p, u = samples(0.0, m=60, n=600, shift=3.0)
+    found = out_of_bag(p, u, num_resamples=4, key=0)
+    assert found.value == least_share() == pytest.approx(0.0134875, abs=1e-7)
+    assert found.low == 0 and found.high >= found.value
+    (record,) = caplog.records
+    assert "found no positives among the unlabeled" in record.getMessage()

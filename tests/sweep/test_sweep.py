@@ -318,6 +318,15 @@ def test_missing_flags_are_named(config_file, capsys):
     assert capsys.readouterr().err.startswith("--plan or --config is missing")
 
 
+@pytest.mark.parametrize("name", ["results.json", "results.csv", "table.md", "summary.csv"])
+def test_files_of_somebody_else_are_not_written_over(config_file, tmp_path, name, capsys):
+    (tmp_path / name).write_text("{}")
+    assert run(config_file, tmp_path) == 2
+    assert f"holds {name}, but no results.json of a sweep" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+    assert (tmp_path / name).read_text() == "{}"
+
+
 def test_other_settings_in_a_used_folder_are_refused_by_name(config_file, finished, capsys):
     assert run(config_file, finished, "--set=method.learning_rate=0.5") == 2
     assert "method.learning_rate: 0.001 there, 0.5 here" in capsys.readouterr().err

@@ -453,6 +453,18 @@ def test_other_data_are_refused_in_the_folder_of_an_unfinished_run(tmp_path, oth
         training.run(small(), str(tmp_path))
 
 
+@pytest.mark.parametrize("name", ["predictions.csv", "summary.json", "metrics.csv", "model"])
+def test_files_of_somebody_else_are_not_written_over(tmp_path, name):
+    for folder in (tmp_path / "run", tmp_path / "other" / "naive"):
+        folder.mkdir(parents=True)
+        (folder / name).write_text("mine")
+    for folder, compare in (("run", ""), ("other", "naive")):
+        with pytest.raises(ValueError, match=f"--workdir=.* holds {name} without the config.json"):
+            training.run(small(compare=compare), str(tmp_path / folder))
+    written = {path.name for path in tmp_path.rglob("*") if path.is_file()}
+    assert written == {name} and (tmp_path / "run" / name).read_text() == "mine"
+
+
 def test_a_run_does_not_begin_in_or_below_a_file(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(ValueError, match=r"--workdir is '.*file', a file; accepted: a folder"):

@@ -383,6 +383,7 @@ def test_a_file_of_known_classes_beside_the_table_is_the_test_set(tmp_path):
     [
         (["yes", "no", ""], r"known.csv, line 4, column 'is_fraud' says nothing of the class"),
         (["no", "no", "no"], r"known.csv: the label 'is_fraud' has no positive"),
+        (["1", "1", "1"], r"has nothing but positives: '1' 3 times; accepted: known negatives as"),
         (["yes", "no", "maybe"], r"known.csv, line 4, column 'is_fraud' is 'maybe'"),
     ],
 )
@@ -604,9 +605,12 @@ def test_a_prior_that_the_held_out_rows_leave_no_room_for_is_spoken_of():
 
 
 def test_a_threshold_that_calls_far_too_few_or_too_many_is_spoken_of_with_what_to_do():
-    def text(flagged, used, **options):
-        known = {"name": "flagged_share", "value": flagged, "low": 0, "high": 1, "assumption": "U"}
-        return own_results.describe(summary_of([known], used), **options)
+    def text(flagged, used, *, area=(0.6, 0.9), **options):
+        known = [
+            {"name": "auc_pu", "value": area[0], "low": area[0], "high": area[1], "assumption": ""},
+            {"name": "flagged_share", "value": flagged, "low": 0, "high": 1, "assumption": "U"},
+        ]
+        return own_results.describe(summary_of(known, used), **options)
 
     said = text(0.0, 0.05)
     assert "calls 0.0% of the held-out unlabeled rows positive, where 5.0% are taken to be" in said
@@ -615,6 +619,14 @@ def test_a_threshold_that_calls_far_too_few_or_too_many_is_spoken_of_with_what_t
     for flagged, used in ((0.025, 0.05), (0.1, 0.05), (None, 0.05), (0.0, None)):
         assert "By its own threshold" not in text(flagged, used)
     assert "By its own threshold" not in text(0.0, 0.05, decide="top:5")
+    # Another threshold is no answer to a ranking that the held-out rows do not speak for.
+    for area, said in (
+        ((0.05, 0.41), "its ranking is the wrong way round"),
+        ((0.5, 0.9), "its ranking may be no better than chance"),
+        ((None, None), "its ranking may be no better than chance"),
+    ):
+        advice = text(0.0, 0.05, area=area)
+        assert said in advice and "run.decide" not in advice
 
 
 @pytest.mark.parametrize(
