@@ -21,7 +21,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from pujax import calibration, checks, methods, metrics
 from pujax.data import batching, dataset, raw
 from pujax.data.pu_dataset import DataInfo
-from pujax.data.readers import pu_labels
+from pujax.data.readers import frames, pu_labels
 from pujax.training import (
     compilation_cache,
     method_setup,
@@ -191,12 +191,12 @@ class PUClassifier(ClassifierMixin, BaseEstimator):
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         self.positive_ = self._positive_class()
         rows, labeled = _in_single_precision(X), y == self.positive_
-        self._warn(rows, labeled)
+        self._warn(X, rows, labeled)
         with _errors_in_parameters(self.options or {}):
             self._train(rows, labeled, seed)
         return self
 
-    def _warn(self, rows: np.ndarray, labeled: np.ndarray) -> None:
+    def _warn(self, X: np.ndarray, rows: np.ndarray, labeled: np.ndarray) -> None:
         """Warns of data that can be trained on, and that nothing good can come of."""
         if labeled.sum() < _FEW:
             warnings.warn(
@@ -207,6 +207,12 @@ class PUClassifier(ClassifierMixin, BaseEstimator):
         columns = getattr(self, "feature_names_in_", range(rows.shape[1]))
         for text in raw.describe_outliers(rows, columns=[*columns], row="row {}".format):
             warnings.warn(f"X: {text.replace('leave it empty', 'clip it')}", stacklevel=3)
+        if hasattr(self, "feature_names_in_"):
+            import pandas as pd
+
+            table = pd.DataFrame(X, columns=columns)  # all digits: single precision makes ids equal
+            for text in pu_labels.kept_ids(frames.of(table)):
+                warnings.warn(f"X: {text}", stacklevel=3)
 
     def _train(self, rows: np.ndarray, labeled: np.ndarray, seed: int) -> None:
         """Sets the attributes that training gives."""
@@ -379,6 +385,11 @@ class PUClassifier(ClassifierMixin, BaseEstimator):
 
     def _problem(self, rows: np.ndarray, labeled: np.ndarray, seed: int) -> Any:
         def prepare(training: np.ndarray) -> raw.RawDataset:
+            differ = rows[training].min(0) < rows[training].max(0)
+            if not differ.any():
+                raise ValueError(
+                    "X has no column that differs between training rows; accepted: at least one"
+                )
             mean, std = raw.feature_statistics(rows[training])
             return source._replace(mean=mean, std=std)
 

@@ -3,6 +3,7 @@
 import pickle
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
@@ -15,7 +16,7 @@ import pujax
 from pujax import calibration, methods, metrics
 from pujax.estimator import PUClassifier
 from pujax.folds import PUStratifiedKFold
-from pujax.training import compilation_cache, method_setup, sharding
+from pujax.training import compilation_cache, method_setup, prior_estimation, sharding
 from tests import tiny
 
 
@@ -276,13 +277,19 @@ def test_what_a_fit_left_decides_on_probabilities_and_no_parameter_that_is_set_a
     assert not hasattr(clone(model), "predict_proba")  # which is not fitted
 
 
-def test_what_the_data_say_against_a_parameter_is_named_by_the_parameter():
+def test_what_the_data_say_against_a_parameter_is_named_by_the_parameter(monkeypatch):
+    monkeypatch.setattr(prior_estimation, "is_informative", lambda found: False)
     rows, labels, _ = clouds(n=60)
-    same, few = np.zeros_like(rows), [*np.flatnonzero(labels)[:3], *np.flatnonzero(labels == 0)]
+    few = [*np.flatnonzero(labels)[:3], *np.flatnonzero(labels == 0)]
     for change, taken, message in (
-        ({"prior": None}, (rows, labels), "^prior is None; accepted: a number"),
+        (
+            {"prior": None},
+            (rows, labels),
+            "^prior is None; accepted: a number between 0 and 1, or 'auto' to estimate it, since",
+        ),
+        ({}, (rows * 0, labels), "^X has no column that differs between training rows; accepted"),
         ({"prior": 0.05}, (rows, labels), "^prior is 0.05, which is .*accepted: a number above"),
-        ({"prior": "auto"}, (same, labels), "^prior is 'auto', .*; accepted: a number for prior$"),
+        ({"prior": "auto"}, (rows, labels), "^prior is 'auto', .*; accepted: a number for prior$"),
         (
             {"prior": "auto"},
             (rows[few], labels[few]),
@@ -306,6 +313,16 @@ def test_data_that_nothing_good_can_come_of_are_warned_of(fitted):
     texts = [str(one.message) for one in said]
     assert any(text.startswith("y has 4 labelled positives; with fewer than 5") for text in texts)
     assert any("column 2 holds 1e+30 in row 7, beside which" in text for text in texts)
+
+
+def test_a_column_that_is_called_like_an_id_is_warned_of(one_method):
+    rows, labels, _ = clouds(n=60)
+    table = pd.DataFrame(rows, columns=["patient_id", "room_no", "a", "b", "c"])
+    table["patient_id"], table["room_no"] = 10**8 + np.arange(60) // 2, np.arange(60) % 4
+    with pytest.warns(UserWarning, match="^X: column .* is called like an id") as said:
+        PUClassifier(**SMALL).fit(table, labels)
+    texts = [str(one.message) for one in said if "like an id" in str(one.message)]
+    assert len(texts) == 1 and "'patient_id'" in texts[0] and "more than once" in texts[0]
 
 
 @pytest.mark.thorough

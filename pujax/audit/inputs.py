@@ -72,23 +72,14 @@ def _table(path: str, label: str, positive: str, id_column: str) -> Input:
     assert read.prepare is not None
     data = read.prepare(np.arange(len(read.train_labels)))
     assert data.own is not None
-    names = data.own.preparation.feature_names
-    columns = [column.name for column in data.own.preparation.columns]
+    learned = data.own.preparation
     found = problem(
         as_array(data.train_inputs),
         data.train_labels == 1,
-        [_column_of(name, columns) for name in names],
+        learned.sources or learned.feature_names,  # arrays have no columns but their features
         ids=np.array([f"{data.own.id_name} {x}" for x in data.own.ids], object),
     )
     return Input(found, "table", tuple(map(own_table.in_options, data.own.notes)), {})
-
-
-def _column_of(feature: str, columns: list[str]) -> str:
-    """The column that a feature is made of, whose name begins with the column's."""
-    if feature in columns:
-        return feature
-    fits = [x for x in columns if feature.startswith((f"{x}_", f"{x} is missing"))]
-    return max(fits, key=len, default=feature)
 
 
 def _folder(path: str) -> Input:

@@ -71,6 +71,9 @@ class Preparation:
       first_index: of svmlight rows, 0 or 1; None for other rows.
       messages: what a person should know, one sentence each.
       encoder: skrub's TableVectorizer of words and dates; None where there are none.
+      sources: the column that each of the `d` features is made of, as a name does not tell it: the
+        word 'paid' of a column 'status' has the name of a column 'status_paid'. Empty in what an
+        earlier version saved, and where rows are arrays.
     """
 
     feature_names: tuple[str, ...]
@@ -81,6 +84,7 @@ class Preparation:
     first_index: int | None = None
     messages: tuple[str, ...] = ()
     encoder: Any = None
+    sources: tuple[str, ...] = ()
 
     @property
     def takes(self) -> str:
@@ -138,7 +142,7 @@ class Preparation:
             for column in self.columns:
                 if column.kind == "words":
                     _note_numbers(frame, column, numbers)
-            raw, _ = _features(frame, self.columns, self.encoder, dtype)
+            raw, *_ = _features(frame, self.columns, self.encoder, dtype)
             filled = np.where(np.isnan(raw), np.asarray(self.fill), raw)
             yield filled[:, list(self.kept)].astype(dtype)
         for error in filter(None, numbers.values()):
@@ -232,7 +236,7 @@ def fit(rows: Any, indices: Any = None, *, aside: Sequence[str] = ()) -> Prepara
     encoder = None
     if any(column.kind in ("date", "words", "codes") for column in found):
         encoder = table_encoder.fit(frame.path, _encoded(training, found))
-    raw, feature_names = _features(training, found, encoder, np.float32)
+    raw, feature_names, sources = _features(training, found, encoder, np.float32)
     fill = _medians(raw)
     filled = np.where(np.isnan(raw), fill, raw).astype(np.float32)
     kept = np.flatnonzero(filled.min(0) < filled.max(0))
@@ -246,6 +250,7 @@ def fit(rows: Any, indices: Any = None, *, aside: Sequence[str] = ()) -> Prepara
         kept=tuple(kept.tolist()),
         messages=tuple(messages),
         encoder=encoder,
+        sources=tuple(sources[i] for i in kept),
     )
 
 
@@ -264,6 +269,7 @@ def load(folder: str | os.PathLike) -> Preparation:
         raise ValueError(f"{path} is no preparation of format {_FORMAT}; accepted: a saved one")
     try:
         record = document["encoder"]
+        document.setdefault("sources", [])  # which earlier versions did not save
         _check_document(document)
         return Preparation(
             feature_names=tuple(document["feature_names"]),
@@ -274,6 +280,7 @@ def load(folder: str | os.PathLike) -> Preparation:
             first_index=document["first_index"],
             messages=tuple(document["messages"]),
             encoder=None if record is None else table_encoder.load(folder, record),
+            sources=tuple(document["sources"]),
         )
     except (KeyError, TypeError) as error:
         raise ValueError(f"{path} is damaged ({error!r}); accepted: a saved one") from error
@@ -296,7 +303,7 @@ def _check_document(document: dict[str, Any]) -> None:
 
     width = len(document["fill"]) if isinstance(document["fill"], list) else 0
     rights = {
-        **dict.fromkeys(("feature_names", "aside", "messages"), is_text),
+        **dict.fromkeys(("feature_names", "aside", "messages", "sources"), is_text),
         "columns": is_column,
         "fill": lambda value: isinstance(value, (int, float)) and abs(value) < np.inf,
         "kept": lambda value: type(value) is int and 0 <= value < width,
@@ -306,6 +313,8 @@ def _check_document(document: dict[str, Any]) -> None:
         wrong.append("first_index")
     if document["columns"] and len(document["kept"]) != len(document["feature_names"]):
         wrong.append("kept")
+    if document["sources"] and len(document["sources"]) != len(document["feature_names"]):
+        wrong.append("sources")
     if wrong:
         raise TypeError(f"{wrong[0]} is not as it is saved")
 
@@ -356,7 +365,7 @@ def _column(frame: frames.Frame, name: str) -> tuple[Column, str]:
             message = f"column {name!r}: dates such as {example!r} are read as {formats[0]}"
         return Column(name, "date", formats[0], had_missing), message
     share = 1 - wrong.sum() / (~missing).sum()
-    message = ""
+    message = _of_almost_dates(frame, name, words)
     if columns.may_be_short_dates(words.dropna()):
         message = (
             f"column {name!r} is read as words: if cells such as {words.dropna().iloc[0]!r} are "
@@ -374,6 +383,20 @@ def _column(frame: frames.Frame, name: str) -> tuple[Column, str]:
             "so, or leave the column out"
         )
     return Column(name, "codes" if share else "words", "", had_missing), message
+
+
+def _of_almost_dates(frame: frames.Frame, name: str, words: Any) -> str:
+    """What to say of a column of words most of which are dates; '' of any other."""
+    form = columns.usual_date_format(words.dropna())
+    if not form:
+        return ""
+    values, wrong = columns.dates(words, form)
+    row, example = int(np.flatnonzero(wrong)[0]), words[values.notna()].iloc[0]
+    return (
+        f"column {name!r} is read as words, since {frame.place(row)} holds {words.iloc[row]!r}, "
+        f"which is no date like {example!r}; correct such cells or leave them empty, or leave the "
+        "column out"
+    )
 
 
 def _of_written_numbers(frame: frames.Frame, found: Sequence[Column]) -> list[str]:
@@ -458,12 +481,12 @@ def _check_cells(frame: frames.Frame, column: Column, wrong: np.ndarray, accepte
 
 def _features(
     frame: frames.Frame, found: Sequence[Column], encoder: Any, dtype: type
-) -> tuple[np.ndarray, list[str]]:
-    """float64 `[n, all features]`, NaN where missing, and their names.
+) -> tuple[np.ndarray, list[str], list[str]]:
+    """float64 `[n, all features]`, NaN where missing, their names, and the column of each.
 
     Numbers have the digits of `dtype`.
     """
-    parts, names = [], []
+    parts, names, sources = [], [], []
     for column in found:
         if column.kind == "number":
             values, wrong = columns.numbers(frame.values[column.name], column.marks)
@@ -474,16 +497,19 @@ def _features(
             part = _fitting(frame, values[:, None], [column.name], dtype)
             parts.append(part.astype(np.float64))
             names.append(column.name)
+            sources.append(column.name)
     for column in found:
         if column.had_missing and column.kind in ("number", "date"):
             gone = columns.text(frame.values[column.name]).isna().to_numpy()
             parts.append(gone[:, None].astype(np.float64))
             names.append(f"{column.name} is missing")
+            sources.append(column.name)
     if encoder is not None:
         values, encoded = table_encoder.transform(encoder, _encoded(frame, found))
         parts.append(values)
         names += encoded
-    return np.concatenate(parts, axis=1), names
+        sources += table_encoder.sources(encoder, encoded)
+    return np.concatenate(parts, axis=1), names, sources
 
 
 def _fitting(

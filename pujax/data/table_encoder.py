@@ -11,7 +11,7 @@ import os
 import re
 import warnings
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -104,6 +104,16 @@ def transform(encoder: Any, table: Any) -> tuple[np.ndarray, list[str]]:
         warnings.simplefilter("ignore", UserWarning)
         encoded = encoder.transform(table)
     return encoded.to_numpy(np.float64), list(encoded.columns)
+
+
+def sources(encoder: Any, names: Iterable[str]) -> list[str]:
+    """The columns that features are made of.
+
+    Args:
+      encoder: as in `transform`.
+      names: of features, as `transform` returned them.
+    """
+    return [encoder.output_to_input_[name] for name in names]
 
 
 def save(encoder: Any, folder: str | os.PathLike) -> dict[str, Any]:

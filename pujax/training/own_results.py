@@ -22,6 +22,8 @@ from pujax.training.evaluation.summary import Final
 PREDICTIONS = "predictions.csv"
 HEADING = ["score", "probability", "rank", "decision"]
 """Columns of predictions behind the id."""
+_MORE = ["held_out", "probability_low", "probability_high"]
+"""Columns of predictions behind these; the first only of a run's own."""
 MODEL = "model"
 _LEVEL = 0.95
 """How sure it is that the held-out scores leave no room for a larger share of positives in U."""
@@ -406,10 +408,11 @@ def csv_text(
 ) -> str:
     """A CSV text: the id under its own name, score, probability, rank, decision, then the rest.
 
+    An id with the name of another column of predictions is called `id`, so that no two are alike.
     The rest is whether a row was held out, if that is told, and both ends of the probability.
 
     Args:
-      id_name: heading of the first column.
+      id_name: what the rows are named by.
       ids: `[n]`, in the order of the rows.
       scores: `[n]`; a row of NaN has an id and empty cells.
       probabilities: `[n]`; None leaves them empty.
@@ -421,10 +424,10 @@ def csv_text(
     """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    more = [] if is_held is None else ["held_out"]
-    more += ["probability_low", "probability_high"]
+    more = _MORE[1:] if is_held is None else _MORE
     if with_header:
-        writer.writerow([id_name, *HEADING, *more])
+        heading = "id" if id_name in (*HEADING, *_MORE) else id_name
+        writer.writerow([heading, *HEADING, *more])
     for i, name in enumerate(ids):
         if math.isnan(scores[i]):
             writer.writerow([name, *[""] * (4 + len(more))])

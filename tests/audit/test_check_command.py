@@ -220,3 +220,17 @@ def test_a_folder_of_images_is_checked_for_damage_copies_and_the_size_of_its_fil
     assert "own_folder:method=nnpu" in command
     assert command.endswith("--config.data.unreadable=skip")
     assert "grey pixels" in text
+
+
+def test_a_leak_is_named_by_its_column_and_not_by_one_of_a_like_name(tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    known = np.arange(300) % 3 == 0
+    words = np.where(known, "paid", np.where(rng.random(300) < 0.5, "new", "old"))
+    rows = zip(known, words, rng.normal(size=300).round(3), rng.normal(size=300), strict=True)
+    lines = [f"{k:d},{word},{a},{b}" for k, word, a, b in rows]
+    (tmp_path / "a.csv").write_text("\n".join(["known,status,status_paid,x", *lines]))
+    assert run(tmp_path / "a.csv", "--label=known") == 3
+    text = capsys.readouterr().out
+    assert "column 'status':" in text and "column 'status_paid':" not in text
+    # The command treats known negatives as unlabeled, and has no option for what a 0 is.
+    assert "100 rows are '1'" in text and "zero_is" not in text

@@ -397,3 +397,9 @@ def test_nothing_of_the_extra_is_imported_before_it_is_needed(tmp_path):
     # pandas itself is imported by scikit-learn or jax where it is installed, or not at all.
     code = "import sys, sklearn.datasets, jax\nbefore = set(sys.modules)\n" + code
     subprocess.run([sys.executable, "-c", code, tmp_path / "a.npy"], check=True)
+
+
+@pytest.mark.parametrize("ending", ["xlsx", "XLS", "ods"])
+def test_a_spreadsheet_is_refused_in_words(tmp_path, ending):
+    said = refusal(write(tmp_path / f"a.{ending}", b"PK\x03\x04" + bytes(100)))
+    assert said.startswith("FILE is a spreadsheet; accepted: .csv") and "save it as CSV" in said

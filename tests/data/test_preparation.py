@@ -402,3 +402,44 @@ def test_a_file_without_its_fields_is_damaged(learned, tmp_path):
     (tmp_path / "preparation.json").write_text('{"format": 1}')
     with pytest.raises(ValueError, match="preparation.json is damaged .*'encoder'"):
         preparation.load(tmp_path)
+
+
+@pytest.mark.parametrize(("odd", "row"), [("2024-02-31", 7), ("unknown", 0)])
+def test_a_date_column_with_a_bad_cell_says_which_it_is(tmp_path, odd, row):
+    days = pd.date_range("2024-01-01", periods=30).strftime("%Y-%m-%d").tolist()
+    days[row] = odd
+    pd.DataFrame({"when": days, "x": range(30)}).to_csv(tmp_path / "a.csv", index=False)
+    learned = preparation.fit(frames.read(tmp_path / "a.csv"))
+    assert learned.columns[0].kind == "words"
+    (said,) = learned.messages
+    where = f"{tmp_path / 'a.csv'}, line {row + 2} holds {odd!r}"
+    assert said.startswith(f"column 'when' is read as words, since {where}, which is no date like")
+    days[:10] = ["soon"] * 10
+    assert preparation.fit(pd.DataFrame({"when": days, "x": range(30)})).messages == ()
+
+
+def test_every_feature_says_which_column_it_is_made_of(tmp_path):
+    table = pd.DataFrame(
+        {
+            "status": ["new", "old", "paid"] * 8,
+            "status_paid": [*range(1, 24), None],
+            "paid": pd.date_range("2024-01-01", periods=24),
+            "status_old": ["a", "b"] * 12,
+        }
+    )
+    learned = preparation.fit(table)
+    assert len(learned.sources) == len(learned.feature_names)
+    x = learned.transform(table)
+    made = {name: np.flatnonzero([s == name for s in learned.sources]) for name in table}
+    assert [len(made[name]) for name in ("status", "status_paid", "status_old")] == [3, 2, 2]
+    is_paid = x[:, made["status"]] == (table["status"] == "paid").to_numpy()[:, None]
+    assert is_paid.all(0).sum() == 1
+    assert len(made["paid"]) == len(learned.sources) - 7
+    again = saved(learned, tmp_path)
+    assert again.sources == learned.sources
+    document = json.loads((tmp_path / "preparation.json").read_text())
+    del document["sources"]  # as an earlier version saved it
+    (tmp_path / "preparation.json").write_text(json.dumps(document))
+    old = preparation.load(tmp_path)
+    assert old.sources == ()
+    np.testing.assert_array_equal(old.transform(table), x)

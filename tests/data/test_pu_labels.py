@@ -251,3 +251,61 @@ def test_an_id_that_is_damaged_in_few_rows_is_no_feature(tmp_path, cell):
     assert pu_labels.ids(frames.read(path), "").aside == ()
     path.write_text(path.read_text().replace("customer_id", "spent"))
     assert pu_labels.ids(frames.read(path)).aside == ()
+
+
+@pytest.mark.parametrize("odd", ["2024-02-31", "unknown"])
+def test_a_column_of_dates_or_numbers_is_no_id_for_one_bad_cell(odd):
+    columns = {
+        "when": pd.date_range("2024-01-01", periods=N).strftime("%Y-%m-%d"),
+        "seen": DAYS,
+        "paid": [f"{i}.5" for i in range(N)],
+        "income": [str(i * 7919 + 10**6) for i in range(N)],
+    }
+    for name, cells in columns.items():
+        for row in (0, 7):
+            cells = [odd if i == row else cell for i, cell in enumerate(cells)]
+            frame = frames.of(pd.DataFrame({name: pd.Series(cells, dtype="str"), "x": NOISE}))
+            assert pu_labels.ids(frame).aside == (), (name, row)
+    several = [odd if i % 5 == 0 else cell for i, cell in enumerate(columns["when"])]
+    several = [f"{cell}-{i}" for i, cell in enumerate(several)]
+    found = pu_labels.ids(frames.of(pd.DataFrame({"when": several, "x": NOISE})))
+    assert found.aside == ("when",)
+
+
+def test_codes_most_of_which_are_digits_are_ids():
+    codes = [f"0{i * 7919 + 10**8}{'X' if i % 11 == 5 else i % 10}" for i in range(N)]
+    assert pu_labels.ids(frames.of(pd.DataFrame({"isbn": codes, "x": NOISE}))).aside == ("isbn",)
+
+
+@pytest.mark.parametrize(
+    ("name", "cells", "why"),
+    [
+        ("patient_id", [10**4 + i % 25 for i in range(N)], ", as it holds some values more than"),
+        ("patient_id", [f"P{i % 25}" for i in range(N)], ", as it holds some values more than"),
+        ("patient_id", [f"P{i}" if i % 2 else None for i in range(N)], ", as some of its cells"),
+        ("branch_no", [i % 19 for i in range(N)], None),  # of so few kinds
+        ("branch_id", [f"B{i % 19}" for i in range(N)], None),
+        ("mass_index", NOISE.round(1), None),  # fractions
+        ("day_id", [*DAYS[:25], *DAYS[:15]], None),
+        ("amount", [10**4 + i % 25 for i in range(N)], None),  # is not called so
+    ],
+)
+def test_a_repeated_id_that_stays_a_feature_is_spoken_of(name, cells, why):
+    frame = frames.of(pd.DataFrame({name: cells, "x": NOISE, "row": [f"R{i}" for i in range(N)]}))
+    for given, column in ((None, "row"), ("row", "row")):
+        found = pu_labels.ids(frame, given)
+        said = [text for text in found.sentences if "is called like an id" in text]
+        assert found.column == column and name not in found.aside
+        assert len(said) == (why is not None)
+        if why:
+            start = f"column {name!r} is called like an id and is kept as a feature{why}"
+            assert said[0].startswith(start) and "leave it out if" in said[0]
+    assert pu_labels.ids(frame, "").sentences == ()  # all columns are wanted
+    assert pu_labels.ids(frame, "row", label=name).sentences == ()
+
+
+def test_a_second_id_beside_a_named_one_is_spoken_of():
+    frame = frames.of(pd.DataFrame({"row": range(N), "user_id": [f"u{i}" for i in range(N)]}))
+    (said,) = pu_labels.ids(frame, "row").sentences
+    assert said.startswith("column 'user_id' is called like an id and is kept as a feature; leave")
+    assert pu_labels.ids(frame).sentences[1:] == ()  # where both are found, both are set aside

@@ -188,6 +188,8 @@ def test_checksums_that_are_none_are_refused(model, tmp_path, part):
         ("first_index", 7),
         ("aside", [1]),
         ("feature_names", "ab"),
+        ("sources", [1]),
+        ("sources", ["a"] * 99),
         pytest.param("encoder", {}, marks=pytest.mark.thorough),  # it imports skops
         pytest.param("encoder", {"sha256": 3, "versions": {}}, marks=pytest.mark.thorough),
     ],

@@ -12,6 +12,7 @@ import safetensors.numpy
 import pujax
 from pujax import calibration, methods, metrics, predict, reports, training
 from pujax.data.pu_dataset import PriorChoice
+from pujax.data.readers import frames
 from pujax.training import config as config_lib
 from pujax.training import example_scores, experiment, own_results, saved_model
 from pujax.training.evaluation.summary import Final
@@ -129,6 +130,23 @@ def test_predictions_name_every_unlabeled_row_once_in_the_order_of_the_file(fini
     assert (written.decision == (written.score > 0)).all()
     truth = fraud[unlabeled.index]
     assert metrics.auc(written.score.to_numpy(), truth) > 0.8
+
+
+@pytest.mark.parametrize(("name", "given"), [("rank", ""), ("held_out", "held_out")])
+def test_an_id_with_the_name_of_a_column_of_predictions_is_called_id(tmp_path, name, given):
+    frame = table()[0].drop(columns="customer")
+    frame[name] = np.arange(1, ROWS + 1)[::-1]
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    training.run(configured(tmp_path / "a.csv", "naive", id_column=given), str(tmp_path / "run"))
+    unlabeled = frame[frame.is_fraud == 0]
+    output = tmp_path / "scores.csv"
+    command = ["predict", str(tmp_path / "run"), str(tmp_path / "a.csv"), f"--output={output}"]
+    for _ in range(2):  # the second replaces the first
+        assert predict.main(command) == 0
+    for path, rows in ((tmp_path / "run" / "predictions.csv", unlabeled), (output, frame)):
+        written = frames.read(path)  # which refuses two columns of one name
+        assert written.names[:5] == ("id", "score", "probability", "rank", "decision")
+        assert written.values["id"].tolist() == [str(row) for row in rows[name]]
 
 
 def test_what_is_known_without_negatives_is_said_with_intervals(finished):

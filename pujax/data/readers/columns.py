@@ -24,6 +24,10 @@ MISSING = frozenset(
 
 _TRUTH = {"true": 1.0, "false": 0.0}
 _ISO = "ISO8601"
+_MOST = 0.9
+"""Share of dates of one format from which a column of words is taken for one of dates."""
+_SAMPLED = 20
+"""Cells whose format is tried on such a column, as its first may be the one that is no date."""
 
 
 def text(cells: Any) -> Any:
@@ -131,25 +135,44 @@ def date_formats(cells: Any) -> list[str]:
     Args:
       cells: pandas Series `[n]` of any type, with a cell that is not missing.
     """
-    from pandas.tseries.api import guess_datetime_format
-
     if _are_dates(cells):
         return [_ISO]
     first = text(cells).dropna().iloc[0]
-    found: list[str] = []
-    orders = (True, False) if re.match(r"\d+\.", first) else (False, True)
-    for day_first in orders:  # points stand in dates of countries where the day comes first
-        with warnings.catch_warnings():  # that the guess is not what day_first says
-            warnings.simplefilter("ignore", UserWarning)
-            guess = guess_datetime_format(first, dayfirst=day_first)
-        if guess is None or "%Y" not in guess or re.match("%Y[^%]?%d", guess):
-            continue
-        guess = _ISO if guess.startswith("%Y-%m-%d") else guess
-        if guess not in found and not dates(cells, guess)[1].any():
-            found.append(guess)
+    found = [form for form in _guesses(first) if not dates(cells, form)[1].any()]
     if len(found) == 2 and dates(cells, found[0])[0].equals(dates(cells, found[1])[0]):
         return found[:1]
     return found
+
+
+def _guesses(word: str) -> list[str]:
+    """The formats in which a word may be a date, the usual one first."""
+    from pandas.tseries.api import guess_datetime_format
+
+    found: list[str] = []
+    orders = (True, False) if re.match(r"\d+\.", word) else (False, True)
+    for day_first in orders:  # points stand in dates of countries where the day comes first
+        with warnings.catch_warnings():  # that the guess is not what day_first says
+            warnings.simplefilter("ignore", UserWarning)
+            guess = guess_datetime_format(word, dayfirst=day_first)
+        if guess is None or "%Y" not in guess or re.match("%Y[^%]?%d", guess):
+            continue
+        guess = _ISO if guess.startswith("%Y-%m-%d") else guess
+        if guess not in found:
+            found.append(guess)
+    return found
+
+
+def usual_date_format(words: Any) -> str:
+    """The format in which nine of ten cells are dates, though not all; '' where there is none.
+
+    Args:
+      words: Series `[n]` of text, one or more, none missing, that `date_formats` has no format for.
+    """
+    some = np.unique(np.linspace(0, len(words) - 1, _SAMPLED).astype(int))
+    for form in dict.fromkeys(form for word in words.iloc[some] for form in _guesses(word)):
+        if (~dates(words, form)[1]).mean() >= _MOST:
+            return form
+    return ""
 
 
 def may_be_short_dates(words: Any) -> bool:

@@ -31,6 +31,7 @@ FORMATS = ".csv and .tsv with a header, .parquet, .npz, .npy, and svmlight"
 
 _KINDS = {".csv": "text", ".tsv": "text", ".tab": "text", ".parquet": "parquet", ".pq": "parquet"}
 _KINDS |= {".npz": "npz", ".npy": "npy"}
+_SHEETS = (".xlsx", ".xls", ".xlsm", ".xlsb", ".ods", ".numbers")
 _MAX_VALUES = 2**30
 """Numbers of an svmlight file once it is dense, 4 GiB of them."""
 _NOT_SPARSE = "save it as .npy, or leave out columns"
@@ -152,7 +153,10 @@ def read(path: str | os.PathLike, *, dtype: type = np.float32) -> Frame:
     path = os.fspath(path)
     _check_file(path)
     stem, is_packed = packed.split(path)
-    kind = _KINDS.get(os.path.splitext(stem)[1], "svmlight")
+    ending = os.path.splitext(stem)[1]
+    if ending in _SHEETS:
+        raise ValueError(f"{path} is a spreadsheet; accepted: {FORMATS} (save it as CSV)")
+    kind = _KINDS.get(ending, "svmlight")
     require(
         not is_packed or kind in ("text", "svmlight"), "path", path, f"an unpacked .{kind} file"
     )

@@ -2,6 +2,7 @@
 
 import collections
 import re
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,6 +33,10 @@ _MIN_ROWS = 20
 """Rows below which a column may well be different in every row by chance."""
 _NEARLY_ALL = 0.95
 """Share of the cells of an id that differ, above which the others are taken for mistakes."""
+_MOST = 0.9
+"""Share of numbers in a column above which the others are taken for mistakes."""
+_MIN_NAMES = 20
+"""Different values from which a column that is called like an id is one of names, not of kinds."""
 _MIN_COLLISIONS = 5.0
 """Repeats expected among random integers, above which it is no chance that there are none."""
 
@@ -67,7 +72,12 @@ class Ids(NamedTuple):
 
 
 def read(
-    frame: Frame, column: str | None = None, *, positive: str | None = None, zero_is: str = "auto"
+    frame: Frame,
+    column: str | None = None,
+    *,
+    positive: str | None = None,
+    zero_is: str = "auto",
+    others_are: str = "rows without a label as well, such as empty cells",
 ) -> Labels:
     """Reads the column of labels.
 
@@ -94,6 +104,7 @@ def read(
       positive: the value, in any case, that marks a positive.
       zero_is: 'negative' reads 0 (false, no, n, negative, neg, and -1 where there is none of these)
         as a known negative whatever else there is, 'unlabeled' as unlabeled; 'auto' as above.
+      others_are: what the rows beside positives should be, for the message that there are none.
 
     Returns:
       `Labels`, with at least one 1 and at least one other value.
@@ -129,8 +140,8 @@ def read(
         )
     if not others:
         raise ValueError(
-            f"{_where(frame, column)} has nothing but positives: {_shown(counts)}; accepted: rows "
-            "without a label as well, such as empty cells"
+            f"{_where(frame, column)} has nothing but positives: {_shown(counts)}; accepted: "
+            f"{others_are}"
         )
     negative = _negatives(others, zero_is, given=positive is not None)
     if len(negative) > 1:
@@ -241,7 +252,9 @@ def ids(frame: Frame, id_column: str | None = None, *, label: str | None = None)
     have repeated some. Dates and fractions never are, with a decimal comma neither, and numbers
     with a mark between thousands only if called like an id. The first whose name says that it is an
     id, else the first, names the rows. One that is called like an id and is different in nearly
-    every row is an error: as a feature it would tell the rows apart.
+    every row is an error: as a feature it would tell the rows apart. One that is called like an id,
+    holds 20 different names or whole numbers and is a feature all the same, is spoken of, but for
+    `id_column=''`.
 
     Args:
       frame: all rows.
@@ -259,7 +272,8 @@ def ids(frame: Frame, id_column: str | None = None, *, label: str | None = None)
             raise ValueError(f"id_column is {id_column!r}, which is the label; accepted: another")
         words = columns.text(frame.column(id_column, field="id_column"))
         _check_ids(frame, id_column, words)
-        return Ids(words.to_numpy(object), id_column, (id_column,), ())
+        kept = kept_ids(frame, aside=(id_column, label))
+        return Ids(words.to_numpy(object), id_column, (id_column,), kept)
     if frame.num_rows < 2:
         return Ids(None, None, (), ())
     found, doubtful = {}, []
@@ -281,6 +295,7 @@ def ids(frame: Frame, id_column: str | None = None, *, label: str | None = None)
         "it names the rows"
         for name in doubtful
     ]
+    sentences += kept_ids(frame, aside=(label, *found, *doubtful))
     if not found:
         return Ids(None, None, (), tuple(sentences))
     first = next((name for name in found if _ID_NAME.search(name)), next(iter(found)))
@@ -291,6 +306,33 @@ def ids(frame: Frame, id_column: str | None = None, *, label: str | None = None)
         f"{first!r} (id_column='' keeps all columns)",
     )
     return Ids(found[first].to_numpy(object), first, tuple(found), tuple(sentences))
+
+
+def kept_ids(frame: Frame, *, aside: Sequence[str | None] = ()) -> tuple[str, ...]:
+    """What to say of columns that are called like an id and are features, a sentence each.
+
+    Args:
+      frame: all rows.
+      aside: columns that are no features, or of which enough is said.
+    """
+    sentences = []
+    for name in frame.names:
+        if name in aside or name in frame.beside or not _ID_NAME.search(name):
+            continue
+        words = columns.text(frame.values[name])
+        distinct = words.dropna().drop_duplicates()
+        if len(distinct) < _MIN_NAMES or not _looks_like_ids(frame, name, distinct):
+            continue
+        why = ""
+        if words.dropna().duplicated().any():
+            why = ", as it holds some values more than once"
+        elif words.isna().any():
+            why = ", as some of its cells are empty"
+        sentences.append(
+            f"column {name!r} is called like an id and is kept as a feature{why}; leave it out if "
+            "it names a person or a thing, as such a name says nothing of new rows"
+        )
+    return tuple(sentences)
 
 
 def _is_damaged_id(frame: Frame, name: str, words: Any) -> bool:
@@ -326,15 +368,17 @@ def _looks_like_ids(frame: Frame, name: str, words: Any) -> bool | None:
     cells = frame.column(name, field="id_column")[words.index]
     numbers, wrong = columns.numbers(cells)
     named = bool(_ID_NAME.search(name))
-    size = len(words)
-    if not wrong.any():
+    is_code = wrong.any() and words.str.match(r"0\d").any()
+    if (~wrong).mean() >= _MOST and not is_code:
+        words, numbers = words[~wrong], numbers[~wrong]
+        size = len(words)
         if not words.str.fullmatch(r"[+-]?\d+").all():
             return False
         width = numbers.max() - numbers.min() + 1
         repeats = size * (size - 1) / 2 / width
         is_dense = width == size or repeats >= _MIN_COLLISIONS
         return named or (size >= _MIN_ROWS and is_dense) or None
-    if columns.date_formats(cells):
+    if columns.date_formats(cells) or columns.usual_date_format(words):
         return False
     if written_numbers.is_likely(words):
         marks = written_numbers.of(words, decimal_comma=frame.decimal_comma).marks
@@ -342,5 +386,5 @@ def _looks_like_ids(frame: Frame, name: str, words: Any) -> bool | None:
     if not named and (words.str.fullmatch(_MEASURED).all() or columns.may_be_short_dates(words)):
         return None
     if named or not words.str.contains(r"\s").any():
-        return named or size >= _MIN_ROWS or None
+        return named or len(words) >= _MIN_ROWS or None
     return False

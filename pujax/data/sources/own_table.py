@@ -214,7 +214,14 @@ def _test_labels(frame: frames.Frame | None, column: str, positive: str) -> np.n
     """Class ids `[t]` of test rows, which all must be known; none without a test set."""
     if frame is None:
         return np.zeros(0, np.int32)
-    labels = pu_labels.read(frame, column, positive=positive or None, zero_is="negative").values
+    read = pu_labels.read(
+        frame,
+        column,
+        positive=positive or None,
+        zero_is="negative",
+        others_are="known negatives as well",
+    )
+    labels = read.values
     unknown = np.flatnonzero(labels == raw.UNKNOWN)
     if positive:  # any other word is another class then, and a missing one is not known
         empty = columns.text(frame.column(column, field="label")).isna().to_numpy()
@@ -228,7 +235,12 @@ def _test_labels(frame: frames.Frame | None, column: str, positive: str) -> np.n
 
 
 def in_options(text: str) -> str:
-    """A sentence about a file as a command says it, whose argument DATA is the file."""
+    """A sentence about a file as a command says it, whose argument DATA is the file.
+
+    The hint to `data.zero_is` is left out: a command that takes DATA has no such option, since it
+    treats known negatives as unlabeled.
+    """
+    text = re.sub(r"; data\.zero_is=.*", "", text)
     text = re.sub(r"\bdata\.path is\b", "DATA is", text)
     return re.sub(r"\bdata\.(label|positive|id_column)\b", r"--\1", text)
 

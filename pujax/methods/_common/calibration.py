@@ -60,7 +60,10 @@ def require_prior(info: DataInfo) -> None:
     # The priors of a part of the data may be traced; those were known before.
     numbers = [p for p in (info.prior, info.prior_unlabeled) if isinstance(p, float)]
     known = all(map(math.isfinite, numbers))
-    accepted = "a number between 0 and 1, since the true classes of these data do not tell it"
+    accepted = (
+        "a number between 0 and 1, or 'auto' to estimate it, since the true classes of these data "
+        "do not tell it"
+    )
     checks.require(known, "data.prior", None, accepted)
 
 
