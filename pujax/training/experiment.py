@@ -399,21 +399,26 @@ def _finished_at(folder: str) -> str:
     return known or "a day that its summary does not tell"
 
 
-# What a run writes after `config.json`, so that without that it is somebody else's.
+# What a run writes after its `config.json` and its first row, so that without both it is somebody
+# else's. Rows that are none are refused where they are read.
 _WRITTEN = (
-    *("summary.json", run_state.DATA_FILE, metrics_writer.JSON_LINES, metrics_writer.CSV),
+    *("summary.json", run_state.DATA_FILE, metrics_writer.CSV),
     *(example_scores.FILE, init_from.FILE, "held_out.json"),
     *(own_results.PREDICTIONS, own_results.MODEL),
 )
 
 
 def _refuse_foreign(folder: str) -> None:
-    """Raises if the folder, which holds no run, has files of the names that a run writes."""
-    found = [name for name in _WRITTEN if os.path.lexists(os.path.join(folder, name))]
+    """Raises if the folder holds no run, but files of the names that a run writes."""
+
+    def holds(name: str) -> bool:
+        return os.path.lexists(os.path.join(folder, name))
+
+    found = [] if holds(metrics_writer.JSON_LINES) else [name for name in _WRITTEN if holds(name)]
     if found:
         raise ValueError(
-            f"--workdir={folder} holds {', '.join(found)} without the config.json of a run, and a "
-            "run would write over that; accepted: another folder"
+            f"--workdir={folder} holds {', '.join(found)}, but no config.json of a run, and a run "
+            "would write over that; accepted: another folder"
         )
 
 

@@ -459,7 +459,7 @@ def test_files_of_somebody_else_are_not_written_over(tmp_path, name):
         folder.mkdir(parents=True)
         (folder / name).write_text("mine")
     for folder, compare in (("run", ""), ("other", "naive")):
-        with pytest.raises(ValueError, match=f"--workdir=.* holds {name} without the config.json"):
+        with pytest.raises(ValueError, match=f"--workdir=.* holds {name}, but no config.json"):
             training.run(small(compare=compare), str(tmp_path / folder))
     written = {path.name for path in tmp_path.rglob("*") if path.is_file()}
     assert written == {name} and (tmp_path / "run" / name).read_text() == "mine"
