@@ -137,9 +137,10 @@ class Predictor(NamedTuple):
           How many rows there are, how many are called positive, and why images could not be read.
 
         Raises:
-          ValueError: as `predict`.
+          ValueError: as `predict`, and for a path that is a folder or one of the files of rows.
         """
         self._check(decide, "--decide")
+        _check_place("path", path, rows)
         found = self.model.rows_of(rows, unreadable=unreadable)
         with tempfile.TemporaryFile("w+", encoding="utf-8", newline="") as names:
             keep = csv.writer(names)
@@ -300,11 +301,7 @@ def _check_takes_folders(rows: str, model: Predictor) -> None:
 
 def _check_output(path: str, run: str, rows: str) -> None:
     """Raises a ValueError for an output that would take the place of something else."""
-    require(bool(path), "--output", path, "the name of a file")
-    if os.path.exists(path):
-        require(os.path.isfile(path), "--output", path, "the name of a file")
-        is_input = os.path.exists(rows) and os.path.samefile(path, rows)
-        require(not is_input, "--output", path, "another file than the rows to predict")
+    _check_place("--output", path, rows)
     inside = os.path.dirname(os.path.realpath(path))
     own = os.path.realpath(run)
     if os.path.commonpath([inside, own]) == own:
@@ -314,6 +311,18 @@ def _check_output(path: str, run: str, rows: str) -> None:
             f"--output is {path!r}, a file that pujax predict did not make; accepted: the name of "
             "a new file, or of earlier predictions"
         )
+
+
+def _check_place(field: str, path: str, rows: Any) -> None:
+    """Raises a ValueError unless a path is, or can be, a file that no row is read from."""
+    require(bool(path), field, path, "the name of a file")
+    if not os.path.exists(path):
+        return
+    require(os.path.isfile(path), field, path, "the name of a file")
+    for source in rows if isinstance(rows, list | tuple) else [rows]:
+        is_path = isinstance(source, str | os.PathLike) and os.path.exists(source)
+        is_input = is_path and os.path.samefile(path, source)
+        require(not is_input, field, path, "another file than the rows to predict")
 
 
 def _are_predictions(path: str) -> bool:

@@ -165,6 +165,8 @@ def _named(rows: Any, takes: str) -> tuple[list[str], list[str]]:
             return names, [os.path.join(path, name) for name in names]
         if not os.path.exists(path):
             raise ValueError(f"{path} does not exist; accepted: {takes}")
+        if not os.path.isfile(path):  # a pipe would be read for ever
+            raise ValueError(f"{path} is no file; accepted: {takes}")
         if not path.lower().endswith(image_folders.SUFFIXES):
             _check_image(path, takes)
         rows = [path]
@@ -173,6 +175,8 @@ def _named(rows: Any, takes: str) -> tuple[list[str], list[str]]:
         what = reprlib.repr(rows) if isinstance(rows, list | tuple) else f"a {type(rows).__name__}"
         raise ValueError(f"the rows are {what}; accepted: {takes}")
     paths = [os.fspath(path) for path in rows]
+    for path in paths:
+        image_trees.check_name("the list of rows", path)
     return paths, paths
 
 

@@ -311,6 +311,23 @@ def test_labels_of_a_folder_are_as_they_are(folder):
         dataset.build(load(folder), seed=0, **(SETTINGS | {"num_labeled": 4, "holdout": 0.0}))
 
 
+def test_eight_bits_in_a_type_of_thirty_two_do_not_become_black(tmp_path):
+    levels = np.random.default_rng(0).integers(1, 256, (8, 8)).astype(np.int32)
+    with pytest.raises(ValueError, match=r"a\.tif.* 32 bits of at most 25\d.*8 bits per channel"):
+        read(write(tmp_path / "a.tif", Image.fromarray(levels)))
+    deep = levels.astype(np.int32) << 8
+    np.testing.assert_array_equal(
+        read(write(tmp_path / "b.tif", Image.fromarray(deep)), channels=1), levels
+    )
+    assert not read(write(tmp_path / "c.tif", Image.fromarray(levels * 0))).any()
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes with names")
+def test_a_pipe_is_no_image(folder):
+    os.mkfifo(folder / "unlabelled" / "pipe.png")
+    assert "pipe.png is no file; accepted: image files" in refusal(folder)
+
+
 def test_linked_folders_are_looked_into_but_not_for_ever(folder, tmp_path):
     write(tmp_path / "elsewhere" / "z.png", picture())
     os.symlink(tmp_path / "elsewhere", folder / "neg" / "linked")

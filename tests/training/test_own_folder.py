@@ -1,6 +1,7 @@
 """From one folder of images to predictions: what a run leaves, and how it is used again."""
 
 import csv
+import os
 import shutil
 
 import numpy as np
@@ -220,6 +221,36 @@ def test_an_image_may_be_called_anything(finished, tmp_path):
     np.testing.assert_array_equal(
         model.predict(tmp_path / "photo").scores, model.predict(name).scores
     )
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes with names")
+def test_a_pipe_is_refused_and_not_waited_for(finished, tmp_path):
+    os.mkfifo(tmp_path / "a.png")
+    for given in (tmp_path / "a.png", tmp_path):
+        with pytest.raises(ValueError, match=r"a\.png is no file; accepted: image"):
+            pujax.load(finished[1]).predict(given)
+
+
+def test_a_name_that_cannot_be_written_is_refused_before_images_are_read(finished, tmp_path):
+    model = pujax.load(finished[1])
+    with pytest.raises(ValueError, match=r"holds 'n\\udcff\.png'; accepted: names in UTF-8"):
+        model.write(["n\udcff.png"], str(tmp_path / "out.csv"))
+    assert not list(tmp_path.iterdir())
+
+
+def test_predictions_never_take_the_place_of_what_they_are_made_of(finished, tmp_path):
+    images, run, *_ = finished
+    source = tmp_path / "in.png"
+    shutil.copy(min((images / "unlabeled").iterdir()), source)
+    before = source.read_bytes()
+    (tmp_path / "link.png").symlink_to(source)
+    model = pujax.load(run)
+    for rows_, path in ((source, source), ([source], tmp_path / "link.png")):
+        with pytest.raises(ValueError, match="path is .*; accepted: another file than the rows"):
+            model.write(rows_, str(path))
+    with pytest.raises(ValueError, match="path is .*; accepted: the name of a file"):
+        model.write(source, str(tmp_path))
+    assert source.read_bytes() == before and len(list(tmp_path.iterdir())) == 2
 
 
 def test_a_folder_without_images_is_refused(finished, tmp_path):

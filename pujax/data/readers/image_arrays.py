@@ -80,12 +80,18 @@ def convert(image: Image.Image, *, channels: int) -> Image.Image:
       channels: 1 for grey, 3 for RGB.
 
     Raises:
-      ValueError: the pixels are floating-point, or integers of more than 16 bits.
+      ValueError: the pixels are floating-point, integers of more than 16 bits, or levels of 8 bits
+        in a type of 32.
     """
     if image.mode[0] in "IF":
         levels = np.asarray(image)
         fits = levels.dtype.kind in "iu" and levels.min() >= 0 and levels.max() < 2**16
         require(bool(fits), "the mode of its pixels", image.mode, "integers of at most 16 bits")
+        if image.mode == "I" and 0 < levels.max() < 2**8:  # 8 bits in a type of 32: all black
+            raise ValueError(
+                f"the pixels are integers of 32 bits of at most {levels.max()}, and the upper 8 of "
+                "16 bits would be 0; accepted: such levels as 8 bits per channel"
+            )
         image = Image.fromarray((levels.astype(np.uint16) >> 8).astype(np.uint8))
     elif image.mode in ("LA", "La", "PA", "RGBA", "RGBa") or "transparency" in image.info:
         image = image.convert("RGBA")

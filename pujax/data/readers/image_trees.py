@@ -127,11 +127,15 @@ def _add_images(root: str, inside: str, above: frozenset[str], found: list[str])
         if entry.is_dir():
             _add_images(root, path, above | {place}, found)
         elif os.path.splitext(entry.name)[1].lower() in image_folders.SUFFIXES:
-            _check_name(root, path)
+            check_name(root, path)
+            full = os.path.join(place, entry.name)
+            if os.path.exists(full) and not entry.is_file():  # a pipe would be read for ever
+                raise ValueError(f"{full} is no file; accepted: image files")
             found.append(path)
 
 
-def _check_name(root: str, path: str) -> None:
+def check_name(root: str, path: str) -> None:
+    """Raises a ValueError for a path in `root` that cannot be written as text."""
     try:
         path.encode()
     except UnicodeEncodeError:
