@@ -34,12 +34,16 @@ def check_number(
     value: float | jax.Array,
     is_accepted: Callable[[np.ndarray], np.ndarray],
     accepted: str,
+    *,
+    finite: bool = True,
 ) -> None:
-    """Requires a known `value` to be finite and `is_accepted`, described as `accepted`."""
+    """Requires a known `value` to be `is_accepted`, described as `accepted`, and to be finite."""
     number = on_host(value)
     if number is None:
         return
-    if not _is_numeric(number) or not np.all(np.isfinite(number) & is_accepted(number)):
+    if not _is_numeric(number) or not np.all(
+        is_accepted(number) & (np.isfinite(number) | (not finite))
+    ):
         raise ValueError(f"{name} is {_shown(value)}, but must be {accepted}")
 
 

@@ -211,7 +211,8 @@ class PUClassifier(ClassifierMixin, BaseEstimator):
             import pandas as pd
 
             table = pd.DataFrame(X, columns=columns)  # all digits: single precision makes ids equal
-            for text in pu_labels.kept_ids(frames.of(table)):
+            named = [name for name in columns if pu_labels.is_called_like_an_id(name)]
+            for text in pu_labels.kept_ids(frames.of(table[named])) if named else ():
                 warnings.warn(f"X: {text}", stacklevel=3)
 
     def _train(self, rows: np.ndarray, labeled: np.ndarray, seed: int) -> None:

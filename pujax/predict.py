@@ -320,8 +320,12 @@ def _check_place(field: str, path: str, rows: Any) -> None:
         return
     require(os.path.isfile(path), field, path, "the name of a file")
     for source in rows if isinstance(rows, list | tuple) else [rows]:
-        is_path = isinstance(source, str | os.PathLike) and os.path.exists(source)
-        is_input = is_path and os.path.samefile(path, source)
+        if not isinstance(source, str | os.PathLike) or not os.path.exists(source):
+            continue
+        is_input = os.path.samefile(path, source)
+        if os.path.isdir(source):
+            inside, folder = os.path.realpath(path), os.path.realpath(source)
+            is_input = os.path.commonpath([inside, folder]) == folder and not _are_predictions(path)
         require(not is_input, field, path, "another file than the rows to predict")
 
 

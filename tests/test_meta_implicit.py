@@ -169,6 +169,11 @@ def test_a_series_that_grows_is_refused():
     for step_size in (-0.1, 0.0, np.nan):
         with pytest.raises(ValueError, match=f"step_size is {step_size}, .*a positive number"):
             singular("implicit_neumann", step_size=step_size, max_residual=float("inf"))
+    unmoved = meta.meta_gradient(
+        *(lambda w, m: (w - m) ** 2, lambda w: w**2, jnp.float32(1), jnp.float32(2)),
+        **{"learning_rate": 0.0, "estimator": "implicit_neumann", "num_terms": 3},
+    )
+    assert float(unmoved) == 0  # a rate that may be 0, and no step size was given
     gradient, info = singular("implicit_neumann", step_size=2.5, max_residual=float("inf"))
     assert np.isfinite(gradient) and info.residual > 1
 

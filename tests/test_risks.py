@@ -225,6 +225,8 @@ def test_an_infinite_loss_without_weight_adds_nothing(name):
         slope = jax.grad(risk)(scores, weights)
         np.testing.assert_allclose(slope[:3], slopes[0][:3], rtol=1e-12)
         assert slope[3] == 0
+        scores[3] = np.nan
+        assert np.isnan(risk(scores, weights))  # a fault, and not hidden
 
 
 def test_the_derivative_by_a_weight_of_zero_is_the_loss_of_its_example():

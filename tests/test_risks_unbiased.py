@@ -248,6 +248,15 @@ def test_what_is_out_of_range_is_refused_by_name(name, values):
             risks.nnpu(np.zeros(3), np.array([1, 0, 0]), prior=0.3, **{name: value})
 
 
+def test_with_an_infinite_beta_nnpu_is_upu():
+    scores, labeled = overfitted_batch()
+    with x64():
+        found = jax.value_and_grad(risks.nnpu)(scores, labeled, prior=0.5, beta=np.inf)
+        expected = jax.value_and_grad(risks.upu)(scores, labeled, prior=0.5)
+        np.testing.assert_allclose(found[0], expected[0], rtol=1e-12)
+        np.testing.assert_allclose(found[1], expected[1], rtol=1e-12)
+
+
 @pytest.mark.parametrize("prior", ["0.3", None])
 def test_a_prior_that_is_no_number_is_refused(prior):
     with pytest.raises(ValueError, match=f"^prior is {prior!r}, but must lie strictly between"):

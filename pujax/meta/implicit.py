@@ -107,8 +107,8 @@ def neumann(
         step_size,
         "a positive number where there is no learning_rate",
     )
-    assert rate is not None
-    check_number("step_size", rate, lambda a: a > 0, "a positive number")
+    if step_size is not None:
+        check_number("step_size", step_size, lambda a: a > 0, "a positive number")
 
     def solve(product: Product, right: chex.ArrayTree) -> tuple[chex.ArrayTree, jax.Array]:
         def add(_: int, sums: tuple[Any, Any]) -> tuple[Any, Any]:

@@ -246,10 +246,11 @@ def _bisect(
 
 def least_share(epsilon: float = EPSILON, lambda_max: float = LAMBDA_MAX) -> float:
     """The smallest answer that the bisection has: all halves to the left."""
-    width = lambda_max - 1
-    while width > epsilon:
-        width /= 2
-    return (width / 2) / (1 + width / 2)
+    right = lambda_max
+    while right - 1 > epsilon:
+        right = (1 + right) / 2
+    middle = (1 + right) / 2
+    return (middle - 1) / middle
 
 
 def _threads(num_points: int) -> threadpoolctl.threadpool_limits:

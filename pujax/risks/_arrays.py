@@ -41,7 +41,7 @@ def weighted_sum(values: jax.Array, weights: jax.Array) -> jax.Array:
 
     A finite one stays, for the derivative by its weight.
     """
-    return jnp.sum(weights * jnp.where((weights == 0) & ~jnp.isfinite(values), 0, values))
+    return jnp.sum(weights * jnp.where((weights == 0) & jnp.isinf(values), 0, values))
 
 
 @jax.custom_jvp

@@ -21,8 +21,8 @@ def _logarithmic(x, tolerance):
 
 def _polynomial(x, tolerance):
     share = 1 - x / tolerance
-    inside = share > 0
-    return jnp.where(inside, jnp.sqrt(jnp.where(inside, share, 1)), 0)
+    beyond = share <= 0
+    return jnp.where(beyond, 0, jnp.sqrt(jnp.where(beyond, 1, share)))
 
 
 _SCHEMES: dict[str, Callable[[jax.Array, jax.Array], jax.Array]] = {

@@ -162,7 +162,8 @@ def nnpu(
         labeled: 1 for labelled positives and 0 for unlabeled examples, same shape as `scores`.
         prior: share of positives in the population.
         loss: surrogate loss of the margin, elementwise.
-        beta: how far below zero the negative part may fall before the rule fires, 0 or more.
+        beta: how far below zero the negative part may fall before the rule fires, 0 or more;
+            with infinity it never does.
         gamma: factor of the ascent step, 0 or more.
         ascent: whether the gradient follows the ascent rule when it fires.
         keep_positive: whether the positive part stays in the gradient of the ascent rule.
@@ -215,7 +216,8 @@ def imbalanced_nnpu(
         prior: share of positives in U, for one-sample and two-sample data.
         target_prior: share of positives in the population that the risk is for.
         loss: surrogate loss of the margin, elementwise.
-        beta: how far below zero the negative part may fall before the rule fires, 0 or more.
+        beta: how far below zero the negative part may fall before the rule fires, 0 or more;
+            with infinity it never does.
         gamma: factor of the ascent step, 0 or more.
         ascent: whether the gradient follows the ascent rule when it fires.
 
@@ -247,8 +249,8 @@ def _non_negative(
     keep_positive: bool = False,
 ) -> jax.Array:
     """The risk with the sign rule of `nnpu`: its value, carrying the gradient to follow."""
-    for name, value in (("beta", beta), ("gamma", gamma)):
-        arrays.check_number(name, value, lambda x: x >= 0, "0 or more")
+    arrays.check_number("beta", beta, lambda x: x >= 0, "0 or more", finite=False)
+    arrays.check_number("gamma", gamma, lambda x: x >= 0, "0 or more")
     checks.one_of("ascent", ascent, (True, False))
     checks.one_of("keep_positive", keep_positive, (True, False))
     fired = parts.negative < -beta

@@ -415,7 +415,7 @@ def _refuse_foreign(folder: str) -> None:
         return os.path.lexists(os.path.join(folder, name))
 
     found = [] if holds(metrics_writer.JSON_LINES) else [name for name in _WRITTEN if holds(name)]
-    if found:
+    if found and not holds("config.json"):  # another process may have begun the run since
         raise ValueError(
             f"--workdir={folder} holds {', '.join(found)}, but no config.json of a run, and a run "
             "would write over that; accepted: another folder"

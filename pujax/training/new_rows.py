@@ -177,6 +177,8 @@ def _named(rows: Any, takes: str) -> tuple[list[str], list[str]]:
     paths = [os.fspath(path) for path in rows]
     for path in paths:
         image_trees.check_name("the list of rows", path)
+        if os.path.exists(path) and not os.path.isfile(path):
+            raise ValueError(f"{path} is no file; accepted: {takes}")
     return paths, paths
 
 

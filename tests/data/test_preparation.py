@@ -418,6 +418,15 @@ def test_a_date_column_with_a_bad_cell_says_which_it_is(tmp_path, odd, row):
     assert preparation.fit(pd.DataFrame({"when": days, "x": range(30)})).messages == ()
 
 
+@pytest.mark.parametrize("form", ["{} {} 2024", "{1} {0}, 2024", "{}-{}-2024"])
+def test_may_is_a_month_in_short_and_in_full(form):
+    for other in ("Jun", "June"):
+        days = [form.format(5, "May"), *(form.format(i % 28 + 1, other) for i in range(40))]
+        learned = preparation.fit(pd.DataFrame({"when": days, "x": range(41)}))
+        assert learned.columns[0].kind == "date", days[0]
+        assert not any("read as words" in text for text in learned.messages)
+
+
 def test_every_feature_says_which_column_it_is_made_of(tmp_path):
     table = pd.DataFrame(
         {

@@ -273,8 +273,10 @@ def test_a_column_of_dates_or_numbers_is_no_id_for_one_bad_cell(odd):
 
 
 def test_codes_most_of_which_are_digits_are_ids():
-    codes = [f"0{i * 7919 + 10**8}{'X' if i % 11 == 5 else i % 10}" for i in range(N)]
-    assert pu_labels.ids(frames.of(pd.DataFrame({"isbn": codes, "x": NOISE}))).aside == ("isbn",)
+    for first in "03":
+        codes = [f"{first}{i * 7919 + 10**8}{'X' if i % 11 == 5 else i % 10}" for i in range(N)]
+        frame = frames.of(pd.DataFrame({"isbn": codes, "x": NOISE}))
+        assert pu_labels.ids(frame).aside == ("isbn",)
 
 
 @pytest.mark.parametrize(
@@ -283,6 +285,8 @@ def test_codes_most_of_which_are_digits_are_ids():
         ("patient_id", [10**4 + i % 25 for i in range(N)], ", as it holds some values more than"),
         ("patient_id", [f"P{i % 25}" for i in range(N)], ", as it holds some values more than"),
         ("patient_id", [f"P{i}" if i % 2 else None for i in range(N)], ", as some of its cells"),
+        ("heat_index", [60 + i % 30 for i in range(N)], None),  # a number that is measured
+        ("order_no", [10**6 + 7 * (i // 2) for i in range(N)], None),
         ("branch_no", [i % 19 for i in range(N)], None),  # of so few kinds
         ("branch_id", [f"B{i % 19}" for i in range(N)], None),
         ("mass_index", NOISE.round(1), None),  # fractions

@@ -79,6 +79,8 @@ def test_slopes_of_weights_are_finite_on_both_sides_of_the_tolerance(scheme):
     slopes = jax.jit(jax.grad(weights, argnums=(0, 1)))(hard, 0.7)
     assert all(np.isfinite(slope).all() for slope in slopes)
     assert np.isfinite(jax.jit(jax.hessian(weights))(hard, 0.7)).all()
+    if scheme == "polynomial":  # a fault is not hidden
+        assert np.isnan(weights(np.float32(np.nan), 0.7))
     with x64():
         x = np.array([0.1, 0.3, 1.4])  # no boundary of any scheme is near
         for argument in (0, 1):

@@ -188,7 +188,7 @@ def test_intervals_hold_the_estimate_and_follow_the_key():
     assert priors.km2(*draws(), **options, key=3) == first[1]
 
 
-@pytest.mark.parametrize(("epsilon", "lambda_max"), [(0.04, 8.0), (0.5, 4.0)])
+@pytest.mark.parametrize(("epsilon", "lambda_max"), [(0.04, 8.0), (0.5, 4.0), (0.04, 1.7)])
 def test_an_interval_that_reaches_the_least_answer_begins_at_zero(epsilon, lambda_max):
     rng = np.random.default_rng(0)
     options = {"epsilon": epsilon, "lambda_max": lambda_max, "num_resamples": 4}

@@ -226,7 +226,7 @@ def test_an_image_may_be_called_anything(finished, tmp_path):
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes with names")
 def test_a_pipe_is_refused_and_not_waited_for(finished, tmp_path):
     os.mkfifo(tmp_path / "a.png")
-    for given in (tmp_path / "a.png", tmp_path):
+    for given in (tmp_path / "a.png", tmp_path, [tmp_path / "a.png"]):
         with pytest.raises(ValueError, match=r"a\.png is no file; accepted: image"):
             pujax.load(finished[1]).predict(given)
 
@@ -245,7 +245,11 @@ def test_predictions_never_take_the_place_of_what_they_are_made_of(finished, tmp
     before = source.read_bytes()
     (tmp_path / "link.png").symlink_to(source)
     model = pujax.load(run)
-    for rows_, path in ((source, source), ([source], tmp_path / "link.png")):
+    for rows_, path in (
+        (source, source),
+        ([source], tmp_path / "link.png"),
+        (tmp_path, source),  # one of the images of a folder
+    ):
         with pytest.raises(ValueError, match="path is .*; accepted: another file than the rows"):
             model.write(rows_, str(path))
     with pytest.raises(ValueError, match="path is .*; accepted: the name of a file"):

@@ -157,8 +157,8 @@ def _guesses(word: str) -> list[str]:
         if guess is None or "%Y" not in guess or re.match("%Y[^%]?%d", guess):
             continue
         guess = _ISO if guess.startswith("%Y-%m-%d") else guess
-        if guess not in found:
-            found.append(guess)
+        # May is May in short and in full.
+        found += [x for x in (guess, guess.replace("%B", "%b")) if x not in found]
     return found
 
 

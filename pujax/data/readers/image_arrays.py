@@ -58,6 +58,7 @@ def decode_any(path: str | os.PathLike[str], *, channels: int) -> Image.Image:
         with Image.open(path) as image:
             _check_header(path, image)
             image.load()
+            _check_levels(image)
             turned = ImageOps.exif_transpose(image)
     except MemoryError:
         raise
@@ -67,6 +68,17 @@ def decode_any(path: str | os.PathLike[str], *, channels: int) -> Image.Image:
         return convert(turned, channels=channels)
     except ValueError as error:  # of its mode
         raise _unreadable(path, error) from error
+
+
+def _check_levels(image: Image.Image) -> None:
+    """Raises for levels of 8 bits in a type of 32, of which the upper 8 of 16 bits are black.
+
+    Other files say of how many bits their levels are, so that a dark one is dark.
+    """
+    if image.mode == "I" and image.format == "TIFF":
+        highest = np.asarray(image).max()
+        accepted = "levels of at most 255 as 8 bits per channel, others up to 65535"
+        require(not 0 < highest < 2**8, "the highest of its levels of 32 bits", highest, accepted)
 
 
 def convert(image: Image.Image, *, channels: int) -> Image.Image:
@@ -80,18 +92,12 @@ def convert(image: Image.Image, *, channels: int) -> Image.Image:
       channels: 1 for grey, 3 for RGB.
 
     Raises:
-      ValueError: the pixels are floating-point, integers of more than 16 bits, or levels of 8 bits
-        in a type of 32.
+      ValueError: the pixels are floating-point, or integers of more than 16 bits.
     """
     if image.mode[0] in "IF":
         levels = np.asarray(image)
         fits = levels.dtype.kind in "iu" and levels.min() >= 0 and levels.max() < 2**16
         require(bool(fits), "the mode of its pixels", image.mode, "integers of at most 16 bits")
-        if image.mode == "I" and 0 < levels.max() < 2**8:  # 8 bits in a type of 32: all black
-            raise ValueError(
-                f"the pixels are integers of 32 bits of at most {levels.max()}, and the upper 8 of "
-                "16 bits would be 0; accepted: such levels as 8 bits per channel"
-            )
         image = Image.fromarray((levels.astype(np.uint16) >> 8).astype(np.uint8))
     elif image.mode in ("LA", "La", "PA", "RGBA", "RGBa") or "transparency" in image.info:
         image = image.convert("RGBA")

@@ -129,7 +129,7 @@ def _add_images(root: str, inside: str, above: frozenset[str], found: list[str])
         elif os.path.splitext(entry.name)[1].lower() in image_folders.SUFFIXES:
             check_name(root, path)
             full = os.path.join(place, entry.name)
-            if os.path.exists(full) and not entry.is_file():  # a pipe would be read for ever
+            if not entry.is_file() and os.path.exists(full):  # a pipe would be read for ever
                 raise ValueError(f"{full} is no file; accepted: image files")
             found.append(path)
 

@@ -23,12 +23,16 @@ _ID_NAME = re.compile(
     r"(?i:(^|[^a-z])(ids?|uuid|guid|key|index|nr|no|number|serial|ref|reference|unnamed: 0)$)"
     r"|(?i:^ids?([^a-z]|$))|[a-z](Id|ID)$"
 )
+_COUNT_NAME = re.compile(r"(?i:(index|nr|no|number)$)")
+_MIN_COUNTS = 1000
+"""Different whole numbers from which on such a name is one of ids, not of a heat index."""
 _MEASURED = (
     r"\d\d?:\d\d(?::\d\d(?:[.,]\d+)?)?"  # 07:15:03
     r"|[1-9]\d{1,2}/[1-9]\d{1,2}"  # 120/80
     r"|[<>]=?\s*\d+(?:[.,]\d+)?"  # <0.5
 )
 """Quantities that no other rule reads."""
+_WITH_LETTERS = r"\d+[A-Za-z]+|[A-Za-z]+\d+"  # 349913599X among numbers, as in ISBN
 _MIN_ROWS = 20
 """Rows below which a column may well be different in every row by chance."""
 _NEARLY_ALL = 0.95
@@ -308,6 +312,11 @@ def ids(frame: Frame, id_column: str | None = None, *, label: str | None = None)
     return Ids(found[first].to_numpy(object), first, tuple(found), tuple(sentences))
 
 
+def is_called_like_an_id(name: str) -> bool:
+    """Whether a column has a name such as `patient_id` or `index`."""
+    return bool(_ID_NAME.search(name))
+
+
 def kept_ids(frame: Frame, *, aside: Sequence[str | None] = ()) -> tuple[str, ...]:
     """What to say of columns that are called like an id and are features, a sentence each.
 
@@ -321,7 +330,9 @@ def kept_ids(frame: Frame, *, aside: Sequence[str | None] = ()) -> tuple[str, ..
             continue
         words = columns.text(frame.values[name])
         distinct = words.dropna().drop_duplicates()
-        if len(distinct) < _MIN_NAMES or not _looks_like_ids(frame, name, distinct):
+        is_count = _COUNT_NAME.search(name) and distinct.str.fullmatch(r"[+-]?\d+").all()
+        least = _MIN_COUNTS if is_count else _MIN_NAMES
+        if len(distinct) < least or not _looks_like_ids(frame, name, distinct):
             continue
         why = ""
         if words.dropna().duplicated().any():
@@ -368,7 +379,9 @@ def _looks_like_ids(frame: Frame, name: str, words: Any) -> bool | None:
     cells = frame.column(name, field="id_column")[words.index]
     numbers, wrong = columns.numbers(cells)
     named = bool(_ID_NAME.search(name))
-    is_code = wrong.any() and words.str.match(r"0\d").any()
+    is_code = wrong.any() and (
+        words.str.match(r"0\d").any() or words[wrong].str.fullmatch(_WITH_LETTERS).all()
+    )
     if (~wrong).mean() >= _MOST and not is_code:
         words, numbers = words[~wrong], numbers[~wrong]
         size = len(words)
