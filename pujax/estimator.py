@@ -211,7 +211,8 @@ class PUClassifier(ClassifierMixin, BaseEstimator):
             import pandas as pd
 
             table = pd.DataFrame(X, columns=columns)  # all digits: single precision makes ids equal
-            named = [name for name in columns if pu_labels.is_called_like_an_id(name)]
+            names = [str(name) for name in self.feature_names_in_]
+            named = [name for name in names if pu_labels.is_called_like_an_id(name)]
             for text in pu_labels.kept_ids(frames.of(table[named])) if named else ():
                 warnings.warn(f"X: {text}", stacklevel=3)
 
