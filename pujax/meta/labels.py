@@ -23,7 +23,7 @@ def balanced_bce(
         scores: raw scores `z`, `[batch]`.
         soft_labels: positive mass `y_1` in [0, 1], `[batch]`, with `y_0 = 1 - y_1`; or both columns
             `(y_0, y_1)`, `[batch, 2]`, which can then be differentiated apart.
-        clip: smallest probability, in [0, 0.5).
+        clip: smallest probability, in [0, 0.5].
 
     Returns:
         The scalar loss.
@@ -31,7 +31,7 @@ def balanced_bce(
     Raises:
         ValueError: if the shapes do not fit, or `clip` is out of range.
     """
-    check_number("clip", clip, lambda share: (share >= 0) & (share < 0.5), "in [0, 0.5)")
+    check_number("clip", clip, lambda share: (share >= 0) & (share <= 0.5), "in [0, 0.5]")
     scores, soft_labels = full_precision(scores), full_precision(soft_labels)
     if scores.ndim != 1 or soft_labels.shape not in (scores.shape, (*scores.shape, 2)):
         raise ValueError(
