@@ -502,7 +502,7 @@ def test_wrong_shapes_are_named():
 
 @pytest.mark.parametrize("value", [-0.1, 0.6, 1.5, np.nan, "small"])
 def test_a_clip_out_of_range_is_refused(value):
-    with pytest.raises(ValueError, match=r"clip is .*\[0, 0.5\)"):
+    with pytest.raises(ValueError, match=r"clip is .*\[0, 0.5\]"):
         meta.balanced_bce(np.zeros(2), np.ones(2), clip=value)
 
 
