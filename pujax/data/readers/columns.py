@@ -157,9 +157,8 @@ def _guesses(word: str) -> list[str]:
         if guess is None or "%Y" not in guess or re.match("%Y[^%]?%d", guess):
             continue
         guess = _ISO if guess.startswith("%Y-%m-%d") else guess
-        # May is May in short and in full.
-        found += [x for x in (guess, guess.replace("%B", "%b")) if x not in found]
-    return found
+        found += [guess, guess.replace("%B", "%b")]  # May is May in short and in full
+    return list(dict.fromkeys(found))
 
 
 def usual_date_format(words: Any) -> str:
