@@ -60,7 +60,7 @@ def kmeans(
     num_points = points.shape[0]
     if not isinstance(num_clusters, numbers.Integral) or not 1 <= num_clusters <= num_points:
         raise ValueError(
-            f"num_clusters is {num_clusters}, but must be from 1 to the number of points, "
+            f"num_clusters is {num_clusters}, but must be a whole number from 1 to that of points, "
             f"{num_points}"
         )
     checks.whole_number("num_iterations", num_iterations, 0)

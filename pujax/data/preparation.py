@@ -391,8 +391,6 @@ def _of_almost_dates(frame: frames.Frame, name: str, words: Any) -> str:
     if not form:
         return ""
     values, wrong = columns.dates(words, form)
-    if not wrong.any():
-        return ""
     row, example = int(np.flatnonzero(wrong)[0]), words[values.notna()].iloc[0]
     return (
         f"column {name!r} is read as words, since {frame.place(row)} holds {words.iloc[row]!r}, "

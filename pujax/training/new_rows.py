@@ -165,8 +165,7 @@ def _named(rows: Any, takes: str) -> tuple[list[str], list[str]]:
             return names, [os.path.join(path, name) for name in names]
         if not os.path.exists(path):
             raise ValueError(f"{path} does not exist; accepted: {takes}")
-        if not os.path.isfile(path):  # a pipe would be read for ever
-            raise ValueError(f"{path} is no file; accepted: {takes}")
+        _check_file(path, takes)
         if not path.lower().endswith(image_folders.SUFFIXES):
             _check_image(path, takes)
         rows = [path]
@@ -177,9 +176,14 @@ def _named(rows: Any, takes: str) -> tuple[list[str], list[str]]:
     paths = [os.fspath(path) for path in rows]
     for path in paths:
         image_trees.check_name("the list of rows", path)
-        if os.path.exists(path) and not os.path.isfile(path):
-            raise ValueError(f"{path} is no file; accepted: {takes}")
+        _check_file(path, takes)
     return paths, paths
+
+
+def _check_file(path: str, takes: str) -> None:
+    """Raises a ValueError for what is there but no file: a pipe would be read for ever."""
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise ValueError(f"{path} is no file; accepted: {takes}")
 
 
 def _check_image(path: str, takes: str) -> None:

@@ -320,6 +320,9 @@ def test_eight_bits_in_a_type_of_thirty_two_do_not_become_black(tmp_path):
         read(write(tmp_path / "b.tif", Image.fromarray(deep)), channels=1), levels
     )
     assert not read(write(tmp_path / "c.tif", Image.fromarray(levels * 0))).any()
+    # A file that tells its number of bits may be dark.
+    (tmp_path / "d.pgm").write_bytes(b"P5 2 1 65535\n" + np.array([200, 9], ">u2").tobytes())
+    assert not read(tmp_path / "d.pgm").any()
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes with names")

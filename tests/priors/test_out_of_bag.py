@@ -229,8 +229,10 @@ def test_a_rate_at_which_nothing_is_finite_is_named():
         out_of_bag(*samples(0.4), learning_rate=1e30, **FEW)
 
 
-def test_the_least_answer_says_that_nothing_was_found(caplog):
-    p, u = samples(0.0, m=60, n=600, shift=3.0)
+@pytest.mark.parametrize(("prior", "m", "n"), [(0.0, 60, 600), (0.02, 40, 900)])
+def test_the_least_answer_says_that_nothing_was_found(prior, m, n, caplog):
+    """With few labels 18 hidden positives among 900 rows are not found either."""
+    p, u = samples(prior, m=m, n=n, shift=3.0)
     found = out_of_bag(p, u, num_resamples=4, key=0)
     assert found.value == least_share() == pytest.approx(0.0134875, abs=1e-7)
     assert found.low == 0 and found.high >= found.value

@@ -465,6 +465,15 @@ def test_files_of_somebody_else_are_not_written_over(tmp_path, name):
     assert written == {name} and (tmp_path / "run" / name).read_text() == "mine"
 
 
+def test_a_run_that_another_process_begins_meanwhile_is_a_run(tmp_path):
+    """Of many shards one looks at a folder while another writes both files."""
+    (tmp_path / "data.json").write_text("{}")
+    with pytest.raises(ValueError, match="holds data.json, but no config.json"):
+        experiment._refuse_foreign(str(tmp_path))
+    (tmp_path / "config.json").write_text("{}")
+    experiment._refuse_foreign(str(tmp_path))
+
+
 def test_a_run_does_not_begin_in_or_below_a_file(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(ValueError, match=r"--workdir is '.*file', a file; accepted: a folder"):

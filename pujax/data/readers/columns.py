@@ -24,8 +24,8 @@ MISSING = frozenset(
 
 _TRUTH = {"true": 1.0, "false": 0.0}
 _ISO = "ISO8601"
-_MOST = 0.9
-"""Share of dates of one format from which a column of words is taken for one of dates."""
+MOST = 0.9
+"""Share of numbers, or of dates of one format, from which other cells are taken for mistakes."""
 _SAMPLED = 20
 """Cells whose format is tried on such a column, as its first may be the one that is no date."""
 
@@ -169,7 +169,7 @@ def usual_date_format(words: Any) -> str:
     """
     some = np.unique(np.linspace(0, len(words) - 1, _SAMPLED).astype(int))
     for form in dict.fromkeys(form for word in words.iloc[some] for form in _guesses(word)):
-        if (~dates(words, form)[1]).mean() >= _MOST:
+        if MOST <= (~dates(words, form)[1]).mean() < 1:
             return form
     return ""
 

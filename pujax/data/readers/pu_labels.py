@@ -37,8 +37,6 @@ _MIN_ROWS = 20
 """Rows below which a column may well be different in every row by chance."""
 _NEARLY_ALL = 0.95
 """Share of the cells of an id that differ, above which the others are taken for mistakes."""
-_MOST = 0.9
-"""Share of numbers in a column above which the others are taken for mistakes."""
 _MIN_NAMES = 20
 """Different values from which a column that is called like an id is one of names, not of kinds."""
 _MIN_COLLISIONS = 5.0
@@ -302,7 +300,7 @@ def ids(frame: Frame, id_column: str | None = None, *, label: str | None = None)
     sentences += kept_ids(frame, aside=(label, *found, *doubtful))
     if not found:
         return Ids(None, None, (), tuple(sentences))
-    first = next((name for name in found if _ID_NAME.search(name)), next(iter(found)))
+    first = next((name for name in found if is_called_like_an_id(name)), next(iter(found)))
     names = ", ".join(map(repr, found))
     sentences.insert(
         0,
@@ -326,7 +324,7 @@ def kept_ids(frame: Frame, *, aside: Sequence[str | None] = ()) -> tuple[str, ..
     """
     sentences = []
     for name in frame.names:
-        if name in aside or name in frame.beside or not _ID_NAME.search(name):
+        if name in aside or name in frame.beside or not is_called_like_an_id(name):
             continue
         words = columns.text(frame.values[name])
         distinct = words.dropna().drop_duplicates()
@@ -349,7 +347,7 @@ def kept_ids(frame: Frame, *, aside: Sequence[str | None] = ()) -> tuple[str, ..
 def _is_damaged_id(frame: Frame, name: str, words: Any) -> bool:
     """Whether a column is called like an id and would be one but for a few of its cells."""
     present = words.dropna()
-    if not _ID_NAME.search(name) or len(words) < _MIN_ROWS:
+    if not is_called_like_an_id(name) or len(words) < _MIN_ROWS:
         return False
     distinct = present[~present.duplicated()]
     looks = _looks_like_ids(frame, name, distinct)
@@ -378,11 +376,11 @@ def _looks_like_ids(frame: Frame, name: str, words: Any) -> bool | None:
     """Whether a column names the rows by some of its cells, which differ; None where in doubt."""
     cells = frame.column(name, field="id_column")[words.index]
     numbers, wrong = columns.numbers(cells)
-    named = bool(_ID_NAME.search(name))
+    named = is_called_like_an_id(name)
     is_code = wrong.any() and (
         words.str.match(r"0\d").any() or words[wrong].str.fullmatch(_WITH_LETTERS).all()
     )
-    if (~wrong).mean() >= _MOST and not is_code:
+    if (~wrong).mean() >= columns.MOST and not is_code:
         words, numbers = words[~wrong], numbers[~wrong]
         size = len(words)
         if not words.str.fullmatch(r"[+-]?\d+").all():
