@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import pytest
 
 from benchmarks.accelerator_parts import (
+    ahead,
     command,
     measuring,
     plan,
@@ -136,8 +137,61 @@ def test_a_call_that_is_ended_by_its_time_limit_leaves_no_process_on_the_device(
     ((_, pid, *_),) = _asked(tmp_path)
     with pytest.raises(ProcessLookupError):
         os.kill(int(pid), 0)
-    assert results.load(tmp_path, "device")["status"] == results.RUNNING  # and so runs again
+    entry = results.load(tmp_path, "device")
+    assert (entry["status"], entry["reason"]) == (results.UNFINISHED, "this call was ended")
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+# Stands for a process that compiles: a part whose name is that of a signal ends by it.
+_COMPILES = """
+import os, sys, time
+out, name = sys.argv[1], sys.argv[2].removeprefix("--part=")
+flags, own = os.environ.get("XLA_FLAGS", ""), os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"]
+with open(os.path.join(out, name), "w") as file:
+    file.write(f"{os.getpid()} {own} {flags}")
+end = time.monotonic() + 60
+while not all(os.path.exists(os.path.join(out, other)) for other in ("quick", "slow", "breaks")):
+    time.sleep(0.02)
+    assert time.monotonic() < end
+if name == "slow":
+    time.sleep(60)
+sys.exit(name == "breaks")
+"""
+
+
+def test_programs_are_compiled_at_once_and_those_that_take_too_long_are_ended(tmp_path):
+    names = ("quick", "slow", "breaks")
+    steps = [Part(name, 100.0, "", "steps:run", flags=f"--{name}=1") for name in names]
+    said = []
+    ahead.run(
+        [*steps, _part("no_steps")],
+        *(str(tmp_path), 5.0),
+        command=[sys.executable, "-c", _COMPILES, str(tmp_path)],
+        say=said.append,
+    )
+    # None of them ends before all have begun: in turn, they would never end.
+    assert sorted(line.partition(" after ")[0] for line in said) == [
+        f"breaks: not compiled, see {tmp_path / 'ahead.log'}",
+        "quick: compiled",
+        "slow: not compiled within 5 s",
+    ]
+    assert not (tmp_path / "no_steps").exists()
+    pid, own, *flags = (tmp_path / "slow").read_text().split()
+    assert own == "false" and flags[-1] == "--slow=1"
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pid), 0)
+
+
+@pytest.mark.slow
+def test_what_was_compiled_ahead_is_found_by_its_part(tmp_path, capfd):
+    arguments = [f"--out={tmp_path}", "--tiny", "--part=gradpu-float32", "--minutes=10"]
+    assert command.main([*arguments, "--ahead=300"]) == 0
+    assert "gradpu-float32: compiled after" in capfd.readouterr().out
+    (program,) = results.load(str(tmp_path), "gradpu-float32")["values"]["programs"]
+    assert program["found_in_cache"]
+    # A part that is done compiles nothing.
+    assert command.main([*arguments, "--ahead=300"]) == 0
+    assert "compiled after" not in capfd.readouterr().out
 
 
 def test_flags_have_a_process_of_their_own(tmp_path, monkeypatch):
@@ -225,6 +279,8 @@ def test_parts_are_chosen_by_name_or_kind_and_keep_their_order():
         (["--out=x", "--data_dir=mnist=nowhere"], "--data_dir is 'mnist=nowhere'; accepted"),
         (["--out=x", "--data_dir=minst=."], "--data_dir is 'minst'; accepted: 'a9a'"),
         ([f"--out={__file__}"], "--out is"),
+        (["--out=x", "--ahead=540"], "--ahead is 540.0; accepted: 0 or more seconds, fewer than"),
+        (["--out=x", "--ahead=nan"], "--ahead is nan; accepted"),
     ],
 )
 def test_errors_are_one_line(arguments, text, capsys, tmp_path, monkeypatch):
@@ -248,31 +304,36 @@ def test_share_of_the_peak_by_hand():
     # 710 GFLOP in 2 ms are 355 TFLOP/s, of 710.
     assert measuring.share_of_peak(710e9, 2e-3, 710e12) == pytest.approx(0.5)
     assert measuring.share_of_peak(710e9, 2e-3, None) is None
-    assert measuring.share_of_peak(0.0, 2e-3, 710e12) is None
+    assert measuring.share_of_peak(None, 2e-3, 710e12) is None
 
 
-def test_flops_are_those_of_the_compiled_program_unless_it_hides_some():
-    assert measuring.flops_per_step(100.0, 95.0)["flops"] == 95.0
-    assert measuring.flops_per_step(100.0, 3.0)["flops"] == 100.0
-    assert measuring.flops_per_step(0.0, 95.0)["flops"] == 95.0
+def test_flops_are_those_of_products_in_a_step_and_none_where_they_are_not_known():
+    def steps(x):
+        return jax.lax.fori_loop(0, 3, lambda _, x: x @ x, x)
+
+    text = jax.jit(steps).lower(jnp.ones([4, 4])).compile().as_text()
+    assert measuring.flops_per_step(text, 3) == 2 * 4**3
+    added = jax.jit(lambda x: x + 1).lower(jnp.ones([4, 4])).compile().as_text()
+    assert measuring.flops_per_step(added, 1) is None
+    assert measuring.flops_per_step("", 1) is None
 
 
-def test_flops_are_those_of_the_compiler_and_none_where_a_plugin_has_no_count():
-    lowered = jax.jit(lambda x: x @ x).lower(jnp.ones([4, 4]))
-    assert measuring._flops(lowered) == measuring._flops(lowered.compile()) == 2 * 4**3
+# What a GPU's program calls: 3 x 3, from 4 channels to 5, on 2 images of 8 x 8 without padding.
+_CUDNN = """HloModule jit_step
 
-    class Stage:
-        def __init__(self, error):
-            self.error = error
+ENTRY %main (x: f32[2,8,8,4], k: f32[5,3,3,4]) -> f32[2,6,6,5] {
+  %x = f32[2,8,8,4]{3,2,1,0} parameter(0)
+  %k = f32[5,3,3,4]{3,2,1,0} parameter(1)
+  %c = (f32[2,6,6,5]{3,2,1,0}, u8[0]{0}) custom-call(%x, %k), HOW
+  ROOT %r = f32[2,6,6,5]{3,2,1,0} get-tuple-element(%c), index=0
+}
+"""
+_HOW = 'window={size=3x3}, dim_labels=b01f_o01i->b01f, custom_call_target="__cudnn$convForward"'
 
-        def cost_analysis(self):
-            if self.error is not None:
-                raise self.error
 
-    assert measuring._flops(Stage(None)) == 0.0
-    assert measuring._flops(Stage(jax.errors.JaxRuntimeError("UNKNOWN: no count"))) == 0.0
-    with pytest.raises(ValueError, match="a fault"):
-        measuring._flops(Stage(ValueError("a fault")))
+def test_convolutions_that_a_gpu_program_calls_of_cudnn_are_counted():
+    flops = measuring.flops_per_step(_CUDNN.replace("HOW", _HOW), 1)
+    assert flops == 2 * (2 * 6 * 6 * 5) * (3 * 3 * 4)
 
 
 def test_the_peak_is_that_of_the_device_part(tmp_path):
@@ -327,16 +388,16 @@ def test_kernels_of_a_tpu_and_of_a_cpu():
     assert trace_summary.summarize(on_host[:1], steps=1) is None
 
 
-def test_two_devices_are_two_lines_of_time_and_names_beyond_twenty_are_left_out():
+def test_two_devices_are_two_lines_of_time_and_names_beyond_forty_are_left_out():
     events = [
         *(_meta("process_name", f"/device:GPU:{i}", i) for i in (1, 2)),
         *(_meta("thread_name", "Stream #1", i, 1) for i in (1, 2)),
-        *(_event(f"{'k' * (i + 1)}", 10 * i, 5) for i in range(25)),
+        *(_event(f"{'k' * (i + 1)}", 10 * i, 5) for i in range(45)),
         _event("far", 5000, 10, pid=2),
     ]
     found = trace_summary.summarize(events, steps=1)
-    assert found["gap_seconds"] == pytest.approx(24 * 5e-6)
-    assert len(found["top"]) == 20 and found["top"][0]["name"] == "far"
+    assert found["gap_seconds"] == pytest.approx(44 * 5e-6)
+    assert len(found["top"]) == trace_summary.TOP == 40 and found["top"][0]["name"] == "far"
 
 
 def test_the_newest_profile_is_read(tmp_path):

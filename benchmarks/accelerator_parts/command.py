@@ -1,13 +1,14 @@
 """The command line of `benchmarks/accelerator.py`."""
 
 import argparse
+import math
 import os
 import signal
 import sys
 from collections.abc import Sequence
 from typing import Any
 
-from benchmarks.accelerator_parts import plan, runner, table
+from benchmarks.accelerator_parts import ahead, plan, runner, table
 from pujax import checks
 from pujax.data import sources
 from pujax.files import check_folder
@@ -20,6 +21,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--out", default="", help="folder of the results; the next call goes on")
     parser.add_argument("--minutes", type=float, default=9.0, help="time of this call")
+    parser.add_argument(
+        "--ahead",
+        type=float,
+        default=0.0,
+        metavar="SECONDS",
+        help="compiles the steps of all chosen parts at once for so long, before it measures",
+    )
     parser.add_argument("--part", default="", help="names or kinds from --list; default all")
     parser.add_argument("--data_dir", default="", help="FOLDER, or SOURCE=FOLDER,SOURCE=FOLDER")
     parser.add_argument("--list", action="store_true", help="prints the parts with their costs")
@@ -50,6 +58,9 @@ def main(arguments: Sequence[str]) -> int:
         check_folder("--out", out)
         if not given.show:
             checks.positive("--minutes", given.minutes)
+            accepted = "0 or more seconds, fewer than --minutes"
+            is_within = math.isfinite(given.ahead) and 0 <= given.ahead < 60 * given.minutes
+            checks.require(is_within, "--ahead", given.ahead, accepted)
             _check_folders(given.data_dir)
             # Parts know the results of others (a share of the measured peak), and a damaged one
             # is said before minutes are spent.
@@ -78,18 +89,21 @@ def _end(number: int, frame: Any) -> None:
     raise SystemExit(128 + number)
 
 
+def _say(text: str) -> None:
+    print(text, flush=True)
+
+
 def _run(parts: Sequence[plan.Part], out: str, given: argparse.Namespace) -> None:
-    worker = [*runner.WORKER, f"--out={out}", f"--data_dir={given.data_dir}"]
+    told = [f"--out={out}", f"--data_dir={given.data_dir}", *(["--tiny"] if given.tiny else [])]
+    budget = plan.Budget(60 * given.minutes)
     before = signal.signal(signal.SIGTERM, _end)  # what a time limit sends first
     try:
+        if given.ahead:
+            waiting = runner.unsettled(parts, out, retry=given.retry)
+            ahead.run(waiting, out, given.ahead, command=[*ahead.WORKER, *told], say=_say)
+        worker = [*runner.WORKER, *told]
         runner.run(
-            parts,
-            out,
-            plan.Budget(60 * given.minutes),
-            worker=[*worker, "--tiny"] if given.tiny else worker,
-            say=lambda text: print(text, flush=True),
-            retry=given.retry,
-            tiny=given.tiny,
+            *(parts, out, budget), worker=worker, say=_say, retry=given.retry, tiny=given.tiny
         )
     finally:
         signal.signal(signal.SIGTERM, before)

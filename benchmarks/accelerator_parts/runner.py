@@ -10,14 +10,15 @@ import pathlib
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from benchmarks.accelerator_parts import results
 from benchmarks.accelerator_parts.plan import Budget, Part
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
-_POLL_SECONDS = 0.1
+POLL_SECONDS = 0.1
 _SECONDS_TO_END = 20
 _PATIENCE = 3
 """A part that takes so many times its stated cost is ended, and the next begins."""
@@ -31,9 +32,17 @@ class Worker:
       command: program and arguments.
       flags: XLA_FLAGS to add to those of this process.
       log: file that its output is added to.
+      environment: variables to set besides.
     """
 
-    def __init__(self, command: Sequence[str], flags: str, log: str):
+    def __init__(
+        self,
+        command: Sequence[str],
+        flags: str,
+        log: str,
+        *,
+        environment: Mapping[str, str] = MappingProxyType({}),
+    ):
         path = os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH", "")]))
         xla = " ".join(filter(None, [os.environ.get("XLA_FLAGS", ""), flags]))
         self.flags = flags
@@ -46,7 +55,9 @@ class Worker:
                 stdout=file,
                 stderr=file,
                 text=True,
-                env=os.environ | {"PYTHONPATH": path} | ({"XLA_FLAGS": xla} if xla else {}),
+                env=os.environ
+                | {"PYTHONPATH": path, **environment}
+                | ({"XLA_FLAGS": xla} if xla else {}),
             )
 
     def send(self, request: dict[str, Any]) -> None:
@@ -58,9 +69,13 @@ class Worker:
         except OSError:
             self._process.wait()
 
+    def status(self) -> int | None:
+        """Exit status of the process, None while it runs."""
+        return self._process.poll()
+
     def ended(self) -> str:
         """How the process ended, with the last line that it wrote; '' while it runs."""
-        status = self._process.poll()
+        status = self.status()
         if status is None:
             return ""
         with open(self._log, "rb") as file:
@@ -90,6 +105,11 @@ class Worker:
             self._process.wait(_SECONDS_TO_END)
         except (OSError, subprocess.TimeoutExpired):
             self.kill()
+
+
+def unsettled(parts: Sequence[Part], out: str, *, retry: bool) -> list[Part]:
+    """The parts that `run` would run, whatever they cost."""
+    return [p for p in parts if not results.is_settled(results.load(out, p.name), retry=retry)]
 
 
 def run(
@@ -139,10 +159,20 @@ def run(
         if current is not None:
             current.stop()
             current = None
+        _mark_stopped(parts, out)
         raise
     finally:
         if current is not None:
             current.close()
+
+
+def _mark_stopped(parts: Sequence[Part], out: str) -> None:
+    """Says of a part whose process was ended that it has not ended by itself."""
+    for part in parts:
+        entry = results.load(out, part.name) or {}
+        if entry.pop("status", "") == results.RUNNING:
+            entry |= {"status": results.UNFINISHED, "reason": "this call was ended"}
+            results.save(out, part.name, {k: v for k, v in entry.items() if k != "part"})
 
 
 def _run_one(
@@ -176,7 +206,7 @@ def _run_one(
             else:
                 status, reason = results.UNFINISHED, "the minutes of this call were over"
             break
-        time.sleep(_POLL_SECONDS)
+        time.sleep(POLL_SECONDS)
     # The part may have ended between the two looks.
     entry = results.load(out, part.name) or {}
     if entry.get("status") == results.RUNNING:

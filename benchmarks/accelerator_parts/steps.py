@@ -1,5 +1,6 @@
 """Training steps of one network: time, share of the measured peak, memory, compilation."""
 
+from collections.abc import Iterator
 from typing import Any
 
 from benchmarks.accelerator_parts import measuring, problems
@@ -28,13 +29,39 @@ def run(
     """
     if not problems.on_platform(context, needs):
         raise NotHereError(f"the flags are those of the platform {needs!r}")
-    mesh = sharding.make_mesh()
-    tree = problems.config(network, tiny=context.tiny, dtype=dtype, few_kernels=few_kernels)
-    problem = problems.build(tree, network, context, mesh)
+    problem, programs = _programs(context, network, dtype, few_kernels)
     peak = measuring.measured_peak(context.out, dtype)
     found: list[dict[str, Any]] = []
     context.record(inputs=problem.inputs, dtype=dtype, few_kernels=few_kernels, programs=found)
-    for program in measuring.stage_programs([problem], mesh, tiny=context.tiny):
+    for program in programs:
         if only_stage in ("", program.name):
             found.append(program.measure(peak, tiny=context.tiny))
             context.record(programs=found)
+
+
+def compile_ahead(
+    context: Context,
+    *,
+    network: str,
+    dtype: str,
+    few_kernels: str,
+    only_stage: str = "",
+    needs: str = "",
+) -> None:
+    """Compiles what `run` measures, whose arguments these are; nothing is recorded."""
+    if not problems.on_platform(context, needs):
+        return
+    _, programs = _programs(context, network, dtype, few_kernels)
+    for program in programs:
+        if only_stage in ("", program.name):
+            seconds = program.compile()["compile_seconds"]
+            print(f"{network} {dtype} {program.name}: {seconds:.1f} s", flush=True)
+
+
+def _programs(
+    context: Context, network: str, dtype: str, few_kernels: str
+) -> tuple[problems.Problem, Iterator[measuring.StageProgram]]:
+    mesh = sharding.make_mesh()
+    tree = problems.config(network, tiny=context.tiny, dtype=dtype, few_kernels=few_kernels)
+    problem = problems.build(tree, network, context, mesh)
+    return problem, measuring.stage_programs([problem], mesh, tiny=context.tiny)

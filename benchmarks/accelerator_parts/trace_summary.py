@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-TOP = 20
+TOP = 40
 
 
 def read(folder: str) -> list[dict[str, Any]] | None:

@@ -93,19 +93,29 @@ def _end(number: int, frame: Any) -> None:
     raise SystemExit(128 + number)
 
 
-def main() -> None:
-    """Runs parts until the input ends."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds what every process of a part is told."""
     parser.add_argument("--out", required=True)
     parser.add_argument("--data_dir", default="")
     parser.add_argument("--tiny", action="store_true")
-    given = parser.parse_args()
-    signal.signal(signal.SIGTERM, _end)
+
+
+def use_cache(given: argparse.Namespace) -> None:
+    """Keeps compiled programs in the folder of the results, before JAX starts."""
     if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
         # Seconds to compile are said with whether the program was found here.
         os.environ["JAX_COMPILATION_CACHE_DIR"] = os.path.join(given.out, "compiled")
     if given.tiny:  # programs of a dry run compile fast, and many are the same
         os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
+
+
+def main() -> None:
+    """Runs parts until the input ends."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    add_arguments(parser)
+    given = parser.parse_args()
+    signal.signal(signal.SIGTERM, _end)
+    use_cache(given)
     by_name = {part.name: part for part in plan.all_parts(tiny=given.tiny)}
     for line in sys.stdin:
         request = json.loads(line)
