@@ -1,5 +1,6 @@
 """The benchmark of an accelerator: its budget, its files, its arithmetic, and a dry run of it."""
 
+import argparse
 import gzip
 import itertools
 import json
@@ -26,6 +27,8 @@ from benchmarks.accelerator_parts import (
     worker,
 )
 from benchmarks.accelerator_parts.plan import Budget, Part
+from pujax.configs import lagam_cifar, ncpu
+from pujax.training import config as config_lib
 
 # Stands for a worker: says what it was asked, and does what the part's name says.
 _FAKE = """
@@ -60,6 +63,11 @@ def _run(parts, out, budget=None, **more):
     budget = budget or Budget(600)
     runner.run(parts, str(out), budget, worker=command_line, say=said.append, **more)
     return said
+
+
+def _told(out, *, tiny=True):
+    """What a worker's command line says."""
+    return argparse.Namespace(out=str(out), tiny=tiny, data_dir="", epochs=0)
 
 
 def _asked(out):
@@ -232,7 +240,7 @@ def test_a_damaged_file_is_named_before_anything_runs(text, tmp_path, capsys):
 def test_an_exception_becomes_the_reason_of_its_part(tmp_path):
     part = _part("bad")._replace(function="steps:run", options={"network": "none"})
     results.save(tmp_path, "bad", {"status": results.RUNNING})
-    worker.carry_out(part, str(tmp_path), tiny=True, data_dir="", seconds=5)
+    worker.carry_out(part, _told(tmp_path), 5)
     entry = results.load(tmp_path, "bad")
     assert entry["status"] == results.FAILED
     assert entry["reason"].startswith("TypeError: ")
@@ -243,7 +251,7 @@ def test_a_part_that_continues_is_given_what_it_knows_and_its_seconds_add_up(tmp
     for name, continues in (("goes_on", True), ("anew", False)):
         part = _part(name, continues=continues)
         results.save(tmp_path, name, entry)
-        worker.carry_out(part, str(tmp_path), tiny=True, data_dir="", seconds=5)
+        worker.carry_out(part, _told(tmp_path), 5)
         found = results.load(tmp_path, name)
         assert found["values"] == ({"epochs_done": 3} if continues else {})
         assert (found["seconds"] >= 500) == continues
@@ -252,7 +260,7 @@ def test_a_part_that_continues_is_given_what_it_knows_and_its_seconds_add_up(tmp
 def test_training_without_data_is_skipped_and_tried_again_by_a_later_call(tmp_path):
     part = next(part for part in plan.all_parts() if part.name == "train-gradpu_table1")
     results.save(tmp_path, part.name, {"status": results.RUNNING})
-    worker.carry_out(part, str(tmp_path), tiny=False, data_dir="", seconds=5)
+    worker.carry_out(part, _told(tmp_path, tiny=False), 5)
     entry = results.load(tmp_path, part.name)
     assert entry["status"] == results.SKIPPED and "--data_dir" in entry["reason"]
     assert not results.is_settled(entry, retry=False)
@@ -280,6 +288,7 @@ def test_parts_are_chosen_by_name_or_kind_and_keep_their_order():
         (["--out=x", "--data_dir=minst=."], "--data_dir is 'minst'; accepted: 'a9a'"),
         ([f"--out={__file__}"], "--out is"),
         (["--out=x", "--ahead=540"], "--ahead is 540.0; accepted: 0 or more seconds, fewer than"),
+        (["--out=x", "--epochs=-1"], "--epochs is -1; accepted: 0 (as published) or more"),
         (["--out=x", "--ahead=nan"], "--ahead is nan; accepted"),
     ],
 )
@@ -443,6 +452,18 @@ def test_the_table_shows_milliseconds_percent_and_reasons():
     assert table.render({}) == "No part has run."
 
 
+def test_a_shorter_run_drops_its_rate_and_ends_its_warm_up_at_the_same_share_of_it():
+    method = lagam_cifar.get_config().method
+    assert (method.num_epochs, method.warmup_epochs, method.lr_drops) == (400, 20, (250, 300, 350))
+    training.shortened(method, 84)
+    assert (method.num_epochs, method.warmup_epochs, method.neighbors_after_epoch) == (84, 4, 10)
+    assert method.lr_drops == (52, 63, 74)
+    other = ncpu.get_config("task=cifar10")
+    training.shortened(other.method, 130)
+    assert (other.method.num_epochs, other.method.warmup_epochs) == (130, 3)
+    config_lib.resolve(other)  # a cosine has no drops, and takes none
+
+
 @pytest.mark.thorough
 def test_a_training_part_stops_in_time_and_the_next_call_goes_on(tmp_path, monkeypatch):
     monkeypatch.setattr(training, "TINY_EPOCHS", 100000)
@@ -455,7 +476,7 @@ def test_a_training_part_stops_in_time_and_the_next_call_goes_on(tmp_path, monke
         def record(**found):
             known.update(found)
 
-        return worker.Context(str(tmp_path), True, "", left, {}, record)
+        return worker.context_of(_told(tmp_path), left, {}, record)
 
     first, second = {}, {}
     with pytest.raises(SystemExit):
@@ -482,7 +503,7 @@ EVERY_FUNCTION = (
 )
 def test_a_dry_run_and_a_second_call_that_finds_all_done(names, tmp_path, capfd):
     functions = {part.name: part.function for part in plan.all_parts()}
-    apart = {"training:lagam"}  # which the test before runs
+    apart = {"training:lagam", "training:ncpu"}  # the test before, and the case 'all'
     assert {functions[name] for name in names} | apart == {*functions.values()}
     out, part = tmp_path / "out", f"--part={','.join(names)}"
     assert command.main([f"--out={out}", "--tiny", "--minutes=60", part]) == 0
@@ -506,8 +527,8 @@ def test_a_dry_run_and_a_second_call_that_finds_all_done(names, tmp_path, capfd)
     assert [x["seeds"] for x in found["seeds-gradpu"]["values"]["programs"]] == [1, 2]
     assert found["profile"]["values"]["profile"]["kernels"] > 10
     assert found["evaluate"]["values"]["images"] == 300
-    if "train-lagam" in names:
-        assert found["train-lagam"]["values"]["epochs_done"] == training.TINY_EPOCHS
+    for name in {"train-lagam", "train-ncpu"} & set(names):
+        assert found[name]["values"]["epochs_done"] == training.TINY_EPOCHS
     assert found["train-gradpu_table1"]["values"]["trained_together"] == [2] * 4
     assert command.main([f"--out={out}", "--tiny", "--minutes=0.001", part]) == 0
     text = capfd.readouterr().out

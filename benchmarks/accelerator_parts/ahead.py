@@ -72,9 +72,7 @@ def main() -> None:
     given = parser.parse_args()
     worker.use_cache(given)
     part = next(p for p in plan.all_parts(tiny=given.tiny) if p.name == given.part)
-    context = worker.Context(
-        given.out, given.tiny, given.data_dir, lambda: float("inf"), {}, lambda **found: None
-    )
+    context = worker.context_of(given, lambda: float("inf"), {}, lambda **found: None)
     # JAX reads the place of its cache when it is imported, which the module of the steps does.
     steps = importlib.import_module(f"{__package__}.steps")
     steps.compile_ahead(context, **part.options)

@@ -28,6 +28,12 @@ def _parser() -> argparse.ArgumentParser:
         metavar="SECONDS",
         help="compiles the steps of all chosen parts at once for so long, before it measures",
     )
+    parser.add_argument(
+        "--epochs",
+        type=int,
+        default=0,
+        help="length of train-lagam and train-ncpu, all else in proportion; default as published",
+    )
     parser.add_argument("--part", default="", help="names or kinds from --list; default all")
     parser.add_argument("--data_dir", default="", help="FOLDER, or SOURCE=FOLDER,SOURCE=FOLDER")
     parser.add_argument("--list", action="store_true", help="prints the parts with their costs")
@@ -58,6 +64,7 @@ def main(arguments: Sequence[str]) -> int:
         check_folder("--out", out)
         if not given.show:
             checks.positive("--minutes", given.minutes)
+            checks.require(given.epochs >= 0, "--epochs", given.epochs, "0 (as published) or more")
             accepted = "0 or more seconds, fewer than --minutes"
             is_within = math.isfinite(given.ahead) and 0 <= given.ahead < 60 * given.minutes
             checks.require(is_within, "--ahead", given.ahead, accepted)
@@ -94,7 +101,8 @@ def _say(text: str) -> None:
 
 
 def _run(parts: Sequence[plan.Part], out: str, given: argparse.Namespace) -> None:
-    told = [f"--out={out}", f"--data_dir={given.data_dir}", *(["--tiny"] if given.tiny else [])]
+    told = [f"--out={out}", f"--data_dir={given.data_dir}", f"--epochs={given.epochs}"]
+    told += ["--tiny"] if given.tiny else []
     budget = plan.Budget(60 * given.minutes)
     before = signal.signal(signal.SIGTERM, _end)  # what a time limit sends first
     try:

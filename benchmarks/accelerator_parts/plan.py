@@ -73,6 +73,7 @@ def all_parts(*, tiny: bool = False) -> list[Part]:
         ("impulses", 90, "ImPULSeS, ResNet-50 at 224 pixels, pretraining, {}"),
         ("pu_mlc", 150, "PU-MLC, ResNet-101 with LgConv at 448 pixels, {}"),
         ("gradpu", 30, "GradPU, MNIST, dense layers, {}"),
+        ("ncpu", 90, "NcPU, CIFAR-10, ResNet-18, batch 256, {}"),
     ):
         for dtype in ("bfloat16", "float32"):
             name = f"{network}-{dtype}"
@@ -87,6 +88,10 @@ def all_parts(*, tiny: bool = False) -> list[Part]:
         Part("evaluate", 45, "scores of 50,000 images", "operations:evaluation"),
         Part(
             *("train-lagam", 120, "LaGAM CIFAR-10-1, as many epochs as fit", "training:lagam"),
+            continues=True,
+        ),
+        Part(
+            *("train-ncpu", 120, "NcPU CIFAR-10, as many epochs as fit", "training:ncpu"),
             continues=True,
         ),
         Part(

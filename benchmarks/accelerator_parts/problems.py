@@ -14,7 +14,7 @@ from jax.sharding import Mesh
 
 from benchmarks.accelerator_parts.worker import Context
 from pujax import sweep
-from pujax.configs import gradpu, impulses, lagam_cifar, pu_mlc_voc
+from pujax.configs import gradpu, impulses, lagam_cifar, ncpu, pu_mlc_voc
 from pujax.data import dataset, multilabel_dataset
 from pujax.data.raw import RawDataset
 from pujax.sweep import plan as sweep_plan
@@ -23,13 +23,14 @@ from pujax.training import experiment, method_setup
 from pujax.training.config import data_section
 from pujax.training.method_setup import MethodSetup
 
-LAGAM, IMPULSES, PU_MLC, GRADPU = "lagam", "impulses", "pu_mlc", "gradpu"
+LAGAM, IMPULSES, PU_MLC, GRADPU, NCPU = "lagam", "impulses", "pu_mlc", "gradpu", "ncpu"
 
 # Training and test images, shape, classes.
 _SIZES = {
     LAGAM: (50000, 10000, (32, 32, 3), 10),
     IMPULSES: (50000, 10000, (32, 32, 3), 10),
     GRADPU: (60000, 10000, (28, 28, 1), 10),
+    NCPU: (50000, 10000, (32, 32, 3), 10),
 }
 _VOC_CLASSES = 20
 _SMALL_CNN = {"name": "small_cnn", "options": {"channels": (4, 8, 8), "hidden": (16,)}}
@@ -39,12 +40,14 @@ _TINY_DATA = {
     IMPULSES: {"num_positives": 60, "num_labeled": 12},
     GRADPU: {"num_labeled": 40, "num_validation": 20},
     PU_MLC: {"image_size": 16, "load_size": 16},
+    NCPU: {"num_labeled": 20, "num_unlabeled": 200},
 }
 _TINY_MODEL = {
     LAGAM: _SMALL_MLP,
     IMPULSES: _SMALL_CNN | {"image_size": 0},
     GRADPU: _SMALL_MLP,
     PU_MLC: _SMALL_CNN,
+    NCPU: _SMALL_MLP,
 }
 _TINY_METHOD = {
     LAGAM: {
@@ -66,6 +69,7 @@ _TINY_METHOD = {
     },
     GRADPU: {"num_epochs": 2, "batch_size": 50},
     PU_MLC: {"batch_size": 8, "crop_sizes": (16,)},
+    NCPU: {"num_epochs": 2, "warmup_epochs": 1, "batch_size": 16, "align_dim": 8},
 }
 
 
@@ -87,13 +91,16 @@ def config(network: str, *, tiny: bool, dtype: str = "float32", few_kernels: str
     """The configuration of an experiment.
 
     Args:
-      network: 'lagam', 'impulses', 'pu_mlc' or 'gradpu'.
+      network: 'lagam', 'impulses', 'pu_mlc', 'gradpu' or 'ncpu'.
       tiny: whether everything is small.
       dtype: `model.dtype`.
       few_kernels: `run.few_kernels`.
     """
-    make = {LAGAM: lagam_cifar, IMPULSES: impulses, PU_MLC: pu_mlc_voc, GRADPU: gradpu}[network]
-    tree = make.get_config()
+    if network == NCPU:
+        tree = ncpu.get_config("task=cifar10")
+    else:
+        make = {LAGAM: lagam_cifar, IMPULSES: impulses, PU_MLC: pu_mlc_voc, GRADPU: gradpu}
+        tree = make[network].get_config()
     tree.model.dtype = dtype
     tree.run.few_kernels = few_kernels
     tree.run.update({"figures": False, "tensorboard": "off"})

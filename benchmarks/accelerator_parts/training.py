@@ -14,6 +14,7 @@ from benchmarks.accelerator_parts import problems
 from benchmarks.accelerator_parts.worker import Context, NotHereError
 from pujax import sweep, training
 from pujax.configs import gradpu, lagam_cifar, lagam_digits
+from pujax.configs import ncpu as ncpu_config
 from pujax.configs.sweeps import gradpu_table1
 from pujax.sweep import plan as sweep_plan
 
@@ -21,6 +22,8 @@ _MARGIN_SECONDS = 40
 """To end the call in progress, and to write a checkpoint."""
 _CURVE = ("epoch", "stage", "loss", "test_accuracy", "label_accuracy", "seconds")
 _POLL_SECONDS = 2.0
+_EPOCHS = ("warmup_epochs", "neighbors_after_epoch")
+"""Settings that are a number of epochs, beside `num_epochs` and `lr_drops`."""
 TINY_EPOCHS = 4
 
 
@@ -32,16 +35,51 @@ def lagam(context: Context) -> bool:
     """
     tree = lagam_digits.get_config() if context.tiny else lagam_cifar.get_config()
     if context.tiny:
-        tree.model.name = "mlp"
-        tree.model.options = ml_collections.ConfigDict({"hidden": (16,)})
         tree.method.update({"num_epochs": TINY_EPOCHS, "warmup_epochs": 2, "lr_drops": (3,)})
         tree.method.update({"augment": False, "num_clusters": 3, "neighbors_after_epoch": 3})
+    return _train(context, tree, "lagam")
+
+
+def ncpu(context: Context) -> bool:
+    """Trains NcPU on CIFAR-10 in bfloat16, as `lagam` does.
+
+    Returns:
+      Whether it is at its end.
+    """
+    tree = ncpu_config.get_config("task=digits" if context.tiny else "task=cifar10")
+    if context.tiny:
+        tree.method.update({"num_epochs": TINY_EPOCHS, "warmup_epochs": 1, "align_dim": 8})
+    return _train(context, tree, "ncpu")
+
+
+def shortened(method: ml_collections.ConfigDict, num_epochs: int) -> None:
+    """Gives a method another length: what it does at an epoch it does at the same share of the run.
+
+    Args:
+      method: its settings, which are changed.
+      num_epochs: of the run.
+    """
+    factor = num_epochs / method.num_epochs
+    moved: dict[str, Any] = {
+        name: max(round(method[name] * factor), 1) for name in _EPOCHS if name in method
+    }
+    if method.lr_schedule == "multistep":  # others take no drops
+        moved["lr_drops"] = tuple(max(round(epoch * factor), 1) for epoch in method.lr_drops)
+    method.update({"num_epochs": num_epochs, **moved})
+
+
+def _train(context: Context, tree: Any, name: str) -> bool:
+    if context.tiny:
+        tree.model.name = "mlp"
+        tree.model.options = ml_collections.ConfigDict({"hidden": (16,)})
     else:
         _require_data(context)
         tree = problems.with_data(tree, context.data_dir)
         tree.model.dtype = "bfloat16"
+    if context.num_epochs:
+        shortened(tree.method, context.num_epochs)
     tree.run.update({"figures": False, "tensorboard": "off", "compare": ""})
-    folder = os.path.join(context.out, "runs", "lagam")
+    folder = os.path.join(context.out, "runs", name)
 
     def report() -> None:
         rows = curve(os.path.join(folder, "metrics.jsonl"))

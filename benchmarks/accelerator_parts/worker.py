@@ -29,6 +29,7 @@ class Context(NamedTuple):
       out: folder of the results.
       tiny: whether this is a dry run at tiny sizes.
       data_dir: `FOLDER` or `SOURCE=FOLDER,...` of published data; '' is none.
+      num_epochs: length of the runs of one network, 0 for the published one.
       seconds_left: until the part should end.
       known: values of an earlier call, of a part that continues.
       record: adds values to the part's file at once.
@@ -37,21 +38,21 @@ class Context(NamedTuple):
     out: str
     tiny: bool
     data_dir: str
+    num_epochs: int
     seconds_left: Callable[[], float]
     known: dict[str, Any]
     record: Callable[..., None]
 
 
-def carry_out(part: plan.Part, out: str, *, tiny: bool, data_dir: str, seconds: float) -> None:
+def carry_out(part: plan.Part, given: argparse.Namespace, seconds: float) -> None:
     """Runs one part; what it raises is written into its file.
 
     Args:
       part: the part, whose file exists.
-      out: folder of the results.
-      tiny: whether this is a dry run.
-      data_dir: see `Context`.
+      given: see `add_arguments`.
       seconds: that it may take.
     """
+    out = given.out
     started = time.monotonic()
     before = results.load(out, part.name) or {}
     values = dict(before.get("values", {})) if part.continues else {}
@@ -59,7 +60,7 @@ def carry_out(part: plan.Part, out: str, *, tiny: bool, data_dir: str, seconds: 
 
     def write(status: str, **more: Any) -> None:
         entry = {"status": status, "what": part.what, "flags": part.flags}
-        entry |= {"seconds": spent + time.monotonic() - started, "tiny": tiny} | more
+        entry |= {"seconds": spent + time.monotonic() - started, "tiny": given.tiny} | more
         results.save(out, part.name, entry | {"values": values})
 
     def record(**found: Any) -> None:
@@ -68,7 +69,7 @@ def carry_out(part: plan.Part, out: str, *, tiny: bool, data_dir: str, seconds: 
 
     end = started + seconds
     left: Callable[[], float] = lambda: end - time.monotonic()  # noqa: E731
-    context = Context(out, tiny, data_dir, left, dict(values), record)
+    context = context_of(given, left, dict(values), record)
     module, _, name = part.function.partition(":")
     try:
         function = getattr(importlib.import_module(f"{__package__}.{module}"), name)
@@ -97,7 +98,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds what every process of a part is told."""
     parser.add_argument("--out", required=True)
     parser.add_argument("--data_dir", default="")
+    parser.add_argument("--epochs", type=int, default=0)
     parser.add_argument("--tiny", action="store_true")
+
+
+def context_of(
+    given: argparse.Namespace,
+    seconds_left: Callable[[], float],
+    known: dict[str, Any],
+    record: Callable[..., None],
+) -> Context:
+    """What a part is given by a process that was told `given`."""
+    told = (given.out, given.tiny, given.data_dir, given.epochs)
+    return Context(*told, seconds_left, known, record)
 
 
 def use_cache(given: argparse.Namespace) -> None:
@@ -119,13 +132,7 @@ def main() -> None:
     by_name = {part.name: part for part in plan.all_parts(tiny=given.tiny)}
     for line in sys.stdin:
         request = json.loads(line)
-        carry_out(
-            by_name[request["part"]],
-            given.out,
-            tiny=given.tiny,
-            data_dir=given.data_dir,
-            seconds=request["seconds"],
-        )
+        carry_out(by_name[request["part"]], given, request["seconds"])
 
 
 if __name__ == "__main__":
