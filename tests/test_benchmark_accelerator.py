@@ -28,6 +28,7 @@ from benchmarks.accelerator_parts import (
 )
 from benchmarks.accelerator_parts.plan import Budget, Part
 from pujax.configs import lagam_cifar, ncpu
+from pujax.methods._common import optimizer
 from pujax.training import config as config_lib
 
 # Stands for a worker: says what it was asked, and does what the part's name says.
@@ -137,6 +138,7 @@ def test_a_call_that_is_ended_by_its_time_limit_leaves_no_process_on_the_device(
             time.sleep(0.02)
         os.kill(os.getpid(), signal.SIGTERM)
 
+    results.save(tmp_path, "kmeans", {"status": results.RUNNING})
     thread = threading.Thread(target=end_this_call)
     thread.start()
     with pytest.raises(SystemExit):
@@ -147,6 +149,8 @@ def test_a_call_that_is_ended_by_its_time_limit_leaves_no_process_on_the_device(
         os.kill(int(pid), 0)
     entry = results.load(tmp_path, "device")
     assert (entry["status"], entry["reason"]) == (results.UNFINISHED, "this call was ended")
+    assert entry["seconds"] > 0
+    assert results.load(tmp_path, "kmeans")["status"] == results.RUNNING  # of another call
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
@@ -176,9 +180,11 @@ def test_programs_are_compiled_at_once_and_those_that_take_too_long_are_ended(tm
         *(str(tmp_path), 5.0),
         command=[sys.executable, "-c", _COMPILES, str(tmp_path)],
         say=said.append,
+        at_once=3,
+        clock=lambda: 6.0 if len(said) == 2 else 0.0,
     )
     # None of them ends before all have begun: in turn, they would never end.
-    assert sorted(line.partition(" after ")[0] for line in said) == [
+    assert sorted(said) == [
         f"breaks: not compiled, see {tmp_path / 'ahead.log'}",
         "quick: compiled",
         "slow: not compiled within 5 s",
@@ -190,16 +196,33 @@ def test_programs_are_compiled_at_once_and_those_that_take_too_long_are_ended(tm
         os.kill(int(pid), 0)
 
 
+def test_no_more_programs_are_compiled_at_once_than_are_allowed(tmp_path):
+    alone = """
+import os, sys
+place = os.path.join(sys.argv[1], "place")
+os.mkdir(place)  # fails if another one is at work
+os.rmdir(place)
+sys.exit(3 * (sys.argv[2] == "--part=elsewhere"))
+"""
+    steps = [Part(name, 100.0, "", "steps:run") for name in ("a", "b", "elsewhere")]
+    said = []
+    command_line = [sys.executable, "-c", alone, str(tmp_path)]
+    ahead.run(steps, str(tmp_path), 60.0, command=command_line, say=said.append, at_once=1)
+    nothing = "elsewhere: nothing to compile on this platform"
+    assert said == ["a: compiled", "b: compiled", nothing]
+
+
 @pytest.mark.slow
-def test_what_was_compiled_ahead_is_found_by_its_part(tmp_path, capfd):
+def test_what_was_compiled_ahead_is_found_by_its_part(tmp_path, capfd, monkeypatch):
+    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path / "compiled"))  # an empty one
     arguments = [f"--out={tmp_path}", "--tiny", "--part=gradpu-float32", "--minutes=10"]
     assert command.main([*arguments, "--ahead=300"]) == 0
-    assert "gradpu-float32: compiled after" in capfd.readouterr().out
+    assert "gradpu-float32: compiled\n" in capfd.readouterr().out
     (program,) = results.load(str(tmp_path), "gradpu-float32")["values"]["programs"]
     assert program["found_in_cache"]
     # A part that is done compiles nothing.
     assert command.main([*arguments, "--ahead=300"]) == 0
-    assert "compiled after" not in capfd.readouterr().out
+    assert ": compiled" not in capfd.readouterr().out
 
 
 def test_flags_have_a_process_of_their_own(tmp_path, monkeypatch):
@@ -287,7 +310,10 @@ def test_parts_are_chosen_by_name_or_kind_and_keep_their_order():
         (["--out=x", "--data_dir=mnist=nowhere"], "--data_dir is 'mnist=nowhere'; accepted"),
         (["--out=x", "--data_dir=minst=."], "--data_dir is 'minst'; accepted: 'a9a'"),
         ([f"--out={__file__}"], "--out is"),
-        (["--out=x", "--ahead=540"], "--ahead is 540.0; accepted: 0 or more seconds, fewer than"),
+        (
+            ["--out=x", "--ahead=540"],
+            "--ahead is 540.0; accepted: seconds from 0 to less than the 540",
+        ),
         (["--out=x", "--epochs=-1"], "--epochs is -1; accepted: 0 (as published) or more"),
         (["--out=x", "--ahead=nan"], "--ahead is nan; accepted"),
     ],
@@ -462,6 +488,49 @@ def test_a_shorter_run_drops_its_rate_and_ends_its_warm_up_at_the_same_share_of_
     training.shortened(other.method, 130)
     assert (other.method.num_epochs, other.method.warmup_epochs) == (130, 3)
     config_lib.resolve(other)  # a cosine has no drops, and takes none
+
+
+@pytest.mark.parametrize("num_epochs", [1, 2, 3, 4, 5, 6])
+def test_a_run_of_few_epochs_has_drops_that_follow_one_another(num_epochs):
+    method = lagam_cifar.get_config().method
+    training.shortened(method, num_epochs)
+    optimizer.check(method)
+    assert all(0 < drop < num_epochs for drop in method.lr_drops)
+    assert 0 < method.warmup_epochs <= num_epochs
+    method.update({"num_epochs": 400, "warmup_epochs": 0})
+    training.shortened(method, num_epochs)
+    assert method.warmup_epochs == 0
+
+
+def test_the_length_of_runs_reaches_them_and_stays_the_same(tmp_path, monkeypatch, capsys):
+    lengths = []
+
+    def run(tree, folder):
+        lengths.append(tree.method.num_epochs)
+
+    monkeypatch.setattr(training.training, "run", run)
+    for length, function in ((0, training.lagam), (7, training.lagam), (7, training.ncpu)):
+        given = _told(tmp_path)
+        given.epochs = length
+        known = {}
+        context = worker.context_of(
+            given, lambda: 100.0, {}, lambda known=known, **f: known.update(f)
+        )
+        assert not function(context)
+        assert known["epochs_asked"] == length
+    assert lengths == [training.TINY_EPOCHS, 7, 7]
+
+    out = str(tmp_path)
+    values = {"status": results.DONE, "values": {"epochs_asked": 7}}
+    results.save(out, "train-ncpu", values)
+    assert command.main([f"--out={out}", "--part=train-ncpu", "--epochs=8"]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("--epochs is 8; accepted: 7, of which --out has a run of train-ncpu")
+    told = "import sys; assert '--epochs=7' in sys.argv"
+    monkeypatch.setattr(runner, "WORKER", (sys.executable, "-c", told))
+    results.save(out, "train-ncpu", values | {"status": results.UNFINISHED})
+    assert command.main([f"--out={out}", "--part=train-ncpu", "--epochs=7"]) == 0
+    assert "status 0" in results.load(out, "train-ncpu")["reason"]  # ended well, without an answer
 
 
 @pytest.mark.thorough

@@ -1,7 +1,10 @@
 """Compiles the programs of several parts at once, before anything is timed.
 
-A compiler keeps the processor busy and the device idle. Parts that run in turn wait for it in turn;
-here each has a process of its own, and what it compiles is found in the cache by the part later.
+A compiler works on the processor for most of its time. Parts that run in turn wait for it in turn;
+here several compile at once, and what they compile is found in the cache by the part later. On a
+GPU the compiler also times kernels to choose among them, which the others disturb: the choice can
+be another one than that of a part that compiles alone. A TPU takes one process at a time, so that
+all but one end without a program.
 
 python -m benchmarks.accelerator_parts.ahead --out=DIR --part=NAME [--data_dir=...] [--tiny]
 """
@@ -17,6 +20,9 @@ from benchmarks.accelerator_parts import plan, runner, worker
 
 WORKER = (sys.executable, "-m", "benchmarks.accelerator_parts.ahead")
 _STEPS = "steps:run"
+_NOT_HERE = 3
+_ENDED = {0: "compiled", _NOT_HERE: "nothing to compile on this platform"}
+"""What the exit status of a process says; any other one is a failure."""
 # Several processes share the device: none may take its memory for itself, as JAX does at its start.
 _SHARED = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
 
@@ -28,8 +34,10 @@ def run(
     *,
     command: Sequence[str],
     say: Callable[[str], None],
+    at_once: int | None = None,
+    clock: Callable[[], float] = time.monotonic,
 ) -> None:
-    """Compiles the training steps of the parts that have some.
+    """Compiles the training steps of the parts that have some, in their order.
 
     Args:
       parts: chosen ones; those that time no training step are left out.
@@ -37,30 +45,30 @@ def run(
       seconds: after which what still compiles is ended. Its part compiles again by itself.
       command: program and arguments of one process, without the part.
       say: takes a line per part.
+      at_once: processes at the same time; None is half as many as there are cores.
+      clock: seconds from any origin; replaced in tests.
     """
-    begun = time.monotonic()
+    at_once = at_once or max((os.cpu_count() or 1) // 2, 1)
+    begun = clock()
     log = os.path.join(out, "ahead.log")
-    waiting = {
-        part.name: runner.Worker(
-            [*command, f"--part={part.name}"], part.flags, log, environment=_SHARED
-        )
-        for part in parts
-        if part.function == _STEPS
-    }
+    waiting = [part for part in parts if part.function == _STEPS]
+    running: dict[str, runner.Worker] = {}
     try:
-        while waiting and time.monotonic() - begun < seconds:
-            for name, process in list(waiting.items()):
+        while (waiting or running) and clock() - begun < seconds:
+            while waiting and len(running) < at_once:
+                part = waiting.pop(0)
+                words = [*command, f"--part={part.name}"]
+                running[part.name] = runner.Worker(words, part.flags, log, environment=_SHARED)
+            for name, process in list(running.items()):
                 status = process.status()
                 if status is not None:
-                    del waiting[name]
-                    spent = time.monotonic() - begun
-                    ended = "compiled" if status == 0 else f"not compiled, see {log}"
-                    say(f"{name}: {ended} after {spent:.0f} s")
+                    del running[name]
+                    say(f"{name}: {_ENDED.get(status, f'not compiled, see {log}')}")
             time.sleep(runner.POLL_SECONDS)
-        for name in waiting:
+        for name in [*running, *(part.name for part in waiting)]:
             say(f"{name}: not compiled within {seconds:.0f} s")
     finally:
-        for process in waiting.values():
+        for process in running.values():
             process.kill()
 
 
@@ -75,7 +83,8 @@ def main() -> None:
     context = worker.context_of(given, lambda: float("inf"), {}, lambda **found: None)
     # JAX reads the place of its cache when it is imported, which the module of the steps does.
     steps = importlib.import_module(f"{__package__}.steps")
-    steps.compile_ahead(context, **part.options)
+    is_here = steps.compile_ahead(context, **part.options)
+    sys.exit(0 if is_here else _NOT_HERE)
 
 
 if __name__ == "__main__":

@@ -26,7 +26,8 @@ def _parser() -> argparse.ArgumentParser:
         type=float,
         default=0.0,
         metavar="SECONDS",
-        help="compiles the steps of all chosen parts at once for so long, before it measures",
+        help="compiles the steps of the chosen parts that time some, several at once and for so "
+        "long at most, before it measures; of no use on a TPU, which takes one process at a time",
     )
     parser.add_argument(
         "--epochs",
@@ -65,13 +66,14 @@ def main(arguments: Sequence[str]) -> int:
         if not given.show:
             checks.positive("--minutes", given.minutes)
             checks.require(given.epochs >= 0, "--epochs", given.epochs, "0 (as published) or more")
-            accepted = "0 or more seconds, fewer than --minutes"
-            is_within = math.isfinite(given.ahead) and 0 <= given.ahead < 60 * given.minutes
+            seconds = 60 * given.minutes
+            accepted = f"seconds from 0 to less than the {seconds:g} of --minutes"
+            is_within = math.isfinite(given.ahead) and 0 <= given.ahead < seconds
             checks.require(is_within, "--ahead", given.ahead, accepted)
             _check_folders(given.data_dir)
             # Parts know the results of others (a share of the measured peak), and a damaged one
             # is said before minutes are spent.
-            table.entries(out)
+            _check_epochs(table.entries(out), parts, given.epochs)
             os.makedirs(out, exist_ok=True)
             _run(parts, out, given)
         print(table.render(table.entries(out)))
@@ -79,6 +81,14 @@ def main(arguments: Sequence[str]) -> int:
         sys.stderr.write(f"{' '.join(str(error).split())}\n")
         return 2
     return 0
+
+
+def _check_epochs(entries: dict[str, Any], parts: Sequence[plan.Part], epochs: int) -> None:
+    """Raises a ValueError if a run that would go on has another length."""
+    for part in parts:
+        asked = entries.get(part.name, {}).get("values", {}).get("epochs_asked", epochs)
+        accepted = f"{asked}, of which --out has a run of {part.name}; or another --out"
+        checks.require(asked == epochs, "--epochs", epochs, accepted)
 
 
 def _check_folders(text: str) -> None:

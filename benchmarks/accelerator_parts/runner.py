@@ -4,6 +4,7 @@ This process never touches the accelerator. A worker takes one part after anothe
 want the same XLA_FLAGS, so that JAX starts once; one that ends by itself costs its own part only.
 """
 
+import contextlib
 import json
 import os
 import pathlib
@@ -91,7 +92,10 @@ class Worker:
 
     def stop(self) -> None:
         """Lets the process save what it trains, or ends it."""
+        assert self._process.stdin is not None
         self._process.terminate()
+        with contextlib.suppress(OSError):
+            self._process.stdin.close()  # or it would wait for another part
         try:
             self._process.wait(_SECONDS_TO_END)
         except subprocess.TimeoutExpired:
@@ -108,7 +112,7 @@ class Worker:
 
 
 def unsettled(parts: Sequence[Part], out: str, *, retry: bool) -> list[Part]:
-    """The parts that `run` would run, whatever they cost."""
+    """The parts that are not settled, whatever they cost."""
     return [p for p in parts if not results.is_settled(results.load(out, p.name), retry=retry)]
 
 
@@ -138,6 +142,7 @@ def run(
     """
     entries = {part.name: results.load(out, part.name) for part in parts}
     current: Worker | None = None
+    at, begun = None, 0.0
     try:
         for part in parts:
             entry = entries[part.name]
@@ -152,26 +157,30 @@ def run(
                 current = None
             if current is None:
                 current = Worker(worker, part.flags, os.path.join(out, "worker.log"))
+            at, begun = part, time.monotonic()
             entry = _run_one(part, current, out, entry, budget, tiny=tiny)
+            at = None
             say(f"{part.name}: {entry['status']} {entry.get('reason', '')}".rstrip())
     except BaseException:
         # A worker that outlived this process would hold the device's memory in the next call.
         if current is not None:
             current.stop()
             current = None
-        _mark_stopped(parts, out)
+        if at is not None:
+            _mark_stopped(at, out, time.monotonic() - begun)
         raise
     finally:
         if current is not None:
             current.close()
 
 
-def _mark_stopped(parts: Sequence[Part], out: str) -> None:
-    """Says of a part whose process was ended that it has not ended by itself."""
-    for part in parts:
+def _mark_stopped(part: Part, out: str, seconds: float) -> None:
+    """Says of the part in progress that it was ended, unless it has said so itself."""
+    with contextlib.suppress(ValueError, OSError):  # what ends this call is worth more
         entry = results.load(out, part.name) or {}
-        if entry.pop("status", "") == results.RUNNING:
+        if entry.get("status") == results.RUNNING:
             entry |= {"status": results.UNFINISHED, "reason": "this call was ended"}
+            entry["seconds"] = max(entry.get("seconds", 0.0), seconds)
             results.save(out, part.name, {k: v for k, v in entry.items() if k != "part"})
 
 

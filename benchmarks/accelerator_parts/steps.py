@@ -47,15 +47,20 @@ def compile_ahead(
     few_kernels: str,
     only_stage: str = "",
     needs: str = "",
-) -> None:
-    """Compiles what `run` measures, whose arguments these are; nothing is recorded."""
+) -> bool:
+    """Compiles what `run` measures, whose arguments these are; nothing is recorded.
+
+    Returns:
+      Whether `run` would measure something on this platform.
+    """
     if not problems.on_platform(context, needs):
-        return
+        return False
     _, programs = _programs(context, network, dtype, few_kernels)
     for program in programs:
         if only_stage in ("", program.name):
             seconds = program.compile()["compile_seconds"]
             print(f"{network} {dtype} {program.name}: {seconds:.1f} s", flush=True)
+    return True
 
 
 def _programs(

@@ -60,12 +60,15 @@ def shortened(method: ml_collections.ConfigDict, num_epochs: int) -> None:
       num_epochs: of the run.
     """
     factor = num_epochs / method.num_epochs
-    moved: dict[str, Any] = {
-        name: max(round(method[name] * factor), 1) for name in _EPOCHS if name in method
-    }
+
+    def moved(epoch: int) -> int:
+        return max(round(epoch * factor), 1) if epoch else 0
+
+    changed: dict[str, Any] = {name: moved(method[name]) for name in _EPOCHS if name in method}
     if method.lr_schedule == "multistep":  # others take no drops
-        moved["lr_drops"] = tuple(max(round(epoch * factor), 1) for epoch in method.lr_drops)
-    method.update({"num_epochs": num_epochs, **moved})
+        drops = {moved(epoch) for epoch in method.lr_drops}
+        changed["lr_drops"] = tuple(sorted(drop for drop in drops if drop < num_epochs))
+    method.update({"num_epochs": num_epochs, **changed})
 
 
 def _train(context: Context, tree: Any, name: str) -> bool:
@@ -86,6 +89,7 @@ def _train(context: Context, tree: Any, name: str) -> bool:
         context.record(
             folder=folder,
             num_epochs=tree.method.num_epochs,
+            epochs_asked=context.num_epochs,
             epochs_done=len(rows),
             training_seconds=sum(row.get("seconds") or 0.0 for row in rows),
             curve=rows,

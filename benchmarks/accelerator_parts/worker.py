@@ -1,6 +1,6 @@
 """The process that runs parts: it reads one request per line until its input ends.
 
-python -m benchmarks.accelerator_parts.worker --out=DIR [--tiny] [--data_dir=...]
+python -m benchmarks.accelerator_parts.worker --out=DIR [--tiny] [--data_dir=...] [--epochs=N]
 """
 
 import argparse
