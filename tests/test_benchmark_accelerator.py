@@ -198,9 +198,10 @@ def test_programs_are_compiled_at_once_and_those_that_take_too_long_are_ended(tm
 
 def test_no_more_programs_are_compiled_at_once_than_are_allowed(tmp_path):
     alone = """
-import os, sys
+import os, sys, time
 place = os.path.join(sys.argv[1], "place")
 os.mkdir(place)  # fails if another one is at work
+time.sleep(0.5)
 os.rmdir(place)
 sys.exit(3 * (sys.argv[2] == "--part=elsewhere"))
 """
@@ -223,6 +224,23 @@ def test_what_was_compiled_ahead_is_found_by_its_part(tmp_path, capfd, monkeypat
     # A part that is done compiles nothing.
     assert command.main([*arguments, "--ahead=300"]) == 0
     assert ": compiled" not in capfd.readouterr().out
+
+
+def test_a_worker_that_goes_on_after_it_has_saved_is_told_that_no_part_follows(tmp_path):
+    text = """
+import signal, sys
+signal.signal(signal.SIGTERM, lambda *_: print("saved", flush=True))
+print("ready", flush=True)
+for line in sys.stdin:
+    pass
+"""
+    log = tmp_path / "log"
+    process = runner.Worker([sys.executable, "-c", text], "", str(log))
+    while "ready" not in log.read_text():
+        time.sleep(0.02)
+    process.stop()
+    assert process.status() == 0  # not killed
+    assert "saved" in log.read_text()
 
 
 def test_flags_have_a_process_of_their_own(tmp_path, monkeypatch):
