@@ -246,14 +246,17 @@ def moved(estimate: PriorEstimate, value: float) -> PriorEstimate:
     return PriorEstimate(value, float(low), float(high))
 
 
-def from_nothing(found: PriorEstimate, least: float) -> PriorEstimate:
-    """The estimate with an interval from 0 where it begins at the least share that is ever found.
+def from_nothing(found: PriorEstimate, least: float, most: float) -> PriorEstimate:
+    """The estimate with an interval that holds what the least answer stands for.
 
     Args:
-      found: of a method that answers `least` for whatever lies below as well.
-      least: that share.
+      found: of a method that answers `least` for everything from 0 to `most`, at least.
+      least: that answer.
+      most: largest share that it stands for.
     """
-    return found._replace(low=0.0) if found.low <= least else found
+    low = 0.0 if found.low <= least else found.low
+    high = most if found.high <= least else found.high
+    return found._replace(low=low, high=high)
 
 
 def bootstrap(

@@ -51,10 +51,11 @@ def km1(
     """The share of positives in U by KM1, whose threshold is `1 / sqrt(min(m, n))`.
 
     Where that exceeds 0.9 of the distance between P and U, KM2's threshold is used, as in the
-    authors' code. With the defaults there are 256 possible answers between .0135 and .8748: the
-    lowest means "nothing found", and an interval that reaches it begins at 0; for a larger prior
-    raise `lambda_max`. Standardise features whose scales differ. The kernel sees equal distances
-    everywhere in hundreds of dimensions; reduce them first.
+    authors' code. With the defaults there are 256 possible answers between .0135 and .8748. The
+    lowest stands for its whole bracket, 0 to .0266: an interval that begins at it begins at 0, and
+    one that ends at it ends at .0266. For a larger prior raise `lambda_max`. Standardise features
+    whose scales differ. The kernel sees equal distances everywhere in hundreds of dimensions;
+    reduce them first.
 
     Args:
       positives: `[m]` or `[m, ...]`.
@@ -199,7 +200,7 @@ def _estimates(
     first, second = (
         base.from_nothing(
             base.with_interval(value, [estimates[i] for estimates in resampled], level=level),
-            least_share(epsilon, lambda_max),
+            *least_share(epsilon, lambda_max),
         )
         if is_wanted
         else base.PriorEstimate(math.nan)
@@ -244,13 +245,13 @@ def _bisect(
     return (middle - 1) / middle
 
 
-def least_share(epsilon: float = EPSILON, lambda_max: float = LAMBDA_MAX) -> float:
-    """The smallest answer that the bisection has: all halves to the left."""
+def least_share(epsilon: float = EPSILON, lambda_max: float = LAMBDA_MAX) -> tuple[float, float]:
+    """The smallest answer that the bisection has, and the end of the bracket that it stands for."""
     right = lambda_max
     while right - 1 > epsilon:
         right = (1 + right) / 2
     middle = (1 + right) / 2
-    return (middle - 1) / middle
+    return (middle - 1) / middle, (right - 1) / right
 
 
 def _threads(num_points: int) -> threadpoolctl.threadpool_limits:

@@ -91,8 +91,8 @@ def out_of_bag(
       positives: `[m]` or `[m, ...]`, at least 4; trailing axes are flattened.
       unlabeled: `[n]` or `[n, ...]`, at least 4.
       estimator: 'km2', on at most 2,000 random scores of P and of U, or 'best_bin'. The least
-        answer of 'km2' is .0135: a warning says so where it is given, and an interval that reaches
-        it begins at 0.
+        answer of 'km2', .0135, stands for 0 to .0266 at least: a warning says so where it is given,
+        and an interval that begins or ends at it goes on to 0 or .0266.
       num_resamples: of the interval; 0 for none. Each draws the pairs of networks and the examples
         anew, with 'km2' at most 500 of P and of U, and is moved to the estimate on all: too wide
         rather than too narrow.
@@ -133,7 +133,7 @@ def out_of_bag(
         return base.with_interval(whole.value, resampled, level=level)
     value = _km2(*(x[rng.permutation(len(x))[:_MAX_KERNEL_POINTS]] for x in (p, u)))
     resampled = [_km2_resample(*_drawn(pairs, rng), rng) for _ in range(num_resamples)]
-    if value <= least_share():
+    if value <= least_share()[0]:
         _LOG.warning(
             "out_of_bag found no positives among the unlabeled: %.3g is the least share that it "
             "can state, and stands for anything from 0 to a few percent",
@@ -142,7 +142,7 @@ def out_of_bag(
     if not num_resamples:
         return PriorEstimate(value)
     about_median = base.with_interval(np.median(resampled), resampled, level=level)
-    return base.from_nothing(base.moved(about_median, value), least_share())
+    return base.from_nothing(base.moved(about_median, value), *least_share())
 
 
 def out_of_bag_scores(

@@ -189,7 +189,7 @@ def test_intervals_hold_the_estimate_and_follow_the_key():
 
 
 @pytest.mark.parametrize(("epsilon", "lambda_max"), [(0.04, 8.0), (0.5, 4.0), (0.04, 1.7)])
-def test_an_interval_that_reaches_the_least_answer_begins_at_zero(epsilon, lambda_max):
+def test_the_interval_of_the_least_answer_is_the_bracket_that_it_stands_for(epsilon, lambda_max):
     rng = np.random.default_rng(0)
     options = {"epsilon": epsilon, "lambda_max": lambda_max, "num_resamples": 4}
     apart = rng.normal(size=(50, 1)), rng.normal(size=(200, 1)) + 50
@@ -197,6 +197,7 @@ def test_an_interval_that_reaches_the_least_answer_begins_at_zero(epsilon, lambd
         width = (lambda_max - 1) / 2 ** math.ceil(math.log2((lambda_max - 1) / epsilon))
         assert found.value == pytest.approx(1 - 1 / (1 + width / 2), rel=1e-12)
         assert found.low == 0
+        assert found.high == pytest.approx(1 - 1 / (1 + width), rel=1e-12)
     assert all(found.low > 0.1 for found in priors.km(*draws(), num_resamples=4))
 
 

@@ -234,7 +234,11 @@ def test_the_least_answer_says_that_nothing_was_found(prior, m, n, caplog):
     """With few labels 18 hidden positives among 900 rows are not found either."""
     p, u = samples(prior, m=m, n=n, shift=3.0)
     found = out_of_bag(p, u, num_resamples=4, key=0)
-    assert found.value == least_share() == pytest.approx(0.0134875, abs=1e-7)
-    assert found.low == 0 and found.high >= found.value
+    # All halvings of lambda in [1, 8] to the left leave [1, 1 + 7 / 256].
+    least, most = least_share()
+    assert least == pytest.approx(1 - 1 / (1 + 3.5 / 256), abs=1e-12)
+    assert most == pytest.approx(1 - 1 / (1 + 7 / 256), abs=1e-12)
+    assert found.value == least
+    assert found.low == 0 and found.high >= most
     (record,) = caplog.records
     assert "found no positives among the unlabeled" in record.getMessage()
