@@ -179,6 +179,7 @@ class PUClassifier(ClassifierMixin, BaseEstimator):
           ValueError: naming what is not accepted.
         """
         self._check_settings()
+        _check_names(X)
         X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
         check_classification_targets(y)
         self.classes_ = np.unique(y)
@@ -263,6 +264,7 @@ class PUClassifier(ClassifierMixin, BaseEstimator):
     def _scores(self, X: Any) -> np.ndarray:
         """Scores `[n]` of being positive."""
         check_is_fitted(self, "model_")
+        _check_names(X)
         X = _in_single_precision(validate_data(self, X, dtype=np.float64, reset=False))
         method, state = self._loaded()
         # In full batches a row's score has the same bits wherever the row stands: XLA computes the
@@ -441,6 +443,17 @@ class PUClassifier(ClassifierMixin, BaseEstimator):
         config = ml_collections.FrozenConfigDict(self.model_["config"])
         method = methods.build(config, info)
         return method, saved_model.restored(self.model_["numbers"], method, info)
+
+
+def _check_names(X: Any) -> None:
+    """Raises a ValueError if two columns of a DataFrame have one name."""
+    names = list(getattr(X, "columns", ()))
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise ValueError(
+            f"X has {names.count(twice)} columns named {twice!r}; accepted: columns whose names "
+            "differ"
+        )
 
 
 def _in_single_precision(X: np.ndarray) -> np.ndarray:

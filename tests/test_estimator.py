@@ -382,3 +382,16 @@ def checks():
 def test_scikit_learns_own_checks(one_method, estimator, check, monkeypatch):
     monkeypatch.setattr(sharding, "make_mesh", lambda: tiny.mesh(1))
     check(estimator)
+
+
+def test_two_columns_of_one_name_are_named_before_training_and_before_predictions():
+    rows = np.random.default_rng(0).normal(size=(60, 3))
+    y = (np.arange(60) < 20).astype(int)
+    twice = pd.DataFrame(rows, columns=["a", "b", "a"])
+    model = PUClassifier(num_epochs=1, prior=0.5)
+    message = "X has 2 columns named 'a'; accepted: columns whose names differ"
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        model.fit(twice, y)
+    model.fit(twice.set_axis(["a", "b", "c"], axis=1), y)
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        model.predict_proba(twice)
