@@ -1,5 +1,6 @@
 """`PUClassifier`: every binary method as a scikit-learn estimator, for tables in memory."""
 
+import collections
 import contextlib
 import math
 import numbers
@@ -447,13 +448,11 @@ class PUClassifier(ClassifierMixin, BaseEstimator):
 
 def _check_names(X: Any) -> None:
     """Raises a ValueError if two columns of a DataFrame have one name."""
-    names = list(getattr(X, "columns", ()))
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise ValueError(
-            f"X has {names.count(twice)} columns named {twice!r}; accepted: columns whose names "
-            "differ"
-        )
+    for name, count in collections.Counter(getattr(X, "columns", ())).items():
+        if count > 1:
+            raise ValueError(
+                f"X has {count} columns named {name!r}; accepted: columns whose names differ"
+            )
 
 
 def _in_single_precision(X: np.ndarray) -> np.ndarray:

@@ -154,7 +154,7 @@ def test_a_call_that_is_ended_by_its_time_limit_leaves_no_process_on_the_device(
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
-# Stands for a process that compiles: a part whose name is that of a signal ends by it.
+# Stands for a process that compiles.
 _COMPILES = """
 import os, sys, time
 out, name = sys.argv[1], sys.argv[2].removeprefix("--part=")
@@ -196,7 +196,8 @@ def test_programs_are_compiled_at_once_and_those_that_take_too_long_are_ended(tm
         os.kill(int(pid), 0)
 
 
-def test_no_more_programs_are_compiled_at_once_than_are_allowed(tmp_path):
+def test_half_as_many_programs_are_compiled_at_once_as_there_are_cores(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
     alone = """
 import os, sys, time
 place = os.path.join(sys.argv[1], "place")
@@ -208,7 +209,7 @@ sys.exit(3 * (sys.argv[2] == "--part=elsewhere"))
     steps = [Part(name, 100.0, "", "steps:run") for name in ("a", "b", "elsewhere")]
     said = []
     command_line = [sys.executable, "-c", alone, str(tmp_path)]
-    ahead.run(steps, str(tmp_path), 60.0, command=command_line, say=said.append, at_once=1)
+    ahead.run(steps, str(tmp_path), 60.0, command=command_line, say=said.append)
     nothing = "elsewhere: nothing to compile on this platform"
     assert said == ["a: compiled", "b: compiled", nothing]
 
@@ -368,7 +369,23 @@ def test_flops_are_those_of_products_in_a_step_and_none_where_they_are_not_known
     assert measuring.flops_per_step(text, 3) == 2 * 4**3
     added = jax.jit(lambda x: x + 1).lower(jnp.ones([4, 4])).compile().as_text()
     assert measuring.flops_per_step(added, 1) is None
-    assert measuring.flops_per_step("", 1) is None
+
+
+def test_a_count_that_fails_costs_no_times():
+    class Compiled:
+        def __init__(self, text):
+            self.text = text
+
+        def as_text(self):
+            if not self.text:
+                raise jax.errors.JaxRuntimeError("UNIMPLEMENTED: no text")
+            return self.text
+
+    program = measuring.StageProgram("main", None, None, (), (), 1, 64, 1)
+    for text, reason in (("", "JaxRuntimeError: UNIMPLEMENTED: no text"), ("?", "ValueError: ")):
+        program._compiled = Compiled(text)
+        found = program._flops()
+        assert found["flops"] is None and found["flops_unknown"].startswith(reason)
 
 
 # What a GPU's program calls: 3 x 3, from 4 channels to 5, on 2 images of 8 x 8 without padding.
@@ -539,14 +556,16 @@ def test_the_length_of_runs_reaches_them_and_stays_the_same(tmp_path, monkeypatc
     assert lengths == [training.TINY_EPOCHS, 7, 7]
 
     out = str(tmp_path)
-    values = {"status": results.DONE, "values": {"epochs_asked": 7}}
+    values = {"status": results.UNFINISHED, "values": {"epochs_asked": 7}}
     results.save(out, "train-ncpu", values)
+    results.save(out, "train-lagam", values | {"status": results.DONE})
+    assert command.main([f"--out={out}", "--part=train-lagam", "--epochs=8"]) == 0  # done before
+    capsys.readouterr()
     assert command.main([f"--out={out}", "--part=train-ncpu", "--epochs=8"]) == 2
     error = capsys.readouterr().err
     assert error.startswith("--epochs is 8; accepted: 7, of which --out has a run of train-ncpu")
     told = "import sys; assert '--epochs=7' in sys.argv"
     monkeypatch.setattr(runner, "WORKER", (sys.executable, "-c", told))
-    results.save(out, "train-ncpu", values | {"status": results.UNFINISHED})
     assert command.main([f"--out={out}", "--part=train-ncpu", "--epochs=7"]) == 0
     assert "status 0" in results.load(out, "train-ncpu")["reason"]  # ended well, without an answer
 

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from benchmarks.accelerator_parts import ahead, plan, runner, table
+from benchmarks.accelerator_parts import ahead, plan, results, runner, table
 from pujax import checks
 from pujax.data import sources
 from pujax.files import check_folder
@@ -26,8 +26,9 @@ def _parser() -> argparse.ArgumentParser:
         type=float,
         default=0.0,
         metavar="SECONDS",
-        help="compiles the steps of the chosen parts that time some, several at once and for so "
-        "long at most, before it measures; of no use on a TPU, which takes one process at a time",
+        help="before it measures, compiles the training steps that the chosen parts will time, as "
+        "many at once as half the number of cores, for at most so long, which is taken from "
+        "--minutes; of no use on a TPU, which takes one process at a time",
     )
     parser.add_argument(
         "--epochs",
@@ -73,7 +74,8 @@ def main(arguments: Sequence[str]) -> int:
             _check_folders(given.data_dir)
             # Parts know the results of others (a share of the measured peak), and a damaged one
             # is said before minutes are spent.
-            _check_epochs(table.entries(out), parts, given.epochs)
+            table.entries(out)
+            _check_epochs(out, runner.unsettled(parts, out, retry=given.retry), given.epochs)
             os.makedirs(out, exist_ok=True)
             _run(parts, out, given)
         print(table.render(table.entries(out)))
@@ -83,10 +85,11 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _check_epochs(entries: dict[str, Any], parts: Sequence[plan.Part], epochs: int) -> None:
+def _check_epochs(out: str, parts: Sequence[plan.Part], epochs: int) -> None:
     """Raises a ValueError if a run that would go on has another length."""
     for part in parts:
-        asked = entries.get(part.name, {}).get("values", {}).get("epochs_asked", epochs)
+        entry = results.load(out, part.name) or {}
+        asked = entry.get("values", {}).get("epochs_asked", epochs)
         accepted = f"{asked}, of which --out has a run of {part.name}; or another --out"
         checks.require(asked == epochs, "--epochs", epochs, accepted)
 

@@ -62,6 +62,7 @@ class StageProgram:
         self.name, self.count = name, count
         self.batch_size, self.num_seeds = batch_size, num_seeds
         self._train, self._carry, self._arguments, self._at = train, carry, arguments, at
+        self._compiled: Any = None
 
     @property
     def state(self) -> Any:
@@ -91,7 +92,15 @@ class StageProgram:
                 "argument_bytes": memory.argument_size_in_bytes,
                 "temporary_bytes": memory.temp_size_in_bytes,
             }
-        return found | {"flops": flops_per_step(_text(compiled), self.count)}
+        self._compiled = compiled
+        return found
+
+    def _flops(self) -> dict[str, Any]:
+        """FLOPs of a step, or why they are not known: the times are worth more than the count."""
+        try:
+            return {"flops": flops_per_step(self._compiled.as_text(), self.count)}
+        except Exception as error:  # of a plugin that shows no text, or one in another form
+            return {"flops": None, "flops_unknown": f"{type(error).__name__}: {error}"[:400]}
 
     def measure(self, peak: float | None, *, tiny: bool) -> dict[str, Any]:
         """Everything about the program: what `compile` says, times, and steps that were undone.
@@ -105,6 +114,7 @@ class StageProgram:
         step = seconds_per_call(self.call, tiny=tiny) / self.count
         sums = jax.device_get(self._carry.sums)
         stats = jax.local_devices()[0].memory_stats() or {}
+        found |= self._flops()
         return found | {
             "step_seconds": step,
             "steps_per_second": 1 / step,
@@ -118,30 +128,19 @@ class StageProgram:
         }
 
 
-def _text(compiled: Any) -> str:
-    """Optimized HLO, '' where a plugin shows none: the times are worth more than the count."""
-    try:
-        return compiled.as_text() or ""
-    except jax.errors.JaxRuntimeError:
-        return ""
-
-
 def flops_per_step(text: str, count: int) -> float | None:
     """FLOPs of a step in convolutions and matrix products, as `pujax compile` counts them.
 
     XLA's own count leaves out what a GPU program calls of cuDNN, which are all its convolutions.
 
     Args:
-      text: optimized HLO of a program, '' where a plugin shows none.
+      text: optimized HLO of a program.
       count: steps of a call.
 
     Returns:
       None where none is found, which says that they are not known.
     """
-    try:
-        found = analysis.analyse(text, num_steps=count).per_step
-    except ValueError:  # no such text
-        return None
+    found = analysis.analyse(text, num_steps=count).per_step
     assert found is not None
     return sum(found.flops.values()) or None
 

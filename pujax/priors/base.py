@@ -255,7 +255,8 @@ def from_nothing(found: PriorEstimate, least: float, most: float) -> PriorEstima
       most: largest share that it stands for.
     """
     low = 0.0 if found.low <= least else found.low
-    high = most if found.high <= least else found.high
+    # A limit that is NaN, since none was asked for, stays.
+    high = most if found.value <= least and found.high < most else found.high
     return found._replace(low=low, high=high)
 
 

@@ -52,8 +52,8 @@ def km1(
 
     Where that exceeds 0.9 of the distance between P and U, KM2's threshold is used, as in the
     authors' code. With the defaults there are 256 possible answers between .0135 and .8748. The
-    lowest stands for its whole bracket, 0 to .0266: an interval that begins at it begins at 0, and
-    one that ends at it ends at .0266. For a larger prior raise `lambda_max`. Standardise features
+    lowest stands for its whole bracket, 0 to .0266: its interval reaches at least so far, and any
+    that begins at it begins at 0. For a larger prior raise `lambda_max`. Standardise features
     whose scales differ. The kernel sees equal distances everywhere in hundreds of dimensions;
     reduce them first.
 

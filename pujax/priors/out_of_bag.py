@@ -92,7 +92,7 @@ def out_of_bag(
       unlabeled: `[n]` or `[n, ...]`, at least 4.
       estimator: 'km2', on at most 2,000 random scores of P and of U, or 'best_bin'. The least
         answer of 'km2', .0135, stands for 0 to .0266 at least: a warning says so where it is given,
-        and an interval that begins or ends at it goes on to 0 or .0266.
+        its interval reaches at least so far, and any that begins at it begins at 0.
       num_resamples: of the interval; 0 for none. Each draws the pairs of networks and the examples
         anew, with 'km2' at most 500 of P and of U, and is moved to the estimate on all: too wide
         rather than too narrow.

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from pujax import metrics, mutual_info, priors
-from pujax.priors import out_of_bag, out_of_bag_scores
-from pujax.priors.base import ANYTHING
+from pujax.priors import base, out_of_bag, out_of_bag_scores
+from pujax.priors.base import ANYTHING, PriorEstimate
 from pujax.priors.km import least_share
 
 FEW = {"num_networks": 4, "hidden": (16,), "max_steps": 40}
@@ -227,6 +227,17 @@ def test_samples_that_tell_nothing_are_warned_of_once(caplog):
 def test_a_rate_at_which_nothing_is_finite_is_named():
     with pytest.raises(ValueError, match="learning_rate is 1e[+]30, at which the scores"):
         out_of_bag(*samples(0.4), learning_rate=1e30, **FEW)
+
+
+def test_the_interval_of_the_least_answer_holds_all_that_it_stands_for():
+    between = PriorEstimate(0.01, 0.01, 0.015)  # quantiles lie between two answers
+    assert base.from_nothing(between, 0.01, 0.02) == PriorEstimate(0.01, 0.0, 0.02)
+    wider = PriorEstimate(0.01, 0.01, 0.3)
+    assert base.from_nothing(wider, 0.01, 0.02) == PriorEstimate(0.01, 0.0, 0.3)
+    larger = PriorEstimate(0.012, 0.01, 0.015)
+    assert base.from_nothing(larger, 0.01, 0.02) == PriorEstimate(0.012, 0.0, 0.015)
+    bare = base.from_nothing(PriorEstimate(0.01), 0.01, 0.02)
+    assert np.isnan(bare.low) and np.isnan(bare.high)
 
 
 @pytest.mark.parametrize(("prior", "m", "n"), [(0.0, 60, 600), (0.02, 40, 900)])
