@@ -19,8 +19,10 @@ from benchmarks.accelerator_parts import (
     command,
     measuring,
     plan,
+    problems,
     results,
     runner,
+    steps,
     table,
     trace_summary,
     training,
@@ -404,6 +406,35 @@ _HOW = 'window={size=3x3}, dim_labels=b01f_o01i->b01f, custom_call_target="__cud
 def test_convolutions_that_a_gpu_program_calls_of_cudnn_are_counted():
     flops = measuring.flops_per_step(_CUDNN.replace("HOW", _HOW), 1)
     assert flops == 2 * (2 * 6 * 6 * 5) * (3 * 3 * 4)
+
+
+def test_a_part_of_one_stage_and_one_platform_measures_and_compiles_no_other(tmp_path, monkeypatch):
+    compiled = []
+
+    class Program:
+        def __init__(self, name):
+            self.name = name
+
+        def compile(self):
+            compiled.append(self.name)
+            return {"compile_seconds": 1.0}
+
+        def measure(self, peak, *, tiny):
+            return {"stage": self.name}
+
+    programs = [Program("warmup"), Program("main")]
+    monkeypatch.setattr(measuring, "stage_programs", lambda *args, **more: iter(programs))
+    known = {}
+    given = (_told(tmp_path, tiny=False), lambda: 1.0, {}, lambda **found: known.update(found))
+    context = worker.context_of(*given)
+    monkeypatch.setattr(problems, "build", lambda *args: problems.Problem(None, "pixels", False))
+    asked = {"network": "lagam", "dtype": "bfloat16", "few_kernels": "on", "only_stage": "main"}
+    steps.run(context, **asked, needs="cpu")
+    assert known["programs"] == [{"stage": "main"}]
+    assert steps.compile_ahead(context, **asked) and compiled == ["main"]
+    with pytest.raises(worker.NotHereError, match="the platform 'gpu'"):
+        steps.run(context, **asked, needs="gpu")
+    assert not steps.compile_ahead(context, **asked, needs="gpu") and compiled == ["main"]
 
 
 def test_the_peak_is_that_of_the_device_part(tmp_path):

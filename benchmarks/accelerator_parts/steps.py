@@ -1,72 +1,76 @@
 """Training steps of one network: time, share of the measured peak, memory, compilation."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from benchmarks.accelerator_parts import measuring, problems
 from benchmarks.accelerator_parts.worker import Context, NotHereError
 from pujax.training import sharding
 
 
-def run(
-    context: Context,
-    *,
-    network: str,
-    dtype: str,
-    few_kernels: str,
-    only_stage: str = "",
-    needs: str = "",
-) -> None:
+class Asked(NamedTuple):
+    """What a part asks for.
+
+    Attributes:
+      network: see `problems.config`.
+      dtype: of the network.
+      few_kernels: `run.few_kernels`.
+      only_stage: this stage alone; '' is all.
+      needs: the only platform that this is about; '' is any.
+    """
+
+    network: str
+    dtype: str
+    few_kernels: str
+    only_stage: str = ""
+    needs: str = ""
+
+
+def run(context: Context, **options: str) -> None:
     """Measures every stage that trains on images.
 
     Args:
       context: of the worker.
-      network: see `problems.config`.
-      dtype: of the network.
-      few_kernels: `run.few_kernels`.
-      only_stage: measures this stage alone.
-      needs: the only platform that this is about.
+      options: fields of `Asked`.
     """
-    if not problems.on_platform(context, needs):
-        raise NotHereError(f"the flags are those of the platform {needs!r}")
-    problem, programs = _programs(context, network, dtype, few_kernels)
-    peak = measuring.measured_peak(context.out, dtype)
+    asked = Asked(**options)
+    if not problems.on_platform(context, asked.needs):
+        raise NotHereError(f"the flags are those of the platform {asked.needs!r}")
+    problem, programs = _programs(context, asked)
+    peak = measuring.measured_peak(context.out, asked.dtype)
     found: list[dict[str, Any]] = []
-    context.record(inputs=problem.inputs, dtype=dtype, few_kernels=few_kernels, programs=found)
+    said = {"dtype": asked.dtype, "few_kernels": asked.few_kernels}
+    context.record(inputs=problem.inputs, **said, programs=found)
     for program in programs:
-        if only_stage in ("", program.name):
-            found.append(program.measure(peak, tiny=context.tiny))
-            context.record(programs=found)
+        found.append(program.measure(peak, tiny=context.tiny))
+        context.record(programs=found)
 
 
-def compile_ahead(
-    context: Context,
-    *,
-    network: str,
-    dtype: str,
-    few_kernels: str,
-    only_stage: str = "",
-    needs: str = "",
-) -> bool:
-    """Compiles what `run` measures, whose arguments these are; nothing is recorded.
+def compile_ahead(context: Context, **options: str) -> bool:
+    """Compiles what `run` measures; nothing is recorded.
+
+    Args:
+      context: of the process.
+      options: as those of `run`.
 
     Returns:
       Whether `run` would measure something on this platform.
     """
-    if not problems.on_platform(context, needs):
+    asked = Asked(**options)
+    if not problems.on_platform(context, asked.needs):
         return False
-    _, programs = _programs(context, network, dtype, few_kernels)
-    for program in programs:
-        if only_stage in ("", program.name):
-            seconds = program.compile()["compile_seconds"]
-            print(f"{network} {dtype} {program.name}: {seconds:.1f} s", flush=True)
+    for program in _programs(context, asked)[1]:
+        seconds = program.compile()["compile_seconds"]
+        print(f"{asked.network} {asked.dtype} {program.name}: {seconds:.1f} s", flush=True)
     return True
 
 
 def _programs(
-    context: Context, network: str, dtype: str, few_kernels: str
+    context: Context, asked: Asked
 ) -> tuple[problems.Problem, Iterator[measuring.StageProgram]]:
     mesh = sharding.make_mesh()
-    tree = problems.config(network, tiny=context.tiny, dtype=dtype, few_kernels=few_kernels)
-    problem = problems.build(tree, network, context, mesh)
-    return problem, measuring.stage_programs([problem], mesh, tiny=context.tiny)
+    settings = {"dtype": asked.dtype, "few_kernels": asked.few_kernels}
+    tree = problems.config(asked.network, tiny=context.tiny, **settings)
+    problem = problems.build(tree, asked.network, context, mesh)
+    programs = measuring.stage_programs([problem], mesh, tiny=context.tiny)
+    return problem, (p for p in programs if asked.only_stage in ("", p.name))
