@@ -1,16 +1,22 @@
-"""Convolution whose derivative by the kernel is fast on a CPU.
+"""Convolution that is fast on a CPU where XLA's is not.
 
-XLA computes that derivative as a convolution with a kernel as large as the image, which its CPU
-routines are not made for: it takes up to twenty times as long as the convolution itself. Here it
-is a matrix product over patches, a few images at a time, so that the patches stay in the cache.
+XLA computes the derivative by the kernel as a convolution with a kernel as large as the image,
+which its CPU routines are not made for: it takes up to twenty times as long as the convolution
+itself. Here it is a matrix product over patches, a few images at a time, so that the patches stay
+in the cache.
+
+Layers of few channels are slow in XLA altogether, since a matrix product needs some tens of columns
+to be fast. They, too, are matrix products here, with several neighbouring places in one row.
 """
 
 import functools
 import math
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.custom_derivatives import SymbolicZero
 
 _DIMENSIONS = ("NHWC", "HWIO", "NHWC")
@@ -18,6 +24,9 @@ _PATCHES_BYTES = 2**19  # what the cache of a core holds beside the rest
 # Below either XLA's own derivative is as fast, and compiles faster.
 _LEAST_POSITIONS = 64
 _LEAST_PRODUCTS = 2**23
+# From either on XLA's convolution is as fast as one over blocks of places.
+_MOST_CHANNELS = 15
+_MOST_FEATURES = 31
 
 _Pair = tuple[int, int]
 _Pairs = tuple[_Pair, _Pair]
@@ -53,6 +62,8 @@ def conv_general_dilated(
     steps = [*(others.get("lhs_dilation") or ()), *(others.get("rhs_dilation") or ())]
     is_plain = set(steps) <= {1} and rhs.shape[2] == lhs.shape[3]  # one group
     if is_plain and _pays(lhs, rhs, strides, zeros):
+        if _is_narrow(rhs, strides):
+            return _narrow(lhs, rhs, zeros, precision)
         return _with_own_rule(lhs, rhs, strides, zeros, precision)
     return jax.lax.conv_general_dilated(
         lhs, rhs, window_strides, padding, precision=precision, **others
@@ -114,6 +125,13 @@ def _pays(images: jax.Array, kernel: jax.Array, strides: _Pair, padding: _Pairs)
     return positions >= _LEAST_POSITIONS and products >= _LEAST_PRODUCTS
 
 
+def _is_narrow(kernel: jax.Array, strides: _Pair) -> bool:
+    """Whether a layer has so few channels that blocks of places are faster than XLA."""
+    _, width, channels, features = kernel.shape
+    is_few = channels <= _MOST_CHANNELS and features <= _MOST_FEATURES
+    return is_few and width > 1 and strides == (1, 1)
+
+
 def _size(images: jax.Array, kernel: jax.Array, strides: _Pair, padding: _Pairs) -> list[int]:
     """Height and width of the outputs."""
     sides = zip(images.shape[1:3], padding, kernel.shape[:2], strides, strict=True)
@@ -134,13 +152,52 @@ def _by_patches(
     @_forget
     def convolve(piece, matrix):
         patches = _patches(piece, (height, width), size, strides, padding)
-        return patches.reshape(-1, len(matrix)) @ matrix
+        outputs = patches.reshape(-1, len(matrix)) @ matrix
+        return outputs.reshape(-1, *size, features)
 
-    patches_bytes = math.prod(size) * len(matrix) * images.dtype.itemsize
-    count = _piece(len(images), patches_bytes, matrix.size * images.dtype.itemsize)
-    pieces = images.reshape(-1, count, *images.shape[1:])
-    outputs = jax.lax.map(lambda piece: convolve(piece, matrix), pieces)
-    return outputs.reshape(-1, *size, features)
+    return _in_pieces(convolve, images, matrix, math.prod(size))
+
+
+def _narrow(images: jax.Array, kernel: jax.Array, padding: _Pairs, precision: Any) -> jax.Array:
+    """The convolution of a layer of few channels: by blocks of places on a CPU."""
+    by_blocks = functools.partial(_by_blocks, padding=padding)
+    plain = functools.partial(_plain, strides=(1, 1), padding=padding, precision=precision)
+
+    @_forget
+    def convolve(images, kernel):
+        return jax.lax.platform_dependent(images, kernel, cpu=by_blocks, default=plain)
+
+    return convolve(images, kernel)
+
+
+def _by_blocks(images: jax.Array, kernel: jax.Array, *, padding: _Pairs) -> jax.Array:
+    """The convolution with stride 1 as matrix products, some images at a time.
+
+    A row of the product is a block of neighbouring places. With one place less than the kernel is
+    wide, all that a block sees lies in two blocks of the image. The matrix has the kernel once for
+    every place of a block, and zeros elsewhere: three eighths of it for a width of 5.
+    """
+    height, width, channels, features = kernel.shape
+    rows, columns = _size(images, kernel, (1, 1), padding)
+    block = width - 1
+    count = -(-columns // block)
+    # Place `at` of a block has column `at + shift` of the kernel at pixel `at + shift`.
+    pixel, at, shift = np.ogrid[: 2 * block, :block, :width]
+    shifted = jnp.asarray(pixel == at + shift, kernel.dtype)
+    matrix = jnp.einsum("pas,hscf->hpcaf", shifted, kernel).reshape(-1, block * features)
+    left = padding[1][0]
+    sides = (left, (count + 1) * block - left - images.shape[2])
+
+    @_forget
+    def convolve(piece, matrix):
+        padded = jnp.pad(piece, ((0, 0), padding[0], sides, (0, 0)))
+        blocks = padded.reshape(*padded.shape[:2], count + 1, block * channels)
+        pairs = jnp.concatenate([blocks[:, :, :-1], blocks[:, :, 1:]], axis=-1)
+        patches = jnp.concatenate([pairs[:, row : row + rows] for row in range(height)], axis=-1)
+        outputs = patches.reshape(-1, len(matrix)) @ matrix
+        return outputs.reshape(-1, rows, count * block, features)[:, :, :columns]
+
+    return _in_pieces(convolve, images, matrix, rows * count)
 
 
 def _patches(
@@ -164,6 +221,20 @@ def _patches(
     places = math.prod(window)
     patches = jnp.tile(under(0), places)
     return jax.lax.scan(put, patches, jnp.arange(1, places))[0]
+
+
+def _in_pieces(
+    convolve: Callable[[jax.Array, jax.Array], jax.Array],
+    images: jax.Array,
+    matrix: jax.Array,
+    num_rows: int,
+) -> jax.Array:
+    """The outputs of as many images at a time as fill the cache, `num_rows` of patches each."""
+    itemsize = images.dtype.itemsize
+    count = _piece(len(images), num_rows * len(matrix) * itemsize, matrix.size * itemsize)
+    pieces = images.reshape(-1, count, *images.shape[1:])
+    outputs = jax.lax.map(lambda piece: convolve(piece, matrix), pieces)
+    return outputs.reshape(len(images), *outputs.shape[2:])
 
 
 def _piece(num_images: int, patches_bytes: int, kernel_bytes: int) -> int:

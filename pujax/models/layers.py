@@ -272,10 +272,17 @@ def max_pool(inputs: jax.Array, side: int) -> jax.Array:
     batch, height, width, channels = inputs.shape
     rows, columns = height // side, width // side
     windows = inputs[:, : rows * side, : columns * side]
-    windows = windows.reshape(batch, rows, side, columns, side, channels)
-    largest = windows[:, :, 0, :, 0]
-    for place in range(1, side * side):
-        value = windows[:, :, place // side, :, place % side]
+    # One axis after the other: the less a derivative has to interleave, the faster it is on a CPU.
+    beside = windows.reshape(batch, rows * side * columns, side, channels)
+    below = _largest(beside).reshape(batch, rows, side, columns * channels)
+    return _largest(below).reshape(batch, rows, columns, channels)
+
+
+def _largest(values: jax.Array) -> jax.Array:
+    """Largest values along axis 2, the first of those that are equal."""
+    largest = values[:, :, 0]
+    for place in range(1, values.shape[2]):
+        value = values[:, :, place]
         takes_over = (value > largest) | jnp.isnan(value)  # so that NaN is not lost
         largest = jnp.where(takes_over, value, largest)
     return largest
