@@ -27,19 +27,34 @@ SHAPES = {
     "LeNet, layer 1": ((256, 28, 28, 1), (5, 5, 1, 10), 1, 0),
     "LeNet, layer 2": ((256, 12, 12, 10), (5, 5, 10, 20), 1, 0),
     "3 to 16 channels": ((64, 32, 32, 3), (3, 3, 3, 16), 1, 1),
-    "4 to 24 channels": ((64, 28, 28, 4), (3, 3, 4, 24), 1, 1),
     "8 to 8 channels": ((64, 28, 28, 8), (3, 3, 8, 8), 1, 1),
     "12 to 12 channels": ((64, 28, 28, 12), (3, 3, 12, 12), 1, 1),
+    "15 to 16 channels": ((64, 28, 28, 15), (3, 3, 15, 16), 1, 1),
+    "10 to 20 channels": ((64, 28, 28, 10), (3, 3, 10, 20), 1, 1),
+    "3 to 24 channels": ((64, 28, 28, 3), (3, 3, 3, 24), 1, 1),
+    "15 to 31 channels": ((64, 28, 28, 15), (3, 3, 15, 31), 1, 1),
     "3 to 16, 7 x 7": ((64, 28, 28, 3), (7, 7, 3, 16), 1, 3),
     "16 to 16, 5 x 5": ((64, 28, 28, 16), (5, 5, 16, 16), 1, 2),
 }
-_WIDTHS = (6, 8, 8, 9, 8, 9, 8, 9, 9)
+_WIDTHS = (6, 8, 8, 9, 8, 9, 8, 9, 9, 8)
 
 
 def main() -> None:
     """Prints a line per shape; `-` where blocks can't be taken."""
+    heads = (
+        "XLA",
+        "blocks",
+        "XLA",
+        "patches",
+        "blocks",
+        "XLA",
+        "blocks",
+        "XLA",
+        "patches",
+        "blocks",
+    )
     print(f"{'':20s}convolution    by the kernel           by the images  tangent")
-    print(f"{'':20s}   XLA  blocks     XLA  patches  blocks      XLA  blocks      XLA  patches")
+    print(f"{'':20s}" + "".join(f"{h:>{w}s}" for h, w in zip(heads, _WIDTHS, strict=True)))
     for name, (images_shape, kernel_shape, stride, zeros) in SHAPES.items():
         images = jax.random.normal(jax.random.key(0), images_shape)
         kernel = jax.random.normal(jax.random.key(1), kernel_shape)
@@ -54,12 +69,12 @@ def main() -> None:
             *(milliseconds(f, images, kernel) for f in (plain, blocks)),
             *(milliseconds(_of(f, 1), *arrays) for f in (plain, patches, blocks)),
             *(milliseconds(_of(f, 0), *arrays) for f in (plain, blocks)),
-            *(milliseconds(_tangent(f), images, kernel) for f in (plain, patches)),
+            *(milliseconds(_tangent(f), images, kernel) for f in (plain, patches, blocks)),
         ]
         row = "".join(f"{figure:>{width}s}" for figure, width in zip(figures, _WIDTHS, strict=True))
         used = "XLA"
         if convolution._pays(images, kernel, (stride, stride), padding):
-            is_narrow = convolution._is_narrow(kernel, (stride, stride))
+            is_narrow = convolution._is_narrow(images, kernel, (stride, stride), padding)
             used = "blocks" if is_narrow else "patches"
         print(f"{name:20s}{row}  {used}", flush=True)
 
@@ -74,13 +89,13 @@ def _of(convolve: Callable[..., Any] | None, argument: int) -> Callable[..., Any
     return None if convolve is None else derivative
 
 
-def _tangent(convolve: Callable[..., Any]) -> Callable[..., Any]:
+def _tangent(convolve: Callable[..., Any] | None) -> Callable[..., Any] | None:
     """The tangent for a change of the kernel by itself, alone."""
 
     def tangent(images: Any, kernel: Any) -> Any:
         return jax.jvp(functools.partial(convolve, images), (kernel,), (kernel,))[1]
 
-    return tangent
+    return None if convolve is None else tangent
 
 
 def milliseconds(function: Callable[..., Any] | None, *arguments: Any) -> str:

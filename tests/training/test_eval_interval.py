@@ -8,6 +8,7 @@ import ml_collections
 import pytest
 
 from pujax.configs import pu_mlc_voc
+from pujax.models import convolution as convolution_lib
 from pujax.sweep import runner
 from pujax.sweep.plan import Cell, Plan
 from pujax.training import method_setup, preemption
@@ -52,7 +53,13 @@ def test_operations_of_products_are_counted_where_they_are():
         return jax.lax.cond(a[0, 0] > 0, lambda: jnp.dot(a, b), lambda: jnp.zeros([3, 5]))
 
     assert eval_interval.operations(rolled, *args) == 6 * product
+
+    def by_platform(a, b):
+        twice = lambda a, b: jnp.dot(a, b) + jnp.dot(2 * a, b)  # noqa: E731
+        return jax.lax.platform_dependent(a, b, cpu=twice, default=jnp.dot)
+
     assert eval_interval.operations(either, *args) == product
+    assert eval_interval.operations(by_platform, *args) == product
 
 
 def test_a_strided_convolution_costs_as_much_in_each_of_its_gradients():
@@ -93,6 +100,24 @@ def test_calibration_and_other_predictions_are_counted():
 
 def test_it_does_not_depend_on_the_devices():
     assert intervals() == intervals(mesh=tiny.mesh(4))
+
+
+@pytest.mark.parametrize("gradient", [False, True])
+def test_it_does_not_depend_on_how_a_cpu_computes_a_layer_of_few_channels(monkeypatch, gradient):
+    images, kernel = array(256, 28, 28, 1), array(5, 5, 1, 10)
+
+    def convolve(images, kernel):
+        layout = {"dimension_numbers": ("NHWC", "HWIO", "NHWC")}
+        padding = ((0, 0), (0, 0))
+        return convolution_lib.conv_general_dilated(images, kernel, (1, 1), padding, **layout)
+
+    found = set()
+    for devices, backend in ((1, "cpu"), (2, "cpu"), (1, "gpu")):
+        monkeypatch.setattr(jax, "device_count", lambda count=devices: count)
+        monkeypatch.setattr(jax, "default_backend", lambda name=backend: name)
+        function = jax.grad(lambda *x: convolve(*x).sum(), (0, 1)) if gradient else convolve
+        found.add(eval_interval.operations(function, images, kernel))
+    assert len(found) == 1 and min(found) >= 2 * (256 * 24 * 24 * 10) * 25
 
 
 def test_a_number_is_kept_and_comparing_epochs_needs_all_of_them():

@@ -112,7 +112,8 @@ def operations(function: Callable[..., Any], *args: Any) -> float:
     """Multiplications and additions of the matrix products and convolutions of a function.
 
     A loop counts as often as it runs if that is known before it does (`scan`), else once (`while`).
-    Of several branches the most expensive one counts.
+    Of several branches the most expensive one counts; of those for several platforms the default
+    one, whatever the platform.
 
     Args:
       function: of arrays.
@@ -139,7 +140,8 @@ def _of_equation(equation: Any) -> float:
         return 2.0 * places * kernel.size / out_channels
     inner = [_of_program(program) for program in _programs(list(params.values()))]
     if name == "cond":
-        return max(inner, default=0.0)
+        platforms = params.get("branches_platforms") or ()
+        return inner[platforms.index(None)] if None in platforms else max(inner, default=0.0)
     return sum(inner) * params.get("length", 1)
 
 
