@@ -36,25 +36,17 @@ SHAPES = {
     "3 to 16, 7 x 7": ((64, 28, 28, 3), (7, 7, 3, 16), 1, 3),
     "16 to 16, 5 x 5": ((64, 28, 28, 16), (5, 5, 16, 16), 1, 2),
 }
-_WIDTHS = (6, 8, 8, 9, 8, 9, 8, 9, 9, 8)
+# Heads of the columns and their widths.
+_FORWARD = (("XLA", 6), ("blocks", 8))
+_BY_KERNEL = (("XLA", 8), ("patches", 9), ("blocks", 8))
+_BY_IMAGES = (("XLA", 9), ("blocks", 8))
+_COLUMNS = (*_FORWARD, *_BY_KERNEL, *_BY_IMAGES, *_BY_KERNEL)
 
 
 def main() -> None:
     """Prints a line per shape; `-` where blocks can't be taken."""
-    heads = (
-        "XLA",
-        "blocks",
-        "XLA",
-        "patches",
-        "blocks",
-        "XLA",
-        "blocks",
-        "XLA",
-        "patches",
-        "blocks",
-    )
     print(f"{'':20s}convolution    by the kernel           by the images  tangent")
-    print(f"{'':20s}" + "".join(f"{h:>{w}s}" for h, w in zip(heads, _WIDTHS, strict=True)))
+    print(f"{'':20s}" + "".join(f"{head:>{width}s}" for head, width in _COLUMNS))
     for name, (images_shape, kernel_shape, stride, zeros) in SHAPES.items():
         images = jax.random.normal(jax.random.key(0), images_shape)
         kernel = jax.random.normal(jax.random.key(1), kernel_shape)
@@ -71,7 +63,8 @@ def main() -> None:
             *(milliseconds(_of(f, 0), *arrays) for f in (plain, blocks)),
             *(milliseconds(_tangent(f), images, kernel) for f in (plain, patches, blocks)),
         ]
-        row = "".join(f"{figure:>{width}s}" for figure, width in zip(figures, _WIDTHS, strict=True))
+        widths = [width for _, width in _COLUMNS]
+        row = "".join(f"{figure:>{width}s}" for figure, width in zip(figures, widths, strict=True))
         used = "XLA"
         if convolution._pays(images, kernel, (stride, stride), padding):
             is_narrow = convolution._is_narrow(images, kernel, (stride, stride), padding)

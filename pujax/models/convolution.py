@@ -123,7 +123,7 @@ def _in_kernel(
 
 
 def _pays(images: jax.Array, kernel: jax.Array, strides: _Pair, padding: _Pairs) -> bool:
-    """Whether the derivative by patches is the faster one.
+    """Whether matrix products over patches or blocks are faster than XLA's routines.
 
     Several devices share a batch: images taken in turn would be gathered from all of them. A
     number of images that is left open (`jax.export`) has no divisors.
@@ -192,8 +192,8 @@ def _narrow(images: jax.Array, kernel: jax.Array, *, padding: _Pairs, precision:
 def _by_blocks(images: jax.Array, kernel: jax.Array, *, padding: _Pairs) -> jax.Array:
     """The convolution with stride 1 as matrix products, some images at a time.
 
-    A row of the product is a block of neighbouring places. With one place less than the kernel is
-    wide, all that a block sees lies in two blocks of the image. The matrix has the kernel once for
+    A row of the product is a block of neighbouring places, one less than the kernel is wide, so
+    that all that the block sees lies in two blocks of the image. The matrix has the kernel once for
     every place of a block, and zeros elsewhere: three eighths of it for a width of 5.
     """
     height, width, channels, features = kernel.shape

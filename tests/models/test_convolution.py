@@ -22,7 +22,7 @@ CASES = {
     "projection": ((4, 7, 7, 3), (1, 1, 3, 4), (2, 2), ((0, 0), (0, 0))),
     "two of everything": ((3, 8, 6, 2), (2, 3, 2, 3), (2, 1), ((1, 0), (0, 2))),
 }
-# With stride 1: whole blocks of two and of four places, a rest, and a block wider than the outputs.
+# With stride 1: whole blocks, a rest, a block wider than the outputs, more zeros than pixels.
 NARROW = {
     "padded": ((6, 5, 7, 3), (3, 3, 3, 4), (1, 1), ((1, 1), (1, 1))),
     "LeNet": ((5, 9, 12, 1), (5, 5, 1, 2), (1, 1), ((0, 0), (0, 0))),
@@ -35,12 +35,19 @@ NARROW = {
 CASES |= {f"narrow, {name}": case for name, case in NARROW.items()}
 
 
+def set_cache(monkeypatch, size):
+    """Says how many bytes of patches the cache holds, to what has been traced as well."""
+    monkeypatch.setattr(convolution, "_PATCHES_BYTES", size)
+    convolution._in_kernel.clear_cache()
+    convolution._narrow.clear_cache()
+
+
 @pytest.fixture
 def by_patches(monkeypatch):
     """The derivative for CPUs, however small the images are, one image at a time."""
     monkeypatch.setattr(convolution, "_pays", lambda *_: True)
     monkeypatch.setattr(convolution, "_is_narrow", lambda *_: False)
-    monkeypatch.setattr(convolution, "_PATCHES_BYTES", 0)
+    set_cache(monkeypatch, 0)
 
 
 @pytest.fixture
@@ -95,7 +102,7 @@ def assert_same(function, ours, theirs, *arrays):
 @pytest.mark.parametrize("name", CASES)
 def test_values_and_derivatives_are_those_of_lax(request, monkeypatch, name, cache):
     request.getfixturevalue("by_blocks" if name.startswith("narrow") else "by_patches")
-    monkeypatch.setattr(convolution, "_PATCHES_BYTES", cache)
+    set_cache(monkeypatch, cache)
 
     def both(convolve, images, kernel):
         return jax.value_and_grad(functools.partial(energy, convolve), (0, 1))(images, kernel)
