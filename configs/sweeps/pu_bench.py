@@ -52,8 +52,16 @@ _PLAIN = {
     "optimizer": "adam",
 }
 _BUDGETS = {
-    **dict.fromkeys(("naive", "weighted_bce", "upu", "nnpu", "pusb", "supervised"), _PLAIN),
-    "vpu": {"learning_rate": 3e-5, "batch_size": 500, "num_epochs": 50, "steps_per_epoch": 30},
+    **dict.fromkeys(("naive", "weighted_bce", "upu", "nnpu", "pusb"), _PLAIN),
+    "supervised": _PLAIN
+    | {"batch_size": 128, "num_epochs": 50, "learning_rate": 5e-4, "weight_decay": 1e-5},
+    "vpu": {
+        "learning_rate": 3e-5,
+        "batch_size": 1000,  # 500 of P and 500 of U
+        "num_epochs": 50,
+        "steps_per_epoch": 30,
+        "mixup_weight": 0.03,
+    },
     "lbe": {
         "learning_rate": 5e-4,
         "weight_decay": 1e-4,
@@ -65,7 +73,7 @@ _BUDGETS = {
     "robust_pu": {
         "batch_size": 256,
         "learning_rate": 1e-2,
-        "pretrain_learning_rate": 3e-4,
+        "pretrain_learning_rate": 1e-4,
         "pretrain_epochs": 20,
         "pretrain_selection": "last",
         "num_epochs": 45,
@@ -76,7 +84,7 @@ _BUDGETS = {
     },
     "pulda": {"warmup_epochs": 60, "num_epochs": 120},
     "holistic_pu": {
-        "optimizer": "adam",
+        "optimizer": "sgd",
         "learning_rate": 1e-2,
         "pretrain_epochs": 15,
         "num_epochs": 40,

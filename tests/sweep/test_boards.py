@@ -143,6 +143,52 @@ def test_board_a_trains_twenty_thousand_steps_or_what_its_plan_says(row, steps):
     assert sum(found) == steps
 
 
+@pytest.mark.parametrize("data", ["usps", "cifar10"])
+def test_board_a_has_one_optimizer_for_all_stages(data):
+    """Rates of 1e-4 and less were a warm-up's, made for Adam, under SGD."""
+    for cell in pubench.get_plan(f"data={data}").cells:
+        fields = {**cell.config.method}
+        for name in ("warmup", "pretrain", "representation"):
+            assert fields.get(f"{name}_learning_rate", 1e-3) == 1e-3, cell.name
+            assert fields.get(f"{name}_weight_decay", 0.0) == 0, cell.name
+            assert fields.get(f"{name}_lr_floor", 1.0) == 1, cell.name
+
+
+def test_board_a_keeps_the_shares_of_what_counts_epochs():
+    fields = {cell.row: cell.config.method for cell in pubench.get_plan("data=usps").cells}
+    own = config_lib.default_config("self_pu").method
+    ratio = fields["self_pu"].num_epochs / own.num_epochs
+    for name in ("pick_start", "pick_stop", "teacher_start", "consistency_ramp_epochs"):
+        assert fields["self_pu"][name] == round(ratio * own[name])
+    robust = fields["robust_pu"]  # 5 episodes by default
+    episodes = (robust.num_epochs - robust.pretrain_epochs) / robust.episode_epochs
+    assert int(episodes) == 5
+
+
+def test_board_a_leaves_out_of_set_5_what_needs_positives_in_u():
+    plan = pubench.get_plan("data=usps,set=5")
+    rows = {cell.row for cell in plan.cells}
+    assert not rows & {"cvir", "dist_pu", "imbalanced_nnpu", "pulda", "self_pu"}
+    assert {cell.row for cell in pubench.get_plan("data=usps").cells} - rows and "nnpu" in rows
+    for cell in plan.cells:
+        data = problem(source(3600, classes=2), cell, 0)
+        assert data.info.prior_unlabeled == 0 and data.info.n_p == data.info.n_u == 1800
+        method_setup.build(cell.config, data, tiny.mesh())
+
+
+def test_board_b_budgets_are_the_boards():
+    fields = {cell.row: cell.config.method for cell in pu_bench.get_plan("data=mnist").cells}
+    cell = cell_of(pu_bench.get_plan("data=mnist"), "vpu")
+    cell.config.model.name = "mlp"  # the made examples are a number each
+    found = problem(source(6000), cell, 2)
+    (stage,) = method_setup.build(cell.config, found, tiny.mesh()).method.stages
+    assert (stage.batching.num_positives, stage.batching.batch_size) == (500, 1000)
+    assert (fields["vpu"].learning_rate, fields["vpu"].mixup_weight) == (3e-5, 0.03)
+    assert (fields["holistic_pu"].optimizer, fields["holistic_pu"].learning_rate) == ("sgd", 1e-2)
+    assert fields["robust_pu"].pretrain_learning_rate == 1e-4
+    assert (fields["supervised"].batch_size, fields["supervised"].num_epochs) == (128, 50)
+
+
 def test_plans_are_found_by_their_names():
     for text, plan in (
         ("pu_bench:data=mnist", pu_bench.get_plan("data=mnist")),

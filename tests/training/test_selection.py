@@ -89,6 +89,21 @@ def test_one_sample_criteria_by_hand():
     assert found["val_nnpu_risk"] == pytest.approx(positive + negative, rel=1e-5)
 
 
+def test_criteria_where_every_positive_is_labelled_or_too_many_are():
+    """PUBench's set 5: nothing in U is positive, and the proxy needs no share of U."""
+    scores, labeled = np.array([2.0, 1.0, -1.0, -2.0]), np.array([True, True, False, False])
+    found = model_selection.criteria(scores, labeled, labeled, prior=0.5, setting="one_sample")
+    assert found["val_proxy_accuracy"] == pytest.approx(1.5)  # 1 + prior: no error
+    positive = 0.5 * np.mean(sigmoid(-scores[:2]))
+    assert found["val_nnpu_risk"] == pytest.approx(
+        positive + 0.5 * np.mean(sigmoid(scores[2:])), rel=1e-5
+    )
+    # By chance more of a small part are labelled than are positive: the risk is unknown.
+    found = model_selection.criteria(scores, labeled, labeled, prior=0.4, setting="one_sample")
+    assert found["val_proxy_accuracy"] == pytest.approx(2 * 0.4 + 0.5)
+    assert np.isnan(found["val_nnpu_risk"])
+
+
 def test_the_oracle_has_two_criteria():
     truth = np.array([1, 1, 1, 0, 0, 0, 0, 0])
     # Predicted positive are the first two of these and one negative: F1 is 2 * 2 / (3 + 3).

@@ -91,19 +91,22 @@ def criteria(
     if (np.asarray(truth)[items] >= 0).all():
         result["val_oracle_accuracy"] = float(metrics.accuracy(scores[items], truth[items]))
         result["val_oracle_f1"] = float(metrics.f1(scores[items], truth[items]))
-    if not math.isfinite(prior):
+    if not 0 < prior < 1:  # unknown
         return result
+    proxy = metrics.proxy_accuracy(scores, labeled, prior=prior, setting=setting)
+    result["val_proxy_accuracy"] = float(proxy)
     calibration: dict[str, Any] = {}
     if one_sample:
         n_u = n - n_p
-        calibration = {"unlabeled_prior": (prior * n - n_p) / n_u, "unlabeled_weight": n_u / n}
-        if not 0 < calibration["unlabeled_prior"] < 1:  # by chance, in a small part held out
+        # 0 where every positive is labelled.
+        share = 0.0 if math.isclose(prior * n, n_p) else (prior * n - n_p) / max(n_u, 1)
+        if not (n_u and 0 <= share < 1):  # by chance, in a small part held out
             return result
+        calibration = {"unlabeled_prior": share, "unlabeled_weight": n_u / n}
     risk = risks.nnpu(
         jnp.asarray(scores), labeled, prior=prior, loss=risks.sigmoid_loss, **calibration
     )
-    proxy = metrics.proxy_accuracy(scores, labeled, prior=prior, setting=setting)
-    return result | {"val_proxy_accuracy": float(proxy), "val_nnpu_risk": float(risk)}
+    return result | {"val_nnpu_risk": float(risk)}
 
 
 def resolved(
