@@ -27,7 +27,7 @@ def score(params, images):
 def main(learn=True, epochs=40, seed=0):
     """Trains; returns the share of the weight on hidden positives, and the test accuracy."""
     data = dataset.build(digits.load(), seed=seed, **TASK, **HOW)
-    x, labeled, support_x, support_y, _ = jax.tree.map(jnp.asarray, data.training_data())
+    x, labeled, support_x, support_y, *_ = jax.tree.map(jnp.asarray, data.training_data())
     keys = jax.random.split(jax.random.key(seed), 2 + epochs)
     draw = jax.random.normal
     params = {"in": draw(keys[0], [64, 64]) / 8, "out": draw(keys[1], [64]) / 8}

@@ -32,7 +32,7 @@ def rule(labels, gradient, pinned):
 def main(learn=True, epochs=40, seed=0):
     """Trains on the labels; returns the share of right labels and the test accuracy."""
     data = dataset.build(digits.load(), seed=seed, **TASK, **HOW)
-    x, labeled, support_x, support_y, _ = jax.tree.map(jnp.asarray, data.training_data())
+    x, labeled, support_x, support_y, *_ = jax.tree.map(jnp.asarray, data.training_data())
     keys = jax.random.split(jax.random.key(seed), 2 + epochs)
     draw, optimizer = jax.random.normal, optax.adam(3e-3)
     params = {"in": draw(keys[0], [64, 64]) / 8, "out": draw(keys[1], [64]) / 8}

@@ -25,7 +25,7 @@ def embed(params, images):
 def main(estimators=("reverse", "mixed", "finite_difference"), descent=15, seed=0):
     """Returns the gradients at the start, by estimator, and (temperature, outer loss) by step."""
     data = dataset.build(digits.load(), seed=seed, **TASK, **HOW)
-    x, labeled, support_x, support_y, _ = jax.tree.map(jnp.asarray, data.training_data())
+    x, labeled, support_x, support_y, *_ = jax.tree.map(jnp.asarray, data.training_data())
     keys, draw = jax.random.split(jax.random.key(seed)), jax.random.normal
     params = {"in": draw(keys[0], [64, 64]) / 8, "out": draw(keys[1], [64, 16]) / 8}
     x, labeled = jnp.roll(x, 32, axis=0)[:128], jnp.roll(labeled, 32)[:128]  # 96 of P, 32 of U

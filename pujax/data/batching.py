@@ -59,7 +59,7 @@ class Batch(NamedTuple):
       stage_epoch: int32 scalar, `epoch` counted from the start of the stage.
       stage_progress: float32 scalar, `progress` counted from the start of the stage.
       ids: int32 `[batch]`, rows of the training set; no id occurs twice where P and U are shuffled
-        jointly.
+        jointly and an epoch has no more steps than fit into one shuffle.
       inputs: uint8 images `[batch, height, width, channels]` or float32 rows `[batch, features]`.
       labeled: float32 `[batch]`, 1 for a labelled positive, 0 for unlabeled; in multi-label
         problems `[batch, classes]`, with -1 for a known negative.

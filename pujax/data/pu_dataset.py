@@ -33,6 +33,8 @@ class TrainingData(NamedTuple):
       support_inputs: `[s, ...]`, clean examples held apart; `s` may be 0.
       support_labels: float32 `[s]`, their true binary labels.
       encoder: a `models.encoder.Encoder` that networks start from, or None.
+      copies: int32 `[n]` where U repeats P: the row of an example's other copy, or its own row
+        where it has none. None where no example is there twice.
     """
 
     inputs: Any
@@ -40,6 +42,7 @@ class TrainingData(NamedTuple):
     support_inputs: jax.Array
     support_labels: jax.Array
     encoder: Encoder | None = None
+    copies: jax.Array | None = None
 
 
 class DataInfo(NamedTuple):
@@ -275,7 +278,22 @@ def training_data(data: Any) -> TrainingData:
         data.support_inputs,
         data.support_labels.astype(np.float32),
         data.encoder,
+        _copies(getattr(data, "source_ids", None)),
     )
+
+
+def _copies(ids: np.ndarray | None) -> Any:
+    """The row of each example's other copy, see `TrainingData`; an id occurs at most twice."""
+    if ids is None:
+        return None
+    order = np.argsort(ids, kind="stable")
+    is_pair = ids[order[1:]] == ids[order[:-1]]
+    if not is_pair.any():
+        return None
+    result = np.arange(len(ids), dtype=np.int32)
+    first, second = order[:-1][is_pair], order[1:][is_pair]
+    result[first], result[second] = second, first
+    return result
 
 
 def flat(data: TrainingData) -> TrainingData:
@@ -295,7 +313,8 @@ def digest(data: Any, *held: np.ndarray | ImageFiles) -> str:
     """
     result = hashlib.blake2b(digest_size=16)
     streamed = [data.inputs] if data.streamed else []
-    for part in (*jax.tree.leaves(training_data(data)), *streamed, *held):
+    seen = training_data(data)._replace(copies=None)  # the hash of older runs is without them
+    for part in (*jax.tree.leaves(seen), *streamed, *held):
         if isinstance(part, ImageFiles):
             result.update(part.digest().encode())
         else:

@@ -206,7 +206,10 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
         rows = np.asarray(batching_lib.map_batches(compiled, inputs, batch_size=size))
         seed = int(jax.random.bits(key, dtype=jnp.uint32)) >> 1
         with threadpoolctl.threadpool_limits(limits=1):
-            fitted = fit(c, rows.astype(np.float64), np.asarray(data.labeled), seed=seed)
+            copies = None if data.copies is None else np.asarray(data.copies)
+            fitted = fit(
+                c, rows.astype(np.float64), np.asarray(data.labeled), seed=seed, copies=copies
+            )
         return jax.tree.map(jnp.asarray, fitted)
 
     def step(state: State, batch: Batch, key: jax.Array):
@@ -264,7 +267,12 @@ def class_log_odds(margin: jax.Array, label_frequency: jax.Array, *, setting: st
 
 
 def fit(
-    config: ml_collections.ConfigDict, rows: np.ndarray, labeled: np.ndarray, *, seed: int
+    config: ml_collections.ConfigDict,
+    rows: np.ndarray,
+    labeled: np.ndarray,
+    *,
+    seed: int,
+    copies: np.ndarray | None = None,
 ) -> State:
     """Fits all classifiers.
 
@@ -273,6 +281,7 @@ def fit(
       rows: float64 `[n, d]`.
       labeled: bool `[n]`, True for P.
       seed: of everything that is drawn.
+      copies: where U repeats P, see `TrainingData`.
 
     Returns:
       A `State` of NumPy arrays.
@@ -283,7 +292,8 @@ def fit(
         parts = bags(rng, labeled, num_bags=c.num_bags, size=size)
     elif c.correction == "elkan_noto":
         held = held_out(rng, labeled, c.hold_out_ratio)
-        parts = [np.flatnonzero(~held)]
+        # Both copies of an example, or c would be that of examples known as unlabeled.
+        parts = [np.flatnonzero(~(held if copies is None else held | held[copies]))]
     else:
         parts = [np.arange(len(rows))]
     models = []

@@ -189,7 +189,8 @@ def keep(scores: np.ndarray, share: float) -> np.ndarray:
     """
     n, kept = len(scores), np.ones(len(scores), bool)
     order = np.argsort(-scores, kind="stable")
-    kept[order[: min(math.floor(share * n), n - 1)]] = False
+    count = math.floor(round(share * n, 6))  # 15/22 of 22 are 15, not 14
+    kept[order[: min(count, n - 1)]] = False
     return kept
 
 

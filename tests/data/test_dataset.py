@@ -284,6 +284,21 @@ def test_training_support_and_validation_share_no_row(setting):
     assert data.validation_labeled.sum() == 5
 
 
+def test_training_is_told_where_the_other_copy_of_an_example_is():
+    data = build(setting="two_sample")
+    copies = data.training_data().copies
+    assert copies.dtype == np.int32
+    rows = np.arange(len(copies))
+    np.testing.assert_array_equal(copies[copies], rows)
+    np.testing.assert_array_equal(data.source_ids[copies], data.source_ids)
+    # Every P is in U; the rest of U is there once.
+    assert (copies != rows)[data.labeled].all() and not data.labeled[copies[data.labeled]].any()
+    assert (copies != rows).sum() == 2 * data.info.n_p
+    assert build(setting="one_sample").training_data().copies is None
+    # Of another sample than P.
+    assert build(setting="two_sample", num_unlabeled=20).training_data().copies is None
+
+
 def test_the_digest_covers_every_example_and_label():
     data = build(num_validation=40)
     assert data.digest() == build(num_validation=40).digest()

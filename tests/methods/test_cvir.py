@@ -62,6 +62,8 @@ def test_the_choice_drops_exactly_the_highest_scores():
     for share, dropped in ((0.0, []), (0.39, [1]), (0.4, [1, 3]), (0.7, [1, 3, 4])):
         np.testing.assert_array_equal(np.flatnonzero(~keep(scores, share)), dropped)
     assert keep(scores, 1.0).sum() == 1  # one negative stays
+    # 15 of 22, though 15 / 22 * 22 rounds to less than 15.
+    assert (~keep(np.arange(22.0), 15 / 22)).sum() == 15 > int(15 / 22 * 22)
     np.testing.assert_array_equal(keep(np.zeros(5), 0.4), [False, False, True, True, True])
 
 

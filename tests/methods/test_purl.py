@@ -107,25 +107,6 @@ def test_gradient_noise_has_the_variance_of_the_schedule(updates):
 # What is held out.
 
 
-def test_as_many_of_each_group_are_held_out_as_asked():
-    held = holdout.choose(jax.random.key(0), jnp.asarray(LABELED), num_positives=3, num_unlabeled=5)
-    assert np.sum(held[LABELED]) == 3 and np.sum(held[~LABELED]) == 5
-
-
-def test_rows_held_out_give_way_to_others_of_their_group_in_turn():
-    labeled = np.array([1, 1, 1, 0, 0, 0, 0, 0])
-    held = np.array([0, 1, 0, 1, 0, 1, 1, 0], bool)
-    got = jax.jit(holdout.replacements)(held, labeled)
-    np.testing.assert_array_equal(got, [0, 0, 2, 4, 4, 7, 4, 7])
-
-
-def test_where_a_whole_group_is_held_out_it_stays():
-    held, labeled = np.asarray([True, True, False]), np.asarray([1, 1, 0])
-    replacements = jax.jit(holdout.replacements)
-    np.testing.assert_array_equal(replacements(held, labeled), [0, 1, 2])
-    np.testing.assert_array_equal(replacements(~held, 1 - labeled), [0, 1, 2])
-
-
 @pytest.mark.thorough
 def test_examples_held_out_do_not_touch_training(data):
     _, method, arrays, state = setup()

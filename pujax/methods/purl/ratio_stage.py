@@ -50,11 +50,13 @@ class State(NamedTuple):
     Attributes:
       current: the network that is trained, as measured when the epoch began.
       best: the network of the epoch with the lowest objective so far.
-      held: bool `[n]`, the examples held out.
+      drawn: bool `[n]`, the sample of P and of U that is held out.
+      held: bool `[n]`, the examples that do not train: these and their copies.
     """
 
     current: Fit
     best: Fit
+    drawn: jax.Array
     held: jax.Array
 
 
@@ -108,7 +110,7 @@ def check(config: ml_collections.ConfigDict) -> None:
 def hold_out(
     key: jax.Array, labeled: jax.Array, config: ml_collections.ConfigDict, info: DataInfo
 ) -> jax.Array:
-    """The examples held out, bool `[n]`; see `default_config`."""
+    """The sample to hold out, bool `[n]`; see `default_config`."""
     num_positives, num_unlabeled = num_held_out(config, info)
     return holdout.choose(key, labeled, num_positives=num_positives, num_unlabeled=num_unlabeled)
 
@@ -217,7 +219,8 @@ class RatioStage:
         net_key, held_key = jax.random.split(key)
         params, batch_stats = self._network.init(net_key, data.inputs[:2], data.encoder)
         fit = Fit(params, batch_stats, jnp.float32(_LARGEST), jnp.float32(0))
-        return State(fit, fit, hold_out(held_key, data.labeled, self._config, self._info))
+        drawn = hold_out(held_key, data.labeled, self._config, self._info)
+        return State(fit, fit, drawn, holdout.with_copies(drawn, data.copies))
 
     def _offer(self, state: State, data: TrainingData) -> State:
         """Measures the network and keeps it if it is the best so far."""
@@ -225,8 +228,8 @@ class RatioStage:
         if self._config.head == "closed_form":
             current = current._replace(params=self._refitted(current, data, state.held))
         num_positives, num_unlabeled = num_held_out(self._config, self._info)
-        positives = jnp.nonzero(state.held & data.labeled, size=num_positives)[0]
-        unlabeled = jnp.nonzero(state.held & ~data.labeled, size=num_unlabeled)[0]
+        positives = jnp.nonzero(state.drawn & data.labeled, size=num_positives)[0]
+        unlabeled = jnp.nonzero(state.drawn & ~data.labeled, size=num_unlabeled)[0]
         labeled = jnp.arange(num_positives + num_unlabeled) < num_positives
         inputs = data.inputs[jnp.concatenate([positives, unlabeled])]
         ratios = self.ratio(state._replace(current=current), inputs)
