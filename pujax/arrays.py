@@ -29,6 +29,21 @@ def on_host(value: ArrayLike) -> np.ndarray | None:
     return np.asarray(value)
 
 
+def check_shape_of_number(
+    name: str, value: ArrayLike, shapes: Sequence[tuple[int, ...]] = ((),)
+) -> None:
+    """Requires one number, or an array of one of the `shapes`.
+
+    Another shape would broadcast into the values of another function: `[batch]` against
+    `[batch, 1]` is a matrix, whose sum looks like a risk.
+    """
+    shape = np.shape(value)  # type: ignore[arg-type]  # of traced values, too
+    if shape not in shapes:
+        others = [f"an array of shape {accepted}" for accepted in shapes if accepted]
+        accepted = " or ".join(["a single number"] * (() in shapes) + others)
+        raise ValueError(f"{name} has shape {shape}, but must be {accepted}")
+
+
 def check_number(
     name: str,
     value: float | jax.Array,
@@ -36,8 +51,14 @@ def check_number(
     accepted: str,
     *,
     finite: bool = True,
+    shapes: Sequence[tuple[int, ...]] | None = ((),),
 ) -> None:
-    """Requires a known `value` to be `is_accepted`, described as `accepted`, and to be finite."""
+    """Requires a known `value` to be `is_accepted`, described as `accepted`, and to be finite.
+
+    It must have one of the `shapes`, traced or not, unless these are None.
+    """
+    if shapes is not None:
+        check_shape_of_number(name, value, shapes)
     number = on_host(value)
     if number is None:
         return
@@ -48,7 +69,8 @@ def check_number(
 
 
 def check_share(name: str, value: float | jax.Array) -> None:
-    """Requires a known `value` to lie strictly between 0 and 1."""
+    """Requires one number, if known strictly between 0 and 1."""
+    check_shape_of_number(name, value)
     number = on_host(value)
     if number is None:
         return

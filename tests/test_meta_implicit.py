@@ -214,3 +214,32 @@ def test_statistics_and_the_batch_of_the_system_are_those_of_the_last_step():
         np.testing.assert_allclose(found("frozen", [3.0, 5.0], 2), 1 / 5, rtol=1e-12)
         np.testing.assert_allclose(found("stopped", [3.0, 5.0], 2), 1 / 20, rtol=1e-12)
         np.testing.assert_allclose(found("stopped", [3.0], 0), 1 / 3, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"estimator": "implicit_neumann", "learning_rate": np.float64(0.1)},
+        {"estimator": "implicit_neumann", "learning_rate": 0.1, "step_size": np.float64(0.1)},
+        {"estimator": "implicit_neumann", "learning_rate": 0.1, "damping": np.float64(0.1)},
+        {"estimator": "implicit_cg", "learning_rate": 0.1, "damping": np.float64(0.1)},
+    ],
+    ids=str,
+)
+def test_numbers_of_a_wider_type_than_the_parameters_change_nothing(options):
+    with x64():
+        params, given = {"w": jnp.ones(3, jnp.float32)}, jnp.full(3, 0.5, jnp.float32)
+
+        def inner(params, given):
+            return jnp.sum((params["w"] - given) ** 2)
+
+        def outer(params):
+            return jnp.sum(params["w"] ** 3)
+
+        call = [inner, outer, params, given]
+        limits = {"max_residual": float("inf")}
+        wide = meta.meta_gradient(*call, **options, **limits)
+        narrow = {k: v if k == "estimator" else float(v) for k, v in options.items()}
+        expected = meta.meta_gradient(*call, **narrow, **limits)
+        np.testing.assert_allclose(wide, expected, rtol=1e-6)
+        assert wide.dtype == jnp.float32

@@ -209,6 +209,27 @@ def test_the_gradient_in_the_points_is_that_of_finite_differences():
             assert abs(slope) > 1e-4
 
 
+def test_second_derivatives_are_exact_at_a_point_that_is_a_centre():
+    with x64():
+        centers = jnp.array([[0.3, -1.2], [2.0, 0.7], [-1.0, 1.1]])
+
+        def first(point):
+            return features.gaussian_features(point[None], centers, sigma=0.8)[0]
+
+        second = jax.jit(jax.hessian(first))
+        for index in range(3):
+            point, width = centers[index], 0.8**2
+            hessian = second(point)
+            for phi, center, found in zip(first(point), centers, hessian, strict=True):
+                away = point - center
+                exact = phi * (jnp.outer(away, away) / width - jnp.eye(2)) / width
+                np.testing.assert_allclose(found, exact, atol=1e-12)
+        # Rounding below 0, of which the value has nothing.
+        far = 1e3 * jnp.ones([2, 2]) + jnp.array([[0.1, 0.2], [0.3, 0.4]])
+        values = features.gaussian_features(far, far, sigma=0.5)
+        assert (values <= 1).all() and (jnp.diag(values) == pytest.approx(1))
+
+
 def test_chunks_change_neither_values_nor_gradients(monkeypatch):
     positives, unlabeled = gaussians(2, 25, dim=2)
 

@@ -237,3 +237,66 @@ def test_the_derivative_by_a_weight_of_zero_is_the_loss_of_its_example():
 
     slopes = jax.grad(risk)(np.array([1.0, 0.0]))
     np.testing.assert_allclose(slopes, np.log1p(np.exp([-1.0, -1.0])) / 2, rtol=1e-6)
+
+
+def test_the_derivative_by_the_weight_of_positives_stays_finite_at_infinite_scores():
+    scores, labeled = jnp.array([jnp.inf, -jnp.inf, 1.0]), np.array([1, 0, 1])
+
+    def risk(weight):
+        return risks.weighted_bce(scores, labeled, positive_weight=weight)
+
+    value, slope = jax.value_and_grad(risk)(2.0)
+    loss = np.log1p(np.exp(-1.0)) / 3  # of the third, the others have none
+    assert float(value) == pytest.approx(2 * loss) and float(slope) == pytest.approx(loss)
+
+
+S, L = np.array([1.0, -0.5, 0.3, 2.0]), np.array([1, 0, 1, 0])
+KNOWN = np.array([[1, -1], [0, 1], [1, 0], [-1, -1]])
+
+
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        (lambda x: risks.upu(S, L, prior=x), "prior"),
+        (lambda x: risks.nnpu(S, L, prior=0.4, unlabeled_prior=x), "unlabeled_prior"),
+        (lambda x: risks.nnpu(S, L, prior=0.4, unlabeled_weight=x), "unlabeled_weight"),
+        (lambda x: risks.nnpu(S, L, prior=0.4, beta=x), "beta"),
+        (lambda x: risks.nnpu(S, L, prior=0.4, gamma=x), "gamma"),
+        (lambda x: risks.imbalanced_nnpu(S, L, prior=0.4, target_prior=x), "target_prior"),
+        (lambda x: risks.dist_pu(S, L, prior=x), "prior"),
+        (lambda x: risks.label_alignment(S, L, prior=x)[0], "prior"),
+        (lambda x: risks.two_way_sigmoid_loss(S, margin=x), "margin"),
+        (lambda x: risks.gradpu(S, L, beta=x), "beta"),
+        (lambda x: risks.weighted_bce(S, L, positive_weight=x), "positive_weight"),
+        (lambda x: risks.lbe_propensity(S, S, L, epsilon=x), "epsilon"),
+        (lambda x: risks.hardness(S, L, positive_temperature=x), "positive_temperature"),
+        (lambda x: risks.partial_bce(S[:, None], L[:, None], gamma=x), "gamma"),
+        (lambda x: risks.partial_bce(S[:, None], L[:, None], weight_at_tenth=x), "weight_at_tenth"),
+        (lambda x: risks.multilabel_vpu(KNOWN * 1.0, KNOWN, gamma=x), "gamma"),
+        (lambda x: risks.asymmetric(KNOWN * 1.0, KNOWN, gamma_negative=x), "gamma_negative"),
+        (lambda x: risks.asymmetric(KNOWN * 1.0, KNOWN, clip=x), "clip"),
+    ],
+)
+def test_a_number_of_another_shape_is_refused_also_where_it_is_traced(call, name):
+    """`[batch, 1]` against `[batch]` is a matrix, whose sum would pass for a risk."""
+    call(0.3)
+    call(jnp.float32(0.3))
+    for column in (np.full((4, 1), 0.3), jnp.full((4, 1), 0.3), np.full((1, 1), 0.3)):
+        with pytest.raises(ValueError, match=rf"{name} has shape \(., 1\), but must be a single"):
+            call(column)
+        with pytest.raises(ValueError, match=rf"{name} has shape \(., 1\), but must be a single"):
+            jax.jit(call)(column)
+
+
+def test_numbers_with_one_entry_per_example_or_class_are_taken():
+    weight = np.array([2.0, 7.0, 3.0, 7.0])
+    found = risks.weighted_bce(S, L, positive_weight=weight)
+    losses = np.log1p(np.exp(-np.where(L == 1, S, -S)))
+    assert float(found) == pytest.approx((np.where(L == 1, weight, 1) * losses).mean())
+    gamma, scores = np.array([0.2, 0.9]), KNOWN * 0.5
+    by_class = [
+        risks.multilabel_vpu(scores[:, [i]], KNOWN[:, [i]], gamma=gamma[i], alpha=None)
+        for i in range(2)
+    ]
+    both = risks.multilabel_vpu(scores, KNOWN, gamma=gamma, alpha=None)
+    assert float(both) == pytest.approx(float(sum(by_class)), rel=1e-5)

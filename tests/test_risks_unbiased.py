@@ -248,6 +248,31 @@ def test_what_is_out_of_range_is_refused_by_name(name, values):
             risks.nnpu(np.zeros(3), np.array([1, 0, 0]), prior=0.3, **{name: value})
 
 
+def test_an_infinite_risk_of_the_ascent_leaves_the_value_a_number():
+    """The value was that plus a difference of infinities."""
+    scores, labeled = jnp.array([jnp.inf, -jnp.inf, 1.0, 2.0]), np.array([1, 0, 1, 0])
+    call = functools.partial(risks.nnpu, labeled=labeled, prior=0.4, loss=risks.logistic_loss)
+    value, slope = jax.jit(jax.value_and_grad(call))(scores)
+    assert float(value) == pytest.approx(float(call(scores, ascent=False)), rel=1e-6)
+    assert np.isfinite(value) and np.isfinite(slope).all() and slope[3] != 0
+
+
+def test_the_second_derivative_of_nnpu_is_that_of_what_is_descended():
+    rng = np.random.default_rng(0)
+    scores, labeled = rng.normal(size=12), np.arange(12) < 4
+    with x64():
+        for beta in (0.0, 10.0):  # the rule fires, and does not
+
+            def call(scores, beta=beta):
+                return risks.nnpu(scores, labeled, prior=0.9, beta=beta)
+
+            slope, direction = jax.grad(call), rng.normal(size=12)
+            found = jax.jvp(slope, (scores,), (direction,))[1]
+            step = 1e-6 * direction
+            difference = (slope(scores + step) - slope(scores - step)) / 2e-6
+            np.testing.assert_allclose(found, difference, rtol=1e-6, atol=1e-9)
+
+
 def test_with_an_infinite_beta_nnpu_is_upu():
     scores, labeled = overfitted_batch()
     with x64():

@@ -40,7 +40,8 @@ def noise_robust_alignment(
             is no cosine; 'none' takes the vectors as they are.
 
     Returns:
-        The scalar mean over the rows of `online`, 0 or more.
+        The scalar mean over the rows of `online`: 0 or more, but that 'components', which makes
+        vectors a little longer than 1, can bring it below 0 by about 1e-5.
 
     Raises:
         ValueError: if the views are not two matrices of one shape with at least one row,

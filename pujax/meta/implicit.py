@@ -115,11 +115,13 @@ def neumann(
             total, term = sums
             total = jax.tree_util.tree_map(jnp.add, total, term)
             curved = product(term)
-            return total, jax.tree_util.tree_map(lambda t, c: t - rate * c, term, curved)
+            return total, jax.tree_util.tree_map(
+                lambda t, c: leaves.like(t - rate * c, t), term, curved
+            )
 
         zeros = jax.tree_util.tree_map(jnp.zeros_like, right)
         total, term = jax.lax.fori_loop(0, num_terms, add, (zeros, right))
-        solution = jax.tree_util.tree_map(lambda t: rate * t, total)
+        solution = jax.tree_util.tree_map(lambda t: leaves.like(rate * t, t), total)
         return solution, _relative(term, right)
 
     return _estimate(loop, outer_loss, meta, solve, damping, max_residual)
@@ -158,7 +160,7 @@ def _estimate(
 
     def product(vector: chex.ArrayTree) -> chex.ArrayTree:
         curved = curvature(vector)
-        return jax.tree_util.tree_map(lambda c, v: c + damping * v, curved, vector)
+        return jax.tree_util.tree_map(lambda c, v: leaves.like(c + damping * v, v), curved, vector)
 
     solution, residual = solve(product, right)
     # Forward over reverse: the derivative of dL/dm in the direction of the solution.

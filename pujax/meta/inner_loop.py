@@ -192,7 +192,7 @@ class InnerLoop:
         moved_carry = Carry(moved, opt_state, new_stats)
         if self.rolled:
             # A loop has one type; a step size of a wider one would change the parameters'.
-            moved_carry = jax.tree_util.tree_map(_like, moved_carry, carry)
+            moved_carry = jax.tree_util.tree_map(leaves.like, moved_carry, carry)
         return moved_carry
 
     def run(
@@ -362,8 +362,3 @@ def update_by(
             slopes, opt_state, moving, value=value, grad=slopes, value_fn=value_fn
         )
     return optimizer.update(slopes, opt_state, moving)
-
-
-def _like(new: Any, old: Any) -> Any:
-    """`new` in the type of `old`; keys have but one."""
-    return new.astype(jnp.result_type(old)) if leaves.is_floating(old) else new

@@ -83,3 +83,8 @@ def dot(first: chex.ArrayTree, second: chex.ArrayTree) -> jax.Array:
     """Inner product of two trees of one structure, in at least float32."""
     pairs = zip(jax.tree_util.tree_leaves(first), jax.tree_util.tree_leaves(second), strict=True)
     return sum((jnp.sum(a * b) for a, b in pairs), start=jnp.zeros([]))
+
+
+def like(new: Any, old: Any) -> Any:
+    """`new` in the type of `old`; keys have but one."""
+    return new.astype(jnp.result_type(old)) if is_floating(old) else new

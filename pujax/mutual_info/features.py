@@ -110,7 +110,9 @@ def _squared_distances(points: jax.Array, centers: jax.Array) -> jax.Array:
     origin = jax.lax.stop_gradient(jnp.mean(centers, axis=0))
     points, centers = points - origin, centers - origin
     squares = jnp.sum(points**2, 1)[:, None] + jnp.sum(centers**2, 1) - 2 * _dot(points, centers.T)
-    return jnp.maximum(squares, 0)
+    # The bound is one of the value alone: at a point that is a centre it would halve the second
+    # derivative, or take it away where rounding goes below 0.
+    return squares + jax.lax.stop_gradient(jnp.maximum(squares, 0) - squares)
 
 
 def _mean_over_chunks(sums: Callable, points: jax.Array):

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from pujax.arrays import full_precision
+from pujax import arrays
 from pujax.risks import _arrays, surrogates
 
 
@@ -92,13 +92,13 @@ def weighted_bce(
         ValueError: if the shapes of the arrays differ, or `labeled` holds other codes.
     """
     scores, is_positive = _arrays.checked(scores, labeled)
-    losses = jnp.where(
-        is_positive,
-        positive_weight * surrogates.logistic_loss(scores),
-        surrogates.logistic_loss(-scores),
-    )
+    arrays.check_shape_of_number("positive_weight", positive_weight, ((), scores.shape))
+    # The factor comes after the choice: times the loss that is not chosen, which may be infinite,
+    # its derivative would not be a number.
+    losses = surrogates.logistic_loss(jnp.where(is_positive, scores, -scores))
+    losses = jnp.where(is_positive, positive_weight, 1) * losses
     if weights is None:
         return jnp.sum(losses) / max(scores.size, 1)
-    weights = full_precision(weights)
+    weights = arrays.full_precision(weights)
     _arrays.check_shape("weights", weights, scores.shape, "one entry per example")
     return _arrays.weighted_sum(losses, weights) / max(scores.size, 1)

@@ -7,6 +7,8 @@ from jax.typing import ArrayLike
 from pujax import arrays
 from pujax.risks import _arrays
 
+_LARGEST_EXPONENT = 80  # whose power of e float32 still holds
+
 
 def lbe_posterior(scores: ArrayLike, propensity_scores: ArrayLike, labeled: ArrayLike) -> jax.Array:
     """E-step of LBE: the probability that an example is positive, given whether it is labelled.
@@ -75,7 +77,7 @@ def lbe_classifier(
     arrays.check_number("keep", keep, lambda x: (x > 0) & (x <= 1), "above 0 and at most 1")
     scores, posterior = _pair(scores, posterior, epsilon)
     positive, negative = _log_shares(scores, epsilon)
-    losses = -(posterior * positive + (1 - posterior) * negative)
+    losses = -(_weighed(posterior, positive) + _weighed(1 - posterior, negative))
     fixed = jax.lax.stop_gradient(losses)
     if labeled is None:
         kept = _rank(fixed) < _floor(keep * losses.size)
@@ -115,7 +117,7 @@ def lbe_propensity(
     scores, is_labeled = _arrays.checked(propensity_scores, labeled)
     scores, posterior = _pair(scores, posterior, epsilon)
     positive, negative = _log_shares(scores, epsilon)
-    losses = -posterior * jnp.where(is_labeled, positive, negative)
+    losses = -_weighed(posterior, jnp.where(is_labeled, positive, negative))
     return jnp.sum(losses) / max(losses.size, 1)
 
 
@@ -134,10 +136,27 @@ def _same_shape(name: str, values: jax.Array, scores: jax.Array) -> None:
 
 def _log_shares(scores: jax.Array, epsilon: float) -> tuple[jax.Array, jax.Array]:
     """`log(p + epsilon)` and `log(1 - p + epsilon)` of `p = sigmoid(scores)`."""
-    if arrays.on_host(epsilon) == 0:  # the logarithm of a probability near 0 stays finite
-        return jax.nn.log_sigmoid(scores), jax.nn.log_sigmoid(-scores)
-    p, q = _arrays.sigmoid(scores), _arrays.sigmoid(-scores)
-    return jnp.log(p + epsilon), jnp.log(q + epsilon)
+    return _log_share(scores, epsilon), _log_share(-scores, epsilon)
+
+
+def _log_share(scores: jax.Array, epsilon: float) -> jax.Array:
+    """`log(p + epsilon)`; without `epsilon` it stays finite where p is 0 in the precision."""
+    exact = jax.nn.log_sigmoid(scores)
+    known = arrays.on_host(epsilon)
+    if known == 0:
+        return exact
+    p = _arrays.sigmoid(scores)
+    if known is not None:
+        return jnp.log(p + epsilon)
+    is_zero = epsilon == 0
+    # The derivative by epsilon at 0 is 1 / p.
+    at_zero = exact + epsilon * jnp.exp(jnp.minimum(-exact, _LARGEST_EXPONENT))
+    return jnp.where(is_zero, at_zero, jnp.log(p + jnp.where(is_zero, 1, epsilon)))
+
+
+def _weighed(weight: jax.Array, values: jax.Array) -> jax.Array:
+    """`weight * values`, 0 where the weight is, also for a value that is infinite."""
+    return weight * jnp.where(weight == 0, 0, values)
 
 
 def _floor(number: float | jax.Array) -> int | jax.Array:

@@ -48,9 +48,10 @@ def multilabel_vpu(
         ValueError: if the shapes do not fit, `positives` holds other codes, or `gamma` or `alpha`
             is out of range.
     """
-    for name, value in (("gamma", gamma), ("alpha", 0 if alpha is None else alpha)):
-        arrays.check_number(name, value, lambda x: x >= 0, "0 or more")
     scores, is_positive = _checked(scores, positives)
+    shapes = (), scores.shape[1:]
+    for name, value in (("gamma", gamma), ("alpha", 0 if alpha is None else alpha)):
+        arrays.check_number(name, value, lambda x: x >= 0, "0 or more", shapes=shapes)
     if scores.size == 0:
         return jnp.zeros((), scores.dtype)
     if alpha is not None:
@@ -90,7 +91,9 @@ def multilabel_gamma(known_ratio: float | jax.Array) -> jax.Array:
     Raises:
         ValueError: if a ratio is not in [0, 1].
     """
-    arrays.check_number("known_ratio", known_ratio, lambda r: (r >= 0) & (r <= 1), "in [0, 1]")
+    arrays.check_number(
+        "known_ratio", known_ratio, lambda r: (r >= 0) & (r <= 1), "in [0, 1]", shapes=None
+    )
     return 1 - arrays.full_precision(known_ratio)
 
 
@@ -124,14 +127,17 @@ def multilabel_known(
             (0, 1].
     """
     accepted = "above 0 and at most 1"
-    arrays.check_number("positive_share", positive_share, lambda p: (p > 0) & (p <= 1), accepted)
     scores, is_positive = _checked(scores, known, name="known")
+    arrays.check_number(
+        "positive_share",
+        positive_share,
+        lambda p: (p > 0) & (p <= 1),
+        accepted,
+        shapes=((), scores.shape[1:]),
+    )
     losses = surrogates.logistic_loss(jnp.where(is_positive, scores, -scores))
     by_class = jnp.sum(jnp.where(jnp.asarray(known) != 0, losses, 0), axis=0)
-    positive_share = jnp.asarray(positive_share)
-    if positive_share.ndim:  # another shape would broadcast into another loss
-        _arrays.check_shape("positive_share", positive_share, by_class.shape, "one per class")
-    return jnp.sum(by_class / positive_share) / max(len(scores), 1)
+    return jnp.sum(by_class / jnp.asarray(positive_share)) / max(len(scores), 1)
 
 
 def multilabel_mixup_consistency(
@@ -178,9 +184,10 @@ def multilabel_mixup_consistency(
     if not jnp.issubdtype(permutation.dtype, jnp.integer):
         raise ValueError(f"permutation has type {permutation.dtype}, but must hold integers")
     accepted = f"rows of the first half, 0 to {half - 1}"
-    arrays.check_number("permutation", permutation, lambda p: (p >= 0) & (p < half), accepted)
+    arrays.check_number(
+        "permutation", permutation, lambda p: (p >= 0) & (p < half), accepted, shapes=None
+    )
     arrays.check_number("mix", mix, lambda m: (m >= 0) & (m <= 1), "in [0, 1]")
-    _arrays.check_shape("mix", jnp.asarray(mix), (), "no axis, being one share for all pairs")
 
     if detach_targets:
         scores = jax.lax.stop_gradient(scores)

@@ -70,6 +70,7 @@ def partial_bce(
         ValueError: if the shapes do not fit, `known` holds other codes or `gamma` is 0.
     """
     arrays.check_number("gamma", gamma, lambda g: g != 0, "a finite number other than 0")
+    arrays.check_shape_of_number("weight_at_tenth", weight_at_tenth)
     scores, is_positive, is_known = _checked(scores, known)
     losses = jnp.sum(jnp.where(is_known, _cross_entropy(scores, is_positive), 0), axis=1)
     count = jnp.sum(is_known, axis=1)
@@ -115,12 +116,15 @@ def asymmetric(
         ValueError: if the shapes do not fit, `known` holds other codes, or an option is out of
             range.
     """
+    scores, is_positive, is_known = _checked(scores, known)
+    shapes = (), scores.shape[1:]
     for name, gamma in (("gamma_negative", gamma_negative), ("gamma_positive", gamma_positive)):
-        arrays.check_number(name, gamma, lambda g: g >= 0, "a finite number, 0 or more")
-    arrays.check_number("clip", clip, lambda c: (c >= 0) & (c < 1), "0 or more and below 1")
+        accepted = "a finite number, 0 or more"
+        arrays.check_number(name, gamma, lambda g: g >= 0, accepted, shapes=shapes)
+    accepted = "0 or more and below 1"
+    arrays.check_number("clip", clip, lambda c: (c >= 0) & (c < 1), accepted, shapes=shapes)
     if unknown not in UNKNOWN:
         raise ValueError(f"unknown is {unknown!r}, but must be 'negative' or 'ignore'")
-    scores, is_positive, is_known = _checked(scores, known)
 
     p, lacking = _arrays.sigmoid(scores), _arrays.sigmoid(-scores)
     shifted = jnp.maximum(p - clip, 0)

@@ -111,7 +111,7 @@ def self_paced_weights(
         ValueError: if `scheme` is another word, or `tolerance` not above 0.
     """
     checks.one_of("scheme", scheme, SELF_PACED_SCHEMES)
-    arrays.check_number("tolerance", tolerance, lambda x: x > 0, "above 0")
+    arrays.check_number("tolerance", tolerance, lambda x: x > 0, "above 0", shapes=None)
     x = arrays.full_precision(hardness)
     return _SCHEMES[scheme](x, jnp.asarray(tolerance, x.dtype))
 

@@ -262,4 +262,16 @@ def _non_negative(
     if keep_positive:
         correction = parts.positive + correction
     descended = jnp.where(fired, correction, parts.positive + parts.negative)
-    return jax.lax.stop_gradient(value) + (descended - jax.lax.stop_gradient(descended))
+    return _with_slope_of(value, descended)
+
+
+@jax.custom_jvp
+def _with_slope_of(value: jax.Array, descended: jax.Array) -> jax.Array:
+    """`value`, with the derivatives of `descended`, where either is infinite, too."""
+    del descended
+    return value
+
+
+@_with_slope_of.defjvp
+def _with_slope_of_jvp(primals, tangents):
+    return _with_slope_of(*primals), tangents[1]
