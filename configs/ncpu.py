@@ -77,7 +77,7 @@ def _set_small(config: ml_collections.ConfigDict, task: str) -> None:
             "batch_size": 64,
             "learning_rate": 1e-2,
             "entropy_weight": 0.5,
-            # An epoch has 21 and 156 steps, that of the published run 160: what is averaged over
+            # An epoch has 22 and 156 steps, that of the published run 160: what is averaged over
             # steps forgets as much in an epoch as 0.99 in that one.
             "target_momentum": 0.93 if task == "digits" else 0.99,
             "prototype_momentum": 0.93 if task == "digits" else 0.99,

@@ -12,7 +12,8 @@ The authors' archive could not be read; settings and steps are those that a re-i
 toolbox report of it. What differs from them:
 - a pass of the pretraining is one step on all examples where they fit into `batch_size`, and
   several steps where they do not; subsets are no larger than that either;
-- subsets of a round are consecutive parts of shuffles of P and U and not drawn anew each time.
+- subsets of a round are consecutive parts of shuffles of P and U and not drawn anew each time; one
+  that begins in a shuffle and ends in the next can hold an example twice.
 Of two public implementations that weigh an unlabeled example of the propensity's loss by 1 and not
 by q, tests show that ours is none.
 The likelihood alone does not tell h from eta: every split of their product is as likely, and what
@@ -186,8 +187,9 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
         metrics = {
             "loss": loss,
             "loss_propensity": other,
-            # With few of P, early on, this rule can silence most of them.
-            "kept_positives": jnp.sum(kept & is_p) / jnp.maximum(jnp.sum(is_p), 1),
+            # With few of P, early on, this rule can silence most of them. Subsets may hold none of
+            # P, so that the shares of single subsets do not average to that of a round.
+            "kept_positives": jnp.sum(kept & is_p) / (subset * info.n_p / info.n),
         }
         return state._replace(classifier=first, propensity=second), metrics
 

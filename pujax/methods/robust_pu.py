@@ -40,6 +40,10 @@ PRETRAIN_SELECTIONS = ("last", "proxy_accuracy", "nnpu_risk", "vpu_risk", "proxy
 SCHEDULES = ("constant", "linear", "convex", "concave", "exponential")
 _LITTLE = 1e-3  # mean weights below which an episode hardly trains
 _ALL = 0.95  # mean weight of U above which nearly all of U counts as negative
+_NO_EPISODE = (
+    "no episode follows nnPU, whose classifier is the result: method.num_epochs is as large as "
+    "method.pretrain_epochs, which it counts, too"
+)
 
 
 class State(NamedTuple):
@@ -136,8 +140,9 @@ def tolerance(
 
     Args:
       episode: from 0.
-      ends: of the first episode, and of those after `num_episodes`.
-      num_episodes: until the end is reached.
+      ends: of the first episode, and of those after `num_episodes`; 'constant' stays at the first,
+        and 'exponential' comes nearer to the second by half of the rest with every episode.
+      num_episodes: until the end is reached; those two do not ask.
       schedule: one of `SCHEDULES`.
     """
     start, end = ends
@@ -256,7 +261,7 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
             "mean_weight_positive": state.mean_positive,
             "mean_weight_unlabeled": state.mean_unlabeled,
         },
-        diagnose=diagnose,
+        diagnose=diagnose if length else lambda _: [_NO_EPISODE],
     )
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from pujax import risks
 from pujax.methods import lbe
-from pujax.training import train_step
+from pujax.training import method_setup, sharding, train_step
 from tests import tiny
 from tests.x64 import x64
 
@@ -82,6 +82,43 @@ def test_shares_and_floors_may_be_traced():
     np.testing.assert_allclose(
         jax.jit(lambda epsilon: loss(epsilon=epsilon))(1e-3), loss(epsilon=1e-3), rtol=1e-6
     )
+
+
+@pytest.mark.parametrize("loss", ["classifier", "propensity"])
+def test_a_traced_floor_of_zero_is_a_known_one(loss):
+    """At scores where a probability rounds to 0, too; the derivative by the floor is there."""
+    q, labeled = np.array([1.0, 0.0, 0.5]), np.array([1, 0, 0])
+
+    def value(scores, epsilon):
+        if loss == "classifier":
+            return risks.lbe_classifier(scores, q, keep=1.0, epsilon=epsilon)[0]
+        return risks.lbe_propensity(scores, q, labeled, epsilon=epsilon)
+
+    both = jax.value_and_grad(value, argnums=(0, 1))
+    for scores in ([200.0, -200.0, 3.0], [1e4, -1e4, 0.0]):
+        scores = jnp.array(scores)
+        known = jax.value_and_grad(value)(scores, 0)
+        traced, (slope, by_floor) = jax.jit(both)(scores, 0.0)
+        np.testing.assert_allclose(traced, known[0], rtol=1e-6)
+        np.testing.assert_allclose(slope, known[1], rtol=1e-6)
+        assert np.isfinite(slope).all() and np.isfinite(by_floor)
+    with x64():
+        scores = jnp.array([2.0, -1.0, 3.0])
+        _, (_, by_floor) = both(scores, 0.0)
+        difference = (value(scores, 1e-7) - value(scores, 0)) / 1e-7
+        assert float(by_floor) == pytest.approx(float(difference), rel=1e-5)
+
+
+def test_a_term_without_weight_is_zero_at_infinite_scores():
+    scores, labeled = jnp.array([jnp.inf, -jnp.inf, 0.0]), np.array([1, 0, 0])
+    q = np.array([1.0, 0.0, 0.5])
+    classifier = jax.value_and_grad(lambda s: risks.lbe_classifier(s, q, keep=1.0, epsilon=0)[0])
+    value, slope = classifier(scores)
+    assert float(value) == pytest.approx(np.log(2) / 3) and np.isfinite(slope).all()
+    value, slope = jax.value_and_grad(lambda s: risks.lbe_propensity(s, q, labeled, epsilon=0))(
+        scores
+    )
+    assert float(value) == pytest.approx(np.log(2) / 6) and np.isfinite(slope).all()
 
 
 def test_the_slope_of_the_posterior_is_exact_where_it_rounds_to_one():
@@ -350,7 +387,27 @@ def test_the_two_networks_of_a_round_follow_losses_of_their_own():
         jax.tree.leaves(after.classifier), jax.tree.leaves(again.classifier), strict=True
     ):
         np.testing.assert_array_equal(x, y)
-    assert 0 <= metrics["kept_positives"] <= 1
+    assert metrics["kept_positives"] >= 0
+
+
+@pytest.mark.thorough
+def test_the_kept_positives_of_a_round_average_to_their_share():
+    """Most subsets hold none of six positives; with nothing dropped all of them stay."""
+    data = tiny.problem(num_labeled=6)
+    config = tiny.config("lbe", **(OPTIONS | {"keep": 1.0, "subset_share": 0.1}))
+    method = method_setup.build(config, data, tiny.mesh()).method
+    stage, arrays = method.stages[1], sharding.replicate(data.training_data(), tiny.mesh())
+    state = train_step.init_state(method.stages[0], jax.random.key(0), None, arrays, tiny.mesh())
+    size = int(0.1 * data.info.n)
+    steps = data.info.n // size  # one shuffle, as good as whole
+    plan = train_step.epoch_plan(stage, jax.random.key(1), 0, arrays)
+    step = jax.jit(stage.step)
+    batches = [tiny.gather(arrays, plan, i, epoch=0, step=i) for i in range(steps)]
+    found = [float(step(state, batch, jax.random.key(0))[1]["kept_positives"]) for batch in batches]
+    held = [float(batch.labeled.sum()) for batch in batches]
+    assert min(held) == 0  # as a share of its own subset it would be 0 there
+    expected = sum(held) / (steps * size * data.info.n_p / data.info.n)
+    assert np.mean(found) == pytest.approx(expected) and expected > 0.8
 
 
 @pytest.mark.thorough
@@ -389,10 +446,13 @@ def test_with_kept_positives_a_round_drops_unlabeled_examples_alone():
     batch = batch_of(stage, arrays)
     state = stage.refresh(state, arrays, jax.random.key(0), 0)
     _, metrics = jax.jit(stage.step)(state, batch, jax.random.key(0))
-    assert float(jnp.sum(batch.labeled)) > 0 and metrics["kept_positives"] == 1
+    of_a_subset = len(batch.labeled) * float(jnp.mean(arrays.labeled))
+    assert metrics["kept_positives"] == pytest.approx(float(batch.labeled.sum()) / of_a_subset)
+    assert float(batch.labeled.sum()) > 0
     other = setup(keep=0.3, subset_share=0.5)[1].stages[1]
     _, plain = jax.jit(other.step)(state, batch, jax.random.key(0))
-    assert plain["kept_positives"] < 1 and not np.isclose(plain["loss"], metrics["loss"])
+    assert plain["kept_positives"] < metrics["kept_positives"]
+    assert not np.isclose(plain["loss"], metrics["loss"])
 
 
 @pytest.mark.parametrize(

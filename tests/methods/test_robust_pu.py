@@ -246,6 +246,10 @@ def test_weights_that_vanish_or_hardly_fall_are_warned_about():
     assert not robust_pu.diagnose({"mean_weight_positive": 0.2, "mean_weight_unlabeled": 1e-4})
     (sentence,) = robust_pu.diagnose({"mean_weight_positive": 0.9, "mean_weight_unlabeled": 0.97})
     assert "mean weight of U is 0.970" in sentence and "method.num_epochs" in sentence
+    # All weights are those of the start where no episode follows.
+    _, method, _, _ = setup(num_epochs=4, pretrain_epochs=4)
+    (sentence,) = method.diagnose({"mean_weight_positive": 1.0, "mean_weight_unlabeled": 1.0})
+    assert "no episode follows nnPU" in sentence and "method.pretrain_epochs" in sentence
 
 
 @pytest.mark.parametrize(

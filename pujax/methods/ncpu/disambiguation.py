@@ -180,5 +180,6 @@ def class_balanced_cross_entropy(
 
 def mean_entropy(scores: jax.Array) -> jax.Array:
     """Mean entropy of the predicted distributions in nats; `scores` are `[batch]`."""
-    p = jax.nn.sigmoid(scores)
-    return -jnp.mean(p * jax.nn.log_sigmoid(scores) + (1 - p) * jax.nn.log_sigmoid(-scores))
+    # `1 - p` would lose all digits where p is near 1.
+    p, q = jax.nn.sigmoid(scores), jax.nn.sigmoid(-scores)
+    return -jnp.mean(p * jax.nn.log_sigmoid(scores) + q * jax.nn.log_sigmoid(-scores))

@@ -31,7 +31,8 @@ from pujax.methods.purl import class_prior, linear_maps, ratio_stage
 from pujax.methods.purl.classifier_stage import ClassifierStage
 from pujax.methods.purl.ratio_stage import RatioStage
 
-SELECTION = "vpu_risk"
+SELECTION = "nnpu_risk"
+SELECTION_WITHOUT_PRIOR = "last"
 
 
 def default_config() -> ml_collections.ConfigDict:
