@@ -68,9 +68,11 @@ def check_number(
         raise ValueError(f"{name} is {_shown(value)}, but must be {accepted}")
 
 
-def check_share(name: str, value: float | jax.Array) -> None:
-    """Requires one number, if known strictly between 0 and 1."""
-    check_shape_of_number(name, value)
+def check_share(
+    name: str, value: float | jax.Array, shapes: Sequence[tuple[int, ...]] = ((),)
+) -> None:
+    """Requires one number, or an array of one of the `shapes`, if known between 0 and 1."""
+    check_shape_of_number(name, value, shapes)
     number = on_host(value)
     if number is None:
         return

@@ -228,6 +228,11 @@ def test_second_derivatives_are_exact_at_a_point_that_is_a_centre():
         far = 1e3 * jnp.ones([2, 2]) + jnp.array([[0.1, 0.2], [0.3, 0.4]])
         values = features.gaussian_features(far, far, sigma=0.5)
         assert (values <= 1).all() and (jnp.diag(values) == pytest.approx(1))
+    # A square that overflows is far away.
+    values, slopes = jax.value_and_grad(
+        lambda x: features.gaussian_features(x, jnp.zeros([1, 2]), sigma=1.0).sum()
+    )(jnp.array([[1e20, 0.0]]))
+    assert values == 0 and (slopes == 0).all()
 
 
 def test_chunks_change_neither_values_nor_gradients(monkeypatch):

@@ -257,6 +257,18 @@ def test_an_infinite_risk_of_the_ascent_leaves_the_value_a_number():
     assert np.isfinite(value) and np.isfinite(slope).all() and slope[3] != 0
 
 
+@pytest.mark.parametrize("name", ["beta", "gamma"])
+def test_a_number_of_a_wider_type_than_the_scores_is_taken(name):
+    labeled = np.array([1, 0, 1, 0])
+    with x64():
+        scores = jnp.array([0.3, -1.0, 1.0, 2.0], jnp.float32)
+        call = jax.value_and_grad(functools.partial(risks.nnpu, labeled=labeled, prior=0.9))
+        wide, narrow = call(scores, **{name: np.float64(0.5)}), call(scores, **{name: 0.5})
+        np.testing.assert_allclose(wide[0], narrow[0], rtol=1e-6)
+        np.testing.assert_allclose(wide[1], narrow[1], rtol=1e-6)
+        assert wide[1].dtype == jnp.float32
+
+
 def test_the_second_derivative_of_nnpu_is_that_of_what_is_descended():
     rng = np.random.default_rng(0)
     scores, labeled = rng.normal(size=12), np.arange(12) < 4

@@ -291,9 +291,8 @@ def fit(
         size = c.bag_size or int(labeled.sum())
         parts = bags(rng, labeled, num_bags=c.num_bags, size=size)
     elif c.correction == "elkan_noto":
-        held = held_out(rng, labeled, c.hold_out_ratio)
-        # Both copies of an example, or c would be that of examples known as unlabeled.
-        parts = [np.flatnonzero(~(held if copies is None else held | held[copies]))]
+        held = held_out(rng, labeled, c.hold_out_ratio, copies)
+        parts = [np.flatnonzero(~held)]
     else:
         parts = [np.arange(len(rows))]
     models = []
@@ -330,13 +329,20 @@ def bags(
     return [np.concatenate([positives, rng.choice(unlabeled, size)]) for _ in range(num_bags)]
 
 
-def held_out(rng: np.random.Generator, labeled: np.ndarray, ratio: float) -> np.ndarray:
-    """Which rows are held out, bool `[n]`: a share of P and of U, of each at least one, not all."""
+def held_out(
+    rng: np.random.Generator, labeled: np.ndarray, ratio: float, copies: np.ndarray | None = None
+) -> np.ndarray:
+    """Which rows are held out, bool `[n]`: a share of P and of U, of each at least one, not all.
+
+    Where U repeats P, the copies of these positives and a share of the others of U: an example
+    whose copy trains would be known, as one without a label.
+    """
     held = np.zeros(len(labeled), bool)
-    for rows in (np.flatnonzero(labeled), np.flatnonzero(~labeled)):
-        count = min(max(round(ratio * len(rows)), 1), len(rows) - 1)
+    others = np.ones(len(labeled), bool) if copies is None else copies == np.arange(len(copies))
+    for rows in (np.flatnonzero(labeled), np.flatnonzero(~labeled & others)):
+        count = max(min(max(round(ratio * len(rows)), 1), len(rows) - 1), 0)
         held[rng.choice(rows, count, replace=False)] = True
-    return held
+    return held if copies is None else held | held[copies]
 
 
 def _estimator(c: ml_collections.ConfigDict, *, seed: int) -> Any:

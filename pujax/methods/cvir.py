@@ -49,8 +49,7 @@ class State(NamedTuple):
       batch_stats: running batch-norm statistics.
       opt_state: optimizer state.
       kept: bool `[n]`, which examples of U train as negatives.
-      drawn: bool `[n]`, the sample of P and of U that is held out for the estimate.
-      held: bool `[n]`, examples that do not train: these and their copies.
+      held: bool `[n]`, examples that are held out for the estimate.
       history: float32 `[5]`, the last estimates, the latest last; -1 where there is none, or the
         scores told nothing.
       share: scalar, the share of positives in U by these estimates, or the data's; 0 before.
@@ -61,7 +60,6 @@ class State(NamedTuple):
     batch_stats: Any
     opt_state: Any
     kept: jax.Array
-    drawn: jax.Array
     held: jax.Array
     history: jax.Array
     share: jax.Array
@@ -165,14 +163,19 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
             return previous
         net_key, held_key = jax.random.split(key)
         params, batch_stats = network.init(net_key, data.inputs[:2], data.encoder)
-        drawn = holdout.choose(held_key, data.labeled, num_positives=held_p, num_unlabeled=held_u)
+        held = holdout.choose(
+            held_key,
+            data.labeled,
+            num_positives=held_p,
+            num_unlabeled=holdout.num_unlabeled(held_p, held_u, info=info, copies=data.copies),
+            copies=data.copies,
+        )
         return State(
             params=params,
             batch_stats=batch_stats,
             opt_state=optimizer.init(params),
             kept=~data.labeled,
-            drawn=drawn,
-            held=holdout.with_copies(drawn, data.copies),
+            held=held,
             history=jnp.full([_LAST], _UNKNOWN),
             share=jnp.zeros([]),
             first=jnp.zeros([]),
@@ -188,18 +191,15 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
             args=(state.params, state.batch_stats),
         )
         scores = host.on_host(scores, like=data.labeled).astype(np.float64)
-        labeled, drawn, held = (
-            host.on_host(x, like=data.labeled) for x in (data.labeled, state.drawn, state.held)
-        )
+        labeled, held = (host.on_host(x, like=data.labeled) for x in (data.labeled, state.held))
         history, share = np.asarray(state.history), known_share
         if not is_known:
             # Numbers that are not finite are the loop's to deal with; here they say nothing.
-            sides = scores[drawn & labeled], scores[drawn & ~labeled]
+            sides = scores[held & labeled], scores[held & ~labeled]
             is_finite = all(np.isfinite(side).all() for side in sides)
             history, share = updated(history, best_bin_value(*sides) if is_finite else math.nan)
         kept = ~labeled & ~held
-        copies = {"num_rest": int(kept.sum()), "num_copies": int((held & ~drawn & ~labeled).sum())}
-        kept[kept] = keep(scores[kept], holdout.share_of_rest(share, **copies))
+        kept[kept] = keep(scores[kept], share)
         return state._replace(
             kept=jnp.asarray(kept),
             history=jnp.asarray(history),

@@ -112,7 +112,7 @@ def _squared_distances(points: jax.Array, centers: jax.Array) -> jax.Array:
     squares = jnp.sum(points**2, 1)[:, None] + jnp.sum(centers**2, 1) - 2 * _dot(points, centers.T)
     # The bound is one of the value alone: at a point that is a centre it would halve the second
     # derivative, or take it away where rounding goes below 0.
-    return squares + jax.lax.stop_gradient(jnp.maximum(squares, 0) - squares)
+    return squares + jax.lax.stop_gradient(jnp.where(squares < 0, -squares, 0))
 
 
 def _mean_over_chunks(sums: Callable, points: jax.Array):

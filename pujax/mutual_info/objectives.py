@@ -84,7 +84,7 @@ def smi_from_objective(
     Raises:
       ValueError: if `prior` is not between 0 and 1.
     """
-    arrays.check_share("prior", prior)
+    arrays.check_share("prior", prior, ((), jnp.shape(objective)))
     if not (isinstance(objective, float) and isinstance(prior, float)):
         objective = arrays.full_precision(objective)
         prior = jnp.asarray(prior, objective.dtype)

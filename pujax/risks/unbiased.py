@@ -262,7 +262,8 @@ def _non_negative(
     if keep_positive:
         correction = parts.positive + correction
     descended = jnp.where(fired, correction, parts.positive + parts.negative)
-    return _with_slope_of(value, descended)
+    dtype = jnp.result_type(value, descended)  # of `beta` and `gamma`, too
+    return _with_slope_of(value.astype(dtype), descended.astype(dtype))
 
 
 @jax.custom_jvp

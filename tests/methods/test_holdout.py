@@ -4,12 +4,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy import special
-from sklearn.linear_model import LogisticRegression
 
 from pujax.methods import classic
 from pujax.methods._common import holdout
-from pujax.methods.purl import class_prior
+from pujax.methods.purl import density_ratio, ratio_stage
+from pujax.priors import conversions
 from pujax.training import method_setup, sharding, train_step
 from tests import tiny
 
@@ -18,29 +17,26 @@ MLP = {"model": "mlp", "options": {"hidden": (8,), "batch_norm": True}}
 
 
 def test_as_many_of_each_group_are_drawn_as_asked():
-    drawn = holdout.choose(
-        jax.random.key(0), jnp.asarray(LABELED), num_positives=3, num_unlabeled=5
-    )
-    assert np.sum(drawn[LABELED]) == 3 and np.sum(drawn[~LABELED]) == 5
-    np.testing.assert_array_equal(holdout.with_copies(drawn, None), drawn)
+    held = holdout.choose(jax.random.key(0), jnp.asarray(LABELED), num_positives=3, num_unlabeled=5)
+    assert np.sum(held[LABELED]) == 3 and np.sum(held[~LABELED]) == 5
 
 
-def test_copies_of_what_is_drawn_stay_out():
-    # P are the rows 0 and 1, U the rows 2 to 6, of which 2 repeats 1 and 5 repeats 0.
-    copies = jnp.array([5, 2, 1, 3, 4, 0, 6])
-    drawn = jnp.array([False, True, False, True, False, True, False])
-    out = jax.jit(holdout.with_copies)(drawn, copies)
-    np.testing.assert_array_equal(out, [True, True, True, True, False, True, False])
-
-
-def test_shares_of_u_and_of_what_is_left_of_it_by_hand():
-    # U: 200, 80 of them positive. Out are 40 of U like all of it, and 10 copies of positives.
-    left = {"num_rest": 150, "num_copies": 10}
-    assert holdout.share_of_rest(80 / 200, **left) == pytest.approx((80 - 16 - 10) / 150)
-    assert holdout.share_of_all(54 / 150, **left) == pytest.approx(80 / 200)
-    assert holdout.share_of_rest(0.01, **left) == 0
-    nothing = {"num_rest": 150, "num_copies": 0}
-    assert holdout.share_of_rest(0.4, **nothing) == pytest.approx(0.4)
+def test_both_copies_are_held_out_and_as_large_a_share_of_u_as_of_p():
+    # P are the rows 0 to 9, U the rows 10 to 49, whose last ten repeat P in the other order.
+    labeled, rows = np.arange(50) < 10, np.arange(50)
+    copies = np.concatenate([rows[49:39:-1], rows[10:40], rows[9::-1]])
+    info = tiny.problem().info._replace(n_p=10, n_u=40)
+    count = holdout.num_unlabeled(4, 17, info=info, copies=copies)
+    assert count == 16 and holdout.num_unlabeled(4, 17, info=info, copies=None) == 17
+    draw = jax.jit(holdout.choose, static_argnames=("num_positives", "num_unlabeled"))
+    for seed in range(3):
+        held = draw(
+            jax.random.key(seed), labeled, num_positives=4, num_unlabeled=count, copies=copies
+        )
+        held = np.asarray(held)
+        np.testing.assert_array_equal(held, held[copies])
+        # 4 of 10 of P, of their copies, and 12 of the 30 others.
+        assert [held[x].sum() for x in (slice(10), slice(40, 50), slice(10, 40))] == [4, 4, 12]
 
 
 def test_rows_held_out_give_way_to_others_of_their_group_in_turn():
@@ -70,66 +66,57 @@ def first_state(name, data, **changes):
 def test_no_example_that_is_held_out_trains_by_its_other_copy(name, changes):
     data = tiny.problem(setting="two_sample")
     _, _, state = first_state(name, data, **changes)
-    drawn, held = np.asarray(state.drawn), np.asarray(state.held)
-    ids = data.source_ids
-    # P is in U as a whole, so that the other copies of the P drawn would train as negatives.
-    assert np.isin(ids[data.labeled], ids[~data.labeled]).all() and drawn[data.labeled].any()
+    held, ids, labeled = np.asarray(state.held), data.source_ids, data.labeled
+    # P is in U as a whole, so that the other copies of the P held out would train as negatives.
+    assert np.isin(ids[labeled], ids[~labeled]).all() and held[labeled].any()
     assert not np.isin(ids[held], ids[~held]).any()
-    assert held.sum() > drawn.sum() and held[drawn].all()
-    _, _, alone = first_state(name, tiny.problem(), **changes)
-    np.testing.assert_array_equal(alone.drawn, alone.held)
+    of_p = held[labeled].mean()
+    assert held[~labeled].mean() == pytest.approx(of_p, abs=1 / (~labeled).sum())
+    # What is left of U is like U.
+    copied = np.isin(ids, ids[labeled]) & ~labeled
+    assert held[copied].mean() == of_p
 
 
-def test_cvir_drops_as_many_as_are_positive_in_what_is_left_of_u():
+def test_purl_measures_all_that_it_holds_out():
     data = tiny.problem(setting="two_sample")
-    method, arrays, state = first_state("cvir", data, alpha="estimated", hold_out_ratio=0.25)
-    labeled, drawn, held = (np.asarray(x) for x in (data.labeled, state.drawn, state.held))
-    after = method.stages[1].refresh(state, arrays, jax.random.key(1), 0)
-    share = float(method.estimates(after)["estimated_prior"])
-    rest, copies = (~labeled & ~held).sum(), (~labeled & held & ~drawn).sum()
-    assert copies > 0 and 0 < share < 1
-    positive = share * (rest + copies) - copies
-    assert np.asarray(after.kept).sum() == rest - max(int(positive), 0)
-    assert not np.asarray(after.kept)[held | labeled].any()
+    method, arrays, state = first_state("purl", data)
+    held, labeled = np.asarray(state.held), data.labeled
+    counts = ratio_stage.num_held_out(tiny.config("purl", **MLP).method, data.info, arrays.copies)
+    assert counts == (held[labeled].sum(), held[~labeled].sum())
+    after = method.stages[0].refresh(state, arrays, jax.random.key(1))
+    ratios = np.asarray(method.predict(after, arrays.inputs)) + 1
+    expected = density_ratio.ratio_objective(ratios[held], labeled[held], positive_share=0.0)
+    assert float(after.current.objective) == pytest.approx(float(expected), rel=1e-4)
 
 
-@pytest.mark.parametrize("points", ["training", "fresh"])
-def test_purl_states_its_prior_for_all_of_u(points, monkeypatch):
-    data, seen = tiny.problem(setting="two_sample"), {}
+@pytest.mark.parametrize("num_labeled", [200, 600])
+def test_elkan_and_noto_find_the_share_where_u_repeats_p_and_the_classes_are_apart(num_labeled):
+    """The copy in U of a held-out positive is a negative to a model that trains on it."""
+    shares = []
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        positive = np.arange(2000) < 1000
+        unlabeled = rng.normal(size=(2000, 2)) + 8 * positive[:, None]
+        rows = np.concatenate([unlabeled[:num_labeled], unlabeled])
+        labeled, order = np.arange(len(rows)) < num_labeled, np.arange(len(rows))
+        copies = order.copy()
+        copies[:num_labeled], copies[num_labeled : 2 * num_labeled] = (
+            order[num_labeled : 2 * num_labeled],
+            order[:num_labeled],
+        )
+        config = tiny.config("classic", correction="elkan_noto", weighting="none").method
+        frequency = classic.fit(config, rows, labeled, seed=seed, copies=copies).label_frequency
+        counts = {"n_p": num_labeled, "n_u": 2000}
+        shares.append(conversions.unlabeled_prior_from_label_frequency(float(frequency), **counts))
+    assert np.mean(shares) == pytest.approx(0.5, abs=0.04)
 
-    def estimate(positives, unlabeled, **options):
-        seen.update(p=len(positives), u=len(unlabeled))
-        return 0.3
 
-    monkeypatch.setattr(class_prior, "estimate", estimate)
-    # The least that 'fresh' takes is more than a fifth of P.
-    monkeypatch.setattr(class_prior, "_MIN_FRESH", 2)
-    method, arrays, state = first_state("purl", data, representation="none", prior_points=points)
-    labeled, drawn, held = (np.asarray(x) for x in (data.labeled, state.drawn, state.held))
-    after = method.stages[0].refresh(state, arrays, jax.random.key(0))
-    if points == "fresh":  # what was drawn is like U
-        assert seen == {"p": (labeled & drawn).sum(), "u": (~labeled & drawn).sum()}
-        assert float(after.prior) == pytest.approx(0.3)
-    else:
-        rest, copies = (~labeled & ~held).sum(), (~labeled & held & ~drawn).sum()
-        assert seen == {"p": (labeled & ~held).sum(), "u": rest} and copies > 0
-        assert float(after.prior) == pytest.approx((0.3 * rest + copies) / (rest + copies))
-
-
-def test_elkan_and_notos_frequency_is_that_of_examples_without_a_copy_in_training():
-    rng = np.random.default_rng(0)
-    rows = rng.normal(size=(200, 3))
-    rows[60:120] = rows[:60]  # U repeats P
+def test_elkan_and_noto_hold_both_copies_out():
     labeled, order = np.arange(200) < 60, np.arange(200)
     copies = np.concatenate([order[60:120], order[:60], order[120:]])
-    config = tiny.config("classic", correction="elkan_noto", weighting="none").method
-    known, both = (
-        float(classic.fit(config, rows, labeled, seed=0, copies=x).label_frequency)
-        for x in (None, copies)
-    )
-    drawn = classic.held_out(np.random.default_rng(0), labeled, config.hold_out_ratio)
-    trains = ~(drawn | drawn[copies])
-    by_hand = LogisticRegression(C=config.C, tol=config.tol, max_iter=config.max_iter)
-    margins = by_hand.fit(rows[trains], labeled[trains]).decision_function(rows[drawn & labeled])
-    assert both == pytest.approx(special.expit(margins).mean(), rel=1e-6)
-    assert known != both
+    held = classic.held_out(np.random.default_rng(0), labeled, 0.25, copies)
+    np.testing.assert_array_equal(held, held[copies])
+    assert [held[x].sum() for x in (slice(60), slice(60, 120), slice(120, 200))] == [15, 15, 20]
+    # U is P alone: none of the others can be held out.
+    alone = classic.held_out(np.random.default_rng(0), labeled[:120], 0.25, copies[:120])
+    assert alone.sum() == 30

@@ -1,66 +1,62 @@
 """Labelled positives and unlabeled examples that a method holds out of its own training.
 
 Two-sample data can repeat P in U. An example whose other copy trains is not held out: the network
-would know it, and with the other label. So both copies stay out, but only what was drawn is a
-sample of P and of U: the copies of drawn positives are too many positives for U.
+would know it, and with the other label. So both copies stay out, and of U as large a share as of P,
+so that what is held out of U and what is left of it have the share of positives of U.
 """
-
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 
+from pujax.data.pu_dataset import DataInfo
+
+
+def num_unlabeled(
+    num_positives: int, usual: int, *, info: DataInfo, copies: jax.Array | None
+) -> int:
+    """How many of U are held out.
+
+    Args:
+      num_positives: how many of P.
+      usual: how many of U where it does not repeat P.
+      info: numbers of the data set.
+      copies: see `TrainingData`.
+    """
+    if copies is None:
+        return usual
+    return num_positives + round(num_positives / info.n_p * (info.n_u - info.n_p))
+
 
 def choose(
-    key: jax.Array, labeled: jax.Array, *, num_positives: int, num_unlabeled: int
+    key: jax.Array,
+    labeled: jax.Array,
+    *,
+    num_positives: int,
+    num_unlabeled: int,
+    copies: jax.Array | None = None,
 ) -> jax.Array:
-    """Draws a sample of P and of U to hold out.
+    """Draws the examples to hold out.
 
     Args:
       key: random key.
       labeled: bool `[n]`, which examples are labelled positives.
       num_positives: how many of them to hold out.
-      num_unlabeled: how many of the others.
+      num_unlabeled: how many of the others; where U repeats P, the copies of these positives are
+        among them, see `num_unlabeled`.
+      copies: see `TrainingData`.
 
     Returns:
-      bool `[n]`, True where an example is drawn.
+      bool `[n]`, True where an example is held out.
     """
     order = jax.random.uniform(key, labeled.shape)
-    held = jnp.zeros(labeled.shape, bool)
-    for group, count in ((labeled, num_positives), (~labeled, num_unlabeled)):
+    held, unlabeled = jnp.zeros(labeled.shape, bool), ~labeled
+    if copies is not None:
+        unlabeled &= copies == jnp.arange(len(copies))
+        num_unlabeled -= num_positives
+    for group, count in ((labeled, num_positives), (unlabeled, num_unlabeled)):
         first = jnp.argsort(jnp.where(group, order, jnp.inf))[:count]
         held = held.at[first].set(True)
-    return held
-
-
-def with_copies(drawn: jax.Array, copies: jax.Array | None) -> jax.Array:
-    """The examples that stay out of training, bool `[n]`: those drawn and their copies.
-
-    Args:
-      drawn: bool `[n]`, see `choose`.
-      copies: see `TrainingData`.
-    """
-    # A copy: a step gives the buffers of a state back, and may not do so twice.
-    return jnp.copy(drawn) if copies is None else drawn | drawn[copies]
-
-
-def share_of_all(share: Any, *, num_rest: int, num_copies: int) -> Any:
-    """The share of positives in U, given that in what is left of it for training.
-
-    What was drawn of U has the share of U. The copies of drawn positives are gone as well.
-
-    Args:
-      share: share of positives in the rest of U.
-      num_rest: its size.
-      num_copies: how many unlabeled examples are out because their copy was drawn, and for no
-        other reason.
-    """
-    return (share * num_rest + num_copies) / (num_rest + num_copies)
-
-
-def share_of_rest(share: Any, *, num_rest: int, num_copies: int) -> Any:
-    """The inverse of `share_of_all`, at least 0."""
-    return max((share * (num_rest + num_copies) - num_copies) / max(num_rest, 1), 0.0)
+    return held if copies is None else held | held[copies]
 
 
 def replacements(held: jax.Array, labeled: jax.Array) -> jax.Array:

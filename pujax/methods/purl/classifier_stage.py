@@ -26,8 +26,7 @@ class State(NamedTuple):
 
     Attributes:
       features: v: a `Fit`, or a `linear_maps.Linear` map.
-      drawn: bool `[n]`, the sample of P and of U that is held out.
-      held: bool `[n]`, the examples that do not train: these and their copies.
+      held: bool `[n]`, the examples held out.
       prior: share of positives in U; one half until it is estimated.
       params: parameters of the classifier.
       batch_stats: its running batch-norm statistics.
@@ -35,7 +34,6 @@ class State(NamedTuple):
     """
 
     features: Any
-    drawn: jax.Array
     held: jax.Array
     prior: jax.Array
     params: Any
@@ -104,17 +102,16 @@ class ClassifierStage:
         net_key, held_key = jax.random.split(key)
         representation: Any
         if self._ratio is not None:
-            representation, drawn = self._ratio.best(previous, data), previous.drawn
+            representation, held = self._ratio.best(previous, data), previous.held
         else:
-            drawn = ratio_stage.hold_out(held_key, data.labeled, c, self._info)
+            held = ratio_stage.hold_out(held_key, data, c, self._info)
             dim = math.prod(self._info.input_shape)
             representation = linear_maps.blank(c.representation, dim, pca_share=c.pca_share)
         points = self.features(representation, data.inputs[:2])
         params, batch_stats = self._classifier.init(net_key, points)
         return State(
             features=representation,
-            drawn=drawn,
-            held=holdout.with_copies(drawn, data.copies),
+            held=held,
             prior=jnp.float32(0.5),
             params=params,
             batch_stats=batch_stats,
@@ -171,23 +168,17 @@ class ClassifierStage:
         """Estimates the prior and, where it is not learned, fits the linear map."""
         del epoch
         c, representation = self._config, state.features
-        labeled, drawn, held = map(np.asarray, (data.labeled, state.drawn, state.held))
+        labeled, held = np.asarray(data.labeled), np.asarray(state.held)
         if self._ratio is None:
             points = self._all_features(representation._replace(matrix=None), data)[~held]
             representation = linear_maps.fit(
                 representation, c.representation, points, labeled[~held], ridge=c.fda_ridge
             )
         points = self._prior_points(representation, data, ~held)
-        is_fresh = c.prior_points == "fresh"
-        used = drawn if is_fresh else ~held
+        used = held if c.prior_points == "fresh" else ~held
         prior = class_prior.estimate(
             points[labeled & used], points[~labeled & used], config=c, info=self._info, key=key
         )
-        if not is_fresh and c.prior_method != class_prior.GIVEN:
-            rest, copies = ~held & ~labeled, held & ~drawn & ~labeled
-            prior = holdout.share_of_all(
-                prior, num_rest=int(rest.sum()), num_copies=int(copies.sum())
-            )
         return state._replace(features=representation, prior=jnp.float32(prior))
 
     def _step(self, state: State, batch: Batch, key: jax.Array):

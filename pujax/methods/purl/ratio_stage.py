@@ -50,13 +50,11 @@ class State(NamedTuple):
     Attributes:
       current: the network that is trained, as measured when the epoch began.
       best: the network of the epoch with the lowest objective so far.
-      drawn: bool `[n]`, the sample of P and of U that is held out.
-      held: bool `[n]`, the examples that do not train: these and their copies.
+      held: bool `[n]`, the examples held out.
     """
 
     current: Fit
     best: Fit
-    drawn: jax.Array
     held: jax.Array
 
 
@@ -108,19 +106,26 @@ def check(config: ml_collections.ConfigDict) -> None:
 
 
 def hold_out(
-    key: jax.Array, labeled: jax.Array, config: ml_collections.ConfigDict, info: DataInfo
+    key: jax.Array, data: TrainingData, config: ml_collections.ConfigDict, info: DataInfo
 ) -> jax.Array:
-    """The sample to hold out, bool `[n]`; see `default_config`."""
-    num_positives, num_unlabeled = num_held_out(config, info)
-    return holdout.choose(key, labeled, num_positives=num_positives, num_unlabeled=num_unlabeled)
-
-
-def num_held_out(config: ml_collections.ConfigDict, info: DataInfo) -> tuple[int, int]:
-    """How many of P and of U are held out."""
-    return (
-        max(min(config.validation_positives, info.n_p // 5), 1),
-        max(min(config.validation_unlabeled, info.n_u // 5), 1),
+    """The examples held out, bool `[n]`; see `default_config`."""
+    num_positives, num_unlabeled = num_held_out(config, info, data.copies)
+    return holdout.choose(
+        key,
+        data.labeled,
+        num_positives=num_positives,
+        num_unlabeled=num_unlabeled,
+        copies=data.copies,
     )
+
+
+def num_held_out(
+    config: ml_collections.ConfigDict, info: DataInfo, copies: jax.Array | None = None
+) -> tuple[int, int]:
+    """How many of P and of U are held out; for `copies` see `TrainingData`."""
+    num_positives = max(min(config.validation_positives, info.n_p // 5), 1)
+    usual = max(min(config.validation_unlabeled, info.n_u // 5), 1)
+    return num_positives, holdout.num_unlabeled(num_positives, usual, info=info, copies=copies)
 
 
 def _say_held_out(config: ml_collections.ConfigDict, info: DataInfo) -> None:
@@ -219,17 +224,16 @@ class RatioStage:
         net_key, held_key = jax.random.split(key)
         params, batch_stats = self._network.init(net_key, data.inputs[:2], data.encoder)
         fit = Fit(params, batch_stats, jnp.float32(_LARGEST), jnp.float32(0))
-        drawn = hold_out(held_key, data.labeled, self._config, self._info)
-        return State(fit, fit, drawn, holdout.with_copies(drawn, data.copies))
+        return State(fit, fit, hold_out(held_key, data, self._config, self._info))
 
     def _offer(self, state: State, data: TrainingData) -> State:
         """Measures the network and keeps it if it is the best so far."""
         current = state.current
         if self._config.head == "closed_form":
             current = current._replace(params=self._refitted(current, data, state.held))
-        num_positives, num_unlabeled = num_held_out(self._config, self._info)
-        positives = jnp.nonzero(state.drawn & data.labeled, size=num_positives)[0]
-        unlabeled = jnp.nonzero(state.drawn & ~data.labeled, size=num_unlabeled)[0]
+        num_positives, num_unlabeled = num_held_out(self._config, self._info, data.copies)
+        positives = jnp.nonzero(state.held & data.labeled, size=num_positives)[0]
+        unlabeled = jnp.nonzero(state.held & ~data.labeled, size=num_unlabeled)[0]
         labeled = jnp.arange(num_positives + num_unlabeled) < num_positives
         inputs = data.inputs[jnp.concatenate([positives, unlabeled])]
         ratios = self.ratio(state._replace(current=current), inputs)
