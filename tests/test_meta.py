@@ -500,6 +500,19 @@ def test_wrong_shapes_are_named():
         meta.ema_labels(np.zeros(3), np.zeros(3), rho=0.9, pinned=np.zeros(2))
 
 
+def test_soft_labels_take_one_memory_for_all_or_one_for_each():
+    labels, targets, pinned = (
+        np.array([0.5, 0.2, 0.8]),
+        np.array([1.0, 0.0, 0.0]),
+        np.zeros(3, bool),
+    )
+    rho = np.array([0.9, 0.5, 0.0])
+    found = meta.ema_labels(labels, targets, rho=rho, pinned=pinned)
+    np.testing.assert_allclose(found, rho * labels + (1 - rho) * targets, rtol=1e-6)
+    with pytest.raises(ValueError, match=r"rho has shape \(3, 1\), but must be a single number or"):
+        meta.ema_labels(labels, targets, rho=rho[:, None], pinned=pinned)
+
+
 @pytest.mark.parametrize("value", [-0.1, 0.6, 1.5, np.nan, "small"])
 def test_a_clip_out_of_range_is_refused(value):
     with pytest.raises(ValueError, match=r"clip is .*\[0, 0.5\]"):

@@ -88,7 +88,7 @@ def ema_labels(
     Args:
         labels: stored soft labels, `[batch]`.
         targets: labels they move towards, `[batch]`.
-        rho: share of the old label that stays, in [0, 1].
+        rho: share of the old label that stays, in [0, 1], one number or one per example.
         pinned: which examples are labelled positives, `[batch]` booleans.
 
     Returns:
@@ -97,8 +97,9 @@ def ema_labels(
     Raises:
         ValueError: if the three arrays differ in shape, or `rho` is out of range.
     """
-    check_number("rho", rho, lambda share: (share >= 0) & (share <= 1), "in [0, 1]")
     labels, targets = full_precision(labels), full_precision(targets)
+    in_range, shapes = "in [0, 1]", ((), labels.shape)
+    check_number("rho", rho, lambda share: (share >= 0) & (share <= 1), in_range, shapes=shapes)
     pinned = jnp.asarray(pinned)
     if not labels.shape == targets.shape == pinned.shape:
         raise ValueError(
