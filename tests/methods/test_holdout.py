@@ -4,6 +4,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy import special
+from sklearn.linear_model import LogisticRegression
 
 from pujax.methods import classic
 from pujax.methods._common import holdout
@@ -78,11 +80,13 @@ def test_no_example_that_is_held_out_trains_by_its_other_copy(name, changes):
 
 
 def test_purl_measures_all_that_it_holds_out():
-    data = tiny.problem(setting="two_sample")
-    method, arrays, state = first_state("purl", data)
+    data, few = tiny.problem(setting="two_sample"), {"validation_positives": 4}
+    method, arrays, state = first_state("purl", data, **few)
     held, labeled = np.asarray(state.held), data.labeled
-    counts = ratio_stage.num_held_out(tiny.config("purl", **MLP).method, data.info, arrays.copies)
+    section = tiny.config("purl", **MLP, **few).method
+    counts = ratio_stage.num_held_out(section, data.info, arrays.copies)
     assert counts == (held[labeled].sum(), held[~labeled].sum())
+    assert counts != ratio_stage.num_held_out(section, data.info)
     after = method.stages[0].refresh(state, arrays, jax.random.key(1))
     ratios = np.asarray(method.predict(after, arrays.inputs)) + 1
     expected = density_ratio.ratio_objective(ratios[held], labeled[held], positive_share=0.0)
@@ -117,6 +121,23 @@ def test_elkan_and_noto_hold_both_copies_out():
     held = classic.held_out(np.random.default_rng(0), labeled, 0.25, copies)
     np.testing.assert_array_equal(held, held[copies])
     assert [held[x].sum() for x in (slice(60), slice(60, 120), slice(120, 200))] == [15, 15, 20]
+    rows = np.random.default_rng(1).normal(size=(200, 3))
+    changes = {"correction": "elkan_noto", "weighting": "none", "hold_out_ratio": 0.25}
+    config = tiny.config("classic", **changes).method
+    by_hand = LogisticRegression(C=config.C, tol=config.tol, max_iter=config.max_iter)
+    margins = by_hand.fit(rows[~held], labeled[~held]).decision_function(rows[held & labeled])
+    state = classic.fit(config, rows, labeled, seed=0, copies=copies)
+    assert float(state.label_frequency) == pytest.approx(special.expit(margins).mean(), rel=1e-5)
     # U is P alone: none of the others can be held out.
     alone = classic.held_out(np.random.default_rng(0), labeled[:120], 0.25, copies[:120])
     assert alone.sum() == 30
+
+
+def test_the_classic_method_is_told_of_copies(monkeypatch):
+    seen, held_out = [], classic.held_out
+    monkeypatch.setattr(classic, "held_out", lambda *args: seen.append(args[3]) or held_out(*args))
+    data = tiny.table_problem(setting="two_sample")
+    method, arrays, state = first_state("classic", data, correction="elkan_noto")
+    method.stages[0].refresh(state, arrays, jax.random.key(0))
+    np.testing.assert_array_equal(seen[0], data.training_data().copies)
+    assert seen[0] is not None
