@@ -300,3 +300,11 @@ def test_numbers_with_one_entry_per_example_or_class_are_taken():
     ]
     both = risks.multilabel_vpu(scores, KNOWN, gamma=gamma, alpha=None)
     assert float(both) == pytest.approx(float(sum(by_class)), rel=1e-5)
+
+
+@pytest.mark.parametrize("value", ["2", None, np.nan, np.inf])
+def test_factors_that_are_no_finite_numbers_are_named(value):
+    with pytest.raises(ValueError, match="positive_weight is .*, but must be a finite number"):
+        risks.weighted_bce(S, L, positive_weight=value)
+    with pytest.raises(ValueError, match="weight_at_tenth is .*, but must be a finite number"):
+        risks.partial_bce(S[:, None], L[:, None], weight_at_tenth=value)

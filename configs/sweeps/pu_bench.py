@@ -13,8 +13,10 @@ Two-sample data: P is a random share of the positives, and U the whole training 
 validation labels (`oracle_f1`); beside that rule stand what no true label chose (`proxy_accuracy`)
 and the last epoch. Batches, rates and lengths are the board's for the methods whose settings there
 are known (naive, uPU, nnPU and nnPUSB, VPU, LBE, Robust-PU, PULDA, HolisticPU, supervised) and a
-method's own otherwise. Where ours differs: no dropout in the networks, no first bias at the prior,
-no early stopping, nnPU's parts as its default has them here (an eighth of P in every batch).
+method's own otherwise; VPU, LBE and HolisticPU have those of its code at 097c957, the others those
+at 15f879c. Where ours differs: no dropout in the networks, no first bias at the prior, no early
+stopping, HolisticPU's SGD without Nesterov's step, nnPU's parts as its default has them here (an
+eighth of P in every batch).
 Paper: accuracy; the tables of numbers stand only in a fork's own results, one seed, F1.
 """
 
@@ -84,7 +86,6 @@ _BUDGETS = {
     },
     "pulda": {"warmup_epochs": 60, "num_epochs": 120},
     "holistic_pu": {
-        "optimizer": "sgd",
         "learning_rate": 1e-2,
         "pretrain_epochs": 15,
         "num_epochs": 40,

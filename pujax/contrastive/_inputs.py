@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from pujax.arrays import full_precision, on_host
+from pujax.arrays import check_shape_of_number, full_precision, on_host
 
 _NUMBERS = (jnp.bool_, jnp.integer, jnp.floating)
 
@@ -72,7 +72,6 @@ def _known_number(name: str, value: float | jax.Array) -> float | None:
     array = value if isinstance(value, jax.Array) else np.asarray(value)
     if not any(jnp.issubdtype(array.dtype, kind) for kind in _NUMBERS):
         raise ValueError(f"{name} is {value!r}, but must be a single number")
-    if array.shape != ():
-        raise ValueError(f"{name} has shape {array.shape}, but must be a single number")
+    check_shape_of_number(name, value)
     number = on_host(value)
     return None if number is None else float(number)

@@ -37,11 +37,16 @@ def weighted_mean(values: jax.Array, weights: ArrayLike | None) -> jax.Array:
 
 
 def weighted_sum(values: jax.Array, weights: jax.Array) -> jax.Array:
-    """Sum of `weights * values`, to which an infinite value without weight adds nothing.
+    """Sum of `weighted`."""
+    return jnp.sum(weighted(values, weights))
+
+
+def weighted(values: jax.Array, weights: jax.Array) -> jax.Array:
+    """`weights * values`, 0 where an infinite value has no weight.
 
     A finite one stays, for the derivative by its weight.
     """
-    return jnp.sum(weights * jnp.where((weights == 0) & jnp.isinf(values), 0, values))
+    return weights * jnp.where((weights == 0) & jnp.isinf(values), 0, values)
 
 
 @jax.custom_jvp

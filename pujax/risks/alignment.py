@@ -75,8 +75,8 @@ def two_way_sigmoid_loss(scores: ArrayLike, *, margin: float | jax.Array = 0.6) 
     Raises:
         ValueError: if `margin` is below 0.
     """
-    scores = arrays.full_precision(scores)
     _check_margin(margin)
+    scores = arrays.full_precision(scores)
     return _arrays.sigmoid(scores) * _arrays.sigmoid(margin - scores)
 
 

@@ -2,6 +2,7 @@
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.typing import ArrayLike
 
 from pujax import arrays
@@ -82,17 +83,21 @@ def weighted_bce(
     Args:
         scores: raw scores, `[batch]`.
         labeled: 1 for labelled positives and 0 for the rest, same shape as `scores`.
-        positive_weight: factor of each labelled positive.
+        positive_weight: factor of each labelled positive, one number or one per example.
         weights: further factors of single examples, same shape as `scores`; None for none.
 
     Returns:
         The scalar risk.
 
     Raises:
-        ValueError: if the shapes of the arrays differ, or `labeled` holds other codes.
+        ValueError: if the shapes of the arrays differ, `labeled` holds other codes, or
+            `positive_weight` is not finite.
     """
     scores, is_positive = _arrays.checked(scores, labeled)
-    arrays.check_shape_of_number("positive_weight", positive_weight, ((), scores.shape))
+    shapes = (), scores.shape
+    arrays.check_number(
+        "positive_weight", positive_weight, np.isfinite, "a finite number", shapes=shapes
+    )
     # The factor comes after the choice: times the loss that is not chosen, which may be infinite,
     # its derivative would not be a number.
     losses = surrogates.logistic_loss(jnp.where(is_positive, scores, -scores))

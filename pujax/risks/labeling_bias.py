@@ -77,7 +77,7 @@ def lbe_classifier(
     arrays.check_number("keep", keep, lambda x: (x > 0) & (x <= 1), "above 0 and at most 1")
     scores, posterior = _pair(scores, posterior, epsilon)
     positive, negative = _log_shares(scores, epsilon)
-    losses = -(_weighed(posterior, positive) + _weighed(1 - posterior, negative))
+    losses = -(_arrays.weighted(positive, posterior) + _arrays.weighted(negative, 1 - posterior))
     fixed = jax.lax.stop_gradient(losses)
     if labeled is None:
         kept = _rank(fixed) < _floor(keep * losses.size)
@@ -117,7 +117,7 @@ def lbe_propensity(
     scores, is_labeled = _arrays.checked(propensity_scores, labeled)
     scores, posterior = _pair(scores, posterior, epsilon)
     positive, negative = _log_shares(scores, epsilon)
-    losses = -_weighed(posterior, jnp.where(is_labeled, positive, negative))
+    losses = -_arrays.weighted(jnp.where(is_labeled, positive, negative), posterior)
     return jnp.sum(losses) / max(losses.size, 1)
 
 
@@ -152,11 +152,6 @@ def _log_share(scores: jax.Array, epsilon: float) -> jax.Array:
     # The derivative by epsilon at 0 is 1 / p.
     at_zero = exact + epsilon * jnp.exp(jnp.minimum(-exact, _LARGEST_EXPONENT))
     return jnp.where(is_zero, at_zero, jnp.log(p + jnp.where(is_zero, 1, epsilon)))
-
-
-def _weighed(weight: jax.Array, values: jax.Array) -> jax.Array:
-    """`weight * values`, 0 where the weight is, also for a value that is infinite."""
-    return weight * jnp.where(weight == 0, 0, values)
 
 
 def _floor(number: float | jax.Array) -> int | jax.Array:

@@ -8,6 +8,7 @@ import math
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.typing import ArrayLike
 
 from pujax import arrays
@@ -67,10 +68,11 @@ def partial_bce(
         The scalar loss; an example without known labels contributes 0 and counts in the mean.
 
     Raises:
-        ValueError: if the shapes do not fit, `known` holds other codes or `gamma` is 0.
+        ValueError: if the shapes do not fit, `known` holds other codes, `gamma` is 0 or a number
+            is not finite.
     """
     arrays.check_number("gamma", gamma, lambda g: g != 0, "a finite number other than 0")
-    arrays.check_shape_of_number("weight_at_tenth", weight_at_tenth)
+    arrays.check_number("weight_at_tenth", weight_at_tenth, np.isfinite, "a finite number")
     scores, is_positive, is_known = _checked(scores, known)
     losses = jnp.sum(jnp.where(is_known, _cross_entropy(scores, is_positive), 0), axis=1)
     count = jnp.sum(is_known, axis=1)

@@ -95,7 +95,7 @@ def test_purl_measures_all_that_it_holds_out():
 
 @pytest.mark.parametrize("num_labeled", [200, 600])
 def test_elkan_and_noto_find_the_share_where_u_repeats_p_and_the_classes_are_apart(num_labeled):
-    """The copy in U of a held-out positive is a negative to a model that trains on it."""
+    """Were more held out of P than of U, the counts that the share rests on would be others."""
     shares = []
     for seed in range(3):
         rng = np.random.default_rng(seed)

@@ -91,7 +91,7 @@ def criteria(
     if (np.asarray(truth)[items] >= 0).all():
         result["val_oracle_accuracy"] = float(metrics.accuracy(scores[items], truth[items]))
         result["val_oracle_f1"] = float(metrics.f1(scores[items], truth[items]))
-    if not 0 < prior < 1:  # unknown
+    if not 0 < prior < 1:  # unknown, or there is one class
         return result
     proxy = metrics.proxy_accuracy(scores, labeled, prior=prior, setting=setting)
     result["val_proxy_accuracy"] = float(proxy)
