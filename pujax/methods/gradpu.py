@@ -10,13 +10,17 @@ class prior is needed. Where the paper is silent, the choices are
 - the smaller of the two sets of a batch is resampled with replacement to the size of the larger.
 """
 
+import functools
+from collections.abc import Callable
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import ml_collections
 
 from pujax import checks, risks
 from pujax.data.pu_dataset import DataInfo
-from pujax.methods._common import alignment, classifier, online, sections
+from pujax.methods._common import alignment, classifier, mixup, online, sections
 from pujax.methods._common import network as network_lib
 from pujax.methods.base import Method
 
@@ -27,7 +31,8 @@ def default_config() -> ml_collections.ConfigDict:
     """The paper's settings for MNIST with 1000 labelled positives.
 
     `alpha` goes with pixels in [0, 1] (`data.scaling='unit'`): inputs multiplied by a divide the
-    penalty by a^2.
+    penalty by a^2. `input_noise` and `mixup_alpha` are what its Table 2 compares the penalty with,
+    both off: they change the images of the data terms, and not those of the penalty.
     """
     return sections.default_config(
         "gradpu",
@@ -44,6 +49,8 @@ def default_config() -> ml_collections.ConfigDict:
         beta_max=30.0,
         stop_weight_gradient=True,
         penalty_on="score",
+        input_noise=0.0,
+        mixup_alpha=0.0,
         **online.default_config(),
         **alignment.switch(),
     )
@@ -52,8 +59,14 @@ def default_config() -> ml_collections.ConfigDict:
 def check(config: ml_collections.ConfigDict, info: DataInfo, network: network_lib.Network) -> None:
     """Raises a ValueError for settings that cannot be."""
     sections.check(config)
-    checks.at_least("method.alpha", config.alpha, 0)
-    checks.at_least("method.beta_max", config.beta_max, 0)
+    for name in ("alpha", "beta_max", "input_noise", "mixup_alpha"):
+        checks.at_least(f"method.{name}", config[name], 0)
+    checks.require(
+        not config.mixup_alpha or not config.align_weight,
+        "method.mixup_alpha",
+        config.mixup_alpha,
+        "0 with method.align_weight above 0, since a mixed image has no class of its own",
+    )
     checks.one_of("method.penalty_on", config.penalty_on, ("score", "tanh"))
     checks.require(
         not network.has_batch_stats(info),
@@ -68,23 +81,24 @@ def check(config: ml_collections.ConfigDict, info: DataInfo, network: network_li
 def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
     """Builds GradPU."""
     c = config.method
-    check(c, info, network_lib.build(config, info, embedding_dim=0))
+    check(c, info, network_lib.build(config, info, embedding_dim=0, may_drop=True))
     batching = sections.batches(c, info)
     num_steps = c.num_epochs * batching.steps_per_epoch(info.n)
 
     def objective(forward, batch_stats, images, batch, key, scalars=None):
-        outputs, batch_stats = forward(batch_stats, images)
         # Eq. 6's ramp over all steps, k = 1 .. K: large weights from the start destabilise.
         beta = c.beta_max * (batch.step + 1) / num_steps
-        risk = risks.gradpu(
-            outputs.logits, batch.labeled, beta=beta, stop_weight_gradient=c.stop_weight_gradient
+        terms = functools.partial(
+            risks.gradpu, beta=beta, stop_weight_gradient=c.stop_weight_gradient
         )
+        risk, batch_stats = _regularized(c, forward, batch_stats, images, batch.labeled, key, terms)
         alpha = (scalars or {}).get("alpha", c.alpha)
         if not scalars and not c.alpha:
             return risk, (batch_stats, {})
 
         def score(image):
-            logit = forward({}, image[None])[0].logits[0]  # without batch norm: no statistics
+            # Without batch norm there are no statistics.
+            logit = forward({}, image[None], drops=False)[0].logits[0]
             return jnp.tanh(logit) if c.penalty_on == "tanh" else logit
 
         positives, unlabeled, mix, weights = pairs(
@@ -95,6 +109,37 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
 
     learnable = {"alpha": online.weight(c.alpha)}
     return classifier.minimize(config, info, objective, batching=batching, scalars=learnable)
+
+
+def _regularized(
+    config: ml_collections.ConfigDict,
+    forward: classifier.Forward,
+    batch_stats: Any,
+    images: jax.Array,
+    labeled: jax.Array,
+    key: jax.Array,
+    terms: Callable[[jax.Array, jax.Array], jax.Array],
+) -> tuple[jax.Array, Any]:
+    """The data terms of a batch with the noise and the mixup of the configuration.
+
+    Mixup is that of Zhang et al. (ICLR 2018): one share `lam` and one order of the batch, and the
+    terms with the labels of both images by `lam` and `1 - lam`.
+
+    Returns:
+      `(risk, batch_stats)`.
+    """
+    # The first folds of the key are those that draw the pairs of the penalty.
+    if config.input_noise:
+        noise = jax.random.normal(jax.random.fold_in(key, 2), images.shape, images.dtype)
+        images += config.input_noise * noise
+    if not config.mixup_alpha:
+        outputs, batch_stats = forward(batch_stats, images)
+        return terms(outputs.logits, labeled), batch_stats
+    order = jax.random.permutation(jax.random.fold_in(key, 3), len(images))
+    lam = mixup.draw_lam(jax.random.fold_in(key, 4), config.mixup_alpha)
+    outputs, batch_stats = forward(batch_stats, mixup.mix(images, images[order], lam))
+    own, partners = (terms(outputs.logits, x) for x in (labeled, labeled[order]))
+    return mixup.mix(own, partners, lam), batch_stats
 
 
 def pairs(

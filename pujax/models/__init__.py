@@ -40,6 +40,8 @@ RANDOM = "random"
 _RESERVED = {"parent", "name", "dtype", "block", "layout", "pad", "pool"}
 # Lists that may be empty: a network without hidden layers is a linear one.
 _MAY_BE_EMPTY = {"hidden"}
+# Shares, which may be 0 and are less than 1.
+_SHARES = {"dropout"}
 # Options that are one of some words.
 _WORDS = {
     "initializer": tuple(layers.INITIALIZERS),
@@ -191,6 +193,8 @@ def check_options(name: str, options: dict[str, Any]) -> dict[str, Any]:
             raise ValueError(
                 f"model.options.{option} is {value!r}; accepted: {', '.join(_WORDS[option])}"
             )
+        if option in _SHARES:
+            checks.between(f"model.options.{option}", value, 0, 1, include="low")
         sizes = value if isinstance(value, tuple) else (value,)
         if any(isinstance(size, int) and size < 1 for size in sizes if size is not False):
             raise ValueError(f"model.options.{option} is {value!r}; accepted: positive numbers")

@@ -20,12 +20,15 @@ class MLP(nn.Module):
     Attributes:
       hidden: widths of the layers; the last is the feature width.
       batch_norm: whether batch norm comes between a dense map and its ReLU.
+      dropout: share of every hidden layer's outputs that are 0, the others divided by what is left;
+        only where the pass is given a random key named "dropout".
       initializer: "torch" or "he_normal", see `layers.conv`.
       dtype: compute type, float32 or bfloat16.
     """
 
     hidden: Sequence[int] = (300, 300, 300, 300)
     batch_norm: bool = False
+    dropout: float = 0.0
     initializer: str = "torch"
     dtype: Any = jnp.float32
 
@@ -45,4 +48,6 @@ class MLP(nn.Module):
             if self.batch_norm:
                 out = layers.BatchNorm(dtype=self.dtype, name=f"norm{index}")(out, train)
             out = nn.relu(out)
+            if self.dropout and self.has_rng("dropout"):
+                out = nn.Dropout(self.dropout, deterministic=False)(out)
         return out.astype(jnp.float32)

@@ -5,8 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pujax import risks
+from pujax import methods, risks
 from pujax.methods import gradpu, naive
+from pujax.models import heads
 from pujax.training import sharding, train_step
 from tests import tiny
 
@@ -142,6 +143,96 @@ def by_hand(params, x):
     return scores, back @ one["kernel"].T
 
 
+def regularized(images, labeled, key, **changes):
+    """Images of the one pass, and the risk, where the terms are the sums of scores of P and U."""
+    config = gradpu.default_config()
+    config.update(changes)
+    seen = []
+
+    def forward(batch_stats, images):
+        seen.append(np.asarray(images))
+        return heads.Outputs(jnp.sum(images**2, axis=-1), images, None), batch_stats
+
+    def terms(scores, labeled):
+        return jnp.sum(scores * (1 + 10 * labeled))
+
+    risk, _ = gradpu._regularized(config, forward, {}, images, labeled, key, terms)
+    (seen,) = seen
+    return seen, risk
+
+
+def test_mixup_blends_the_batch_with_one_order_of_it_and_the_terms_with_both_labels():
+    labeled = jnp.array([1, 1, 0, 0, 0, 0, 0])
+    shares, orders = [], set()
+    for seed in range(40):
+        # Rows of the identity say which images they were made of.
+        seen, risk = regularized(jnp.eye(7), labeled, jax.random.key(seed), mixup_alpha=2.0)
+        partners = seen - np.diag(np.diag(seen))
+        order = np.where(partners.any(1), partners.argmax(1), np.arange(7))
+        assert sorted(order) == list(range(7))
+        orders.add(tuple(order))
+        moved = order != np.arange(7)
+        (lam,) = {round(float(x), 6) for x in np.diag(seen)[moved]}
+        shares.append(lam)
+        np.testing.assert_allclose(seen[moved, order[moved]], 1 - lam, atol=1e-5)
+        scores = np.where(moved, lam**2 + (1 - lam) ** 2, 1)
+        own, partner = (np.sum(scores * (1 + 10 * x)) for x in (labeled, labeled[order]))
+        np.testing.assert_allclose(risk, lam * own + (1 - lam) * partner, rtol=1e-5)
+    assert len(orders) > 35
+    # Beta(2, 2): mean .5 and standard deviation .22.
+    assert abs(np.mean(shares) - 0.5) < 0.15
+    assert 0.15 < np.std(shares) < 0.3
+
+
+def test_noise_has_the_standard_deviation_of_the_configuration_and_new_values_every_step():
+    images, labeled = jnp.ones([50, 400]), jnp.zeros([50])
+    first, _ = regularized(images, labeled, jax.random.key(0), input_noise=0.3)
+    second, _ = regularized(images, labeled, jax.random.key(1), input_noise=0.3)
+    noise = first - 1
+    assert abs(noise.mean()) < 0.01
+    np.testing.assert_allclose(noise.std(), 0.3, atol=0.01)
+    assert abs(np.corrcoef(noise.ravel(), second.ravel())[0, 1]) < 0.05
+    same, _ = regularized(images, labeled, jax.random.key(0))
+    np.testing.assert_array_equal(same, images)
+
+
+def test_dropout_changes_the_risk_and_leaves_the_penalty_and_the_predictions(data):
+    dropped = {"hidden": (16, 16), "dropout": 0.5}
+    method, state, batch, _, _, with_it = first_step(data, alpha=0.5, options=dropped)
+    *_, without = first_step(data, alpha=0.5)
+    assert abs(float(with_it["risk"]) / float(without["risk"]) - 1) > 1e-4
+    np.testing.assert_allclose(with_it["penalty"], without["penalty"], rtol=1e-6)
+    again = method.predict(state, batch.inputs)
+    np.testing.assert_array_equal(method.predict(state, batch.inputs), again)
+
+
+@pytest.mark.parametrize("name", ["lagam", "self_pu", "cvir"])
+def test_a_method_whose_passes_drop_nothing_refuses_dropout(data, name):
+    config = tiny.config(name, model="mlp", options={"hidden": (4,), "dropout": 0.5})
+    accepted = rf"model.options.dropout is 0.5; accepted: 0 with method.name='{name}'"
+    with pytest.raises(ValueError, match=accepted):
+        methods.build(config, data.info)
+
+
+@pytest.mark.parametrize(
+    ("options", "changes", "field"),
+    [
+        (
+            {"dropout": 0.5},
+            {},
+            r"model.options.dropout is 0.5; accepted: 0 with method.align_weight",
+        ),
+        ({}, {"mixup_alpha": 1.0}, r"method.mixup_alpha is 1.0; accepted: 0 with method.align"),
+    ],
+)
+def test_alignment_takes_neither_dropout_nor_mixup(data, options, changes, field):
+    config = tiny.config(
+        "gradpu", model="mlp", options={"hidden": (4,)} | options, align_weight=0.1, **changes
+    )
+    with pytest.raises(ValueError, match=field):
+        gradpu.build(config, data.info)
+
+
 @pytest.mark.thorough
 def test_a_large_penalty_flattens_the_scores(data):
     spreads = []
@@ -158,7 +249,14 @@ def test_batch_norm_is_refused(data):
 
 
 @pytest.mark.parametrize(
-    ("field", "value"), [("alpha", -1.0), ("beta_max", -0.1), ("penalty_on", "logit")]
+    ("field", "value"),
+    [
+        ("alpha", -1.0),
+        ("beta_max", -0.1),
+        ("penalty_on", "logit"),
+        ("input_noise", -0.1),
+        ("mixup_alpha", float("nan")),
+    ],
 )
 def test_a_wrong_setting_is_named(data, field, value):
     with pytest.raises(ValueError, match=f"method.{field} is "):

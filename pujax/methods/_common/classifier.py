@@ -6,6 +6,7 @@ after training (a threshold, a largest probability) gives `offset`.
 """
 
 import functools
+import itertools
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -26,9 +27,12 @@ from pujax.methods.base import Method, Stage
 from pujax.models import encoder as encoder_lib
 from pujax.models import multilabel
 
+# Folded into the key of a step, whose first folds are the parts that objectives split it into.
+_DROPOUT_KEY = 2**30
 Info = DataInfo | MultilabelInfo
-# (batch_stats, images) -> (outputs, batch_stats), a training pass with the parameters of the step
-Forward = Callable[[Any, jax.Array], tuple[Any, Any]]
+# (batch_stats, images) -> (outputs, batch_stats), a training pass with the parameters of the step;
+# with `drops=False` without dropout
+Forward = Callable[..., tuple[Any, Any]]
 # (forward, batch_stats, images, batch, key) -> (loss, (batch_stats, metrics)); with the keywords
 # `numbers` where the stage has them, `scalars` or `weights` where it learns them
 Objective = Callable[..., tuple[jax.Array, tuple[Any, dict[str, jax.Array]]]]
@@ -146,7 +150,7 @@ def stage(
         state, views = alignment.begin(align, state, batch, key)
 
         def loss_of(params, **given):
-            forward = functools.partial(network.train_pass, params, constants=state.graph)
+            forward = _passes(network, params, state.graph, objective_key)
             passes = []
             if align:
                 forward = _recorded(forward, passes)
@@ -176,11 +180,26 @@ def stage(
     return Stage("train", config.num_epochs, init, step, batching)
 
 
+def _passes(network: Network, params: Any, graph: Any, key: jax.Array) -> Forward:
+    """Training passes of a step; each drops outputs of its own where the network has dropout."""
+    count = itertools.count()
+
+    def forward(batch_stats, images, *, drops=True):
+        dropout_key = None
+        if drops and network.has_dropout:
+            dropout_key = jax.random.fold_in(jax.random.fold_in(key, _DROPOUT_KEY), next(count))
+        return network.train_pass(
+            params, batch_stats, images, constants=graph, dropout_key=dropout_key
+        )
+
+    return forward
+
+
 def _recorded(forward: Forward, passes: list[Any]) -> Forward:
     """The same pass, whose outputs are kept in the order in which they are asked for."""
 
-    def kept(batch_stats, images):
-        outputs, batch_stats = forward(batch_stats, images)
+    def kept(batch_stats, images, **options):
+        outputs, batch_stats = forward(batch_stats, images, **options)
         passes.append(outputs)
         return outputs, batch_stats
 
@@ -328,7 +347,9 @@ def minimize(
         network, training = _multilabel_stage(config, info, objective, numbers)
         return method(network, (training,), **options)._replace(embed=None)
     sections.check(c)
-    network = network_lib.build(config, info, embedding_dim=0, aligned_dim=alignment.width(c))
+    network = network_lib.build(
+        config, info, embedding_dim=0, aligned_dim=alignment.width(c), may_drop=True
+    )
     align = alignment.switched(c, info, network)
     batching = batching or sections.batches(c, info)
     offered = {**(scalars or {}), **online.augmentation(c)}

@@ -88,6 +88,11 @@ class Network(NamedTuple):
         return bool(jax.eval_shape(self.init, jax.eval_shape(jax.random.key, 0), inputs)[1])
 
     @property
+    def has_dropout(self) -> bool:
+        """Whether layers drop outputs in training passes that have a key."""
+        return getattr(self.module.backbone, "dropout", 0) > 0
+
+    @property
     def is_multilabel(self) -> bool:
         """Whether there is one logit per class."""
         return isinstance(self.module, multilabel.MultilabelNet)
@@ -123,6 +128,7 @@ class Network(NamedTuple):
         with_embedding: bool = False,
         with_prediction: bool = False,
         constants: multilabel.GraphConstants | None = None,
+        dropout_key: jax.Array | None = None,
     ):
         """Training-mode outputs of one view, normalised by its own batch statistics.
 
@@ -133,6 +139,7 @@ class Network(NamedTuple):
           with_embedding: whether the projection head is needed.
           with_prediction: whether the heads for alignment are needed.
           constants: of the semantic-graph head.
+          dropout_key: of the layers that drop; None drops nothing.
 
         Returns:
           `(outputs, batch_stats)` with the running statistics moved towards this view's, or as
@@ -147,6 +154,7 @@ class Network(NamedTuple):
             not self.freeze_norm,
             **options,
             mutable=["batch_stats"],
+            rngs=None if dropout_key is None else {"dropout": dropout_key},
         )
         return outputs, updated.get("batch_stats", {})
 
@@ -216,6 +224,7 @@ def build(
     embedding_dim: int,
     projection: str = "lagam",
     aligned_dim: int = 0,
+    may_drop: bool = False,
 ) -> Network:
     """Builds the network that `config.model` names for the data set `info` describes.
 
@@ -228,6 +237,7 @@ def build(
       embedding_dim: width of the projection head's embedding; 0 leaves that head out.
       projection: layers of that head, one of `models.heads.PROJECTIONS`.
       aligned_dim: width of the heads for alignment; 0 leaves them out.
+      may_drop: whether the method gives its training passes the key that dropout needs.
 
     Returns:
       A `Network`.
@@ -236,6 +246,7 @@ def build(
       ValueError: if the network, or the method's random views, do not go with such data.
     """
     check(config, info)
+    _check_dropout(config, may_drop)
     module = models.build(
         config.model.name,
         embedding_dim=embedding_dim,
@@ -254,6 +265,7 @@ def build_multilabel(config: ml_collections.ConfigDict, info: MultilabelInfo) ->
       ValueError: if it does not go with the data, or with how they are loaded.
     """
     check(config, info)
+    _check_dropout(config, may_drop=False)
     c = config.method
     checks.require(
         not (info.load_side and config.data.load_size) or len(c.crop_sizes) > 0,
@@ -311,6 +323,16 @@ def word_vectors(config: ml_collections.ConfigDict, num_classes: int) -> np.ndar
     finite = right and bool(np.isfinite(words).all())
     checks.require(finite, "method.word_vectors", what, accepted)
     return words.astype(np.float32)
+
+
+def _check_dropout(config: ml_collections.ConfigDict, may_drop: bool) -> None:
+    """Raises a ValueError for dropout where passes are given no key for it."""
+    drops = config.model.options.get("dropout", 0)
+    aligned = config.method.get("align_weight", 0) > 0
+    where = "method.align_weight above 0" if may_drop else f"method.name={config.method.name!r}"
+    accepted = f"0 with {where}, whose training passes drop nothing"
+    is_right = not drops or (may_drop and not aligned)
+    checks.require(is_right, "model.options.dropout", drops, accepted)
 
 
 def check(config: ml_collections.ConfigDict, info: DataInfo | MultilabelInfo) -> None:
