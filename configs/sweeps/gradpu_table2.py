@@ -29,6 +29,9 @@ _REGULARISERS = {
     "input_noise": ((0.05, 0.1, 0.2, 0.4), ((93.4, 0.1), (96.2, 0.2), (95.9, 0.1))),
     "mixup": ((0.1, 0.3, 1.0, 3.0, 10.0), ((94.2, 0.3), (96.3, 0.1), (95.8, 0.4))),
 }
+# Of 4e-5, 1e-4, 4e-4 and 1e-3, the paper's range, the one of the lowest nnPU risk on the validation
+# set after 10 epochs of MNIST 1k (seed 0) without any regulariser.
+_LEARNING_RATE = 1e-4
 
 
 def _set_width(config: ml_collections.ConfigDict, value: float) -> None:
@@ -63,6 +66,7 @@ def get_plan(argument: str = "") -> sweep.Plan:
             for (column, task), figure in zip(COLUMNS.items(), published, strict=True):
                 config = gradpu.get_config(task)
                 config.method.alpha = 0.0
+                config.method.learning_rate = _LEARNING_RATE
                 _SET[name](config, value)
                 row = f"{name.replace('_', ' ')} {value:g}"
                 cells.append(sweep.Cell(row, column, config, figure))
