@@ -11,11 +11,12 @@ from pujax import report
 from pujax.files import replace_text
 
 COLUMNS = ("row", "column", "rule", "mean", "std", "seeds", "published", "difference")
-CSV_COLUMNS = (*COLUMNS, "published_std", "metric", "oracle")
+CSV_COLUMNS = (*COLUMNS, "published_std", "metric", "oracle", "criterion")
 NOT_MEASURED = "not measured"
 
-# Header lines, by which a file is known to be a summary: of the CSV, and how those of pages begin.
-CSV_HEADER = ",".join(CSV_COLUMNS)
+# How header lines begin by which a file is known to be a summary: of the CSV, where older ones end
+# before the criterion, and of pages.
+CSV_HEADER = ",".join(CSV_COLUMNS[:-1])
 HEADERS = (report.table_line(COLUMNS), report.table_line(report.FIRST_COLUMNS))
 
 
@@ -29,8 +30,10 @@ def lines(results: Mapping[str, Any]) -> list[dict[str, Any]]:
       Dicts with the keys `CSV_COLUMNS`. `mean`, `std` (n - 1), `published`, `published_std` and
       `difference` (of the means) are in percent where the metric is, rounded to six decimals, and
       None where unknown; `seeds` counts the values behind the mean; `oracle` says which true labels
-      training or the rule saw, and is '' if none. Published figures stand on the lines of the first
-      metric, and of `published_rule` where there is one.
+      training or the rule saw, and is '' if none. `criterion` is the mean of what the rule compared
+      epochs by, at the epoch that it chose: over rows that hold out the same examples it compares
+      settings without a test set. Published figures stand on the lines of the first metric, and of
+      `published_rule` where there is one.
     """
     shown = (results["metric"], *results.get("also", ()))
     found = []
@@ -43,6 +46,7 @@ def lines(results: Mapping[str, Any]) -> list[dict[str, Any]]:
             published, published_std = cell["published"] if is_published else (None, None)
             values = [record["metrics"].get(rule, {}).get(metric) for record in records]
             spread = report.spread([None if x is None else scale * x for x in values])
+            compared = report.spread([x["metrics"].get(rule, {}).get("value") for x in records])
             mean = spread.mean if spread else None
             oracles = ["true training labels"] * any(record["oracle"] for record in records)
             oracles += [report.ORACLES[rule]] if rule in report.ORACLES else []
@@ -52,6 +56,7 @@ def lines(results: Mapping[str, Any]) -> list[dict[str, Any]]:
                 "published": published,
                 "difference": None if mean is None or published is None else mean - published,
                 "published_std": published_std,
+                "criterion": compared.mean if compared else None,
             }
             found.append(
                 {

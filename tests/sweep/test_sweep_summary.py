@@ -67,6 +67,8 @@ def test_every_cell_and_rule_has_a_line_with_mean_deviation_and_difference(tmp_p
     assert third["oracle"] == "true training labels" and third["difference"] == ""
     assert (waits["mean"], waits["seeds"], waits["published"]) == ("", "0", "95.0")
 
+    assert {x["criterion"] for x in lines} == {""}  # neither rule compares anything without truth
+
     page = (tmp_path / "table.md").read_text()
     header, *shown = rows(page)
     assert header == list(summary.COLUMNS)
@@ -273,3 +275,21 @@ def test_every_column_with_pairs_has_a_figure_of_differences_in_points(tmp_path,
     found["cells"].pop()
     figure.write(found, tmp_path)
     assert drawn[0][1]["title"] == "A table"
+
+
+def test_the_criterion_is_the_mean_of_what_a_rule_compared_epochs_by():
+    found = results(rules=["last", "nnpu_risk"])
+    for entry, risk in zip(found["records"], (0.125, 0.25, None), strict=True):
+        entry["metrics"]["nnpu_risk"] = {"accuracy": 0.9, "value": risk}
+        entry["metrics"]["last"]["value"] = None
+    lines = {(x["row"], x["rule"]): x["criterion"] for x in summary.lines(found)}
+    assert lines["naive", "nnpu_risk"] == 0.1875
+    assert {lines["naive", "last"], lines["upper", "nnpu_risk"], lines["waits", "last"]} == {None}
+
+
+def test_a_summary_from_before_the_criterion_is_replaced_as_one(swept, tmp_path):
+    now = summary.to_csv(summary.lines(results()))
+    before = now.splitlines()[0].removesuffix(",criterion")
+    (tmp_path / "table.csv").write_text(f"{before}\n")
+    assert run(swept, f"--out={tmp_path / 'table'}") == 0
+    assert (tmp_path / "table.csv").read_text() == now
