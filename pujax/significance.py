@@ -1,7 +1,6 @@
 """Whether a difference is more than chance: a paired test, and a correction for many tests."""
 
 import math
-import statistics
 from collections.abc import Sequence
 
 import numpy as np
@@ -22,7 +21,7 @@ def paired_p_value(differences: Sequence[float]) -> float:
     values = np.asarray(differences, np.float64)
     if len(values) < 2 or not np.isfinite(values).all():
         return math.nan
-    if np.ptp(values) <= 1e-9 * np.abs(values).max():
+    if _are_equal(values):
         return math.nan if values.any() else 1.0
     from scipy import stats  # where it is needed: it loads for a second
 
@@ -37,13 +36,22 @@ def mean_interval(values: Sequence[float], *, level: float) -> tuple[float, floa
       level: share of the intervals that hold the mean, in (0, 1), where values are normal.
 
     Returns:
-      Its lower and upper end.
+      Its lower and upper end; NaN with fewer than two values, where one is not finite, or where all
+      are equal up to rounding and not 0, see `paired_p_value`.
     """
+    given = np.asarray(values, np.float64)
+    if len(given) < 2 or not np.isfinite(given).all() or (_are_equal(given) and given.any()):
+        return math.nan, math.nan
     from scipy import stats  # where it is needed: it loads for a second
 
-    mean, error = statistics.fmean(values), statistics.stdev(values) / math.sqrt(len(values))
+    mean, error = float(given.mean()), float(given.std(ddof=1)) / math.sqrt(len(given))
     half = float(stats.t.ppf((1 + level) / 2, len(values) - 1)) * error
     return mean - half, mean + half
+
+
+def _are_equal(values: np.ndarray) -> bool:
+    """Whether nothing but rounding tells the values apart."""
+    return bool(np.ptp(values) <= 1e-9 * np.abs(values).max())
 
 
 def holm(p_values: npt.ArrayLike) -> np.ndarray:

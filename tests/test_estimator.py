@@ -198,6 +198,11 @@ def test_folds_hold_labelled_positives_and_no_more_folds_than_these():
         assert labels[test].sum() == 2
     with pytest.raises(ValueError, match="n_splits is 7; accepted: at most 6"):
         list(PUStratifiedKFold(7).split(labels, labels))
+    # Words may sort the other way, and a fold without an unlabeled row is no use either.
+    for words in (["P", "U"], ["unlabeled", "labeled"]):
+        named = np.where(labels == 1, *words)
+        with pytest.raises(ValueError, match=f"at most 6, .* with the label {words[0]}"):
+            list(PUStratifiedKFold(7).split(named, named))
 
 
 def test_nnpu_ranks_few_rows_of_which_few_are_positive():

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from pujax import significance
 
@@ -42,3 +43,12 @@ def test_holm_by_hand():
     np.testing.assert_allclose(significance.holm([0.03, 0.04]), [0.06, 0.06])
     np.testing.assert_allclose(significance.holm([0.9, 0.6]), [1, 1])
     assert significance.holm([]).shape == (0,)
+
+
+def test_the_interval_of_a_mean_is_students_and_unknown_without_a_spread():
+    values = [1.0, 4.0, 2.5, 0.5]
+    expected = stats.t.interval(0.9, 3, np.mean(values), stats.sem(values))
+    np.testing.assert_allclose(significance.mean_interval(values, level=0.9), expected)
+    for unknown in ([], [1.0], [1.0, math.nan], [2.0, 2.0], [0.9 - 0.8, 0.8 - 0.7]):
+        assert np.isnan(significance.mean_interval(unknown, level=0.9)).all()
+    assert significance.mean_interval([0.0, 0.0], level=0.9) == (0, 0)

@@ -223,11 +223,13 @@ class PUDataset(NamedTuple):
 
         `hidden_positives` is None where the class of no unlabeled example is known, and else counts
         among those of known class; `unlabeled_without_truth` says of how many it is unknown.
+        Neither counts `unlabeled_copies`, the labelled positives that U repeats.
         """
         hidden = self.truth[self.hidden()]
         return {
             "labeled": int(self.labeled.sum()),
             "unlabeled": int((~self.labeled).sum()),
+            "unlabeled_copies": int((~self.labeled).sum()) - len(hidden),
             "support": len(self.support_labels),
             "support_positives": int(self.support_labels.sum()),
             "validation": self._num_validation(),

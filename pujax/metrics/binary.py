@@ -9,6 +9,7 @@ choose between models when no negatives are known.
 import numpy as np
 from numpy import typing as npt
 
+from pujax import checks
 from pujax.metrics import _arguments
 
 
@@ -126,10 +127,8 @@ def proxy_accuracy(
             not accepted.
     """
     scores, positive = _checked(scores, labeled)
-    if not 0 < prior < 1:
-        raise ValueError(f"prior is {prior}, but must lie strictly between 0 and 1")
-    if setting not in ("one_sample", "two_sample"):
-        raise ValueError(f"setting is {setting!r}, but must be 'one_sample' or 'two_sample'")
+    checks.between("prior", prior, 0, 1, include="neither")
+    checks.one_of("setting", setting, ("one_sample", "two_sample"))
     population = np.ones_like(positive) if setting == "one_sample" else ~positive
     if np.isnan(scores).any() or not positive.any() or not population.any():
         return float("nan")

@@ -129,7 +129,7 @@ def largest_prior(
     Raises:
       ValueError: naming the argument that is not accepted.
     """
-    checks.require(not math.isnan(threshold), "threshold", threshold, "a number")
+    checks.between("threshold", threshold, -math.inf, math.inf)
     if level is not None:
         checks.between("level", level, 0, 1, include="neither")
         checks.whole_number("num_resamples", num_resamples, 1)
@@ -212,11 +212,12 @@ def unlabeled_estimates(
     u = _scores("unlabeled_scores", unlabeled_scores)
     priors = _priors(prior, prior_interval)
     checks.one_of("setting", setting, _POPULATIONS)
-    checks.require(not math.isnan(threshold), "threshold", threshold, "a number")
+    checks.between("threshold", threshold, -math.inf, math.inf)
     checks.whole_number("num_resamples", num_resamples, 0)
     checks.between("level", level, 0, 1, include="neither")
     if labeled_share is not None:
         checks.between("labeled_share", labeled_share, 0, 1, include="low")
+    checks.require(isinstance(top, Sequence | np.ndarray), "top", top, "numbers of rows, from 1")
     for k in top:
         checks.whole_number("top", k, 1)
 
@@ -352,9 +353,12 @@ def _scores(name: str, values: npt.ArrayLike) -> np.ndarray:
 
 def _priors(prior: float | None, interval: tuple[float, float] | None) -> list[float]:
     """The prior, and behind it those of its interval; NaN alone if it is not known."""
+    is_pair = interval is None or (
+        isinstance(interval, Sequence | np.ndarray) and len(interval) == 2
+    )
+    checks.require(is_pair, "prior_interval", interval, "two numbers, or None")
     ends = [] if interval is None else [float(end) for end in interval]
-    checks.require(len(ends) in (0, 2), "prior_interval", interval, "two numbers, or None")
-    if prior is None or math.isnan(prior):
+    if prior is None or prior != prior:  # NaN
         return [math.nan]
     checks.between("prior", prior, 0, 1, include="neither")
     if not ends or any(map(math.isnan, ends)):

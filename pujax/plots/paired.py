@@ -54,8 +54,8 @@ def differences_figure(
         half = _SPREAD if len(values) > 1 else 0
         places = place + np.linspace(-half, half, len(values))
         axes.plot(values, places, "o", color=style.SKY, ms=4, zorder=5)
-        if len(values) > 1:
-            interval = significance.mean_interval(values, level=_LEVEL)
+        interval = significance.mean_interval(values, level=_LEVEL)
+        if math.isfinite(interval[0]):
             axes.plot(interval, [place] * 2, color=style.BLACK, linewidth=1.5, zorder=3)
         axes.plot([np.mean(values)], [place], "D", color=style.BLACK, ms=5, zorder=4)
     names = [textwrap.fill(name, _NAME) for name in differences]

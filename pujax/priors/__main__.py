@@ -211,8 +211,11 @@ def _choice(bounds: dict[str, PriorEstimate]) -> str:
         return ""
     found = consensus(bounds)
     text = f"'consensus' uses {shown({found.method: found.estimate})}."
-    if found.agree:
-        text += f" {', '.join(bounds)} agree: one share lies in all their intervals."
+    useful = [name for name, one in bounds.items() if is_informative(one)]
+    if len(useful) == 1:
+        text += " No other one carries information."
+    elif found.agree:
+        text += f" {', '.join(useful)} agree: one share lies in all their intervals."
     else:
         text += f" Warning: {warning(found)}."
     return textwrap.fill(text, width=_WIDTH)

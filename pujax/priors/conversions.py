@@ -10,6 +10,9 @@ a share `prior` is positive:
 """
 
 import math
+import numbers
+
+from pujax import checks
 
 
 def label_frequency_from_unlabeled_prior(prior: float, *, n_p: int, n_u: int) -> float:
@@ -27,7 +30,7 @@ def label_frequency_from_unlabeled_prior(prior: float, *, n_p: int, n_u: int) ->
       ValueError: naming the argument that is out of its range.
     """
     _check_counts(n_p, n_u)
-    _check_share("prior", prior)
+    checks.between("prior", prior, 0, 1)
     return n_p / (n_p + prior * n_u)
 
 
@@ -49,10 +52,7 @@ def unlabeled_prior_from_label_frequency(label_frequency: float, *, n_p: int, n_
       ValueError: naming the argument that is out of its range.
     """
     _check_counts(n_p, n_u)
-    if not 0 < label_frequency <= 1:
-        raise ValueError(
-            f"label_frequency is {label_frequency}; accepted: a number above 0 and at most 1"
-        )
+    checks.between("label_frequency", label_frequency, 0, 1, include="high")
     return min(1.0, n_p * (1 - label_frequency) / (label_frequency * n_u))
 
 
@@ -74,7 +74,7 @@ def population_prior(prior: float, *, n_p: int, n_u: int) -> float:
       ValueError: naming the argument that is out of its range.
     """
     _check_counts(n_p, n_u)
-    _check_share("prior", prior)
+    checks.between("prior", prior, 0, 1)
     return (n_p + prior * n_u) / (n_p + n_u)
 
 
@@ -98,20 +98,13 @@ def unlabeled_prior(population: float, *, n_p: int, n_u: int) -> float:
     _check_counts(n_p, n_u)
     n = n_p + n_u
     # A prior that was computed from counts may miss the least possible one by a rounding.
-    if not n_p / n * (1 - 1e-9) <= population <= 1:
-        raise ValueError(
-            f"population is {population}; accepted: a number from {n_p / n:.6g}, the labelled "
-            f"share {n_p} of {n}, to 1"
-        )
+    is_share = isinstance(population, numbers.Real) and n_p / n * (1 - 1e-9) <= population <= 1
+    accepted = f"a number from {n_p / n:.6g}, the labelled share {n_p} of {n}, to 1"
+    checks.require(is_share, "population", population, accepted)
     return max(0.0, (population * n - n_p) / n_u)
 
 
 def _check_counts(n_p: int, n_u: int) -> None:
     for name, count in (("n_p", n_p), ("n_u", n_u)):
-        if not 1 <= count < math.inf:
-            raise ValueError(f"{name} is {count}; accepted: a number of examples, at least 1")
-
-
-def _check_share(name: str, share: float) -> None:
-    if not 0 <= share <= 1:
-        raise ValueError(f"{name} is {share}; accepted: a number from 0 to 1")
+        is_count = isinstance(count, numbers.Real) and 1 <= count < math.inf
+        checks.require(is_count, name, count, "a number of examples, at least 1")

@@ -147,16 +147,22 @@ def resampled(
     labels: np.ndarray,
     *,
     value: float,
+    level: float = LEVEL,
+    is_difference: bool = False,
 ) -> Number:
     """A number with the percentile interval of a bootstrap, stratified by class.
 
-    Without an interval where all resamples agree, or one of them has no value.
+    Without an interval where one of the resamples has no value, or all agree, as of a perfect
+    score, of which a bootstrap would be too sure. A difference that is 0 in all of them has one:
+    two runs that say the same differ by nothing.
 
     Args:
       statistic: of scores `[t, ...]` and labels `[t]`.
       scores: `[t, ...]`.
       labels: `[t]`.
       value: of all of them.
+      level: of the interval.
+      is_difference: whether it is that of two runs.
     """
     rng = np.random.default_rng(0)
     groups = [np.flatnonzero(labels == one) for one in np.unique(labels)]
@@ -166,9 +172,9 @@ def resampled(
         found.append(float(statistic(scores[rows], labels[rows])))
     if not np.isfinite(found).all():
         return Number(value)
-    low, high = np.quantile(found, _ENDS)
-    if high - low < _ROUNDING and value:
-        return Number(value)  # as of a perfect score, of which a bootstrap would be too sure
+    low, high = np.quantile(found, [(1 - level) / 2, (1 + level) / 2])
+    if high - low < _ROUNDING and (value or not is_difference):
+        return Number(value)
     return Number(value, min(float(low), value), max(float(high), value))
 
 

@@ -38,8 +38,12 @@ def flagged(run: Run, prefix: str) -> Section:
         lines.append((f"U, by {name}", Number(*map(number, ends)), style.GREY))
     counts_of = summary["counts"]
     hidden, unlabeled = counts_of.get("hidden_positives"), counts_of.get("unlabeled")
-    if hidden is not None and unlabeled and not counts_of.get("unlabeled_without_truth"):
-        lines.append(("U, in truth", Number(hidden / unlabeled), style.GREEN))
+    copies = counts_of.get("unlabeled_copies")
+    if copies is None and summary.get("setting") == "one_sample":
+        copies = 0  # older runs did not count them
+    is_known = hidden is not None and copies is not None
+    if is_known and unlabeled and not counts_of.get("unlabeled_without_truth"):
+        lines.append(("U, in truth", Number((hidden + copies) / unlabeled), style.GREEN))
     at_most = (summary.get("held_out_prior") or {}).get("at_most")
     rows = [(name, with_interval(one, as_percent=True)) for name, one, _ in lines]
     if at_most is not None:

@@ -129,11 +129,11 @@ def of_several(
         if not found.has_interval:
             continue
         if found.low > 0:
-            oracle = any((run.summary or {}).get("oracle") for run in pairing.group.runs)
             sentences.append(
                 f"{pairing.group.name} is better than {reference} by {doubts.gap(found)}"
             )
-            if not oracle and (best is None or found.value > best[1]):
+            sees_truth = comparison.sees_truth(pairing.group)
+            if not sees_truth and (best is None or found.value > best[1]):
                 best = (pairing.group, found.value)
         elif found.high < 0:
             sentences.append(

@@ -120,6 +120,10 @@ def test_two_sample_keeps_a_copy_of_each_labeled_positive_in_u():
     unlabeled = data.source_ids[~data.labeled]
     assert set(data.source_ids[data.labeled]) <= set(unlabeled)
     assert data.info.n_u == 240 - 16
+    counts = data.counts()
+    positive = counts["hidden_positives"] + counts["unlabeled_copies"]
+    assert positive / counts["unlabeled"] == data.info.prior_unlabeled
+    assert build().counts()["unlabeled_copies"] == 0
     assert data.info.prior == data.info.prior_unlabeled == pytest.approx(112 / 224)
 
 

@@ -34,7 +34,7 @@ def test_a_row_has_its_seeds_their_mean_and_an_interval():
     np.testing.assert_array_equal(single["D"], single["o"])
     np.testing.assert_array_equal(single["D"], [-4])
     assert "None" not in single
-    np.testing.assert_array_equal(points(axes, 2)["None"], [0.5, 0.5])
+    assert "None" not in points(axes, 2)  # without a spread nothing tells how large chance is
     for line in axes.lines[1:]:
         if line.get_marker() == "o":  # equal seeds stand apart, within their row
             heights = line.get_ydata()

@@ -62,6 +62,11 @@ def test_the_choice_of_the_rule_is_said_and_disagreement_names_all(path, capsys,
     assert run(path, "--label=s", "--methods=best_bin,tice,elkan_noto_e3", "--resamples=50") == 0
     text = " ".join(capsys.readouterr().out.split())
     assert "'consensus' uses best_bin 0." in text and "best_bin, tice agree: one share" in text
+    found = {"best_bin": (0.31, 0.25, 0.4), "tice": (1.0, 0.9, 1.0), "ratio": (0.3, 0.2, 0.35)}
+    found = {name: priors.PriorEstimate(*one) for name, one in found.items()}
+    assert "best_bin, ratio agree: one share" in command._choice(found)
+    del found["ratio"]
+    assert command._choice(found).endswith("No other one carries information.")
     estimates = iter([priors.PriorEstimate(0.8, 0.7, 0.9), priors.PriorEstimate(0.4, 0.3, 0.5)])
     monkeypatch.setattr(command, "from_scores", lambda *scores, **options: next(estimates))
     assert run(path, "--label=s", "--methods=best_bin,ratio") == 0

@@ -61,8 +61,13 @@ def test_wrong_arguments_are_named():
             function(0.5, n_p=float("inf"), n_u=300)
         with pytest.raises(ValueError, match="n_u is 0; accepted"):
             function(0.5, n_p=100, n_u=0)
-    with pytest.raises(ValueError, match="label_frequency is 0; accepted: a number above 0"):
+    with pytest.raises(ValueError, match=r"label_frequency is 0; accepted: a number in \(0, 1\]"):
         to_prior(0, **COUNTS)
+    for wrong in ("half", None):
+        with pytest.raises(ValueError, match="prior is .*; accepted: a number in"):
+            conversions.population_prior(wrong, **COUNTS)
+        with pytest.raises(ValueError, match="population is .*; accepted: a number from 0.25"):
+            conversions.unlabeled_prior(wrong, **COUNTS)
     with pytest.raises(ValueError, match=r"population is 0.2; .*from 0.25, .*100 of 400, to 1"):
         conversions.unlabeled_prior(0.2, **COUNTS)
     with pytest.raises(ValueError, match="population is nan"):

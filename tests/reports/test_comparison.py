@@ -174,14 +174,38 @@ def test_seeds_of_one_configuration_have_mean_and_deviation(tmp_path):
     assert pairings == [] and section.tables[0].rows[0][1] == "0.8000 ± 0.1000"
 
 
-def test_oracles_are_marked_and_not_recommended(tmp_path):
+def test_seeds_that_differ_by_the_same_prove_nothing(tmp_path):
+    runs = seeds(tmp_path, "nnpu", [0.80, 0.70]) + seeds(tmp_path, "upu", [0.81, 0.71])
+    ((_, differences, *_),) = comparison.paired(runs)
+    assert differences["accuracy"].value == pytest.approx(0.01)
+    assert not differences["accuracy"].has_interval
+
+
+def test_of_several_methods_the_intervals_hold_together(tmp_path):
+    runs = seeds(tmp_path, "nnpu", [0.80, 0.70, 0.90])
+    for name in ("vpu", "upu"):
+        runs += seeds(tmp_path, name, [0.82, 0.75, 0.91])
+    found = [x.differences["accuracy"] for x in comparison.paired(runs)]
+    mean, error = statistics.fmean([0.02, 0.05, 0.01]), statistics.stdev([0.02, 0.05, 0.01])
+    t = 4.302653  # of 2 degrees of freedom, at 97.5 %: two intervals of 95 % for one of 90 %
+    for one in found:
+        assert one.low == pytest.approx(mean - t * error / 3**0.5, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("field", "mark"), [("oracle", "oracle: true labels"), ("selection", "oracle epoch")]
+)
+def test_oracles_are_marked_and_not_recommended(tmp_path, field, mark):
     def oracle(summary):
-        summary["oracle"] = True
+        if field == "oracle":
+            summary["oracle"] = True
+        else:
+            summary["selection"]["is_oracle"] = True
 
     folders.tested(tmp_path / "a", gap=1.5)
     folders.tested(tmp_path / "b", gap=5.0, method="supervised", change=oracle)
     built = reports.build([str(tmp_path / "a"), str(tmp_path / "b")])
-    assert "supervised (oracle: true labels) is better" in built.verdict.sentences[1]
+    assert f"supervised ({mark}) is better" in built.verdict.sentences[1]
     assert built.verdict.sentences[2].startswith("Next: take nnpu")
 
 

@@ -114,6 +114,21 @@ def test_numbers_on_the_page_are_those_of_the_summary(built):
     assert ["method.num_epochs", str(folders.config()["method"]["num_epochs"])] in settings
 
 
+@pytest.mark.parametrize(
+    ("counts", "shown"),
+    [({"unlabeled_copies": 20}, ["60.0 %"]), ({}, [])],  # older runs did not count them
+)
+def test_the_true_share_of_u_counts_the_positives_that_it_repeats(tmp_path, counts, shown):
+    def two_sample(summary):
+        summary["setting"] = "two_sample"
+        summary["counts"] |= counts
+
+    folders.tested(tmp_path / "run", change=two_sample)
+    page = Page(reports.build([str(tmp_path / "run")]).html)
+    rows = [row for row in page.table("Shares") if row[0] == "U, in truth"]
+    assert [row[1] for row in rows] == shown
+
+
 def test_what_held_out_rows_tell_has_its_interval_and_its_assumption(built):
     place, pages = built
     summary = json.loads((place / "own" / "summary.json").read_text())

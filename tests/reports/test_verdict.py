@@ -226,6 +226,19 @@ def test_a_better_method_on_the_same_rows_is_recommended(tmp_path, monkeypatch):
     others[0].summary["oracle"] = True
     _, pairings = comparison.section([run, *others])
     assert verdict.of(run, pairings).level == verdict.GOOD
+    others[0].summary.update({"oracle": False, "selection": {"is_oracle": True}})
+    assert verdict.of(run, pairings).level == verdict.GOOD
+
+
+def test_of_several_better_ones_the_best_is_named(tmp_path):
+    own = evidence.of(folders.read(folders.tested(tmp_path / "run")))
+    ahead = [
+        comparison.Pairing(
+            comparison.Group(name, ()), {"accuracy": comparison.Number(x, x / 2, 2 * x)}, 3, ""
+        )
+        for name, x in (("slightly", 0.01), ("much", 0.2), ("more", 0.1))
+    ]
+    assert comparison.better(ahead, own)[0].name == "much"
 
 
 def test_intervals_are_those_of_the_literature():
@@ -272,6 +285,12 @@ def test_a_bootstrap_that_cannot_tell_gives_no_interval():
     mixed = np.where(np.arange(18) % 4, labels - 0.5, 0.5 - labels)
     found = evidence.resampled(share, mixed, labels, value=share(mixed, labels))
     assert found.low < found.value < found.high
+
     # Runs that say the same of every example differ by 0, and that is known.
-    same = evidence.resampled(lambda scores, labels: 0.0, mixed, labels, value=0.0)
+    def nothing(scores, labels):
+        return 0.0
+
+    same = evidence.resampled(nothing, mixed, labels, value=0.0, is_difference=True)
     assert same == (0.0, 0.0, 0.0)
+    # Another number that is 0 in all of them is as little known as a perfect one.
+    assert not evidence.resampled(nothing, mixed, labels, value=0.0).has_interval

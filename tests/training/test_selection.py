@@ -104,6 +104,21 @@ def test_criteria_where_every_positive_is_labelled_or_too_many_are():
     assert np.isnan(found["val_nnpu_risk"])
 
 
+@pytest.mark.parametrize("setting", ["one_sample", "two_sample"])
+def test_without_p_or_without_a_sample_of_the_population_nothing_is_known(setting):
+    scores, truth = np.array([-1.0, 2.0, 0.5], np.float32), np.array([0, 1, 1])
+    blind = [name for name in model_selection.COLUMNS.values() if "oracle" not in name]
+    for labeled in (np.zeros(3, bool), np.ones(3, bool)):
+        if labeled.all() and setting == "one_sample":
+            continue
+        found = model_selection.criteria(scores, labeled, truth, prior=0.5, setting=setting)
+        assert np.isnan([found[name] for name in blind]).all()
+        # True labels of U tell what they tell; without U there is nothing to be right about.
+        assert math.isnan(found["val_oracle_accuracy"]) == bool(labeled.all())
+    none = model_selection.criteria(scores[:0], labeled[:0], truth[:0], prior=0.5, setting=setting)
+    assert np.isnan(list(none.values())).all()
+
+
 def test_the_oracle_has_two_criteria():
     truth = np.array([1, 1, 1, 0, 0, 0, 0, 0])
     # Predicted positive are the first two of these and one negative: F1 is 2 * 2 / (3 + 3).

@@ -72,26 +72,30 @@ def criteria(
       plain_scores: `[v]`, scores before the method's own threshold; None if it has none.
 
     Returns:
-      A dict with the columns `COLUMNS`.
+      A dict with the columns `COLUMNS`; NaN where P or a sample of the population is missing.
     """
     labeled = np.asarray(labeled, bool)
     n_p, n = int(labeled.sum()), len(labeled)
     one_sample = setting == "one_sample"
     plain_scores = scores if plain_scores is None else plain_scores
-    vpu_risk = risks.vpu(jnp.asarray(plain_scores), labeled, include_positives=one_sample)
     items = np.ones(n, bool) if one_sample else ~labeled
+    has_both = n_p > 0 and bool(items.any())  # else nothing is told of P, or of the population
+    vpu_risk = math.nan
+    if has_both:
+        risk = risks.vpu(jnp.asarray(plain_scores), labeled, include_positives=one_sample)
+        vpu_risk = float(risk)
     result = {
         "val_proxy_accuracy": math.nan,
         "val_proxy_auc": float(metrics.proxy_auc(scores, labeled)),
         "val_nnpu_risk": math.nan,
-        "val_vpu_risk": float(vpu_risk),
+        "val_vpu_risk": vpu_risk,
         "val_oracle_accuracy": math.nan,
         "val_oracle_f1": math.nan,
     }
-    if (np.asarray(truth)[items] >= 0).all():
+    if items.any() and (np.asarray(truth)[items] >= 0).all():
         result["val_oracle_accuracy"] = float(metrics.accuracy(scores[items], truth[items]))
         result["val_oracle_f1"] = float(metrics.f1(scores[items], truth[items]))
-    if not 0 < prior < 1:  # unknown, or there is one class
+    if not (has_both and 0 < prior < 1):  # unknown, or there is one class
         return result
     proxy = metrics.proxy_accuracy(scores, labeled, prior=prior, setting=setting)
     result["val_proxy_accuracy"] = float(proxy)
