@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 from pujax import meta
@@ -158,3 +159,64 @@ def test_pes_from_the_start_is_es():
             for estimator in ("es", "pes")
         ]
     np.testing.assert_allclose(*both, rtol=1e-12)
+
+
+@pytest.mark.parametrize("kind", [jnp.bool_, jnp.uint8, jnp.int32, jnp.float32])
+@pytest.mark.parametrize("estimator", ["es", "pes", "finite_difference"])
+def test_a_count_as_the_outer_loss_is_one_in_every_type(estimator, kind):
+    """`w` goes from 0 to `-m`, and the count falls from 1 to 0 where that passes -1."""
+    options = {"epsilon": 0.5} if estimator == "finite_difference" else {"key": KEY, "sigma": 0.5}
+    found = meta.meta_gradient(
+        lambda w, m: w * m,
+        lambda w: (w > -1).astype(kind),
+        jnp.float32(0),
+        jnp.float32(1),
+        learning_rate=1.0,
+        estimator=estimator,
+        **options,
+    )
+    if estimator == "finite_difference":
+        assert float(found) == -1
+    else:
+        # Of pairs `e` all have one count of 1 and one of 0: -mean |e| / (2 sigma^2).
+        noise = evolution.perturbations(KEY, jnp.float32(1), 16, 0.5)
+        np.testing.assert_allclose(found, -np.mean(np.abs(noise)) / 0.5, rtol=1e-5)
+
+
+def test_particles_of_another_problem_are_refused():
+    def particles(params, m, **options):
+        return meta.meta_gradient(
+            lambda w, m: sum(jnp.sum(x) for x in jax.tree.leaves(w)) * jnp.sum(m),
+            lambda w: sum(jnp.sum(x) for x in jax.tree.leaves(w)),
+            params,
+            m,
+            estimator="pes",
+            key=KEY,
+            return_info=True,
+            **({"learning_rate": 0.1} | options),
+        )[1].particles
+
+    kept = particles(jnp.float32(1), jnp.float32(1))
+    assert particles(jnp.float32(1), jnp.float32(1), particles=kept).step == 2
+    for params, m, options in (
+        (jnp.ones(2), jnp.float32(1), {}),
+        (jnp.float32(1), jnp.ones(2), {}),
+        (jnp.float32(1), {"m": jnp.float32(1)}, {}),
+        (jnp.float32(1), jnp.float32(1), {"optimizer": optax.adam(0.1), "learning_rate": None}),
+    ):
+        with pytest.raises(ValueError, match="accepted: those of this inner problem"):
+            particles(params, m, particles=kept, **options)
+
+
+def test_the_width_of_perturbations_may_be_mapped_and_keeps_the_type():
+    widths = np.array([0.05, 0.2])
+    found = jax.vmap(
+        lambda sigma: quadratic.estimate("es", key=KEY, num_pairs=3, sigma=sigma, jit=False)
+    )(jnp.asarray(widths, jnp.float32))
+    for row, width in zip(found, widths, strict=True):
+        alone = quadratic.estimate("es", key=KEY, num_pairs=3, sigma=float(width))
+        np.testing.assert_allclose(row, alone, rtol=1e-3)
+    with x64():
+        single = quadratic.META.astype(np.float32)
+        found = quadratic.estimate("es", m=single, key=KEY, sigma=np.float64(0.1))
+        assert found.dtype == jnp.float32

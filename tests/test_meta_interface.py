@@ -181,12 +181,12 @@ BAD = [
     ({"trainable": "head"}, r"trainable is 'head'; accepted: a function of a leaf's path, or None"),
     ({"rolled": 1}, r"rolled is 1; accepted: True or False"),
     ({"return_info": "all"}, r"return_info is 'all'; accepted: True or False"),
-    ({"randomness": "common", "key": 3}, r"key is 3; accepted: a jax.random key with random"),
+    ({"randomness": "common", "key": 3}, r"key is 3; accepted: one jax.random key with random"),
     ({"estimator": "pes", "key": KEY, "particles": 3}, r"particles is 'int'; accepted: None, or"),
     ({"optimizer": optax.sgd(1.0)}, r"learning_rate is 0.1; .* None with one, which has its own"),
     ({"opt_state": ()}, r"opt_state is 'tuple'; accepted: None without optimizer"),
     ({"randomness": "always"}, r"randomness is 'always'; accepted: 'none', 'fresh', 'common'"),
-    ({"randomness": "fresh"}, r"key is None; accepted: a jax.random key with randomness 'fresh'"),
+    ({"randomness": "fresh"}, r"key is None; accepted: one jax.random key with randomness 'fresh'"),
     ({"stats_update": "kept"}, r"stats_update is 'kept'; accepted: 'frozen', 'carried', 'stopped'"),
     ({"stats_update": "carried"}, r"stats_update is 'carried'; .* 'frozen' without batch_stats"),
     (
@@ -201,7 +201,10 @@ BAD = [
     ({"segment": 0}, r"segment is 0; accepted: an integer from 1"),
     ({"segment": 3, "num_steps": 2}, r"segment is 3; accepted: a number in \[1, 2\]"),
     ({"estimator": "forward", "chunk_size": 0}, r"chunk_size is 0; accepted: an integer from 1"),
-    ({"estimator": "finite_difference", "epsilon": 0.0}, r"epsilon is 0.0; accepted: a number in"),
+    (
+        {"estimator": "finite_difference", "epsilon": 0.0},
+        r"epsilon is 0.0, but must be a positive number",
+    ),
     ({"estimator": "implicit_cg", "damping": -1.0}, r"damping is -1.0; accepted: a number in \[0,"),
     ({"estimator": "implicit_cg", "tolerance": 0}, r"tolerance is 0; accepted: a number in \(0,"),
     ({"estimator": "implicit_cg", "max_iterations": 0}, r"max_iterations is 0; accepted: an int"),
@@ -215,9 +218,12 @@ BAD = [
         {"estimator": "implicit_cg", "batch_stats": 1.0, "stats_update": "carried"},
         r"stats_update is 'carried'; accepted: 'frozen' or 'stopped' with an implicit estimator",
     ),
-    ({"estimator": "es"}, r"key is None; accepted: a jax.random key for perturbations"),
+    ({"estimator": "es"}, r"key is None; accepted: one jax.random key for perturbations"),
     ({"estimator": "es", "key": KEY, "num_pairs": 0}, r"num_pairs is 0; accepted: an integer fr"),
-    ({"estimator": "pes", "key": KEY, "sigma": 0.0}, r"sigma is 0.0; accepted: a number in \(0,"),
+    (
+        {"estimator": "pes", "key": KEY, "sigma": 0.0},
+        r"sigma is 0.0, but must be a positive number",
+    ),
     ({"estimator": "es", "key": KEY, "chunk_size": 0.5}, r"chunk_size is 0.5; accepted: an integ"),
     ({"meta_params": {}}, r"meta_params is \{\}; accepted: a pytree with at least one array"),
     (
@@ -322,3 +328,35 @@ def test_meta_parameters_without_influence_are_named_once():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         partial_influence(m, jit=True)  # values are unknown there
+
+
+@pytest.mark.parametrize(
+    "key",
+    [jax.random.split(KEY), np.uint32(3), np.zeros([2, 2], np.uint32), jax.random.split(KEY)[:1]],
+)
+def test_several_keys_are_no_key(key):
+    with pytest.raises(ValueError, match="accepted: one jax.random key for perturbations"):
+        quadratic.estimate("es", key=key, jit=False)
+
+
+@pytest.mark.parametrize("estimator", ["es", "pes", "finite_difference"])
+def test_an_estimator_that_compares_losses_has_no_constants(estimator):
+    with pytest.raises(ValueError, match="stats_update is 'stopped'; accepted: 'frozen' or"):
+        meta.meta_gradient(
+            lambda w, m, *, batch_stats: (w * m, batch_stats),
+            lambda w, *, batch_stats: w,
+            1.0,
+            1.0,
+            learning_rate=0.1,
+            estimator=estimator,
+            key=None if estimator == "finite_difference" else KEY,
+            batch_stats=1.0,
+            stats_update="stopped",
+        )
+
+
+def test_complex_meta_parameters_are_refused():
+    with pytest.raises(ValueError, match="the type of meta_params is 'complex64'; accepted"):
+        meta.meta_gradient(
+            lambda w, m: w * m.real, lambda w: w, 1.0, jnp.complex64(1), learning_rate=0.1
+        )

@@ -256,6 +256,66 @@ def test_statistics_that_act_on_the_loss_by_hand(update, estimator):
     assert int(info.batch_stats["count"]) == (0 if update == "frozen" else steps)
 
 
+@pytest.mark.parametrize("first", [{"mean": jnp.bfloat16(0.5)}, {}])
+def test_mixed_mode_takes_statistics_that_change_in_the_first_step(first):
+    def inner(w, m, *, batch_stats):
+        mean = batch_stats.get("mean", 0.5) * jnp.float32(1) + w**2
+        return w * m - w * mean, {"mean": mean}
+
+    found = [
+        meta.meta_gradient(
+            inner,
+            lambda w, *, batch_stats: w * batch_stats["mean"],
+            jnp.float32(0.4),
+            jnp.float32(1.5),
+            learning_rate=0.1,
+            estimator=estimator,
+            num_steps=3,
+            batch_stats=first,
+            stats_update="carried",
+        )
+        for estimator in ("reverse", "mixed")
+    ]
+    np.testing.assert_allclose(*found, rtol=1e-5)
+
+
+def test_central_differences_move_what_a_small_step_would_not_and_leave_infinity_alone():
+    def slope(m, **options):
+        return meta.meta_gradient(
+            lambda w, m: w * jnp.sum(jnp.where(jnp.isinf(m), 0, m)),
+            lambda w: w,
+            jnp.float32(0),
+            m,
+            learning_rate=1.0,
+            estimator="finite_difference",
+            **options,
+        )
+
+    # 1e4 has roundings of 1e-3.
+    np.testing.assert_allclose(slope(jnp.float32(1e4), epsilon=1e-4), -1, rtol=0.01)
+    np.testing.assert_allclose(slope(jnp.array([2.0, -jnp.inf]))[0], -1, rtol=1e-3)
+
+
+@pytest.mark.parametrize("estimator", ["forward", "finite_difference"])
+def test_memory_of_one_direction_at_a_time_does_not_grow_with_their_square(estimator):
+    size = 2000
+
+    def slopes(m):
+        return meta.meta_gradient(
+            lambda w, m: w * jnp.sum(m),
+            lambda w: w,
+            jnp.float32(0),
+            m,
+            learning_rate=1.0,
+            estimator=estimator,
+            chunk_size=1,
+        )
+
+    compiled = jax.jit(slopes).lower(jnp.ones(size)).compile()
+    assert compiled.memory_analysis().temp_size_in_bytes < 100 * 4 * size
+    np.testing.assert_allclose(compiled(jnp.ones(size)), -1, rtol=0.05)
+
+
 class ConvolutionalNetwork(nn.Module):
     """Two convolutions with batch norm, one score."""
 

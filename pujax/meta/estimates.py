@@ -37,20 +37,34 @@ def map_rows(
     return jax.lax.map(function, rows, batch_size=chunk_size)
 
 
-def directions(tree: chex.ArrayTree) -> chex.ArrayTree:
-    """All unit vectors of a tree: leaves `[n, ...]` for n numbers in all, in their order."""
+def slopes_along_units(
+    slope: Callable[[chex.ArrayTree], jax.Array], tree: chex.ArrayTree, chunk_size: int | None
+) -> chex.ArrayTree:
+    """A tree of the slopes along all unit vectors of `tree`, `chunk_size` of them at a time.
+
+    Args:
+        slope: of a direction, a tree like `tree`, to a scalar.
+        tree: of arrays, n numbers in all.
+        chunk_size: how many there are at once, each as large as the tree; None for all.
+    """
+    total = sum(leaf.size for leaf in jax.tree_util.tree_leaves(tree))
+    slopes = map_rows(lambda index: slope(_unit(tree, index)), jnp.arange(total), chunk_size)
+    return from_directions(slopes, tree)
+
+
+def _unit(tree: chex.ArrayTree, index: jax.Array) -> chex.ArrayTree:
+    """The unit vector of the number at `index`, counted through all leaves in their order."""
     entries, treedef = jax.tree_util.tree_flatten(tree)
-    sizes = [leaf.size for leaf in entries]
-    total, before, rows = sum(sizes), 0, []
-    for leaf, size in zip(entries, sizes, strict=True):
-        unit = jnp.eye(total, size, k=-before, dtype=leaf.dtype)
-        rows.append(unit.reshape(total, *leaf.shape))
-        before += size
-    return jax.tree_util.tree_unflatten(treedef, rows)
+    before, units = 0, []
+    for leaf in entries:
+        unit = jnp.arange(before, before + leaf.size) == index
+        units.append(unit.astype(leaf.dtype).reshape(leaf.shape))
+        before += leaf.size
+    return jax.tree_util.tree_unflatten(treedef, units)
 
 
 def from_directions(slopes: jax.Array, tree: chex.ArrayTree) -> chex.ArrayTree:
-    """A tree of the slopes along `directions(tree)`, `[n]`."""
+    """A tree of the slopes `[n]` along the unit vectors of its numbers, in their order."""
     entries, treedef = jax.tree_util.tree_flatten(tree)
     before, parts = 0, []
     for leaf in entries:

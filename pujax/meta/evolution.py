@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from pujax import checks
+from pujax.arrays import check_number
 from pujax.meta.estimates import Estimate, map_rows
 from pujax.meta.inner_loop import Carry, InnerLoop, check_key
 
@@ -67,7 +68,7 @@ def es(
     drawn = perturbations(loop.key, meta, num_pairs, sigma)
 
     def value(perturbation: chex.ArrayTree, sign: int) -> jax.Array:
-        return loop.outer(outer_loss, loop.run(_moved(meta, perturbation, sign), loop.start()))
+        return loop.compared(outer_loss, loop.run(_moved(meta, perturbation, sign), loop.start()))
 
     above, below = map_rows(lambda e: (value(e, 1), value(e, -1)), drawn, chunk_size)
     return Estimate(_weighted(drawn, above - below, sigma))
@@ -105,7 +106,8 @@ def pes(
         The estimate, with the particles for the next truncation.
 
     Raises:
-        ValueError: for an argument out of range, and particles of another number of pairs.
+        ValueError: for an argument out of range, and particles of another number of pairs or of
+            another inner problem.
     """
     _check(loop, num_pairs, sigma, chunk_size)
     if particles is None:
@@ -120,6 +122,7 @@ def pes(
             num_pairs,
             f"the {leaf.shape[0]} pairs of particles",
         )
+    _check_particles(particles, jax.eval_shape(lambda: _begin(loop, meta, num_pairs)))
     step = particles.step
     drawn = perturbations(loop.key, meta, num_pairs, sigma, step=step)
 
@@ -129,7 +132,7 @@ def pes(
             loop.run(_moved(meta, perturbation, sign), carry, offset=step)
             for sign, carry in ((1, first), (-1, second))
         )
-        return carries, tuple(loop.outer(outer_loss, carry) for carry in carries)
+        return carries, tuple(loop.compared(outer_loss, carry) for carry in carries)
 
     rows = (particles.first, particles.second, drawn)
     (first, second), (above, below) = map_rows(pair, rows, chunk_size)
@@ -162,7 +165,8 @@ def perturbations(
     key = jax.random.fold_in(jax.random.fold_in(key, _PERTURBATIONS), step)
     entries, treedef = jax.tree_util.tree_flatten(meta)
     drawn = [
-        sigma * jax.random.normal(jax.random.fold_in(key, i), (num_pairs, *leaf.shape), leaf.dtype)
+        jnp.asarray(sigma, leaf.dtype)
+        * jax.random.normal(jax.random.fold_in(key, i), (num_pairs, *leaf.shape), leaf.dtype)
         for i, leaf in enumerate(entries)
     ]
     return jax.tree_util.tree_unflatten(treedef, drawn)
@@ -170,10 +174,26 @@ def perturbations(
 
 def _check(loop: InnerLoop, num_pairs: int, sigma: float, chunk_size: int | None) -> None:
     check_key(loop.key, "for perturbations")
+    loop.check_compares()
     checks.whole_number("num_pairs", num_pairs, 1)
-    checks.positive("sigma", sigma)
+    check_number("sigma", sigma, lambda s: s > 0, "a positive number")
     if chunk_size is not None:
         checks.whole_number("chunk_size", chunk_size, 1)
+
+
+def _check_particles(particles: Particles, new: Particles) -> None:
+    """Requires particles of the same inner problem and meta-parameters as new ones."""
+
+    def shapes(one: Particles) -> Any:
+        parts = [(side.moving, side.opt_state) for side in (one.first, one.second)]
+        return jax.tree_util.tree_map(jnp.shape, (parts, one.perturbations))
+
+    checks.require(
+        shapes(particles) == shapes(new),
+        "particles",
+        shapes(particles),
+        f"those of this inner problem and its meta-parameters, of shapes {shapes(new)}",
+    )
 
 
 def _begin(loop: InnerLoop, meta: chex.ArrayTree, num_pairs: int) -> Particles:

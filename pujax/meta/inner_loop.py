@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import optax
 
 from pujax import checks
-from pujax.arrays import on_host
+from pujax.arrays import full_precision, on_host
 from pujax.meta import leaves, mixed_mode
 
 STATS_UPDATES = ("frozen", "carried", "stopped")
@@ -153,6 +153,23 @@ class InnerLoop:
         checks.require(shape == (), "the shape of the outer loss", shape, "(), one number")
         return value
 
+    def compared(self, outer_loss: Callable[..., jax.Array], carry: Carry) -> jax.Array:
+        """The outer loss for estimators that subtract such values: a floating-point number.
+
+        It may be a count; what is unsigned would wrap around.
+        """
+        return full_precision(self.outer(outer_loss, carry))
+
+    def check_compares(self) -> None:
+        """Requires statistics of which an estimator that compares losses gives the derivative."""
+        checks.require(
+            self.batch_stats is None or self.stats_update != "stopped",
+            "stats_update",
+            self.stats_update,
+            "'frozen' or 'carried' with an estimator that compares outer losses, for which nothing "
+            "is a constant of the derivative",
+        )
+
     def inputs(self, step: int | jax.Array, batch: chex.ArrayTree) -> Inputs:
         """What step number `step` is given, with its slice of the batches."""
         if self.randomness == "none":
@@ -222,14 +239,17 @@ class InnerLoop:
             The carry after the last step.
         """
         last = self.num_steps if last is None else last
-        gradient: Gradient = self.gradient
-        if mixed:
-            batch = jax.tree_util.tree_map(lambda leaf: leaf[0], self.batches)
-            example = (carry.moving, meta, carry.batch_stats, self.inputs(0, batch))
-            gradient = mixed_mode.gradient(self.loss, example)
+
+        def gradient_at(carry: Carry, inputs: Inputs) -> Gradient:
+            """That of the inner loss for arguments like these."""
+            if not mixed:
+                return self.gradient
+            return mixed_mode.gradient(self.loss, (carry.moving, meta, carry.batch_stats, inputs))
 
         def steps(carry: Carry, meta: chex.ArrayTree, numbers: Any, batches: Any) -> Carry:
             if self.rolled:
+                batch = jax.tree_util.tree_map(lambda leaf: leaf[0], self.batches)
+                gradient = gradient_at(carry, self.inputs(0, batch))
 
                 def body(carry: Carry, given: tuple[Any, Any]) -> tuple[Carry, None]:
                     inputs = self.inputs(given[0] + offset, given[1])
@@ -239,7 +259,8 @@ class InnerLoop:
             for i in range(len(numbers)):
                 batch = jax.tree_util.tree_map(lambda leaf, i=i: leaf[i], batches)
                 inputs = self.inputs(numbers[i] + offset, batch)
-                carry = self.advance(gradient, meta, carry, inputs)
+                # Statistics may get another type, or first leaves, in a step.
+                carry = self.advance(gradient_at(carry, inputs), meta, carry, inputs)
             return carry
 
         def part(low: int, high: int) -> tuple[Any, Any]:
@@ -300,8 +321,9 @@ class InnerLoop:
 def check_key(key: Any, purpose: str) -> None:
     """Requires a key of `jax.random`, new style or raw."""
     kind = getattr(key, "dtype", None)
-    ok = kind is not None and (jax.dtypes.issubdtype(kind, jax.dtypes.prng_key) or kind == "uint32")
-    checks.require(ok, "key", key, f"a jax.random key {purpose}")
+    is_typed = kind is not None and jax.dtypes.issubdtype(kind, jax.dtypes.prng_key)
+    ok = (is_typed and key.shape == ()) or (kind == "uint32" and key.ndim == 1)
+    checks.require(ok, "key", key, f"one jax.random key {purpose}")
 
 
 def check_rate(rate: Any) -> None:

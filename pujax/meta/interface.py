@@ -144,7 +144,7 @@ def meta_gradient(
         outer_loss: scalar loss of the parameters after the steps; it is also given
             `batch_stats` by keyword if there are any.
         params: any pytree of arrays.
-        meta_params: any pytree of floating-point arrays. 'reverse' takes integers as float32.
+        meta_params: any pytree of real floating-point arrays. 'reverse' takes integers as float32.
         learning_rate: step size of plain steps; None with an optimizer.
         trainable: which leaves of `params` move, see `virtual_step`.
         estimator: one of `ESTIMATORS`.
@@ -162,7 +162,8 @@ def meta_gradient(
         batch_stats: running statistics of the network, any pytree; None without.
         stats_update: 'frozen', all steps and the outer loss see those handed in; 'carried', each
             step hands its own to the next and the last to the outer loss, differentiated; or
-            'stopped', the same as constants of the derivative.
+            'stopped', the same as constants of the derivative, which 'es', 'pes' and
+            'finite_difference' cannot know.
         rolled: whether the steps are a compiled loop. Without it every step is compiled by itself,
             which takes longer to compile and, with convolutions on CPUs, far less time to run.
         return_info: whether to return a `GradientInfo` as well.
@@ -250,8 +251,9 @@ def _check_meta(estimator: str, meta_params: chex.ArrayTree) -> None:
     checks.require(bool(entries), "meta_params", meta_params, "a pytree with at least one array")
     for name, leaf in entries:
         kind = jax.numpy.result_type(leaf)
-        convertible = estimator == "reverse" and not jax.dtypes.issubdtype(
-            kind, jax.dtypes.extended
+        other = jax.dtypes.extended, jax.numpy.complexfloating
+        convertible = estimator == "reverse" and not any(
+            jax.dtypes.issubdtype(kind, one) for one in other
         )
         checks.require(
             leaves.is_floating(leaf) or convertible,

@@ -7,8 +7,9 @@ import jax
 import jax.numpy as jnp
 
 from pujax import checks
+from pujax.arrays import check_number
 from pujax.meta import leaves
-from pujax.meta.estimates import Estimate, directions, from_directions, map_rows
+from pujax.meta.estimates import Estimate, slopes_along_units
 from pujax.meta.inner_loop import InnerLoop, first_line, update_of
 
 OuterLoss = Callable[..., jax.Array]
@@ -93,8 +94,7 @@ def forward(
     def slope(direction: chex.ArrayTree) -> jax.Array:
         return jax.jvp(lambda m: _value(loop, outer_loss, m), (meta,), (direction,))[1]
 
-    gradient = from_directions(map_rows(slope, directions(meta), chunk_size), meta)
-    return Estimate(gradient)
+    return Estimate(slopes_along_units(slope, meta, chunk_size))
 
 
 def finite_difference(
@@ -114,38 +114,51 @@ def finite_difference(
         loop: the inner problem.
         outer_loss: of the parameters after the steps.
         meta: the meta-parameters.
-        epsilon: half the distance of both points; None for the cube root of the type's rounding,
-            times `max(1, |m|)`.
+        epsilon: half the distance of both points, at least two roundings of m; None for the cube
+            root of the type's rounding, times `max(1, |m|)`.
         chunk_size: pairs of runs at once; None for all.
 
     Returns:
         The estimate.
     """
     _check_chunk(chunk_size)
+    loop.check_compares()
     if epsilon is not None:
-        checks.positive("epsilon", epsilon)
+        check_number("epsilon", epsilon, lambda e: e > 0, "a positive number")
 
     def width(leaf: jax.Array) -> jax.Array:
+        rounding = jnp.finfo(leaf.dtype).eps
         if epsilon is not None:
-            return jnp.full_like(leaf, epsilon)
-        return jnp.finfo(leaf.dtype).eps ** (1 / 3) * jnp.maximum(1, jnp.abs(leaf))
+            return jnp.maximum(jnp.asarray(epsilon, leaf.dtype), 2 * rounding * jnp.abs(leaf))
+        return rounding ** (1 / 3) * jnp.maximum(1, jnp.abs(leaf))
 
     widths = jax.tree_util.tree_map(width, meta)
 
     def slope(direction: chex.ArrayTree) -> jax.Array:
-        add = jax.tree_util.tree_map(lambda m, d, w: m + d * w, meta, direction, widths)
-        take = jax.tree_util.tree_map(lambda m, d, w: m - d * w, meta, direction, widths)
+        def moved(sign: int) -> chex.ArrayTree:
+            # What is infinite, and is not asked for, stays.
+            return jax.tree_util.tree_map(
+                lambda m, d, w: jnp.where(d != 0, m + sign * w, m), meta, direction, widths
+            )
+
+        add, take = moved(1), moved(-1)
         # The distance of the rounded points, which is not twice the width.
-        distance = leaves.dot(jax.tree_util.tree_map(lambda a, b: a - b, add, take), direction)
-        difference = _value(loop, outer_loss, add) - _value(loop, outer_loss, take)
+        apart = jax.tree_util.tree_map(
+            lambda d, a, b: jnp.where(d != 0, a - b, 0), direction, add, take
+        )
+        distance = leaves.dot(apart, direction)
+        difference = _compared(loop, outer_loss, add) - _compared(loop, outer_loss, take)
         return difference / distance
 
-    gradient = from_directions(map_rows(slope, directions(meta), chunk_size), meta)
-    return Estimate(gradient)
+    return Estimate(slopes_along_units(slope, meta, chunk_size))
 
 
 def _value(loop: InnerLoop, outer_loss: OuterLoss, meta: chex.ArrayTree) -> jax.Array:
     return loop.outer(outer_loss, loop.run(meta, loop.start()))
+
+
+def _compared(loop: InnerLoop, outer_loss: OuterLoss, meta: chex.ArrayTree) -> jax.Array:
+    return loop.compared(outer_loss, loop.run(meta, loop.start()))
 
 
 def _check_chunk(chunk_size: int | None) -> None:

@@ -37,6 +37,11 @@ _MAX_KERNEL_POINTS = 2000
 """Scores of P, and of U, that KM2 gets at once."""
 _MAX_RESAMPLED_POINTS = 500
 """The same in a resample."""
+_CHANCE = 1.645
+"""Standard errors by which scores of no use are ahead of a constant in one of 20 samples."""
+_LARGE = 0.8
+"""KM2 says at most .875, and too little where most of U is positive; docs/priors.md has its errors
+there."""
 
 
 class OutOfBag(NamedTuple):
@@ -90,9 +95,10 @@ def out_of_bag(
     Args:
       positives: `[m]` or `[m, ...]`, at least 4; trailing axes are flattened.
       unlabeled: `[n]` or `[n, ...]`, at least 4.
-      estimator: 'km2', on at most 2,000 random scores of P and of U, or 'best_bin'. The least
-        answer of 'km2', .0135, stands for 0 to .0266 at least: a warning says so where it is given,
-        its interval reaches at least so far, and any that begins at it begins at 0.
+      estimator: 'km2', on at most 2,000 random scores of P and of U, or 'best_bin', which is also
+        taken in the place of 'km2' where it says more than 0.8, or the scores tell nothing. The
+        least answer of 'km2', .0135, stands for 0 to .0266 at least: a warning says so where it is
+        given, its interval reaches at least so far, and any that begins at it begins at 0.
       num_resamples: of the interval; 0 for none. Each draws the pairs of networks and the examples
         anew, with 'km2' at most 500 of P and of U, and is moved to the estimate on all: too wide
         rather than too narrow.
@@ -102,7 +108,10 @@ def out_of_bag(
 
     Returns:
       The estimate. Its interval covers the randomness of the samples, of the halves and of the
-      training; where the classes overlap at every score, the prior lies below it.
+      training; where the classes overlap at every score, the prior lies below it. Where the scores
+      tell P from U no better than a constant, by 1.645 standard errors, U is nearly all positive or
+      the features say nothing: a warning says so, the interval begins at 0, and without resamples
+      it ends at 1.
 
     Raises:
       ValueError: naming the argument that is not accepted.
@@ -125,12 +134,21 @@ def out_of_bag(
     if base.are_blank(p, u):
         _LOG.warning("the out-of-bag scores tell nothing apart: every prior is possible")
         return ANYTHING
-    if estimator == "best_bin":
-        whole = best_bin(p, u, num_resamples=0)
-        if whole[1:] == ANYTHING[1:]:
+    bins = best_bin(p, u, num_resamples=0)
+    tells_apart = _advantage(settings.loss, p, u) > _CHANCE
+    if estimator == "best_bin" or bins.value > _LARGE or not tells_apart:
+        if bins[1:] == ANYTHING[1:]:
             return ANYTHING
         resampled = [_best_bin_resample(*_drawn(pairs, rng), rng) for _ in range(num_resamples)]
-        return base.with_interval(whole.value, resampled, level=level)
+        by_bins = base.with_interval(bins.value, resampled, level=level)
+        if tells_apart:
+            return by_bins
+        _LOG.warning(
+            "out_of_bag cannot tell the positives from the unlabeled: these are nearly all "
+            "positive, or the features say nothing, and any share up to %.3g is possible",
+            bins.value,
+        )
+        return by_bins._replace(low=0.0, high=by_bins.high if num_resamples else 1.0)
     value = _km2(*(x[rng.permutation(len(x))[:_MAX_KERNEL_POINTS]] for x in (p, u)))
     resampled = [_km2_resample(*_drawn(pairs, rng), rng) for _ in range(num_resamples)]
     if value <= least_share()[0]:
@@ -365,6 +383,17 @@ def _objective(loss: str, p: jax.Array, u: jax.Array) -> jax.Array:
         return (u**2).mean() / 2 - p.mean()
     tiny = jnp.finfo(jnp.float32).eps  # sigmoid rounds to 1
     return -(jnp.log(p + tiny).mean() + jnp.log1p(tiny - u).mean()) / 2
+
+
+def _advantage(loss: str, p: np.ndarray, u: np.ndarray) -> float:
+    """By how many standard errors the objective of the scores is ahead of that of a constant."""
+    if loss == "squared":
+        parts = p - 1, (1 - u**2) / 2
+    else:
+        tiny = float(np.finfo(np.float32).eps)
+        parts = np.log(2 * p + tiny) / 2, np.log(2 - 2 * u + tiny) / 2
+    error = math.sqrt(sum(float(x.var()) / len(x) for x in parts))
+    return sum(float(x.mean()) for x in parts) / error if error else 0.0
 
 
 def _drawn(

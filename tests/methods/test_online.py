@@ -209,6 +209,11 @@ def test_weights_are_clipped_and_have_a_mean_of_one():
     np.testing.assert_allclose(online.clipped_weights(gradient, labeled), [2, 0, 2, 0])
     lonely = online.clipped_weights(gradient, jnp.zeros(4))
     np.testing.assert_allclose(lonely, [3, 0, 1, 0])
+    # An infinite or unknown gradient is no gain, and a sum of large ones no number that is not.
+    for wrong in (jnp.nan, jnp.inf, -jnp.inf):
+        found = online.clipped_weights(gradient.at[0].set(wrong))
+        np.testing.assert_allclose(found, [0, 0, 4, 0])
+    np.testing.assert_array_equal(online.clipped_weights(jnp.full(3, -3e38)), 0)
 
 
 @pytest.mark.thorough

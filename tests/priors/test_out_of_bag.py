@@ -215,7 +215,8 @@ def test_a_handful_of_points_gives_an_estimate_with_an_interval(size, caplog):
     for estimator in ("km2", "best_bin"):
         found = out_of_bag(p, u, estimator=estimator, num_resamples=8, **FEW)
         assert 0 <= found.low <= found.value <= found.high <= 1
-    assert not caplog.records
+    # So few tell nothing apart, and that is all there is to say.
+    assert all("cannot tell the positives" in x.getMessage() for x in caplog.records)
 
 
 def test_samples_that_tell_nothing_are_warned_of_once(caplog):
@@ -253,3 +254,42 @@ def test_the_least_answer_says_that_nothing_was_found(prior, m, n, caplog):
     assert found.low == 0 and found.high >= most
     (record,) = caplog.records
     assert "found no positives among the unlabeled" in record.getMessage()
+
+
+@pytest.mark.parametrize("loss", ["logistic", "squared"])
+@pytest.mark.parametrize("estimator", ["km2", "best_bin"])
+def test_other_samples_of_the_same_noise_leave_every_small_share_open(loss, estimator, caplog):
+    rng = np.random.default_rng(2)
+    p, u = rng.normal(size=[200, 2]), rng.normal(size=[400, 2])
+    options = {"num_networks": 4, "max_steps": 60, "loss": loss, "estimator": estimator}
+    for num_resamples in (0, 10):
+        found = out_of_bag(p, u, num_resamples=num_resamples, key=2, **options)
+        assert found.low == 0 and found.value > 0.8 and found.value <= found.high <= 1
+        assert num_resamples or found.high == 1
+    said = [x.getMessage() for x in caplog.records]
+    assert len(said) == 2 and "cannot tell the positives from the unlabeled" in said[0]
+
+
+def test_a_large_share_is_that_of_the_best_bin_and_a_small_one_that_of_km2():
+    for prior in (0.9, 0.3):
+        p, u = samples(prior, m=500, n=1000, shift=3.0)
+        pair = [
+            out_of_bag(p, u, estimator=name, num_resamples=8, learning_rate=0.01, **FEW)
+            for name in ("km2", "best_bin")
+        ]
+        assert pair[0].value == pytest.approx(prior, abs=0.05)
+        assert (pair[0] == pair[1]) == (prior == 0.9)
+        assert pair[0].low > 0
+
+
+def test_the_advantage_is_that_of_the_objective_in_standard_errors():
+    rng = np.random.default_rng(0)
+    p, u = rng.uniform(0.3, 0.9, 50), rng.uniform(0.1, 0.7, 80)
+    for loss, constant, parts in (
+        ("logistic", np.log(2), (np.log(2 * p), np.log(2 * (1 - u)))),
+        ("squared", -0.5, (2 * (p - 1), 1 - u**2)),
+    ):
+        gain = constant - float(INTERNALS["_objective"](loss, p, u))
+        error = np.sqrt(parts[0].var() / 50 + parts[1].var() / 80) / 2
+        assert INTERNALS["_advantage"](loss, p, u) == pytest.approx(gain / error, rel=1e-4)
+    assert INTERNALS["_advantage"]("logistic", np.full(5, 0.5), np.full(5, 0.5)) == 0

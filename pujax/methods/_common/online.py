@@ -410,7 +410,7 @@ def clipped_weights(gradient: jax.Array, labeled: jax.Array | None = None) -> ja
 
     Ren et al., "Learning to Reweight Examples for Robust Deep Learning", ICML 2018, Eq. 12 and 13,
     whose weights sum to 1 and stand before losses that are not divided by the size of the batch.
-    Where no weight is above zero, all stay zero.
+    Where no weight is above zero, all stay zero; so do those of a gradient that is not finite.
 
     Args:
       gradient: `[batch]`, of the outer loss with respect to the weights, at weights of zero.
@@ -420,11 +420,12 @@ def clipped_weights(gradient: jax.Array, labeled: jax.Array | None = None) -> ja
     Returns:
       `[batch]`.
     """
-    gain = jnp.maximum(-gradient, 0)
+    gain = jnp.where(jnp.isfinite(gradient), jnp.maximum(-gradient, 0), 0)
 
     def scaled(rows):
         total = jnp.sum(jnp.where(rows, gain, 0))
-        return jnp.where(rows, gain * jnp.sum(rows) / jnp.where(total > 0, total, 1), 0)
+        # In this order a sum that overflows gives 0.
+        return jnp.where(rows, gain / jnp.where(total > 0, total, 1) * jnp.sum(rows), 0)
 
     if labeled is None:
         return scaled(jnp.ones(gain.shape, bool))
