@@ -409,3 +409,16 @@ def test_a_class_that_nobody_can_belong_to_has_a_finite_gradient():
     assert np.isfinite(value) and np.isfinite(slope).all()
     assert (slope[:, 0] == 0).all() and (slope[:, 1] != 0).all()
     assert np.isnan(risks.multilabel_vpu(np.where(targets, np.nan, scores), targets))
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_an_infinite_score_is_the_limit_of_large_ones_at_every_temperature(alpha, sign):
+    def risk(score):
+        scores = jnp.array([[score, 1.0], [0.0, -2.0], [0.3, 0.1]])
+        targets = np.array([[sign > 0, 1], [0, 0], [0, 0]], int)
+        return risks.multilabel_vpu(scores, targets, gamma=0.5, alpha=alpha)
+
+    limit = float(risk(sign * 1e20))
+    assert np.isfinite(limit)
+    assert float(risk(sign * jnp.inf)) == pytest.approx(limit, rel=1e-6)

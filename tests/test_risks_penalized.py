@@ -262,3 +262,19 @@ def test_penalty_names_the_argument_that_does_not_fit():
         penalty((4, 2), (4, 2), ())
     with pytest.raises(ValueError, match=r"weights has shape \(2,\).*\(4,\)"):
         penalty((4, 2), (4, 2), (4,), weights=np.ones(2))
+
+
+@pytest.mark.parametrize("beta", [0.0, 3.0])
+def test_infinite_scores_have_the_values_and_slopes_of_large_ones(beta):
+    labeled = np.array([1, 0, 1, 0])
+
+    def risk(large, beta):
+        return risks.gradpu(jnp.array([1.0, -large, large, large]), labeled, beta=beta)
+
+    at, by = jax.value_and_grad(risk, argnums=(0, 1))(1e4, beta)
+    value, slopes = jax.value_and_grad(risk, argnums=(0, 1))(jnp.inf, beta)
+    np.testing.assert_allclose(value, at, rtol=1e-6)
+    np.testing.assert_allclose(slopes, by, atol=1e-7)
+    # A missed positive costs all of its loss, and without upweighting no more than 2.
+    missed = risks.gradpu([-jnp.inf, 1.0], [1, 0], beta=beta)
+    assert float(missed) == (jnp.inf if beta else pytest.approx(2 + 2 / (1 + np.exp(-2))))

@@ -203,6 +203,9 @@ def check_options(name: str, options: dict[str, Any]) -> dict[str, Any]:
                 f"model.options.{option} is {value!r}; accepted: numbers up to {MAX_WIDTH}"
             )
         checked[option] = value
+    drops, hidden = (checked.get(name, defaults.get(name)) for name in ("dropout", "hidden"))
+    accepted = "0.0 without a hidden layer, whose outputs it drops"
+    checks.require(not drops or bool(hidden), "model.options.dropout", drops, accepted)
     return checked
 
 

@@ -55,8 +55,13 @@ def multilabel_vpu(
     if scores.size == 0:
         return jnp.zeros((), scores.dtype)
     if alpha is not None:
-        spread = jnp.std(jax.lax.stop_gradient(scores), axis=0)
-        scores = scores / jax.lax.stop_gradient(jnp.clip(alpha * spread, MIN_TEMPERATURE, 1))
+        # An infinite score spreads without end, and the temperature is 1.
+        is_infinite = jnp.isinf(scores)
+        spread = jnp.std(jax.lax.stop_gradient(jnp.where(is_infinite, 0, scores)), axis=0)
+        alpha = jnp.asarray(alpha, scores.dtype)
+        temperature = jnp.clip(_arrays.weighted(spread, alpha), MIN_TEMPERATURE, 1)
+        is_one = is_infinite.any(0) & (alpha > 0)
+        scores = scores / jax.lax.stop_gradient(jnp.where(is_one, 1, temperature))
 
     everyone = jnp.ones_like(is_positive)
     share = jnp.mean(jax.lax.stop_gradient(_arrays.sigmoid(scores)), axis=0)

@@ -41,7 +41,9 @@ def gradpu(
     """
     arrays.check_number("beta", beta, lambda b: b >= 0, "0 or more")
     scores, is_positive = _arrays.checked(scores, labeled)
-    weights = 1 + beta * jax.nn.softplus(-2 * scores)
+    # An unlabeled row has no weight, also where that would be infinite.
+    missed = jax.nn.softplus(-2 * jnp.where(is_positive, scores, 0))
+    weights = 1 + _arrays.weighted(missed, jnp.asarray(beta, missed.dtype))
     if stop_weight_gradient:
         weights = jax.lax.stop_gradient(weights)
     as_positive = weights * 2 * _arrays.sigmoid(-2 * scores)

@@ -79,7 +79,7 @@ def resolve_model(config: ml_collections.FrozenConfigDict) -> ml_collections.Fro
     folder = _folder(config.init_from, config.seed)
     _, saved = _load(folder)
     options = model.options.to_dict()
-    if options and _plain(options) != _plain(saved["options"]):
+    if _architecture(options) and _architecture(options) != _architecture(saved["options"]):
         raise ValueError(
             f"model.options is {options}; accepted: none with model.name={SAVED!r}, or those of "
             f"the encoder in {folder}, {saved['options']}"
@@ -87,7 +87,8 @@ def resolve_model(config: ml_collections.FrozenConfigDict) -> ml_collections.Fro
     tree = config.to_dict()
     tree["model"] |= {
         "name": saved["model"],
-        "options": saved["options"],
+        "options": _architecture(saved["options"])
+        | {name: value for name, value in options.items() if name == "dropout"},
         "image_size": model.image_size or saved["image_size"],
     }
     return ml_collections.FrozenConfigDict(tree)
@@ -129,9 +130,11 @@ def attach(config: ml_collections.ConfigDict, data: _Problem) -> _Problem:
         return replace(encoder=encoder)
     folder = _folder(config.init_from, config.seed)
     encoder, saved = _load(folder)
-    current = {"model": config.model.name, "options": dict(config.model.options)}
-    for name, field in (("model", "model.name"), ("options", "model.options")):
-        of_encoder, wanted = (_plain(x[name]) for x in (saved, current))
+    pairs = (
+        ("model.name", saved["model"], config.model.name),
+        ("model.options", *map(_architecture, (saved["options"], dict(config.model.options)))),
+    )
+    for field, of_encoder, wanted in pairs:
         if of_encoder != wanted:
             raise ValueError(
                 f"init_from: the encoder in {folder} is of {field} {of_encoder!r}, this run's "
@@ -159,6 +162,11 @@ def _load(folder: str) -> tuple[encoder_lib.Encoder, dict[str, Any]]:
             "run of a method that leaves an encoder, for example 'impulses'"
         )
     return encoder_lib.load(path)
+
+
+def _architecture(options: dict[str, Any]) -> dict[str, Any]:
+    """The options that say what a network is; dropout says how it is trained."""
+    return _plain({name: value for name, value in options.items() if name != "dropout"})
 
 
 def _plain(value: Any) -> Any:

@@ -1,5 +1,7 @@
 """GradPU: pairs, ramp, penalty and what it does, and the settings it refuses."""
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,6 +9,8 @@ import pytest
 
 from pujax import methods, risks
 from pujax.methods import gradpu, naive
+from pujax.methods._common import classifier
+from pujax.methods._common import network as network_lib
 from pujax.models import heads
 from pujax.training import sharding, train_step
 from tests import tiny
@@ -202,14 +206,43 @@ def test_dropout_changes_the_risk_and_leaves_the_penalty_and_the_predictions(dat
     *_, without = first_step(data, alpha=0.5)
     assert abs(float(with_it["risk"]) / float(without["risk"]) - 1) > 1e-4
     np.testing.assert_allclose(with_it["penalty"], without["penalty"], rtol=1e-6)
-    again = method.predict(state, batch.inputs)
-    np.testing.assert_array_equal(method.predict(state, batch.inputs), again)
+    plain = gradpu.build(tiny.config("gradpu", **MLP), data.info)
+    np.testing.assert_array_equal(
+        method.predict(state, batch.inputs), plain.predict(state, batch.inputs)
+    )
+
+
+def test_the_passes_of_a_step_drop_other_outputs(data):
+    config = tiny.config("vpu", model="mlp", options={"hidden": (64,), "dropout": 0.5})
+    network = network_lib.build(config, data.info, embedding_dim=0, may_drop=True)
+    inputs = jnp.asarray(data.inputs[:4])
+    params, stats = network.init(jax.random.key(0), inputs)
+    images = network.normalize(inputs)
+    passes = classifier._passes(network, params, None, jax.random.key(1))
+    one, two, full, three = (
+        passes(stats, images, drops=drops)[0].features for drops in (True, True, False, True)
+    )
+    np.testing.assert_array_equal(full, network.infer(params, stats, inputs).features)
+    masks = [np.asarray(x)[np.asarray(full) > 0] > 0 for x in (one, two, three)]
+    assert all(0.3 < mask.mean() < 0.7 for mask in masks)
+    assert all(np.mean(a != b) > 0.2 for a, b in itertools.combinations(masks, 2))
+    again = classifier._passes(network, params, None, jax.random.key(1))
+    np.testing.assert_array_equal(again(stats, images)[0].features, one)
+
+
+def test_several_labels_refuse_dropout():
+    data = tiny.multilabel_problem(rows=True)
+    config = tiny.config(
+        "asymmetric", model="mlp", options={"hidden": (4,), "dropout": 0.5}, augment=False
+    )
+    with pytest.raises(ValueError, match="model.options.dropout is 0.5; accepted: 0.0 with method"):
+        methods.build(config, data.info)
 
 
 @pytest.mark.parametrize("name", ["lagam", "self_pu", "cvir"])
 def test_a_method_whose_passes_drop_nothing_refuses_dropout(data, name):
     config = tiny.config(name, model="mlp", options={"hidden": (4,), "dropout": 0.5})
-    accepted = rf"model.options.dropout is 0.5; accepted: 0 with method.name='{name}'"
+    accepted = rf"model.options.dropout is 0.5; accepted: 0.0 with method.name='{name}'"
     with pytest.raises(ValueError, match=accepted):
         methods.build(config, data.info)
 
@@ -220,7 +253,7 @@ def test_a_method_whose_passes_drop_nothing_refuses_dropout(data, name):
         (
             {"dropout": 0.5},
             {},
-            r"model.options.dropout is 0.5; accepted: 0 with method.align_weight",
+            r"model.options.dropout is 0.5; accepted: 0.0 with method.align_weight",
         ),
         ({}, {"mixup_alpha": 1.0}, r"method.mixup_alpha is 1.0; accepted: 0 with method.align"),
     ],

@@ -228,6 +228,7 @@ def test_a_network_may_be_without_hidden_layers(name):
             "model.options.block is no option of 'resnet18'; accepted: initializer, lgconv",
         ),
         ("mlp", {"hidden": 300}, r"model.options.hidden is 300; accepted: a tuple.*\(300, 300"),
+        ("mlp", {"dropout": 0.5, "hidden": ()}, "dropout is 0.5; accepted: 0.0 without a hidden"),
         ("mlp", {"dropout": 1.0}, r"model.options.dropout is 1.0; accepted: a number in \[0, 1\)"),
         ("resnet18", {"width": True}, "model.options.width is True; accepted: a int"),
         ("mlp", {"dtype": "float16"}, "dtype is 'float16'; accepted: float32, bfloat16"),

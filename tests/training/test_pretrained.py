@@ -161,6 +161,26 @@ def test_the_saved_network_may_be_asked_for_by_name(finished):
         config_lib.resolve(config)
 
 
+def test_dropout_is_the_own_choice_of_a_run(tmp_path):
+    first = digits_config("nnpu", model="mlp")
+    first.model.options = {"hidden": (8,), "dropout": 0.5}
+    first.method.num_epochs = 1
+    there = str(tmp_path / "first")
+    experiment.run(config_lib.resolve(first), there)
+
+    def resolved(name, model, options):
+        config = digits_config(name, model=model)
+        config.model.options, config.init_from = options, there
+        config = init_from.resolve_model(config_lib.resolve(config))
+        assert init_from.attach(config, experiment.load_data(config)).encoder is not None
+        return config.model.options.to_dict()
+
+    assert resolved("nnpu", "mlp", {"hidden": (8,)}) == {"hidden": (8,)}
+    assert resolved("cvir", config_lib.SAVED, {}) == {"hidden": (8,)}
+    own = resolved("nnpu", config_lib.SAVED, {"dropout": 0.25})
+    assert own == {"hidden": (8,), "dropout": 0.25}
+
+
 def test_a_folder_without_an_encoder_is_named(tmp_path):
     config = digits_config()
     config.init_from = str(tmp_path)

@@ -330,7 +330,7 @@ def _check_dropout(config: ml_collections.ConfigDict, may_drop: bool) -> None:
     drops = config.model.options.get("dropout", 0)
     aligned = config.method.get("align_weight", 0) > 0
     where = "method.align_weight above 0" if may_drop else f"method.name={config.method.name!r}"
-    accepted = f"0 with {where}, whose training passes drop nothing"
+    accepted = f"0.0 with {where}, whose training passes drop nothing"
     is_right = not drops or (may_drop and not aligned)
     checks.require(is_right, "model.options.dropout", drops, accepted)
 
