@@ -6,7 +6,9 @@ python -m pujax.sweep --plan=configs/sweeps/gradpu_table2.py:regulariser=dropout
 Arguments: regulariser = all (default), width, weight_decay, dropout, input_noise, mixup. One row
 per value that the paper tried, all with upweighting; the figure beside each is the paper's for the
 best of them on the validation set. The paper does not say how mixup meets the weights of positives:
-see `pujax.methods.gradpu`. Its penalty itself is GradPU's row of Table 1.
+see `pujax.methods.gradpu`. Noise is in units of pixels in [0, 1]. All train at one rate, chosen
+below; the row of the penalty itself at that rate is in `gradpu_rates`, and at its own in
+`gradpu_table1`.
 """
 
 from collections.abc import Callable

@@ -31,7 +31,7 @@ def gradient(loss: Callable[..., Any], example: tuple[Any, ...]) -> Callable[...
         `(moving, meta, batch_stats, inputs) -> ((loss, new batch_stats), gradient like moving)`,
         which reverse mode differentiates for the first three.
     """
-    loss, captured = _without_closure(loss, example)
+    loss, captured, (_, new_like) = _without_closure(loss, example)
 
     def compute(moving, meta, stats, inputs, captured):
         return jax.value_and_grad(loss, has_aux=True)(moving, meta, stats, inputs, captured)
@@ -49,11 +49,11 @@ def gradient(loss: Callable[..., Any], example: tuple[Any, ...]) -> Callable[...
         def slopes_of(moving, of_loss, of_stats):
             def both(moving, meta, float_stats):
                 value, new_stats = loss(moving, meta, join_stats(float_stats), inputs, captured)
-                return value, _floating_part(new_stats, stats)[0]
+                return value, _floating_part(new_stats, new_like)[0]
 
             return jax.vjp(both, moving, meta, float_stats)[1]((of_loss, of_stats))
 
-        of_stats = _floating_part(along_stats, stats)[0]
+        of_stats = _floating_part(along_stats, new_like)[0]
         zeros = jax.tree_util.tree_map(jnp.zeros_like, of_stats)
         _, products = jax.jvp(
             slopes_of,
@@ -70,7 +70,7 @@ def gradient(loss: Callable[..., Any], example: tuple[Any, ...]) -> Callable[...
 
 def _without_closure(
     function: Callable[..., Any], example: tuple[Any, ...]
-) -> tuple[Callable[..., Any], list[Any]]:
+) -> tuple[Callable[..., Any], list[Any], Any]:
     """A function that takes everything it depends on as arguments, and what it had closed over.
 
     A `custom_vjp` inside a loop cannot close over values of an outer transformation.
@@ -82,7 +82,8 @@ def _without_closure(
         example: arguments that have the shapes of later ones.
 
     Returns:
-        `(converted, captured)`: `converted(*arguments, captured)` is `function(*arguments)`.
+        `(converted, captured, shapes)`: `converted(*arguments, captured)` is
+        `function(*arguments)`, a tree like `shapes`.
     """
     closed, shapes = jax.make_jaxpr(function, return_shape=True)(*example)
     out_tree = jax.tree_util.tree_structure(shapes)
@@ -92,7 +93,7 @@ def _without_closure(
         call = jax_core.jaxpr_as_fun(jax_core.ClosedJaxpr(closed.jaxpr, captured))
         return jax.tree_util.tree_unflatten(out_tree, call(*jax.tree_util.tree_leaves(given)))
 
-    return converted, list(closed.consts)
+    return converted, list(closed.consts), shapes
 
 
 def _floating_part(

@@ -169,17 +169,20 @@ def test_mixup_blends_the_batch_with_one_order_of_it_and_the_terms_with_both_lab
     labeled = jnp.array([1, 1, 0, 0, 0, 0, 0])
     shares, orders = [], set()
     for seed in range(40):
-        # Rows of the identity say which images they were made of.
-        seen, risk = regularized(jnp.eye(7), labeled, jax.random.key(seed), mixup_alpha=2.0)
+        # Rows of a diagonal say which images they were made of, and of which size.
+        sizes = np.arange(1.0, 8.0)
+        seen, risk = regularized(jnp.diag(sizes), labeled, jax.random.key(seed), mixup_alpha=2.0)
+        seen = seen / sizes
         partners = seen - np.diag(np.diag(seen))
         order = np.where(partners.any(1), partners.argmax(1), np.arange(7))
         assert sorted(order) == list(range(7))
         orders.add(tuple(order))
         moved = order != np.arange(7)
-        (lam,) = {round(float(x), 6) for x in np.diag(seen)[moved]}
+        lam = float(np.diag(seen)[moved][0])
+        np.testing.assert_allclose(np.diag(seen)[moved], lam, atol=1e-5)
         shares.append(lam)
         np.testing.assert_allclose(seen[moved, order[moved]], 1 - lam, atol=1e-5)
-        scores = np.where(moved, lam**2 + (1 - lam) ** 2, 1)
+        scores = np.sum((seen * sizes) ** 2, axis=1)
         own, partner = (np.sum(scores * (1 + 10 * x)) for x in (labeled, labeled[order]))
         np.testing.assert_allclose(risk, lam * own + (1 - lam) * partner, rtol=1e-5)
     assert len(orders) > 35
