@@ -29,7 +29,7 @@ def between(field: str, value: object, low: float, high: float, *, include: str 
     `include` says which ends belong to it: 'both', 'low', 'high' or 'neither'.
     """
     number: Any = value
-    ok = isinstance(value, numbers.Real) or getattr(value, "shape", None) == ()
+    ok = is_number(value)
     if ok:
         above = number >= low if include in ("both", "low") else number > low
         below = number <= high if include in ("both", "high") else number < high
@@ -37,6 +37,11 @@ def between(field: str, value: object, low: float, high: float, *, include: str 
     left = "[" if include in ("both", "low") else "("
     right = "]" if include in ("both", "high") else ")"
     require(ok, field, value, f"a number in {left}{low}, {high}{right}")
+
+
+def is_number(value: object) -> bool:
+    """Whether it is one real number, or an array without axes."""
+    return isinstance(value, numbers.Real) or getattr(value, "shape", None) == ()
 
 
 def positive(field: str, value: object) -> None:

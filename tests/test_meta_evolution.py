@@ -184,10 +184,13 @@ def test_a_count_as_the_outer_loss_is_one_in_every_type(estimator, kind):
 
 
 def test_particles_of_another_problem_are_refused():
+    def total(tree):
+        return sum(jnp.sum(leaf) for leaf in jax.tree.leaves(tree))
+
     def particles(params, m, **options):
         return meta.meta_gradient(
-            lambda w, m: sum(jnp.sum(x) for x in jax.tree.leaves(w)) * jnp.sum(m),
-            lambda w: sum(jnp.sum(x) for x in jax.tree.leaves(w)),
+            lambda w, m: total(w) * total(m),
+            total,
             params,
             m,
             estimator="pes",
@@ -196,6 +199,22 @@ def test_particles_of_another_problem_are_refused():
             **({"learning_rate": 0.1} | options),
         )[1].particles
 
+    @jax.tree_util.register_pytree_node_class
+    class Own:
+        """A tree that compares by identity."""
+
+        def __init__(self, leaf):
+            self.leaf = leaf
+
+        def tree_flatten(self):
+            return (self.leaf,), None
+
+        @classmethod
+        def tree_unflatten(cls, _, children):
+            return cls(*children)
+
+    own = Own(jnp.float32(1))
+    assert particles(own, own, particles=particles(own, own)).step == 2
     kept = particles(jnp.float32(1), jnp.float32(1))
     assert particles(jnp.float32(1), jnp.float32(1), particles=kept).step == 2
     for params, m, options in (

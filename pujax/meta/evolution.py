@@ -186,7 +186,8 @@ def _check_particles(particles: Particles, new: Particles) -> None:
 
     def shapes(one: Particles) -> Any:
         parts = [(side.moving, side.opt_state) for side in (one.first, one.second)]
-        return jax.tree_util.tree_map(jnp.shape, (parts, one.perturbations))
+        entries, treedef = jax.tree_util.tree_flatten((parts, one.perturbations))
+        return treedef, [jnp.shape(leaf) for leaf in entries]
 
     checks.require(
         shapes(particles) == shapes(new),

@@ -353,9 +353,7 @@ def _scores(name: str, values: npt.ArrayLike) -> np.ndarray:
 
 def _priors(prior: float | None, interval: tuple[float, float] | None) -> list[float]:
     """The prior, and behind it those of its interval; NaN alone if it is not known."""
-    is_pair = interval is None or (
-        isinstance(interval, Sequence | np.ndarray) and len(interval) == 2
-    )
+    is_pair = interval is None or np.shape(interval) == (2,)
     checks.require(is_pair, "prior_interval", interval, "two numbers, or None")
     ends = [] if interval is None else [float(end) for end in interval]
     if prior is None or prior != prior:  # NaN

@@ -213,7 +213,7 @@ def _choice(bounds: dict[str, PriorEstimate]) -> str:
     text = f"'consensus' uses {shown({found.method: found.estimate})}."
     useful = [name for name, one in bounds.items() if is_informative(one)]
     if len(useful) == 1:
-        text += " No other one carries information."
+        text += " No other one carries information." * (len(bounds) > 1)
     elif found.agree:
         text += f" {', '.join(useful)} agree: one share lies in all their intervals."
     else:

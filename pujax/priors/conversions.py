@@ -10,7 +10,6 @@ a share `prior` is positive:
 """
 
 import math
-import numbers
 
 from pujax import checks
 
@@ -98,13 +97,13 @@ def unlabeled_prior(population: float, *, n_p: int, n_u: int) -> float:
     _check_counts(n_p, n_u)
     n = n_p + n_u
     # A prior that was computed from counts may miss the least possible one by a rounding.
-    is_share = isinstance(population, numbers.Real) and n_p / n * (1 - 1e-9) <= population <= 1
+    is_share = checks.is_number(population) and n_p / n * (1 - 1e-9) <= population <= 1
     accepted = f"a number from {n_p / n:.6g}, the labelled share {n_p} of {n}, to 1"
-    checks.require(is_share, "population", population, accepted)
+    checks.require(bool(is_share), "population", population, accepted)
     return max(0.0, (population * n - n_p) / n_u)
 
 
 def _check_counts(n_p: int, n_u: int) -> None:
     for name, count in (("n_p", n_p), ("n_u", n_u)):
-        is_count = isinstance(count, numbers.Real) and 1 <= count < math.inf
-        checks.require(is_count, name, count, "a number of examples, at least 1")
+        is_count = checks.is_number(count) and 1 <= count < math.inf
+        checks.require(bool(is_count), name, count, "a number of examples, at least 1")

@@ -109,9 +109,9 @@ def out_of_bag(
     Returns:
       The estimate. Its interval covers the randomness of the samples, of the halves and of the
       training; where the classes overlap at every score, the prior lies below it. Where the scores
-      tell P from U no better than a constant, by 1.645 standard errors, U is nearly all positive or
-      the features say nothing: a warning says so, the interval begins at 0, and without resamples
-      it ends at 1.
+      tell P from U no better than a constant, by 1.645 standard errors, U is nearly all positive,
+      the labels are too few, or the features say nothing: the value is best bin's, the interval is
+      0 to 1, and a warning says why.
 
     Raises:
       ValueError: naming the argument that is not accepted.
@@ -135,20 +135,17 @@ def out_of_bag(
         _LOG.warning("the out-of-bag scores tell nothing apart: every prior is possible")
         return ANYTHING
     bins = best_bin(p, u, num_resamples=0)
-    tells_apart = _advantage(settings.loss, p, u) > _CHANCE
-    if estimator == "best_bin" or bins.value > _LARGE or not tells_apart:
-        if bins[1:] == ANYTHING[1:]:
-            return ANYTHING
-        resampled = [_best_bin_resample(*_drawn(pairs, rng), rng) for _ in range(num_resamples)]
-        by_bins = base.with_interval(bins.value, resampled, level=level)
-        if tells_apart:
-            return by_bins
+    if bins[1:] == ANYTHING[1:]:
+        return ANYTHING
+    if _advantage(settings.loss, p, u) <= _CHANCE:
         _LOG.warning(
             "out_of_bag cannot tell the positives from the unlabeled: these are nearly all "
-            "positive, or the features say nothing, and any share up to %.3g is possible",
-            bins.value,
+            "positive, the labels are too few, or the features say nothing; any share is possible"
         )
-        return by_bins._replace(low=0.0, high=by_bins.high if num_resamples else 1.0)
+        return PriorEstimate(bins.value, *ANYTHING[1:])
+    if estimator == "best_bin" or bins.value > _LARGE:
+        resampled = [_best_bin_resample(*_drawn(pairs, rng), rng) for _ in range(num_resamples)]
+        return base.with_interval(bins.value, resampled, level=level)
     value = _km2(*(x[rng.permutation(len(x))[:_MAX_KERNEL_POINTS]] for x in (p, u)))
     resampled = [_km2_resample(*_drawn(pairs, rng), rng) for _ in range(num_resamples)]
     if value <= least_share()[0]:

@@ -180,8 +180,12 @@ def paired(runs: Sequence[Run]) -> list[Pairing]:
     """Differences of every other group from that of the first run."""
     found = groups(runs)
     source, names = metrics_of(runs)
-    level = _level(len(found) - 1)
-    return [_pair(found[0], other, source, names, level) for other in found[1:]]
+    partners = [_partners(found[0], other) for other in found[1:]]
+    level = _level(sum(not reason for _, reason in partners))
+    return [
+        _pairing(other, pairs, reason, source, names, level)
+        for other, (pairs, reason) in zip(found[1:], partners, strict=True)
+    ]
 
 
 def _level(count: int) -> float:
@@ -193,9 +197,8 @@ def _level(count: int) -> float:
     return 1 - (1 - LEVEL) / max(count, 1)
 
 
-def _pair(
-    reference: Group, other: Group, source: str, names: Sequence[str], level: float
-) -> Pairing:
+def _partners(reference: Group, other: Group) -> tuple[list[tuple[Run, Run]], str]:
+    """Pairs of runs on the same data and split, or why there are none."""
     sides = [[run for run in x.runs if run.summary is not None] for x in (reference, other)]
     digested = [[run for run in distinct(side) if run.digest] for side in sides]
     pairs = _pairs(*digested)
@@ -205,7 +208,19 @@ def _pair(
             reason = "not paired: a run is not finished"
         elif not all(digested):
             reason = "not paired: a run did not write data.json"
-        return Pairing(other, {}, 0, reason)
+        return [], reason
+    return pairs, ""
+
+
+def _pairing(
+    other: Group,
+    pairs: Sequence[tuple[Run, Run]],
+    reason: str,
+    source: str,
+    names: Sequence[str],
+    level: float,
+) -> Pairing:
+    """The differences of pairs, with intervals of that level."""
     differences = {}
     for name in names:
         known = []
@@ -217,7 +232,7 @@ def _pair(
         elif known:
             a, b, value = known[0]
             differences[name] = _by_examples(a, b, source, name, value, level)
-    return Pairing(other, differences, len(pairs), "")
+    return Pairing(other, differences, len(pairs), reason)
 
 
 def distinct(runs: Sequence[Run]) -> list[Run]:

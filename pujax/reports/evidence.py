@@ -167,7 +167,8 @@ def resampled(
     rng = np.random.default_rng(0)
     groups = [np.flatnonzero(labels == one) for one in np.unique(labels)]
     found = []
-    for _ in range(_RESAMPLES):
+    # As many beyond the ends of a wider interval as beyond those of the usual one.
+    for _ in range(round(_RESAMPLES * (1 - LEVEL) / (1 - level))):
         rows = np.concatenate([rng.choice(group, len(group)) for group in groups])
         found.append(float(statistic(scores[rows], labels[rows])))
     if not np.isfinite(found).all():

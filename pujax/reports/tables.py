@@ -83,7 +83,12 @@ def counts(run: Run) -> Section:
     kinds = [
         ("labelled positives (P), trained on", count(known.get("labeled"))),
         ("unlabeled (U), trained on", count(known.get("unlabeled"))),
-        ("positives hidden among them", count(known.get("hidden_positives"))),
+        *(
+            [("labelled positives that U repeats", count(known["unlabeled_copies"]))]
+            if known.get("unlabeled_copies")
+            else []
+        ),
+        ("positives hidden among the others", count(known.get("hidden_positives"))),
         ("unlabeled rows of unknown class", count(known.get("unlabeled_without_truth"))),
         ("held out of training", count(held)),
         ("labelled positives among the held-out", count(held_labeled)),

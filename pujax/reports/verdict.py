@@ -144,7 +144,10 @@ def of_several(
                 f"{pairing.group.name} and {reference} do not differ by more than chance"
             )
     if not sentences:
-        second = f"Differences in {title} have no interval: one pair each, without common scores."
+        second = (
+            f"Differences in {title} have no interval: one pair each, without common scores, or "
+            "pairs that all differ by the same."
+        )
         return Verdict(level, (first, second, "Next: train each with several seeds, and compare."))
     second = f"In {title}, {'; '.join(sentences)}."
     advice = f"Next: take {reference}, or the simplest of those that do not differ from it."

@@ -1,5 +1,6 @@
 """Conversions between priors and the label frequency: by hand, from counts, and back."""
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -79,3 +80,10 @@ def test_rounding_at_the_least_possible_population_prior_is_forgiven():
         least = conversions.population_prior(0.0, n_p=n_p, n_u=n_u)
         below = np.nextafter(least, 0)
         assert conversions.unlabeled_prior(below, n_p=n_p, n_u=n_u) == pytest.approx(0, abs=1e-12)
+
+
+def test_numbers_may_be_arrays_without_axes():
+    for one in (np.asarray, jnp.asarray):
+        assert float(conversions.unlabeled_prior(one(0.5), n_p=one(10), n_u=one(30))) == (
+            pytest.approx(conversions.unlabeled_prior(0.5, n_p=10, n_u=30), rel=1e-6)
+        )

@@ -190,6 +190,10 @@ def test_of_several_methods_the_intervals_hold_together(tmp_path):
     t = 4.302653  # of 2 degrees of freedom, at 97.5 %: two intervals of 95 % for one of 90 %
     for one in found:
         assert one.low == pytest.approx(mean - t * error / 3**0.5, rel=1e-5)
+    # What cannot be paired has no interval and widens none.
+    runs += seeds(tmp_path, "gradpu", [0.9], digests=["another"])
+    more = [x.differences.get("accuracy") for x in comparison.paired(runs)]
+    assert more == [*found, None]
 
 
 @pytest.mark.parametrize(

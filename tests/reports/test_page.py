@@ -225,7 +225,7 @@ def test_unknown_numbers_are_called_unknown(tmp_path):
     folder = folders.held(tmp_path / "run", prior=None)
     page = Page(reports.build([str(folder)]).html)
     assert page.row("What held-out P", "precision in U")["value"] == "unknown"
-    assert page.row("Examples", "positives hidden among them")["number"] == "unknown"
+    assert page.row("Examples", "positives hidden among the others")["number"] == "unknown"
     assert page.row("Shares", "U, prior that is used")["value"] == "unknown"
     assert "nan" not in page.text.lower().split()
 
