@@ -132,6 +132,17 @@ def test_published_figures_are_those_of_the_plans():
                 row = row.replace("beta_max 0", "beta_max=0").replace("alpha 0", "alpha=0")
                 column = column.split(" k=")[0]
             key = (f"Table {table}", names.get(row, row), column)
-            assert cell.published == listed[key], cell.name
-            compared += 1
-    assert compared == 2 * 147 + 32 + 10 + 20
+            if cell.published:
+                assert cell.published == listed[key], cell.name
+                compared += 1
+    for cell in plan_of("gradpu_table2").cells:
+        column = f"{cell.column}, best epoch"
+        (row,) = {
+            row
+            for table, row, of in listed
+            if (table, of) == ("Table 2", column)
+            and row.partition(" {")[0] == cell.row.rpartition(" ")[0]
+        }
+        assert cell.published == listed["Table 2", row, column], cell.name
+        compared += 1
+    assert compared == 2 * 147 + 34 + 10 + 20 + 69
