@@ -25,6 +25,8 @@ from pujax.methods._common import network as network_lib
 from pujax.methods.base import Method
 
 SELECTION = "proxy_accuracy"
+# Models from before these fields have neither.
+_REGULARIZERS = ("input_noise", "mixup_alpha")
 
 
 def default_config() -> ml_collections.ConfigDict:
@@ -59,12 +61,13 @@ def default_config() -> ml_collections.ConfigDict:
 def check(config: ml_collections.ConfigDict, info: DataInfo, network: network_lib.Network) -> None:
     """Raises a ValueError for settings that cannot be."""
     sections.check(config)
-    for name in ("alpha", "beta_max", "input_noise", "mixup_alpha"):
-        checks.at_least(f"method.{name}", config[name], 0)
+    for name in ("alpha", "beta_max", *_REGULARIZERS):
+        checks.at_least(f"method.{name}", config.get(name, 0.0), 0)
+    mixup_alpha = config.get("mixup_alpha", 0.0)
     checks.require(
-        not config.mixup_alpha or not config.align_weight,
+        not mixup_alpha or not config.get("align_weight", 0.0),
         "method.mixup_alpha",
-        config.mixup_alpha,
+        mixup_alpha,
         "0 with method.align_weight above 0, since a mixed image has no class of its own",
     )
     checks.one_of("method.penalty_on", config.penalty_on, ("score", "tanh"))
@@ -128,15 +131,16 @@ def _regularized(
     Returns:
       `(risk, batch_stats)`.
     """
+    input_noise, mixup_alpha = (config.get(name, 0.0) for name in _REGULARIZERS)
     # The first folds of the key are those that draw the pairs of the penalty.
-    if config.input_noise:
+    if input_noise:
         noise = jax.random.normal(jax.random.fold_in(key, 2), images.shape, images.dtype)
-        images += config.input_noise * noise
-    if not config.mixup_alpha:
+        images += input_noise * noise
+    if not mixup_alpha:
         outputs, batch_stats = forward(batch_stats, images)
         return terms(outputs.logits, labeled), batch_stats
     order = jax.random.permutation(jax.random.fold_in(key, 3), len(images))
-    lam = mixup.draw_lam(jax.random.fold_in(key, 4), config.mixup_alpha)
+    lam = mixup.draw_lam(jax.random.fold_in(key, 4), mixup_alpha)
     outputs, batch_stats = forward(batch_stats, mixup.mix(images, images[order], lam))
     own, partners = (terms(outputs.logits, x) for x in (labeled, labeled[order]))
     return mixup.mix(own, partners, lam), batch_stats

@@ -4,6 +4,7 @@ import itertools
 
 import jax
 import jax.numpy as jnp
+import ml_collections
 import numpy as np
 import pytest
 
@@ -277,6 +278,13 @@ def test_a_large_penalty_flattens_the_scores(data):
         method, carry = tiny.train_steps(config, data, steps=24)
         spreads.append(np.std(method.predict(carry.state, jnp.asarray(data.test_inputs))))
     assert spreads[1] < 0.1 * spreads[0]
+
+
+def test_a_model_from_before_noise_and_mixup_is_built(data):
+    tree = tiny.config("gradpu", **MLP).to_dict()
+    for name in ("input_noise", "mixup_alpha"):
+        del tree["method"][name]
+    gradpu.build(ml_collections.ConfigDict(tree), data.info)
 
 
 def test_batch_norm_is_refused(data):
