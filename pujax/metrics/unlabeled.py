@@ -353,7 +353,8 @@ def _scores(name: str, values: npt.ArrayLike) -> np.ndarray:
 
 def _priors(prior: float | None, interval: tuple[float, float] | None) -> list[float]:
     """The prior, and behind it those of its interval; NaN alone if it is not known."""
-    is_pair = interval is None or np.shape(interval) == (2,)
+    pair = np.asarray([0.0, 1.0] if interval is None else interval)
+    is_pair = pair.shape == (2,) and pair.dtype.kind in "fiu"
     checks.require(is_pair, "prior_interval", interval, "two numbers, or None")
     ends = [] if interval is None else [float(end) for end in interval]
     if prior is None or prior != prior:  # NaN
