@@ -4,7 +4,7 @@ import pytest
 
 from pujax import methods
 from pujax.configs import gradpu
-from pujax.configs.sweeps import gradpu_table2
+from pujax.configs.sweeps import gradpu_labels, gradpu_table2
 from pujax.training import config as config_lib
 from pujax.training import experiment
 
@@ -50,3 +50,20 @@ def test_every_regulariser_changes_one_field_and_the_penalty_is_off():
         wanted.pop(name, None)
         assert config == expected, cell.name
     assert len(gradpu_table2.get_plan("regulariser=mixup").cells) == 15
+
+
+def test_more_labels_change_their_number_alone_and_begin_with_table_1():
+    cells = {cell.name: cell.config for cell in gradpu_labels.get_plan("data=all").cells}
+    assert len(cells) == 2 * 5 * 6
+    for method, row in gradpu_labels._ROWS.items():
+        for column, task in (("MNIST", "mnist"), ("FMNIST", "fashion_mnist")):
+            first = gradpu.get_config(f"task={task},labeled=1000,method={method}")
+            assert cells[f"{row} on {column} 1k"].to_dict() == first.to_dict()
+            for thousands in (2, 4, 8, 16):
+                config = cells[f"{row} on {column} {thousands}k"]
+                assert config.data.num_labeled == 1000 * thousands
+                config.data.num_labeled = 1000
+                assert config.to_dict() == first.to_dict()
+    assert [cell.column for cell in gradpu_labels.get_plan().cells[::6]] == [
+        *("MNIST 1k", "MNIST 2k", "MNIST 4k", "MNIST 8k", "MNIST 16k")
+    ]
