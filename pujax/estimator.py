@@ -14,7 +14,7 @@ import jax
 import ml_collections
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import check_consistent_length, check_random_state
+from sklearn.utils import check_consistent_length, check_random_state, column_or_1d
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -22,7 +22,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from pujax import calibration, checks, methods, metrics
 from pujax.data import batching, dataset, raw
 from pujax.data.pu_dataset import DataInfo
-from pujax.data.readers import frames, pu_labels
+from pujax.data.readers import columns, frames, pu_labels
 from pujax.training import (
     compilation_cache,
     method_setup,
@@ -182,6 +182,7 @@ class PUClassifier(ClassifierMixin, BaseEstimator):
         self._check_settings()
         _check_names(X)
         X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
+        y = _plain_labels(y)
         check_classification_targets(y)
         self.classes_ = np.unique(y)
         if len(self.classes_) != 2:
@@ -192,7 +193,8 @@ class PUClassifier(ClassifierMixin, BaseEstimator):
             )
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         self.positive_ = self._positive_class()
-        rows, labeled = _in_single_precision(X), y == self.positive_
+        self.offset_ = np.array([columns.offset(column) for column in X.T])
+        rows, labeled = _in_single_precision(X - self.offset_), y == self.positive_
         self._warn(X, rows, labeled)
         with _errors_in_parameters(self.options or {}):
             self._train(rows, labeled, seed)
@@ -206,15 +208,15 @@ class PUClassifier(ClassifierMixin, BaseEstimator):
                 "share of positives nor a classifier can be learned",
                 stacklevel=3,
             )
-        columns = getattr(self, "feature_names_in_", range(rows.shape[1]))
-        for text in raw.describe_outliers(rows, columns=[*columns], row="row {}".format):
+        names = getattr(self, "feature_names_in_", range(rows.shape[1]))
+        for text in raw.describe_outliers(X, columns=[*names], row="row {}".format):
             warnings.warn(f"X: {text.replace('leave it empty', 'clip it')}", stacklevel=3)
         if hasattr(self, "feature_names_in_"):
             import pandas as pd
 
-            table = pd.DataFrame(X, columns=columns)  # all digits: single precision makes ids equal
-            names = [str(name) for name in self.feature_names_in_]
-            named = [name for name in names if pu_labels.is_called_like_an_id(name)]
+            table = pd.DataFrame(X, columns=names)  # all digits: single precision makes ids equal
+            words = [str(name) for name in names]
+            named = [name for name in words if pu_labels.is_called_like_an_id(name)]
             for text in pu_labels.kept_ids(frames.of(table[named])) if named else ():
                 warnings.warn(f"X: {text}", stacklevel=3)
 
@@ -266,7 +268,8 @@ class PUClassifier(ClassifierMixin, BaseEstimator):
         """Scores `[n]` of being positive."""
         check_is_fitted(self, "model_")
         _check_names(X)
-        X = _in_single_precision(validate_data(self, X, dtype=np.float64, reset=False))
+        X = validate_data(self, X, dtype=np.float64, reset=False)
+        X = _in_single_precision(X - getattr(self, "offset_", 0.0))  # older ones have none
         method, state = self._loaded()
         # In full batches a row's score has the same bits wherever the row stands: XLA computes the
         # last rows of a batch whose size is not a multiple of 32 in another order. And no number of
@@ -328,7 +331,7 @@ class PUClassifier(ClassifierMixin, BaseEstimator):
         if sample_weight is not None:
             raise ValueError("sample_weight is given; accepted: None")
         check_consistent_length(X, y)
-        is_positive = np.asarray(y) == self.positive_
+        is_positive = _plain_labels(column_or_1d(y)) == self.positive_
         if is_positive.all() or not is_positive.any():
             positive = np.asarray(self.positive_).tolist()  # as Python shows it, not NumPy
             raise ValueError(
@@ -444,6 +447,25 @@ class PUClassifier(ClassifierMixin, BaseEstimator):
         config = ml_collections.FrozenConfigDict(self.model_["config"])
         method = methods.build(config, info)
         return method, saved_model.restored(self.model_["numbers"], method, info)
+
+
+def _plain_labels(y: np.ndarray) -> np.ndarray:
+    """Labels whose type is that of what they hold: pandas and NumPy keep some as objects.
+
+    Raises:
+      ValueError: a label is missing.
+    """
+    if y.dtype != object:
+        return y
+    missing = [label is None or label != label for label in y.tolist()]
+    if any(missing):
+        raise ValueError(
+            f"y holds {y[missing.index(True)]} in row {missing.index(True)}; accepted: a label of "
+            "every row, such as 1 and 0, of which the latter is unlabeled"
+        )
+    if all(isinstance(label, (bool, int, float, np.bool_, np.number)) for label in y.tolist()):
+        return np.array(y.tolist())
+    return y
 
 
 def _check_names(X: Any) -> None:

@@ -89,6 +89,33 @@ def test_what_cannot_be_scored_is_said(fitted):
         model.score(rows, labels[:50])
 
 
+def test_labels_in_a_column_and_labels_that_are_objects_are_labels(fitted, one_method):
+    model, rows, labels, _ = fitted
+    assert model.score(rows, labels[:, None]) == model.score(rows, labels)
+    for given in (labels.astype(object), (labels == 1).astype(object)):
+        again = PUClassifier(**SMALL, random_state=0).fit(rows, given)
+        assert again.positive_ == 1
+        np.testing.assert_array_equal(again.decision_function(rows), model.decision_function(rows))
+    with pytest.raises(ValueError, match="y holds None in row .*; accepted: a label of every row"):
+        PUClassifier(**SMALL).fit(rows, np.where(labels == 1, True, None))
+
+
+def test_seconds_since_1970_are_as_good_as_seconds_since_the_hour(one_method):
+    rows, labels, truth = clouds()
+    rows[:, 0] = np.round(20 * rows[:, 0])
+    late = rows + [1_700_000_000, 0, 0, 0, 0]
+    model, same = (PUClassifier(**SMALL, random_state=0).fit(x, labels) for x in (late, rows))
+    assert abs(model.offset_[0] - 1_700_000_000) < 1000 and not model.offset_[1:].any()
+    assert not same.offset_.any()
+    auc, wanted = (
+        metrics.auc(model.decision_function(late), truth),
+        metrics.auc(same.decision_function(rows), truth),
+    )
+    assert abs(auc - wanted) < 0.02
+    del model.offset_  # as in what an earlier version has pickled
+    assert np.isfinite(model.decision_function(rows)).all()
+
+
 def test_the_seed_decides_and_labels_may_have_any_coding(fitted, monkeypatch):
     model, rows, labels, _ = fitted
     releases = []

@@ -19,7 +19,7 @@ def check(damaged: Mapping[str, Sequence[str]], test_copies: Sequence[str]) -> l
             Finding(
                 "damaged",
                 WARNING,
-                f"{count:,} images cannot be read",
+                f"{count:,} image{'s' * (count != 1)} cannot be read",
                 tuple(
                     f"{len(names):,} are {role}: {listed(names)}" for role, names in damaged.items()
                 ),

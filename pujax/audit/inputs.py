@@ -79,6 +79,10 @@ def _table(path: str, label: str, positive: str, id_column: str) -> Input:
         learned.sources or learned.feature_names,  # arrays have no columns but their features
         ids=np.array([f"{data.own.id_name} {x}" for x in data.own.ids], object),
     )
+    rows = own_table.read(
+        pathlib.Path(), path=path, label=label, positive=positive, id_column=id_column
+    )
+    found = found._replace(keys=same(learned.row_keys(rows.frame)))
     return Input(found, "table", tuple(map(own_table.in_options, data.own.notes)), {})
 
 

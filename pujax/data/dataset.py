@@ -182,9 +182,12 @@ def _find_priors(
                 float(given), n_p=n_p, n=n, where=where, setting=setting, repeats_labeled=repeats
             )
 
+        if settings.keeps_labels:
+            # It is given for all rows. Of few labels the parts have other shares, by rounding; U is
+            # a random part of the U of all rows, and has its share of positives.
+            return fits(n_p + v_p, n + v, "training")
         # At a class prior, validation has a population of its own: `PUDataset.validation_prior`.
-        # Where labels are as they are, a small part held out may by chance hold more of them.
-        if v and settings.class_prior is None and not settings.keeps_labels:
+        if v and settings.class_prior is None:
             fits(v_p, v, "validation")
         return fits(n_p, n, "training")
     truth = binary[np.concatenate([split.labeled, split.unlabeled])]

@@ -15,7 +15,7 @@ import dataclasses
 import os
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
@@ -30,6 +30,8 @@ _NOTHING_LEFT = (
     "{} has no column that differs between training rows; accepted: at least one feature besides "
     "the label and the id"
 )
+_MANY = 20
+"""Cells of a column of words that are all numbers, from which on it is another column."""
 _ALMOST = 0.9
 """Share of numbers in a column of words above which it is worth a message."""
 _THOUSANDS = rf"[+\-{written_numbers.MINUS}]?([1-9]\d{{0,2}}(\.\d{{3}})+|\d+)"
@@ -49,6 +51,7 @@ class Column:
       date_format: as in `columns.dates`; '' for other kinds.
       had_missing: whether a training row lacks it.
       marks: of a number in text, one of `written_numbers.MARKS`; '' is a decimal point alone.
+      offset: of numbers, what is subtracted before they are put into single precision.
     """
 
     name: str
@@ -56,6 +59,7 @@ class Column:
     date_format: str = ""
     had_missing: bool = False
     marks: str = ""
+    offset: float = 0.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,7 +131,7 @@ class Preparation:
         Raises:
           ValueError: as `transform`; what can be said of whole columns only, after the last part.
         """
-        numbers: dict[str, ValueError | None] = {}
+        numbers: dict[str, _Numbers | None] = {}
         for part in parts:
             frame = frames.of(part)
             if not self.columns:
@@ -145,8 +149,36 @@ class Preparation:
             raw, *_ = _features(frame, self.columns, self.encoder, dtype)
             filled = np.where(np.isnan(raw), np.asarray(self.fill), raw)
             yield filled[:, list(self.kept)].astype(dtype)
-        for error in filter(None, numbers.values()):
-            raise error
+        for noted in filter(None, numbers.values()):
+            if noted.cells >= _MANY:
+                raise noted.error
+
+    def row_keys(self, rows: Any) -> list[bytes]:
+        """What a row says, `[n]`, equal where all cells that features are made of are.
+
+        Features are in single precision, in which times and large numbers that differ may be one.
+
+        Args:
+          rows: as `transform` takes them.
+
+        Raises:
+          ValueError: as `transform`.
+        """
+        frame = frames.of(rows)
+        if not frame.is_table:
+            values = np.ascontiguousarray(frame.values, np.float64) + 0.0  # -0 is 0
+            return [row.tobytes() for row in values]
+        parts = []
+        for column in self.columns:
+            cells = frame.values[column.name] if column.kind != "dropped" else None
+            if column.kind == "number":
+                parts.append((columns.numbers(cells, column.marks)[0] + 0.0).tolist())
+            elif column.kind == "date":
+                values, _ = columns.dates(cells, column.date_format)
+                parts.append(values.astype("int64").tolist())
+            elif cells is not None:
+                parts.append(columns.text(cells).fillna("").tolist())
+        return [repr(row).encode() for row in zip(*parts, strict=True)]
 
     def save(self, folder: str | os.PathLike) -> None:
         """Writes the preparation into an existing folder; each file is replaced atomically.
@@ -204,7 +236,9 @@ def fit(rows: Any, indices: Any = None, *, aside: Sequence[str] = ()) -> Prepara
     """Learns from training rows how columns become features.
 
     A column without a cell in training rows, or with one value throughout, is left out, and
-    `messages` say so. Nothing depends on other rows than those of `indices`.
+    `messages` say so. How the cells of a column are read, as numbers, dates or words, is decided by
+    all rows, so that one that cannot be read is met whatever rows are drawn; nothing else depends
+    on others than those of `indices`.
 
     Args:
       rows: `frames.Frame`, pandas DataFrame or array `[n, columns]`.
@@ -227,7 +261,7 @@ def fit(rows: Any, indices: Any = None, *, aside: Sequence[str] = ()) -> Prepara
     require(training.num_rows > 0, "indices", "empty", "at least one training row")
     found, messages = [], []
     for name in training.values.columns:
-        column, message = _column(training, name)
+        column, message = _column_of(frame, training, name)
         found.append(column)
         messages += [message] if message else []
     messages += _of_written_numbers(training, found)
@@ -299,7 +333,8 @@ def _check_document(document: dict[str, Any]) -> None:
         column = Column(**value)
         words = isinstance(column.name, str) and isinstance(column.date_format, str)
         known = column.kind in get_args(Kind) and column.marks in ("", *written_numbers.MARKS)
-        return words and known and isinstance(column.had_missing, bool)
+        is_number = isinstance(column.offset, (int, float)) and abs(column.offset) < np.inf
+        return words and known and is_number and isinstance(column.had_missing, bool)
 
     width = len(document["fill"]) if isinstance(document["fill"], list) else 0
     rights = {
@@ -330,6 +365,17 @@ def _identity(frame: frames.Frame) -> Preparation:
     return Preparation(tuple(str(i) for i in range(first, width)), first_index=first)
 
 
+def _column_of(frame: frames.Frame, training: frames.Frame, name: str) -> tuple[Column, str]:
+    """`_column` of training rows, read as all rows can be."""
+    column, message = _column(training, name)
+    if column.kind not in ("number", "date") or training is frame:
+        return column, message
+    whole, of_all = _column(frame, name)
+    if whole.kind == "number" == column.kind and whole.marks == column.marks:
+        return column, message  # whose offset is that of training rows
+    return dataclasses.replace(whole, had_missing=column.had_missing), of_all
+
+
 def _column(frame: frames.Frame, name: str) -> tuple[Column, str]:
     """The kind of a column by its training rows, and what to say of it, which may be nothing."""
     cells = frame.values[name]
@@ -347,14 +393,21 @@ def _column(frame: frames.Frame, name: str) -> tuple[Column, str]:
         if writing.marks:
             values, wrong = columns.numbers(cells, writing.marks)
     if not wrong.any():
+        offset = columns.offset(values)
         with np.errstate(over="ignore"):  # refused by name when the features are made
-            single = values[~np.isnan(values)].astype(np.float32)
+            single = (values[~np.isnan(values)] - offset).astype(np.float32)
         if not had_missing and single.min() == single.max():
             if values.min() == values.max():
                 return Column(name, "dropped"), _constant(name, words.iloc[0])
-            message = f"column {name!r} is left out: single precision cannot tell its numbers apart"
+            message = f"column {name!r} is left out: its numbers differ by less than a trillionth"
             return Column(name, "dropped"), f"{message}; subtract a constant from them"
-        return Column(name, "number", "", had_missing, writing.marks), ""
+        message = ""
+        if offset:
+            message = (
+                f"column {name!r}: {offset:.15g} is subtracted, since its numbers are large for "
+                "how little they differ, and single precision would not tell them apart"
+            )
+        return Column(name, "number", "", had_missing, writing.marks, offset), message
     if not had_missing and words.nunique() == 1:
         return Column(name, "dropped"), _constant(name, words.iloc[0])
     formats = columns.date_formats(cells)
@@ -453,20 +506,30 @@ def _encoded(frame: frames.Frame, found: Sequence[Column]) -> Any:
     return pd.DataFrame(cells).reset_index(drop=True)
 
 
-def _note_numbers(frame: frames.Frame, column: Column, found: dict[str, ValueError | None]) -> None:
-    """Notes of a column of words whether all its cells so far are numbers, as an error to raise."""
+class _Numbers(NamedTuple):
+    """Cells of a column of words that are all numbers, and the error that names the first."""
+
+    cells: int
+    error: ValueError
+
+
+def _note_numbers(frame: frames.Frame, column: Column, found: dict[str, _Numbers | None]) -> None:
+    """Notes of a column of words whether all its cells so far are numbers; None where not."""
     name = column.name
     if name in found and found[name] is None:
         return
     present = columns.text(frame.values[name]).notna().to_numpy()
     _, wrong = columns.numbers(frame.values[name])
+    before = found.get(name)
     if wrong.any():
         found[name] = None
-    elif present.any() and name not in found:
+    elif before is not None:
+        found[name] = before._replace(cells=before.cells + int(present.sum()))
+    elif present.any():
         try:
             _check_cells(frame, column, present, "words as in training rows")
         except ValueError as error:
-            found[name] = error
+            found[name] = _Numbers(int(present.sum()), error)
 
 
 def _check_cells(frame: frames.Frame, column: Column, wrong: np.ndarray, accepted: str) -> None:
@@ -494,9 +557,9 @@ def _features(
             if column.marks:
                 accepted += f", with {written_numbers.described(column.marks)}"
             _check_cells(frame, column, wrong, accepted)
-            part = _fitting(frame, values[:, None], [column.name], dtype)
+            part = _fitting(frame, values[:, None] - column.offset, [column.name], dtype)
             parts.append(part.astype(np.float64))
-            names.append(column.name)
+            names.append(f"{column.name} - {column.offset:.15g}" if column.offset else column.name)
             sources.append(column.name)
     for column in found:
         if column.had_missing and column.kind in ("number", "date"):

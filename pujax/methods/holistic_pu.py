@@ -15,6 +15,7 @@ The trend score is the simplified one of the authors' code. What differs from th
   number of records;
 - SGD is without Nesterov's step, decays all weights, and its rate moves by `lr_schedule` 'fixmatch'
   over the length of the longer phase, as there over that of the second;
+- weak views are padded with black before they are cropped; there by reflection;
 - strong views are those of `augment.strong_view`, and strong views of P pass the network, without a
   loss, in the second phase too.
 A public implementation lets the average run on from the first phase into the new network of the

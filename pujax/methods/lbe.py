@@ -110,6 +110,9 @@ def check(config: ml_collections.ConfigDict, info: DataInfo) -> None:
     accepted = f"a share that holds at least 2 of {info.n} examples"
     share = config.subset_share
     checks.require(int(share * info.n) >= 2, "method.subset_share", share, accepted)
+    subset = min(int(share * info.n), config.batch_size)
+    accepted = f"a share that keeps at least 1 of the {subset} examples of a step"
+    checks.require(int(config.keep * subset) >= 1, "method.keep", config.keep, accepted)
 
 
 def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:

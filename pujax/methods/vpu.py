@@ -92,9 +92,12 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
         return variational + weight * consistency, (batch_stats, metrics)
 
     def offset(scores, labeled):
-        del labeled
-        # Phi / max Phi > 1/2, as a threshold on the score: the logit of half the largest Phi.
-        half = jax.nn.log_sigmoid(jnp.quantile(scores, c.normalization_quantile)) - math.log(2)
+        # Phi / max Phi > 1/2, as a threshold on the score: the logit of half the largest Phi, which
+        # is that of X: of two samples, U.
+        if info.setting == "two_sample":
+            scores = jnp.where(labeled, jnp.nan, scores)
+        largest = jnp.nanquantile(scores, c.normalization_quantile)
+        half = jax.nn.log_sigmoid(largest) - math.log(2)
         return half - jnp.log1p(-jnp.exp(half))
 
     learnable = {"mixup_weight": online.weight(c.mixup_weight)}

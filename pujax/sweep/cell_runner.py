@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import ml_collections
 from jax.sharding import Mesh
 
+from pujax import reading
 from pujax.data.pu_dataset import PUDataset
 from pujax.files import read_json, replace_text
 from pujax.priors import Consensus
@@ -87,9 +88,9 @@ class Place(NamedTuple):
         by_text: dict[str, list[str]] = {}
         for seed in self.unfinished(cell, seeds):
             path = os.path.join(resume.seed_folder(self.folder(cell), seed), ERROR)
-            if os.path.exists(path):
-                with open(path, encoding="utf-8") as file:
-                    by_text.setdefault(file.read().strip(), []).append(str(seed))
+            # Another process that trains the seed now may remove it in between.
+            with contextlib.suppress(FileNotFoundError), open(path, encoding="utf-8") as file:
+                by_text.setdefault(file.read().strip(), []).append(str(seed))
         return "; ".join(f"seed {', '.join(names)}: {text}" for text, names in by_text.items())
 
 
@@ -165,7 +166,7 @@ def train(
         layout = seed_axis.describe(members, place.mesh)
         _LOG.info("%s: seeds %s together, %s", cell.name, together, layout)
         with keeping_errors(*together):
-            folder = resume.group_folder(place.folder(cell), together)
+            folder = resume.make_group_folder(place.folder(cell), together)
             experiment.run_members(members, place.mesh, request, folder=folder)
         members = []
     ready = {one.seed: one for one in members}
@@ -184,7 +185,10 @@ def train(
 def _keeping_errors(
     cell: Cell, seeds: Sequence[int], place: Place, failed: list[int]
 ) -> Iterator[None]:
-    """Writes an error that stops these seeds into their folders and does not raise it."""
+    """Writes an error that stops these seeds into their folders and does not raise it.
+
+    Of any kind, such as of a device without memory left: the other cells do not depend on it.
+    """
     for path in place.error_files(cell, seeds):
         with contextlib.suppress(FileNotFoundError):
             os.remove(path)
@@ -193,6 +197,10 @@ def _keeping_errors(
     except (train_loop.NonFiniteError, ValueError) as error:
         _LOG.error("%s, seeds %s: %s", cell.name, place.unfinished(cell, seeds), error)
         place.write_error(cell, seeds, str(error))
+        failed.extend(seeds)
+    except Exception as error:
+        _LOG.exception("%s, seeds %s stopped", cell.name, place.unfinished(cell, seeds))
+        place.write_error(cell, seeds, f"{type(error).__name__}: {reading.one_line(error)}")
         failed.extend(seeds)
 
 

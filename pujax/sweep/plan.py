@@ -15,6 +15,7 @@ from pujax.data import sources
 from pujax.training import config as config_lib
 from pujax.training.evaluation import model_selection
 
+_SEEDS = f"whole numbers from 0 to {2**31 - 1}"
 _BOOLEANS = {"true": True, "false": False}
 
 
@@ -100,10 +101,12 @@ def check(plan: Plan) -> None:
     )
     for seed in plan.seeds:
         is_whole = isinstance(seed, int) and not isinstance(seed, bool)
-        checks.require(is_whole and 0 <= seed < 2**31, "seeds", seed, "whole numbers from 0")
+        checks.require(is_whole and 0 <= seed < 2**31, "seeds", seed, _SEEDS)
     checks.one_of("metric", plan.metric, ("", *report.METRICS))
     rules, also = plan.rules, plan.also or ()
     checks.require(rules is None or len(rules) > 0, "rules", (), ", ".join(report.RULES))
+    rules_differ = len(set(rules or ())) == len(rules or ())
+    checks.require(rules_differ, "rules", rules, "rules that differ")
     for rule in rules or ():
         checks.one_of("rules", rule, report.RULES)
         if rule in model_selection.COLUMNS:
@@ -245,6 +248,11 @@ def _set(config: ml_collections.ConfigDict, setting: str, cell: Cell) -> None:
         raise ValueError(
             f"--set is {setting!r}; accepted: SECTION.FIELD=VALUE with a field of every cell's "
             f"configuration but the seed ({cell.name} has no other)"
+        )
+    if isinstance(section.get(last), ml_collections.ConfigDict):
+        raise ValueError(
+            f"--set is {setting!r}; accepted: a field of the section {last}, as "
+            f"{last}.{next(iter(section[last]), 'FIELD')}=VALUE"
         )
     value: Any = text
     if isinstance(section.get(last), bool) and text.lower() in _BOOLEANS:

@@ -37,6 +37,29 @@ def refuse_foreign(workdir: str) -> None:
         )
 
 
+def outside(plan: Plan, workdir: str) -> str:
+    """What to say of results that the tables will no longer have; '' if there are none.
+
+    Args:
+      plan: of this call, which has other cells or seeds than an earlier one.
+      workdir: the folder of both.
+    """
+    path = os.path.join(workdir, _DOCUMENT)
+    if not os.path.isfile(path):
+        return ""
+    kept = {(cell.row, cell.column, seed) for cell in plan.cells for seed in plan.seeds}
+    records = reading.read_json(path)["records"]
+    found = [tuple(map(record.get, ("row", "column", "seed"))) for record in records]
+    lost = sum(1 for record in found if record not in kept)
+    if not lost:
+        return ""
+    return (
+        f"{lost} of the {len(found)} results in {path} are of cells or seeds that this call does "
+        "not have: the tables will leave them out, their folders stay, and a call that has all of "
+        "them writes all again"
+    )
+
+
 def write(
     plan: Plan, resolved: Sequence[Sequence[ml_collections.FrozenConfigDict]], place: Place
 ) -> str:

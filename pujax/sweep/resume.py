@@ -1,13 +1,19 @@
 """Resuming: unfinished seeds continue in the mode in which their checkpoints were made."""
 
+import hashlib
 import os
 import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from pujax.files import read_json, write_json
 from pujax.training import checkpoint
 
 _GROUP = re.compile(r"together_(\d+(?:-\d+)*)$")
+_LONG_GROUP = re.compile(r"together_\d+_seeds_[0-9a-f]{16}$")
+_SEEDS = "seeds.json"
+_LONGEST_NAME = 200
+"""Bytes of a folder's name; file systems take 255."""
 
 
 class Unfinished(NamedTuple):
@@ -38,7 +44,7 @@ def find(folder: str, unfinished: Sequence[int]) -> Unfinished:
     groups: list[tuple[str, tuple[int, ...]]] = []
     taken: set[int] = set()
     names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
-    candidates = [(name, seeds) for name in names if (seeds := _group_seeds(name))]
+    candidates = [(name, seeds) for name in names if (seeds := _group_seeds(folder, name))]
     # A seed that belongs to two groups continues in the larger one.
     for name, seeds in sorted(candidates, key=lambda candidate: -len(candidate[1])):
         path = os.path.join(folder, name)
@@ -56,14 +62,35 @@ def seed_folder(folder: str, seed: int) -> str:
 
 
 def group_folder(folder: str, seeds: Sequence[int]) -> str:
-    """Folder of a group's checkpoints inside that of its cell; its name lists the seeds."""
-    return os.path.join(folder, f"together_{'-'.join(map(str, seeds))}")
+    """Folder of a group's checkpoints inside that of its cell.
+
+    Its name lists the seeds; of so many that it would be too long, a file in the folder does.
+    """
+    listed = "-".join(map(str, seeds))
+    name = f"together_{listed}"
+    if len(name) > _LONGEST_NAME:
+        digest = hashlib.sha256(listed.encode()).hexdigest()[:16]
+        name = f"together_{len(seeds)}_seeds_{digest}"
+    return os.path.join(folder, name)
 
 
-def _group_seeds(name: str) -> tuple[int, ...]:
+def make_group_folder(folder: str, seeds: Sequence[int]) -> str:
+    """`group_folder`, with the file that lists the seeds if its name does not."""
+    path = group_folder(folder, seeds)
+    if _LONG_GROUP.match(os.path.basename(path)):
+        os.makedirs(path, exist_ok=True)
+        write_json(os.path.join(path, _SEEDS), {"seeds": list(seeds)})
+    return path
+
+
+def _group_seeds(folder: str, name: str) -> tuple[int, ...]:
     """The seeds of the group whose folder has this name; none for other folders."""
     match = _GROUP.match(name)
-    return tuple(map(int, match[1].split("-"))) if match else ()
+    if match:
+        return tuple(map(int, match[1].split("-")))
+    path = os.path.join(folder, name, _SEEDS)
+    is_group = _LONG_GROUP.match(name) and os.path.exists(path)
+    return tuple(read_json(path)["seeds"]) if is_group else ()
 
 
 def _has_checkpoint(folder: str) -> bool:

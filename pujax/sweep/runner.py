@@ -6,6 +6,7 @@ from typing import NamedTuple
 import ml_collections
 
 from pujax.console import message
+from pujax.files import check_folder
 from pujax.sweep import cell_runner, claims, own_rows, results, resume
 from pujax.sweep import dry_run as dry_run_lib
 from pujax.sweep import plan as plan_lib
@@ -137,6 +138,8 @@ def prepare(
     plan_lib.check(plan)
     if not workdir and not dry_run:
         raise ValueError("workdir is ''; accepted: a folder, or none in a dry run")
+    if workdir:
+        check_folder("--workdir", workdir)
     resolved = [_resolve(cell, plan) for cell in plan.cells]
     wanted = {cell.folder for cell in plan_lib.only(plan, only).cells}
     chosen = tuple(i for i, cell in enumerate(plan.cells) if cell.folder in wanted)
@@ -158,6 +161,8 @@ def prepare(
             experiment.refuse_other_run(folder, config)
         if index in chosen:
             lines.append(dry_run_lib.describe(cell, configs, place, dry_run=dry_run))
+    if workdir and (left := results.outside(plan, workdir)):
+        notes.append(left)
     heading = f"{plan.title}: {len(chosen)} of {len(plan.cells)} cells"
     message("\n".join([*dict.fromkeys(notes), heading, *lines]))
     return Sweep(plan, resolved, chosen, place)

@@ -125,21 +125,23 @@ def _run(config: ml_collections.FrozenConfigDict, workdir: str, name: str) -> di
     # estimate of the prior trains too.
     with contextlib.ExitStack() as stack:
         if isinstance(data, PUDataset) and prior_estimation.is_wanted(config):
-            _build_all(configs, prior_estimation.provisional(config, data), mesh)
+            provisional = prior_estimation.provisional(config, data)
+            own_results.check_decision(config, provisional)
+            _check_methods(_build_all(configs, provisional, mesh), own_data)
             stack.enter_context(in_use(folder))
             data = prior_estimation.settle(config, data, folder, mesh)
-        if isinstance(data, PUDataset):
-            own_results.check_decision(config, data)
+        own_results.check_decision(config, data)
         main, *others = _build_all(configs, data, mesh)
-        if own_data is not None:
-            for setup in (main, *others):
-                own_results.check_method(setup.config.method.name, setup.method)
+        _check_methods([main, *others], own_data)
         stack.enter_context(in_use(folder))
         refuse_other_run(folder, config)  # again, now that no other run can change it
         task = tasks.of(data)
         _say(task.describe(config, data, summary.device(mesh)))
         is_new = not os.path.exists(os.path.join(folder, "summary.json"))
-        if not is_new:
+        if not is_new and all(
+            os.path.exists(os.path.join(folder, other.method.name, "summary.json"))
+            for other in configs[1:]
+        ):
             _say(f"Finished on {_finished_at(folder)}; nothing is trained again.")
         results = []
         with (
@@ -167,6 +169,12 @@ def _run(config: ml_collections.FrozenConfigDict, workdir: str, name: str) -> di
             write_json(os.path.join(folder, "summary.json"), result)
             message("\n".join([*tables, f"Run directory: {folder}"]))
         return result
+
+
+def _check_methods(setups: Sequence[MethodSetup], own_data: PUDataset | None) -> None:
+    """Raises a ValueError for a method that one's own rows cannot have."""
+    for setup in setups if own_data is not None else ():
+        own_results.check_method(setup.config.method.name, setup.method)
 
 
 def _build_all(

@@ -18,6 +18,7 @@ from pujax.methods.base import Method
 from pujax.training import config as config_lib
 from pujax.training import decisions, model_card, prior_dependence, saved_model
 from pujax.training.evaluation.summary import Final
+from pujax.training.evaluation.tasks import Problem
 
 PREDICTIONS = "predictions.csv"
 HEADING = ["score", "probability", "rank", "decision"]
@@ -176,12 +177,13 @@ def describe_batches(
     return f"{used.method.name}: {', '.join(changed)}, since there are no more rows to train on"
 
 
-def check_decision(config: ml_collections.FrozenConfigDict, data: PUDataset) -> None:
+def check_decision(config: ml_collections.FrozenConfigDict, data: Problem) -> None:
     """Raises a ValueError where `run.decide` would do nothing, or asks for what nobody can know."""
     rule, _ = decisions.parse(config.run.decide)
-    if data.own is None:
+    if not isinstance(data, PUDataset) or data.own is None:
         accepted = "'score:0' with data that are not your own, whose predictions are not written"
         checks.require(config.run.decide == _BY_METHOD, "run.decide", config.run.decide, accepted)
+        return
     known = math.isfinite(data.info.prior) and len(data.validation_inputs) > 0
     checks.require(
         rule != "probability" or known,

@@ -7,7 +7,7 @@ import pytest
 
 from pujax import methods
 from pujax.data import dataset
-from pujax.data.raw import RawDataset
+from pujax.data.raw import OwnRows, RawDataset
 from pujax.data.splits import case_control as case_control_lib
 from pujax.data.splits import split as split_lib
 from pujax.training.evaluation import binary
@@ -135,6 +135,32 @@ def test_one_sample_priors_follow_the_counts_and_the_given_prior():
     # pi_u = (pi (n_p + n_u) - n_p) / n_u, baselines.md section 13.
     assert given.info.prior_unlabeled == pytest.approx((0.4 * 224 - 20) / 204)
     assert given.info.prior_source == "given"
+
+
+@pytest.mark.parametrize(("n", "n_p", "prior"), [(100, 3, 0.04), (500, 13, 0.03), (100, 7, 0.072)])
+def test_a_prior_of_ones_own_rows_is_that_of_all_of_them(n, n_p, prior):
+    # Of 3 labels a fifth is 1: the rows that train have another share of labels than all.
+    labels = (np.arange(n) < n_p).astype(np.int32)
+    own = OwnRows(id_name="row", ids=np.arange(n))
+    rows = np.random.default_rng(0).normal(size=[n, 2]).astype(np.float32)
+    source = RawDataset(
+        *("own", rows, labels, rows[:0], labels[:0], ("negative", "positive"), (0.0,), (1.0,)),
+        known_at_random=False,
+        own=own,
+    )
+    fields = {"positive_classes": (1,), "num_labeled": 0, "num_support": 0, "sampling": "uniform"}
+
+    def built(prior):
+        return dataset.build(
+            source, seed=0, setting="one_sample", holdout=0.2, prior=prior, **fields
+        )
+
+    data = built(prior)
+    assert data.info.n_p + data.validation_labeled.sum() == n_p
+    assert data.info.n_p / data.info.n != n_p / n
+    assert data.info.prior_unlabeled == pytest.approx((prior * n - n_p) / (n - n_p))
+    with pytest.raises(ValueError, match=f"where {n_p} positives are labelled; accepted: .* above"):
+        built(0.99 * n_p / n)
 
 
 @pytest.mark.parametrize("setting", dataset.SETTINGS)

@@ -7,6 +7,7 @@ import gzip
 import lzma
 import subprocess
 import sys
+import unicodedata
 
 import numpy as np
 import pandas as pd
@@ -52,6 +53,55 @@ def test_the_header_says_what_separates_the_cells(tmp_path, delimiter, ending):
 def test_a_bar_in_a_header_with_another_separator_is_part_of_a_name(tmp_path, delimiter):
     path = write(tmp_path / "a.csv", "a|b|c|d,x\n1|2|3|4,5\n".replace(",", delimiter))
     assert frames.read(path).names == ("a|b|c|d", "x")
+
+
+@pytest.mark.parametrize("header", ['"Size, in cm, left";Weight;y', "Size, cm;Weight, kg;y"])
+def test_commas_within_names_separate_nothing(tmp_path, header):
+    frame = frames.read(write(tmp_path / "a.csv", f"{header}\n1,5;2;1\n"))
+    assert len(frame.names) == 3 and frame.values.iloc[0].tolist() == ["1,5", "2", "1"]
+
+
+def test_a_name_is_found_however_its_accents_are_written(tmp_path):
+    apart = unicodedata.normalize("NFD", "état")
+    assert apart != "état"
+    frame = frames.read(write(tmp_path / "a.csv", f"{apart},x\n1,2\n"))
+    assert frame.names == ("état", "x")
+    assert frame.column(apart, field="label").tolist() == ["1"]
+    assert frames.of(pd.DataFrame({apart: [1]})).names == ("état",)
+
+
+def test_an_index_that_is_a_column_too_is_left_out_if_it_says_the_same():
+    table = pd.DataFrame({"id": ["a", "b"], "x": [1, 2]})
+    assert frames.of(table.set_index("id", drop=False)).names == ("id", "x")
+    table.index = pd.Index(["a", "c"], name="id")
+    with pytest.raises(ValueError, match="an index and a column 'id' whose cells differ; accepted"):
+        frames.of(table)
+
+
+def test_dates_with_a_zone_keep_the_day_that_they_are_there():
+    local = pd.Series(pd.to_datetime(["2024-03-05 00:00", "2024-07-01 23:30"]))
+    values, wrong = columns.dates(local.dt.tz_localize("Europe/Berlin"), "ISO8601")
+    assert values.equals(local) and not wrong.any()
+    text = pd.Series(["2024-03-05 00:30:00+01:00", "2024-03-05 00:30:00+03:00"])
+    assert columns.dates(text, "ISO8601")[0].dt.hour.tolist() == [23, 21]
+
+
+@pytest.mark.parametrize(
+    ("values", "offset"),
+    [
+        ([0.0, 1.0, np.nan], 0),
+        ([5.0, 5.0], 0),  # one number
+        ([1.0, 1 + 1e-15], 0),  # rounding
+        ([1e9, 1e9 + 1e7], 0),  # single precision tells these well enough apart
+        ([1e9, 1e9 + 1000], 1e9),
+        ([-1e9 - 1000, -1e9], -1e9),
+        ([1_700_000_000.25, 1_700_000_000.75], 1_700_000_000.5),
+    ],
+)
+def test_only_what_single_precision_blurs_is_brought_near_0(values, offset):
+    found = columns.offset(np.array(values))
+    spread = np.nanmax(values) - np.nanmin(values)
+    assert (found == 0) == (offset == 0) and abs(found - offset) <= spread
 
 
 @pytest.mark.parametrize(("ending", "opener"), [("gz", gzip), ("bz2", bz2), ("xz", lzma)])

@@ -104,13 +104,27 @@ def test_other_rows_than_training_rows_do_not_matter(learned):
     table, others = customers(), customers(seed=1)
     table["colour"] = table["colour"].where(table.index.isin(TRAINING), "violet")
     others.iloc[TRAINING] = table.iloc[TRAINING]
-    others.loc[1, "amount"] = "many"
-    others.loc[3, "since"] = "soon"
     again = preparation.fit(others, TRAINING, aside=("is_fraud", "id"))
     assert again.feature_names == learned.feature_names
     assert again.fill == learned.fill and again.columns == learned.columns
     rows = table.iloc[TRAINING]
     np.testing.assert_array_equal(again.transform(rows), learned.transform(rows))
+
+
+def test_a_cell_that_cannot_be_read_is_met_whatever_rows_are_drawn():
+    cells = [str(i / 7) for i in range(40)]
+    cells[30] = "n.a."
+    days = [f"2024-01-{1 + i % 28:02d}" for i in range(40)]
+    days[31] = "soon"
+    table = pd.DataFrame({"x": cells, "day": days, "y": range(40)})
+    for rows in (range(40), range(30), range(25, 40)):
+        learned = preparation.fit(table, rows)
+        kinds = {column.name: column.kind for column in learned.columns}
+        assert kinds == {"x": "codes", "day": "codes", "y": "number"} or kinds["day"] == "words"
+        assert kinds["x"] == "codes"
+        assert any("'n.a.'" in message for message in learned.messages)
+        assert any("'soon'" in message for message in learned.messages)
+        assert np.isfinite(learned.transform(table)).all()
 
 
 def test_a_row_does_not_depend_on_its_neighbours_and_order_is_kept(learned):
@@ -256,11 +270,35 @@ def test_what_is_doubtful_is_spoken_of(cells, words):
     assert len(learned.messages) == 1 and words in learned.messages[0]
 
 
-def test_numbers_that_single_precision_cannot_tell_apart_are_spoken_of():
-    table = pd.DataFrame({"x": [10**9 + 1, 10**9 + 2], "y": [1, 2]})
+def test_large_numbers_that_differ_by_little_are_brought_near_0(tmp_path):
+    seconds = 1_700_000_000 + np.arange(80)
+    table = pd.DataFrame({"x": seconds, "y": range(80), "z": 1e12 + np.arange(80) * 1e9})
+    learned = preparation.fit(table, range(60))
+    assert learned.feature_names == ("x - 1700000030", "y", "z")
+    assert learned.messages[0].startswith("column 'x': 1700000030 is subtracted, since")
+    learned.save(tmp_path)
+    x = preparation.load(tmp_path).transform(table)
+    np.testing.assert_array_equal(x[:, 0], np.arange(80) - 30.0)
+    np.testing.assert_array_equal(x[:, 2], table.z.to_numpy(np.float32))
+
+
+def test_numbers_that_double_precision_cannot_tell_apart_are_spoken_of():
+    table = pd.DataFrame({"x": [1.0, 1 + 1e-15], "y": [1, 2]})
     learned = preparation.fit(table)
     assert learned.feature_names == ("y",)
-    assert learned.messages[0].startswith("column 'x' is left out: single precision cannot")
+    assert learned.messages[0].startswith("column 'x' is left out: its numbers differ by less")
+
+
+def test_rows_are_the_same_where_all_cells_are_not_where_features_are():
+    times = pd.Series(pd.to_datetime(1_709_632_800 + 10 * np.arange(40), unit="s"))
+    table = pd.DataFrame({"when": times.astype(str), "x": 0.1 + np.arange(40)})
+    table.loc[39] = table.loc[38]
+    learned = preparation.fit(table)
+    keys = learned.row_keys(table)
+    assert len(set(keys)) == 39 and keys[38] == keys[39]
+    rows = np.array([[0.0, 1.0], [-0.0, 1.0], [1e-9, 1.0]])
+    keys = preparation.fit(rows).row_keys(rows)
+    assert keys[0] == keys[1] != keys[2]
 
 
 def test_one_missing_cell_leaves_a_column_numeric():
@@ -378,8 +416,14 @@ def test_infinity_is_refused_among_numbers_and_a_word_among_words(tmp_path):
     assert [column.kind for column in learned.columns] == ["words"]
     whole = learned.transform(words)
     np.testing.assert_array_equal(learned.transform(words[:1]), whole[:1])
+    for count in (1, 19):  # which may be new words
+        assert len(learned.transform(pd.DataFrame({"dept": ["1"] * count}))) == count
     with pytest.raises(ValueError, match="'dept' is '1'; accepted: words as in training rows"):
-        learned.transform(pd.DataFrame({"dept": ["1"]}))
+        learned.transform(pd.DataFrame({"dept": ["1"] * 20}))
+    parts = [pd.DataFrame({"dept": ["1"] * 10})] * 2
+    with pytest.raises(ValueError, match="'dept' is '1'; accepted: words as in training rows"):
+        list(learned.transform_parts(parts))
+    assert len(list(learned.transform_parts([*parts, words]))) == 3
 
 
 @pytest.mark.parametrize("cell", ["12,34,567", "€12", "12 %", "$ 1,250", "3 000", "-4,5"])

@@ -97,9 +97,12 @@ def test_files_read_together_have_the_same_columns(tmp_path):
     first = write(tmp_path / "a.csv", "x,c,s\n1,red,1\n2,blue,0\n")
     second = write(tmp_path / "b.csv", "x,c,s\n3,green,1\n")
     train, test = tables.read_together([first, second])
-    assert train.names == test.names == ("x", "c=blue", "c=green", "c=red")
-    np.testing.assert_array_equal(test.features, [[3, 0, 1, 0]])
-    assert len(train.features) == 2
+    assert train.names == test.names == ("x", "c=blue", "c=red")
+    np.testing.assert_array_equal(test.features, [[3, 0, 0]])  # no training row has the word
+    np.testing.assert_array_equal(train.features, [[1, 0, 1], [2, 1, 0]])
+    second = write(tmp_path / "b.csv", "x,c,s\n3,red,1\nthree,red,1\n")
+    with pytest.raises(ValueError, match="b.csv, line 3: column 'x' holds 'three'; accepted: a num"):
+        tables.read_together([first, second])
     a, b = write(tmp_path / "a", "1 1:1\n0 1:2\n"), write(tmp_path / "b", "1 5:1\n")
     assert [x.features.shape for x in tables.read_together([a, b])] == [(2, 5), (1, 5)]
 

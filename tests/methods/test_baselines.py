@@ -8,6 +8,7 @@ import pytest
 from pujax import methods, risks
 from pujax.methods import pusb
 from pujax.methods._common import calibration as calibration_lib
+from pujax.training import config as config_lib
 from pujax.training import sharding, train_step
 from tests import tiny
 
@@ -223,9 +224,31 @@ def test_vpu_calls_positive_what_exceeds_half_of_the_largest_phi(data, quantile)
     np.testing.assert_array_equal(positive[clear], (ratio > 0.5)[clear])
 
 
+def test_of_two_samples_vpu_takes_the_largest_phi_of_u(data):
+    method, state, arrays = first_loss(data, "vpu")[3]
+    two = data._replace(info=data.info._replace(setting="two_sample"))
+    of_u, of_all = (
+        methods.build(config_lib.resolve(tiny.config("vpu", **MLP)), one.info)
+        for one in (two, data)
+    )
+    scores = np.asarray(method.predict(state, arrays.inputs))
+    # An example of P has the largest score of all.
+    arrays = arrays._replace(labeled=jnp.arange(len(scores)) == scores.argmax())
+    moved = {}
+    for name, built in (("u", of_u), ("all", of_all)):
+        calibrated = built.calibrate(state, arrays)
+        moved[name] = scores - np.asarray(built.predict(calibrated, arrays.inputs))
+    second, largest = np.sort(scores)[-2:].astype(np.float64)
+    half = {"u": sigmoid(second) / 2, "all": sigmoid(largest) / 2}
+    for name, value in half.items():
+        np.testing.assert_allclose(moved[name], np.log(value / (1 - value)), atol=1e-5)
+    assert half["u"] < half["all"]
+
+
 @pytest.mark.parametrize(
     ("name", "field", "value"),
     [
+        ("lbe", "keep", 0.0001),
         ("nnpu", "loss", "hinge"),
         ("nnpu", "calibration", "all"),
         ("nnpu", "positive_share", 1.0),

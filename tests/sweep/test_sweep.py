@@ -13,9 +13,10 @@ import pytest
 
 from pujax import report, sweep
 from pujax.sweep import __main__ as command
-from pujax.sweep import figure, tables
+from pujax.sweep import figure, resume, tables
 from pujax.sweep import plan as plan_lib
 from pujax.training import (
+    checkpoint,
     compilation_cache,
     experiment,
     method_setup,
@@ -250,8 +251,40 @@ def test_a_group_killed_between_its_summaries_trains_nothing_again(
     assert record["metrics"] == results(finished)["records"][1]["metrics"]
 
 
+def test_results_that_a_smaller_call_leaves_out_are_spoken_of(
+    config_file, finished, tmp_path, capsys
+):
+    shutil.copytree(finished, tmp_path, dirs_exist_ok=True)
+    assert run(config_file, tmp_path, "--methods=naive", "--seeds=0") == 0
+    assert "3 of the 4 results in " in capsys.readouterr().out
+    assert len(results(tmp_path)["records"]) == 1
+    assert run(config_file, tmp_path, "--rules=last,oracle_best_epoch") == 0  # trains nothing
+    assert results(tmp_path)["records"] == results(finished)["records"]
+    assert "3 of the 4" not in capsys.readouterr().out
+
+
+def test_a_file_as_the_folder_of_a_sweep_is_named(config_file, tmp_path, capsys):
+    (tmp_path / "a").write_text("x")
+    for more in ([], ["--dry_run"]):
+        assert run(config_file, tmp_path / "a", *more) == 2
+        assert f"--workdir is '{tmp_path / 'a'}', " in capsys.readouterr().err
+
+
+def test_a_group_of_many_seeds_has_a_folder_and_is_found_again(tmp_path):
+    seeds = tuple(range(2_000_000_000, 2_000_000_030))
+    folder = resume.make_group_folder(str(tmp_path), seeds)
+    assert len(os.path.basename(folder)) < 100 and folder == resume.group_folder(tmp_path, seeds)
+    assert folder != resume.group_folder(tmp_path, seeds[::-1])
+    assert resume.find(str(tmp_path), seeds) == ((), (), seeds)  # it has no checkpoint yet
+    os.makedirs(os.path.join(folder, "checkpoints", "1"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(checkpoint, "exists", os.path.isdir)
+        assert resume.find(str(tmp_path), seeds) == (((folder, seeds),), (), ())
+    assert os.path.basename(resume.group_folder("a", (3, 1))) == "together_3-1"
+
+
 @pytest.mark.thorough
-@pytest.mark.parametrize("error", [train_loop.NonFiniteError, ValueError])
+@pytest.mark.parametrize("error", [train_loop.NonFiniteError, ValueError, MemoryError])
 def test_a_seed_that_fails_leaves_the_others_and_its_reason(
     config_file, tmp_path, monkeypatch, error
 ):
@@ -265,7 +298,8 @@ def test_a_seed_that_fails_leaves_the_others_and_its_reason(
     monkeypatch.setattr(experiment, "run_one", failing)
     more = ["--methods=naive", "--sequential"]
     assert run(config_file, tmp_path, *more) == 1
-    said = "- naive on even stopped: seed 0: went wrong"
+    reason = "MemoryError: went wrong" if error is MemoryError else "went wrong"
+    said = f"- naive on even stopped: seed 0: {reason}"
     assert table(tmp_path)[1][-1] == "1 of 2" and said in (tmp_path / "table.md").read_text()
     monkeypatch.undo()
     # Another command, which trains another cell, still says why.
@@ -340,6 +374,9 @@ def test_other_settings_in_a_used_folder_are_refused_by_name(config_file, finish
         (["--seeds=0,x"], "--seeds is '0,x'; accepted: "),
         (["--seeds=0,0"], "seeds is (0, 0); accepted: "),
         (["--seeds=-1"], "seeds is -1; accepted: "),
+        (["--seeds=99999999999"], "accepted: whole numbers from 0 to 2147483647"),
+        (["--rules=last,last"], "rules is ('last', 'last'); accepted: rules that differ"),
+        (["--set=run=3"], "--set is 'run=3'; accepted: a field of the section run, as run."),
         (["--rules=best"], "rules is 'best'; accepted: 'last', "),
         (["--rules=proxy_auc"], "data.num_validation and data.holdout are 0"),
         (["--set=method.beta=1"], "--set is 'method.beta=1'; accepted: "),

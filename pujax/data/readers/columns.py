@@ -8,6 +8,7 @@ learned on one format can be applied to the other.
 import decimal
 import numbers as number_types
 import re
+import unicodedata
 import warnings
 from typing import Any
 
@@ -124,6 +125,28 @@ def numbers(cells: Any, marks: str = "") -> tuple[np.ndarray, np.ndarray]:
     return values, wrong
 
 
+def offset(values: np.ndarray) -> float:
+    """What to subtract from numbers before they are put into single precision; mostly 0.
+
+    Seconds since 1970 have steps of 128 there. Numbers whose spread is less than a thousand such
+    steps are first brought near 0; where it is less than double precision tells for certain, they
+    are one number.
+
+    Args:
+      values: float64 `[n]`, NaN where missing, with a number.
+    """
+    present = values[~np.isnan(values)]
+    low, high = present.min(), present.max()
+    with np.errstate(over="ignore"):
+        spread = high - low
+    largest = max(abs(low), abs(high))
+    step = largest * np.finfo(np.float32).eps
+    if not 1e-12 * largest < spread < 1000 * step:
+        return 0.0
+    middle = low + spread / 2
+    return float(np.round(middle, -int(np.floor(np.log10(spread)))))
+
+
 def date_formats(cells: Any) -> list[str]:
     """The formats in which every cell is a date, the usual one first; none if it is no such column.
 
@@ -201,7 +224,11 @@ def may_be_short_dates(words: Any) -> bool:
 
 
 def dates(cells: Any, form: str) -> tuple[Any, np.ndarray]:
-    """The cells as dates; a time zone is converted to UTC and left out.
+    """The cells as dates, without their time zone.
+
+    A column of dates with a zone keeps the time on its clock, so that a day stays the day that it
+    is there. Text with an offset such as +01:00, of which a column may have several, is converted
+    to UTC.
 
     Args:
       cells: pandas Series `[n]` of any type.
@@ -214,8 +241,9 @@ def dates(cells: Any, form: str) -> tuple[Any, np.ndarray]:
     import pandas as pd
 
     if _are_dates(cells):
-        values = pd.to_datetime(cells, utc=True)
-        return values.dt.tz_localize(None), np.zeros(len(cells), bool)
+        if not isinstance(cells.dtype, pd.DatetimeTZDtype):
+            cells = pd.to_datetime(cells, utc=True)
+        return cells.dt.tz_localize(None), np.zeros(len(cells), bool)
     words = text(cells)
     values = pd.to_datetime(words, format=form, errors="coerce", utc=True).dt.tz_localize(None)
     return values, (values.isna() & words.notna()).to_numpy()
@@ -228,6 +256,14 @@ def _are_dates(cells: Any) -> bool:
         return True
     is_object = cells.dtype == object
     return is_object and pd.api.types.infer_dtype(cells, skipna=True) in ("date", "datetime")
+
+
+def plain(name: str) -> str:
+    """The name of a column without spaces around it, each letter with its accent one character.
+
+    The same name can be written in two ways that look alike; files of macOS often have the other.
+    """
+    return unicodedata.normalize("NFC", name.strip())
 
 
 def check_names(path: str, names: list[str]) -> None:

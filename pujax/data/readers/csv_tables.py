@@ -83,7 +83,8 @@ def numbers(
     """The cells of files with the same columns as numbers.
 
     Args:
-      files: what `lines` returned, of one header.
+      files: what `lines` returned, of one header. The first has the training rows, which say what a
+        column holds.
       label: name of the label's column; None is the last.
       unknown: label of an empty cell.
 
@@ -106,7 +107,7 @@ def numbers(
         if name == label:
             labels = _label_column(path, name, cells, unknown)
         else:
-            values, added = _column(places, name, cells)
+            values, added = _column(places, name, cells, len(files[0].rows))
             features.append(values)
             names += added
     return np.concatenate(features, axis=1), labels, tuple(names)
@@ -131,14 +132,17 @@ def _label_column(path: str, name: str, cells: list[str], unknown: int) -> np.nd
 
 
 def _column(
-    places: list[tuple[str, int]], name: str, cells: list[str]
+    places: list[tuple[str, int]], name: str, cells: list[str], num_training: int
 ) -> tuple[np.ndarray, list[str]]:
-    """One column as numbers `[n, 1]`, or as 0 and 1 for each of its words.
+    """One column as numbers `[n, 1]`, or as 0 and 1 for each word of its training rows.
+
+    A word that none of these has is 0 throughout.
 
     Args:
       places: file and line of every cell.
       name: of the column.
       cells: its text.
+      num_training: how many of them, the first, are of training rows.
     """
     values = [None if cell.lower() in _MISSING else _number(cell) for cell in cells]
     words = {cell for cell, value in zip(cells, values, strict=True) if value is None}
@@ -159,7 +163,13 @@ def _column(
             f"{path}, line {line}: column {name!r} holds {mark!r}; accepted: numbers throughout "
             "(fill in or drop what is missing)"
         )
-    distinct, ids = np.unique(cells, return_inverse=True)
+    if None not in values[:num_training]:
+        path, line = places[values.index(None)]
+        raise ValueError(
+            f"{path}, line {line}: column {name!r} holds {cells[values.index(None)]!r}; accepted: "
+            "a number, as in all training rows"
+        )
+    distinct = np.unique(cells[:num_training])
     if len(distinct) > _MAX_CATEGORIES:
         first = next(i for i, value in enumerate(values) if value is None)
         path, line = places[first]
@@ -168,4 +178,5 @@ def _column(
             f"different words; accepted: numbers, or at most {_MAX_CATEGORIES} words (drop names, "
             "dates and ids)"
         )
-    return np.eye(len(distinct))[ids], [f"{name}={word}" for word in distinct]
+    table = np.array(cells)[:, None] == distinct
+    return table.astype(np.float64), [f"{name}={word}" for word in distinct]

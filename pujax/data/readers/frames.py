@@ -92,6 +92,7 @@ class Frame:
         """
         import pandas as pd
 
+        name = columns.plain(name)
         if name in self.beside:
             return pd.Series(self.beside[name], name=name)
         if name not in self.names:
@@ -257,10 +258,23 @@ def _check_cells(frame: Frame, name: str) -> None:
 
 
 def _plain_index(table: Any) -> Any:
-    """A DataFrame with text as names and rows numbered from 0; an index with a name is a column."""
+    """A DataFrame with text as names and rows numbered from 0; an index with a name is a column.
+
+    Raises:
+      ValueError: an index has the name of a column and other cells.
+    """
+    for name in [name for name in table.index.names if name is not None]:
+        if name in table.columns:
+            cells = table.index.get_level_values(name)
+            if not cells.equals(type(cells)(table[name])):
+                raise ValueError(
+                    f"the table has an index and a column {name!r} whose cells differ; accepted: "
+                    "names that differ"
+                )
+            table = table.reset_index(level=name, drop=True)
     has_name = any(name is not None for name in table.index.names)
     table = table.reset_index(drop=not has_name)
-    return table.set_axis([str(name).strip() for name in table.columns], axis=1)
+    return table.set_axis([columns.plain(str(name)) for name in table.columns], axis=1)
 
 
 def _text(path: str) -> Frame:

@@ -90,7 +90,7 @@ def _check_files(path: pathlib.Path, files: list[str]) -> None:
     if "" in files:
         raise ValueError(f"{path}: example {files.index('') + 1} has no file name")
     image_lists.check_names(path, files)
-    names, counts = np.unique(files, return_counts=True)
+    names, counts = np.unique([os.path.normpath(file) for file in files], return_counts=True)
     if counts.max() > 1:
         raise ValueError(
             f"{path} has {int((counts > 1).sum())} images in several lines, such as "

@@ -2,6 +2,7 @@
 
 import csv
 import itertools
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -117,10 +118,13 @@ def without_zeros(path: str, lines: Iterable[str], first: int = 1) -> Iterator[s
 def delimiter_of(header: str) -> str:
     """What separates the cells of a file: what its first line has most of.
 
-    A bar counts only where there is nothing else, since it also separates words within a cell.
+    What stands in quotes does not count. Of as many semicolons as commas the semicolons separate,
+    since names may have commas. A bar counts only where there is nothing else, since it also
+    separates words within a cell.
     """
-    usual = max(",;\t", key=header.count)
-    return "|" if usual not in header and "|" in header else usual
+    plain = re.sub(r'"[^"]*"', "", header)
+    usual = max(";,\t" if ";" in plain else ",\t", key=plain.count)
+    return "|" if usual not in plain and "|" in plain else usual
 
 
 def unreadable(place: str, error: csv.Error) -> str:
@@ -170,7 +174,7 @@ def _records(path: str, file: Any) -> Iterator[tuple[list[str], str, int]]:
     try:
         for record in reader:
             if header is None:
-                header = _header(path, first, [name.strip() for name in record])
+                header = _header(path, first, [columns.plain(name) for name in record])
                 yield header, delimiter, 0
             # A blank line is a record without cells, and so is one of spaces for pandas.
             elif len(record) > 1 or any(cell.strip() for cell in record):
