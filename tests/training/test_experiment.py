@@ -5,6 +5,7 @@ import dataclasses
 import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -176,6 +177,16 @@ def test_a_finished_run_is_reported_again_and_not_trained_again(straight, monkey
     assert again == summary
     said = capsys.readouterr().out
     assert f"Finished on {summary['finished_at']}; nothing is trained again." in said
+
+
+def test_a_finished_run_with_another_method_to_compare_is_not_said_to_train_nothing(
+    straight, tmp_path, monkeypatch, capsys
+):
+    shutil.copytree(straight[0], tmp_path, dirs_exist_ok=True)
+    monkeypatch.setattr(train_loop, "train", lambda *_: pytest.fail("trains"))
+    with pytest.raises(pytest.fail.Exception, match="trains"):
+        training.run(small(figures=True, compare="naive,upu"), str(tmp_path))
+    assert "nothing is trained again" not in capsys.readouterr().out
 
 
 def test_the_selected_epoch_is_what_the_summary_reports(tmp_path, capsys, monkeypatch):

@@ -222,6 +222,7 @@ def refused(config, message, tmp_path):
         ("data.missing", "ignore"),
         ("run.threshold", 0.0),
         ("run.threshold", 1.0),
+        ("run.decide", "top:7"),
     ],
 )
 def test_fields_that_do_not_go_with_several_labels_are_named(table, tmp_path, field, value):

@@ -14,7 +14,7 @@ from pujax import calibration, methods, metrics, predict, reports, training
 from pujax.data.pu_dataset import PriorChoice
 from pujax.data.readers import frames
 from pujax.training import config as config_lib
-from pujax.training import example_scores, experiment, own_results, saved_model
+from pujax.training import example_scores, experiment, own_results, prior_estimation, saved_model
 from pujax.training.evaluation.summary import Final
 from tests import tiny
 
@@ -589,6 +589,27 @@ def test_a_threshold_found_on_the_rows_to_predict_is_refused(finished, tmp_path)
     rows = np.random.default_rng(0).normal(size=[40, 2])
     with pytest.raises(ValueError, match=r"^method is 'pusb' .*options\['threshold_on'\]='test'"):
         pujax.PUClassifier("pusb", prior=0.5, options=options).fit(rows, np.arange(40) < 9)
+
+
+@pytest.mark.parametrize(
+    ("method", "section", "field", "value", "message"),
+    [
+        ("pusb", "method", "threshold_on", "test", "method.name is 'pusb'.*your own rows"),
+        ("naive", "data", "holdout", 0.0, "run.decide is 'probability:0.5'; accepted: another"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_the_prior_is_estimated(
+    finished, tmp_path, monkeypatch, method, section, field, value, message
+):
+    folder, *_ = finished
+    config = configured(folder / "customers.csv", method, prior="auto")
+    config[section][field] = value
+    if field == "holdout":
+        config.run.update({"decide": "probability:0.5", "selection": "last"})
+    monkeypatch.setattr(prior_estimation, "settle", lambda *a, **k: pytest.fail("estimated"))
+    with pytest.raises(ValueError, match=message):
+        training.run(config, str(tmp_path / "run"))
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_decision_about_data_that_are_not_ones_own_is_refused(tmp_path):
