@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pujax import audit
-from pujax.audit import duplicates, label_counts, labeling, leaks, overlap
+from pujax.audit import duplicates, inputs, label_counts, labeling, leaks, overlap
 from pujax.audit import scoring as scoring_lib
 from pujax.audit.base import ERROR, NOTE, WARNING, in_order
 from tests import benchmark_scripts
@@ -232,3 +232,12 @@ def test_a_whole_audit_is_the_same_twice_and_has_leaks_left_out(planted):
     assert prior == prior_clean
     first, second = ([x.numbers for x in leaks.check(problem, seed=1)] for _ in range(2))
     assert json.dumps(first) == json.dumps(second)
+
+
+def test_rows_are_copies_where_their_cells_are_the_same(tmp_path):
+    seconds = np.arange(60) * 10  # single precision has steps of 128 seconds today
+    times = np.datetime64("2024-03-05T10:00:00") + seconds
+    rows = [f"{time},{i % 2},{int(i < 20)}" for i, time in enumerate(np.r_[times, times[-1:]])]
+    (tmp_path / "a.csv").write_text("\n".join(["time,side,y", *rows[:60], rows[59]]))
+    keys = inputs.read(str(tmp_path / "a.csv"), label="y", id_column="none").problem.keys
+    assert len(set(keys.tolist())) == 60 and keys[59] == keys[60]
