@@ -102,6 +102,11 @@ def _folder(path: str) -> Input:
             lost = [f"{names[role]}/{x}" for x in below if f"{names[role]}/{x}" not in known]
             damaged |= {role: lost} if lost else {}
     pixels = as_array(data.train_inputs).reshape(len(ids), -1).astype(np.float32)
+    if (pixels == pixels[:1]).all():
+        raise ValueError(
+            f"{path}: all images that can be read are alike once they are {_SIDE} pixels wide and "
+            "grey; accepted: images that differ"
+        )
     found = problem(
         pixels,
         data.train_labels == 1,

@@ -222,6 +222,18 @@ def test_a_folder_of_images_is_checked_for_damage_copies_and_the_size_of_its_fil
     assert "grey pixels" in text
 
 
+def test_a_folder_of_images_that_are_all_alike_is_named(tmp_path, capsys):
+    for role in ("positive", "unlabeled"):
+        (tmp_path / role).mkdir()
+        for i in range(6):
+            Image.new("L", (8 + i, 8), 255).save(tmp_path / role / f"{i}.png")
+    assert run(tmp_path) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert (
+        line.startswith(f"{tmp_path}: all images that can be read are alike") and "accept" in line
+    )
+
+
 def test_a_leak_is_named_by_its_column_and_not_by_one_of_a_like_name(tmp_path, capsys):
     rng = np.random.default_rng(0)
     known = np.arange(300) % 3 == 0
