@@ -55,7 +55,7 @@ def test_a_bar_in_a_header_with_another_separator_is_part_of_a_name(tmp_path, de
     assert frames.read(path).names == ("a|b|c|d", "x")
 
 
-@pytest.mark.parametrize("header", ['"Size, in cm, left";Weight;y', "Size, cm;Weight, kg;y"])
+@pytest.mark.parametrize("header", ['"Size, in cm, left, top";Weight;y', "Size, cm;Weight, kg;y"])
 def test_commas_within_names_separate_nothing(tmp_path, header):
     frame = frames.read(write(tmp_path / "a.csv", f"{header}\n1,5;2;1\n"))
     assert len(frame.names) == 3 and frame.values.iloc[0].tolist() == ["1,5", "2", "1"]
