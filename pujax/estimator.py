@@ -181,8 +181,9 @@ class PUClassifier(ClassifierMixin, BaseEstimator):
         """
         self._check_settings()
         _check_names(X)
+        if np.ndim(y) == 1 and np.asarray(y).dtype == object:
+            y = _plain_labels(np.asarray(y))
         X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
-        y = _plain_labels(y)
         check_classification_targets(y)
         self.classes_ = np.unique(y)
         if len(self.classes_) != 2:
@@ -457,11 +458,13 @@ def _plain_labels(y: np.ndarray) -> np.ndarray:
     """
     if y.dtype != object:
         return y
-    missing = [label is None or label != label for label in y.tolist()]
-    if any(missing):
+    import pandas as pd
+
+    missing = np.flatnonzero(pd.isna(y))
+    if len(missing):
         raise ValueError(
-            f"y holds {y[missing.index(True)]} in row {missing.index(True)}; accepted: a label of "
-            "every row, such as 1 and 0, of which the latter is unlabeled"
+            f"y holds {y[missing[0]]} in row {missing[0]}; accepted: a label of every row, such as "
+            "1 and 0, of which the latter is unlabeled"
         )
     if all(isinstance(label, (bool, int, float, np.bool_, np.number)) for label in y.tolist()):
         return np.array(y.tolist())

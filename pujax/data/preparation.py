@@ -168,6 +168,7 @@ class Preparation:
         if not frame.is_table:
             values = np.ascontiguousarray(frame.values, np.float64) + 0.0  # -0 is 0
             return [row.tobytes() for row in values]
+        self._check_columns(frame)
         parts = []
         for column in self.columns:
             cells = frame.values[column.name] if column.kind != "dropped" else None

@@ -249,11 +249,6 @@ def _set(config: ml_collections.ConfigDict, setting: str, cell: Cell) -> None:
             f"--set is {setting!r}; accepted: SECTION.FIELD=VALUE with a field of every cell's "
             f"configuration but the seed ({cell.name} has no other)"
         )
-    if isinstance(section.get(last), ml_collections.ConfigDict):
-        raise ValueError(
-            f"--set is {setting!r}; accepted: a field of the section {last}, as "
-            f"{last}.{next(iter(section[last]), 'FIELD')}=VALUE"
-        )
     value: Any = text
     if isinstance(section.get(last), bool) and text.lower() in _BOOLEANS:
         value = _BOOLEANS[text.lower()]
@@ -262,6 +257,12 @@ def _set(config: ml_collections.ConfigDict, setting: str, cell: Cell) -> None:
             value = ast.literal_eval(text)
         except (ValueError, SyntaxError):
             value = text  # the configuration's check names the field and its values
+    if isinstance(section.get(last), ml_collections.ConfigDict) and not isinstance(value, dict):
+        place = ".".join([*sections, last])
+        raise ValueError(
+            f"--set is {setting!r}; accepted: a field of the section {place}, as "
+            f"{place}.{next(iter(section[last]), 'FIELD')}=VALUE"
+        )
     with section.ignore_type():
         section[last] = value
 

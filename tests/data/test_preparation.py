@@ -296,6 +296,8 @@ def test_rows_are_the_same_where_all_cells_are_not_where_features_are():
     learned = preparation.fit(table)
     keys = learned.row_keys(table)
     assert len(set(keys)) == 39 and keys[37] == keys[39]
+    with pytest.raises(ValueError, match="lacks 'when'"):
+        learned.row_keys(table[["x"]])
     rows = np.array([[0.0, 1.0], [-0.0, 1.0], [1e-9, 1.0]])
     keys = preparation.fit(rows).row_keys(rows)
     assert keys[0] == keys[1] != keys[2]

@@ -376,6 +376,7 @@ def test_other_settings_in_a_used_folder_are_refused_by_name(config_file, finish
         (["--seeds=-1"], "seeds is -1; accepted: "),
         (["--seeds=99999999999"], "accepted: whole numbers from 0 to 2147483647"),
         (["--rules=last,last"], "rules is ('last', 'last'); accepted: rules that differ"),
+        (["--set=model.options=3"], "accepted: a field of the section model.options, as model.opt"),
         (["--set=run=3"], "--set is 'run=3'; accepted: a field of the section run, as run."),
         (["--rules=best"], "rules is 'best'; accepted: 'last', "),
         (["--rules=proxy_auc"], "data.num_validation and data.holdout are 0"),
