@@ -181,8 +181,9 @@ class PUClassifier(ClassifierMixin, BaseEstimator):
         """
         self._check_settings()
         _check_names(X)
-        if np.ndim(y) == 1 and np.asarray(y).dtype == object:
-            y = _plain_labels(np.asarray(y))
+        labels = np.asarray(y)
+        if labels.ndim == 1 and labels.dtype == object:
+            y = _plain_labels(labels)
         X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
         check_classification_targets(y)
         self.classes_ = np.unique(y)
