@@ -1,4 +1,4 @@
-"""A cell is trained by one process at a time, on whatever machine, where its folder has locks."""
+"""One process at a time, on whatever machine: to train a cell, and to write a sweep's results."""
 
 import contextlib
 import logging
@@ -10,6 +10,8 @@ from pujax import locks
 _LOG = logging.getLogger(__name__)
 
 _FILE = "training.lock"
+_RESULTS = "results.lock"
+_SECONDS_FOR_RESULTS = 60.0
 
 
 @contextlib.contextmanager
@@ -32,3 +34,23 @@ def claim(folder: str, *, wait: float = 0.0) -> Iterator[bool]:
         if is_ours is None:
             _LOG.warning("%s cannot be locked", file.name)
         yield is_ours is not False
+
+
+@contextlib.contextmanager
+def results(workdir: str) -> Iterator[None]:
+    """Holds a sweep's results while they are collected and written.
+
+    Of two processes that collect at once, the one that began first would otherwise write last, and
+    leave out what the other has. One that holds them for more than a minute stands still, and is
+    not waited for.
+
+    Args:
+      workdir: of the sweep; made if missing.
+    """
+    os.makedirs(workdir, exist_ok=True)
+    with open(os.path.join(workdir, _RESULTS), "a", encoding="utf-8") as file:
+        if locks.lock(file, wait=_SECONDS_FOR_RESULTS) is False:
+            _LOG.warning(
+                "%s is held by another process; the results are written all the same", file.name
+            )
+        yield

@@ -39,7 +39,8 @@ class Sweep(NamedTuple):
 
     def write_results(self) -> str:
         """Writes the files of results; returns the table."""
-        return results.write(self.plan, self.resolved, self.place)
+        with claims.results(self.place.workdir):
+            return results.write(self.plan, self.resolved, self.place)
 
 
 def run(

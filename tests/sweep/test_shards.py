@@ -3,12 +3,13 @@
 import json
 import subprocess
 import sys
+import threading
 
 import pytest
 
 from pujax import locks, sweep
 from pujax.sweep import __main__ as command
-from pujax.sweep import cell_runner, claims, shards
+from pujax.sweep import cell_runner, claims, own_rows, runner, shards
 from tests.sweep import small_plan
 
 
@@ -134,3 +135,36 @@ def test_waiting_for_a_claim_ends_when_the_other_gives_it_back(tmp_path, monkeyp
     monkeypatch.setattr(locks.time, "sleep", sleep)
     with claims.claim(folder, wait=3600) as is_ours:
         assert is_ours and len(slept) == 3
+
+
+def test_results_collected_first_are_not_written_over_later_ones(tmp_path, monkeypatch):
+    plan = own_rows.settle(small_plan.plan(("naive",), epochs=1), [None])
+    began, goes_on = threading.Event(), threading.Event()
+    found = iter(["of before", "of now"])
+
+    def error(place, cell, seeds):
+        text = next(found)
+        if text == "of before":
+            began.set()
+            assert goes_on.wait(60)
+        return text
+
+    monkeypatch.setattr(cell_runner.Place, "error", error)
+    monkeypatch.setattr(locks, "_SECONDS_BETWEEN_TRIES", 0.01)
+    place = cell_runner.Place(str(tmp_path), None, None, False, {})
+    writer = runner.Sweep(plan, [[]], (0,), place)
+    threads = [threading.Thread(target=writer.write_results) for _ in range(2)]
+    threads[0].start()
+    assert began.wait(60)
+    threads[1].start()
+    threads[1].join(0.2)  # it waits, or has written by then
+    goes_on.set()
+    for thread in threads:
+        thread.join()
+    assert json.loads((tmp_path / "results.json").read_text())["cells"][0]["error"] == "of now"
+
+
+def test_a_process_that_holds_the_results_and_stands_still_keeps_none_back(tmp_path, monkeypatch):
+    monkeypatch.setattr(claims, "_SECONDS_FOR_RESULTS", 0.0)
+    with claims.results(str(tmp_path)), claims.results(str(tmp_path)):
+        pass
