@@ -187,3 +187,31 @@ def test_an_infinite_number_is_named_with_its_line(tmp_path):
     (tmp_path / "a.csv").write_text("x,s\n1,1\n-inf,0\n")
     with pytest.raises(ValueError, match="a.csv, line 3: column 'x' holds '-inf'; accepted: fini"):
         read(tmp_path / "a.csv")
+
+
+@pytest.mark.parametrize("delimiter", [";", "\t", "|"])
+def test_decimal_commas_are_numbers_where_something_else_separates_the_cells(tmp_path, delimiter):
+    text = "x;t;v;s\n1,5;1.234,5;a;1\n-2;7;b;0\n,25;1.000.000,0;a;0\n".replace(";", delimiter)
+    table = read(write(tmp_path / "a.csv", text))
+    assert table.names == ("x", "t", "v=a", "v=b")
+    np.testing.assert_array_equal(table.features[:, 0], [1.5, -2, 0.25])
+    np.testing.assert_array_equal(table.features[:, 1], [1234.5, 7, 1e6])
+
+
+def test_training_rows_say_how_numbers_are_written_and_others_follow(tmp_path):
+    train = write(tmp_path / "a.csv", "x;s\n1,5;1\n2,5;0\n")
+    test = write(tmp_path / "b.csv", "x;s\n3;1\n4,5;0\n")
+    _, table = tables.read_together([train, test])
+    np.testing.assert_array_equal(table.features, [[3], [4.5]])
+    for cell in ("2.5", "many"):
+        write(test, f"x;s\n3;1\n{cell};0\n")
+        with pytest.raises(ValueError, match=rf"b.csv, line 3: column 'x' holds '{cell}'; accept"):
+            tables.read_together([train, test])
+    write(test, "x;s\n3,5;1\n;0\n")
+    with pytest.raises(ValueError, match=r"b.csv, line 3: column 'x' holds ''; accepted: numbers"):
+        tables.read_together([train, test])
+
+
+def test_what_may_be_two_numbers_or_one_of_two_stays_words(tmp_path):
+    assert read(write(tmp_path / "a.csv", 'x,s\n"1,5",1\n"2,5",0\n')).names == ("x=1,5", "x=2,5")
+    assert len(read(write(tmp_path / "b.csv", "x;s\n1,234;1\n5,678;0\n")).names) == 2

@@ -6,7 +6,7 @@ from typing import NamedTuple, TextIO
 
 import numpy as np
 
-from pujax.data.readers import separated
+from pujax.data.readers import separated, written_numbers
 
 _MAX_CATEGORIES = 50
 """Distinct words of a column above which they are taken for names or dates, not for categories."""
@@ -24,12 +24,14 @@ class Lines(NamedTuple):
       header: names of the columns.
       rows: cells of every example.
       numbers: line of the file of every example, that of the header is 1.
+      delimiter: what separates the cells.
     """
 
     path: str
     header: list[str]
     rows: list[list[str]]
     numbers: list[int]
+    delimiter: str
 
 
 def lines(path: str, file: TextIO) -> Lines:
@@ -74,7 +76,7 @@ def lines(path: str, file: TextIO) -> Lines:
     rows, numbers = [row for row, _ in numbered], [number for _, number in numbered]
     if not rows:
         raise ValueError(f"{path} has no examples; accepted: at least one line below the header")
-    return Lines(path, header, rows, numbers)
+    return Lines(path, header, rows, numbers, delimiter)
 
 
 def numbers(
@@ -107,17 +109,33 @@ def numbers(
         if name == label:
             labels = _label_column(path, name, cells, unknown)
         else:
-            values, added = _column(places, name, cells, len(files[0].rows))
+            marks = _marks(cells[: len(files[0].rows)], files[0].delimiter)
+            values, added = _column(places, name, cells, len(files[0].rows), marks)
             features.append(values)
             names += added
     return np.concatenate(features, axis=1), labels, tuple(names)
 
 
-def _number(text: str) -> float | None:
+def _number(text: str, marks: str = "") -> float | None:
+    """The number of a cell, None if it is none; see `_marks`."""
+    if marks:
+        value = written_numbers.value(text, marks)
+        return None if math.isnan(value) else value
     try:
         return float(text)
     except ValueError:
         return None
+
+
+def _marks(cells: list[str], delimiter: str) -> str:
+    """How the numbers of a column are written, one of `written_numbers.MARKS`.
+
+    '' is a decimal point alone, as it is where there are words and where two ways are possible.
+    """
+    present = [cell for cell in cells if cell.lower() not in _MISSING]
+    if all(_number(cell) is not None for cell in present):
+        return ""
+    return written_numbers.of(present, decimal_comma=delimiter != ",").marks
 
 
 def _label_column(path: str, name: str, cells: list[str], unknown: int) -> np.ndarray:
@@ -132,7 +150,7 @@ def _label_column(path: str, name: str, cells: list[str], unknown: int) -> np.nd
 
 
 def _column(
-    places: list[tuple[str, int]], name: str, cells: list[str], num_training: int
+    places: list[tuple[str, int]], name: str, cells: list[str], num_training: int, marks: str
 ) -> tuple[np.ndarray, list[str]]:
     """One column as numbers `[n, 1]`, or as 0 and 1 for each word of its training rows.
 
@@ -143,8 +161,9 @@ def _column(
       name: of the column.
       cells: its text.
       num_training: how many of them, the first, are of training rows.
+      marks: how these write numbers, see `_marks`.
     """
-    values = [None if cell.lower() in _MISSING else _number(cell) for cell in cells]
+    values = [None if cell.lower() in _MISSING else _number(cell, marks) for cell in cells]
     words = {cell for cell, value in zip(cells, values, strict=True) if value is None}
     infinite = next((i for i, x in enumerate(values) if x is not None and math.isinf(x)), None)
     if infinite is not None:
