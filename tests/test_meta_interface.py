@@ -1,5 +1,6 @@
 """`meta_gradient`: its defaults, one program for all devices and seeds, bad input, warnings."""
 
+import re
 import warnings
 
 import jax
@@ -360,3 +361,58 @@ def test_complex_meta_parameters_are_refused():
         meta.meta_gradient(
             lambda w, m: w * m.real, lambda w: w, 1.0, jnp.complex64(1), learning_rate=0.1
         )
+
+
+@pytest.mark.parametrize(
+    "inner, outer, stats, message",
+    [
+        (lambda w, m: w * m, jnp.sum, False, r"the shape of the inner loss is \(2,\); accepted"),
+        (lambda w, m: (jnp.sum(w * m), 1), jnp.sum, False, "inner loss returns is 'tuple'"),
+        (lambda w, m: jnp.sum(w > m), jnp.sum, False, "type of the inner loss is 'int32'; acc"),
+        (
+            lambda w, m, batch_stats: jnp.sum(w * m),
+            lambda w, batch_stats: jnp.sum(w),
+            True,
+            r"inner loss returns is '\w+'; accepted: \(loss, batch_stats\)",
+        ),
+        (
+            lambda w, m: jnp.sum(w * m),
+            lambda w: jnp.sum(w > 0),
+            False,
+            "type of the outer loss is 'int32'; accepted: real floating point",
+        ),
+    ],
+)
+def test_a_loss_that_has_no_gradient_is_named(inner, outer, stats, message):
+    given = {"batch_stats": jnp.zeros(2)} if stats else {}
+    with pytest.raises(ValueError, match=message):
+        meta.meta_gradient(inner, outer, jnp.ones(2), jnp.ones(2), learning_rate=0.1, **given)
+
+
+def test_a_virtual_step_of_several_numbers_is_named():
+    with pytest.raises(ValueError, match=r"shape of the inner loss is \(2,\); accepted: \(\)"):
+        meta.virtual_step(lambda w: w, jnp.ones(2), learning_rate=0.1)
+
+
+def test_meta_parameters_that_are_no_arrays_are_named():
+    with pytest.raises(ValueError, match="type of meta_params is 'str'; accepted: an array"):
+        meta.meta_gradient(never, never, jnp.ones(2), "abc", learning_rate=0.1)
+
+
+@pytest.mark.parametrize("damping, message", [("x", "damping is 'x', but"), (jnp.ones(2), "(2,)")])
+def test_a_damping_that_is_no_number_is_named(damping, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        meta.meta_gradient(
+            quadratic.inner,
+            quadratic.outer,
+            quadratic.START,
+            quadratic.META,
+            learning_rate=0.1,
+            estimator="implicit_cg",
+            damping=damping,
+        )
+
+
+def test_the_share_of_old_labels_may_be_a_list():
+    found = meta.ema_labels([0.0, 1.0], [1.0, 1.0], rho=[0.25, 0.5], pinned=[0, 0])
+    np.testing.assert_allclose(found, [0.75, 1.0])

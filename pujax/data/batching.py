@@ -188,13 +188,15 @@ def gather(
     """
     ids, support_ids = plan.ids[index], plan.support[index]
     has_support = support_ids.shape[-1] > 0
-    progress = jnp.asarray(epoch, jnp.float32) + index / plan.ids.shape[0]
+    share = index / plan.ids.shape[0]
+    progress = jnp.asarray(epoch, jnp.float32) + share
     return Batch(
         epoch=jnp.asarray(epoch, jnp.int32),
         step=jnp.asarray(step, jnp.int32),
         progress=progress,
         stage_epoch=jnp.asarray(epoch, jnp.int32) - first_epoch,
-        stage_progress=progress - first_epoch,
+        # Subtracted before the rounding, of which the fractions of late epochs have the most.
+        stage_progress=jnp.asarray(epoch - first_epoch, jnp.float32) + share,
         ids=ids,
         inputs=data.inputs if streamed else data.inputs[ids],
         labeled=data.labeled[ids].astype(jnp.float32) if plan.labeled is None else plan.labeled,

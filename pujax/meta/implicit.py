@@ -136,9 +136,7 @@ def _estimate(
     max_residual: float,
 ) -> Estimate:
     """The implicit gradient for a way to solve the linear system."""
-    number = on_host(damping)
-    if number is not None:
-        checks.at_least("damping", float(number), 0)
+    check_number("damping", damping, lambda number: number >= 0, "a number from 0")
     checks.between("max_residual", max_residual, 0, float("inf"), include="high")
     checks.require(
         loop.stats_update != "carried",

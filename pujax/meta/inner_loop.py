@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import chex
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 from pujax import checks
@@ -142,15 +143,23 @@ class InnerLoop:
         if self.batches is not None:
             given["batch"] = inputs.batch
         if self.batch_stats is None:
-            return self.inner_loss(self.join(moving), meta, **given), None
-        return self.inner_loss(self.join(moving), meta, batch_stats=batch_stats, **given)
+            value, stats = self.inner_loss(self.join(moving), meta, **given), None
+        else:
+            found = self.inner_loss(self.join(moving), meta, batch_stats=batch_stats, **given)
+            is_pair = isinstance(found, tuple) and len(found) == 2
+            accepted = "(loss, batch_stats), as batch_stats are given"
+            checks.require(is_pair, "what the inner loss returns", type(found).__name__, accepted)
+            value, stats = found
+        check_loss("inner", value)
+        return value, stats
 
-    def outer(self, outer_loss: Callable[..., jax.Array], carry: Carry) -> jax.Array:
-        """The outer loss after some steps."""
+    def outer(
+        self, outer_loss: Callable[..., jax.Array], carry: Carry, *, may_be_count: bool = False
+    ) -> jax.Array:
+        """The outer loss after some steps; without a derivative it may be a count."""
         given = {} if self.batch_stats is None else {"batch_stats": carry.batch_stats}
         value = outer_loss(self.join(carry.moving), **given)
-        shape = jnp.shape(value)
-        checks.require(shape == (), "the shape of the outer loss", shape, "(), one number")
+        check_loss("outer", value, may_be_count=may_be_count)
         return value
 
     def compared(self, outer_loss: Callable[..., jax.Array], carry: Carry) -> jax.Array:
@@ -158,7 +167,7 @@ class InnerLoop:
 
         It may be a count; what is unsigned would wrap around.
         """
-        return full_precision(self.outer(outer_loss, carry))
+        return full_precision(self.outer(outer_loss, carry, may_be_count=True))
 
     def check_compares(self) -> None:
         """Requires statistics of which an estimator that compares losses gives the derivative."""
@@ -316,6 +325,24 @@ class InnerLoop:
     ) -> tuple[tuple[jax.Array, chex.ArrayTree], chex.ArrayTree]:
         """Inner loss and new statistics, and the gradient for the moving parameters."""
         return jax.value_and_grad(self.loss, has_aux=True)(moving, meta, batch_stats, inputs)
+
+
+def check_loss(which: str, value: Any, *, may_be_count: bool = False) -> None:
+    """Raises a ValueError for what is no loss: one real floating-point number, or a count.
+
+    Args:
+        which: of the losses.
+        value: what it returned, traced or not.
+        may_be_count: whether it may be an integer or boolean, which has no derivative.
+    """
+    accepted = "one real number"
+    is_array = isinstance(value, jax.Array | np.ndarray | numbers.Number)
+    checks.require(is_array, f"what the {which} loss returns", type(value).__name__, accepted)
+    shape, dtype = jnp.shape(value), jnp.result_type(value)
+    checks.require(shape == (), f"the shape of the {which} loss", shape, "(), one number")
+    known = (jnp.floating, jnp.integer, jnp.bool_) if may_be_count else (jnp.floating,)
+    is_real = any(jnp.issubdtype(dtype, kind) for kind in known)
+    checks.require(is_real, f"the type of the {which} loss", dtype.name, "real floating point")
 
 
 def check_key(key: Any, purpose: str) -> None:

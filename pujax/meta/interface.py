@@ -1,6 +1,7 @@
 """`meta_gradient`: the derivative of an outer loss through inner steps, by any estimator."""
 
 import functools
+import numbers
 import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -250,6 +251,9 @@ def _check_meta(estimator: str, meta_params: chex.ArrayTree) -> None:
     entries = leaves.named(meta_params)
     checks.require(bool(entries), "meta_params", meta_params, "a pytree with at least one array")
     for name, leaf in entries:
+        is_array = isinstance(leaf, jax.Array | np.ndarray | numbers.Number)
+        found = type(leaf).__name__
+        checks.require(is_array, f"the type of meta_params{name}", found, "an array of numbers")
         kind = jax.numpy.result_type(leaf)
         other = jax.dtypes.extended, jax.numpy.complexfloating
         convertible = estimator == "reverse" and not any(

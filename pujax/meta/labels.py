@@ -106,6 +106,7 @@ def ema_labels(
             "labels, targets and pinned must have one shape, "
             f"got {labels.shape}, {targets.shape} and {pinned.shape}"
         )
+    rho = rho if jnp.isscalar(rho) else jnp.asarray(rho)
     return jnp.where(pinned > 0, 1, rho * labels + (1 - rho) * targets)
 
 

@@ -6,7 +6,7 @@ import chex
 import jax
 
 from pujax.meta import leaves
-from pujax.meta.inner_loop import check_rate
+from pujax.meta.inner_loop import check_loss, check_rate
 
 
 def virtual_step(
@@ -38,9 +38,16 @@ def virtual_step(
         float32, because a small step would be lost to rounding.
 
     Raises:
-        ValueError: if no leaf moves, or the learning rate is not one number from 0.
+        ValueError: if no leaf moves, the learning rate is not one number from 0, or the loss is not
+            one real number.
     """
     check_rate(learning_rate)
     current, join = leaves.split(params, trainable)
-    slopes = jax.grad(lambda moving: inner_loss(join(moving)))(current)
+
+    def loss(moving: chex.ArrayTree) -> jax.Array:
+        value = inner_loss(join(moving))
+        check_loss("inner", value)
+        return value
+
+    slopes = jax.grad(loss)(current)
     return join(leaves.descend(current, slopes, learning_rate))

@@ -268,6 +268,9 @@ def _value(run: Run, source: str, name: str) -> float:
     return evidence_lib.values(run, source).get(name, math.nan)
 
 
+_OF_ALL = ("accuracy", "f1", "average_precision")
+"""Metrics that depend on the share of positives."""
+
 _STATISTICS: dict[str, Callable[[np.ndarray, np.ndarray], float]] = {
     "accuracy": metrics.accuracy,
     "f1": metrics.f1,
@@ -301,7 +304,13 @@ def _by_examples(
 
     both = np.stack([ours, theirs], axis=1).astype(np.float64)
     return evidence_lib.resampled(
-        difference, both, labels.astype(int), value=value, level=level, is_difference=True
+        difference,
+        both,
+        labels.astype(int),
+        value=value,
+        level=level,
+        is_difference=True,
+        fixed_classes=name not in _OF_ALL,
     )
 
 

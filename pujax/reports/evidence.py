@@ -149,8 +149,9 @@ def resampled(
     value: float,
     level: float = LEVEL,
     is_difference: bool = False,
+    fixed_classes: bool = True,
 ) -> Number:
-    """A number with the percentile interval of a bootstrap, stratified by class.
+    """A number with the percentile interval of a bootstrap.
 
     Without an interval where one of the resamples has no value, or all agree, as of a perfect
     score, of which a bootstrap would be too sure. A difference that is 0 in all of them has one:
@@ -163,14 +164,21 @@ def resampled(
       value: of all of them.
       level: of the interval.
       is_difference: whether it is that of two runs.
+      fixed_classes: whether each resample has as many of each label as there are. It must not for
+        what depends on the share of positives, as accuracy does: how many of a sample are positive
+        is chance, too.
     """
     rng = np.random.default_rng(0)
-    groups = [np.flatnonzero(labels == one) for one in np.unique(labels)]
-    found = []
+    classes = np.unique(labels)
+    groups = [np.arange(len(labels))]
+    if fixed_classes:
+        groups = [np.flatnonzero(labels == one) for one in classes]
+    found: list[float] = []
     # As many beyond the ends of a wider interval as beyond those of the usual one.
-    for _ in range(round(_RESAMPLES * (1 - LEVEL) / (1 - level))):
+    while len(found) < round(_RESAMPLES * (1 - LEVEL) / (1 - level)):
         rows = np.concatenate([rng.choice(group, len(group)) for group in groups])
-        found.append(float(statistic(scores[rows], labels[rows])))
+        if len(np.unique(labels[rows])) == len(classes):
+            found.append(float(statistic(scores[rows], labels[rows])))
     if not np.isfinite(found).all():
         return Number(value)
     low, high = np.quantile(found, [(1 - level) / 2, (1 + level) / 2])
@@ -230,5 +238,7 @@ def _from_scores(
     }
     statistics = {"f1": metrics.f1, "average_precision": metrics.average_precision}
     for name, statistic in statistics.items():
-        found[name] = resampled(statistic, scores, labels, value=values[name])
+        found[name] = resampled(
+            statistic, scores, labels, value=values[name], fixed_classes=False
+        )
     return found

@@ -25,6 +25,8 @@ from pujax.training import environment, sharding
 
 _LOG = logging.getLogger(__name__)
 
+_METRIC_SUMS = "carry/sums/"
+
 
 class Position(NamedTuple):
     """Where a run stands.
@@ -76,7 +78,7 @@ class Checkpoints:
 
         It is copied first: the next training step gets its buffers and overwrites them while they
         are still being written. A tree with non-finite numbers is never saved: a run must not
-        resume into one.
+        resume into one. Sums of metrics may be: a metric need not be defined in every batch.
 
         Returns:
           Whether there is a checkpoint of this position now, or will be once it is written.
@@ -283,7 +285,11 @@ def _copied(tree: Any) -> tuple[jax.Array, Any]:
 
 @jax.jit
 def _all_finite(tree: Any) -> jax.Array:
-    leaves = [x for x in jax.tree.leaves(tree) if jnp.issubdtype(x.dtype, jnp.floating)]
+    leaves = [
+        leaf
+        for path, leaf in jax.tree.leaves_with_path(tree)
+        if jnp.issubdtype(leaf.dtype, jnp.floating) and not _name(path).startswith(_METRIC_SUMS)
+    ]
     return jnp.all(jnp.asarray([jnp.all(jnp.isfinite(x)) for x in leaves]))
 
 

@@ -251,3 +251,9 @@ def test_progress_of_a_stage_counts_from_its_first_epoch(example_data):
     batch = batching.gather(example_data, order, 3, epoch=5, step=23, first_epoch=2)
     numbers = (batch.epoch, batch.step, batch.progress, batch.stage_epoch, batch.stage_progress)
     assert tuple(map(float, numbers)) == (5, 23, 5.75, 3, 3.75)  # the last of four steps begins
+
+
+def test_progress_of_a_late_stage_is_as_exact_as_that_of_an_early_one(example_data):
+    order = plan(n=40, support=6)
+    late = batching.gather(example_data, order, 3, epoch=2**24 + 2, step=23, first_epoch=2**24)
+    assert float(late.stage_progress) == 2.75  # of 2**24 + 2.75 no fraction is left

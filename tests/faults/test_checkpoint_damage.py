@@ -190,6 +190,20 @@ def test_a_checkpoint_with_numbers_that_are_not_finite_is_passed_over(tmp_path, 
     assert position.epoch == 1 and same(found, 1)
 
 
+def test_a_metric_without_a_value_keeps_no_state_from_being_saved(tmp_path):
+    def carry(loss):
+        return {"carry": {"state": jnp.ones(2), "sums": {"share": jnp.float32(loss)}}}
+
+    store = Checkpoints(str(tmp_path), keep=3, fingerprint={})
+    assert store.save(Position(1, 0, 1), carry(jnp.nan))
+    position, found = store.restore_newest(lambda _: placed(carry(0.0)))
+    assert position.epoch == 1 and bool(jnp.isnan(found["carry"]["sums"]["share"]))
+    bad = carry(0.0)
+    bad["carry"]["state"] *= jnp.nan
+    assert not store.save(Position(2, 0, 2), bad)
+    store.close()
+
+
 def test_a_checkpoint_without_checksums_is_not_taken(two, tmp_path, monkeypatch):
     store = Checkpoints(str(two), keep=3, fingerprint={"a": 1})
     monkeypatch.setattr(store._manager, "restore", lambda *_, **__: {"description": {}})

@@ -370,12 +370,31 @@ def test_a_config_without_arguments_says_so():
 
 
 def test_the_hosts_of_a_cluster_must_be_described_whole():
-    with pytest.raises(ValueError, match="run.num_processes is 0; accepted"):
-        config_lib.resolve(changed(run__process_id=-7))
-    with pytest.raises(ValueError, match="run.process_id is 2; accepted"):
-        config_lib.resolve(changed(run__process_id=2, run__num_processes=2))
-    with pytest.raises(ValueError, match="run.coordinator is ''; accepted"):
-        config_lib.resolve(changed(run__process_id=0, run__num_processes=2))
+    def refused(message, **fields):
+        with pytest.raises(ValueError, match=message):
+            config_lib.resolve(changed(run__distributed=True, **fields))
+
+    refused("run.num_processes is 0; accepted", run__process_id=-7)
+    refused("run.num_processes is 0; accepted", run__coordinator="a:1")
+    refused("run.process_id is 2; accepted", run__process_id=2, run__num_processes=2)
+    refused("run.coordinator is ''; accepted", run__process_id=0, run__num_processes=2)
+
+
+@pytest.mark.parametrize(
+    "field, value", [("num_processes", 2), ("process_id", 1), ("coordinator", "host:1")]
+)
+def test_a_cluster_is_described_only_where_the_run_is_distributed(field, value):
+    with pytest.raises(ValueError, match=rf"run.{field} is {value!r}; .* while run.distributed"):
+        config_lib.resolve(changed(**{f"run__{field}": value}))
+
+
+@pytest.mark.parametrize("name", ["pu_mlc", "nnpu"])
+def test_a_method_for_other_labels_is_not_compared(name):
+    own = "nnpu" if name == "pu_mlc" else "pu_mlc"
+    config = config_lib.default_config(own)
+    config.run.compare = name
+    with pytest.raises(ValueError, match=f"run.compare is '{name}'; accepted: methods for .*{own}"):
+        config_lib.resolve(config)
 
 
 def test_missing_config_file_and_missing_flag_are_explained():

@@ -252,7 +252,11 @@ def _check_run(run: ml_collections.ConfigDict) -> None:
     checks.at_least("run.progress_seconds", run.progress_seconds, 0)
     accelerator.check_few_kernels(run.few_kernels)
     checks.one_of("run.compilation_cache", run.compilation_cache, ("on", "off"))
-    if run.process_id != -1 or run.num_processes:
+    alone = {"num_processes": 0, "process_id": -1, "coordinator": ""}
+    for name, value in alone.items():
+        accepted = f"{value!r} while run.distributed is False"
+        checks.require(run.distributed or run[name] == value, f"run.{name}", run[name], accepted)
+    if run.process_id != -1 or run.num_processes or run.coordinator:
         checks.at_least("run.num_processes", run.num_processes, 1)
         checks.between("run.process_id", run.process_id, 0, run.num_processes - 1)
         checks.require(
@@ -271,6 +275,9 @@ def _check_compared(config: ml_collections.ConfigDict) -> None:
     compared, own = compared_methods(config.run), config.method.name
     for name in compared:
         checks.one_of("run.compare", name, methods.names())
+        several = methods.is_multilabel(own)
+        accepted = f"methods for {'several labels' if several else 'one label'}, as {own!r} is"
+        checks.require(methods.is_multilabel(name) == several, "run.compare", name, accepted)
         accepted = f"methods other than the run's own, {own!r}, which is in the table anyway"
         checks.require(name != own, "run.compare", config.run.compare, accepted)
         once = compared.count(name) == 1
