@@ -206,7 +206,10 @@ BAD = [
         {"estimator": "finite_difference", "epsilon": 0.0},
         r"epsilon is 0.0, but must be a positive number",
     ),
-    ({"estimator": "implicit_cg", "damping": -1.0}, r"damping is -1.0; accepted: a number in \[0,"),
+    (
+        {"estimator": "implicit_cg", "damping": -1.0},
+        r"damping is -1.0, but must be a number from 0",
+    ),
     ({"estimator": "implicit_cg", "tolerance": 0}, r"tolerance is 0; accepted: a number in \(0,"),
     ({"estimator": "implicit_cg", "max_iterations": 0}, r"max_iterations is 0; accepted: an int"),
     ({"estimator": "implicit_cg", "max_residual": 0}, r"max_residual is 0; accepted: a number in"),

@@ -238,7 +238,5 @@ def _from_scores(
     }
     statistics = {"f1": metrics.f1, "average_precision": metrics.average_precision}
     for name, statistic in statistics.items():
-        found[name] = resampled(
-            statistic, scores, labels, value=values[name], fixed_classes=False
-        )
+        found[name] = resampled(statistic, scores, labels, value=values[name], fixed_classes=False)
     return found

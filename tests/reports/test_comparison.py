@@ -1,10 +1,12 @@
 """Several runs: who is paired with whom, and differences worked out by hand."""
 
 import statistics
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
-from pujax import reports
+from pujax import metrics, reports
 from pujax.reports import comparison, evidence
 from tests.reports import folders
 from tests.reports.pages import Page
@@ -230,3 +232,27 @@ def test_runs_with_several_labels_are_compared_in_their_own_metrics(tmp_path):
     row = page.row("Difference from pu_mlc", "multilabel_supervised")
     assert row["pairs"] == "2" and row["mean average precision"].startswith("+0.0250 [")
     assert "overall F1" not in row and "In mean average precision" in built.verdict.sentences[1]
+
+
+@pytest.mark.parametrize("metric, n", [("accuracy", 100), ("f1", 200)])
+def test_intervals_of_what_depends_on_the_share_of_positives_hold_the_truth(monkeypatch, metric, n):
+    monkeypatch.setattr(evidence, "_RESAMPLES", 200)
+    rng, held = np.random.default_rng(0), 0
+    # Called positive: a twentieth of all rows by one run, 19 of 20 by the other, whatever their
+    # class. With half of the rows positive both are right for half; how many of a sample are
+    # positive decides which is ahead there.
+    rates = np.array([0.05, 0.95])
+    accuracy, f1 = 0.0, 0.95 * 2 / 2.9 - 0.05 * 2 / 1.1
+    truth = {"accuracy": accuracy, "f1": f1}[metric]
+    for _ in range(100):
+        labels = (rng.random(n) < 0.5).astype(int)
+        scores = np.where(rng.random([n, 2]) < rates, 1.0, -1.0)
+        runs = [
+            SimpleNamespace(scores=SimpleNamespace(test_scores=x, test_labels=labels))
+            for x in scores.T
+        ]
+        statistic = {"accuracy": metrics.accuracy, "f1": metrics.f1}[metric]
+        value = float(statistic(scores[:, 1], labels)) - float(statistic(scores[:, 0], labels))
+        found = comparison._by_examples(*runs, evidence.TEST, metric, value, 0.9)
+        held += found.low <= truth <= found.high
+    assert 83 <= held <= 97  # three deviations around 90
