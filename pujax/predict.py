@@ -317,6 +317,11 @@ def _check_place(field: str, path: str, rows: Any) -> None:
     """Raises a ValueError unless a path is, or can be, a file that no row is read from."""
     require(bool(path), field, path, "the name of a file")
     if not os.path.exists(path):
+        folder = os.path.dirname(os.path.realpath(path))
+        is_lost = os.path.islink(path) and not os.path.isdir(folder)
+        require(
+            not is_lost, field, path, f"a link into a folder that exists, which {folder} is not"
+        )
         return
     require(os.path.isfile(path), field, path, "the name of a file")
     for source in rows if isinstance(rows, list | tuple) else [rows]:

@@ -404,3 +404,15 @@ def test_what_is_no_run_is_named(run):
 def test_help_says_what_there_is(command, capsys):
     assert command("--help") == 0
     assert "--unreadable" in capsys.readouterr().out
+
+
+def test_a_link_into_a_folder_that_is_gone_is_named_before_anything_is_read(
+    command, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    save(table(), tmp_path / "a.csv")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "link.csv").symlink_to(tmp_path / "gone" / "scores.csv")
+    assert predict.main(["predict", "run", "a.csv", f"--output={tmp_path / 'link.csv'}"]) == 2
+    wanted = f"a link into a folder that exists, which {tmp_path / 'gone'} is not"
+    assert wanted in capsys.readouterr().err

@@ -69,7 +69,7 @@ def _known_curves(
         right = at[1] * share / (at[1] * share + at[0] * (1 - share))
         axes.plot(at[1], right, "o", color=style.VERMILION, label="at the threshold 0")
     style.legend_or_note(axes, "")
-    area = with_interval(known.numbers["average_precision"])
+    area = with_interval(known.numbers.get("average_precision", Number()))
     pr = Figure(
         drawing.svg(figure, f"{prefix}-pr"),
         f"Precision-recall curve on the test set, average precision {area}",

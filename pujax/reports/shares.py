@@ -3,7 +3,7 @@
 from matplotlib import ticker
 
 from pujax.plots import style
-from pujax.reports import drawing, evidence, missing
+from pujax.reports import doubts, drawing, evidence, missing
 from pujax.reports.evidence import HELD_OUT, TEST
 from pujax.reports.parts import (
     UNKNOWN,
@@ -71,9 +71,14 @@ def flagged(run: Run, prefix: str) -> Section:
             ),
         )
     source = str(summary.get("prior_source", UNKNOWN))
-    texts = (
+    texts: tuple[str, ...] = (
         f"The prior of the population is {percent(number(summary.get('prior')))} ({source}); in U, "
         f"{percent(held.expected.value)}.",
     )
+    if not doubts.decides_by_sign(run):
+        texts += (
+            "Called positive is here what has a score above 0; the run decides by "
+            f"{run.config['run']['decide']}.",
+        )
     table = Table("Shares, with 90 % intervals", ("share of", "value"), tuple(rows))
     return Section("flagged", title, texts, figures=found, tables=(table,))

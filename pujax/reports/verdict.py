@@ -64,7 +64,9 @@ def of(run: Run, pairings: Sequence[comparison.Pairing] = ()) -> Verdict:
     found_doubts = doubts.of(run, known, pairings)
     first = _quality(run, known)
     if not found_doubts:
-        return Verdict(GOOD, (f"It can be used: {first}", _in_favour(known), _next(run)), remarks)
+        return Verdict(
+            GOOD, (f"It can be used: {first}", _in_favour(run, known), _next(run)), remarks
+        )
     return Verdict(
         CARE,
         (
@@ -314,8 +316,13 @@ def _quality(run: Run, known: Evidence) -> str:
     )
 
 
-def _in_favour(known: Evidence) -> str:
+def _in_favour(run: Run, known: Evidence) -> str:
     """Why nothing speaks against it."""
+    if not doubts.decides_by_sign(run):
+        return (
+            "No rule of this page speaks against it; what depends on a decision is said of a score "
+            f"above 0 here, and the run decides by {run.config['run']['decide']}."
+        )
     flagged, expected = known.flagged.value, known.expected.value
     if not math.isfinite(flagged) or not math.isfinite(expected):
         return "No rule of this page speaks against it."

@@ -53,7 +53,7 @@ unlabeled examples ({info["setting"]} data), without a known negative.
   Where they are not, probabilities and estimates are wrong, though the ranking may still be useful.
 - Share of positives in the population: {known}.
 - {doubt}
-- Decision: `{document["decide"]}`.
+- Decision: `{document["decide"]}`.{_of_scores(document)}
 - License of the model: {license_name}. Intended use, and who may be in the data: {UNKNOWN}.
 - Versions: {", ".join(f"{name} {version}" for name, version in document["versions"].items())}.
 
@@ -63,6 +63,16 @@ unlabeled examples ({info["setting"]} data), without a known negative.
 def shares_of(low: float, high: float) -> str:
     """Two shares in words; one where both are the same."""
     return f"{low:.1%}" if low == high else f"{low:.1%} to {high:.1%}"
+
+
+def _of_scores(document: Mapping[str, Any]) -> str:
+    """Which decision the numbers are of, where it is not the model's own."""
+    if document["decide"] == "score:0":
+        return ""
+    return (
+        " The numbers below that depend on a decision (accuracy, F1,\n"
+        "  recall, the share called positive) are those of a score above 0, not of this one."
+    )
 
 
 def _title(document: Mapping[str, Any]) -> str:

@@ -259,6 +259,11 @@ def describe(summary: Mapping[str, Any], *, decide: str = _BY_METHOD) -> str:
             f"the unlabeled ({_LEVEL:.0%} sure), and {prior['used']:.1%} is used: probabilities, "
             "and the estimates that rest on it, are too high."
         )
+    if decide != _BY_METHOD:
+        lines.append(
+            "  Recall, the share called positive and precision without a number of rows are those "
+            f"of a score above 0, not of run.decide={decide}."
+        )
     flagged, used = held_out_value(summary, "flagged_share"), _number(prior["used"])
     if decide == _BY_METHOD and is_off_threshold(flagged, used):
         lines.append(

@@ -428,6 +428,8 @@ def test_data_in_memory_is_checked_as_a_file_is():
         frames.of(pd.DataFrame({"x": [1.0, -np.inf]}))
     with pytest.raises(ValueError, match="complex"):
         frames.of(pd.DataFrame({"x": [1j, 2j]}))
+    with pytest.raises(ValueError, match="is a MaskedArray; accepted: a pandas DataFrame or a Nu"):
+        frames.of(np.ma.array(np.ones([2, 2])))
     with pytest.raises(ValueError, match="is a list"):
         frames.of([[1, 2]])
     frame = frames.of(np.ones((2, 3), np.int64))

@@ -13,7 +13,7 @@ import pytest
 import skops.io
 
 from pujax.data import preparation, table_encoder
-from pujax.data.readers import frames
+from pujax.data.readers import columns, frames
 
 N = 300
 TRAINING = np.arange(0, N, 2)
@@ -498,3 +498,12 @@ def test_every_feature_says_which_column_it_is_made_of(tmp_path):
     old = preparation.load(tmp_path)
     assert old.sources == ()
     np.testing.assert_array_equal(old.transform(table), x)
+
+
+@pytest.mark.parametrize("cell", ["today", "now", "2024", "2024-03", "202403"])
+def test_what_has_no_day_is_no_date(cell):
+    cells = pd.Series(["2024-03-05", "2024-03-05T10:00", "2024/03/05", "20240305", cell])
+    values, wrong = columns.dates(cells, "ISO8601")
+    assert wrong.tolist() == [False, False, False, False, True]
+    assert values[:4].dt.strftime("%Y-%m-%d").unique().tolist() == ["2024-03-05"]
+    assert columns.date_formats(cells[[0, 4]]) == []

@@ -221,6 +221,13 @@ def test_a_run_that_is_not_finished_shows_what_there_is(tmp_path):
     assert page.row("The run", "finished")["value"] == "no"
 
 
+def test_a_run_that_was_stopped_before_its_summary_has_its_curves(tmp_path):
+    folder = folders.tested(tmp_path / "run")
+    (folder / "summary.json").unlink()
+    built = reports.build([str(folder)])
+    assert built.verdict.word == "Not finished" and "Precision-recall curve" in built.html
+
+
 def test_unknown_numbers_are_called_unknown(tmp_path):
     folder = folders.held(tmp_path / "run", prior=None)
     page = Page(reports.build([str(folder)]).html)

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from pujax import metrics
-from pujax.reports import comparison, doubts, evidence, run_folder, verdict
+from pujax.reports import comparison, doubts, evidence, run_folder, shares, verdict
 from tests.reports import folders
 
 
@@ -79,7 +79,11 @@ def test_one_class_is_what_the_run_itself_warns_of(tmp_path):
 def test_a_budget_needs_no_threshold(tmp_path):
     run = folders.read(folders.tested(tmp_path / "run", shift=-50.0))
     run.config["run"]["decide"] = "top:20"
-    assert verdict.of(run).level == verdict.GOOD
+    found = verdict.of(run)
+    assert found.level == verdict.GOOD
+    # Nor does the page say how many it calls positive: it only knows a score above 0.
+    assert "positive where" not in said(found) and "decides by top:20" in said(found)
+    assert "the run decides by top:20" in shares.flagged(run, "x").texts[-1]
 
 
 def test_where_u_holds_hardly_a_positive_none_may_be_called_positive(tmp_path):

@@ -658,6 +658,10 @@ def test_a_threshold_that_calls_far_too_few_or_too_many_is_spoken_of_with_what_t
     for flagged, used in ((0.025, 0.05), (0.1, 0.05), (None, 0.05), (0.0, None)):
         assert "By its own threshold" not in text(flagged, used)
     assert "By its own threshold" not in text(0.0, 0.05, decide="top:5")
+    assert "are those of a score above 0, not of run.decide=top:5" in text(
+        0.1, 0.05, decide="top:5"
+    )
+    assert "not of run.decide" not in text(0.1, 0.05)
     # Another threshold is no answer to a ranking that the held-out rows do not speak for.
     for area, said in (
         ((0.05, 0.41), "its ranking is the wrong way round"),

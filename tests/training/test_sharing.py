@@ -49,6 +49,11 @@ def test_the_description_says_whose_it_is_and_names_no_folder(model):
         assert str(model.parent).encode() not in path.read_bytes(), path.name
 
 
+def test_a_card_says_which_decision_its_numbers_are_of(model):
+    said = "are those of a score above 0, not of this one"
+    assert said in card(model, decide="top:5") and said not in card(model, decide="score:0")
+
+
 def test_all_places_are_names_only(tmp_path):
     config = config_lib.default_config("nnpu").to_dict()
     config["init_from"] = "/home/jane/runs/first/"

@@ -25,6 +25,7 @@ MISSING = frozenset(
 
 _TRUTH = {"true": 1.0, "false": 0.0}
 _ISO = "ISO8601"
+_ISO_DAY = r"\s*\d{4}(?:[-/. ]\d{1,2}[-/. ]\d{1,2}|\d{4})(?!\d)"
 MOST = 0.9
 """Share of numbers, or of dates of one format, from which other cells are taken for mistakes."""
 _SAMPLED = 20
@@ -246,6 +247,8 @@ def dates(cells: Any, form: str) -> tuple[Any, np.ndarray]:
         return cells.dt.tz_localize(None), np.zeros(len(cells), bool)
     words = text(cells)
     values = pd.to_datetime(words, format=form, errors="coerce", utc=True).dt.tz_localize(None)
+    if form == _ISO:  # pandas takes "today" for one, too, and a year or a month for its first day
+        values = values.where(words.str.match(_ISO_DAY).fillna(False).astype(bool))
     return values, (values.isna() & words.notna()).to_numpy()
 
 

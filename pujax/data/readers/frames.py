@@ -187,7 +187,7 @@ def of(data: Any, *, name: str = "the table") -> Frame:
         return data
     if isinstance(data, pd.DataFrame):
         return _check(Frame(name, _plain_index(data)))
-    if isinstance(data, np.ndarray):
+    if isinstance(data, np.ndarray) and not isinstance(data, np.ma.MaskedArray):
         return _check(Frame(name, _rows(name, "the array", data)))
     raise ValueError(
         f"{name} is a {type(data).__name__}; accepted: a pandas DataFrame or a NumPy array [n, d]"
