@@ -40,8 +40,11 @@ def between(field: str, value: object, low: float, high: float, *, include: str 
 
 
 def is_number(value: object) -> bool:
-    """Whether it is one real number, or an array without axes."""
-    return isinstance(value, numbers.Real) or getattr(value, "shape", None) == ()
+    """Whether it is one real number, or an array of them without axes."""
+    if isinstance(value, numbers.Real):
+        return True
+    kind = getattr(getattr(value, "dtype", None), "kind", "V")  # V is bfloat16's
+    return getattr(value, "shape", None) == () and kind in "biufV"
 
 
 def positive(field: str, value: object) -> None:

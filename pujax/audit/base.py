@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from pujax.arrays import check_codes
 from pujax.checks import one_of
 
 ERROR, WARNING, NOTE = "error", "warning", "note"
@@ -83,20 +84,34 @@ def problem(
     """A `Problem` of rows of numbers.
 
     Args:
-      features: `[n, d]`, finite.
-      labeled: bool `[n]`.
+      features: `[n, d]`, finite numbers.
+      labeled: `[n]`, True, or 1 beside 0 or -1, for the labelled positives.
       columns: names `[d]`; None is '1', '2' and so on.
       ids: names of the rows `[n]`; None counts from 1.
 
     Raises:
-      ValueError: the shapes do not fit one another.
+      ValueError: the shapes do not fit one another, a feature is no finite number, or a label none
+        of these.
     """
-    features = np.ascontiguousarray(features, np.float32)
-    labeled = np.asarray(labeled, bool)
+    given_features, labeled = np.asarray(features), np.asarray(labeled)
+    if given_features.dtype.kind not in "biuf" or isinstance(features, np.ma.MaskedArray):
+        what = f"{type(features).__name__} of {given_features.dtype}"
+        raise ValueError(f"features is a {what}; accepted: an array of real numbers")
+    check_codes("labeled", labeled, ((0, 1), (-1, 1)))
+    labeled = labeled > 0
+    with np.errstate(over="ignore"):
+        features = np.ascontiguousarray(given_features, np.float32)
     if features.ndim != 2 or labeled.shape != features.shape[:1] or not features.size:
         raise ValueError(
             f"features is of shape {features.shape} and labeled of {labeled.shape}; accepted: "
             "[n, d] and [n], not empty"
+        )
+    bad = np.argwhere(~np.isfinite(features))
+    if len(bad):
+        row, column = bad[0]
+        raise ValueError(
+            f"features, row {row + 1}, column {column + 1}, is {given_features[row, column]}; "
+            "accepted: finite numbers up to 3.4e38"
         )
     given = tuple(map(str, range(1, features.shape[1] + 1)) if columns is None else columns)
     if len(given) != features.shape[1]:

@@ -67,7 +67,10 @@ def check(found: Mapping[str, PriorEstimate], num_u: int) -> list[Finding]:
         f"data.prior=auto would use {choice.method}: {value:.1%}, about {value * num_u:,.0f} "
         "positives in U; each estimate is an upper bound"
     )
-    if choice.estimate.high < _NONE:
+    # An interval of out_of_bag reaches a few percent at least: one that begins at 0 leaves it to
+    # the others to say that there are fewer.
+    least = min(one.high for one in found.values() if is_informative(one))
+    if choice.estimate.high < _NONE or (choice.estimate.low == 0 and least < _NONE):
         return [
             Finding(
                 "class_prior",

@@ -24,7 +24,7 @@ _TIMES = 10.0
 """How many times more positives the other columns must find in U than the part allows."""
 _BINS = 32
 _SUSPECTS = 5
-"""Columns that are compared with all others, the most suspicious first."""
+"""Columns beside the certain ones that are compared with all others, the most suspicious first."""
 _Z = 1.64
 """Of the upper end of the share of U in a part, one-sided 95 %."""
 LEAST = 8
@@ -60,8 +60,12 @@ def check(problem: Problem, *, seed: int) -> list[Finding]:
     of_facts = single_columns(problem.facts, problem.fact_names, problem.labeled, seed=seed)
     found: dict[str, list[tuple[Column, str]]] = {ERROR: [], WARNING: []}
     by_suspicion = sorted([*of_features, *of_facts], key=lambda c: (-(c.auc >= CERTAIN), c.bound))
-    for column in by_suspicion[:_SUSPECTS]:
-        severity, sentence = _judge(problem, column, column in of_facts, seed=seed)
+    num_certain = sum(column.auc >= CERTAIN for column in by_suspicion)
+    for i, column in enumerate(by_suspicion[: num_certain + _SUSPECTS]):
+        if _SUSPECTS <= i < num_certain:  # what the others say changes nothing
+            severity, sentence = ERROR, _by_itself(column)
+        else:
+            severity, sentence = _judge(problem, column, column in of_facts, seed=seed)
         if severity:
             found[severity].append((column, sentence))
     return [
@@ -82,12 +86,16 @@ def check(problem: Problem, *, seed: int) -> list[Finding]:
     ]
 
 
-def _judge(problem: Problem, column: Column, is_fact: bool, *, seed: int) -> tuple[str, str]:
-    """Severity of a column, '' if it is innocent, and its numbers in a sentence."""
-    text = (
+def _by_itself(column: Column) -> str:
+    return (
         f"column {column.name!r}: AUC of P against U {column.auc:.3f} by itself; a part of it with "
         f"{column.part:.0%} of P leaves room for {column.bound:.2%} positives in U at most"
     )
+
+
+def _judge(problem: Problem, column: Column, is_fact: bool, *, seed: int) -> tuple[str, str]:
+    """Severity of a column, '' if it is innocent, and its numbers in a sentence."""
+    text = _by_itself(column)
     is_certain = column.auc >= CERTAIN
     if not is_certain and (column.part < _LEAST_PART or column.bound * _TIMES > 1):
         return "", ""

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pujax import checks
+from pujax.console import first_line
 
 _LOG = logging.getLogger(__name__)
 
@@ -134,7 +135,13 @@ def are_blank(positive: np.ndarray, unlabeled: np.ndarray) -> bool:
 
 
 def _sample(values: npt.ArrayLike, name: str) -> np.ndarray:
-    array = np.asarray(values)
+    if isinstance(values, np.ma.MaskedArray):
+        raise ValueError(f"{name} is a masked array; accepted: numbers without a mask")
+    try:
+        array = np.asarray(values)
+    except ValueError as error:  # such as of rows of different lengths
+        reason = f"{name} is no array ({first_line(error)})"
+        raise ValueError(f"{reason}; accepted: real numbers, one row per example") from error
     # NumPy treats bfloat16 and similar types as opaque bytes.
     is_float = jax.dtypes.issubdtype(array.dtype, np.floating)
     if array.dtype.kind not in "iub" and not is_float:
@@ -238,26 +245,31 @@ def with_interval(value: float, resampled: npt.ArrayLike, *, level: float) -> Pr
 def moved(estimate: PriorEstimate, value: float) -> PriorEstimate:
     """Another value with the interval of an estimate moved along with it, clipped to [0, 1].
 
-    The interval [0, 1] stays as it is.
+    The interval [0, 1] stays as it is, and one that begins at 0 still does.
     """
     if estimate[1:] == ANYTHING[1:]:
         return PriorEstimate(value, *ANYTHING[1:])
     low, high = np.clip(np.array(estimate[1:]) + value - estimate.value, 0, 1)
-    return PriorEstimate(value, float(low), float(high))
+    return PriorEstimate(value, float(low) if estimate.low else 0.0, float(high))
 
 
-def from_nothing(found: PriorEstimate, least: float, most: float) -> PriorEstimate:
-    """The estimate with an interval that holds what the least answer stands for.
+def with_brackets(found: PriorEstimate, half: float) -> PriorEstimate:
+    """The estimate with an interval that holds the brackets which its ends stand for.
+
+    KM looks for lambda = 1 / (1 - share) by bisection and answers with the middle of a bracket: any
+    share in it could have given the same answer. The least answer stands for 0, too.
 
     Args:
-      found: of a method that answers `least` for everything from 0 to `most`, at least.
-      least: that answer.
-      most: largest share that it stands for.
+      found: with ends that are such answers, or without an interval.
+      half: half of the width of a bracket, in lambda.
     """
-    low = 0.0 if found.low <= least else found.low
-    # A limit that is NaN, since none was asked for, stays.
-    high = most if found.value <= least and found.high < most else found.high
-    return found._replace(low=low, high=high)
+    if math.isnan(found.low):
+        return found
+
+    def edge(share: float, shift: float) -> float:
+        return 1 - 1 / max(1 / (1 - share) + shift, 1.0) if share != 1 else 1.0
+
+    return found._replace(low=edge(found.low, -half), high=edge(found.high, half))
 
 
 def bootstrap(

@@ -198,9 +198,9 @@ def _estimates(
             for _ in range(num_resamples)
         ]
     first, second = (
-        base.from_nothing(
+        base.with_brackets(
             base.with_interval(value, [estimates[i] for estimates in resampled], level=level),
-            *least_share(epsilon, lambda_max),
+            half_bracket(epsilon, lambda_max),
         )
         if is_wanted
         else base.PriorEstimate(math.nan)
@@ -245,13 +245,18 @@ def _bisect(
     return (middle - 1) / middle
 
 
+def half_bracket(epsilon: float = EPSILON, lambda_max: float = LAMBDA_MAX) -> float:
+    """Half of the width of the bracket, in lambda, that an answer of the bisection stands for."""
+    width = lambda_max - 1
+    while width > epsilon:
+        width /= 2
+    return width / 2
+
+
 def least_share(epsilon: float = EPSILON, lambda_max: float = LAMBDA_MAX) -> tuple[float, float]:
     """The smallest answer that the bisection has, and the end of the bracket that it stands for."""
-    right = lambda_max
-    while right - 1 > epsilon:
-        right = (1 + right) / 2
-    middle = (1 + right) / 2
-    return (middle - 1) / middle, (right - 1) / right
+    half = half_bracket(epsilon, lambda_max)
+    return half / (1 + half), 2 * half / (1 + 2 * half)
 
 
 def _threads(num_points: int) -> threadpoolctl.threadpool_limits:

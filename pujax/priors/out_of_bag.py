@@ -24,7 +24,7 @@ from pujax import checks
 from pujax.priors import _best_bin, base
 from pujax.priors._classifier import mlp
 from pujax.priors.base import ANYTHING, PriorEstimate
-from pujax.priors.km import km2, least_share
+from pujax.priors.km import half_bracket, km2, least_share
 from pujax.priors.scores import best_bin
 
 _LOG = logging.getLogger(__name__)
@@ -157,7 +157,7 @@ def out_of_bag(
     if not num_resamples:
         return PriorEstimate(value)
     about_median = base.with_interval(np.median(resampled), resampled, level=level)
-    return base.from_nothing(base.moved(about_median, value), *least_share())
+    return base.with_brackets(base.moved(about_median, value), half_bracket())
 
 
 def out_of_bag_scores(

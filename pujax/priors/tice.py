@@ -166,6 +166,7 @@ def _table(positives: np.ndarray, unlabeled: np.ndarray, cuts: Sequence[float]) 
     cells = np.empty((positives.shape[1], len(positives) + len(unlabeled)), np.uint8)
     for feature, row in enumerate(cells):
         values = np.concatenate([positives[:, feature], unlabeled[:, feature]])
+        values /= base.magnitude(values)  # exact, and the range of large numbers is finite
         values -= values.min()
         values /= values.max() or 1.0
         row[:] = np.searchsorted(cuts, values, side="right")

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from pujax import audit
-from pujax.audit import duplicates, inputs, label_counts, labeling, leaks, overlap
+from pujax.audit import class_prior, duplicates, inputs, label_counts, labeling, leaks, overlap
 from pujax.audit import scoring as scoring_lib
 from pujax.audit.base import ERROR, NOTE, WARNING, in_order
+from pujax.priors import PriorEstimate
 from tests import benchmark_scripts
 from tests.conftest import real_data_folder
 
@@ -241,3 +242,63 @@ def test_rows_are_copies_where_their_cells_are_the_same(tmp_path):
     (tmp_path / "a.csv").write_text("\n".join(["time,side,y", *rows[:60], rows[59]]))
     keys = inputs.read(str(tmp_path / "a.csv"), label="y", id_column="none").problem.keys
     assert len(set(keys.tolist())) == 60 and keys[59] == keys[60]
+
+
+@pytest.mark.parametrize("codes", [(0, 1), (-1, 1), (0.0, 1.0), (False, True)])
+def test_labels_are_coded_as_everywhere(codes):
+    known = np.arange(20) < 5
+    labels = np.where(known, codes[1], codes[0])
+    np.testing.assert_array_equal(audit.problem(np.ones([20, 2]), labels).labeled, known)
+
+
+@pytest.mark.parametrize("labels", [[1, 2], ["yes", "no"], [1.0, np.nan], [1.0, 0.5]])
+def test_other_labels_are_refused(labels):
+    with pytest.raises(ValueError, match="^labeled .*0/1 or -1/1"):
+        audit.problem(np.ones([2, 2]), np.array(labels))
+
+
+@pytest.mark.parametrize("number", [np.nan, np.inf, 1e300])
+def test_a_number_that_is_not_finite_is_named_with_its_place(number):
+    rows = np.ones([3, 2])
+    rows[1, 1] = number
+    with pytest.raises(ValueError, match=r"^features, row 2, column 2, is \S+; accepted: finite"):
+        audit.problem(rows, np.arange(3) < 1)
+    with pytest.raises(ValueError, match="^features is a .*accepted: an array of real numbers"):
+        audit.problem(np.array([["a"], ["b"]]), np.arange(2) < 1)
+
+
+def test_every_column_that_leaks_alone_is_named():
+    rng = np.random.default_rng(0)
+    labeled = np.arange(600) < 150
+    rows = rng.normal(size=(600, 10))
+    rows[:, 2:] += 8 * labeled[:, None]
+    (found,) = leaks.check(audit.problem(rows, labeled), seed=0)
+    assert found.severity == ERROR and len(found.evidence) == 8
+    assert {column["name"] for column in found.numbers["columns"]} == set("3456789") | {"10"}
+    assert "and 3 more" in found.title
+
+
+@pytest.mark.parametrize(
+    ("low", "upper_end", "expected"),
+    [(0.0, 0.004, True), (0.0, 0.02, False), (0.01, 0.004, False)],
+)
+def test_u_without_positives_is_warned_of_where_an_estimate_leaves_no_room(
+    low, upper_end, expected
+):
+    found = {
+        "out_of_bag": PriorEstimate(0.013, low, 0.027),
+        "best_bin": PriorEstimate(0.001, 0.0005, upper_end),
+    }
+    (finding,) = class_prior.check(found, 1000)
+    assert ("next to no positives" in finding.title) is expected
+
+
+def test_one_repeated_label_of_few_is_no_news_where_rows_have_copies_by_nature():
+    unlabeled = np.arange(1000.0)
+    unlabeled[:10] = np.repeat(np.arange(5), 2)
+    labeled = 2000 + np.arange(30.0)
+    for again, expected in ((1, 0), (6, 1)):
+        labeled[1 : 1 + again] = labeled[0]
+        rows = np.concatenate([labeled, unlabeled])[:, None]
+        found = duplicates.check(audit.problem(rows, np.arange(1030) < 30))
+        assert sum(x.name == "repeated_labels" for x in found) == expected

@@ -1,6 +1,7 @@
 """What every estimator shares: number types, keys, whole numbers, and honest intervals."""
 
 import functools
+import warnings
 
 import jax
 import jax.numpy as jnp
@@ -124,3 +125,30 @@ def test_the_unit_of_features_does_not_matter_to_what_standardises_them(method):
     value = run(p, u).value
     assert run(p * 2.0**900, u * 2.0**900).value == value
     assert run(p * 2.0**-900, u * 2.0**-900).value == value
+
+
+def test_an_interval_that_begins_at_0_still_does_so_when_it_is_moved():
+    assert base.moved(PriorEstimate(0.1, 0.0, 0.2), 0.15) == (0.15, 0, pytest.approx(0.25))
+
+
+@pytest.mark.parametrize(
+    "bad", [np.ma.masked_equal([[1.0], [-999.0]], -999.0), [[1.0], [1.0, 2.0]], [["a"], [1.0, 2]]]
+)
+def test_what_is_no_array_of_numbers_is_named(bad):
+    with pytest.raises(ValueError, match="^positives is (a masked|no) array.*accepted: "):
+        priors.tice(bad, np.ones([5, 1]))
+
+
+@pytest.mark.parametrize("bad", [np.array(0.9 + 1j), np.array("a"), np.array(None)])
+def test_a_share_is_real(bad):
+    with pytest.raises(ValueError, match="^prior is .*accepted: "):
+        priors.population_prior(bad, n_p=10, n_u=20)
+
+
+def test_numbers_whose_range_overflows_give_tice_what_small_ones_do():
+    rng = np.random.default_rng(0)
+    p = rng.normal(2, 1, [200, 2])
+    u = np.concatenate([rng.normal(2, 1, [120, 2]), rng.normal(-2, 1, [280, 2])])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert priors.tice(2e307 * p, 2e307 * u).value == pytest.approx(priors.tice(p, u).value)

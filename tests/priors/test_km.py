@@ -234,3 +234,13 @@ def test_wrong_arguments_are_named():
     for lambdas in ([0.5], [1, math.nan], 2.0):
         with pytest.raises(ValueError, match="lambdas is"):
             priors.distance_curve(positives, unlabeled, lambdas)
+
+
+@pytest.mark.parametrize("seed", [200, 201, 202])
+def test_the_interval_is_no_narrower_than_the_steps_of_the_answers(seed):
+    """Classes apart: all resamples give the same answer, and the truth is beside it."""
+    rng = np.random.default_rng(seed)
+    p = rng.normal(4, 1, (150, 2))
+    u = np.concatenate([rng.normal(4, 1, (45, 2)), rng.normal(-4, 1, (455, 2))])
+    found = priors.km2(p, u, key=seed, num_resamples=10)
+    assert found.low < 0.09 < found.high < 0.15

@@ -230,14 +230,12 @@ def test_a_rate_at_which_nothing_is_finite_is_named():
         out_of_bag(*samples(0.4), learning_rate=1e30, **FEW)
 
 
-def test_the_interval_of_the_least_answer_holds_all_that_it_stands_for():
-    between = PriorEstimate(0.01, 0.01, 0.015)  # quantiles lie between two answers
-    assert base.from_nothing(between, 0.01, 0.02) == PriorEstimate(0.01, 0.0, 0.02)
-    wider = PriorEstimate(0.01, 0.01, 0.3)
-    assert base.from_nothing(wider, 0.01, 0.02) == PriorEstimate(0.01, 0.0, 0.3)
-    larger = PriorEstimate(0.012, 0.01, 0.015)
-    assert base.from_nothing(larger, 0.01, 0.02) == PriorEstimate(0.012, 0.0, 0.015)
-    bare = base.from_nothing(PriorEstimate(0.01), 0.01, 0.02)
+def test_the_interval_of_an_answer_holds_all_that_it_stands_for():
+    # Brackets of lambda that are 0.5 wide: 1 to 1.5 around 1.25, and 1.25 to 1.75 around 1.5.
+    found = base.with_brackets(PriorEstimate(0.3, 0.2, 1 - 1 / 1.5), 0.25)
+    np.testing.assert_allclose(found, (0.3, 0, 1 - 1 / 1.75), atol=1e-12)
+    assert base.with_brackets(PriorEstimate(0.3, 0.1, 1.0), 0.25) == (0.3, 0, 1)
+    bare = base.with_brackets(PriorEstimate(0.01), 0.25)
     assert np.isnan(bare.low) and np.isnan(bare.high)
 
 

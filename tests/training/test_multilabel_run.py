@@ -249,7 +249,8 @@ def test_fields_that_do_not_go_with_one_label_are_named(tmp_path, field, value, 
 
 def test_a_method_of_the_other_kind_is_refused_with_those_that_do(table, tmp_path):
     message = r"method.name is 'naive' and the data \(multilabel\) are multi-label; .*'pu_mlc'"
-    refused(runs.table_config(table, compare="naive"), message, tmp_path)
+    compared = runs.table_config(table, compare="naive")
+    refused(compared, "run.compare is 'naive'; accepted: methods for several labels", tmp_path)
     config = runs.table_config(table)
     config.method = config_lib.default_config("naive").method
     config.method.augment = False
