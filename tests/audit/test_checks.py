@@ -302,3 +302,39 @@ def test_one_repeated_label_of_few_is_no_news_where_rows_have_copies_by_nature()
         rows = np.concatenate([labeled, unlabeled])[:, None]
         found = duplicates.check(audit.problem(rows, np.arange(1030) < 30))
         assert sum(x.name == "repeated_labels" for x in found) == expected
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, True),
+        ({"difference": -0.8}, True),  # the way that negatives never move a column
+        ({"difference": 0.5}, False),  # half of the way to the negatives: some of U are negative
+        ({"p_value": 0.01}, False),
+        ({"excess": 0.3}, False),
+    ],
+)
+def test_a_bias_is_large_certain_and_more_than_negatives_explain(changes, expected):
+    one = labeling.Difference("x", 0, 0.8, 1.0, 0.5, 1e-6, 100, 100)._replace(**changes)
+    assert labeling.is_biased(one) is expected
+
+
+def test_differences_are_corrected_for_how_many_columns_were_looked_at():
+    rng = np.random.default_rng(0)
+    positive = np.arange(800) < 400
+    labeled = np.arange(800) < 200
+    rows = rng.normal(size=(800, 40))
+    rows[:, 0] += 3 * positive  # the others say nothing
+    found = labeling.differences(audit.problem(rows, labeled), seed=0)
+    assert len(found) == 40 and min(x.p_value for x in found[1:]) > 0.1
+
+
+@pytest.mark.parametrize(("smallest", "far"), [(0.22, False), (0.1, True)])
+def test_estimates_are_far_apart_from_twice_the_smallest_on(smallest, far):
+    found = {
+        "out_of_bag": PriorEstimate(0.4, 0.35, 0.45),
+        "best_bin": PriorEstimate(smallest, smallest - 0.05, smallest + 0.05),
+    }
+    (finding,) = class_prior.check(found, 1000)
+    assert finding.severity == (WARNING if far else NOTE)
+    assert ("far apart" in finding.title) is far
