@@ -256,9 +256,11 @@ def _check_run(run: ml_collections.ConfigDict) -> None:
     for name, value in alone.items():
         accepted = f"{value!r} while run.distributed is False"
         checks.require(run.distributed or run[name] == value, f"run.{name}", run[name], accepted)
-    if run.process_id != -1 or run.num_processes or run.coordinator:
+    is_described = run.process_id != -1 or run.num_processes > 0
+    if is_described:
         checks.at_least("run.num_processes", run.num_processes, 1)
         checks.between("run.process_id", run.process_id, 0, run.num_processes - 1)
+    if is_described or run.coordinator:  # by itself where the cluster says the rest
         checks.require(
             ":" in run.coordinator, "run.coordinator", run.coordinator, "'HOST:PORT' of the first"
         )
