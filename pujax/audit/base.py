@@ -93,8 +93,8 @@ def problem(
       ValueError: the shapes do not fit one another, a feature is no finite number, or a label none
         of these.
     """
-    given_features, labeled = np.asarray(features), np.asarray(labeled)
-    if given_features.dtype.kind not in "biuf" or isinstance(features, np.ma.MaskedArray):
+    given_features, labeled = _array("features", features), _array("labeled", labeled)
+    if given_features.dtype.kind not in "biufV":  # V is bfloat16's
         what = f"{type(features).__name__} of {given_features.dtype}"
         raise ValueError(f"features is a {what}; accepted: an array of real numbers")
     check_codes("labeled", labeled, ((0, 1), (-1, 1)))
@@ -125,6 +125,15 @@ def problem(
         ids=np.arange(1, len(features) + 1) if ids is None else ids,
         facts=np.zeros([len(features), 0]),
     )
+
+
+def _array(name: str, values: Any) -> np.ndarray:
+    if isinstance(values, np.ma.MaskedArray):
+        raise ValueError(f"{name} is a masked array; accepted: numbers without a mask")
+    try:
+        return np.asarray(values)
+    except ValueError as error:  # such as of rows of different lengths
+        raise ValueError(f"{name} is no array ({error}); accepted: numbers") from error
 
 
 def same(contents: Iterable[bytes]) -> np.ndarray:

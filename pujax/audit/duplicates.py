@@ -70,7 +70,7 @@ def check(problem: Problem) -> list[Finding]:
     if (
         again
         and again / num_p >= max(_LEAST_SHARE, _TIMES * natural)
-        and (stats.binomtest(again, num_p, max(natural, 1e-6), "greater").pvalue < _ALPHA)
+        and stats.binomtest(again, num_p, max(natural, 1e-6), "greater").pvalue < _ALPHA
     ):
         findings.append(
             Finding(

@@ -26,6 +26,7 @@ from pujax.training import environment, sharding
 _LOG = logging.getLogger(__name__)
 
 _METRIC_SUMS = "carry/sums/"
+"""Where a run's tree has the sums of metrics, see `train_step.Carry`."""
 
 
 class Position(NamedTuple):

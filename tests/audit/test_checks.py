@@ -338,3 +338,13 @@ def test_estimates_are_far_apart_from_twice_the_smallest_on(smallest, far):
     (finding,) = class_prior.check(found, 1000)
     assert finding.severity == (WARNING if far else NOTE)
     assert ("far apart" in finding.title) is far
+
+
+@pytest.mark.parametrize(
+    "bad", [[[1, 2], [3]], np.ma.array([[1.0], [2.0]], mask=[[True], [False]])]
+)
+def test_what_is_no_array_is_named(bad):
+    with pytest.raises(ValueError, match="^features is (no|a masked) array.*accepted: numbers"):
+        audit.problem(bad, [1, 0])
+    with pytest.raises(ValueError, match="^labeled is (no|a masked) array.*accepted: numbers"):
+        audit.problem(np.ones([2, 1]), bad)

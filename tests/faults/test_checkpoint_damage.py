@@ -2,6 +2,7 @@
 
 import pathlib
 import shutil
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +12,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from pujax import checksums, training
 from pujax.models import encoder as encoder_lib
-from pujax.training import checkpoint, environment, saved_model
+from pujax.training import checkpoint, environment, loop_state, saved_model, train_step
 from pujax.training import config as config_lib
 from pujax.training.checkpoint import Checkpoints, Position
 from tests import tiny
@@ -191,16 +192,15 @@ def test_a_checkpoint_with_numbers_that_are_not_finite_is_passed_over(tmp_path, 
 
 
 def test_a_metric_without_a_value_keeps_no_state_from_being_saved(tmp_path):
-    def carry(loss):
-        return {"carry": {"state": jnp.ones(2), "sums": {"share": jnp.float32(loss)}}}
+    def carry(loss, weight=1.0):
+        kept = train_step.Carry(jnp.full(2, weight), {"share": jnp.float32(loss)})
+        return loop_state._tree(SimpleNamespace(carry=kept, best=None))
 
     store = Checkpoints(str(tmp_path), keep=3, fingerprint={})
     assert store.save(Position(1, 0, 1), carry(jnp.nan))
     position, found = store.restore_newest(lambda _: placed(carry(0.0)))
-    assert position.epoch == 1 and bool(jnp.isnan(found["carry"]["sums"]["share"]))
-    bad = carry(0.0)
-    bad["carry"]["state"] *= jnp.nan
-    assert not store.save(Position(2, 0, 2), bad)
+    assert position.epoch == 1 and bool(jnp.isnan(found["carry"].sums["share"]))
+    assert not store.save(Position(2, 0, 2), carry(0.0, weight=jnp.nan))
     store.close()
 
 
