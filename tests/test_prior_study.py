@@ -73,7 +73,11 @@ def test_the_usual_factors_stop_where_the_prior_would_reach_one():
         ({"factors": (0,)}, "factors holds 0; accepted"),
         ({"factors": (float("nan"),)}, "factors holds nan; accepted"),
         ({"prior": 1.0}, "prior is 1.0; accepted"),
-        ({"num_seeds": 0}, "seeds is 0; accepted"),
+        ({"num_seeds": 0}, "num_seeds is 0; accepted"),
+        ({"num_seeds": "3"}, "num_seeds is '3'; accepted"),
+        ({"prior": "0.1"}, "prior is '0.1'; accepted"),
+        ({"factors": ("2",)}, "factors holds '2'; accepted"),
+        ({"batch_size": 2.5}, "batch_size is 2.5; accepted"),
         ({"loss": "bce"}, "loss is 'bce'; accepted: 'imbalanced_nnpu', 'nnpu'"),
     ],
 )

@@ -80,13 +80,14 @@ def study(
       ValueError: naming the argument, for a value that is not accepted.
     """
     checks.one_of("loss", loss, LOSSES)
-    checks.require(0 < prior < 1, "prior", prior, "a number strictly between 0 and 1")
-    checks.require(num_seeds >= 1, "seeds", num_seeds, "at least 1")
+    checks.between("prior", prior, 0, 1, include="neither")
+    checks.whole_number("num_seeds", num_seeds, 1)
+    checks.whole_number("batch_size", batch_size, 1)
     factors = tuple(factors) or tuple(x for x in FACTORS if x * prior < 1)
     for factor in factors:
-        if not 0 < factor * prior < 1:
+        if not (checks.is_number(factor) and 0 < factor * prior < 1):
             raise ValueError(
-                f"factors holds {factor:g}; accepted: positive numbers below {1 / prior:.4g}, "
+                f"factors holds {factor!r}; accepted: positive numbers below {1 / prior:.4g}, "
                 f"where the prior {prior:.4g} reaches 1"
             )
     priors = np.asarray(factors) * prior

@@ -76,17 +76,19 @@ def checked(
 ) -> tuple[np.ndarray | None, float | None, float | None]:
     """Centres `[b, d]` in float64, width and ridge, after checking them."""
     for name, number in (("sigma", sigma), ("ridge", ridge)):
-        is_fine = number is None or 0 < number < np.inf
+        is_fine = checks.is_number(number) and 0 < number < np.inf
+        is_fine = number is None or is_fine
         checks.require(is_fine, name, number, "a finite number above 0, or None")
     if centers is not None:
-        array = np.asarray(centers, np.float64)
+        accepted = f"finite numbers, [b, {num_features}]"
+        array = base.real_numbers("centers", centers, accepted).astype(np.float64)
         shape = array.shape
         array = array.reshape(len(array), -1) if array.ndim and len(array) else array
         fits = array.ndim == 2 and len(array) > 0 and array.shape[1] == num_features
         if not fits or not np.isfinite(array).all():
             raise ValueError(
-                f"centers has shape {shape}; accepted: finite numbers, [b, {num_features}], with "
-                "as many features as positives"
+                f"centers has shape {shape}; accepted: {accepted}, with as many features as "
+                "positives"
             )
         centers = array
     return centers, sigma, ridge

@@ -4,7 +4,7 @@ import logging
 import math
 import numbers
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -137,15 +137,7 @@ def are_blank(positive: np.ndarray, unlabeled: np.ndarray) -> bool:
 def _sample(values: npt.ArrayLike, name: str) -> np.ndarray:
     if isinstance(values, np.ma.MaskedArray):
         raise ValueError(f"{name} is a masked array; accepted: numbers without a mask")
-    try:
-        array = np.asarray(values)
-    except ValueError as error:  # such as of rows of different lengths
-        reason = f"{name} is no array ({first_line(error)})"
-        raise ValueError(f"{reason}; accepted: real numbers, one row per example") from error
-    # NumPy treats bfloat16 and similar types as opaque bytes.
-    is_float = jax.dtypes.issubdtype(array.dtype, np.floating)
-    if array.dtype.kind not in "iub" and not is_float:
-        raise ValueError(f"{name} has dtype {array.dtype}; accepted: real numbers")
+    array = real_numbers(name, values, "real numbers, one row per example")
     if array.ndim == 0 or len(array) < 2:
         raise ValueError(f"{name} has shape {array.shape}; accepted: at least 2 examples")
     array = array.astype(np.float64).reshape(len(array), -1)
@@ -157,6 +149,24 @@ def _sample(values: npt.ArrayLike, name: str) -> np.ndarray:
             f"{name} has {bad.sum()} examples with values that are not finite, the first in row "
             f"{bad.argmax()}; accepted: finite numbers"
         )
+    return array
+
+
+def real_numbers(name: str, values: npt.ArrayLike, accepted: str) -> np.ndarray:
+    """`values` as an array of their own type.
+
+    Raises:
+      ValueError: if they are no array, as rows of different lengths, or no real numbers.
+    """
+    try:
+        array = np.asarray(values)
+    except ValueError as error:
+        reason = f"{name} is no array ({first_line(error)})"
+        raise ValueError(f"{reason}; accepted: {accepted}") from error
+    # NumPy treats bfloat16 and similar types as opaque bytes.
+    is_float = jax.dtypes.issubdtype(array.dtype, np.floating)
+    if array.dtype.kind not in "iub" and not is_float:
+        raise ValueError(f"{name} has dtype {array.dtype}; accepted: {accepted}")
     return array
 
 
@@ -208,6 +218,17 @@ def whole(name: str, value: Any, least: int, other: str | None = None) -> int:
         also = "" if other is None else f", {other}"
         raise ValueError(f"{name} is {value!r}; accepted: a whole number from {least}{also}")
     return number
+
+
+def layer_sizes(name: str, sizes: Any) -> tuple[int, ...]:
+    """Units of hidden layers, as ints.
+
+    Raises:
+      ValueError: if `sizes` are not whole numbers from 1, one for each layer.
+    """
+    is_several = isinstance(sizes, Sequence | np.ndarray) and not isinstance(sizes, str)
+    checks.require(is_several, name, sizes, "whole numbers from 1, one for each layer")
+    return tuple(whole(name, size, 1) for size in sizes)
 
 
 def check_level(num_resamples: int, level: float) -> None:

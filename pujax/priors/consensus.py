@@ -88,6 +88,7 @@ def consensus(estimates: Mapping[str, PriorEstimate], *, first: str = FIRST) -> 
     is_right = isinstance(estimates, Mapping)
     is_right = is_right and all(isinstance(x, PriorEstimate) for x in estimates.values())
     checks.require(is_right, "estimates", estimates, "PriorEstimates by the names of their methods")
+    checks.require(isinstance(first, str), "first", first, "the name of an estimate")
     useful = {name: found for name, found in estimates.items() if is_informative(found)}
     if not useful:
         raise ValueError(

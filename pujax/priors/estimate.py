@@ -120,7 +120,7 @@ def estimate(
       ValueError: naming the argument that is not accepted.
     """
     check_name(method)
-    base.check_level(num_resamples or 0, level)
+    base.check_level(0 if num_resamples is None else num_resamples, level)
     p, u, is_blank = base.points(positives, unlabeled)
     if is_blank:
         return ANYTHING

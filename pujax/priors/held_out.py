@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import threadpoolctl
 
+from pujax import checks
 from pujax.priors import base as base_lib
 from pujax.priors.base import ANYTHING, PriorEstimate
 from pujax.priors.scores import best_bin, elkan_noto
@@ -147,6 +148,7 @@ def held_out(
     if is_blank:
         return ANYTHING
     rng = base_lib.generator(key)
+    checks.require(callable(estimator), "estimator", estimator, "a function like best_bin")
     if balanced is None:
         balanced = not _needs_label_probability(estimator)
     scores = _split_and_score(p, u, scorer=scorer, balanced=balanced, rng=rng)

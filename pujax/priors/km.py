@@ -24,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 import threadpoolctl
 
+from pujax import checks
 from pujax.priors import _kernel_mean, base
 
 _LOG = logging.getLogger(__name__)
@@ -159,9 +160,10 @@ def distance_curve(
     Raises:
       ValueError: naming the argument that is not accepted.
     """
-    lambdas = np.asarray(lambdas, np.float64)
+    accepted = "a vector of finite numbers from 1"
+    lambdas = base.real_numbers("lambdas", lambdas, accepted).astype(np.float64)
     if lambdas.ndim != 1 or not (np.isfinite(lambdas) & (lambdas >= 1)).all():
-        raise ValueError(f"lambdas is {lambdas}; accepted: a vector of finite numbers from 1")
+        raise ValueError(f"lambdas is {lambdas}; accepted: {accepted}")
     p, u, _ = base.points(positives, unlabeled)
     with _threads(len(p) + len(u)):
         curve = _kernel_mean.Curve.of(_kernel_mean.gaussian_kernel(u, p), len(u))
@@ -265,10 +267,9 @@ def _threads(num_points: int) -> threadpoolctl.threadpool_limits:
 
 
 def _check_bracket(epsilon: float, lambda_max: float) -> None:
-    if not 1 < lambda_max < math.inf:
-        raise ValueError(f"lambda_max is {lambda_max}; accepted: a finite number above 1")
-    if not 1e-4 <= epsilon < lambda_max - 1:
+    checks.between("lambda_max", lambda_max, 1, math.inf, include="neither")
+    if not (checks.is_number(epsilon) and 1e-4 <= epsilon < lambda_max - 1):
         raise ValueError(
-            f"epsilon is {epsilon}; accepted: from 1e-4, below which slopes are lost in rounding, "
-            f"to lambda_max - 1, {lambda_max - 1}"
+            f"epsilon is {epsilon!r}; accepted: a number from 1e-4, below which slopes are lost in "
+            f"rounding, and below lambda_max - 1, {lambda_max - 1}"
         )

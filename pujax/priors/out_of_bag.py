@@ -10,7 +10,6 @@ import functools
 import inspect
 import logging
 import math
-import numbers
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -227,16 +226,12 @@ def _checked(
     checks.one_of("loss", loss, LOSSES)
     networks = base.whole("num_networks", num_networks, 2)
     checks.require(networks % 2 == 0, "num_networks", num_networks, "an even number from 2")
-    is_several = isinstance(hidden, Sequence | np.ndarray) and not isinstance(hidden, str)
-    checks.require(is_several, "hidden", hidden, "whole numbers from 1, one for each layer")
-    units = tuple(base.whole("hidden", size, 1) for size in hidden)
+    units = base.layer_sizes("hidden", hidden)
     every = base.whole("look_every", look_every, 1)
     steps = base.whole("max_steps", max_steps, every)
     checks.require(steps % every == 0, "max_steps", max_steps, f"a multiple of look_every, {every}")
     size = base.whole("batch_size", batch_size, 1)
-    is_number = isinstance(learning_rate, numbers.Real) and not isinstance(learning_rate, bool)
-    is_rate = is_number and 0 < learning_rate < math.inf
-    checks.require(is_rate, "learning_rate", learning_rate, "a number above 0")
+    checks.positive("learning_rate", learning_rate)
     return _Settings(loss, units, networks // 2, steps // every, every, size, float(learning_rate))
 
 

@@ -72,8 +72,8 @@ def best_bin(
       ValueError: for scores or settings that are not accepted.
     """
     base.check_level(num_resamples, level)
-    checks.require(0 < delta < 1, "delta", delta, "a number between 0 and 1, exclusive")
-    checks.require(0 <= gamma < math.inf, "gamma", gamma, "a number from 0")
+    checks.between("delta", delta, 0, 1, include="neither")
+    checks.at_least("gamma", gamma, 0)
     positive, unlabeled, is_blank = base.scores(scores_positive, scores_unlabeled)
     if is_blank:
         return ANYTHING

@@ -107,6 +107,9 @@ def ted_n_fit(
       ValueError: naming the argument that is not accepted.
     """
     _check(num_warmup_epochs, num_epochs, batch_size, learning_rate, momentum, weight_decay, hidden)
+    functions = [getattr(network, name, None) for name in Network._fields]
+    is_network = network is None or all(map(callable, functions))
+    checks.require(is_network, "network", network, "None, or functions init and apply")
     base.check_level(num_resamples, level)
     p, u, is_blank = base.points(positives, unlabeled)
     for name, sample in (("positives", p), ("unlabeled", u)):
@@ -198,12 +201,10 @@ def _check(num_warmup_epochs, num_epochs, batch_size, learning_rate, momentum, d
     counts = {"num_warmup_epochs": (num_warmup_epochs, 1), "num_epochs": (num_epochs, 0)}
     for name, (value, least) in (counts | {"batch_size": (batch_size, 1)}).items():
         base.whole(name, value, least)
-    is_rate = 0 < learning_rate < math.inf
-    checks.require(is_rate, "learning_rate", learning_rate, "a number above 0")
-    checks.require(0 <= momentum < 1, "momentum", momentum, "a number from 0 and below 1")
-    checks.require(0 <= decay < math.inf, "weight_decay", decay, "a number from 0")
-    for units in hidden:
-        base.whole("hidden", units, 1)
+    checks.positive("learning_rate", learning_rate)
+    checks.between("momentum", momentum, 0, 1, include="low")
+    checks.at_least("weight_decay", decay, 0)
+    base.layer_sizes("hidden", hidden)
 
 
 def _rows(features: npt.ArrayLike) -> np.ndarray:

@@ -180,7 +180,7 @@ def _folds(
     """The given folds, checked, or random ones of equal size."""
     if folds is None:
         return rng.permutation(num_points) % num_folds
-    folds = np.asarray(folds)
+    folds = base.real_numbers("folds", folds, f"integers [{num_points}], the fold of each point")
     if folds.shape != (num_points,) or folds.dtype.kind not in "iu" or (folds == folds[0]).all():
         raise ValueError(
             f"folds has shape {folds.shape}, dtype {folds.dtype} and {np.unique(folds).size} "
@@ -191,10 +191,11 @@ def _folds(
 
 
 def _check(delta: float | None, max_splits: int, cuts: Sequence[float], num_folds: int) -> None:
-    is_fine = delta is None or 0 < delta < 1
+    is_fine = delta is None or (checks.is_number(delta) and 0 < delta < 1)
     checks.require(is_fine, "delta", delta, "None, or a number between 0 and 1, exclusive")
     base.whole("max_splits", max_splits, 1)
     base.whole("num_folds", num_folds, 2)
-    is_rising = list(cuts) == sorted(set(cuts)) and all(0 < cut < 1 for cut in cuts)
-    is_fine = 1 <= len(cuts) <= 255 and is_rising
+    is_several = isinstance(cuts, Sequence | np.ndarray) and all(map(checks.is_number, cuts))
+    is_fine = is_several and 1 <= len(cuts) <= 255
+    is_fine = is_fine and list(cuts) == sorted(set(cuts)) and cuts[0] > 0 and cuts[-1] < 1
     checks.require(is_fine, "cuts", cuts, "1 to 255 rising numbers between 0 and 1")

@@ -152,3 +152,39 @@ def test_numbers_whose_range_overflows_give_tice_what_small_ones_do():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert priors.tice(2e307 * p, 2e307 * u).value == pytest.approx(priors.tice(p, u).value)
+
+
+@pytest.mark.parametrize(
+    "name, fields",
+    [
+        ("best_bin", ("delta", "gamma", "num_resamples", "level")),
+        ("alphamax", ("num_bins", "num_resamples", "level")),
+        ("elkan_noto", ("estimator", "level")),
+        ("km", ("epsilon", "lambda_max")),
+        ("km2", ("epsilon", "lambda_max")),
+        ("distance_curve", ("lambdas",)),
+        ("tice", ("folds", "delta", "cuts", "max_splits", "num_folds")),
+        ("pen_l1", ("centers", "sigma", "ridge")),
+        ("pearson", ("centers", "sigma", "ridge")),
+        ("ted_n", ("learning_rate", "momentum", "weight_decay", "hidden", "network")),
+        ("out_of_bag_scores", ("learning_rate", "hidden", "batch_size")),
+        ("held_out", ("estimator",)),
+        ("estimate", ("method", "num_resamples")),
+    ],
+)
+def test_a_setting_that_is_not_of_its_kind_is_named(name, fields):
+    p, u = samples()
+    if name in ON_SCORES:
+        p, u = p[:, 0], u[:, 0]
+    for field in fields:
+        for value in ("x", [[1], [2, 3]], {"a": 1}, 1j, object(), np.array([3.0, 2.0])):
+            if field in ("centers", "lambdas") and isinstance(value, np.ndarray):
+                continue  # one centre of two features, and two factors
+            with pytest.raises(ValueError, match=f"^{field}.*accepted: "):
+                getattr(priors, name)(p, u, **{field: value})
+
+
+def test_the_name_of_an_estimate_is_a_text():
+    estimates = {"best_bin": PriorEstimate(0.3, 0.2, 0.4)}
+    with pytest.raises(ValueError, match=r"first is \['best_bin'\]; accepted"):
+        priors.consensus(estimates, first=["best_bin"])
