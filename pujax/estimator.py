@@ -182,7 +182,7 @@ class PUClassifier(ClassifierMixin, BaseEstimator):
         self._check_settings()
         _check_names(X)
         labels = np.asarray(y)
-        if labels.ndim == 1 and labels.dtype == object:
+        if labels.ndim == 1 and labels.dtype.kind in "Of":
             y = _plain_labels(labels)
         X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
         check_classification_targets(y)
@@ -457,19 +457,24 @@ def _plain_labels(y: np.ndarray) -> np.ndarray:
     Raises:
       ValueError: a label is missing.
     """
-    if y.dtype != object:
-        return y
-    import pandas as pd
-
-    missing = np.flatnonzero(pd.isna(y))
+    is_missing = np.isnan if y.dtype.kind == "f" else _is_missing
+    missing = np.flatnonzero(is_missing(y)) if y.dtype.kind in "fO" else ()
     if len(missing):
         raise ValueError(
             f"y holds {y[missing[0]]} in row {missing[0]}; accepted: a label of every row, such as "
             "1 and 0, of which the latter is unlabeled"
         )
+    if y.dtype != object:
+        return y
     if all(isinstance(label, (bool, int, float, np.bool_, np.number)) for label in y.tolist()):
         return np.array(y.tolist())
     return y
+
+
+def _is_missing(labels: np.ndarray) -> np.ndarray:
+    import pandas as pd
+
+    return pd.isna(labels)
 
 
 def _check_names(X: Any) -> None:

@@ -101,6 +101,8 @@ def test_labels_in_a_column_and_labels_that_are_objects_are_labels(fitted, one_m
     absent = pd.Series(np.where(labels == 1, 1, pd.NA), dtype=object)
     with pytest.raises(ValueError, match="y holds <NA> in row .*; accepted: a label of every row"):
         PUClassifier(**SMALL).fit(rows, absent)
+    with pytest.raises(ValueError, match="y holds nan in row .*; accepted: a label of every row"):
+        PUClassifier(**SMALL).fit(rows, np.where(labels == 1, 1, np.nan))
 
 
 def test_seconds_since_1970_are_as_good_as_seconds_since_the_hour(one_method):

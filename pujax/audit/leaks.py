@@ -27,6 +27,9 @@ _SUSPECTS = 5
 """Columns beside the certain ones that are compared with all others, the most suspicious first."""
 _Z = 1.64
 """Of the upper end of the share of U in a part, one-sided 95 %."""
+_SAME = 0.8
+"""Share of the labelled rows in either part of two columns that must lie in both for one of them to
+be no witness about the other: copies of a leak would clear each other."""
 LEAST = 8
 
 
@@ -47,6 +50,13 @@ class Column(NamedTuple):
     part: float
 
 
+class _Seen(NamedTuple):
+    """A column, and which rows of P `[n_p]` lie in its part."""
+
+    column: Column
+    rows: np.ndarray
+
+
 def check(problem: Problem, *, seed: int) -> list[Finding]:
     """Findings of columns, and of facts of the files, that leak the label.
 
@@ -56,16 +66,21 @@ def check(problem: Problem, *, seed: int) -> list[Finding]:
     """
     if min(problem.labeled.sum(), (~problem.labeled).sum()) < LEAST:
         return []
-    of_features = single_columns(problem.features, problem.columns, problem.labeled, seed=seed)
-    of_facts = single_columns(problem.facts, problem.fact_names, problem.labeled, seed=seed)
+    of_features = _seen(problem.features, problem.columns, problem.labeled, seed=seed)
+    of_facts = _seen(problem.facts, problem.fact_names, problem.labeled, seed=seed)
     found: dict[str, list[tuple[Column, str]]] = {ERROR: [], WARNING: []}
-    by_suspicion = sorted([*of_features, *of_facts], key=lambda c: (-(c.auc >= CERTAIN), c.bound))
-    num_certain = sum(column.auc >= CERTAIN for column in by_suspicion)
-    for i, column in enumerate(by_suspicion[: num_certain + _SUSPECTS]):
+    by_suspicion = sorted(
+        [(x, False) for x in of_features] + [(x, True) for x in of_facts],
+        key=lambda x: (-(x[0].column.auc >= CERTAIN), x[0].column.bound),
+    )
+    num_certain = sum(seen.column.auc >= CERTAIN for seen, _ in by_suspicion)
+    for i, (seen, is_fact) in enumerate(by_suspicion[: num_certain + _SUSPECTS]):
+        column = seen.column
         if _SUSPECTS <= i < num_certain:  # what the others say changes nothing
             severity, sentence = ERROR, _by_itself(column)
         else:
-            severity, sentence = _judge(problem, column, column in of_facts, seed=seed)
+            copies = () if is_fact else _copies(seen, of_features)
+            severity, sentence = _judge(problem, column, is_fact, copies, seed=seed)
         if severity:
             found[severity].append((column, sentence))
     return [
@@ -93,25 +108,47 @@ def _by_itself(column: Column) -> str:
     )
 
 
-def _judge(problem: Problem, column: Column, is_fact: bool, *, seed: int) -> tuple[str, str]:
+def _copies(seen: _Seen, others: list[_Seen]) -> tuple[str, ...]:
+    """Names of the other columns that are as suspicious because of nearly the same rows of P."""
+    found = []
+    for other in others:
+        is_other = other.column.name != seen.column.name and _is_suspicious(other.column)
+        both, either = (seen.rows & other.rows).sum(), (seen.rows | other.rows).sum()
+        if is_other and both >= _SAME * either:
+            found.append(other.column.name)
+    return tuple(found)
+
+
+def _is_suspicious(column: Column) -> bool:
+    """Whether a part of it leaves so little room that other columns can contradict it."""
+    return column.part >= _LEAST_PART and column.bound * _TIMES <= 1
+
+
+def _judge(
+    problem: Problem, column: Column, is_fact: bool, copies: tuple[str, ...], *, seed: int
+) -> tuple[str, str]:
     """Severity of a column, '' if it is innocent, and its numbers in a sentence."""
     text = _by_itself(column)
     is_certain = column.auc >= CERTAIN
-    if not is_certain and (column.part < _LEAST_PART or column.bound * _TIMES > 1):
+    if not is_certain and not _is_suspicious(column):
         return "", ""
-    others = problem if is_fact else problem.without([column.name])
+    others = problem if is_fact else problem.without([column.name, *copies])
     if not is_fact and others is problem:  # there is no other column
         return (ERROR, text) if is_certain else ("", "")
     scores = scoring.held_out(others, seed=seed)
     rest = scoring.largest_prior(scores)
     text += (
-        f", and all others without it for {rest:.1%} (AUC "
+        f", and all others without it{_beside(copies)} for {rest:.1%} (AUC "
         f"{metrics.auc(scores.values, scores.labeled):.3f})"
     )
     is_contradicted = column.bound * _TIMES <= rest and column.part >= _LEAST_PART
     if is_certain or (is_contradicted and column.auc >= _CONTRADICTED):
         return ERROR, text
     return (WARNING, text) if is_contradicted else ("", "")
+
+
+def _beside(copies: tuple[str, ...]) -> str:
+    return f" and without {listed(map(repr, copies))}, which say the same," if copies else ""
 
 
 def single_columns(
@@ -128,11 +165,18 @@ def single_columns(
       labeled: bool `[n]`.
       seed: of the halves.
     """
+    return [seen.column for seen in _seen(values, columns, labeled, seed=seed)]
+
+
+def _seen(
+    values: np.ndarray, columns: tuple[str, ...], labeled: np.ndarray, *, seed: int
+) -> list[_Seen]:
+    """As `single_columns`, with the rows of P in each part."""
     rng = np.random.default_rng([seed, 1])
     half = np.zeros(len(labeled), bool)
     for rows in (np.flatnonzero(labeled), np.flatnonzero(~labeled)):
         half[rng.permutation(rows)[: len(rows) // 2]] = True
-    best: dict[str, Column] = {}
+    best: dict[str, _Seen] = {}
     for feature, name in enumerate(columns):
         bins = _binned(values[:, feature])
         if bins.max() == 0:
@@ -141,9 +185,11 @@ def single_columns(
         for part in (half, ~half):
             odds[part] = _log_odds(bins[~part], labeled[~part], bins.max() + 1)[bins[part]]
         auc = float(np.mean([metrics.auc(odds[part], labeled[part]) for part in (half, ~half)]))
-        found = Column(name, auc, *_bound(odds, labeled))
-        if name not in best or (found.auc, -found.bound) > (best[name].auc, -best[name].bound):
-            best[name] = found
+        bound, rows = _bound(odds, labeled)
+        found = Column(name, auc, bound, float(rows.mean()))
+        last = best[name].column if name in best else None
+        if last is None or (found.auc, -found.bound) > (last.auc, -last.bound):
+            best[name] = _Seen(found, rows)
     return list(best.values())
 
 
@@ -163,8 +209,8 @@ def _log_odds(bins: np.ndarray, labeled: np.ndarray, count: int) -> np.ndarray:
     return np.log((p + 0.5) / (p.sum() + 1)) - np.log((u + 0.5) / (u.sum() + 1))
 
 
-def _bound(odds: np.ndarray, labeled: np.ndarray) -> tuple[float, float]:
-    """The smallest upper end of (share of U) / (share of P) above a threshold, and that share of P.
+def _bound(odds: np.ndarray, labeled: np.ndarray) -> tuple[float, np.ndarray]:
+    """The smallest upper end of (share of U) / (share of P) above a threshold, and those rows of P.
 
     The share of U is its upper end by Wilson, as nothing of a small U in a part may be chance.
     """
@@ -180,4 +226,4 @@ def _bound(odds: np.ndarray, labeled: np.ndarray) -> tuple[float, float]:
     upper = np.minimum((centre + spread) / (1 + _Z**2 / num_u), 1)
     ratios = np.where(enough, upper / np.maximum(p / num_p, 1e-12), np.inf)
     best = int(np.argmin(ratios))
-    return float(min(ratios[best], 1.0)), float(p[best] / num_p)
+    return float(min(ratios[best], 1.0)), odds[labeled] >= odds[order[ends[best]]]

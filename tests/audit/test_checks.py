@@ -92,6 +92,16 @@ def test_a_leaking_column_is_named(planted, fault, severity):
     assert column in finding.title and column in finding.evidence[0]
 
 
+def test_copies_of_a_leak_do_not_clear_each_other(planted):
+    problem, leak = planted("half leak")
+    values = problem.features[:, problem.columns.index(leak)]
+    twice = np.column_stack([problem.features, 2 * values + 1])
+    problem = problem._replace(features=twice, columns=(*problem.columns, "copy"))
+    (finding,) = leaks.check(problem, seed=0)
+    assert sorted(x["name"] for x in finding.numbers["columns"]) == sorted([leak, "copy"])
+    assert f"and without {leak!r}, which say the same" in " ".join(finding.evidence)
+
+
 def test_a_leak_of_both_ends_of_a_column_and_of_files_is_seen(planted):
     problem, _ = planted("clean")
     rng = np.random.default_rng(0)
