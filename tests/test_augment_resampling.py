@@ -165,6 +165,12 @@ def test_boxes_are_distributed_as_by_torchvisions_rule(height, width, area, aspe
         first, second = feature(ours), feature(theirs)
         error = math.sqrt((first.var() + second.var()) / count) + 1e-9
         assert abs(first.mean() - second.mean()) < 4 * error
+    # Row and column of a corner are two draws, so that no correlation is left but by chance.
+    top, left, free_rows, free_columns = ours.T * [[1], [1], [-1], [-1]]
+    free_rows, free_columns = free_rows + height, free_columns + width
+    free = (free_rows > 0) & (free_columns > 0)
+    correlation = np.corrcoef(top[free] / free_rows[free], left[free] / free_columns[free])[0, 1]
+    assert abs(correlation) < 4 / math.sqrt(free.sum())
     assert np.all(ours[:, :2] >= 0)
     assert np.all(ours[:, 2:] >= 1)
     assert np.all(ours[:, :2] + ours[:, 2:] <= [height, width])

@@ -176,7 +176,7 @@ class ImageFiles:
         For images that are not resized; it reads the headers of all files.
         """
         for index, path in enumerate(self.paths):
-            shape = (*image_arrays.stored_size(path), self.channels)
+            shape = (*image_arrays.stored_size(path, turned=self.any_mode), self.channels)
             if shape != self.shape[1:]:
                 raise self._other_size(index, shape)
 

@@ -51,7 +51,8 @@ class Column:
       date_format: as in `columns.dates`; '' for other kinds.
       had_missing: whether a training row lacks it.
       marks: of a number in text, one of `written_numbers.MARKS`; '' is a decimal point alone.
-      offset: of numbers, what is subtracted before they are put into single precision.
+      offset: what is subtracted from numbers, and from a date's seconds since 1970, before they are
+        put into single precision.
     """
 
     name: str
@@ -262,9 +263,12 @@ def fit(rows: Any, indices: Any = None, *, aside: Sequence[str] = ()) -> Prepara
     require(training.num_rows > 0, "indices", "empty", "at least one training row")
     found, messages = [], []
     for name in training.values.columns:
-        column, message = _column_of(frame, training, name)
+        column, *texts = _column_of(frame, training, name)
+        if column.kind == "date":
+            column, text = _near_zero(training, column)
+            texts.append(text)
         found.append(column)
-        messages += [message] if message else []
+        messages += filter(None, texts)
     messages += _of_written_numbers(training, found)
     if all(column.kind == "dropped" for column in found):
         raise ValueError(_NOTHING_LEFT.format(frame.path))
@@ -375,6 +379,19 @@ def _column_of(frame: frames.Frame, training: frames.Frame, name: str) -> tuple[
     if whole.kind == "number" == column.kind and whole.marks == column.marks:
         return column, message  # whose offset is that of training rows
     return dataclasses.replace(whole, had_missing=column.had_missing), of_all
+
+
+def _near_zero(training: frames.Frame, column: Column) -> tuple[Column, str]:
+    """A column of dates with the offset of training rows, and what to say of it."""
+    dates, _ = columns.dates(training.values[column.name], column.date_format)
+    offset = columns.offset(columns.seconds(dates))
+    if not offset:
+        return column, ""
+    message = (
+        f"column {column.name!r}: {offset:.15g} is subtracted from its seconds since 1970, since "
+        "single precision would not tell them apart"
+    )
+    return dataclasses.replace(column, offset=offset), message
 
 
 def _column(frame: frames.Frame, name: str) -> tuple[Column, str]:
@@ -569,10 +586,17 @@ def _features(
             names.append(f"{column.name} is missing")
             sources.append(column.name)
     if encoder is not None:
-        values, encoded = table_encoder.transform(encoder, _encoded(frame, found))
+        cells = _encoded(frame, found)
+        values, encoded = table_encoder.transform(encoder, cells)
+        sources += table_encoder.sources(encoder, encoded)
+        for column in found:
+            feature = f"{column.name}_total_seconds"
+            if column.kind == "date" and column.offset and feature in encoded:
+                i = encoded.index(feature)
+                values[:, i] = columns.seconds(cells[column.name]) - column.offset
+                encoded[i] = f"{feature} - {column.offset:.15g}"
         parts.append(values)
         names += encoded
-        sources += table_encoder.sources(encoder, encoded)
     return np.concatenate(parts, axis=1), names, sources
 
 

@@ -282,6 +282,32 @@ def test_large_numbers_that_differ_by_little_are_brought_near_0(tmp_path):
     np.testing.assert_array_equal(x[:, 2], table.z.to_numpy(np.float32))
 
 
+def test_times_of_one_hour_keep_their_seconds(tmp_path):
+    seconds = np.arange(240.0) * 15 + 0.25
+    times = pd.Timestamp("2024-03-05 10:00:00") + pd.to_timedelta(seconds, unit="s")
+    first = 1_709_632_800.0  # of 10:00
+    table = pd.DataFrame({"when": times.astype(str), "x": np.arange(240) % 2})
+    table.loc[3, "when"] = None
+    learned = preparation.fit(table, range(200))
+    offset = learned.columns[0].offset
+    assert learned.feature_names[-1] == f"when_total_seconds - {offset:.15g}"
+    assert learned.messages[0].startswith(f"column 'when': {offset:.15g} is subtracted from")
+    assert first < offset < first + 200 * 15  # of training rows
+    learned.save(tmp_path)
+    x = preparation.load(tmp_path).transform(table)[:, -1]
+    there = np.arange(240) != 3
+    np.testing.assert_array_equal(x[there], (first + seconds - offset)[there])
+    assert x[3] == np.float32(np.median(np.delete(x[:200], 3)))
+    as_dates = table.assign(when=pd.to_datetime(table.when))
+    np.testing.assert_array_equal(preparation.fit(as_dates, range(200)).transform(table)[:, -1], x)
+
+
+def test_dates_of_many_years_are_not_moved():
+    days = pd.Series(pd.date_range("2000-01-01", "9998-01-01", 50)).dt.strftime("%Y-%m-%d")
+    learned = preparation.fit(pd.DataFrame({"when": days, "x": np.arange(50) % 2}))
+    assert "when_total_seconds" in learned.feature_names and not learned.messages
+
+
 def test_numbers_that_double_precision_cannot_tell_apart_are_spoken_of():
     table = pd.DataFrame({"x": [1.0, 1 + 1e-15], "y": [1, 2]})
     learned = preparation.fit(table)

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pujax.data import dataset, sources
+from pujax.data import dataset, image_files, sources
+from pujax.data.sources import image_folder
 from pujax.data.splits import class_pools
 from tests import conftest
 
@@ -172,6 +173,27 @@ def test_a_folder_of_ones_own_may_hold_images_without_a_class(folder):
     np.testing.assert_allclose(data.std, scaled.std(0), rtol=1e-12)
 
 
+@pytest.mark.parametrize("ending", ["tif", "png"])
+def test_ones_own_photographs_are_turned_and_transparency_is_laid_on_white(tmp_path, ending):
+    """As `own_folder` and `pujax predict` read them, streamed or not."""
+    photograph = np.repeat(np.array([[250], [5]], np.uint8), [4, 4], axis=0).repeat(6, axis=1)
+    exif = Image.Exif()
+    exif[0x0112] = 6  # its right side is up
+    clear = np.full((6, 8, 4), [10, 20, 30, 0], np.uint8)
+    for split in ("train", "test"):
+        for name in ("a", "b"):
+            folder = tmp_path / split / name
+            folder.mkdir(parents=True)
+            Image.fromarray(photograph).convert("RGB").save(folder / f"0.{ending}", exif=exif)
+            Image.fromarray(clear).save(folder / "1.png")
+    for streamed in (False, True):
+        data = image_folder.load(tmp_path, streamed=streamed)
+        images = image_files.as_array(data.train_inputs)
+        assert images.shape == (4, 6, 8, 3)
+        np.testing.assert_array_equal(images[0, ..., 0], np.rot90(photograph, -1))
+        assert (images[1] == 255).all()
+
+
 def test_a_test_image_must_have_a_class(folder):
     write_image(folder / "test" / "unlabeled" / "0.png", colour())
     with pytest.raises(ValueError, match="test has classes that train has not: unlabeled"):
@@ -197,6 +219,11 @@ def test_a_missing_folder_of_ones_own_is_explained(tmp_path):
 )
 def test_positive_classes_by_name_id_or_none(names, given, wanted):
     assert class_pools.ids_of(given, names) == wanted
+
+
+def test_a_class_that_is_named_twice_is_refused():
+    with pytest.raises(ValueError, match=r"positive_classes is \('b', 1\); accepted: each class"):
+        class_pools.ids_of(("b", 1), ("a", "b"))
 
 
 @pytest.mark.parametrize(

@@ -115,6 +115,7 @@ def test_files_read_together_have_the_same_columns(tmp_path):
         ("a.csv", "x,s\n", "has no examples"),
         ("a.csv", "x,x,s\n1,2,1\n", "two columns 'x'"),
         ("a.csv", "x,s\n1\n", "line 2, has 1 cells; accepted: 2"),
+        ("a.csv", 'x,s\n1,1\n2,"0\n3,1\n', "a.csv, line 3 cannot be read"),
         ("a.csv", "x,s\n1,yes\n", "column 's' is taken for the label and holds 'yes'"),
         ("a.csv", "x,s\n1,2\n", "has the label 2; accepted: 1"),
         ("a.csv", "x,s\n1,1\n,0\n", "line 3: column 'x' holds ''; accepted: numbers"),

@@ -77,6 +77,13 @@ def test_he_normal_has_variance_two_over_fan_in_and_no_bias():
     assert not np.any(params["bias"])
 
 
+def test_he_normal_of_the_outputs_has_variance_two_over_fan_out_and_is_not_cut_off():
+    params = conv_params(20, features=600, kernel_size=3, initializer="he_normal_fan_out")
+    kernel = np.asarray(params["kernel"], np.float64)
+    assert np.var(kernel) == pytest.approx(2 / 5400, rel=0.015)
+    assert np.abs(kernel).max() > 3 * np.sqrt(2 / 5400)
+
+
 def test_unknown_initializer_is_named_with_the_accepted_ones():
     with pytest.raises(ValueError, match="'glorot'.*torch.*he_normal"):
         dense_params(3, features=2, initializer="glorot")

@@ -252,6 +252,19 @@ def dates(cells: Any, form: str) -> tuple[Any, np.ndarray]:
     return values, (values.isna() & words.notna()).to_numpy()
 
 
+def seconds(dates: Any) -> np.ndarray:
+    """Seconds since 1970, float64 `[n]`, NaN where a date is missing.
+
+    Args:
+      dates: pandas Series `[n]` of datetime64, as `dates` returns them.
+    """
+    values = dates.to_numpy()
+    unit, count = np.datetime_data(values.dtype)
+    # In the unit of the dates: nanoseconds end in the year 2262.
+    found = values.astype(np.int64) * (np.timedelta64(count, unit) / np.timedelta64(1, "s"))
+    return np.where(np.isnat(values), np.nan, found)
+
+
 def _are_dates(cells: Any) -> bool:
     import pandas as pd
 

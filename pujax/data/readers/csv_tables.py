@@ -49,16 +49,17 @@ def lines(path: str, file: TextIO) -> Lines:
     delimiter = separated.delimiter_of(first)
     header: list[str] = []
     numbered: list[tuple[list[str], int]] = []
-    line = 1
+    start = 1
     try:
         header = [name.strip() for name in next(csv.reader([first], delimiter=delimiter), [])]
-        reader = csv.reader(text, delimiter=delimiter)
+        reader = csv.reader(text, delimiter=delimiter, strict=True)
+        start = 2
         for row in reader:
-            line = reader.line_num + 1  # the header is one
             if row:
-                numbered.append((row, line))
+                numbered.append((row, start))
+            start = reader.line_num + 2  # the header is one
     except csv.Error as error:
-        raise ValueError(separated.unreadable(f"{path}, line {line}", error)) from error
+        raise ValueError(separated.unreadable(f"{path}, line {start}", error)) from error
     if len(header) < 2 or all(_number(name) is not None for name in header):
         raise ValueError(
             f"{path} begins with {first.strip()[:60]!r}; accepted: a header with the names of at "

@@ -3,7 +3,7 @@
 import os
 
 import numpy as np
-from PIL import Image, ImageOps
+from PIL import ExifTags, Image, ImageOps
 
 from pujax import reading
 from pujax.checks import require
@@ -106,8 +106,12 @@ def convert(image: Image.Image, *, channels: int) -> Image.Image:
     return image.convert("L" if channels == 1 else "RGB")
 
 
-def stored_size(path: str | os.PathLike[str]) -> tuple[int, int]:
+def stored_size(path: str | os.PathLike[str], *, turned: bool = False) -> tuple[int, int]:
     """Height and width of the image in a file, of which only the header is read.
+
+    Args:
+      path: anything that Pillow reads.
+      turned: the size once it is turned as its EXIF orientation says, as by `decode_any`.
 
     Raises:
       ValueError: the file is no image; the message names it.
@@ -115,6 +119,10 @@ def stored_size(path: str | os.PathLike[str]) -> tuple[int, int]:
     try:
         with Image.open(path) as image:
             _check_header(path, image)
+            # From 5 on the orientations exchange rows and columns; Pillow says so of TIFF itself.
+            orientation = image.getexif().get(ExifTags.Base.Orientation, 1) if turned else 1
+            if orientation >= 5 and image.format != "TIFF":
+                return image.width, image.height
             return image.height, image.width
     except Exception as error:
         raise _unreadable(path, error) from error

@@ -33,6 +33,7 @@ def load(
     channels: int,
     color_order: str = "rgb",
     streamed: bool,
+    any_mode: bool = False,
 ) -> raw.RawDataset:
     """Reads all images of a folder into memory, or their names.
 
@@ -49,6 +50,7 @@ def load(
       channels: 1 or 3.
       color_order: 'rgb' or 'bgr'.
       streamed: leaves the images in files; what a batch then sees are the same pixels.
+      any_mode: as in `ImageFiles`.
 
     Returns:
       A `RawDataset`.
@@ -73,10 +75,11 @@ def load(
     train, test = (
         ImageFiles(
             paths,
-            image_size or image_arrays.stored_size(paths[0]),
+            image_size or image_arrays.stored_size(paths[0], turned=any_mode),
             channels=channels,
             color_order=color_order,
             resample="bilinear",
+            any_mode=any_mode,
         )
         for paths in (train_paths, test_paths)
     )

@@ -43,7 +43,7 @@ def read_together(paths: Sequence[str | os.PathLike], *, label: str | None = Non
 
     The ending of the name says what a file is:
     - `.csv`, `.tsv`: a header, then one example per line; commas, semicolons or tabs. A column with
-      words becomes one column of 0 and 1 per word that any of the files has.
+      words becomes one column of 0 and 1 per word that the first of the files has.
     - `.npz`: `positives [m, ...]` and `unlabeled [n, ...]`, or `x [n, ...]` and `labeled [n]`.
     - anything else: svmlight, `LABEL INDEX:VALUE ...`.
 

@@ -11,6 +11,7 @@ def load(
 ) -> raw.RawDataset:
     """Reads a folder of images in any format that Pillow reads.
 
+    Photographs are turned as their EXIF orientation says, and what is transparent is laid on white.
     Class ids follow the alphabetical order of the class folders of `train`. Images in
     `train/unlabeled/` have no class: they go to U in every split. Mean and deviation are those
     of the training images.
@@ -38,6 +39,11 @@ def load(
             reason="not found",
         )
     data = image_folders.load(
-        root, name="image_folder", image_size=image_size, channels=channels, streamed=streamed
+        root,
+        name="image_folder",
+        image_size=image_size,
+        channels=channels,
+        streamed=streamed,
+        any_mode=True,
     )
     return data._replace(known_at_random=False)

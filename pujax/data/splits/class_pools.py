@@ -4,6 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from pujax import checks
+
 Pools = dict[int, np.ndarray]
 
 POSITIVE_NAMES = ("positive", "pos", "1", "true")
@@ -39,6 +41,9 @@ def ids_of(classes: Sequence[int | str], class_names: Sequence[str]) -> tuple[in
                 f"data.positive_classes holds {given!r}; accepted: names or ids of {known}"
             )
         ids.append(class_names.index(given) if isinstance(given, str) else given)
+    checks.require(
+        len(set(ids)) == len(ids), "data.positive_classes", tuple(classes), "each class once"
+    )
     return tuple(ids)
 
 
@@ -129,7 +134,7 @@ def validation_labeled(given: int, positive: Pools, num_validation: int) -> int:
     if available == 0 or num_validation < 2:
         raise ValueError(
             f"data.num_validation is {num_validation}, with {available} positives among them; "
-            "accepted: at least 2 with at least one positive"
+            "accepted: a larger number, of at least 2 examples with a positive among them"
         )
     most = min(available, num_validation - 1)
     if given > most:
