@@ -174,6 +174,18 @@ def test_typed_cells_are_the_same_as_text():
     assert columns.numbers(pd.Series(["true", "7"], dtype="str"))[1].tolist() == [True, False]
 
 
+def test_durations_in_a_file_are_seconds_as_in_a_column_of_their_type(tmp_path):
+    spans = pd.Series(pd.to_timedelta([6122, -3600.5, None, 86400 * 3], unit="s"))
+    pd.DataFrame({"span": spans}).to_csv(tmp_path / "a.csv", index=False, na_rep="NA")
+    written = frames.read(tmp_path / "a.csv").values["span"]
+    for cells in (spans, written):
+        values, wrong = columns.numbers(cells)
+        np.testing.assert_array_equal(values, [6122, -3600.5, np.nan, 86400 * 3])
+        assert not wrong.any()
+    mixed = pd.Series(["0 days 01:42:02", "many"])
+    assert columns.numbers(mixed)[1].all()
+
+
 def test_cells_that_are_numbers_keep_their_value_beside_text_with_other_marks():
     cells = pd.Series([1.234, "2.345,5", decimal.Decimal("7.125"), None, "3,5", "x"], dtype=object)
     values, wrong = columns.numbers(cells, ",.")

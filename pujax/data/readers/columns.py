@@ -26,6 +26,7 @@ MISSING = frozenset(
 _TRUTH = {"true": 1.0, "false": 0.0}
 _ISO = "ISO8601"
 _ISO_DAY = r"\s*\d{4}(?:[-/. ]\d{1,2}[-/. ]\d{1,2}|\d{4})(?!\d)"
+_DURATION = r"-?\d+ days [+-]?\d\d:\d\d:\d\d(?:\.\d+)?"
 MOST = 0.9
 """Share of numbers, or of dates of one format, from which other cells are taken for mistakes."""
 _SAMPLED = 20
@@ -86,6 +87,8 @@ def is_text(cells: Any) -> np.ndarray:
 def numbers(cells: Any, marks: str = "") -> tuple[np.ndarray, np.ndarray]:
     """The cells as numbers; true and false are 1 and 0, and a duration is in seconds.
 
+    Text is a duration as pandas writes it, '1 days 02:30:00', in all cells.
+
     Args:
       cells: pandas Series `[n]` of any type.
       marks: how text is written, one of `written_numbers.MARKS`; '' is with a decimal point, and
@@ -122,6 +125,9 @@ def numbers(cells: Any, marks: str = "") -> tuple[np.ndarray, np.ndarray]:
         others = values[~np.isnan(values)]
         if truth.notna().all() and np.isin(others, (0, 1)).all():
             values[wrong] = truth.to_numpy(np.float64)
+            wrong[:] = False
+        elif words.dropna().str.fullmatch(_DURATION).all():
+            values = pd.to_timedelta(words).dt.total_seconds().to_numpy(np.float64)
             wrong[:] = False
     return values, wrong
 
