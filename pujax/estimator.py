@@ -2,12 +2,11 @@
 
 import collections
 import contextlib
-import math
 import numbers
 import re
 import tempfile
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import jax
@@ -244,15 +243,9 @@ class PUClassifier(ClassifierMixin, BaseEstimator):
         known = own_results.of(data, final)
         self.estimates_, self.calibration_ = known.estimates, known.calibration
         self.prior_ = float(data.info.prior)
-        flagged = next((x.value for x in known.estimates if x.name == "flagged_share"), math.nan)
-        expected = float(data.info.prior_unlabeled)
-        if own_results.is_off_threshold(flagged, expected):
-            warnings.warn(
-                f"predict calls {flagged:.1%} of the held-out unlabeled rows positive, where "
-                f"{expected:.1%} are taken to be: rank by decision_function, or decide by "
-                "predict_proba",
-                stacklevel=4,
-            )
+        doubt = _doubt(known.estimates, float(data.info.prior_unlabeled))
+        if doubt:
+            warnings.warn(doubt, stacklevel=4)
         trained = jax.tree.map(sharding.to_host, trained)
         numbers = saved_model.numbers_of(setup.method, trained, data.info)
         self.model_ = {"config": config.to_dict(), "info": data.info._asdict(), "numbers": numbers}
@@ -449,6 +442,38 @@ class PUClassifier(ClassifierMixin, BaseEstimator):
         config = ml_collections.FrozenConfigDict(self.model_["config"])
         method = methods.build(config, info)
         return method, saved_model.restored(self.model_["numbers"], method, info)
+
+
+def _doubt(estimates: Iterable[Any], expected: float) -> str:
+    """What to say of a ranking or a threshold that the held-out rows speak against; '' of none.
+
+    Args:
+      estimates: `metrics.unlabeled_estimates` of the held-out rows.
+      expected: share of U that is taken for positive.
+    """
+    found = {x.name: x for x in estimates}
+    if "auc_pu" not in found or "flagged_share" not in found:
+        return ""
+    auc, flagged = found["auc_pu"], found["flagged_share"].value
+    ranking = own_results.ranking_of(auc.low, auc.high)
+    if ranking == "inverted":
+        return (
+            f"the ranking is the wrong way round: the AUC of held-out labelled rows against "
+            f"unlabeled ones is {auc.value:.2f} [{auc.low:.2f}, {auc.high:.2f}]; train for longer, "
+            "with more hidden units, by another method, or look at the labels"
+        )
+    if not own_results.is_off_threshold(flagged, expected):
+        return ""
+    text = (
+        f"predict calls {flagged:.1%} of the held-out unlabeled rows positive, where "
+        f"{expected:.1%} are taken to be: "
+    )
+    if ranking == "good":
+        return text + "rank by decision_function, or decide by predict_proba"
+    return text + (
+        "the ranking may be no better than chance, too; train for longer, by another method, or "
+        "with more labels"
+    )
 
 
 def _plain_labels(y: np.ndarray) -> np.ndarray:

@@ -28,11 +28,11 @@ def test_a_wrong_flag_is_refused_in_one_line(benchmark_module, tmp_path, capsys,
 
 def test_the_table_holds_means_over_seeds_and_sets(benchmark_module, tmp_path, capsys, monkeypatch):
     def measure(name, folder, *, seed):
-        width = (seed - 200) / 10 + 0.4 * (name == "ijcnn1")
+        width = (seed - 200) / 10 + 0.4 * (name == "fashion_mnist")
         return dict.fromkeys(benchmark_module.RANGES, (1.0, True, width))
 
     monkeypatch.setattr(benchmark_module, "measure", measure)
-    flags = [f"--data_dir={tmp_path}", "--seeds=2", "--sets=mushrooms;ijcnn1"]
+    flags = [f"--data_dir={tmp_path}", "--seeds=2", "--sets=phishing;fashion_mnist"]
     assert benchmark_module.main(flags) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith(
@@ -40,5 +40,5 @@ def test_the_table_holds_means_over_seeds_and_sets(benchmark_module, tmp_path, c
     )
     assert lines[2:] == [
         f"| {name} |{f' 1.00 | 1.00 | {width} |' * 3}"
-        for name, width in (("mushrooms", "0.05"), ("ijcnn1", "0.45"), ("all", "0.25"))
+        for name, width in (("phishing", "0.05"), ("fashion_mnist", "0.45"), ("all", "0.25"))
     ]

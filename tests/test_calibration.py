@@ -345,6 +345,27 @@ def test_an_end_is_the_quantile_of_calibrations_of_resamples(monkeypatch, kind, 
         assert end.labeled_odds == pytest.approx(20 / 100 / prior)
 
 
+def test_chance_counts_for_half_as_much_with_four_times_as_many_held_out_rows():
+    widths = []
+    for size in (300, 1200):
+        p, u, _ = gaussians(size, size)
+        ends = calibration.fit_ends(p, u, priors=(0.4, 0.4), setting="two_sample")
+        low, high = calibration.probability_interval(fit(p, u), ends, [-0.5, 0.0, 0.5])
+        widths.append((high - low).mean())
+    assert 1.5 < widths[0] / widths[1] < 2.7
+
+
+def test_the_ends_go_on_beyond_the_held_out_scores():
+    p, u, _ = gaussians(30, 300)
+    ends = calibration.fit_ends(p, u, priors=(0.3, 0.3), setting="two_sample")
+    highest, spread = max(p.max(), u.max()), np.ptp(np.concatenate([p, u]))
+    for beyond in (0.2, 0.5):
+        near, far = calibration.probability_interval(
+            fit(p, u, prior=0.3), ends, [highest, highest + beyond * spread]
+        )[0]
+        assert 1 - far < 0.7 * (1 - near)
+
+
 def test_ends_of_new_rows_and_of_scores_beyond_the_held_out():
     p, u, _ = gaussians(30, 300)
     found = fit(p, u, setting="one_sample")

@@ -1,6 +1,8 @@
 """`PUClassifier` as scikit-learn wants it, and its numbers against a run's."""
 
+import math
 import pickle
+import re
 
 import numpy as np
 import pandas as pd
@@ -14,6 +16,7 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 
 import pujax
 from pujax import calibration, methods, metrics
+from pujax import estimator as estimator_lib
 from pujax.estimator import PUClassifier
 from pujax.folds import PUStratifiedKFold
 from pujax.training import compilation_cache, method_setup, prior_estimation, sharding
@@ -370,6 +373,27 @@ def test_a_threshold_that_is_far_off_is_warned_of(fitted):
     few = np.where(np.cumsum(labels) <= 12, labels, 0)
     with pytest.warns(UserWarning, match="^predict calls .* unlabeled rows positive, where 38.1% "):
         model.fit(rows, few)
+
+
+@pytest.mark.parametrize(
+    ("interval", "flagged", "said"),
+    [
+        ((0.2, 0.4), 0.3, "the wrong way round.* 0.30 .0.20, 0.40.; train for longer"),
+        ((0.2, 0.4), 0.9, "the wrong way round"),
+        ((0.4, 0.6), 0.9, "positive, where 30.0% are .* may be no better than chance"),
+        ((0.4, 0.6), 0.3, "^$"),
+        ((0.7, 0.9), 0.9, "rank by decision_function"),
+        ((0.7, 0.9), 0.3, "^$"),
+        ((math.nan, math.nan), 0.9, "may be no better than chance"),
+    ],
+)
+def test_what_is_said_of_a_ranking_and_a_threshold(interval, flagged, said):
+    estimates = [
+        metrics.Estimate("auc_pu", float(np.mean(interval)), *interval, ""),
+        metrics.Estimate("flagged_share", flagged, flagged, flagged, ""),
+    ]
+    assert re.search(said, estimator_lib._doubt(estimates, 0.3))
+    assert estimator_lib._doubt([], 0.3) == ""
 
 
 def test_importing_pujax_imports_nothing_else_until_it_is_used():

@@ -44,9 +44,14 @@ def calibration(run: Run, prefix: str) -> Section:
     doubt = (run.summary or {}).get("mean_probability")
     if doubt:
         ends = [percent(number(doubt.get(x))) for x in ("mean", "low", "high")]
+        smallest, largest = (number(doubt.get(f"{x}_prior")) for x in ("smallest", "largest"))
+        over = f"if {percent(smallest)} to {percent(largest)} of U are positive, all of which the"
+        over += " estimates leave open, and"
+        if smallest == largest:
+            over = f"where {percent(smallest)} of U are taken to be positive, for certain,"
         texts.append(
-            f"Over all shares of positives that the estimates leave open, the mean probability of "
-            f"U may be anything from {ends[1]} to {ends[2]}; {ends[0]} is reported."
+            f"The mean probability of U may be anything from {ends[1]} to {ends[2]}, {over} by "
+            f"chance in the held-out rows; {ends[0]} is reported."
         )
     if not found:
         texts.append(

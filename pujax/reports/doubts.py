@@ -6,7 +6,7 @@ from typing import NamedTuple
 from pujax.console import plural
 from pujax.reports import comparison
 from pujax.reports.evidence import HELD_OUT, TEST, Evidence
-from pujax.reports.parts import Number, percent, with_interval
+from pujax.reports.parts import Number, number, percent, with_interval
 from pujax.reports.run_folder import Run
 from pujax.training import own_results
 
@@ -117,14 +117,18 @@ def _uncertain_prior(run: Run, known: Evidence) -> Doubt | None:
             "high",
             advice,
         )
-    if used.has_interval and used.high > WIDE_PRIOR * used.low:
-        return Doubt(
-            f"the share of positives among the unlabeled rows is known only roughly "
-            f"({percent(used.low)} to {percent(used.high)}), and precision and probabilities rest "
-            "on it",
-            advice,
-        )
-    return None
+    doubt = summary.get("mean_probability") or {}
+    smallest, largest = (number(doubt.get(f"{end}_prior")) for end in ("smallest", "largest"))
+    low, high = used.low, used.high
+    if largest > 2 * WIDE_PRIOR * smallest:  # half of the smallest estimate is always left open
+        low, high = smallest, largest
+    elif not used.has_interval or high <= WIDE_PRIOR * low:
+        return None
+    return Doubt(
+        f"the share of positives among the unlabeled rows is known only roughly "
+        f"({percent(low)} to {percent(high)}), and precision and probabilities rest on it",
+        advice,
+    )
 
 
 def _no_better_than_majority(run: Run, known: Evidence) -> Doubt | None:

@@ -136,9 +136,10 @@ def _labeled_share(data: PUDataset) -> float:
 def possible_priors(data: PUDataset) -> tuple[float, float]:
     """The smallest and the largest share of positives in U; NaN twice where none is known.
 
-    An estimated one may be anything from half of the smallest lower end of its estimates to the
-    largest upper end, see `prior_dependence.possible_shares`; a given one is taken for known. All
-    that depends on the prior has this range: probabilities, precision, accuracy and the rest.
+    An estimated one may be anything from half of the smallest lower end of its estimates (of small
+    ones less) to the largest upper end, see `prior_dependence.possible_shares`; a given one is
+    taken for known. All that depends on the prior has this range: probabilities, precision,
+    accuracy and the rest.
     """
     used = data.info.prior_unlabeled
     if data.prior_choice is None:
@@ -286,14 +287,14 @@ def describe(summary: Mapping[str, Any], *, decide: str = _BY_METHOD) -> str:
 
 def _advice(held_out: Sequence[Mapping[str, Any]], used: float) -> str:
     """What to do about a threshold that is off, which depends on whether the ranking is good."""
-    ranking: Mapping[str, Any] = next((x for x in held_out if x["name"] == "auc_pu"), {})
-    low, high = _number(ranking.get("low")), _number(ranking.get("high"))
-    if high < 0.5:
+    found: Mapping[str, Any] = next((x for x in held_out if x["name"] == "auc_pu"), {})
+    ranking = ranking_of(_number(found.get("low")), _number(found.get("high")))
+    if ranking == "inverted":
         return (
             "No other threshold helps: its ranking is the wrong way round, unlabeled rows above "
             "the labelled ones. Train for longer, by another method, or look at the labels."
         )
-    if not low > 0.5:
+    if ranking == "unknown":
         return (
             "Another threshold may not help: by the held-out rows its ranking may be no better "
             "than chance. Train for longer, by another method, or with more labels."
@@ -303,6 +304,21 @@ def _advice(held_out: Sequence[Mapping[str, Any]], used: float) -> str:
         f"run.decide=share:{used:.2g}, your budget by run.decide=top:K; for new rows, of which "
         "another share may be positive, by --decide of pujax predict."
     )
+
+
+def ranking_of(low: float, high: float) -> str:
+    """What the interval of the held-out AUC of P against U says of a ranking.
+
+    Args:
+      low: its lower end; NaN where it is not known.
+      high: its upper end.
+
+    Returns:
+      'good', 'inverted' (the wrong way round), or 'unknown' (perhaps no better than chance).
+    """
+    if high < 0.5:
+        return "inverted"
+    return "good" if low > 0.5 else "unknown"
 
 
 def held_out(result: Mapping[str, Any]) -> dict[str, float | None]:

@@ -20,6 +20,8 @@ NUMBERS = ("precision", "precision_top_100", "auc", "accuracy", "f1")
 CALLED = "called positive"
 _HALF = "half of the smallest"
 _THRESHOLD = 0.5
+TOO_HIGH = 0.05
+"""By how much all estimates of a share of a few percent may be too high."""
 _TINY = 1e-4
 """The smallest share that probabilities are fitted for, and the distance of the largest from 1."""
 
@@ -80,9 +82,9 @@ def by_prior(
 def possible_shares(choice: PriorChoice, *, used: float) -> tuple[float, float]:
     """The smallest and the largest share of positives in U that its estimates leave open.
 
-    From half of the smallest lower end, since all of them may be too large, to the largest upper
-    end. An estimate without an interval is its own end; one that carries no information (0, 1, or
-    an interval from 0 to 1) does not count.
+    All estimates may be too large: from half of the smallest lower end, or `TOO_HIGH` below it if
+    that is less, to the largest upper end. An estimate without an interval is its own end; one that
+    carries no information (0, 1, or an interval from 0 to 1) does not count.
 
     Args:
       choice: the estimates.
@@ -92,7 +94,8 @@ def possible_shares(choice: PriorChoice, *, used: float) -> tuple[float, float]:
     for value, *interval in choice.estimates.values():
         ends = [x for x in interval if math.isfinite(x)] or [value]
         if 0 < value < 1 and (ends[0] > 0 or ends[-1] < 1):
-            low, high = min(low, ends[0] / 2), max(high, ends[-1])
+            least = min(ends[0] / 2, ends[0] - TOO_HIGH)
+            low, high = min(low, least), max(high, ends[-1])
     return min(max(low, _TINY), used), max(min(high, 1 - _TINY), used)
 
 

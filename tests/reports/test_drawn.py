@@ -86,6 +86,44 @@ def test_held_out_u_is_positive_as_often_as_p_and_the_prior_imply(drawn, tmp_pat
     np.testing.assert_allclose(points.lines[0].get_ydata(), expected)
 
 
+@pytest.mark.parametrize(
+    ("smallest", "why"),
+    [
+        (0.15, "if 15.0 % to 40.0 % of U are positive, all of which the estimates leave open, and"),
+        (0.4, "where 40.0 % of U are taken to be positive, for certain,"),
+    ],
+)
+def test_between_what_the_mean_probability_lies_and_why(smallest, why, drawn, tmp_path):
+    def change(summary):
+        summary["mean_probability"] = {"mean": 0.3, "low": 0.1, "high": 0.6}
+        summary["mean_probability"] |= {"smallest_prior": smallest, "largest_prior": 0.4}
+
+    run = folders.read(folders.held(tmp_path / "run", change=change))
+    assert (
+        f"The mean probability of U may be anything from 10.0 % to 60.0 %, {why} by chance in the "
+        "held-out rows; 30.0 % is reported." in calibration.calibration(run, "x").texts
+    )
+
+
+def test_every_list_of_examples_has_those_that_it_names(tmp_path):
+    run = folders.read(folders.held(tmp_path / "run", gap=1.0))
+    score = {
+        (part, row): value
+        for part in ("train", "held")
+        for row, value in enumerate(getattr(run.scores, f"{part}_scores").tolist())
+    }
+    is_known = {x: getattr(run.scores, f"{x[0]}_labeled")[x[1]] for x in score}
+    unlabeled = [x for x in score if not is_known[x]]
+    wanted = [
+        sorted(unlabeled, key=lambda x: -score[x]),
+        sorted(unlabeled, key=score.get),
+        sorted(unlabeled, key=lambda x: abs(score[x])),
+        sorted((x for x in score if is_known[x]), key=score.get),
+    ]
+    found = [kind.members for kind in examples._kinds(run)]
+    assert found[:4] == [tuple(rows[: examples.SHOWN]) for rows in wanted]
+
+
 def test_the_surest_errors_come_first(tmp_path):
     run = folders.read(folders.tested(tmp_path / "run", gap=0.5))
     scores, labels = run.scores.test_scores, run.scores.test_labels

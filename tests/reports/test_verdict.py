@@ -140,7 +140,11 @@ def _disagree(summary):
 
 
 def _wide(summary):
-    summary["prior_choice"]["estimates"]["km2"] = [0.3, 0.1, 0.5]
+    summary["prior_choice"]["estimates"]["km2"] = [0.3, 0.2, 0.45]
+
+
+def _open_wide(summary):
+    summary["mean_probability"] = {"smallest_prior": 0.09, "largest_prior": 0.39}
 
 
 def _too_large(summary):
@@ -151,7 +155,8 @@ def _too_large(summary):
     ("change", "text"),
     [
         (_disagree, "disagree beyond their intervals"),
-        (_wide, "known only roughly (10.0 % to 50.0 %)"),
+        (_wide, "known only roughly (20.0 % to 45.0 %)"),
+        (_open_wide, "known only roughly (9.0 % to 39.0 %)"),
         (_too_large, "30.0 % of the unlabeled rows are taken for positive"),
     ],
 )
@@ -164,6 +169,16 @@ def test_an_uncertain_prior_leaves_the_ranking(change, text, tmp_path):
 def test_a_prior_that_chance_explains_is_no_doubt(tmp_path):
     def change(summary):
         summary["held_out_prior"]["at_most"] = 0.3
+
+    assert judged(folders.held(tmp_path / "run", change=change)).level == verdict.GOOD
+
+
+def test_a_prior_of_which_half_is_left_open_is_no_doubt(tmp_path):
+    """Half of the smallest end of all estimates is always left open."""
+
+    def change(summary):
+        summary["mean_probability"] = {"smallest_prior": 0.1, "largest_prior": 0.39}
+        summary["prior_choice"]["estimates"]["km2"] = [0.3, 0.21, 0.39]
 
     assert judged(folders.held(tmp_path / "run", change=change)).level == verdict.GOOD
 

@@ -76,7 +76,13 @@ def test_nothing_is_said_of_one_estimate_and_shares_of_0_and_1_are_left_out():
 
 
 def test_possible_shares_reach_from_half_of_the_smallest_end_to_the_largest():
-    assert prior_dependence.possible_shares(CHOICE, used=0.1) == (0.025, 0.4)
+    larger = CHOICE._replace(estimates={"a": (0.3, 0.2, 0.4), "b": (0.5, 0.3, 0.6)})
+    assert prior_dependence.possible_shares(larger, used=0.3) == (0.1, 0.6)
+    # Of a few percent nothing may be left.
+    low, high = prior_dependence.possible_shares(CHOICE, used=0.1)
+    assert 0 < low < 0.001 and high == 0.4
+    small = CHOICE._replace(estimates={"a": (0.1, 0.08, 0.12)})
+    assert prior_dependence.possible_shares(small, used=0.1) == (pytest.approx(0.03), 0.12)
     nothing = {"pearson": (1.0, 0.001, 1.0), "ratio": (0.0, 0.0, 0.9), "tice": (0.5, 0.0, 1.0)}
     silent = CHOICE._replace(estimates=nothing)
     assert prior_dependence.possible_shares(silent, used=0.1) == (0.1, 0.1)
