@@ -153,8 +153,8 @@ def _off_threshold(run: Run, known: Evidence) -> Doubt | None:
         return None
     too = "many" if flagged > expected else "few"
     return Doubt(
-        f"it calls {percent(flagged)} positive where {percent(expected)} are, so too {too} by its "
-        "own threshold",
+        f"it calls {percent(flagged)} positive where {percent(expected)} {known.are}, so too {too} "
+        "by its own threshold",
         "decide by run.decide=probability:0.5, share:S or top:K instead of by the score's sign",
     )
 

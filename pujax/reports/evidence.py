@@ -51,6 +51,11 @@ class Evidence(NamedTuple):
         """The area that tells whether the ranking is better than chance with the least assumed."""
         return self.auc if self.source == TEST else self.numbers.get("auc_pu", Number())
 
+    @property
+    def are(self) -> str:
+        """How `expected` is known, as the verb of a sentence."""
+        return "are" if self.source == TEST else "are estimated to be"
+
 
 @functools.lru_cache(maxsize=64)
 def of(run: Run) -> Evidence:

@@ -326,10 +326,9 @@ def _in_favour(run: Run, known: Evidence) -> str:
     flagged, expected = known.flagged.value, known.expected.value
     if not math.isfinite(flagged) or not math.isfinite(expected):
         return "No rule of this page speaks against it."
-    are = "are" if known.source == TEST else "are estimated to be"
     return (
         f"No rule of this page speaks against it: it calls {percent(flagged)} positive where "
-        f"{percent(expected)} {are}."
+        f"{percent(expected)} {known.are}."
     )
 
 

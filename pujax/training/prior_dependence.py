@@ -110,7 +110,10 @@ def describe(rows: Sequence[Mapping[str, Any]], *, agree: bool) -> str:
     shares = [row["prior in U"] for row in rows if _HALF not in row["prior from"]]
     first = "Estimators of the share of positives in U "
     if agree:
-        first += f"differ by no more than their intervals ({min(shares):.3f} to {max(shares):.3f})."
+        first += (
+            f"differ by no more than their intervals ({min(shares):.3f} to {max(shares):.3f}), and "
+            "all may be too high."
+        )
     else:
         first += (
             "disagree beyond their intervals, and each may be too high; the one with * is used."

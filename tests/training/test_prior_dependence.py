@@ -110,7 +110,7 @@ def test_the_table_marks_what_is_used_and_says_whether_estimators_agree():
     (line,) = [x for x in text.splitlines() if x.startswith("tice *")]
     assert line.split()[2] == "0.1000" and line.split()[-1] == str(rows()[1]["called positive"])
     agreed = prior_dependence.describe(rows(), agree=True)
-    assert "than their intervals (0.100 to 0.300). What depends on it" in agreed
+    assert "(0.100 to 0.300), and all may be too high. What depends on it" in agreed
     assert "disagree" not in agreed
 
 
