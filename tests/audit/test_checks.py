@@ -102,6 +102,22 @@ def test_copies_of_a_leak_do_not_clear_each_other(planted):
     assert f"and without {leak!r}, which say the same" in " ".join(finding.evidence)
 
 
+def test_a_copy_is_a_column_that_is_suspicious_because_of_the_same_rows():
+    rows = np.arange(20) < 16
+
+    def seen(name, bound, of=rows):
+        return leaks._Seen(leaks.Column(name, 0.9, bound, float(of.mean())), of)
+
+    others = [
+        seen("leak", 0.01),
+        seen("same rows", 0.01),
+        seen("nearly the same", 0.01, np.arange(20) < 13),
+        seen("fewer rows", 0.01, np.arange(20) < 12),
+        seen("says nothing of the label", 0.8),
+    ]
+    assert leaks._copies(others[0], others) == ("same rows", "nearly the same")
+
+
 def test_a_leak_of_both_ends_of_a_column_and_of_files_is_seen(planted):
     problem, _ = planted("clean")
     rng = np.random.default_rng(0)
