@@ -208,9 +208,12 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
         )
 
     def step(state: State, batch: Batch, key: jax.Array):
-        rows = holdout.replacements(state.held[batch.ids], batch.labeled)
-        images = classifier.weak_view(c, network, batch.inputs[rows], key)
-        kept = state.kept[batch.ids[rows]]
+        inputs, ids = batch.inputs, batch.ids
+        if not is_known:
+            rows = holdout.replacements(state.held[ids], batch.labeled)
+            inputs, ids = inputs[rows], ids[rows]
+        images = classifier.weak_view(c, network, inputs, key)
+        kept = state.kept[ids]
 
         def loss_of(params):
             outputs, stats = network.train_pass(params, state.batch_stats, images)

@@ -225,9 +225,9 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
     batching = batching._replace(steps=c.steps_per_epoch or one_pass)
 
     def views(inputs: jax.Array, key: jax.Array) -> list[jax.Array]:
-        """A weak and a strong view, normalised."""
+        """A weak and a strong view, normalised; without random views the inputs alone."""
         if not c.augment:
-            return [network.normalize(inputs)] * 2
+            return [network.normalize(inputs)]
         weak_key, strong_key = jax.random.split(key)
         how: dict[str, Any] = {"flip": c.flip, "padding": c.padding}
         strong = {"num_ops": c.strong_ops, "max_cutout": c.strong_cutout}
@@ -256,12 +256,12 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
         )
 
     def descend(state: State, batch: Batch, key: jax.Array, loss: Any):
-        both = views(batch.inputs, key)
+        seen = views(batch.inputs, key)
         is_p = batch.labeled > 0
 
         def loss_of(params):
-            (weak, strong), stats = network.train_passes(params, state.batch_stats, both)
-            value, metrics = loss(weak.logits, strong.logits, is_p)
+            outputs, stats = network.train_passes(params, state.batch_stats, seen)
+            value, metrics = loss(outputs[0].logits, outputs[-1].logits, is_p)
             return value, (stats, metrics)
 
         state, total, (stats, metrics) = optimizer_lib.descend(

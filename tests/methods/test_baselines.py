@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pujax import methods, risks
-from pujax.methods import pusb
+from pujax.methods import imbalanced_nnpu, pusb
 from pujax.methods._common import calibration as calibration_lib
 from pujax.training import config as config_lib
 from pujax.training import sharding, train_step
@@ -137,6 +137,26 @@ def test_imbalanced_nnpu_takes_the_prior_of_u(data):
     negative = np.mean(as_negative[~labeled]) - pi_u * np.mean(as_negative[labeled])
     wanted = 0.5 * np.mean(sigmoid(-scores[labeled])) + max(0.5 / (1 - pi_u) * negative, 0)
     np.testing.assert_allclose(metrics["loss"], wanted, rtol=1e-5)
+
+
+def test_a_learned_prior_of_imbalanced_nnpu_is_that_of_the_population(data):
+    of_batch = imbalanced_nnpu.risk(tiny.config("imbalanced_nnpu").method, data.info)
+    scores, labeled = np.linspace(-1, 1, 6), np.array([1, 0, 0, 1, 0, 0])
+    n_p, n_u = data.info.n_p, data.info.n_u
+    assert data.info.setting == "one_sample"
+    of_u = (0.6 * (n_p + n_u) - n_p) / n_u
+    config = tiny.config("imbalanced_nnpu").method
+    wanted = risks.imbalanced_nnpu(
+        scores,
+        labeled,
+        prior=of_u,
+        target_prior=config.target_prior,
+        loss=risks.sigmoid_loss,
+        beta=config.beta,
+        gamma=config.gamma,
+        ascent=config.ascent,
+    )
+    np.testing.assert_allclose(of_batch(scores, labeled, prior=0.6), wanted, rtol=1e-6)
 
 
 def test_threshold_is_the_authors_order_statistic():

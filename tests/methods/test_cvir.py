@@ -127,6 +127,11 @@ def test_estimate_and_choice_are_those_of_best_bin_on_what_is_held_out():
     estimates = method.estimates(after)
     np.testing.assert_allclose(estimates["estimated_prior"], value, rtol=1e-6)
     np.testing.assert_allclose(estimates["warmup_prior"], value, rtol=1e-6)
+    # The estimate after the warm-up stays, and the share in use is the median of the last ones.
+    said = after._replace(history=jnp.float32([-1, -1, -1, 0.9, 0.8]))
+    later = method.estimates(method.stages[1].refresh(said, arrays, jax.random.key(1), 1))
+    np.testing.assert_allclose(later["estimated_prior"], np.median([0.9, 0.8, value]), rtol=1e-6)
+    np.testing.assert_allclose(later["warmup_prior"], value, rtol=1e-6)
     trained = ~held & ~labeled
     np.testing.assert_array_equal(np.asarray(after.kept)[trained], keep(scores[trained], value))
     assert not np.asarray(after.kept)[~trained].any()

@@ -346,6 +346,17 @@ def test_pretraining_sees_all_examples_at_once_and_weighs_the_groups_alike():
         assert any(jax.tree.leaves(moves))
 
 
+def test_the_rounds_begin_with_new_optimizers_and_the_pretrained_networks():
+    _, method, arrays, state = setup()
+    first, second = method.stages
+    pretrained, _ = jax.jit(first.step)(state, batch_of(first, arrays), jax.random.key(0))
+    begun = train_step.init_state(second, jax.random.key(1), pretrained, arrays, tiny.mesh())
+    for before, after in zip(pretrained[:2], begun[:2], strict=True):
+        jax.tree.map(np.testing.assert_array_equal, before.params, after.params)
+        moments = [x for x in jax.tree.leaves(after.opt_state) if np.ndim(x)]
+        assert moments and not any(np.any(x) for x in moments)
+
+
 @pytest.mark.thorough
 def test_a_round_scores_all_examples_and_takes_steps_on_tenths():
     data, method, arrays, state = setup()

@@ -311,6 +311,22 @@ def test_pnrl_takes_unlabeled_for_negative(data):
     assert state.current.objective == pytest.approx(float(wanted), rel=1e-4)
 
 
+def test_the_classifier_trains_on_features_that_are_computed_once(data):
+    _, method, arrays, state = setup()
+    stage = method.stages[1]
+    state = train_step.init_state(stage, jax.random.key(0), state, arrays, tiny.mesh())
+    encoded = train_step.stage_data(stage, state, arrays, tiny.mesh(), batch_size=64)
+    np.testing.assert_allclose(
+        encoded.inputs, method.embed(state, arrays.inputs), rtol=1e-5, atol=1e-5
+    )
+    batch, step = batch_of(stage, encoded), jax.jit(stage.step)
+    unknown = state._replace(features=jax.tree.map(lambda x: x * np.nan, state.features))
+    after, again = (step(x, batch, jax.random.key(0))[0].params for x in (state, unknown))
+    jax.tree.map(np.testing.assert_array_equal, after, again)
+    moved = jax.tree.map(lambda x, y: np.any(x != y), after, state.params)
+    assert any(jax.tree.leaves(moved))
+
+
 # The prior.
 
 

@@ -233,6 +233,19 @@ def test_a_step_of_an_episode_trains_the_weighted_cross_entropy():
     np.testing.assert_allclose(metrics["loss"], mean * np.log(2), rtol=1e-5)
 
 
+def test_the_nnpu_stage_has_a_weight_decay_of_its_own():
+    def after_a_step(**changes):
+        _, method, arrays, _ = setup(**changes)
+        stage = method.stages[0]
+        state = train_step.init_state(stage, jax.random.key(0), None, arrays, tiny.mesh())
+        state, _ = jax.jit(stage.step)(state, batch_of(stage, arrays), jax.random.key(2))
+        return np.concatenate([np.ravel(x) for x in jax.tree.leaves(state.params)])
+
+    as_it_is = after_a_step()
+    np.testing.assert_array_equal(after_a_step(weight_decay=1.0), as_it_is)
+    assert (after_a_step(pretrain_weight_decay=1.0) != as_it_is).any()
+
+
 def test_the_nnpu_stage_hands_on_the_epoch_of_its_rule():
     assert set(robust_pu.PRETRAIN_SELECTIONS) == set(model_selection.WITHOUT_TRUTH)
     for rule in robust_pu.PRETRAIN_SELECTIONS:

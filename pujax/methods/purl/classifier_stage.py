@@ -84,6 +84,7 @@ class ClassifierStage:
             sections.batches(_with_batch_size(c), info),
             self._prepare,
             refresh_every=0,
+            encode=lambda state, inputs: self.features(state.features, inputs),
         )
 
     def features(self, representation: Any, inputs: jax.Array) -> jax.Array:
@@ -182,9 +183,9 @@ class ClassifierStage:
         return state._replace(features=representation, prior=jnp.float32(prior))
 
     def _step(self, state: State, batch: Batch, key: jax.Array):
+        """One step; `batch.inputs` are v already, which the stage leaves as it is."""
         del key
-        rows = holdout.replacements(state.held[batch.ids], batch.labeled)
-        points = jax.lax.stop_gradient(self.features(state.features, batch.inputs[rows]))
+        points = batch.inputs[holdout.replacements(state.held[batch.ids], batch.labeled)]
         risk = nnpu.risk(self._config, class_prior.believed(self._info, state.prior))
 
         def loss_of(params):
