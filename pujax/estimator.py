@@ -482,12 +482,12 @@ def _plain_labels(y: np.ndarray) -> np.ndarray:
     Raises:
       ValueError: a label is missing.
     """
-    is_missing = np.isnan if y.dtype.kind == "f" else _is_missing
-    missing = np.flatnonzero(is_missing(y)) if y.dtype.kind in "fO" else ()
-    if len(missing):
+    missing = _is_missing(y)
+    if missing.any():
+        row = int(missing.argmax())
         raise ValueError(
-            f"y holds {y[missing[0]]} in row {missing[0]}; accepted: a label of every row, such as "
-            "1 and 0, of which the latter is unlabeled"
+            f"y holds {y[row]} in row {row}; accepted: a label of every row, such as 1 and 0, of "
+            "which the latter is unlabeled"
         )
     if y.dtype != object:
         return y
@@ -497,6 +497,8 @@ def _plain_labels(y: np.ndarray) -> np.ndarray:
 
 
 def _is_missing(labels: np.ndarray) -> np.ndarray:
+    if labels.dtype != object:
+        return np.isnan(labels) if labels.dtype.kind == "f" else np.zeros(len(labels), bool)
     import pandas as pd
 
     return pd.isna(labels)

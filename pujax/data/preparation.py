@@ -261,7 +261,8 @@ def fit(rows: Any, indices: Any = None, *, aside: Sequence[str] = ()) -> Prepara
         return dataclasses.replace(_identity(frame), aside=tuple(aside))
     training = frame if indices is None else frame.take(np.asarray(indices, np.int64))
     require(training.num_rows > 0, "indices", "empty", "at least one training row")
-    found, messages = [], []
+    found: list[Column] = []
+    messages: list[str] = []
     for name in training.values.columns:
         column, *texts = _column_of(frame, training, name)
         if column.kind == "date":

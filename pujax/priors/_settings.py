@@ -76,8 +76,7 @@ def checked(
 ) -> tuple[np.ndarray | None, float | None, float | None]:
     """Centres `[b, d]` in float64, width and ridge, after checking them."""
     for name, number in (("sigma", sigma), ("ridge", ridge)):
-        is_fine = checks.is_number(number) and 0 < number < np.inf
-        is_fine = number is None or is_fine
+        is_fine = number is None or (checks.is_number(number) and 0 < number < np.inf)
         checks.require(is_fine, name, number, "a finite number above 0, or None")
     if centers is not None:
         accepted = f"finite numbers, [b, {num_features}]"
