@@ -41,6 +41,7 @@ EXPECTED = {
     "hard": "labeling",
     "leak": "leak",
     "half leak": "leak",
+    "half leak twice": "leak",
     "copies": "duplicates",
     "3 labels": "label_counts",
 }
@@ -83,7 +84,8 @@ def plant(rows: Rows, fault: str, num_labeled: int, seed: int) -> tuple[audit.Pr
     either side.
     'easy' and 'hard': propensities of the mechanisms 'gap' with power 10 and 'boundary'. 'leak': a
     further column, normal with deviation 1, is 6 higher for labelled rows; 'half leak': only for
-    half of them. 'copies': a third of the labelled rows occurs in U, too. '3 labels': three.
+    half of them; 'half leak twice': there are two such columns, for the same half. 'copies': a
+    third of the labelled rows occurs in U, too. '3 labels': three.
 
     Returns:
       The problem, and what the column is called that was planted, '' where there is none.
@@ -114,11 +116,14 @@ def plant(rows: Rows, fault: str, num_labeled: int, seed: int) -> tuple[audit.Pr
     labeled = np.zeros(len(positive), bool)
     labeled[chosen_rows] = True
     names = [str(i + 1) for i in range(features.shape[1])]
-    if fault in ("leak", "half leak"):
+    if fault in ("leak", "half leak", "half leak twice"):
         told = labeled & (rng.random(len(labeled)) < (1 if fault == "leak" else 0.5))
         leaking = rng.normal(size=len(labeled)) + 6.0 * told
         features, column = np.column_stack([features, leaking]), "planted"
         names.append(column)
+        if fault == "half leak twice":
+            features = np.column_stack([features, rng.normal(size=len(labeled)) + 6.0 * told])
+            names.append("planted, too")
     if fault == "copies":
         copied = chosen_rows[: count // 3]
         features = np.concatenate([features, features[copied]])

@@ -27,9 +27,10 @@ _SUSPECTS = 5
 """Columns beside the certain ones that are compared with all others, the most suspicious first."""
 _Z = 1.64
 """Of the upper end of the share of U in a part, one-sided 95 %."""
-_SAME = 0.8
-"""Share of the labelled rows in either part of two columns that must lie in both for one of them to
-be no witness about the other: copies of a leak would clear each other."""
+_SAME = 0.5
+"""Share of the labelled rows in a column's part that must lie in another's, the larger one, for
+none of both to be a witness about the other: copies of a leak would clear each other. Parts
+consist of bins, so that those of two noisy copies have about 60 % in common."""
 LEAST = 8
 
 
@@ -109,12 +110,12 @@ def _by_itself(column: Column) -> str:
 
 
 def _copies(seen: _Seen, others: list[_Seen]) -> tuple[str, ...]:
-    """Names of the other columns that are as suspicious because of nearly the same rows of P."""
+    """Names of the other columns that are as suspicious because of the same rows of P."""
     found = []
     for other in others:
         is_other = other.column.name != seen.column.name and _is_suspicious(other.column)
-        both, either = (seen.rows & other.rows).sum(), (seen.rows | other.rows).sum()
-        if is_other and both >= _SAME * either:
+        both, smaller = (seen.rows & other.rows).sum(), min(seen.rows.sum(), other.rows.sum())
+        if is_other and both >= _SAME * smaller:
             found.append(other.column.name)
     return tuple(found)
 
