@@ -141,6 +141,10 @@ def main() -> None:
     parser.add_argument("--faults", default=",".join(EXPECTED))
     parser.add_argument("--output", type=pathlib.Path, help="one line per draw")
     arguments = parser.parse_args()
+    for flag, known in (("sets", SETS), ("faults", EXPECTED)):
+        for text in getattr(arguments, flag).split(","):
+            if text not in known:
+                parser.error(f"--{flag} is {text!r}; accepted: {', '.join(known)}")
     table = []
     for name in arguments.sets.split(","):
         rows = load(name, arguments.data_dir)

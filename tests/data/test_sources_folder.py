@@ -221,6 +221,13 @@ def test_positive_classes_by_name_id_or_none(names, given, wanted):
     assert class_pools.ids_of(given, names) == wanted
 
 
+def test_a_validation_set_without_positives_needs_more_examples():
+    none = {0: np.zeros(0, int)}
+    with pytest.raises(ValueError, match="is 2, with 0 positives among them; accepted: a larger"):
+        class_pools.validation_labeled(0, none, 2)
+    assert class_pools.validation_labeled(0, {0: np.arange(6)}, 20) == 3
+
+
 def test_a_class_that_is_named_twice_is_refused():
     with pytest.raises(ValueError, match=r"positive_classes is \('b', 1\); accepted: each class"):
         class_pools.ids_of(("b", 1), ("a", "b"))
