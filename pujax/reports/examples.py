@@ -30,6 +30,10 @@ _COLUMNS = 8
 _SIDE = 96
 _CELL = 60
 _TITLE = "Examples"
+_ONE_SAMPLE = (
+    "Labelled positives were taken out of the population, so that its unlabeled rows (U) hold fewer "
+    "positives: the probability of a row of U is lower than that of a new row with the same score."
+)
 OFF = "Left out, as was asked for (--noexamples): no row, image or name of the data is shown."
 
 
@@ -67,6 +71,8 @@ def section(run: Run) -> Section:
         return Section("examples", _TITLE, (text,))
     source, reason = _read(run)
     texts = [reason] if reason else []
+    if _is_one_sample(run) and len(run.scores.train_probabilities):
+        texts.append(_ONE_SAMPLE)
     tables, cards = [], []
     for kind in _kinds(run):
         if not kind.members:
@@ -124,13 +130,18 @@ def _kinds(run: Run) -> list[_Kind]:
     ]
 
 
+def _is_one_sample(run: Run) -> bool:
+    return (run.summary or {}).get("setting") == "one_sample"
+
+
 def _facts(run: Run, part: str, row: int) -> tuple[tuple[str, str], ...]:
     """Score, probability and what is known of an example."""
     scores: Any = run.scores
     probabilities = getattr(scores, f"{part}_probabilities")
     facts = [("score", f"{getattr(scores, f'{part}_scores')[row]:.3g}")]
     if len(probabilities):
-        facts.append(("probability", percent(float(probabilities[row]))))
+        name = "probability" if part == "test" or not _is_one_sample(run) else "probability in U"
+        facts.append((name, percent(float(probabilities[row]))))
     if part == "test":
         known = "test, positive" if scores.test_labels[row] == 1 else "test, negative"
     else:

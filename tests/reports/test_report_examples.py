@@ -126,3 +126,22 @@ def test_a_copy_of_a_known_positive_in_u_is_no_unlabeled_example(tmp_path):
     kinds = examples._kinds(run)
     shown = {row for kind in kinds[:3] for _, row in kind.members}
     assert shown and not shown & set(range(125, 130))
+
+
+@pytest.mark.parametrize(
+    ("setting", "name"), [("one_sample", "probability in U"), ("two_sample", "probability")]
+)
+def test_probabilities_say_of_which_rows_they_are(setting, name, tmp_path):
+    run, _ = run_on(tmp_path / "run", folders.config(source="digits", num_labeled=100))
+    scores, summary = run.scores, run.summary | {"setting": setting}
+    stated = {
+        f"{part}_probabilities": np.full(len(getattr(scores, f"{part}_scores")), share, np.float32)
+        for part, share in (("train", 0.25), ("test", 0.5))
+    }
+    run = folders.changed(run, summary=summary, scores=folders.changed(scores, **stated))
+    found = examples.section(run)
+    assert any("lower than that of a new row" in text for text in found.texts) == (
+        setting == "one_sample"
+    )
+    assert all((name, "25.0 %") in card.facts for kind in found.cards[:4] for card in kind.cards)
+    assert all(("probability", "50.0 %") in card.facts for card in found.cards[4].cards)
