@@ -112,12 +112,14 @@ def elkan_noto(
     Where the classes do not overlap, `g(x) = P(labelled | x)` is the label frequency `c` at every
     positive. Three estimates of it are turned into the share of positives in U,
     `m (1 - c) / (c n)`:
+
     - 'e1': the mean of `g` over P. Exact for separable classes and a calibrated `g`, else too
       small, and the prior too large.
     - 'e2': the sum of `g` over P, divided by that over P and U.
     - 'e3': the largest `g`. Exact for an exact `g`; the noise of a fitted one drives the prior far
       down, and the bootstrap, whose largest `g` is nearly always the same, does not show it.
     Elkan and Noto, "Learning Classifiers from Only Positive and Unlabeled Data", KDD 2008. And
+
     - 'ratio': the mean of `f` over U divided by that over P, for the balanced `f = a / (a + b)`,
       with `a` the density of P and `b` that of U. An upper bound of the prior, sampling aside.
 
