@@ -40,7 +40,8 @@ BOUNDS = (PREFERRED, FIRST, "ratio", "tice", "pearson")
 
 'alphamax', 'elkan_noto_e3', 'km1' and 'km2' may fall far below it; the forms 'e1' and 'e2' of
 Elkan and Noto say little beside 'ratio', 'pen_l1' is far above the prior in many dimensions, and
-'ted_n' takes as long as all others together. docs/results/priors.md has the errors of other choices.
+'ted_n' takes as long as all others together. docs/results/priors.md has the errors of other
+choices.
 """
 # At most, where each resample is expensive.
 _RESAMPLES = {PREFERRED: 40, "tice": 20}

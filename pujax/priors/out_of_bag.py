@@ -39,8 +39,8 @@ _MAX_RESAMPLED_POINTS = 500
 _CHANCE = 1.645
 """Standard errors by which scores of no use are ahead of a constant in one of 20 samples."""
 _LARGE = 0.8
-"""KM2 says at most .875, and too little where most of U is positive; docs/results/priors.md has its errors
-there."""
+"""KM2 says at most .875, and too little where most of U is positive; docs/results/priors.md has its
+errors there."""
 
 
 class OutOfBag(NamedTuple):

@@ -31,8 +31,9 @@ _SIDE = 96
 _CELL = 60
 _TITLE = "Examples"
 _ONE_SAMPLE = (
-    "Labelled positives were taken out of the population, so that its unlabeled rows (U) hold fewer "
-    "positives: the probability of a row of U is lower than that of a new row with the same score."
+    "Labelled positives were taken out of the population, so that its unlabeled rows (U) hold "
+    "fewer positives: the probability of a row of U is lower than that of a new row with the same "
+    "score."
 )
 OFF = "Left out, as was asked for (--noexamples): no row, image or name of the data is shown."
 
