@@ -21,6 +21,20 @@ def test_step_drops_start_at_the_named_epoch_and_holds_within_an_epoch():
     assert got == pytest.approx([0.1, 0.1, 0.05, 0.05, 0.025], rel=1e-6)
 
 
+@pytest.mark.parametrize("every", [20, 41, 55, 94])
+def test_step_drops_at_every_multiple(every):
+    epochs = np.arange(4 * every)
+    got = rates(epochs, lr_schedule="step", lr_every=every, lr_factor=0.5)
+    np.testing.assert_allclose(got, 0.1 * 0.5 ** (epochs // every), rtol=1e-6)
+
+
+@pytest.mark.parametrize("schedule", ["cosine", "multistep", "step", "constant"])
+def test_the_rate_holds_within_an_epoch(schedule):
+    drops = {"lr_drops": (10,)} if schedule == "multistep" else {}
+    start, *within = rates((10, 10.5, 10.99), lr_schedule=schedule, **drops)
+    assert within == [start, start]
+
+
 def test_exponential_falls_to_the_floor_within_epochs_too():
     got = rates((0, 10.5, 20, 40), lr_schedule="exponential", lr_floor=0.1)
     assert got == pytest.approx([0.1, 0.1 * 0.1 ** (10.5 / 40), 0.1 * 0.1**0.5, 0.01], rel=1e-5)
@@ -106,6 +120,17 @@ def test_adagrad_divides_by_the_root_of_all_squares_so_far():
         squares += gradient**2
         wanted = wanted - 0.1 * gradient / np.sqrt(squares)
     np.testing.assert_allclose(run(config), wanted, rtol=1e-5)
+
+
+@pytest.mark.parametrize("size", [1e-3, 1e-6, 1e-9, 0.0])
+def test_adagrads_first_step_has_the_size_of_the_rate_for_small_gradients_too(size):
+    config = optimizer.default_config(
+        optimizer="adagrad", learning_rate=1.0, weight_decay=0.0, lr_schedule="constant"
+    )
+    rule, params = optimizer.build(config, num_epochs=1), jnp.zeros(1)
+    gradient = jnp.full(1, size)
+    moved, _ = rule.update(gradient, rule.init(params), params, progress=jnp.float32(0))
+    np.testing.assert_allclose(moved, -size / (size + 1e-10), rtol=1e-5)
 
 
 @pytest.mark.parametrize("resets", [False, True])

@@ -181,7 +181,7 @@ def _scheduled(
         drops = jnp.asarray(config.lr_drops, jnp.int32)
         return start * jnp.float32(config.lr_factor) ** jnp.sum(epoch > drops)
     if config.lr_schedule == "step":
-        return start * jnp.float32(config.lr_factor) ** _drops(config, epoch)
+        return start * jnp.float32(config.lr_factor) ** _drops(config, epoch).astype(jnp.float32)
     if config.lr_schedule == "cosine":
         floor = start * config.lr_floor
         return floor + (start - floor) * (1 + jnp.cos(jnp.pi * epoch / num_epochs)) / 2
@@ -226,7 +226,7 @@ def build(
         del extra
         moments, drops = state
         if resets:
-            drops = _drops(config, progress).astype(jnp.int32)
+            drops = _drops(config, progress)
             is_new = drops != state.drops
             fresh = rule.init(params)
             moments = jax.tree.map(lambda new, old: jnp.where(is_new, new, old), fresh, moments)
@@ -290,10 +290,32 @@ def _rule(
     if config.optimizer == "adam":
         rule = optax.scale_by_adam(b1=beta1, b2=config.beta2)
     elif config.optimizer == "adagrad":
-        rule = optax.scale_by_rss(initial_accumulator_value=0.0, eps=1e-10)
+        rule = _adagrad()
     else:
         rule = optax.trace(decay=config.momentum)  # without Nesterov
     return optax.chain(optax.add_decayed_weights(config.weight_decay), rule)
+
+
+def _adagrad() -> optax.GradientTransformation:
+    """A gradient over the root of the sum of all squares so far, plus 1e-10.
+
+    The small number stands outside of the root, as in the paper (Duchi et al., 2011, figure 1)
+    and in PyTorch. `optax.scale_by_rss` has it inside, where the same number hardly moves a
+    parameter whose gradients are below 1e-5.
+    """
+
+    def init(params: Any) -> Any:
+        return jax.tree.map(jnp.zeros_like, params)
+
+    def update(gradients: Any, squares: Any, params: Any = None) -> tuple[Any, Any]:
+        del params
+        squares = jax.tree.map(lambda total, x: total + x * x, squares, gradients)
+        directions = jax.tree.map(
+            lambda x, total: x / (jnp.sqrt(total) + 1e-10), gradients, squares
+        )
+        return directions, squares
+
+    return optax.GradientTransformation(init, update)
 
 
 def _lars(config: ml_collections.ConfigDict) -> optax.GradientTransformationExtraArgs:
@@ -339,4 +361,6 @@ def _lars(config: ml_collections.ConfigDict) -> optax.GradientTransformationExtr
 
 def _drops(config: ml_collections.ConfigDict, epoch: jax.Array) -> jax.Array:
     """How often `step` has dropped the rate by an epoch."""
-    return jnp.floor(epoch / config.lr_every)
+    # Of whole numbers: XLA divides by a constant as it multiplies by its rounded reciprocal, and
+    # 41 / 41 would be below 1.
+    return jnp.floor(epoch).astype(jnp.int32) // config.lr_every
