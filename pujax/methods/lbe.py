@@ -39,8 +39,8 @@ from pujax.methods.pan import Player
 
 SELECTION = "nnpu_risk"
 SELECTION_WITHOUT_PRIOR = "last"
-STARTS = ("classifier", "unweighted", "half")
-SELECTIONS = ("vpu_risk", "proxy_auc", "last")
+_STARTS = ("classifier", "unweighted", "half")
+_PRETRAIN_SELECTIONS = ("vpu_risk", "proxy_auc", "last")
 """Rules for the pass of the pretraining that the rounds start from; none needs a class prior."""
 
 
@@ -100,12 +100,12 @@ def check(config: ml_collections.ConfigDict, info: DataInfo) -> None:
     sections.check(config)
     sections.require_joint(config)
     checks.between("method.pretrain_epochs", config.pretrain_epochs, 0, config.num_epochs)
-    checks.one_of("method.pretrain_selection", config.pretrain_selection, SELECTIONS)
+    checks.one_of("method.pretrain_selection", config.pretrain_selection, _PRETRAIN_SELECTIONS)
     checks.whole_number("method.round_steps", config.round_steps, 1)
     checks.between("method.subset_share", config.subset_share, 0, 1, include="high")
     checks.between("method.keep", config.keep, 0, 1, include="high")
     checks.at_least("method.epsilon", config.epsilon, 0)
-    checks.one_of("method.propensity_start", config.propensity_start, STARTS)
+    checks.one_of("method.propensity_start", config.propensity_start, _STARTS)
     checks.whole_number("method.batch_size", config.batch_size, 2)
     accepted = f"a share that holds at least 2 of {info.n} examples"
     share = config.subset_share

@@ -32,7 +32,7 @@ from pujax.methods._common import classifier, mixup, sections
 from pujax.methods.base import Method
 
 MULTILABEL = True
-AUTO = "auto"
+_AUTO = "auto"
 
 
 class Numbers(NamedTuple):
@@ -54,7 +54,7 @@ def default_config() -> ml_collections.ConfigDict:
     return sections.multilabel_config(
         "pu_mlc",
         # Exponent of the re-balance factor; 'auto' is the share of labels that are hidden.
-        gamma=config_dict.FieldReference(AUTO, field_type=object),
+        gamma=config_dict.FieldReference(_AUTO, field_type=object),
         alpha=1.0,  # factor of the scores' spread in the temperature; 0 for the temperature 1
         mixup_weight=1.0,
         mixup_alpha=0.3,  # both parameters of the Beta distribution
@@ -77,7 +77,7 @@ def from_labels(c: ml_collections.ConfigDict, labeled: np.ndarray) -> dict[str, 
     if c.known_negatives:
         accepted = "False, since no label of these data is known to be negative"
         checks.require(bool((labeled < 0).any()), "method.known_negatives", True, accepted)
-    return {"gamma": float(_numbers_of(labeled).gamma)} if c.gamma == AUTO else {}
+    return {"gamma": float(_numbers_of(labeled).gamma)} if c.gamma == _AUTO else {}
 
 
 @jax.jit
@@ -93,8 +93,8 @@ def _numbers_of(labeled: jax.Array) -> Numbers:
 def build(config: ml_collections.ConfigDict, info: MultilabelInfo) -> Method:
     """Builds PU-MLC for one data set."""
     c = config.method
-    if c.gamma != AUTO:
-        checks.require(c.gamma >= 0, "method.gamma", c.gamma, f"{AUTO!r}, or a number from 0")
+    if c.gamma != _AUTO:
+        checks.require(c.gamma >= 0, "method.gamma", c.gamma, f"{_AUTO!r}, or a number from 0")
     checks.at_least("method.alpha", c.alpha, 0)
     checks.at_least("method.mixup_weight", c.mixup_weight, 0)
     checks.positive("method.mixup_alpha", c.mixup_alpha)
@@ -114,7 +114,7 @@ def build(config: ml_collections.ConfigDict, info: MultilabelInfo) -> Method:
         outputs, batch_stats = forward(batch_stats, images)
         scores = _grouped(outputs.logits, c.num_groups)
         labels = _grouped(batch.labeled, c.num_groups)
-        gamma = numbers.gamma if c.gamma == AUTO else c.gamma
+        gamma = numbers.gamma if c.gamma == _AUTO else c.gamma
 
         def variational_of(scores, labels):
             return risks.multilabel_vpu(scores, labels, gamma=gamma, alpha=c.alpha or None)
@@ -147,7 +147,7 @@ def build(config: ml_collections.ConfigDict, info: MultilabelInfo) -> Method:
             scores, labels, mixed_scores, permutation, lam, detach_targets=c.detach_targets
         )
 
-    reads_labels = c.gamma == AUTO or c.known_negatives
+    reads_labels = c.gamma == _AUTO or c.known_negatives
     return classifier.minimize(
         config, info, objective, numbers=_numbers_of if reads_labels else None
     )

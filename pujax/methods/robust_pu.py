@@ -35,9 +35,9 @@ from pujax.methods.base import Method, Stage
 
 SELECTION = "vpu_risk"
 
-PRETRAIN_SELECTIONS = ("last", "proxy_accuracy", "nnpu_risk", "vpu_risk", "proxy_auc")
+_PRETRAIN_SELECTIONS = ("last", "proxy_accuracy", "nnpu_risk", "vpu_risk", "proxy_auc")
 """Rules for the epoch of nnPU that the episodes start from. The authors look at true labels."""
-SCHEDULES = ("constant", "linear", "convex", "concave", "exponential")
+_SCHEDULES = ("constant", "linear", "convex", "concave", "exponential")
 _LITTLE = 1e-3  # mean weights below which an episode hardly trains
 _ALL = 0.95  # mean weight of U above which nearly all of U counts as negative
 _NO_EPISODE = (
@@ -115,12 +115,12 @@ def check(config: ml_collections.ConfigDict) -> None:
     checks.positive("method.pretrain_learning_rate", config.pretrain_learning_rate)
     checks.at_least("method.pretrain_weight_decay", config.pretrain_weight_decay, 0)
     rule = config.pretrain_selection
-    checks.one_of("method.pretrain_selection", rule, PRETRAIN_SELECTIONS)
+    checks.one_of("method.pretrain_selection", rule, _PRETRAIN_SELECTIONS)
     for name in ("episode_epochs", "tolerance_episodes"):
         checks.whole_number(f"method.{name}", config[name], 1)
     checks.one_of("method.hardness", config.hardness, risks.HARDNESS_LOSSES)
     checks.one_of("method.weights", config.weights, risks.SELF_PACED_SCHEMES)
-    checks.one_of("method.tolerance_schedule", config.tolerance_schedule, SCHEDULES)
+    checks.one_of("method.tolerance_schedule", config.tolerance_schedule, _SCHEDULES)
     for group in ("positive", "unlabeled"):
         checks.positive(f"method.{group}_temperature", config[f"{group}_temperature"])
         for end in ("", "_end"):
@@ -143,7 +143,7 @@ def tolerance(
       ends: of the first episode, and of those after `num_episodes`; 'constant' stays at the first,
         and 'exponential' comes nearer to the second by half of the rest with every episode.
       num_episodes: until the end is reached; those two do not ask.
-      schedule: one of `SCHEDULES`.
+      schedule: one of `_SCHEDULES`.
     """
     start, end = ends
     share = min(episode / num_episodes, 1)

@@ -247,8 +247,8 @@ def test_the_nnpu_stage_has_a_weight_decay_of_its_own():
 
 
 def test_the_nnpu_stage_hands_on_the_epoch_of_its_rule():
-    assert set(robust_pu.PRETRAIN_SELECTIONS) == set(model_selection.WITHOUT_TRUTH)
-    for rule in robust_pu.PRETRAIN_SELECTIONS:
+    assert set(robust_pu._PRETRAIN_SELECTIONS) == set(model_selection.WITHOUT_TRUTH)
+    for rule in robust_pu._PRETRAIN_SELECTIONS:
         stages = setup(pretrain_selection=rule)[1].stages
         assert [(x.name, x.selection) for x in stages] == [("nnpu", rule), ("episodes", "last")]
 

@@ -41,7 +41,7 @@ from pujax.methods.impulses.pretraining import State
 from pujax.models import encoder as encoder_lib
 
 _PN_LOSSES = ("bce", "weighted_bce")
-HEAD_LOSSES = ("imbalanced_nnpu", "nnpu", *_PN_LOSSES)
+_HEAD_LOSSES = ("imbalanced_nnpu", "nnpu", *_PN_LOSSES)
 
 
 def default_config() -> ml_collections.ConfigDict:
@@ -90,7 +90,7 @@ def check(config: ml_collections.ConfigDict, info: DataInfo) -> None:
     pretraining.check(config, info)
     checks.between("method.pretrain_epochs", c.pretrain_epochs, 0, c.num_epochs)
     checks.one_of("method.head", c.head, ("linear", "finetune"))
-    checks.one_of("method.head_loss", c.head_loss, HEAD_LOSSES)
+    checks.one_of("method.head_loss", c.head_loss, _HEAD_LOSSES)
     checks.one_of("method.labels", c.labels, ("pu", "true"))
     checks.require(
         c.labels == "pu" or c.head_loss in _PN_LOSSES,

@@ -33,7 +33,7 @@ from pujax.methods.ncpu import disambiguation
 from pujax.models import encoder as encoder_lib
 
 _LOG = logging.getLogger(__name__)
-AUTO = "auto"
+_AUTO = "auto"
 _PUBLISHED_EPOCHS, _PUBLISHED_MOMENTUM = 1300, 0.99
 
 
@@ -77,7 +77,7 @@ def default_config() -> ml_collections.ConfigDict:
             "batch_size": 256,
             "clip_norm": 30.0,
             "entropy_weight": 5.0,
-            "label_momentum": config_dict.FieldReference(AUTO, field_type=object),
+            "label_momentum": config_dict.FieldReference(_AUTO, field_type=object),
             "prototype_momentum": 0.99,
             "threshold_momentum": 0.99,
             "gate": True,
@@ -104,13 +104,13 @@ def check(config: ml_collections.ConfigDict, info: DataInfo) -> None:
     checks.between("method.prototype_momentum", c.prototype_momentum, 0, 1, include="low")
     number = c.label_momentum
     is_number = isinstance(number, (int, float)) and 0 <= number < 1
-    accepted = f"{AUTO!r}, or a number in [0, 1)"
-    checks.require(number == AUTO or is_number, "method.label_momentum", number, accepted)
+    accepted = f"{_AUTO!r}, or a number in [0, 1)"
+    checks.require(number == _AUTO or is_number, "method.label_momentum", number, accepted)
 
 
 def label_momentum(config: ml_collections.ConfigDict) -> float:
     """Share of a stored label that stays in an epoch, see `default_config`."""
-    if config.label_momentum != AUTO:
+    if config.label_momentum != _AUTO:
         return float(config.label_momentum)
     return max(1 - (1 - _PUBLISHED_MOMENTUM) * _PUBLISHED_EPOCHS / config.num_epochs, 0.0)
 
