@@ -124,6 +124,4 @@ def own_rows(argument: str, *, source: str, num_epochs: int) -> ml_collections.C
     config.method.update(methods.own_rows(method))
     if method == "nnpu":
         config.method.num_epochs = num_epochs
-    if method == "self_pu":
-        config.method.calibration_meta = False  # it needs clean examples
     return config

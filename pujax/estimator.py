@@ -421,7 +421,7 @@ class PUClassifier(ClassifierMixin, BaseEstimator):
         config.model.options = {"hidden": tuple(int(width) for width in self.hidden)}
         fields = config.method
         size = max(min(int(self.batch_size), num_rows // 2), 2)
-        wanted: dict[str, Any] = {"augment": False, "batch_size": size, "calibration_meta": False}
+        wanted: dict[str, Any] = {"augment": False, "batch_size": size}
         wanted |= methods.own_rows(self.method)
         if self.num_epochs is not None:
             wanted |= _lengths(fields, int(self.num_epochs))

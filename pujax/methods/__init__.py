@@ -124,11 +124,11 @@ def selection_without_prior(name: str) -> str:
 
 
 def own_rows(name: str) -> dict[str, Any]:
-    """Settings of a method on a user's own rows, where its published ones were measured to fail.
+    """Settings of a method on a user's own rows, where its published ones fail or cannot be.
 
-    Its module says them with `OWN_ROWS` (docs/methods.md, "nnPU on your own rows"). Published data
-    have a thousand labelled positives and often half of all examples positive; one's own rows may
-    have twenty, and one positive among thirty.
+    Its module says them with `OWN_ROWS`. Published data have a thousand labelled positives and
+    often half of all examples positive; one's own rows may have twenty, and one positive among
+    thirty (docs/methods.md, "nnPU on your own rows"). And they hold no clean examples.
 
     Args:
       name: of the method.

@@ -154,6 +154,15 @@ def test_nnpu_has_the_logistic_loss_on_own_rows_and_its_published_one_elsewhere(
     assert config_lib.to_compare(config_lib.default_config("vpu"), "nnpu").method.loss == "sigmoid"
 
 
+@pytest.mark.parametrize("source", ["own_table", "own_folder"])
+def test_self_pu_learns_no_weights_on_own_rows_which_hold_no_clean_examples(source):
+    file = {"own_table": own_table, "own_folder": own_folder}[source]
+    assert not file.get_config("method=self_pu").method.calibration_meta
+    assert not config_lib.to_compare(file.get_config(""), "self_pu").method.calibration_meta
+    elsewhere = config_lib.to_compare(config_lib.default_config("nnpu"), "self_pu")
+    assert elsewhere.method.calibration_meta
+
+
 @pytest.mark.parametrize("name", BINARY)
 def test_settings_for_own_rows_are_fields_of_the_method_and_differ_from_its_default(name):
     section = methods.module(name).default_config()

@@ -44,6 +44,8 @@ from pujax.methods.base import Method, Stage
 from pujax.methods.self_pu import self_paced, train_step
 from pujax.methods.self_pu.train_step import State, Student, Teacher
 
+OWN_ROWS = {"calibration_meta": False}
+"""Weights are learned on clean examples, which one's own rows lack."""
 _REPORTS = ("student_1", "student_2", "teacher_1", "teacher_2")
 
 
