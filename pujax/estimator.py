@@ -42,11 +42,6 @@ _FEW = 5
 _MAX_EPOCHS = 50
 _BATCH_SIZE = 512
 """Rows that one call scores."""
-_STAGES = (
-    *("warmup_epochs", "pretrain_epochs", "representation_epochs", "round_epochs"),
-    *("pick_start", "pick_stop", "teacher_start"),
-)
-"""Fields of methods whose length belongs to that of their stages."""
 _IN_PARAMETERS = (
     (r", or another data\.prior_method", ""),
     (r"\bdata\.(prior|holdout|setting)\b", r"\1"),
@@ -424,8 +419,8 @@ class PUClassifier(ClassifierMixin, BaseEstimator):
         wanted: dict[str, Any] = {"augment": False, "batch_size": size}
         wanted |= methods.own_rows(self.method)
         if self.num_epochs is not None:
-            wanted |= _lengths(fields, int(self.num_epochs))
-        elif not any(name in fields for name in _STAGES) and "num_epochs" in fields:
+            methods.set_length(fields, int(self.num_epochs))
+        elif not methods.stage_lengths(self.method) and "num_epochs" in fields:
             wanted["num_epochs"] = min(fields.num_epochs, _MAX_EPOCHS)
         if self.learning_rate is not None:
             wanted["learning_rate"] = float(self.learning_rate)
@@ -537,15 +532,3 @@ def _set_option(fields: Any, name: Any, value: Any) -> None:
         raise ValueError(
             f"options[{name!r}] is {value!r}; accepted: a value of type {kind}"
         ) from error
-
-
-def _lengths(fields: Any, num_epochs: int) -> dict[str, int]:
-    """Epochs of a method and of its stages, in the proportion that its defaults have."""
-    lengths = {"num_epochs": num_epochs}
-    for name in _STAGES:
-        if name in fields:
-            share = fields[name] / fields.num_epochs
-            lengths[name] = min(max(round(share * num_epochs), 1), max(num_epochs - 1, 1))
-    while num_epochs % lengths.get("round_epochs", 1):  # rounds are all of one length
-        lengths["round_epochs"] -= 1
-    return lengths

@@ -38,7 +38,9 @@ __all__ = [
     "needs_negatives",
     "own_rows",
     "selection",
+    "set_length",
     "shared_fields",
+    "stage_lengths",
     "without_negatives",
 ]
 
@@ -137,6 +139,44 @@ def own_rows(name: str) -> dict[str, Any]:
       Fields of the method's section; most methods have none.
     """
     return dict(getattr(module(name), "OWN_ROWS", {}))
+
+
+def stage_lengths(name: str) -> tuple[str, ...]:
+    """Fields that say how many of a method's epochs its stages take, or in which one they begin.
+
+    Its module says them with `STAGE_LENGTHS`, and with `ROUND_LENGTHS` those of which the epochs
+    are a whole number.
+
+    Args:
+      name: of the method.
+
+    Returns:
+      Fields of the method's section; none of a method of one stage.
+    """
+    method = module(name)
+    return (*getattr(method, "STAGE_LENGTHS", ()), *getattr(method, "ROUND_LENGTHS", ()))
+
+
+def set_length(section: ml_collections.ConfigDict, num_epochs: int) -> None:
+    """Gives a method so many epochs, of which its stages take the shares that they had.
+
+    A stage keeps at least one epoch and leaves one, where there are two; one of no epochs stays so.
+    What trains no network has no epochs and stays as it is.
+
+    Args:
+      section: fields of a method and its `name`; changed in place.
+      num_epochs: of all stages together, at least 1.
+    """
+    if "num_epochs" not in section:
+        return
+    before, section.num_epochs = section.num_epochs, num_epochs
+    for field in stage_lengths(section.name):
+        if section[field]:
+            scaled = round(section[field] / before * num_epochs)
+            section[field] = min(max(scaled, 1), max(num_epochs - 1, 1))
+    for field in getattr(module(section.name), "ROUND_LENGTHS", ()):
+        while num_epochs % max(section[field], 1):
+            section[field] -= 1
 
 
 def from_labels(config: ml_collections.ConfigDict, labeled: np.ndarray) -> dict[str, float]:

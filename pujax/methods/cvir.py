@@ -34,6 +34,7 @@ from pujax.methods._common import optimizer as optimizer_lib
 from pujax.methods.base import Method, Stage
 from pujax.priors.ted_n import best_bin_value, keep
 
+STAGE_LENGTHS = ("warmup_epochs",)
 _LAST = 5
 """Estimates whose median is the share that is dropped."""
 _UNKNOWN = -1.0

@@ -33,6 +33,7 @@ from pujax.methods._common import optimizer as optimizer_lib
 from pujax.methods._common.network import Network
 from pujax.methods.base import Method, Stage
 
+STAGE_LENGTHS = ("warmup_epochs",)
 _WEIGHTS = ("warmup_entropy_weight", "entropy_weight", "mixed_entropy_weight", "mixup_weight")
 # Scalars that can be learned, by phase.
 _LEARNABLE = {

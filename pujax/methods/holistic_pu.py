@@ -41,6 +41,7 @@ from pujax.methods._common import optimizer as optimizer_lib
 from pujax.methods.base import Method, Stage
 
 SELECTION = "vpu_risk"
+STAGE_LENGTHS = ("pretrain_epochs",)
 
 _LOG = logging.getLogger(__name__)
 

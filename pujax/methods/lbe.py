@@ -39,6 +39,7 @@ from pujax.methods.pan import Player
 
 SELECTION = "nnpu_risk"
 SELECTION_WITHOUT_PRIOR = "last"
+STAGE_LENGTHS = ("pretrain_epochs",)
 _STARTS = ("classifier", "unweighted", "half")
 _PRETRAIN_SELECTIONS = ("vpu_risk", "proxy_auc", "last")
 """Rules for the pass of the pretraining that the rounds start from; none needs a class prior."""

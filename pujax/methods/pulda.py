@@ -29,6 +29,8 @@ from pujax.methods._common import optimizer as optimizer_lib
 from pujax.methods._common.network import Network
 from pujax.methods.base import Method, Stage
 
+STAGE_LENGTHS = ("warmup_epochs",)
+
 
 class Averages(NamedTuple):
     """Moving averages over the batches of a phase.

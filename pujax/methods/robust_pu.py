@@ -34,6 +34,7 @@ from pujax.methods._common import optimizer as optimizer_lib
 from pujax.methods.base import Method, Stage
 
 SELECTION = "vpu_risk"
+STAGE_LENGTHS = ("pretrain_epochs",)
 
 _PRETRAIN_SELECTIONS = ("last", "proxy_accuracy", "nnpu_risk", "vpu_risk", "proxy_auc")
 """Rules for the epoch of nnPU that the episodes start from. The authors look at true labels."""

@@ -127,12 +127,11 @@ def _run(config: ml_collections.FrozenConfigDict, workdir: str, name: str) -> di
         if isinstance(data, PUDataset) and prior_estimation.is_wanted(config):
             provisional = prior_estimation.provisional(config, data)
             own_results.check_decision(config, provisional)
-            _check_methods(_build_all(configs, provisional, mesh), own_data)
+            _build_all(configs, provisional, mesh)
             stack.enter_context(in_use(folder))
             data = prior_estimation.settle(config, data, folder, mesh)
         own_results.check_decision(config, data)
         main, *others = _build_all(configs, data, mesh)
-        _check_methods([main, *others], own_data)
         stack.enter_context(in_use(folder))
         refuse_other_run(folder, config)  # again, now that no other run can change it
         task = tasks.of(data)
@@ -171,16 +170,28 @@ def _run(config: ml_collections.FrozenConfigDict, workdir: str, name: str) -> di
         return result
 
 
-def _check_methods(setups: Sequence[MethodSetup], own_data: PUDataset | None) -> None:
-    """Raises a ValueError for a method that one's own rows cannot have."""
-    for setup in setups if own_data is not None else ():
-        own_results.check_method(setup.config.method.name, setup.method)
-
-
 def _build_all(
     configs: list[ml_collections.FrozenConfigDict], data: Problem, mesh: Mesh
 ) -> list[MethodSetup]:
-    return [method_setup.build(config, data, mesh) for config in configs]
+    """Builds the run's method, the first, and those that are compared with it.
+
+    Raises:
+      ValueError: for a method that cannot be had with its settings or with these data. Where it is
+        a compared one it is named: the fields are not those that the command line shows.
+    """
+    setups = []
+    for config in configs:
+        name = config.method.name
+        try:
+            setup = method_setup.build(config, data, mesh)
+            if isinstance(data, PUDataset) and data.own:
+                own_results.check_method(name, setup.method)
+        except ValueError as error:
+            if config is configs[0]:
+                raise
+            raise ValueError(f"run.compare={name}: {error}") from error
+        setups.append(setup)
+    return setups
 
 
 def run_one(

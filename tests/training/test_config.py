@@ -143,6 +143,62 @@ def test_a_comparison_takes_length_and_optimizer_and_leaves_the_loss(method):
         assert compared.learning_rate == rate
 
 
+def table_info():
+    """Numbers of a table of one's own: no clean examples, and a share of positives."""
+    info = tiny.table_problem().info
+    changes = {"n_support": 0, "support_positives": 0, "prior": 0.4, "prior_unlabeled": 0.3}
+    return info._replace(n_p=80, n_u=400, **changes)
+
+
+@pytest.mark.parametrize("name", [x for x in methods.without_negatives() if x != "nnpu"])
+@pytest.mark.parametrize("num_epochs", [4, 30])
+def test_every_method_without_negatives_can_be_compared_on_ones_own_table(name, num_epochs):
+    config = own_table.get_config()
+    assert config.method.name == "nnpu" and config.method.num_epochs == 30
+    config.data.path = "customers.csv"
+    config.method.num_epochs = num_epochs
+    resolved = config_lib.resolve(config_lib.to_compare(config_lib.resolve(config), name))
+    stages = methods.build(resolved, table_info()).stages
+    lengths = [stage.num_epochs for stage in stages]
+    assert min(lengths) > 0
+    if methods.has_network(name):
+        assert sum(lengths) == num_epochs
+
+
+@pytest.mark.parametrize("name", [x for x in methods.names() if methods.has_network(x)])
+def test_a_method_of_twice_the_length_has_stages_of_twice_the_length(name):
+    config = config_lib.default_config(name)
+    config.model.name = "mlp"
+    if "augment" in config.method:
+        config.method.augment = False
+    info = tiny.multilabel_problem(rows=True).info
+    if not methods.is_multilabel(name):
+        info = table_info()._replace(n_support=500, support_positives=250)
+    lengths = []
+    for _ in range(2):
+        built = methods.build(config_lib.resolve(config), info)
+        lengths.append({stage.name: stage.num_epochs for stage in built.stages})
+        methods.set_length(config.method, 2 * config.method.num_epochs)
+    assert lengths[1] == {stage: 2 * length for stage, length in lengths[0].items()}
+
+
+def test_a_length_is_shared_in_whole_epochs_and_whole_rounds():
+    for num_epochs, first in ((30, 25), (3, 2), (2, 1), (1, 1)):
+        section = methods.module("lbe").default_config()  # 100 of 120
+        methods.set_length(section, num_epochs)
+        assert (section.num_epochs, section.pretrain_epochs) == (num_epochs, first)
+    section.pretrain_epochs = 0  # a stage that is left out
+    methods.set_length(section, 30)
+    assert section.pretrain_epochs == 0
+    for num_epochs, of_a_round in ((200, 20), (30, 3), (33, 3), (35, 1)):
+        section = methods.module("puupl").default_config()
+        methods.set_length(section, num_epochs)
+        assert (section.num_epochs, section.round_epochs) == (num_epochs, of_a_round)
+    section = methods.module("classic").default_config()
+    methods.set_length(section, 30)
+    assert section.to_dict() == methods.module("classic").default_config().to_dict()
+
+
 @pytest.mark.parametrize("source", ["own_table", "own_folder"])
 def test_nnpu_has_the_logistic_loss_on_own_rows_and_its_published_one_elsewhere(source):
     file = {"own_table": own_table, "own_folder": own_folder}[source]

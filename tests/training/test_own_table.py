@@ -473,6 +473,18 @@ def test_a_method_that_needs_negatives_is_refused_by_name(tmp_path, method, comp
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize(
+    ("method", "compare", "start"), [("naive", "puupl", "run.compare=puupl: "), ("puupl", "", "")]
+)
+def test_an_error_of_a_compared_method_names_it(tmp_path, method, compare, start):
+    table()[0].to_csv(tmp_path / "customers.csv", index=False)
+    config = configured(tmp_path / "customers.csv", method)
+    config.method.num_epochs, config.run.compare = 1, compare
+    with pytest.raises(ValueError, match=f"^{start}method.num_epochs is 1; accepted: two or more"):
+        training.run(config, str(tmp_path / "run"))
+    assert not (tmp_path / "run").exists()
+
+
 def test_batches_of_compared_methods_that_are_lowered_are_said(tmp_path, monkeypatch):
     table()[0][:200].to_csv(tmp_path / "customers.csv", index=False)
     config = configured(tmp_path / "customers.csv", "classic")  # which has no batches to share

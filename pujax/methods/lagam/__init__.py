@@ -43,6 +43,7 @@ from pujax.methods.lagam.pseudo_support import PseudoSupport
 _LOG = logging.getLogger(__name__)
 NEEDS_NEGATIVES = True
 """As published; `needs_negatives` says it of a configuration."""
+STAGE_LENGTHS = ("warmup_epochs",)
 _PSEUDO = "pseudo_negatives"
 _LABEL_UPDATES = ("projected", "normalized", "weighted")
 _LABEL_MEMORIES = ("schedule", "support_loss")

@@ -33,6 +33,7 @@ from pujax.methods.ncpu import disambiguation
 from pujax.models import encoder as encoder_lib
 
 _LOG = logging.getLogger(__name__)
+STAGE_LENGTHS = ("warmup_epochs",)
 _AUTO = "auto"
 _PUBLISHED_EPOCHS, _PUBLISHED_MOMENTUM = 1300, 0.99
 

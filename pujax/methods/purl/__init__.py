@@ -33,6 +33,7 @@ from pujax.methods.purl.ratio_stage import RatioStage
 
 SELECTION = "nnpu_risk"
 SELECTION_WITHOUT_PRIOR = "last"
+STAGE_LENGTHS = ("representation_epochs",)
 
 
 def default_config() -> ml_collections.ConfigDict:

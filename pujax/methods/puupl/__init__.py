@@ -34,6 +34,8 @@ from pujax.methods.base import Method, Stage
 from pujax.methods.puupl import ensemble
 from pujax.methods.puupl.networks import Networks
 
+ROUND_LENGTHS = ("round_epochs",)
+
 
 class State(NamedTuple):
     """Everything that training changes; trees of networks have a leading axis `[num_nets]`.

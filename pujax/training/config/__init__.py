@@ -295,14 +295,18 @@ def to_compare(config: ml_collections.ConfigDict, method: str) -> ml_collections
     """The config of another method on the same split, for the comparison at the end of a run.
 
     Length, batch size, optimizer and views carry over, so that the comparison differs in the method
-    and in nothing else. Where a method trains from scratch in a warm-up stage with settings of its
-    own (`warmup_learning_rate`, say), it is those that carry over.
+    and in nothing else; the stages of a method share that length as they share its own. Where the
+    run's method trains from scratch in a warm-up stage with settings of its own
+    (`warmup_learning_rate`, say), it is those that carry over. On a user's own rows a method has
+    its settings for them, `methods.own_rows`.
     """
     other = ml_collections.ConfigDict(config.to_dict())
     section = methods.module(method).default_config()
     if sources.is_own(config.data.source):
         section.update(methods.own_rows(method))
     both_networks = methods.has_network(method) and methods.has_network(config.method.name)
+    if both_networks:
+        methods.set_length(section, config.method.num_epochs)
     for key in methods.shared_fields() if both_networks else ():
         if key in config.method and key in section:
             section[key] = config.method.get(f"warmup_{key}", config.method[key])
