@@ -111,6 +111,12 @@ def table_problem(seed=0, *, num_features=6, **changes):
     return dataset.build(raw, **(settings | changes))
 
 
+def own_table_info() -> pu_dataset.DataInfo:
+    """Numbers of a table of one's own: no clean examples, and a share of positives."""
+    changes = {"n_support": 0, "support_positives": 0, "prior": 0.4, "prior_unlabeled": 0.3}
+    return table_problem().info._replace(n_p=80, n_u=400, **changes)
+
+
 def multilabel_problem(seed=0, *, known_ratio=0.8, rows=False, size=8):
     """Images of 8 pixels with up to three bright thirds, one label each; or rows of numbers."""
     rng = np.random.default_rng(0)

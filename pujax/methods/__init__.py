@@ -24,6 +24,7 @@ from pujax.methods._common.sections import shared_fields
 from pujax.methods.base import Method, Metrics, Stage
 
 __all__ = [
+    "MARKERS",
     "RENAMED",
     "Method",
     "Metrics",
@@ -44,6 +45,28 @@ __all__ = [
     "without_negatives",
 ]
 
+MARKERS: dict[str, Any] = {
+    "MULTILABEL": False,
+    "NEEDS_NEGATIVES": False,
+    "NETWORK": True,
+    "ORACLE": False,
+    "OWN_ROWS": {},
+    "ROUND_LENGTHS": (),
+    "SELECTION": "last",
+    "SELECTION_WITHOUT_PRIOR": "proxy_auc",
+    "STAGE_LENGTHS": (),
+}
+"""What a method's module may say of it in upper case, and what holds where it says nothing.
+
+`docs/adding_a_method.md` says what each means. Other names in upper case that a method's module
+gives a value begin with an underscore, so that a misspelt one is found (`tests/contract`).
+"""
+
+
+def _said(name: str, marker: str) -> Any:
+    """What a method's module says, or what holds for all."""
+    return getattr(module(name), marker, MARKERS[marker])
+
 
 def names() -> tuple[str, ...]:
     """Names of all methods, in alphabetical order.
@@ -62,7 +85,7 @@ def _names_in(folders: tuple[str, ...]) -> tuple[str, ...]:
 
 def is_multilabel(name: str) -> bool:
     """Whether a method is for several labels per example, which its module says."""
-    return getattr(module(name), "MULTILABEL", False)
+    return _said(name, "MULTILABEL")
 
 
 def needs_negatives(name: str, section: Mapping[str, Any] | None = None) -> bool:
@@ -73,10 +96,9 @@ def needs_negatives(name: str, section: Mapping[str, Any] | None = None) -> bool
       section: fields of the method that differ from the defaults, or all; None for the defaults. A
         module whose answer depends on them has the function `needs_negatives(section)`.
     """
-    method = module(name)
-    decides = getattr(method, "needs_negatives", None)
+    decides = getattr(module(name), "needs_negatives", None)
     if section is None or decides is None:
-        return getattr(method, "NEEDS_NEGATIVES", False)
+        return _said(name, "NEEDS_NEGATIVES")
     return decides(section)
 
 
@@ -96,7 +118,7 @@ def without_negatives(name: str = "", section: Mapping[str, Any] | None = None) 
 
 def has_network(name: str) -> bool:
     """Whether a method trains a network, which its module denies with `NETWORK = False`."""
-    return getattr(module(name), "NETWORK", True)
+    return _said(name, "NETWORK")
 
 
 def selection(name: str) -> str:
@@ -111,7 +133,7 @@ def selection(name: str) -> str:
     Returns:
       A value of `run.selection`: 'last' for most methods.
     """
-    return getattr(module(name), "SELECTION", "last")
+    return _said(name, "SELECTION")
 
 
 def selection_without_prior(name: str) -> str:
@@ -122,7 +144,7 @@ def selection_without_prior(name: str) -> str:
     Args:
       name: of the method.
     """
-    return getattr(module(name), "SELECTION_WITHOUT_PRIOR", "proxy_auc")
+    return _said(name, "SELECTION_WITHOUT_PRIOR")
 
 
 def own_rows(name: str) -> dict[str, Any]:
@@ -138,7 +160,7 @@ def own_rows(name: str) -> dict[str, Any]:
     Returns:
       Fields of the method's section; most methods have none.
     """
-    return dict(getattr(module(name), "OWN_ROWS", {}))
+    return dict(_said(name, "OWN_ROWS"))
 
 
 def stage_lengths(name: str) -> tuple[str, ...]:
@@ -153,8 +175,7 @@ def stage_lengths(name: str) -> tuple[str, ...]:
     Returns:
       Fields of the method's section; none of a method of one stage.
     """
-    method = module(name)
-    return (*getattr(method, "STAGE_LENGTHS", ()), *getattr(method, "ROUND_LENGTHS", ()))
+    return (*_said(name, "STAGE_LENGTHS"), *_said(name, "ROUND_LENGTHS"))
 
 
 def set_length(section: ml_collections.ConfigDict, num_epochs: int) -> None:
@@ -174,7 +195,7 @@ def set_length(section: ml_collections.ConfigDict, num_epochs: int) -> None:
         if section[field]:
             scaled = round(section[field] / before * num_epochs)
             section[field] = min(max(scaled, 1), max(num_epochs - 1, 1))
-    for field in getattr(module(section.name), "ROUND_LENGTHS", ()):
+    for field in _said(section.name, "ROUND_LENGTHS"):
         while num_epochs % max(section[field], 1):
             section[field] -= 1
 

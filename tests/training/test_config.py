@@ -143,13 +143,6 @@ def test_a_comparison_takes_length_and_optimizer_and_leaves_the_loss(method):
         assert compared.learning_rate == rate
 
 
-def table_info():
-    """Numbers of a table of one's own: no clean examples, and a share of positives."""
-    info = tiny.table_problem().info
-    changes = {"n_support": 0, "support_positives": 0, "prior": 0.4, "prior_unlabeled": 0.3}
-    return info._replace(n_p=80, n_u=400, **changes)
-
-
 @pytest.mark.parametrize("name", [x for x in methods.without_negatives() if x != "nnpu"])
 @pytest.mark.parametrize("num_epochs", [4, 30])
 def test_every_method_without_negatives_can_be_compared_on_ones_own_table(name, num_epochs):
@@ -158,7 +151,7 @@ def test_every_method_without_negatives_can_be_compared_on_ones_own_table(name, 
     config.data.path = "customers.csv"
     config.method.num_epochs = num_epochs
     resolved = config_lib.resolve(config_lib.to_compare(config_lib.resolve(config), name))
-    stages = methods.build(resolved, table_info()).stages
+    stages = methods.build(resolved, tiny.own_table_info()).stages
     lengths = [stage.num_epochs for stage in stages]
     assert min(lengths) > 0
     if methods.has_network(name):
@@ -173,7 +166,7 @@ def test_a_method_of_twice_the_length_has_stages_of_twice_the_length(name):
         config.method.augment = False
     info = tiny.multilabel_problem(rows=True).info
     if not methods.is_multilabel(name):
-        info = table_info()._replace(n_support=500, support_positives=250)
+        info = tiny.own_table_info()._replace(n_support=500, support_positives=250)
     lengths = []
     for _ in range(2):
         built = methods.build(config_lib.resolve(config), info)
