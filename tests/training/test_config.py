@@ -456,6 +456,50 @@ def test_a_method_for_other_labels_is_not_compared(name):
         config_lib.resolve(config)
 
 
+def with_a_field(monkeypatch, default, value):
+    """A configuration of a method that has one field more, `share`, with a value for it."""
+    naive = methods.module("naive")
+    published = naive.default_config
+
+    def default_config():
+        section = published()
+        section.share = default
+        return section
+
+    monkeypatch.setattr(naive, "default_config", default_config)
+    monkeypatch.setattr(config_lib, "_defaults", config_lib._defaults.__wrapped__)
+    config = config_lib.default_config("naive")
+    with config.ignore_type():
+        config.method.share = value
+    return config
+
+
+@pytest.mark.parametrize(
+    ("value", "taken"), [("auto", "auto"), (0.25, 0.25), ("0.25", 0.25), (2, 2.0)]
+)
+def test_a_new_field_takes_a_word_or_a_number_where_its_reference_says_so(
+    monkeypatch, value, taken
+):
+    reference = ml_collections.FieldReference("auto", field_type=object)
+    found = config_lib.resolve(with_a_field(monkeypatch, reference, value)).method.share
+    assert found == taken and type(found) is type(taken)
+
+
+@pytest.mark.parametrize("value", ["often", None, True])
+def test_such_a_field_takes_no_other_word(monkeypatch, value):
+    reference = ml_collections.FieldReference("auto", field_type=object)
+    with pytest.raises(ValueError, match="method.share is .*; accepted: 'auto', or a finite"):
+        config_lib.resolve(with_a_field(monkeypatch, reference, value))
+
+
+@pytest.mark.parametrize("default", ["auto", ml_collections.FieldReference("auto")])
+def test_a_field_of_words_takes_no_number(monkeypatch, default):
+    assert config_lib.resolve(with_a_field(monkeypatch, default, "0.25")).method.share == "0.25"
+    monkeypatch.undo()
+    with pytest.raises(ValueError, match="method.share is 0.25; accepted: a value of type str"):
+        config_lib.resolve(with_a_field(monkeypatch, default, 0.25))
+
+
 def test_missing_config_file_and_missing_flag_are_explained():
     with pytest.raises(ValueError, match="nowhere.py"):
         flags.parse(["", "--config=configs/nowhere.py"])

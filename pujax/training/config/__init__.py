@@ -21,8 +21,6 @@ from pujax.training.config import data_section
 from pujax.training.evaluation import model_selection
 
 _LARGEST = float(np.finfo(np.float32).max)
-# Fields whose default is a word, and that take a number as well.
-_WORD_OR_NUMBER = ("method.gamma", "method.label_momentum")
 
 SAVED = "saved"
 """`model.name` that stands for the network of the encoder in `init_from`."""
@@ -138,8 +136,9 @@ def resolve(config: ml_collections.ConfigDict) -> ml_collections.ConfigDict:
 
 @functools.cache
 def _defaults(method: types.ModuleType) -> dict[str, Any]:
-    """`default_config` as plain values, which nobody may change."""
-    return default_config(method.__name__.rpartition(".")[2]).to_dict()
+    """`default_config` as values and references, which nobody may change."""
+    name = method.__name__.rpartition(".")[2]
+    return default_config(name).to_dict(preserve_field_references=True)
 
 
 def _merge(default: dict[str, Any], given: dict[str, Any], *, path: str) -> dict[str, Any]:
@@ -155,8 +154,11 @@ def _merge(default: dict[str, Any], given: dict[str, Any], *, path: str) -> dict
                 f"{path}{key} is not a field of the config{hint}; accepted in "
                 f"{path.rstrip('.') or 'the config'}: {', '.join(sorted(default))}"
             )
-    merged = {}
+    merged: dict[str, Any] = {}
     for key, fallback in default.items():
+        takes_any = False
+        if isinstance(fallback, ml_collections.FieldReference):
+            takes_any, fallback = fallback.get_type() is object, fallback.get()
         field, value = path + key, given.get(key, fallback)
         if field == "model.options":
             checks.require(isinstance(value, dict), field, value, "a section of options")
@@ -164,6 +166,8 @@ def _merge(default: dict[str, Any], given: dict[str, Any], *, path: str) -> dict
         elif isinstance(fallback, dict):
             checks.require(isinstance(value, dict), field, value, "a section of fields")
             merged[key] = _merge(fallback, value, path=f"{field}.")
+        elif takes_any and isinstance(fallback, str):
+            merged[key] = _word_or_number(field, value, fallback)
         else:
             merged[key] = _typed(field, value, fallback)
     return merged
@@ -175,8 +179,6 @@ def _typed(field: str, value: Any, default: Any) -> Any:
         return value
     if isinstance(default, float):
         return _number(field, value)
-    if field in _WORD_OR_NUMBER:
-        return _word_or_number(field, value, default)
     if isinstance(default, (tuple, list)):
         checks.require(isinstance(value, (tuple, list)), field, value, "a tuple")
         items = tuple(value)
