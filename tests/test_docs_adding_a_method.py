@@ -66,6 +66,12 @@ def test_every_part_of_a_method_and_of_a_stage_is_explained():
     assert wrong_parts(PAGE) == []
 
 
+def test_the_method_that_it_shows_is_the_file():
+    (name,) = re.findall(r"A whole one, [^`]*`(pujax/methods/\w+\.py)`:\n\n```python\n", PAGE)
+    shown = re.search(rf"`{name}`:\n\n```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)[1]
+    assert shown == (REPOSITORY / name).read_text()
+
+
 def test_all_that_is_read_of_a_module_is_explained():
     assert wrong_markers(PAGE) == []
 
