@@ -3,22 +3,26 @@
     python benchmarks/readme_picture.py --output=docs/figures/digits.png
 
 Trains what README's first command trains, LaGAM on the digits with seed 0, and draws two of the
-run's figures side by side, with larger letters than the figures of a run have.
+run's figures side by side, with larger letters than the figures of a run have. `--run=FOLDER` draws
+a run that has been trained; without it, further options are of the training, such as
+`--config.method.num_epochs=4`.
 """
 
 import argparse
 import os
 import tempfile
+from collections.abc import Sequence
 
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from pujax import training
-from pujax.plots import embedding_map, figures, style
+from pujax.plots import style
+from pujax.training import example_scores
 from pujax.training.config import flags
 
-_COMMAND = ["train.py", "--config=configs/lagam_digits.py", "--config.run.compare="]
+_COMMAND = ("train.py", "--config=configs/lagam_digits.py", "--config.run.compare=")
 _LETTERS = 11.5
 """Points; 10 pixels where the picture is 400 wide."""
 _GROUPS = (  # of the map and of the scores, from back to front
@@ -28,46 +32,31 @@ _GROUPS = (  # of the map and of the scores, from back to front
 )
 
 
-def trained() -> dict[str, np.ndarray]:
-    """Embeddings `points` `[n, d]`, and `scores`, `classes` and `labeled` `[n]` of a new run."""
-    kept: dict[str, np.ndarray] = {}
-
-    def embedding(points, classes, labeled, *_, **__):
-        kept.update(points=points, classes=classes, labeled=labeled)
-
-    def score_histogram(scores, *_, **__):
-        kept.update(scores=scores)
-
-    # A run keeps no arrays of its figures: they are taken where it hands them to be drawn.
-    figures.embedding, figures.score_histogram = embedding, score_histogram
-    config, *_ = flags.parse(_COMMAND)
-    with tempfile.TemporaryDirectory() as folder:
-        training.run(config, os.path.join(folder, "run"))
-    return kept
-
-
-def draw(
-    points: np.ndarray, scores: np.ndarray, classes: np.ndarray, labeled: np.ndarray
-) -> Figure:
+def draw(run: str) -> Figure:
     """Both panels on white, which a dark page frames.
 
     Args:
-      points: `[n, d]`.
-      scores: `[n]` logits.
-      classes: `[n]`, 1 positive, 0 negative.
-      labeled: `[n]` bool.
+      run: folder of a run, of which `scores.npz` is read.
+
+    Raises:
+      ValueError: if the run has no such file, or no map of its representation.
     """
+    saved = example_scores.read(run)
+    if saved is None or not len(saved.map_tsne):
+        why = "no scores.npz" if saved is None else saved.map_remark or "no map"
+        raise ValueError(f"the run {run} has no map to draw: {why}")
+    scores, classes, labeled = saved.train_scores, saved.train_truth, saved.train_labeled
     masks = (~labeled & (classes == 0), ~labeled & (classes == 1), labeled)
     figure = Figure(figsize=(6.4, 3.1), layout="constrained")
     left, right = figure.subplots(1, 2)
-    flat = embedding_map.project(points, method="tsne", seed=0)
     edges = np.linspace(scores.min(), scores.max(), 28)
     handles = []
     for (name, color, marker, line), mask in zip(_GROUPS, masks, strict=True):
         is_ring = mask is masks[2]
         fill = "none" if is_ring else color
         size, alpha = (5.0, 1.0) if is_ring else (3.0, 0.7)
-        left.plot(*flat[mask].T, marker, ms=size, mec=color, mfc=fill, mew=is_ring, alpha=alpha)
+        flat = saved.map_tsne[mask[saved.map_rows]]
+        left.plot(*flat.T, marker, ms=size, mec=color, mfc=fill, mew=is_ring, alpha=alpha)
         density, _ = np.histogram(scores[mask], edges, density=True)
         right.stairs(density, edges, color=color, linestyle=line, linewidth=2.0)
         label = f"{name} ({mask.sum()})"
@@ -86,14 +75,23 @@ def draw(
     return figure
 
 
-def main() -> None:
-    """Trains and draws."""
+def main(argv: Sequence[str] | None = None) -> None:
+    """Trains, if there is no run yet, and draws."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--output", default="docs/figures/digits.png")
-    output = parser.parse_args().output
-    figure = draw(**trained())
-    figure.savefig(output, dpi=200, facecolor="white")
-    print(f"{output}: {os.path.getsize(output)} bytes")
+    parser.add_argument("--run", help="folder of a run; without it, one is trained")
+    options, settings = parser.parse_known_args(argv)
+    if options.run and settings:
+        parser.error(f"{settings} are of the training, and --run names a run that is trained")
+    with tempfile.TemporaryDirectory() as folder:
+        run = options.run
+        if not run:
+            run = os.path.join(folder, "run")
+            config, *_ = flags.parse([*_COMMAND, *settings])
+            training.run(config, run)
+        figure = draw(run)
+    figure.savefig(options.output, dpi=200, facecolor="white")
+    print(f"{options.output}: {os.path.getsize(options.output)} bytes")
 
 
 if __name__ == "__main__":

@@ -15,9 +15,7 @@ from matplotlib import ticker
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from pujax import checks
 from pujax.files import replacing
-from pujax.plots import embedding_map
 from pujax.plots import style as style_lib
 
 _DPI = 120
@@ -35,24 +33,6 @@ def training_curves(rows: style_lib.Rows, path: str | os.PathLike, *, title: str
 def label_error(rows: style_lib.Rows, path: str | os.PathLike, *, title: str = "") -> None:
     """Writes the error of the learned labels over epochs; see `label_error_figure`."""
     save(label_error_figure(rows, title=title), path)
-
-
-def embedding(
-    points: np.ndarray,
-    classes: np.ndarray,
-    labeled: np.ndarray,
-    path: str | os.PathLike,
-    *,
-    title: str = "",
-    method: str = "pca",
-    seed: int = 0,
-    max_points: int = 2000,
-) -> None:
-    """Writes a map of the representation in two dimensions; see `embedding_figure`."""
-    figure = embedding_figure(
-        points, classes, labeled, title=title, method=method, seed=seed, max_points=max_points
-    )
-    save(figure, path)
 
 
 def score_histogram(
@@ -133,49 +113,6 @@ def label_error_figure(rows: style_lib.Rows, *, title: str = "") -> Figure:
     return figure
 
 
-def embedding_figure(
-    points: np.ndarray,
-    classes: np.ndarray,
-    labeled: np.ndarray,
-    *,
-    title: str = "",
-    method: str = "pca",
-    seed: int = 0,
-    max_points: int = 2000,
-) -> Figure:
-    """The representation in two dimensions, coloured by true class (LaGAM, Figs. 5 and 6).
-
-    Args:
-      points: `[n, d]`; rows with non-finite numbers are left out.
-      classes: `[n]`, 1 positive, 0 negative, -1 unknown.
-      labeled: `[n]` bool, the labelled positives, which are marked.
-      title: method, data set and seed of the run.
-      method: 'pca' or 'tsne'.
-      seed: for drawing the sample, and for t-SNE.
-      max_points: a larger set is sampled; at least a tenth of the sample are labelled points, if
-        there are as many.
-
-    Returns:
-      The figure.
-
-    Raises:
-      ValueError: for another `method`, or if the lengths differ.
-    """
-    checks.one_of("method", method, ("pca", "tsne"))
-    points, classes, labeled = np.asarray(points), np.asarray(classes), np.asarray(labeled, bool)
-    if points.ndim != 2 or not points.shape[:1] == classes.shape == labeled.shape:
-        raise ValueError(
-            f"points, classes, labeled have shapes {points.shape}, {classes.shape}, "
-            f"{labeled.shape}; accepted: [n, d], [n], [n]"
-        )
-    rows = embedding_map.sample(np.isfinite(points).all(axis=1), labeled, seed, max_points)
-    remark = embedding_map.collapse(points[rows])
-    flat = np.zeros([0, 2])
-    if method == "pca" or not remark:
-        flat = embedding_map.project(points[rows], method=method, seed=seed)
-    return map_figure(flat, classes[rows], labeled[rows], title=title, method=method, remark=remark)
-
-
 def map_figure(
     flat: np.ndarray,
     classes: np.ndarray,
@@ -186,7 +123,7 @@ def map_figure(
     remark: str = "",
     size: tuple[float, float] = (6.4, 6.6),
 ) -> Figure:
-    """A map of the representation that has been computed, coloured by true class.
+    """A map of the representation, coloured by true class (LaGAM, Figs. 5 and 6).
 
     Args:
       flat: `[m, 2]`, coordinates of the `m` points; `[0, 2]` where they are not drawn.

@@ -3,7 +3,7 @@ import pytest
 from matplotlib import colors, pyplot
 from PIL import Image
 
-from pujax.plots import figures, style
+from pujax.plots import embedding_map, figures, style
 
 TITLE = "lagam on digits, seed 3"
 
@@ -117,11 +117,12 @@ def groups(axes):
 
 
 @pytest.mark.parametrize("method", ["pca", "tsne"])
-def test_embedding_colours_by_class_and_marks_labelled_positives(method):
+def test_a_map_colours_by_class_and_marks_labelled_positives(method):
     points, classes, labeled = blobs()
     classes = classes.copy()
     classes[:3] = -1
-    (axes,) = figures.embedding_figure(points, classes, labeled, title=TITLE, method=method).axes
+    flat = points[:, :2]
+    (axes,) = figures.map_figure(flat, classes, labeled, title=TITLE, method=method).axes
     assert groups(axes) == {
         "unknown class": 3,
         "negative": 28,
@@ -134,24 +135,15 @@ def test_embedding_colours_by_class_and_marks_labelled_positives(method):
     # A labelled positive keeps its place and gets a ring.
     rings, positives = (by_name[n].get_offsets() for n in ("labelled positive", "positive"))
     assert {tuple(p) for p in rings} <= {tuple(p) for p in positives}
+    assert {tuple(p) for p in rings} == {tuple(p) for p in flat[labeled]}
     word = {"pca": "principal component", "tsne": "t-SNE"}[method]
     assert word in axes.get_xlabel() and word in axes.get_ylabel()
 
 
-def test_embedding_leaves_out_points_that_are_not_finite():
-    points, classes, labeled = blobs()
-    points[classes == 0, 1] = np.nan
-    assert "negative" not in groups(figures.embedding_figure(points, classes, labeled).axes[0])
-    nothing = figures.embedding_figure(points * np.inf, classes, labeled).axes[0]
-    assert texts(nothing) == ["no finite points"]
-
-
-def test_embedding_refuses_what_it_cannot_draw():
-    points, classes, labeled = blobs()
-    with pytest.raises(ValueError, match="method is 'umap'; accepted: 'pca', 'tsne'"):
-        figures.embedding_figure(points, classes, labeled, method="umap")
-    with pytest.raises(ValueError, match="shapes"):
-        figures.embedding_figure(points, classes[1:], labeled)
+def test_a_map_without_points_says_so():
+    nothing = np.zeros(0, int)
+    (axes,) = figures.map_figure(np.zeros([0, 2]), nothing, nothing == 1, method="pca").axes
+    assert texts(axes) == ["no finite points"]
 
 
 def stairs(axes):
@@ -205,8 +197,9 @@ def test_every_figure_becomes_a_png_of_its_size_with_something_on_it(tmp_path):
     points, classes, labeled = blobs()
     figures.training_curves(rows(), folder / "training.png", title=TITLE)
     figures.label_error(rows(), folder / "label_error.png", title=TITLE)
-    figures.embedding(points, classes, labeled, folder / "pca.png", title=TITLE)
-    figures.embedding(points, classes, labeled, folder / "tsne.png", method="tsne", title=TITLE)
+    for method in ("pca", "tsne"):
+        flat = figures.map_figure(points[:, :2], classes, labeled, title=TITLE, method=method)
+        figures.save(flat, folder / f"{method}.png")
     figures.score_histogram(points[:, 0], classes, labeled, folder / "scores.png", title=TITLE)
     names = {path.name for path in folder.iterdir()}
     assert names == {"training.png", "label_error.png", "pca.png", "tsne.png", "scores.png"}
@@ -297,8 +290,11 @@ def test_a_collapsed_embedding_is_said_and_not_drawn_by_tsne():
     random = np.random.default_rng(0)
     points = 1 + 1e-6 * random.normal(size=[40, 8])
     classes, labeled = np.arange(40) % 2, np.arange(40) < 3
-    (axes,) = figures.embedding_figure(points, classes, labeled, method="tsne").axes
+    remark = embedding_map.collapse(points)
+    nothing = np.zeros([0, 2])
+    (axes,) = figures.map_figure(nothing, classes, labeled, method="tsne", remark=remark).axes
     assert not axes.collections
     assert "Not drawn: the representation has collapsed" in " ".join(texts(axes)[0].split())
-    (axes,) = figures.embedding_figure(points, classes, labeled, method="pca").axes
+    flat = embedding_map.project(points, method="pca")
+    (axes,) = figures.map_figure(flat, classes, labeled, method="pca", remark=remark).axes
     assert groups(axes)["positive"] == 20 and "has collapsed" in axes.get_title(loc="left")
