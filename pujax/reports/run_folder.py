@@ -34,6 +34,7 @@ _OTHER_FIELDS: dict[str, tuple[type, ...]] = {
     "one_class": (list,),
     "oracle": (bool,),
     "oracle_best_epoch": (dict,),
+    "predicts_one_class": (dict,),
     "prior": (int, float, type(None)),
     "prior_choice": (dict, type(None)),
     "prior_interval": (list, type(None)),
@@ -235,6 +236,12 @@ def _check_numbers(path: str, summary: dict[str, Any]) -> None:
     for name, value in summary["counts"].items():
         if value is not None and not (value >= 0 and value == int(value)):
             raise ValueError(f"{path}: counts.{name} is {value}; accepted: a whole number from 0")
+    for name, side in (summary.get("predicts_one_class") or {}).items():
+        if side not in ("positive", "negative", None):
+            raise ValueError(
+                f"{path}: predicts_one_class.{name} is {side!r}; accepted: 'positive', 'negative' "
+                "or null"
+            )
     number("selection.epoch", (summary.get("selection") or {}).get("epoch"))
     best = summary.get("oracle_best_epoch") or {}
     if best.get("test_accuracy") is not None:

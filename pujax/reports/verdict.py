@@ -221,12 +221,13 @@ def _one_class(run: Run, known: Evidence) -> Verdict | None:
     share = known.flagged.value
     if known.source != TEST and known.numbers.get("recall", Number()).value != share:
         share = math.nan  # of U alone: where positives are rare, it may hold none
-    texts = [str(text) for text in (run.summary or {}).get("warnings", ())]
-    said = [text for text in texts if text.startswith(("every test example", "every training"))]
-    if share not in (0.0, 1.0) and not said:
+    sides = (run.summary or {}).get("predicts_one_class") or {}
+    side, which = sides.get("test") or sides.get("training"), "the"
+    if share in (0.0, 1.0):
+        side = "positive" if share == 1.0 else "negative"
+        which = f"the {known.others + known.positives:,} evaluated"
+    if side is None:
         return None
-    side = "positive" if share == 1.0 or (said and "positive" in said[0]) else "negative"
-    which = f"the {known.others + known.positives:,} evaluated" if share in (0.0, 1.0) else "the"
     advice = "train longer, with a lower method.learning_rate, or another method"
     if known.ranking.has_interval and known.ranking.low > 0.5:
         advice += (

@@ -126,6 +126,7 @@ def _record(cell: Cell, config: ml_collections.FrozenConfigDict, finished: Any) 
         "train",
         "estimates",
         "warnings",
+        "predicts_one_class",
         "one_class",
         "undone_steps",
         "finished_at",

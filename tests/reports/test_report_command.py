@@ -125,6 +125,11 @@ def _set(section, value):
         ("summary.json", _set("selection.epoch", "3"), "selection.epoch is '3'; accepted: a num"),
         (
             "summary.json",
+            _set("predicts_one_class", {"test": "absent"}),
+            "predicts_one_class.test is 'absent'; accepted: 'positive', 'negative' or null",
+        ),
+        (
+            "summary.json",
             _set("oracle_best_epoch", {"test_accuracy": 0.9}),
             "oracle_best_epoch.epoch is None; accepted: a number",
         ),

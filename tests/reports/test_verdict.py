@@ -8,6 +8,7 @@ from scipy import stats
 
 from pujax import metrics
 from pujax.reports import comparison, doubts, evidence, run_folder, shares, verdict
+from pujax.training.evaluation import one_class
 from tests.reports import folders
 
 
@@ -69,11 +70,16 @@ def test_one_class_is_not_to_be_used_though_its_ranking_may(shift, side, tmp_pat
 
 
 def test_one_class_is_what_the_run_itself_warns_of(tmp_path):
-    text = "every training example is predicted negative at the reported epoch"
-    folder = folders.tested(tmp_path / "run", change=lambda x: x["warnings"].append(text))
-    found = judged(folder)
-    assert found.level == verdict.BAD and "negative" in found.sentences[0]
-    assert f"The run warns: {text}." in found.remarks
+    for side, score in (("negative", -1.0), ("positive", 1.0)):
+        scores = {"test": np.asarray([1.0, -1.0]), "training": np.asarray([score, score])}
+        found = one_class.sides(**scores)
+        judgement = judged(
+            folders.tested(
+                tmp_path / side, change=lambda x, found=found: x.update(predicts_one_class=found)
+            )
+        )
+        assert judgement.level == verdict.BAD
+        assert f"it calls all of the examples {side}." in judgement.sentences[0]
 
 
 def test_a_budget_needs_no_threshold(tmp_path):

@@ -9,6 +9,7 @@ import signal
 import socket
 import statistics
 
+import numpy as np
 import pytest
 
 from pujax import report, sweep
@@ -24,6 +25,7 @@ from pujax.training import (
     train_loop,
 )
 from pujax.training import config as config_lib
+from pujax.training.evaluation import one_class
 from tests import tiny
 
 CONFIG = """
@@ -511,15 +513,16 @@ def test_spread_is_the_sample_deviation_and_leaves_out_what_is_undefined():
 
 
 def test_models_that_predict_one_class_are_counted_below_the_table():
-    def summary(*warnings):
+    def summary(test_score, training_score):
         chosen = {"last": {"accuracy": 0.5}}
         best = {"epoch": 0, "test_accuracy": 0.5}
         about = {"oracle": False, "selections": chosen, "oracle_best_epoch": best}
         about["selection"] = {"rule": "last"}
-        return about | {"warnings": list(warnings)}
+        scores = {"test": [test_score, -1.0], "training": [training_score, -1.0]}
+        scores = {part: np.asarray(values) for part, values in scores.items()}
+        return about | {"predicts_one_class": one_class.sides(**scores)}
 
-    collapsed = summary("every test example is predicted negative at the reported epoch")
-    training = summary("every training example is predicted negative at the reported epoch")
+    collapsed, good, training = summary(-1.0, -1.0), summary(1.0, 1.0), summary(1.0, -1.0)
 
     def notes(*summaries):
         cell = {"row": "a", "column": "b", "published": None, "note": "", "error": ""}
@@ -527,9 +530,9 @@ def test_models_that_predict_one_class_are_counted_below_the_table():
         text = report.render("title", cells, rules=["last"], num_seeds=3)
         return [line for line in text.splitlines() if line.startswith("- ")]
 
-    assert notes(collapsed, summary(), training) == ["- a on b: 1 of 3 seeds predicts one class"]
+    assert notes(collapsed, good, training) == ["- a on b: 1 of 3 seeds predicts one class"]
     assert notes(collapsed, collapsed) == ["- a on b: 2 of 2 seeds predict one class"]
-    assert notes(summary(), summary()) == []
+    assert notes(good, good) == []
 
 
 @pytest.mark.parametrize(("rule", "accuracy"), [("oracle", 0.9), ("last", 0.8), ("vpu_risk", 0.8)])

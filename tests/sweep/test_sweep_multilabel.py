@@ -10,7 +10,7 @@ from pujax import report, sweep, training
 from pujax.data.image_files import ImageFiles
 from pujax.training import config as config_lib
 from pujax.training import experiment, init_from, method_setup, seed_axis
-from pujax.training.evaluation import tasks
+from pujax.training.evaluation import one_class, tasks
 from pujax.training.seed_axis import Member
 from tests import tiny
 from tests.training import multilabel_runs as runs
@@ -84,10 +84,13 @@ def test_the_table_of_a_sweep_has_mean_average_precision_in_percent(swept):
 
 def test_models_that_predict_one_class_are_counted_below_the_table():
     chosen = {"last": {"mean_average_precision": 0.5}}
-    warned = ["every label of every test example is predicted absent"]
+    mixed, absent = np.asarray([[1.0, -1.0]]), np.asarray([[-1.0, -1.0]])
     about = {"oracle": False, "selections": chosen, "oracle_best_epoch": {"epoch": 0}}
     about["selection"] = {"rule": "last"}
-    summaries = [about | {"warnings": warned}, about | {"warnings": []}]
+    summaries = [
+        about | {"predicts_one_class": one_class.sides(test=scores, training=mixed)}
+        for scores in (absent, mixed)
+    ]
     cell = {"row": "a", "column": "b", "published": None, "note": "", "error": ""}
     text = report.render(
         "t",

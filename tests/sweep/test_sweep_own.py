@@ -14,6 +14,7 @@ from pujax.sweep import own_rows
 from pujax.sweep import plan as plan_lib
 from pujax.training import config as config_lib
 from pujax.training import method_setup
+from pujax.training.evaluation import one_class
 from tests import tiny
 
 ROWS, SEEDS, METHODS = 200, (0, 1, 2), ("nnpu", "classic")
@@ -337,7 +338,7 @@ def test_the_published_rule_may_be_the_one_that_the_data_decide_on(known, rule):
     assert own_rows.settle(plan, known).rules == (rule,)
 
 
-def summary(seed, *warnings, test=0, **values):
+def summary(seed, *, training=(1.0, -1.0), test=0, **values):
     """As a run on own rows leaves it."""
     found = {"epoch": 3, "value": None, "is_oracle": False, "accuracy": 0.9 if test else None}
     return {
@@ -348,7 +349,7 @@ def summary(seed, *warnings, test=0, **values):
         "selection": {"rule": "vpu_risk"},
         "oracle_best_epoch": {"epoch": 2 if test else None, "test_accuracy": found["accuracy"]},
         "held_out": [{"name": name, "value": value} for name, value in values.items()],
-        "warnings": list(warnings),
+        "predicts_one_class": one_class.sides(test=np.zeros(0), training=np.asarray(training)),
     }
 
 
@@ -365,8 +366,10 @@ def test_a_run_says_what_is_known_of_the_epoch_that_it_reports_and_of_no_other()
 
 
 def test_a_mean_of_some_seeds_says_of_how_many_and_collapsed_models_are_counted():
-    collapsed = "every training example is predicted negative at the reported epoch"
-    runs = [summary(0, collapsed, auc_pu=0.5, lee_liu=None), summary(1, auc_pu=0.7, lee_liu=1.5)]
+    runs = [
+        summary(0, training=(-2.0, -1.0), auc_pu=0.5, lee_liu=None),
+        summary(1, auc_pu=0.7, lee_liu=1.5),
+    ]
     cell = {"row": "a", "column": "b", "published": None, "note": "", "error": ""}
     page = report.render(
         "title",

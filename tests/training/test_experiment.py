@@ -16,9 +16,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pujax import reports, train, training
+from pujax import report, reports, train, training
 from pujax.methods import naive
 from pujax.methods._common import optimizer
+from pujax.reports import run_folder, verdict
 from pujax.training import config as config_lib
 from pujax.training import (
     example_scores,
@@ -242,6 +243,14 @@ def test_a_collapsed_model_is_warned_about_in_the_summary(tmp_path, monkeypatch,
         "every training example is predicted negative at the reported epoch",
     ]
     assert "every test example is predicted negative" in caplog.text
+    # What reads a summary finds it there, in no sentence.
+    assert summary["predicts_one_class"] == {"test": "negative", "training": "negative"}
+    cell = {"row": "a", "column": "b", "published": None, "note": "", "error": ""}
+    cell["summaries"] = [summary | {"warnings": []}]
+    table = report.render("title", [cell], rules=["last"], num_seeds=1)
+    assert "1 of 1 seeds predicts one class" in table
+    found = verdict.of(run_folder.read(str(tmp_path), "run"))
+    assert found.sentences[0].endswith("evaluated examples negative.")
 
 
 @pytest.mark.parametrize(

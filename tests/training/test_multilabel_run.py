@@ -101,6 +101,7 @@ def test_classes_that_nothing_can_be_said_of_are_warned_about(finished):
     assert "no known positive in 1 classes: never" in summary["warnings"]
     assert any("no test positive in 2 classes" in text for text in summary["warnings"])
     assert any("once, never" in text for text in summary["warnings"])
+    assert summary["predicts_one_class"] == {"test": None, "training": None}
     assert summary["test"]["class_recall"] is None and summary["test"]["class_f1"] == 0
     classes = summary["classes"]
     assert list(classes) == ["sea", "sun", "sand", "once", "never"]

@@ -229,6 +229,7 @@ def summarize(
             "prediction_accuracy": by_prediction["label_accuracy"],
         },
         "estimates": final.estimates,
+        "predicts_one_class": _sides(final),
         # Epochs in which a run fell into one class, whichever epoch is reported.
         "one_class": [period._asdict() for period in one_class.periods(rows)],
         "warnings": [
@@ -249,10 +250,9 @@ def warnings(final: Final, rows: list[dict[str, Any]], rule: str) -> list[str]:
       rule: the selection rule.
     """
     sentences = []
-    for name, scores in (("test", final.test_scores), ("training", final.train_scores)):
-        if len(scores) and metrics.predicts_one_class(scores):
-            side = "positive" if np.all(scores > 0) else "negative"
-            sentences.append(f"every {name} example is predicted {side} at the reported epoch")
+    for part, side in _sides(final).items():
+        if side is not None:
+            sentences.append(f"every {part} example is predicted {side} at the reported epoch")
     without = rows[-1].get("batches_without_positives") or 0
     if without:
         sentences.append(
@@ -263,6 +263,10 @@ def warnings(final: Final, rows: list[dict[str, Any]], rule: str) -> list[str]:
     if model_selection.choose(rows, rule) is None:
         sentences.append(f"run.selection={rule!r} had no value at any epoch; the last is reported")
     return sentences
+
+
+def _sides(final: Final) -> dict[str, str | None]:
+    return one_class.sides(test=final.test_scores, training=final.train_scores)
 
 
 def describe_labeling(report: labeling_mechanisms.Report) -> str:

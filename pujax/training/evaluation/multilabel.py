@@ -12,7 +12,7 @@ from pujax import methods, metrics
 from pujax.data import raw
 from pujax.data.multilabel_dataset import MultilabelDataset
 from pujax.methods.base import Method
-from pujax.training.evaluation import model_selection, summary
+from pujax.training.evaluation import model_selection, one_class, summary
 from pujax.training.evaluation.summary import Final
 
 COLUMNS = ("method", "test mAP", "OF1", "CF1", summary.RECOVERED)
@@ -122,7 +122,7 @@ def summarize(
     rows: list[dict[str, Any]],
     mesh: Mesh,
 ) -> dict[str, Any]:
-    """Gathers everything that `summary.json` holds; arguments as in `summary.summarize`."""
+    """Gathers everything that `summary.json` holds; arguments as in `binary.summarize`."""
     info = data.info
     return {
         **summary.identity(config, method, info.name, rows),
@@ -139,6 +139,7 @@ def summarize(
             **compare_labels(final.train_scores, data),
         },
         "estimates": methods.from_labels(config, data.labeled),
+        "predicts_one_class": _sides(final, config.run.threshold),
         "warnings": warnings(final, data, config.run.threshold) + summary.diagnosis(method, final),
         **summary.costs(rows, mesh),
     }
@@ -190,11 +191,10 @@ def warnings(final: Final, data: MultilabelDataset, threshold: float) -> list[st
       threshold: probability from which on a label is predicted.
     """
     sentences = []
-    for split, scores in (("test", final.test_scores), ("training", final.train_scores)):
-        margins = scores - special.logit(threshold)
-        if metrics.predicts_one_class(margins):
-            side = "present" if np.all(margins > 0) else "absent"
-            sentences.append(f"every label of every {split} example is predicted {side}")
+    for part, side in _sides(final, threshold).items():
+        if side is not None:
+            word = {"positive": "present", "negative": "absent"}[side]
+            sentences.append(f"every label of every {part} example is predicted {word}")
     names = data.info.class_names
     constant = [name for name, x in zip(names, final.test_scores.T, strict=True) if np.ptp(x) == 0]
     if constant:
@@ -209,6 +209,11 @@ def warnings(final: Final, data: MultilabelDataset, threshold: float) -> list[st
             f"leave CR and CF1 undefined: {_some(empty)}"
         )
     return sentences
+
+
+def _sides(final: Final, threshold: float) -> dict[str, str | None]:
+    cut = special.logit(threshold)
+    return one_class.sides(test=final.test_scores - cut, training=final.train_scores - cut)
 
 
 def table_row(result: dict[str, Any]) -> dict[str, Any]:

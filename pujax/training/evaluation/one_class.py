@@ -1,14 +1,17 @@
-"""Runs that predict one class for several epochs: noticed while they last, and in the summary.
+"""Runs that predict one class: at the reported epoch, or for several epochs.
 
-Pure functions of a run's rows, so that a run that goes on after a stop knows what the rows before
-it say. Epochs of the last stage count: the stages before prepare it and may not classify at all.
+The latter is noticed while it lasts, and in the summary, by pure functions of a run's rows, so that
+a run that goes on after a stop knows what the rows before it say. Epochs of the last stage count:
+the stages before prepare it and may not classify at all.
 """
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import ml_collections
+import numpy as np
 
+from pujax import metrics
 from pujax.data.batching import Batching
 from pujax.training.evaluation.model_selection import Row
 
@@ -33,6 +36,26 @@ class Period(NamedTuple):
     last_epoch: int
     predicted: str
     lasts: bool
+
+
+def sides(*, test: np.ndarray, training: np.ndarray) -> dict[str, str | None]:
+    """The class that all examples of a part are predicted to be of, at the reported epoch.
+
+    Args:
+      test: scores of any shape, positive above 0; may hold none.
+      training: likewise.
+
+    Returns:
+      By part, 'test' and 'training': 'positive', 'negative', or None where a part has examples of
+      both classes, or none at all. With several labels per example it is the class of every label.
+    """
+    return {"test": _side(test), "training": _side(training)}
+
+
+def _side(scores: np.ndarray) -> str | None:
+    if not metrics.predicts_one_class(scores):
+        return None
+    return "positive" if np.all(scores > 0) else "negative"
 
 
 def periods(rows: Sequence[Row]) -> list[Period]:
