@@ -15,8 +15,9 @@ _FUNCTIONS = {
 }
 """Names that a module further down defines."""
 _MODULES = (
-    *("augment", "calibration", "clustering", "contrastive", "data", "linear_head", "meta"),
-    *("methods", "metrics", "models", "mutual_info", "priors", "risks", "sweep", "training"),
+    *("aot", "audit", "augment", "calibration", "clustering", "contrastive", "data"),
+    *("linear_head", "meta", "methods", "metrics", "models", "mutual_info", "prior_study"),
+    *("priors", "reports", "risks", "sweep", "training"),
 )
 
 

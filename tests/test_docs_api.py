@@ -127,3 +127,10 @@ def test_the_modules_that_pages_introduce_exist_and_are_listed():
         assert text.startswith("# pujax") and f"(api/{page})" in overview, page
         for module in re.findall(r"^::: (\S+)\n    options:", text, re.MULTILINE):
             assert source(module), module
+
+
+def test_a_module_that_has_a_page_comes_with_the_package():
+    """`import pujax` is enough for `pujax.NAME`, as the page has it."""
+    _, modules = tables_of_the_top()
+    assert sorted([*modules, "pujax"]) == [page.removesuffix(".md") for page in PAGES]
+    assert all(source(f"pujax.{name}") for name in modules)
