@@ -540,3 +540,21 @@ def test_a_renamed_field_on_the_command_line_is_refused_with_its_new_name():
     argv = ["train.py", "--config=configs/pu_mlc_scene.py", "--config.method.lr_warm_share=0.2"]
     with pytest.raises(ValueError, match=r"accepted: method.pct_start=0.2$"):
         flags.parse(argv)
+
+
+@pytest.mark.parametrize(
+    ("field", "right", "place"),
+    [
+        ("data.holdoutt", "holdout", "pujax/training/config/data_section.py"),
+        ("model.image_sizes", "image_size", "pujax/training/config/__init__.py"),
+        ("run.eval_everyy", "eval_every", "pujax/training/config/__init__.py"),
+        ("method.num_epoch", "num_epochs", "the method's default_config()"),
+    ],
+)
+def test_a_field_that_there_is_not_is_refused_with_the_place_where_fields_are(field, right, place):
+    argv = ["train.py", "--config=configs/lagam_digits.py", f"--config.{field}=3"]
+    with pytest.raises(ValueError) as refused:
+        flags.parse(argv)
+    assert str(refused.value).endswith(f"it cannot be '3'; accepted: the fields in {place}")
+    if (REPOSITORY / place).is_file():
+        assert f'"{right}": ' in (REPOSITORY / place).read_text()

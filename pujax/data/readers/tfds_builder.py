@@ -3,7 +3,7 @@
 What TensorFlow Datasets 4.9 can do without TensorFlow decides what happens here:
 
 - Sets prepared as `array_record` or `parquet` are read by its `as_data_source`, which decodes
-  images with Pillow. It refuses `tfrecord`, its own default, which `_tfds_records` reads instead.
+  images with Pillow. It refuses `tfrecord`, its own default, which `tfds_records` reads instead.
 - Preparing works for builders that hand over arrays in `Tensor` features or images as encoded
   bytes. Unpacking downloaded originals and encoding pixel arrays as images need TensorFlow.
 - Its downloader retries for minutes where there is no network; so that is tried here first.

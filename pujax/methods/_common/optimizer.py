@@ -141,7 +141,8 @@ def learning_rate(
     - `cosine` and `exponential` fall from the start to `lr_floor` times it over `num_epochs`;
     - `fixmatch` falls along 7/16 of half a wave, `cos(7 pi epoch / (16 num_epochs))`, to 0.195 of
       the start, as in FixMatch (Sohn et al., NeurIPS 2020);
-    - `one_cycle` rises to `learning_rate` and falls again over `lr_cycle_epochs`, see `_one_cycle`;
+    - `one_cycle` rises to `learning_rate` and falls again over `lr_cycle_epochs`, see
+      `schedules.learning_rate`;
     - `constant` stays.
 
     In the first `lr_warmup` epochs the rate of every schedule is multiplied by `epoch / lr_warmup`,

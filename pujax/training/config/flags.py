@@ -25,6 +25,13 @@ _ACCEPTED = {
 }
 """What a field accepts, by what the parser of its flag says of something else."""
 
+_FIELDS = {
+    "data": "the fields in pujax/training/config/data_section.py",
+    "method": "the fields in the method's default_config()",
+    "run": "the fields in pujax/training/config/__init__.py",
+}
+"""Where the fields of a section are listed; other sections are where `run` is."""
+
 
 def parse(argv: list[str]) -> tuple[ml_collections.ConfigDict, str, str]:
     """Reads the command line.
@@ -176,6 +183,6 @@ def _bad_override(argv: list[str], error: Exception) -> str:
             also = f" (did you mean {hint[1]!r}?)" if hint else ""
             return (
                 f"{field} is not a field of the config{also}, so it cannot be {value!r}; accepted: "
-                "the fields in pujax/training/config/__init__.py and the method's default_config()"
+                + _FIELDS.get(field.partition(".")[0], _FIELDS["run"])
             )
     return f"command line: {text}"

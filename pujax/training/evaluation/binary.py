@@ -111,8 +111,8 @@ def label_gradient_metrics(gradients: np.ndarray, data: PUDataset) -> dict[str, 
     Returns:
       `label_gradient_agreement`, the share of unlabeled examples of known class whose gradient
       has the sign of the truth, and the same of each quarter by size as
-      `label_gradient_agreement_q1` (smallest) to `_q4`; NaN over none. Empty where the class of no
-      unlabeled example is known.
+      `label_gradient_agreement_q1` (smallest) to `label_gradient_agreement_q4`; NaN over none.
+      Empty where the class of no unlabeled example is known.
     """
     rows = _hidden(data)
     if not rows.any():
