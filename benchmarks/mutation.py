@@ -27,7 +27,6 @@ sys.path.insert(0, str(ROOT))
 # Shifts and bitwise operators in the place of arithmetic, and arithmetic in the place of bitwise
 # operators, fail with a TypeError on floating-point numbers and in annotations: they test nothing.
 _ARITHMETIC = ("Add", "Sub", "Mul", "Div", "FloorDiv", "Mod", "Pow")
-_BITWISE = ("RShift", "LShift", "BitOr", "BitAnd", "BitXor")
 _OPTIONS = ("-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-o", "addopts=")
 _TIER = ("-m", "not slow and not thorough and not aot")
 

@@ -152,10 +152,10 @@ def _beside(copies: tuple[str, ...]) -> str:
     return f" and without {listed(map(repr, copies))}, which say the same," if copies else ""
 
 
-def single_columns(
+def _seen(
     values: np.ndarray, columns: tuple[str, ...], labeled: np.ndarray, *, seed: int
-) -> list[Column]:
-    """What each column says by itself, by its strongest feature.
+) -> list[_Seen]:
+    """What each column says by itself, by its strongest feature, and the rows of P in its part.
 
     Each half is scored by the log odds of the bins of the other half, so that a column of many
     values that says nothing has an AUC of a half.
@@ -166,13 +166,6 @@ def single_columns(
       labeled: bool `[n]`.
       seed: of the halves.
     """
-    return [seen.column for seen in _seen(values, columns, labeled, seed=seed)]
-
-
-def _seen(
-    values: np.ndarray, columns: tuple[str, ...], labeled: np.ndarray, *, seed: int
-) -> list[_Seen]:
-    """As `single_columns`, with the rows of P in each part."""
     rng = np.random.default_rng([seed, 1])
     half = np.zeros(len(labeled), bool)
     for rows in (np.flatnonzero(labeled), np.flatnonzero(~labeled)):

@@ -139,11 +139,6 @@ class Curve:
                 self._tangents.append((start / projection.distance, rise / projection.distance))
         return self._solved[value]
 
-    @property
-    def num_solved(self) -> int:
-        """How many quadratic programmes were solved."""
-        return len(self._solved) - 1
-
     def is_steeper(self, value: float, *, width: float, than: float) -> bool:
         """Whether the slope from a lambda over a width exceeds a threshold.
 

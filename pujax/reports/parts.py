@@ -1,7 +1,6 @@
 """What a page is made of: numbers as text, tables, figures and sections."""
 
 import math
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 UNKNOWN = "unknown"
@@ -129,9 +128,3 @@ def with_interval(known: Number, *, digits: int = 4, as_percent: bool = False) -
         ends = [shown(end, digits).removesuffix(" %") for end in (known.low, known.high)]
         text += f" [{', '.join(ends)}]"
     return text
-
-
-def listed(words: Sequence[str]) -> str:
-    """'a', 'a and b', 'a, b and c'."""
-    words = list(words)
-    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)

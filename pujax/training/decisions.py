@@ -4,7 +4,6 @@ import numpy as np
 
 from pujax import checks
 
-RULES = ("score", "probability", "share", "top")
 _ACCEPTED = (
     "'score:0' (scores above 0), 'probability:P', 'share:S' (the share S of the rows with the "
     "highest scores) or 'top:K' (the K rows with the highest scores)"

@@ -136,9 +136,9 @@ def test_a_column_that_says_nothing_has_an_auc_of_a_half():
     rng = np.random.default_rng(0)
     labeled = np.arange(4000) < 400
     values = np.column_stack([rng.normal(size=4000), rng.integers(0, 300, 4000), np.ones(4000)])
-    found = leaks.single_columns(values, ("a", "b", "c"), labeled, seed=0)
-    assert [x.name for x in found] == ["a", "b"]
-    for column in found:
+    found = leaks._seen(values, ("a", "b", "c"), labeled, seed=0)
+    assert [x.column.name for x in found] == ["a", "b"]
+    for column in (x.column for x in found):
         assert abs(column.auc - 0.5) < 0.05 and column.bound > 0.7
 
 
@@ -150,7 +150,7 @@ def test_the_bound_of_a_column_is_not_below_the_prior_under_random_labels():
         values = rng.normal(size=6000) + 5.0 * positive
         labeled = np.concatenate([np.ones(300, bool), np.zeros(6000, bool)])
         values = np.concatenate([rng.normal(size=300) + 5.0, values])[:, None]
-        (column,) = leaks.single_columns(values, ("a",), labeled, seed=0)
+        ((column, _),) = leaks._seen(values, ("a",), labeled, seed=0)
         assert prior * 0.9 < column.bound < prior * 1.4
         assert column.auc == pytest.approx(1 - prior / 2, abs=0.02)
 

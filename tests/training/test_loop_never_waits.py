@@ -90,7 +90,7 @@ def test_a_row_needs_no_buffer_of_the_state(tmp_path):
     evaluator._method = evaluator._method._replace(
         soft_labels=lambda state: state.labels, estimates=lambda state: {"first": state.labels[0]}
     )
-    wanted = evaluator.row(trained)
+    wanted = evaluator.begin(trained).row()
     begun = evaluator.begin(trained)
     begun.wait()
     jax.tree.map(lambda x: x.delete(), trained)  # as a step does that gets it donated

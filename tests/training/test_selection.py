@@ -493,7 +493,7 @@ def test_a_transductive_rule_is_told_the_population_and_moves_all_scores(setting
     judge = Evaluator(
         offset_method(seen), data, None, tiny.mesh(), task=tasks.of(data), batch_size=64
     )
-    row = judge.row(jnp.float32(0))
+    row = judge.begin(jnp.float32(0)).row()
     half = np.mean(data.test_inputs[:, 0, 0, 0] > np.median(data.test_inputs[:, 0, 0, 0]))
     assert row["test_predicted_positive"] == row["test_raw_predicted_positive"] == half
     labeled = data.validation_labeled
@@ -517,7 +517,7 @@ def test_a_calibrated_state_goes_into_all_scores_but_the_uncalibrated_ones():
     training = data.training_data()
     judge = Evaluator(method, data, training, tiny.mesh(), task=tasks.of(data), batch_size=64)
     state = jnp.float32(0)
-    row, final = judge.row(state), judge.final(state, data.inputs)
+    row, final = judge.begin(state).row(), judge.final(state, data.inputs)
 
     def scores(inputs, offset):
         return inputs[:, 0, 0, 0].astype(np.float32) - 120 - offset

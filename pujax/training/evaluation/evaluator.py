@@ -82,18 +82,12 @@ class Evaluator:
             every = tuple(method.alternatives.items())
             self._predict_all = compiled(_side_by_side(method.predict, every), mesh)
 
-    def row(self, state: Any) -> dict[str, float]:
-        """What an evaluated epoch adds to its row.
-
-        `test_*` where there is a test set, `test_NAME_*` for every alternative of the method;
-        `val_*` where there is a validation set; learned labels and estimates of the method.
-        """
-        return self.begin(state).row()
-
     def begin(self, state: Any) -> "Begun":
-        """Queues on the devices what `row` needs.
+        """Queues on the devices what the row of an evaluated epoch needs.
 
-        The state may be donated to the next step before the row is asked for.
+        Its `row()` has `test_*` where there is a test set, `test_NAME_*` for every alternative of
+        the method; `val_*` where there is a validation set; learned labels and estimates of the
+        method. The state may be donated to the next step before the row is asked for.
         """
         trained, state = state, self.calibrated(state)
         moves_scores = self._method.calibrate is not None or self._method.adjust is not None
