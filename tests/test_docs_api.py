@@ -31,10 +31,18 @@ def source(module):
     return next((file for file in files if file.is_file()), None)
 
 
+def statements(tree):
+    """Those at the top of a module, and those that are for type checkers alone."""
+    for node in tree.body:
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            yield from node.body
+        yield node
+
+
 def bound(module):
     """Names at the top of a module: imported, and defined there; and its `__all__`, or None."""
     imported, defined, listed = set(), [], None
-    for node in ast.parse(source(module).read_text()).body:
+    for node in statements(ast.parse(source(module).read_text())):
         if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
             defined.append(node.name)
         elif isinstance(node, (ast.Import, ast.ImportFrom)):

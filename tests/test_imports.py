@@ -260,3 +260,31 @@ def test_what_loads_for_long_is_loaded_where_it_is_needed(module):
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "jax" in found.stdout.split()
     assert not names & set(found.stdout.split())
+
+
+def test_packages_that_load_for_long_load_when_they_are_used():
+    code = (
+        "import sys, pujax.training.decisions, pujax.reports.__main__ as command\n"
+        "command.main(['pujax report'])\n"
+        "print(*sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr.startswith("command line: RUN is missing")
+    loaded = set(done.stdout.split())
+    assert {"pujax.training", "pujax.reports"} <= loaded
+    assert not loaded & {"jax", "jinja2", "matplotlib", "orbax", "pandas", "pujax.training.config"}
+
+
+def test_their_names_are_there_for_programs_and_for_type_checkers():
+    import pujax
+    from pujax.reports import page
+    from pujax.training import config, experiment
+
+    assert pujax.training.run is experiment.run and pujax.training.config is config
+    assert pujax.reports.build is page.build
+    for package in (pujax.training, pujax.reports):
+        assert set(package.__all__) <= set(dir(package))
+        text = pathlib.Path(package.__file__).read_text()
+        assert set(package.__all__) <= {name for _, name, _, _ in imports(text)}
+        with pytest.raises(AttributeError, match=f"{package.__name__}' has no attribute 'nothing'"):
+            _ = package.nothing

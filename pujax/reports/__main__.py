@@ -5,7 +5,7 @@ import sys
 
 from absl import flags
 
-from pujax import reports, usage
+from pujax import usage
 from pujax.console import message, run_command
 
 
@@ -26,12 +26,14 @@ def main(argv: list[str]) -> int:
                 "command line: RUN is missing; accepted: one or several folders of runs (--help "
                 "says more)"
             )
-        path = values.out or os.path.join(rest[0], reports.PAGE)
+        from pujax.reports import page  # where it is needed: it loads for seconds
+
+        path = values.out or os.path.join(rest[0], page.PAGE)
         if values.out or os.path.isdir(rest[0]):  # else the folder is what is wrong
-            reports.check_writable(path)
-        page = reports.build(rest, with_examples=values.examples)
-        reports.write(path, page)
-        lines = [f"{page.verdict.word}:", *page.verdict.sentences, f"Report: {path}"]
+            page.check_writable(path)
+        built = page.build(rest, with_examples=values.examples)
+        page.write(path, built)
+        lines = [f"{built.verdict.word}:", *built.verdict.sentences, f"Report: {path}"]
         message("\n".join(lines))
         return 0
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from pujax import metrics, reports
-from pujax.reports import comparison, evidence
+from pujax.reports import comparison, evidence, page
 from tests.reports import folders
 from tests.reports.pages import Page
 
@@ -15,7 +15,7 @@ from tests.reports.pages import Page
 @pytest.fixture(autouse=True)
 def few_resamples(monkeypatch):
     monkeypatch.setattr(evidence, "_RESAMPLES", 20)
-    monkeypatch.setattr(reports, "_MOST_IN_FULL", 0)
+    monkeypatch.setattr(page, "_MOST_IN_FULL", 0)
 
 
 def set_accuracy(value):

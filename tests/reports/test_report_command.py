@@ -6,9 +6,9 @@ import re
 import numpy as np
 import pytest
 
-from pujax import commands, reports, usage
+from pujax import commands, usage
 from pujax.reports import __main__ as command
-from pujax.reports import evidence, run_folder
+from pujax.reports import evidence, page, run_folder
 from tests.reports import folders
 
 
@@ -32,7 +32,7 @@ def test_the_page_lies_in_the_first_folder_and_the_verdict_is_printed(tmp_path, 
     text = (folder / "report.html").read_text()
     assert "Left out, as was asked for" in text and "Most certain" not in text
     # An earlier page may be replaced.
-    reports.check_writable(str(folder / "report.html"))
+    page.check_writable(str(folder / "report.html"))
 
 
 def test_the_saved_model_in_a_run_is_not_a_run_of_its_own(tmp_path, capsys):
