@@ -1,4 +1,4 @@
-"""Array arguments of the mathematical packages: full precision, and checks of known values.
+"""Arrays of several packages: full precision, a masked mean, shuffles, and checks of known values.
 
 The values of an argument are known outside `jit`, `grad` and `vmap`, and inside them where it is a
 constant. Only known values are checked.
@@ -18,6 +18,19 @@ def full_precision(values: ArrayLike) -> jax.Array:
     """`values` in at least float32."""
     values = jnp.asarray(values)
     return values.astype(jnp.promote_types(values.dtype, jnp.float32))
+
+
+def mean_where(values: jax.Array, mask: jax.Array, axis: int | None = None) -> jax.Array:
+    """Mean of `values` where `mask` holds; 0 where it holds nowhere."""
+    return jnp.sum(jnp.where(mask, values, 0), axis) / jnp.maximum(jnp.sum(mask, axis), 1)
+
+
+def consecutive_shuffles(key: jax.Array, size: int, wanted: int) -> jax.Array:
+    """The first `wanted` entries of shuffles of `range(size)`, one after another."""
+    if not wanted:
+        return jnp.zeros([0], jnp.int32)
+    keys = jax.random.split(key, -(-wanted // size))
+    return jax.vmap(lambda k: jax.random.permutation(k, size))(keys).reshape(-1)[:wanted]
 
 
 def on_host(value: ArrayLike) -> np.ndarray | None:

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from pujax.augment import blends, draws, layout
+from pujax.augment import blends, draws, layout, tones
 
 MAX_SHIFT = 0.5
 
@@ -80,11 +80,11 @@ def rgb_to_hsv(images: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
     turn = jnp.where(green == value, 2 * spread + blue - red, 4 * spread + red - green)
     turn = jnp.where(red == value, green - blue, turn)
     turn = jnp.where(turn < 0, turn + 6 * spread, turn)
-    level = _floor_ratio(85 * turn, 2 * spread)
+    level = tones.floor_ratio(85 * turn, 2 * spread)
     # Where the level is a whole number, Pillow's floats may fall just short of it.
     whole = 85 * turn == 2 * spread * level
     level = jnp.where(whole, jnp.asarray(_WHOLE_HUES)[level], level)
-    return level, _floor_ratio(255 * spread, value), value
+    return level, tones.floor_ratio(255 * spread, value), value
 
 
 def hsv_to_rgb(level: jax.Array, saturation: jax.Array, value: jax.Array) -> jax.Array:
@@ -113,12 +113,6 @@ def _whole_levels(shift):
     rest = jnp.floor(255.0 * (size - units)).astype(jnp.int32)
     levels = (255 * units.astype(jnp.int32) + rest) >> 16
     return jnp.where(shift < 0, -levels, levels)
-
-
-def _floor_ratio(numerator, denominator):
-    # The half keeps the float32 quotient clear of whole numbers, so its rounding does not matter.
-    denominator = jnp.maximum(denominator, 1).astype(jnp.float32)
-    return jnp.floor((numerator.astype(jnp.float32) + 0.5) / denominator).astype(jnp.int32)
 
 
 def _whole_hues():

@@ -113,7 +113,7 @@ def autocontrast_table(counts: jax.Array) -> jax.Array:
     """
     low = jnp.min(jnp.where(counts > 0, LEVELS, 255), axis=-1, keepdims=True)
     high = jnp.max(jnp.where(counts > 0, LEVELS, 0), axis=-1, keepdims=True)
-    stretched = _floor_ratio((LEVELS - low) * 255, high - low)
+    stretched = floor_ratio((LEVELS - low) * 255, high - low)
     return jnp.where(high > low, jnp.clip(stretched, 0, 255), LEVELS)
 
 
@@ -131,7 +131,7 @@ def equalize_table(counts: jax.Array) -> jax.Array:
     # Pixels per output level, without the brightest level, as Pillow has it; 0 for flat channels.
     rest = jnp.where(high > LEVELS, counts, 0)
     step = jnp.sum(rest, axis=-1, keepdims=True, dtype=jnp.int32) // 255
-    return jnp.where(step > 0, jnp.minimum(_floor_ratio(below + step // 2, step), 255), LEVELS)
+    return jnp.where(step > 0, jnp.minimum(floor_ratio(below + step // 2, step), 255), LEVELS)
 
 
 def posterize_table(bits: jax.Array) -> jax.Array:
@@ -165,7 +165,8 @@ def _slots(images):
     return (images.astype(jnp.int32) + 256 * channel).reshape(images.shape[0], -1)
 
 
-def _floor_ratio(numerator, denominator):
+def floor_ratio(numerator: jax.Array, denominator: jax.Array) -> jax.Array:
+    """`numerator // denominator` of whole numbers from 0, for a denominator of 0 that of 1."""
     # The half keeps the float32 quotient clear of whole numbers, so its rounding does not matter.
     denominator = jnp.maximum(denominator, 1).astype(jnp.float32)
     return jnp.floor((numerator.astype(jnp.float32) + 0.5) / denominator).astype(jnp.int32)

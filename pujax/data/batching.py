@@ -13,6 +13,7 @@ import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
 
 from pujax import accelerator, checks
+from pujax.arrays import consecutive_shuffles
 from pujax.data import streaming
 from pujax.data.flat_images import FlatImages
 from pujax.data.image_files import ImageFiles
@@ -123,7 +124,7 @@ def epoch_plan(
     num_examples, size = labeled.shape[0], batching.batch_size
     steps = batching.steps_per_epoch(num_examples)
     order_key, support_key = jax.random.split(key)
-    support = _consecutive_shuffles(support_key, num_support, steps * batching.support_batch_size)
+    support = consecutive_shuffles(support_key, num_support, steps * batching.support_batch_size)
     roles = None
     if batching.num_positives:
         positives_first = jnp.argsort(~labeled, stable=True)
@@ -133,8 +134,8 @@ def epoch_plan(
             pool = positives_first[num_labeled:]
         positive_key, pool_key = jax.random.split(order_key)
         count, rest = batching.num_positives, size - batching.num_positives
-        drawn = _consecutive_shuffles(positive_key, num_labeled, steps * count)
-        others = _consecutive_shuffles(pool_key, pool.shape[0], steps * rest)
+        drawn = consecutive_shuffles(positive_key, num_labeled, steps * count)
+        others = consecutive_shuffles(pool_key, pool.shape[0], steps * rest)
         ids = jnp.concatenate(
             [
                 positives_first[drawn].reshape(steps, count),
@@ -144,7 +145,7 @@ def epoch_plan(
         )
         roles = (jnp.arange(size) < count).astype(jnp.float32)
     elif steps * size > num_examples:
-        ids = _consecutive_shuffles(order_key, num_examples, steps * size)
+        ids = consecutive_shuffles(order_key, num_examples, steps * size)
     else:
         ids = jax.random.permutation(order_key, num_examples)[: steps * size]
     return EpochPlan(
@@ -152,14 +153,6 @@ def epoch_plan(
         support.astype(jnp.int32).reshape(steps, batching.support_batch_size),
         roles,
     )
-
-
-def _consecutive_shuffles(key: jax.Array, size: int, wanted: int) -> jax.Array:
-    """The first `wanted` entries of shuffles of `range(size)`, one after another."""
-    if not wanted:
-        return jnp.zeros([0], jnp.int32)
-    keys = jax.random.split(key, -(-wanted // size))
-    return jax.vmap(lambda k: jax.random.permutation(k, size))(keys).reshape(-1)[:wanted]
 
 
 def gather(

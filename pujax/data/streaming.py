@@ -8,7 +8,6 @@ the rows that its own devices hold. Threads are enough: Pillow works outside of 
 
 import collections
 import contextlib
-import os
 from collections.abc import Callable, Generator
 from typing import Any
 
@@ -17,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec, Sharding
 
+from pujax import processor
 from pujax.checks import require, whole_number
 from pujax.data.image_files import ImageFiles, check_rows
 from pujax.data.readers.download import MissingDataError
@@ -182,7 +182,7 @@ def _stream(
     grain = _import_grain()
     sharding = _even(sharding, shape)
     rows = _local_rows(sharding, shape)
-    threads = num_threads or _num_cores()
+    threads = num_threads or processor.num_cores()
     options = grain.ReadOptions(
         num_threads=threads, prefetch_buffer_size=max(threads, read_ahead * len(rows))
     )
@@ -234,11 +234,6 @@ def _even(sharding, shape):
 def _with_starts(starts, batches):
     with contextlib.closing(batches):
         yield from zip(starts, batches, strict=True)
-
-
-def _num_cores():
-    # The cores that this process may use, which not every system tells.
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _import_grain():

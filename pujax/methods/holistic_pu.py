@@ -32,6 +32,7 @@ import numpy as np
 import optax
 
 from pujax import augment, checks, risks
+from pujax.arrays import mean_where
 from pujax.data import batching as batching_lib
 from pujax.data.batching import Batch
 from pujax.data.pu_dataset import DataInfo, TrainingData
@@ -206,7 +207,7 @@ def consistency(
     weak = jax.lax.stop_gradient(weak)
     sure = jax.nn.sigmoid(jnp.abs(weak)) >= confidence
     losses = risks.logistic_loss(jnp.where(weak > 0, strong, -strong))
-    return _mean(jnp.where(sure, losses, 0), counts)
+    return mean_where(jnp.where(sure, losses, 0), counts)
 
 
 def soft_cross_entropy(scores: jax.Array, targets: jax.Array) -> jax.Array:
@@ -277,7 +278,7 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
             smooth = 1 - c.label_smoothing / 2
             of_p = soft_cross_entropy(weak, smooth) + soft_cross_entropy(strong, smooth)
             of_u = risks.logistic_loss(-weak)
-            return _mean(of_p / 2, is_p) + _mean(of_u, ~is_p), {}
+            return mean_where(of_p / 2, is_p) + mean_where(of_u, ~is_p), {}
 
         state, metrics = descend(state, batch, key, loss)
         params, _ = state.teacher
@@ -291,8 +292,8 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
         targets = weight * state.labels[batch.ids]
 
         def loss(weak, strong, is_p):
-            of_p = _mean(risks.logistic_loss(weak), is_p)
-            of_u = _mean(soft_cross_entropy(weak, targets), ~is_p)
+            of_p = mean_where(risks.logistic_loss(weak), is_p)
+            of_u = mean_where(soft_cross_entropy(weak, targets), ~is_p)
             agree = consistency(weak, strong, ~is_p, confidence=c.confidence)
             return of_p + of_u + agree, {"loss_consistency": agree}
 
@@ -357,8 +358,3 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
             "trend_break": state.trend_break,
         },
     )
-
-
-def _mean(values: jax.Array, mask: jax.Array) -> jax.Array:
-    """Mean of `values` where `mask` holds; 0 where it holds nowhere."""
-    return jnp.sum(jnp.where(mask, values, 0)) / jnp.maximum(jnp.sum(mask), 1)

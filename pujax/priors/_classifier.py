@@ -1,6 +1,5 @@
 """A small scorer of P against U: a network as two functions, and one epoch of training it."""
 
-import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -8,6 +7,8 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import optax
+
+from pujax.arrays import consecutive_shuffles
 
 
 class Network(NamedTuple):
@@ -72,7 +73,10 @@ def make_epoch(net: Network, optimizer: Any, batch_size: int) -> Callable[..., t
         steps = -(-max(len(p), len(u)) // batch_size)
         size = min(batch_size, max(len(p), len(u)))
         p_key, u_key = jax.random.split(key)
-        order = _shuffles(p_key, len(p), steps * size), _shuffles(u_key, len(u), steps * size)
+        order = [
+            consecutive_shuffles(key, len(rows), steps * size)
+            for key, rows in ((p_key, p), (u_key, u))
+        ]
 
         def step(carry, rows):
             params, state = carry
@@ -84,10 +88,3 @@ def make_epoch(net: Network, optimizer: Any, batch_size: int) -> Callable[..., t
         return jax.lax.scan(step, (params, state), rows)[0]
 
     return run
-
-
-@functools.partial(jax.jit, static_argnums=(1, 2))
-def _shuffles(key: jax.Array, n: int, count: int) -> jax.Array:
-    """`count` row numbers from one shuffle of `n` after another."""
-    keys = jax.random.split(key, -(-count // n))
-    return jax.vmap(lambda k: jax.random.permutation(k, n))(keys).reshape(-1)[:count]

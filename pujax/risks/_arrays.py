@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from pujax.arrays import check_labeled, full_precision
+from pujax.arrays import check_labeled, full_precision, mean_where
 
 
 def checked(scores: ArrayLike, labeled: ArrayLike) -> tuple[jax.Array, jax.Array]:
@@ -19,11 +19,6 @@ def check_shape(name: str, values: jax.Array, expected: tuple[int, ...], meaning
     """Requires the shape `expected`, described as `meaning`."""
     if values.shape != expected:
         raise ValueError(f"{name} has shape {values.shape}, but must have {meaning}, {expected}")
-
-
-def mean_where(values: jax.Array, mask: jax.Array, axis: int | None = None) -> jax.Array:
-    """Mean of `values` where `mask` holds; 0 where it holds nowhere."""
-    return jnp.sum(jnp.where(mask, values, 0), axis) / jnp.maximum(jnp.sum(mask, axis), 1)
 
 
 def weighted_mean(values: jax.Array, weights: ArrayLike | None) -> jax.Array:

@@ -118,7 +118,7 @@ def label_alignment(
     arrays.check_share("prior", prior)
     _check_decay(decay)
     scores, is_positive = _arrays.checked(scores, labeled)
-    missed = _arrays.mean_where(_arrays.sigmoid(-scores), is_positive)
+    missed = arrays.mean_where(_arrays.sigmoid(-scores), is_positive)
     share, updated = _moved(average, _arrays.sigmoid(scores), ~is_positive, decay=decay)
     distance = softplus_distance(share.value, prior, sharpness=sharpness) * share.scale
     unlabeled_term = jnp.where(jnp.any(~is_positive), distance, 0)
@@ -162,7 +162,7 @@ def two_way_margin(
     _check_decay(decay)
     scores, is_positive = _arrays.checked(scores, labeled)
     within = two_way_sigmoid_loss(scores, margin=margin)
-    positive_term = prior * _arrays.mean_where(within, is_positive)
+    positive_term = prior * arrays.mean_where(within, is_positive)
     negative = two_way_sigmoid_loss(-scores, margin=margin)
     of_u, of_p = averages or (None, None)
     unlabeled, updated_u = _moved(of_u, negative, ~is_positive, decay=decay)
@@ -188,7 +188,7 @@ def _moved(
     old = MovingMean.start() if average is None else average
     was_started, is_there = jnp.asarray(old.started), jnp.any(mask)
     before = jax.lax.stop_gradient(jnp.asarray(old.value, values.dtype))
-    mean = _arrays.mean_where(values, mask)
+    mean = arrays.mean_where(values, mask)
     moved = jnp.where(was_started, decay * before + (1 - decay) * mean, mean)
     value = jnp.where(is_there, moved, before)
     scale = jnp.where(was_started, 1 / (1 - decay), 1)

@@ -29,7 +29,7 @@ def naive(
         ValueError: if the shapes of `scores` and `labeled` differ, or `labeled` holds other codes.
     """
     scores, is_positive = _arrays.checked(scores, labeled)
-    return _arrays.mean_where(loss(scores), is_positive) + _arrays.mean_where(
+    return arrays.mean_where(loss(scores), is_positive) + arrays.mean_where(
         loss(-scores), ~is_positive
     )
 
@@ -63,8 +63,8 @@ def cvir(
     scores, is_positive = _arrays.checked(scores, labeled)
     kept = jnp.asarray(kept)
     _arrays.check_shape("kept", kept, scores.shape, "the shape of scores")
-    negatives = _arrays.mean_where(loss(-scores), ~is_positive & (kept > 0))
-    return (_arrays.mean_where(loss(scores), is_positive) + negatives) / 2
+    negatives = arrays.mean_where(loss(-scores), ~is_positive & (kept > 0))
+    return (arrays.mean_where(loss(scores), is_positive) + negatives) / 2
 
 
 def weighted_bce(

@@ -36,8 +36,8 @@ def dist_pu(scores: ArrayLike, labeled: ArrayLike, *, prior: float | jax.Array) 
     arrays.check_share("prior", prior)
     scores, is_positive = _arrays.checked(scores, labeled)
     # sigmoid(-g) = 1 - p is never negative and keeps the digits that 1 - p would cancel.
-    missed = _arrays.mean_where(_arrays.sigmoid(-scores), is_positive)
-    excess = _arrays.mean_where(_arrays.sigmoid(scores), ~is_positive) - prior
+    missed = arrays.mean_where(_arrays.sigmoid(-scores), is_positive)
+    excess = arrays.mean_where(_arrays.sigmoid(scores), ~is_positive) - prior
     # Not `abs`, whose gradient at 0 is 1.
     unlabeled_term = excess * jnp.sign(excess) / (2 * prior)
     return missed + jnp.where(jnp.any(~is_positive), unlabeled_term, 0)

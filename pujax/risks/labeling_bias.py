@@ -81,10 +81,10 @@ def lbe_classifier(
     fixed = jax.lax.stop_gradient(losses)
     if labeled is None:
         kept = _rank(fixed) < _floor(keep * losses.size)
-        return _arrays.mean_where(losses, kept), kept
+        return arrays.mean_where(losses, kept), kept
     _, is_p = _arrays.checked(scores, labeled)
     of_u = ~is_p & (_rank(jnp.where(is_p, jnp.inf, fixed)) < jnp.floor(keep * jnp.sum(~is_p)))
-    means = _arrays.mean_where(losses, is_p) + _arrays.mean_where(losses, of_u)
+    means = arrays.mean_where(losses, is_p) + arrays.mean_where(losses, of_u)
     groups = jnp.any(is_p).astype(losses.dtype) + jnp.any(of_u)
     return means / jnp.maximum(groups, 1), is_p | of_u
 

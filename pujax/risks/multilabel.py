@@ -68,7 +68,7 @@ def multilabel_vpu(
     factor = jax.lax.stop_gradient(share**gamma)
     log_share = _log_plus(_arrays.log_mean_sigmoid(scores, everyone, axis=0), 2 * EPSILON)
     log_q = _log_plus(jax.nn.log_sigmoid(scores), 2 * EPSILON)
-    return jnp.sum(factor * log_share - _arrays.mean_where(log_q, is_positive, axis=0))
+    return jnp.sum(factor * log_share - arrays.mean_where(log_q, is_positive, axis=0))
 
 
 def multilabel_gamma(known_ratio: float | jax.Array) -> jax.Array:

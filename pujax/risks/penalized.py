@@ -48,8 +48,8 @@ def gradpu(
         weights = jax.lax.stop_gradient(weights)
     as_positive = weights * 2 * _arrays.sigmoid(-2 * scores)
     as_negative = 2 * _arrays.sigmoid(2 * scores)
-    positive_term = _arrays.mean_where(as_positive, is_positive)
-    return positive_term + _arrays.mean_where(as_negative, ~is_positive)
+    positive_term = arrays.mean_where(as_positive, is_positive)
+    return positive_term + arrays.mean_where(as_negative, ~is_positive)
 
 
 def gradient_penalty(

@@ -66,10 +66,10 @@ def pu_parts(
     arrays.check_number("unlabeled_weight", unlabeled_weight, lambda w: w >= 0, "0 or more")
     scores, is_positive = _arrays.checked(scores, labeled)
     as_negative = loss(-scores)
-    unlabeled_risk = _arrays.mean_where(as_negative, ~is_positive)
-    positives_in_unlabeled = unlabeled_prior * _arrays.mean_where(as_negative, is_positive)
+    unlabeled_risk = arrays.mean_where(as_negative, ~is_positive)
+    positives_in_unlabeled = unlabeled_prior * arrays.mean_where(as_negative, is_positive)
     return PUParts(
-        positive=prior * _arrays.mean_where(loss(scores), is_positive),
+        positive=prior * arrays.mean_where(loss(scores), is_positive),
         negative=unlabeled_weight * (unlabeled_risk - positives_in_unlabeled),
     )
 

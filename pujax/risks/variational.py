@@ -29,7 +29,7 @@ def vpu(scores: ArrayLike, labeled: ArrayLike, *, include_positives: bool = Fals
     """
     scores, is_positive = _arrays.checked(scores, labeled)
     population = jnp.ones_like(is_positive) if include_positives else ~is_positive
-    positive_term = _arrays.mean_where(surrogates.logistic_loss(scores), is_positive)
+    positive_term = arrays.mean_where(surrogates.logistic_loss(scores), is_positive)
     return _arrays.log_mean_sigmoid(scores, population) + positive_term
 
 

@@ -13,10 +13,10 @@ import ml_collections
 from pujax import checks, configs, report
 from pujax.data import sources
 from pujax.training import config as config_lib
+from pujax.training.config import flags
 from pujax.training.evaluation import model_selection
 
 _SEEDS = f"whole numbers from 0 to {2**31 - 1}"
-_BOOLEANS = {"true": True, "false": False}
 
 
 class Cell(NamedTuple):
@@ -250,8 +250,8 @@ def _set(config: ml_collections.ConfigDict, setting: str, cell: Cell) -> None:
             f"configuration but the seed ({cell.name} has no other)"
         )
     value: Any = text
-    if isinstance(section.get(last), bool) and text.lower() in _BOOLEANS:
-        value = _BOOLEANS[text.lower()]
+    if isinstance(section.get(last), bool) and text.lower() in flags.BOOLEANS:
+        value = flags.BOOLEANS[text.lower()]
     elif not isinstance(section.get(last), str) or section[last] == "auto":  # or a number
         try:
             value = ast.literal_eval(text)

@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 
+from pujax import processor
 from pujax.training.evaluation import summary
 
 _VARIABLES = ("XLA_FLAGS", "LIBTPU_INIT_ARGS", "NPROC", "PJRT_NPROC")
@@ -20,18 +21,11 @@ def current() -> dict[str, Any]:
     return {
         "devices": f"{jax.device_count()} x {jax.devices()[0].device_kind}",
         "hosts": jax.process_count(),
-        "cores": num_cores(),
+        "cores": processor.num_cores(),
         "processor": _processor(),
         **{name: os.environ.get(name, "") for name in _VARIABLES},
         **{f"version of {name}": version for name, version in summary.versions().items()},
     }
-
-
-def num_cores() -> int:
-    """Processor cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _processor() -> str:

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from pujax import checksums, training
+from pujax import checksums, processor, training
 from pujax.models import encoder as encoder_lib
-from pujax.training import checkpoint, environment, loop_state, saved_model, train_step
+from pujax.training import checkpoint, loop_state, saved_model, train_step
 from pujax.training import config as config_lib
 from pujax.training.checkpoint import Checkpoints, Position
 from tests import tiny
@@ -232,7 +232,7 @@ def test_other_cores_are_warned_about(two, tmp_path, monkeypatch, caplog):
     shutil.copytree(two, tmp_path / "c")
     restored(tmp_path / "c")
     assert "other conditions" not in caplog.text
-    monkeypatch.setattr(environment, "num_cores", lambda: 77)
+    monkeypatch.setattr(processor, "num_cores", lambda: 77)
     monkeypatch.setenv("XLA_FLAGS", "--xla_other=1")
     restored(tmp_path / "c")
     (line,) = [x for x in caplog.messages if "made under other conditions" in x]

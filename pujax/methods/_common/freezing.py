@@ -15,10 +15,10 @@ import optax
 from flax import traverse_util
 
 from pujax import checks, models
+from pujax.models.lgconv import GLOBAL_BRANCH
 
 _STEM = re.compile(r"backbone/(stem|stem_norm)/")
 _STAGE = re.compile(r"backbone/stage(\d+)_block\d+/")
-_GLOBAL_BRANCH = "global_branch"
 _PUBLISHED_STAGES = 3
 _NORMS = ("off", "on", "auto")
 
@@ -80,7 +80,7 @@ def trainable_path(frozen_stages: int) -> Callable[[str], bool]:
     checks.at_least("method.frozen_stages", frozen_stages, 0)
 
     def is_trainable(path: str) -> bool:
-        if frozen_stages == 0 or _GLOBAL_BRANCH in path.split("/"):
+        if frozen_stages == 0 or GLOBAL_BRANCH in path.split("/"):
             return True
         stage = _STAGE.match(path)
         is_frozen = _STEM.match(path) or (stage and int(stage[1]) <= frozen_stages)

@@ -11,6 +11,7 @@ import ml_collections
 import numpy as np
 
 from pujax import meta, risks
+from pujax.arrays import mean_where
 
 Scores = Callable[[chex.ArrayTree], jax.Array]
 """Scores `[batch]` of some examples, a function of the parameters that a virtual step moves."""
@@ -154,8 +155,7 @@ def share_by_size(gradient: jax.Array, pinned: jax.Array) -> jax.Array:
       pinned: bool `[batch]`, examples whose label stays 1.
     """
     size = jnp.abs(pull(gradient))
-    is_free = jnp.logical_not(pinned)
-    mean = jnp.sum(jnp.where(is_free, size, 0)) / jnp.maximum(jnp.sum(is_free), 1)
+    mean = mean_where(size, jnp.logical_not(pinned))
     return jnp.minimum(size / jnp.where(mean > 0, mean, 1), 1)
 
 

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 
 from pujax import risks
+from pujax.arrays import mean_where
 
 
 def pseudo_loss(scores: jax.Array, targets: jax.Array, is_pseudo: jax.Array) -> jax.Array:
@@ -18,7 +19,7 @@ def pseudo_loss(scores: jax.Array, targets: jax.Array, is_pseudo: jax.Array) -> 
       A scalar, 0 where no row counts.
     """
     losses = targets * risks.logistic_loss(scores) + (1 - targets) * risks.logistic_loss(-scores)
-    return jnp.sum(jnp.where(is_pseudo, losses, 0)) / jnp.maximum(jnp.sum(is_pseudo), 1)
+    return mean_where(losses, is_pseudo)
 
 
 def mutual_information(scores: jax.Array) -> jax.Array:

@@ -9,6 +9,7 @@ import ml_collections
 import optax
 
 from pujax import risks
+from pujax.arrays import mean_where
 from pujax.data.batching import Batch
 from pujax.methods._common import classifier
 from pujax.methods._common import losses as losses_lib
@@ -195,7 +196,7 @@ def losses(
         probability = jax.nn.sigmoid(scores)
         others = jax.lax.stop_gradient(jax.nn.sigmoid(jnp.stack([peer_scores, teacher_scores])))
         to_peer, to_teacher = jnp.square(probability - others)
-        mutual = jnp.sum(jnp.where(rows, to_peer, 0)) / jnp.maximum(jnp.sum(rows), 1)
+        mutual = mean_where(to_peer, rows)
         mutual = jnp.where(mutual < config.mutual_alpha * risk, mutual, 0)
         weight = self_paced.ramp(
             batch.epoch,

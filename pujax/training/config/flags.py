@@ -17,7 +17,7 @@ from pujax import configs, methods, models
 
 _CONFIG = ("--config", "-config")
 _OPTIONS = "config.model.options."
-_BOOLEANS = {"true": True, "false": False}
+BOOLEANS = {"true": True, "false": False}
 _ACCEPTED = {
     "invalid literal for int": "a whole number",
     "could not convert string to float": "a number",
@@ -141,7 +141,7 @@ def _set_options(config: ml_collections.ConfigDict, options: list[tuple[str, str
         return
     given = {}
     for name, text in options:
-        given[name] = _BOOLEANS.get(text.lower(), text)
+        given[name] = BOOLEANS.get(text.lower(), text)
         if given[name] is text:
             with contextlib.suppress(ValueError, SyntaxError, MemoryError, RecursionError):
                 given[name] = ast.literal_eval(text)
