@@ -165,7 +165,7 @@ def _slots(images):
     return (images.astype(jnp.int32) + 256 * channel).reshape(images.shape[0], -1)
 
 
-def floor_ratio(numerator: jax.Array, denominator: jax.Array) -> jax.Array:
+def floor_ratio(numerator: jax.Array | np.ndarray, denominator: jax.Array) -> jax.Array:
     """`numerator // denominator` of whole numbers from 0, for a denominator of 0 that of 1."""
     # The half keeps the float32 quotient clear of whole numbers, so its rounding does not matter.
     denominator = jnp.maximum(denominator, 1).astype(jnp.float32)
