@@ -11,7 +11,7 @@ from typing import Any
 import ml_collections
 
 from pujax import reading, report
-from pujax.files import replace_text, write_json
+from pujax.files import read_json, replace_text, write_json
 from pujax.sweep import summary
 from pujax.sweep.cell_runner import Place
 from pujax.sweep.plan import Cell, Plan
@@ -43,12 +43,20 @@ def outside(plan: Plan, workdir: str) -> str:
     Args:
       plan: of this call, which has other cells or seeds than an earlier one.
       workdir: the folder of both.
+
+    Raises:
+      ValueError: if `results.json` is not what a sweep wrote.
     """
     path = os.path.join(workdir, _DOCUMENT)
     if not os.path.isfile(path):
         return ""
     kept = {(cell.row, cell.column, seed) for cell in plan.cells for seed in plan.seeds}
-    records = reading.read_json(path)["records"]
+    records = read_json(path).get("records")
+    if not isinstance(records, list) or not all(map(summary.is_record, records)):
+        raise ValueError(
+            f"{path} is damaged (its records are not those of a sweep); accepted: the file as "
+            "written"
+        )
     found = [tuple(map(record.get, ("row", "column", "seed"))) for record in records]
     lost = sum(1 for record in found if record not in kept)
     if not lost:

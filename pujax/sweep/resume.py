@@ -38,6 +38,9 @@ def find(folder: str, unfinished: Sequence[int]) -> Unfinished:
     Args:
       folder: of the cell.
       unfinished: its seeds without a summary.
+
+    Raises:
+      ValueError: if the file that lists the seeds of a group is not what was written.
     """
     alone = [seed for seed in unfinished if _has_checkpoint(seed_folder(folder, seed))]
     wanted = set(unfinished) - set(alone)
@@ -90,7 +93,15 @@ def _group_seeds(folder: str, name: str) -> tuple[int, ...]:
         return tuple(map(int, match[1].split("-")))
     path = os.path.join(folder, name, _SEEDS)
     is_group = _LONG_GROUP.match(name) and os.path.exists(path)
-    return tuple(read_json(path)["seeds"]) if is_group else ()
+    if not is_group:
+        return ()
+    seeds = read_json(path).get("seeds")
+    if not isinstance(seeds, list) or not seeds or {type(seed) for seed in seeds} != {int}:
+        raise ValueError(
+            f"{path} is damaged (its seeds are {seeds!r}, no list of integers); accepted: the file "
+            "as written"
+        )
+    return tuple(seeds)
 
 
 def _has_checkpoint(folder: str) -> bool:

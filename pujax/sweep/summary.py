@@ -20,6 +20,18 @@ CSV_HEADER = ",".join(CSV_COLUMNS[:-1])
 HEADERS = (report.table_line(COLUMNS), report.table_line(report.FIRST_COLUMNS))
 
 
+def is_record(entry: Any) -> bool:
+    """Whether an entry of the `records` of `results.json` says what one seed of one cell gave."""
+    return (
+        isinstance(entry, dict)
+        and {"row", "column", "seed", "metrics", "oracle"} <= entry.keys()
+        and isinstance(entry["row"], str)
+        and isinstance(entry["column"], str)
+        and type(entry["seed"]) is int
+        and isinstance(entry["metrics"], dict)
+    )
+
+
 def lines(results: Mapping[str, Any]) -> list[dict[str, Any]]:
     """One line per cell, rule and metric, cells without a finished seed included.
 

@@ -41,7 +41,7 @@ def read(folder: str) -> dict[str, Any]:
     for key, kind in _KEYS.items():
         value = results.get(key)
         checks.require(isinstance(value, kind), f"{key} of {path}", value, accepted)
-    for key, is_whole in (("cells", _is_cell), ("records", _is_record)):
+    for key, is_whole in (("cells", _is_cell), ("records", summary.is_record)):
         for entry in results[key]:
             checks.require(is_whole(entry), f"an entry of {key} of {path}", entry, accepted)
     for key, unset in _OPTIONS.items():
@@ -62,14 +62,6 @@ def _is_cell(entry: Any) -> bool:
         return False
     published = entry["published"]
     return published is None or (isinstance(published, list) and len(published) == 2)
-
-
-def _is_record(entry: Any) -> bool:
-    return (
-        isinstance(entry, dict)
-        and {"row", "column", "seed", "metrics", "oracle"} <= entry.keys()
-        and isinstance(entry["metrics"], dict)
-    )
 
 
 def _check_target(path: str) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from pujax import report, sweep
 from pujax.sweep import __main__ as command
-from pujax.sweep import figure, resume, tables
+from pujax.sweep import cell_runner, figure, resume, tables
 from pujax.sweep import plan as plan_lib
 from pujax.training import (
     checkpoint,
@@ -27,6 +27,7 @@ from pujax.training import (
 from pujax.training import config as config_lib
 from pujax.training.evaluation import one_class
 from tests import tiny
+from tests.sweep import small_plan
 
 CONFIG = """
 from pujax.training import config as config_lib
@@ -285,6 +286,46 @@ def test_a_group_of_many_seeds_has_a_folder_and_is_found_again(tmp_path):
     assert os.path.basename(resume.group_folder("a", (3, 1))) == "together_3-1"
 
 
+@pytest.mark.parametrize("held", ["{}", '{"seeds": 3}', '{"seeds": []}', '{"seeds": [0, true]}'])
+def test_a_damaged_list_of_seeds_is_named(tmp_path, held):
+    seeds = tuple(range(2_000_000_000, 2_000_000_030))
+    path = os.path.join(resume.make_group_folder(str(tmp_path), seeds), "seeds.json")
+    with open(path, "w") as file:
+        file.write(held)
+    with pytest.raises(ValueError, match=rf"{path} is damaged \(.*; accepted: the file as written"):
+        resume.find(str(tmp_path), seeds)
+
+
+def _with_checkpoints(folder, *names):
+    for name in names:
+        os.makedirs(os.path.join(folder, name, "checkpoints"))
+
+
+def test_the_larger_of_two_groups_goes_on(tmp_path, monkeypatch):
+    monkeypatch.setattr(checkpoint, "exists", os.path.isdir)
+    _with_checkpoints(tmp_path, "together_0-1", "together_0-1-2")
+    groups = ((str(tmp_path / "together_0-1-2"), (0, 1, 2)),)
+    assert resume.find(str(tmp_path), (0, 1, 2)) == (groups, (), ())
+
+
+def test_a_seed_that_left_its_group_goes_on_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr(checkpoint, "exists", os.path.isdir)
+    _with_checkpoints(tmp_path, "together_0-1", "seed_0")
+    assert resume.find(str(tmp_path), (0,)) == ((), (0,), ())
+    groups = ((str(tmp_path / "together_0-1"), (0, 1)),)
+    assert resume.find(str(tmp_path), (0, 1)) == (groups, (0,), ())
+
+
+def test_an_old_reason_is_gone_while_the_seed_trains_again(tmp_path):
+    (cell,) = small_plan.plan(("naive",)).cells
+    place = cell_runner.Place(str(tmp_path), None, None, False, {})
+    place.write_error(cell, [0], "stopped")
+    assert place.is_over(cell, [0])
+    with cell_runner._keeping_errors(cell, [0], place, []):
+        seen = place.is_over(cell, [0]), place.error(cell, [0])  # it would keep an assertion, too
+    assert seen == (False, "")
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize("error", [train_loop.NonFiniteError, ValueError, MemoryError])
 def test_a_seed_that_fails_leaves_the_others_and_its_reason(
@@ -361,6 +402,24 @@ def test_files_of_somebody_else_are_not_written_over(config_file, tmp_path, name
     assert f"holds {name}, but no results.json of a sweep" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == [name]
     assert (tmp_path / name).read_text() == "{}"
+
+
+@pytest.mark.parametrize(
+    "records",
+    [
+        None,
+        [1],
+        [{"row": ["a"], "column": "b", "seed": 0, "metrics": {}, "oracle": False}],
+        [{"row": "a", "column": "b", "seed": True, "metrics": {}, "oracle": False}],
+    ],
+)
+def test_damaged_results_are_named(config_file, tmp_path, capsys, records):
+    path = tmp_path / "results.json"
+    path.write_text(json.dumps({"title": "", "cells": [], "records": records}))
+    assert run(config_file, tmp_path) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"{path} is damaged (") and said.count("\n") == 1
+    assert "accepted: the file as written" in said and list(tmp_path.iterdir()) == [path]
 
 
 def test_other_settings_in_a_used_folder_are_refused_by_name(config_file, finished, capsys):

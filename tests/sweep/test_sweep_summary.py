@@ -108,6 +108,16 @@ def test_published_figures_stand_beside_the_rule_that_chose_them_and_the_first_m
     assert "Seeds 0, 1. [x.csv](x.csv)" in page and "Test auc in percent" in page
 
 
+def test_without_a_rule_of_the_published_figure_it_stands_beside_every_rule():
+    metrics = {rule: {"accuracy": 0.9} for rule in ("last", "oracle")}
+    found = results(records=[record("naive", 0, 0.9, None, metrics=metrics)])
+    found["rules"] = ["last", "oracle"]
+    both = [line["published"] for line in summary.lines(found)[:2]]
+    assert both == [92.5, 92.5]
+    found["published_rule"] = "oracle"
+    assert [line["published"] for line in summary.lines(found)[:2]] == [None, 92.5]
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -212,6 +222,10 @@ def test_a_write_that_fails_leaves_the_old_tables(swept, tmp_path, monkeypatch, 
         (
             {"records": [record("a", 0, 1, 1) | {"metrics": []}]},
             "an entry of records of .*; accepted",
+        ),
+        (
+            {"records": [record(["a"], 0, 1, 1)]},
+            "an entry of records of .* is {'row': \\['a'\\], .*; accepted",
         ),
         (
             {"cells": [{"row": "a", "column": "b", "published": 1}]},
