@@ -58,6 +58,7 @@ PARTS = {
         40,
         (
             "tests/test_contrastive.py",
+            "tests/test_contrastive_alignment.py",
             "tests/test_contrastive_views.py",
             "tests/test_contrastive_blocks.py",
         ),
