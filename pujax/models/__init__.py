@@ -77,9 +77,9 @@ def build(
       ValueError: if the name, an option, the type, the width or the projection is not accepted.
     """
     backbone = _backbone_class(name)
-    accepted = f"0 or a positive number up to {MAX_WIDTH}"
     for field, width in (("embedding_dim", embedding_dim), ("aligned_dim", aligned_dim)):
-        checks.require(0 <= width <= MAX_WIDTH, field, width, accepted)
+        checks.whole_number(field, width, 0)
+        checks.between(field, width, 0, MAX_WIDTH)
     heads.check_projection(projection)
     options = check_options(name, options)
     built = backbone(dtype=_compute_type(dtype), **options)
