@@ -392,10 +392,7 @@ def _platt(
 
 def _scores(name: str, values: npt.ArrayLike) -> np.ndarray:
     """Finite scores `[n]` in double precision."""
-    try:
-        array = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError) as error:  # words, or rows of several lengths
-        raise ValueError(f"{name} is {values!r}; accepted: [n], one number each") from error
+    array = checks.real_numbers(name, values, "[n], one number each").astype(np.float64, copy=False)
     if array.ndim != 1:
         raise ValueError(f"{name} has shape {array.shape}; accepted: [n], one score each")
     bad = ~np.isfinite(array)

@@ -1,6 +1,7 @@
 """Checks of arguments; all errors have the form "FIELD is VALUE; accepted: ..."."""
 
 import numbers
+import reprlib
 from collections.abc import Iterable
 from typing import Any
 
@@ -45,6 +46,21 @@ def is_number(value: object) -> bool:
         return True
     kind = getattr(getattr(value, "dtype", None), "kind", "V")  # V is bfloat16's
     return getattr(value, "shape", None) == () and kind in "biufV"
+
+
+def real_numbers(field: str, values: object, accepted: str) -> np.ndarray:
+    """The array of real numbers in `values`: floating-point ones as they are, others as float64.
+
+    Requires that they are real numbers: words, complex numbers and rows of several lengths are not.
+    """
+    try:
+        array = np.asarray(values)
+        if array.dtype.kind == "c":  # NumPy would drop a part of them, with no more than a warning
+            raise TypeError("complex numbers")
+        return array if array.dtype.kind in "fV" else array.astype(np.float64)  # V is bfloat16's
+    except (TypeError, ValueError, OverflowError) as error:
+        shown = " ".join(reprlib.repr(values).split())  # the first few of many
+        raise ValueError(f"{field} is {shown}; accepted: {accepted}") from error
 
 
 def positive(field: str, value: object) -> None:

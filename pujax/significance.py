@@ -6,6 +6,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy import typing as npt
 
+from pujax import checks
+
 
 def paired_p_value(differences: Sequence[float]) -> float:
     """Student's t test that the mean of paired differences is 0 (Student 1908).
@@ -17,8 +19,11 @@ def paired_p_value(differences: Sequence[float]) -> float:
       The two-sided p-value in [0, 1]; NaN with fewer than two pairs, or where a difference is not
       finite or all are equal up to rounding, unless they are 0, which gives 1: without a spread
       between pairs nothing tells how large chance is.
+
+    Raises:
+      ValueError: if `differences` is no list of real numbers.
     """
-    values = np.asarray(differences, np.float64)
+    values = _list("differences", differences)
     if len(values) < 2 or not np.isfinite(values).all():
         return math.nan
     if _are_equal(values):
@@ -38,14 +43,18 @@ def mean_interval(values: Sequence[float], *, level: float) -> tuple[float, floa
     Returns:
       Its lower and upper end; NaN with fewer than two values, where one is not finite, or where all
       are equal up to rounding and not 0, see `paired_p_value`.
+
+    Raises:
+      ValueError: if `values` is no list of real numbers or `level` is not in (0, 1).
     """
-    given = np.asarray(values, np.float64)
+    checks.between("level", level, 0, 1, include="neither")
+    given = _list("values", values)
     if len(given) < 2 or not np.isfinite(given).all() or (_are_equal(given) and given.any()):
         return math.nan, math.nan
     from scipy import stats  # where it is needed: it loads for a second
 
     mean, error = float(given.mean()), float(given.std(ddof=1)) / math.sqrt(len(given))
-    half = float(stats.t.ppf((1 + level) / 2, len(values) - 1)) * error
+    half = float(stats.t.ppf((1 + level) / 2, len(given) - 1)) * error
     return mean - half, mean + half
 
 
@@ -65,11 +74,24 @@ def holm(p_values: npt.ArrayLike) -> np.ndarray:
 
     Returns:
       `[m]`, in the same order.
+
+    Raises:
+      ValueError: if `p_values` is no list of real numbers, or one of them is not in [0, 1].
     """
-    given = np.asarray(p_values, np.float64)
+    given = _list("p_values", p_values)
     adjusted = np.full_like(given, np.nan)
-    known = np.flatnonzero(np.isfinite(given))
+    known = np.flatnonzero(~np.isnan(given))
+    for p in given[known].tolist():
+        checks.between("a number of p_values", p, 0, 1)
     order = known[np.argsort(given[known], kind="stable")]
     scaled = given[order] * np.arange(len(order), 0, -1)
     adjusted[order] = np.minimum(np.maximum.accumulate(scaled), 1)
     return adjusted
+
+
+def _list(name: str, values: npt.ArrayLike) -> np.ndarray:
+    """Numbers `[m]` in double precision."""
+    numbers = checks.real_numbers(name, values, "[m], one number each")
+    if numbers.ndim != 1:
+        raise ValueError(f"{name} has shape {numbers.shape}; accepted: [m], one number each")
+    return numbers.astype(np.float64, copy=False)

@@ -109,6 +109,35 @@ def test_wrong_arguments_are_named(metric):
             metric([1.0, 2.0, 3.0], labels)
 
 
+@pytest.mark.parametrize("metric", [*ALL, metrics.proxy_auc])
+@pytest.mark.parametrize("scores", [["a", "b"], [[1.0], [2.0, 3.0]], [1j, 2.0], [10**400, 1], 1j])
+def test_scores_that_are_no_real_numbers_are_named(metric, scores):
+    with pytest.raises(ValueError, match=r"scores is .*; accepted: \[n\], one number each"):
+        metric(scores, [0, 1])
+
+
+@pytest.mark.parametrize(
+    ("labels", "said"),
+    [
+        ([None, 1], r"labels hold the values \[1, None\], but must be 0/1 or -1/1"),
+        (["a", "b"], r"labels hold the values \[a, b\], but must be 0/1 or -1/1"),
+        ([[1], [0, 1]], r"labels is \[\[1\], \[0, 1\]\]; accepted: an array, one label each"),
+    ],
+)
+def test_labels_that_are_no_codes_are_named(labels, said):
+    with pytest.raises(ValueError, match=said):
+        metrics.accuracy([1.0, 2.0], labels)
+
+
+def test_the_first_few_of_many_words_are_shown():
+    with pytest.raises(ValueError, match="scores is .*'a', .*; accepted") as refused:
+        metrics.auc(["a"] * 1000, [0, 1] * 500)
+    assert len(str(refused.value)) < 200
+    with pytest.raises(ValueError, match="scores is .*; accepted") as refused:
+        metrics.auc(np.array([["a", "b"]] * 1000), [0, 1] * 500)
+    assert len(str(refused.value)) < 200 and "\n" not in str(refused.value)
+
+
 @pytest.mark.parametrize("setting", ["one_sample", "two_sample"])
 def test_proxy_accuracy_matches_an_example_worked_by_hand(setting):
     # Two of three labelled positives found; of U one in two, of all five two, are negative.
@@ -186,3 +215,5 @@ def test_options_of_proxy_accuracy_are_checked():
 def test_one_class_predictions_are_seen(scores, expected):
     assert metrics.predicts_one_class(scores) is expected
     assert metrics.predicts_one_class(jnp.asarray(scores, jnp.float32)) is expected
+    with pytest.raises(ValueError, match=r"scores is \['a'\]; accepted: \[n\], one number each"):
+        metrics.predicts_one_class(["a"])

@@ -300,7 +300,21 @@ def test_wrong_arguments_are_named(metric):
         metric(SCORES[:3], [[0, 1], [-1, 1], [1, 1]])
 
 
+@each_metric
+def test_what_are_no_numbers_or_no_arrays_are_named(metric):
+    for scores in (np.full(LABELS.shape, "a"), 1j * LABELS, [[1.0], [1.0, 2.0]]):
+        with pytest.raises(ValueError, match=r"scores is .*; accepted: \[n, classes\], one number"):
+            metric(scores, LABELS)
+    with pytest.raises(ValueError, match=r"labels is \[\[1\], \[0, 1\]\]; accepted: an array"):
+        metric(SCORES[:2], [[1], [0, 1]])
+
+
 def test_thresholds_are_checked():
+    for value in ("x", 1j, [[0.1], [0.2, 0.3]]):
+        with pytest.raises(ValueError, match="threshold is .*; accepted: a number"):
+            metrics.multilabel_f1(SCORES, LABELS, threshold=value)
+    with pytest.raises(ValueError, match=r"thresholds is \['x'\]; accepted: a list of one number"):
+        metrics.oracle_multilabel_f1(SCORES, LABELS, thresholds=["x"])
     for value in (np.nan, None, [0.5, 0.6]):
         with pytest.raises(ValueError, match="threshold is .* must be a number"):
             metrics.multilabel_f1(SCORES, LABELS, threshold=value)

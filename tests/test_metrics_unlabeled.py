@@ -108,6 +108,9 @@ def test_auc_from_auc_pu_inverts_the_mixture():
     assert metrics.auc_from_auc_pu(0.05, 0.3) == 0
     with pytest.raises(ValueError, match="prior is 0"):
         metrics.auc_from_auc_pu(0.7, 0)
+    for bad in ("a", ["a"], 1j, [[1.0], [0.5, 0.5]]):
+        with pytest.raises(ValueError, match="auc_pu is .*; accepted: numbers"):
+            metrics.auc_from_auc_pu(bad, 0.3)
 
 
 def test_rates_stay_rates_where_noise_leads_out():
@@ -307,6 +310,11 @@ def test_resamples_in_parts_are_as_good_as_all_at_once(monkeypatch):
         ({"level": 1.0}, "level is 1"),
         ({"p": np.ones([2, 2])}, "positive_scores has shape"),
         ({"u": 1.0}, "unlabeled_scores has shape"),
+        ({"p": ["a"]}, r"positive_scores is \['a'\]; accepted: \[n\], one number each"),
+        ({"u": [1j]}, r"unlabeled_scores is \[1j\]; accepted: \[n\], one number each"),
+        ({"seed": -1}, "seed is -1; accepted: an integer from 0"),
+        ({"seed": "a"}, "seed is 'a'; accepted: an integer from 0"),
+        ({"seed": 1.5}, "seed is 1.5; accepted: an integer from 0"),
     ],
 )
 def test_bad_input_is_named(options, message):
@@ -431,7 +439,8 @@ def test_the_largest_prior_at_a_level_is_the_smaller_quantile_of_its_two_bounds(
     assert found > metrics.largest_prior(p, u)
     assert metrics.largest_prior(p, u, level=0.9, seed=1) != found
     assert math.isnan(metrics.largest_prior([], u, level=0.9))
-    for bad, name in (({"level": 1}, "level"), ({"level": 0.9, "num_resamples": 0}, "num_res")):
+    named = ({"level": 1}, "level"), ({"level": 0.9, "num_resamples": 0}, "num_res")
+    for bad, name in (*named, ({"seed": -1}, "seed is -1"), ({"seed": 1.5}, "seed is 1.5")):
         with pytest.raises(ValueError, match=name):
             metrics.largest_prior(p, u, **bad)
 

@@ -45,6 +45,39 @@ def test_holm_by_hand():
     assert significance.holm([]).shape == (0,)
 
 
+@pytest.mark.parametrize(
+    ("p_values", "said"),
+    [
+        ([-1, 0.2], r"a number of p_values is -1.0; accepted: a number in \[0, 1\]"),
+        ([0.1, math.inf], r"a number of p_values is inf; accepted: a number in \[0, 1\]"),
+        ([[0.1, 0.2]], r"p_values has shape \(1, 2\); accepted: \[m\], one number each"),
+        (["a"], r"p_values is \['a'\]; accepted: \[m\], one number each"),
+    ],
+)
+def test_what_are_no_p_values_are_named(p_values, said):
+    with pytest.raises(ValueError, match=said):
+        significance.holm(p_values)
+
+
+def test_a_small_spread_is_a_spread():
+    # t of the mean against its standard error, 4.4e-4.
+    values = [1.0, 1.0005, 0.9999]
+    t = np.mean(values) / (np.std(values, ddof=1) / math.sqrt(3))
+    p = significance.paired_p_value(values)
+    assert p == pytest.approx(1 - t / math.sqrt(2 + t * t), rel=1e-6) and 0 < p < 1e-4
+    assert significance.mean_interval([1.0, 1.0005], level=0.9)[0] < 1
+
+
+def test_a_level_or_numbers_that_cannot_be_are_named():
+    for level in (2, 0, 1.0, math.nan, "a"):
+        with pytest.raises(ValueError, match=r"level is .*; accepted: a number in \(0, 1\)"):
+            significance.mean_interval([1.0, 2.0], level=level)
+    with pytest.raises(ValueError, match=r"values is \['a', 'b'\]; accepted: \[m\]"):
+        significance.mean_interval(["a", "b"], level=0.9)
+    with pytest.raises(ValueError, match=r"differences has shape \(1, 2\); accepted: \[m\]"):
+        significance.paired_p_value([[1.0, 2.0]])
+
+
 def test_the_interval_of_a_mean_is_students_and_unknown_without_a_spread():
     values = [1.0, 4.0, 2.5, 0.5]
     expected = stats.t.interval(0.9, 3, np.mean(values), stats.sem(values))

@@ -1,17 +1,38 @@
-"""What every metric checks: how labels are coded."""
+"""What every metric checks: that scores are numbers, and how labels are coded."""
+
+import reprlib
 
 import numpy as np
 from numpy import typing as npt
 
+from pujax import checks
+
+
+def score_list(name: str, scores: npt.ArrayLike) -> np.ndarray:
+    """Scores in double precision, of a shape that is yet to be checked."""
+    return checks.real_numbers(name, scores, "[n], one number each").astype(np.float64, copy=False)
+
+
+def label_array(labels: npt.ArrayLike) -> np.ndarray:
+    """Labels of whatever kind, as an array."""
+    try:
+        return np.asarray(labels)
+    except ValueError as error:  # rows of several lengths
+        shown = reprlib.repr(labels)
+        raise ValueError(f"labels is {shown}; accepted: an array, one label each") from error
+
 
 def is_positive(labels: npt.ArrayLike) -> np.ndarray:
     """Boolean array of the positives among labels coded 0/1, -1/1 or False/True."""
-    labels = np.asarray(labels)
+    labels = label_array(labels)
     if labels.dtype == bool:
         return labels
     positive = labels == 1
     if not any(np.all(positive | (labels == negative)) for negative in (0, -1)):
-        values = np.unique(labels).tolist()
+        try:
+            values = np.unique(labels).tolist()
+        except TypeError:  # such as None beside numbers, which have no order
+            values = sorted(set(map(repr, labels.ravel().tolist())))
         listed = ", ".join(map(str, values[:8])) + (", ..." if len(values) > 8 else "")
         raise ValueError(f"labels hold the values [{listed}], but must be 0/1 or -1/1")
     return positive
@@ -19,16 +40,15 @@ def is_positive(labels: npt.ArrayLike) -> np.ndarray:
 
 def score_matrix(scores: npt.ArrayLike) -> np.ndarray:
     """Scores `[n, classes]` in their own floating-point precision."""
-    scores = np.asarray(scores)
+    scores = checks.real_numbers("scores", scores, "[n, classes], one number each")
     if scores.ndim != 2 or scores.shape[1] == 0:
         raise ValueError(f"scores has shape {scores.shape}, but must be [n, classes], classes >= 1")
-    # "V" are the small floating-point kinds that numpy itself lacks, such as bfloat16.
-    return scores if scores.dtype.kind in "fV" else scores.astype(np.float64)
+    return scores
 
 
 def matrices(scores: npt.ArrayLike, labels: npt.ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     """Scores `[n, classes]` in their own precision and a boolean array of the true positives."""
-    scores, labels = score_matrix(scores), np.asarray(labels)
+    scores, labels = score_matrix(scores), label_array(labels)
     if scores.shape != labels.shape:
         raise ValueError(
             f"scores and labels must be of one shape, got {scores.shape} and {labels.shape}"

@@ -24,7 +24,8 @@ def accuracy(scores: npt.ArrayLike, labels: npt.ArrayLike) -> float:
         The accuracy in [0, 1]; NaN without examples.
 
     Raises:
-        ValueError: if shapes do not fit or labels are coded differently.
+        ValueError: if shapes do not fit, scores are no real numbers or labels are coded
+            differently.
     """
     scores, positive = _checked(scores, labels)
     if scores.size == 0 or np.isnan(scores).any():
@@ -43,7 +44,8 @@ def f1(scores: npt.ArrayLike, labels: npt.ArrayLike) -> float:
         F1 in [0, 1]; 0 where no positives are predicted or present.
 
     Raises:
-        ValueError: if shapes do not fit or labels are coded differently.
+        ValueError: if shapes do not fit, scores are no real numbers or labels are coded
+            differently.
     """
     scores, positive = _checked(scores, labels)
     if np.isnan(scores).any():
@@ -66,7 +68,8 @@ def auc(scores: npt.ArrayLike, labels: npt.ArrayLike) -> float:
         The area in [0, 1]; NaN where only one class, or nothing, is present.
 
     Raises:
-        ValueError: if shapes do not fit or labels are coded differently.
+        ValueError: if shapes do not fit, scores are no real numbers or labels are coded
+            differently.
     """
     scores, positive = _checked(scores, labels)
     if np.isnan(scores).any() or positive.all() or not positive.any():
@@ -91,7 +94,8 @@ def average_precision(scores: npt.ArrayLike, labels: npt.ArrayLike) -> float:
         The average precision in [0, 1]; NaN where no positive is present.
 
     Raises:
-        ValueError: if shapes do not fit or labels are coded differently.
+        ValueError: if shapes do not fit, scores are no real numbers or labels are coded
+            differently.
     """
     from sklearn import metrics  # where it is needed: it loads for a second
 
@@ -123,8 +127,8 @@ def proxy_accuracy(
         where X is U.
 
     Raises:
-        ValueError: if shapes do not fit, labels are coded differently, or `prior` or `setting` is
-            not accepted.
+        ValueError: if shapes do not fit, scores are no real numbers, labels are coded differently,
+            or `prior` or `setting` is not accepted.
     """
     scores, positive = _checked(scores, labeled)
     checks.between("prior", prior, 0, 1, include="neither")
@@ -150,7 +154,8 @@ def proxy_auc(scores: npt.ArrayLike, labeled: npt.ArrayLike) -> float:
         The area in [0, 1]; NaN where only one group, or nothing, is present.
 
     Raises:
-        ValueError: if shapes do not fit or labels are coded differently.
+        ValueError: if shapes do not fit, scores are no real numbers or labels are coded
+            differently.
     """
     return auc(scores, labeled)
 
@@ -163,15 +168,18 @@ def predicts_one_class(scores: npt.ArrayLike) -> bool:
 
     Returns:
         True if at least one score is given and all, or none, are above 0.
+
+    Raises:
+        ValueError: if scores are no real numbers.
     """
-    predicted = np.asarray(scores, dtype=np.float64) > 0
+    predicted = _arguments.score_list("scores", scores) > 0
     return bool(predicted.size and (predicted.all() or not predicted.any()))
 
 
 def _checked(scores: npt.ArrayLike, labels: npt.ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     """Scores in double precision and a boolean array of the true positives."""
-    scores = np.asarray(scores, dtype=np.float64)
-    labels = np.asarray(labels)
+    scores = _arguments.score_list("scores", scores)
+    labels = _arguments.label_array(labels)
     if scores.ndim != 1 or scores.shape != labels.shape:
         raise ValueError(
             f"scores and labels must be [n] and of one shape, got {scores.shape} and {labels.shape}"

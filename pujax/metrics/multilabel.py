@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy import typing as npt
 
+from pujax import checks
 from pujax.metrics import _arguments
 
 # The thresholds that the authors of PU-MLC try on the test set.
@@ -213,8 +214,8 @@ def _undefined(scores: np.ndarray) -> bool:
 
 def _checked_thresholds(name: str, values: npt.ArrayLike, rank: int) -> np.ndarray:
     """Thresholds in double precision, a scalar or `[thresholds]` by rank."""
-    values = np.asarray(values, dtype=np.float64)
-    if values.ndim != rank or values.size == 0 or np.isnan(values).any():
-        accepted = "a list of one number or more" if rank else "a number"
-        raise ValueError(f"{name} is {values.tolist()}, but must be {accepted}, none of them NaN")
-    return values
+    accepted = "a list of one number or more" if rank else "a number"
+    numbers = checks.real_numbers(name, values, accepted).astype(np.float64, copy=False)
+    if numbers.ndim != rank or numbers.size == 0 or np.isnan(numbers).any():
+        raise ValueError(f"{name} is {numbers.tolist()}, but must be {accepted}, none of them NaN")
+    return numbers

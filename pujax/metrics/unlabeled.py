@@ -27,7 +27,7 @@ import numpy as np
 from numpy import typing as npt
 
 from pujax import checks
-from pujax.metrics import _resampling
+from pujax.metrics import _arguments, _resampling
 
 _NUM_PRIORS = 9
 """Priors of an interval at which every number is computed, its ends among them."""
@@ -87,10 +87,11 @@ def auc_from_auc_pu(auc_pu: npt.ArrayLike, prior: float) -> np.ndarray:
       The area, of the same shape, clipped to [0, 1].
 
     Raises:
-      ValueError: if `prior` is not in (0, 1).
+      ValueError: if `auc_pu` is no array of real numbers or `prior` is not in (0, 1).
     """
     checks.between("prior", prior, 0, 1, include="neither")
-    return np.clip(_auc(np.asarray(auc_pu, np.float64), prior), 0, 1)
+    areas = checks.real_numbers("auc_pu", auc_pu, "numbers").astype(np.float64, copy=False)
+    return np.clip(_auc(areas, prior), 0, 1)
 
 
 def largest_prior(
@@ -133,6 +134,7 @@ def largest_prior(
     if level is not None:
         checks.between("level", level, 0, 1, include="neither")
         checks.whole_number("num_resamples", num_resamples, 1)
+    checks.whole_number("seed", seed, 0)
     p = _scores("positive_scores", positive_scores)
     u = _scores("unlabeled_scores", unlabeled_scores)
     if not len(p) or not len(u):
@@ -215,6 +217,7 @@ def unlabeled_estimates(
     checks.between("threshold", threshold, -math.inf, math.inf)
     checks.whole_number("num_resamples", num_resamples, 0)
     checks.between("level", level, 0, 1, include="neither")
+    checks.whole_number("seed", seed, 0)
     if labeled_share is not None:
         checks.between("labeled_share", labeled_share, 0, 1, include="low")
     checks.require(isinstance(top, Sequence | np.ndarray), "top", top, "numbers of rows, from 1")
@@ -345,7 +348,7 @@ def _assumption(name: str, priors: Sequence[float], setting: str) -> str:
 
 def _scores(name: str, values: npt.ArrayLike) -> np.ndarray:
     """Scores `[n]` in double precision; none if one of them is not a number."""
-    array = np.asarray(values, dtype=np.float64)
+    array = _arguments.score_list(name, values)
     if array.ndim != 1:
         raise ValueError(f"{name} has shape {array.shape}; accepted: [n], one score each")
     return array[:0] if np.isnan(array).any() else array
