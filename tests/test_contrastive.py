@@ -249,6 +249,19 @@ def test_wrong_arguments_are_named():
         contrastive.group_contrast(queries, keys, np.ones((5, 10)), temperature=-0.5)
     with pytest.raises(ValueError, match=r"positives has shape \(5, 5\)"):
         contrastive.group_contrast(queries, keys, np.ones((5, 5)), temperature=0.5)
+    masks = {"holds NaN": np.full((5, 10), np.nan), "is complex64": np.full((5, 10), 1j)}
+    masks[r"is \[\['word', "] = [["word"] * 10] * 5
+    for said, mask in masks.items():
+        with pytest.raises(ValueError, match=f"positives {said}.*; accepted: "):
+            contrastive.group_contrast(queries, keys, mask, temperature=0.5)
+    loss = functools.partial(contrastive.group_contrast, positives=np.full((5, 10), np.nan))
+    with pytest.raises(ValueError, match="positives holds NaN; accepted: "):
+        jax.eval_shape(functools.partial(loss, temperature=0.5), queries, keys)
+    for wrong, said in ((keys * 1j, "complex64"), (keys.astype(str).tolist(), r"\[\[")):
+        with pytest.raises(ValueError, match=f"a view is {said}.*; accepted: an array of real"):
+            contrastive.log_probabilities(queries, wrong, temperature=0.5)
+    with pytest.raises(ValueError, match=r"clusters is \['word', .*; accepted: an array of real"):
+        contrastive.latent_group_positives(queries, keys, clusters=["word"] * 5)
     with pytest.raises(ValueError, match=r"sides has shape \(4,\)"):
         contrastive.latent_group_positives(queries, keys, sides=np.zeros(4))
     for num_neighbors in (-1, 2.5, None):

@@ -109,6 +109,11 @@ def test_equal_vectors_have_a_finite_gradient():
         ({"clamp": "cosine"}, "clamp is 'cosine'; accepted: 'components', 'none'"),
         ({"same_class": np.ones((3, 3))}, r"same_class is float32 of shape \(3, 3\); accepted: bo"),
         ({"same_class": np.ones(3, bool)}, r"same_class is bool of shape \(3,\); accepted: bool"),
+        (
+            {"same_class": [["word"] * 3] * 3},
+            r"same_class is \[\['word', .*; accepted: an array of real",
+        ),
+        ({"target": np.ones((3, 2)) * 1j}, "a view is complex64; accepted: an array of real"),
         ({"online": np.ones((0, 2)), "target": np.ones((0, 2))}, r"online is \(0, 2\); accepted"),
         ({"target": np.ones((3, 4))}, r"both views must be \[batch, dim\] and of one shape"),
     ],

@@ -223,6 +223,7 @@ GOOD = {"temperature": 0.5, "tau_plus": 0.1}
         ({"tau_plus": jnp.float32(jnp.nan)}, "tau_plus is nan, but must lie"),
         ({"block_size": -1}, "block_size is -1, but must be an integer, 0 or more"),
         ({"block_size": 2.5}, "block_size is 2.5, but must be an integer, 0 or more"),
+        ({"block_size": True}, "block_size is True, but must be an integer, 0 or more"),
     ],
 )
 def test_numbers_out_of_range_are_refused_by_name(changed, message):
@@ -256,6 +257,27 @@ def test_views_of_wrong_shapes_are_named():
     for wrong in (views[:1], views[0]):
         with pytest.raises(ValueError, match=r"views has shape .* with at least 2 views M"):
             contrastive.multiview_debiased(wrong, **GOOD)
+
+
+@pytest.mark.parametrize("call", [nt_xent, *CALLS.values()])
+def test_views_of_no_real_numbers_are_named(call):
+    views = unit_views()
+    with pytest.raises(ValueError, match="views? is complex64; accepted: an array of real"):
+        call(views + 1j, **GOOD)
+    with pytest.raises(ValueError, match="views? is complex64; accepted: an array of real"):
+        jax.eval_shape(lambda x: call(x, **GOOD), views + 1j)
+    words = np.full(views.shape, "word").tolist()
+    with pytest.raises(ValueError, match=r"views? is \[.*'word'.*; accepted: an array of real"):
+        call(words, **GOOD)
+
+
+def test_lists_of_traced_rows_are_views():
+    views = unit_views()
+    expected = contrastive.nt_xent(*views, temperature=0.5)
+    found = jax.jit(lambda *x: contrastive.nt_xent(x[:5], x[5:], temperature=0.5))(
+        *views[0], *views[1]
+    )
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
 def test_the_gradient_is_finite_where_the_expected_positives_are_the_whole_sum():

@@ -1,6 +1,7 @@
 """Checked inputs of the contrastive losses, in full precision."""
 
 import operator
+import reprlib
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +15,7 @@ _NUMBERS = (jnp.bool_, jnp.integer, jnp.floating)
 
 def pair(first: ArrayLike, second: ArrayLike) -> tuple[jax.Array, jax.Array]:
     """Two matrices of one shape and one dtype, at least float32."""
-    first, second = jnp.asarray(first), jnp.asarray(second)
+    first, second = (real("a view", view) for view in (first, second))
     if first.ndim != 2 or first.shape != second.shape:
         raise ValueError(
             "both views must be [batch, dim] and of one shape, "
@@ -26,12 +27,24 @@ def pair(first: ArrayLike, second: ArrayLike) -> tuple[jax.Array, jax.Array]:
 
 def several(views: ArrayLike) -> jax.Array:
     """Views `[M, batch, dim]` with M >= 2 in at least float32."""
-    views = full_precision(views)
+    views = full_precision(real("views", views))
     if views.ndim != 3 or views.shape[0] < 2:
         raise ValueError(
             f"views has shape {views.shape}, but must be [M, batch, dim] with at least 2 views M"
         )
     return views
+
+
+def real(name: str, values: ArrayLike) -> jax.Array:
+    """`values` as an array, traced or not, which must hold real numbers or booleans."""
+    try:
+        array = jnp.asarray(values)
+    except (TypeError, ValueError) as error:  # words, None, or rows of several lengths
+        shown = " ".join(reprlib.repr(values).split())
+        raise ValueError(f"{name} is {shown}; accepted: an array of real numbers") from error
+    if not _is_real(array.dtype):
+        raise ValueError(f"{name} is {array.dtype}; accepted: an array of real numbers")
+    return array
 
 
 def check_batch(batch: int) -> None:
@@ -59,7 +72,7 @@ def check_tau_plus(tau_plus: float | jax.Array) -> None:
 def checked_block_size(block_size: int) -> int:
     """`block_size` as an integer that is 0 or more."""
     try:
-        size = operator.index(block_size)
+        size = -1 if isinstance(block_size, bool) else operator.index(block_size)
     except TypeError:
         size = -1
     if size < 0:
@@ -70,8 +83,13 @@ def checked_block_size(block_size: int) -> int:
 def _known_number(name: str, value: float | jax.Array) -> float | None:
     """The number in `value`, or None where it is traced or lies on other hosts."""
     array = value if isinstance(value, jax.Array) else np.asarray(value)
-    if not any(jnp.issubdtype(array.dtype, kind) for kind in _NUMBERS):
+    if not _is_real(array.dtype):
         raise ValueError(f"{name} is {value!r}, but must be a single number")
     check_shape_of_number(name, value)
     number = on_host(value)
     return None if number is None else float(number)
+
+
+def _is_real(dtype: np.dtype) -> bool:
+    """Whether numbers of this type, or booleans, are real."""
+    return any(jnp.issubdtype(dtype, kind) for kind in _NUMBERS)

@@ -49,7 +49,7 @@ def noise_robust_alignment(
     """
     checks.one_of("clamp", clamp, CLAMPS)
     online, target = _inputs.pair(online, target)
-    same_class = jnp.asarray(same_class)
+    same_class = _inputs.real("same_class", same_class)
     batch = len(online)
     checks.require(batch > 0, "online", online.shape, "[batch, dim] with at least one row")
     if same_class.shape != (batch, batch) or same_class.dtype != jnp.bool_:

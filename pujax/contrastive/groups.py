@@ -2,9 +2,11 @@
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.typing import ArrayLike
 
 from pujax import checks
+from pujax.arrays import on_host
 from pujax.contrastive import _inputs
 
 
@@ -50,7 +52,8 @@ def group_contrast(
     Args:
         queries: unit vectors of the weak view, `[batch, dim]`.
         keys: unit vectors of the strong view, `[batch, dim]`.
-        positives: mask of the positives of each query, `[batch, 2 * batch]`, without gradient.
+        positives: mask of the positives of each query, `[batch, 2 * batch]`, without gradient:
+            booleans, or numbers that are above 0 where it is true.
         temperature: divisor of the cosine similarities, positive.
 
     Returns:
@@ -58,10 +61,13 @@ def group_contrast(
 
     Raises:
         ValueError: if the first two arrays are not matrices of one shape, the mask does not fit
-            them or the temperature is not positive.
+            them or is known to hold NaN, or the temperature is not positive.
     """
+    given, positives = positives, _inputs.real("positives", positives)
+    known = on_host(given if isinstance(given, np.ndarray) else positives)  # of constants in jit
+    if known is not None and np.isnan(known).any():
+        raise ValueError("positives holds NaN; accepted: booleans, or numbers above 0 where true")
     log_p = log_probabilities(queries, keys, temperature=temperature)
-    positives = jnp.asarray(positives)
     if positives.shape != log_p.shape:
         raise ValueError(
             f"positives has shape {positives.shape}, but must be [batch, 2 * batch] = {log_p.shape}"
@@ -167,7 +173,7 @@ def _own_entries(shape: tuple[int, ...]) -> jax.Array:
 
 def _same_in_pool(name: str, ids: ArrayLike, batch: int) -> jax.Array:
     """Whether query and pool entry carry equal ids, `[batch, 2 * batch]`."""
-    ids = jnp.asarray(ids)
+    ids = _inputs.real(name, ids)
     if ids.shape != (batch,):
         raise ValueError(f"{name} has shape {ids.shape}, but must be [batch] = {(batch,)}")
     return jnp.tile(ids[:, None] == ids[None, :], (1, 2))
