@@ -238,9 +238,10 @@ class BatchNorm(nn.Module):
         count = inputs.size // inputs.shape[-1] // views
         unbiased = var * (count / max(count - 1, 1))
         keep, move = self.momentum, 1 - self.momentum
-        for view in range(views):
-            running_mean.value = keep * running_mean.value + move * mean[view]
-            running_var.value = keep * running_var.value + move * unbiased[view]
+        if not self.is_initializing():
+            for view in range(views):
+                running_mean.value = keep * running_mean.value + move * mean[view]
+                running_var.value = keep * running_var.value + move * unbiased[view]
         spread = (views, *[1] * (apart.ndim - 3), inputs.shape[-1])
         factor = (jax.lax.rsqrt(var + self.epsilon) * scale).reshape(spread)
         return ((apart - mean.reshape(spread)) * factor + bias).reshape(inputs.shape)

@@ -164,6 +164,27 @@ def test_batch_norm_starts_with_zero_mean_unit_variance_whatever_it_is_initialis
         np.testing.assert_array_equal(variables["params"]["bias"], np.zeros(5))
 
 
+def test_views_in_turn_count_in_training_only():
+    inputs = np.arange(12, dtype=np.float32).reshape(4, 3)
+    norm = layers.BatchNorm()
+
+    @jax.jit
+    def run(key):
+        with layers.interleaved_views(2):
+            first = norm.init(key, inputs, True)
+            seen, after = norm.apply(first, inputs, False, mutable=["batch_stats"])
+            _, moved = norm.apply(first, inputs, True, mutable=["batch_stats"])
+        return seen, *(part["batch_stats"] for part in (first, after, moved))
+
+    seen, first, after, moved = run(jax.random.key(0))
+    np.testing.assert_allclose(seen, inputs / np.sqrt(1 + 1e-5), rtol=1e-6)
+    start = {"mean": np.zeros(3), "var": np.ones(3)}
+    jax.tree.map(np.testing.assert_array_equal, first, start)
+    jax.tree.map(np.testing.assert_array_equal, after, start)
+    expected = 0.09 * inputs[::2].mean(0) + 0.1 * inputs[1::2].mean(0)
+    np.testing.assert_allclose(moved["mean"], expected, rtol=1e-6)
+
+
 def test_training_normalises_by_the_biased_batch_variance():
     inputs = batch()
     scale, bias = np.arange(1, 6, dtype=np.float32), np.arange(5, dtype=np.float32)
