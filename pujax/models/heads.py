@@ -44,14 +44,18 @@ def unit_vectors(vectors: jax.Array) -> jax.Array:
     """Divides vectors [..., d] by their Euclidean length; the zero vector stays zero.
 
     Args:
-      vectors: [..., d].
+      vectors: [..., d] of a floating-point type, computed in at least float32, in which those
+        longer than 1e19 have no length and become zero.
 
     Returns:
-      Vectors of length 1 [..., d]; those shorter than 1e-6 become shorter than 1 instead. The
-      gradient is finite everywhere.
+      Vectors of length 1 [..., d] of the same type; those shorter than 1e-6 (float16: 6.1e-5)
+      become shorter than 1 instead. The gradient is finite everywhere.
     """
-    square = jnp.sum(jnp.square(vectors), axis=-1, keepdims=True)
-    return vectors * jax.lax.rsqrt(jnp.maximum(square, MIN_LENGTH**2))
+    wide = vectors.astype(jnp.promote_types(vectors.dtype, jnp.float32))
+    square = jnp.sum(jnp.square(wide), axis=-1, keepdims=True)
+    # The gradient at the zero vector is one over this length, which float16 must hold, too.
+    least = max(MIN_LENGTH, float(jnp.finfo(vectors.dtype).tiny))
+    return (wide * jax.lax.rsqrt(jnp.maximum(square, least**2))).astype(vectors.dtype)
 
 
 def check_projection(name: str) -> None:

@@ -159,6 +159,23 @@ def test_unit_vectors_have_unit_length_and_keep_direction(length):
     np.testing.assert_allclose(heads.unit_vectors(vectors), [[0.6, -0.8], [0.0, 1.0]], atol=1e-6)
 
 
+def test_unit_vectors_of_half_precision_have_the_length_of_their_values():
+    vectors = np.outer([0, 1e-7, 1e-3, 1e4, -6e4], [1, 1, 1]).astype(np.float16)
+
+    @jax.jit
+    def values_and_slopes(vectors):
+        found, back = jax.vjp(heads.unit_vectors, vectors)
+        return found, *back(jnp.ones_like(found).at[:, 1:].set(0))
+
+    found, slopes = values_and_slopes(vectors)
+    assert found.dtype == slopes.dtype == jnp.float16
+    lengths = np.linalg.norm(vectors.astype(np.float64), axis=1, keepdims=True)
+    expected = vectors / np.maximum(lengths, 2.0**-14)
+    np.testing.assert_allclose(found, expected, rtol=2**-10, atol=1e-7)
+    assert np.isfinite(slopes).all()
+    np.testing.assert_array_equal(slopes[0], [2**14, 0, 0])
+
+
 def test_gradient_of_unit_vectors_is_finite_at_zero_and_tangent_elsewhere():
     jacobian = jax.jit(jax.jacobian(heads.unit_vectors))
     assert np.all(np.isfinite(jacobian(jnp.zeros(3))))
