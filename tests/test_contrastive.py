@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from pujax import contrastive
+from tests import equations
 from tests.x64 import x64
 
 
@@ -236,6 +237,18 @@ def test_a_compiled_step_computes_the_similarities_once():
     lowered = jax.jit(step).lower(queries, keys)
     assert lowered.as_text().count("dot_general") == 3
     assert lowered.compile().as_text().count(" dot(") == 1
+
+
+ALIGNED = functools.partial(
+    contrastive.noise_robust_alignment, same_class=np.ones((4, 4), bool), clamp="none"
+)
+
+
+@pytest.mark.parametrize("loss", [ALIGNED, *LOSSES.values()], ids=["aligned", *LOSSES])
+def test_similarities_and_their_gradients_are_products_in_full_precision(loss):
+    rows = np.ones((4, 3), np.float32)
+    for function in (loss, jax.grad(loss)):
+        assert set(equations.precisions(function, rows, rows)) == {equations.HIGHEST}
 
 
 def test_wrong_arguments_are_named():

@@ -1,5 +1,7 @@
 """NoiSNCL: a naive version, the identities of its two forms, clamped components, refused input."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -93,6 +95,22 @@ def test_negative_components_are_clamped_and_get_no_gradient():
     )
     np.testing.assert_allclose(grads[0], [[0, -2e-4]], atol=1e-12)
     np.testing.assert_allclose(grads[1], [[-2e-4, 0]], atol=1e-12)
+
+
+@x64()
+def test_the_distance_under_the_root_is_at_least_1e_8():
+    rows, pairs = np.array([[1.0, 0.0]] * 2), np.ones((2, 2), bool)
+    loss = functools.partial(contrastive.noise_robust_alignment, clamp="none")
+    np.testing.assert_allclose(jax.jit(loss)(rows, rows, pairs), np.sqrt(1e-8), rtol=1e-9)
+
+
+@x64()
+def test_components_are_clamped_below_one_and_get_no_gradient_there():
+    row, pairs = np.array([[1.0, 0.0]]), np.ones((1, 1), bool)
+    both = jax.jit(jax.value_and_grad(contrastive.noise_robust_alignment))
+    value, slope = both(row, row, pairs)
+    np.testing.assert_allclose(value, 2 * (1 - (1 - 1e-4) ** 2 - 1e-8), rtol=1e-9)
+    np.testing.assert_array_equal(slope, 0)
 
 
 def test_equal_vectors_have_a_finite_gradient():

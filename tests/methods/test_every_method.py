@@ -1,12 +1,18 @@
 """What every method gets without a line of its own: averaged weights and frozen parts."""
 
+import types
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
+import ml_collections
 import numpy as np
 import pytest
 
 from pujax import methods
+from pujax.data.batching import Batching
 from pujax.methods._common import averaging
+from pujax.methods.base import Method, Stage
 from pujax.training import method_setup, sharding, train_step
 from tests import tiny
 
@@ -86,6 +92,27 @@ def test_frozen_stages_and_frozen_statistics_stay_and_the_rest_trains(name):
         # Heads for alignment are new and normalise by the batch.
         is_new = "aligned_" in path or "predictor_" in path
         assert np.array_equal(leaf, new[path]) != is_new, path
+
+
+def test_all_that_is_read_of_the_weights_is_averaged_but_labels_and_the_raw_scores():
+    class Weights(NamedTuple):
+        params: dict
+
+    def read(state, *inputs):
+        return state.params["w"]
+
+    def grown(state, batch, key):
+        return Weights({"w": state.params["w"] + 1}), {}
+
+    stage = Stage("a", 1, lambda *_: Weights({"w": jnp.zeros(1)}), grown, Batching(4))
+    method = Method((stage,), predict=read, embed=read, soft_labels=read, encoder=read)
+    config = ml_collections.ConfigDict({"average_decay": 0.5, "frozen_stages": 0})
+    wrapped = averaging.wrap(method, config, types.SimpleNamespace(n=4))
+    (stage,) = wrapped.stages
+    state, _ = stage.step(stage.init(None, None, None), None, None)
+    for function in (wrapped.predict, wrapped.embed, lambda state, _: wrapped.encoder(state)):
+        assert function(state, None) == 0.5
+    assert wrapped.soft_labels(state) == wrapped.alternatives["raw"](state, None) == 1
 
 
 def test_frozen_weights_are_not_averaged():

@@ -256,6 +256,15 @@ def test_a_batch_without_positive_mass_changes_nothing(data):
     assert metrics["skipped"] == 0
 
 
+def test_a_batch_without_stored_mass_is_left_out_in_the_main_stage_too(data):
+    _, arrays, stage, state = setup(data)
+    empty = first_batch(stage, arrays)._replace(ids=jnp.arange(100, 116), labeled=jnp.zeros([16]))
+    for seed in range(3):  # whatever the update would make of the labels
+        after, metrics = stage.step(state, empty, jax.random.key(seed))
+        assert metrics["skipped"] == 1
+        jax.tree.map(np.testing.assert_array_equal, after, state)
+
+
 def test_labels_move_only_in_the_main_stage_only_in_the_batch_and_never_when_pinned(data):
     method, arrays, stage, state = setup(data)
     batch = first_batch(stage, arrays)

@@ -24,7 +24,11 @@ def unit(rows):
     return rows / np.linalg.norm(rows, axis=-1, keepdims=True)
 
 
-def small(**changes):
+def small(*, frozen=False, **changes):
+    """Dense layers, or a residual network of which the first half stays as it is."""
+    if frozen:
+        changes |= {"options": {"width": 4, "stage_sizes": (1, 1)}, "frozen_stages": 1}
+        return tiny.config("ncpu", model="resnet_small", freeze_norm="on", **changes)
     return tiny.config("ncpu", model="mlp", options={"hidden": (16,)}, **changes)
 
 
@@ -130,6 +134,12 @@ def test_labels_follow_the_nearest_prototype_and_those_of_p_never_move():
     found = disambiguation.update_labels(labels, nearest, labeled, momentum=0.99)
     np.testing.assert_allclose(found, [1, 0.01, 0.495, 1], rtol=1e-6)
     assert found[0] == 1
+
+
+def test_a_score_of_zero_is_predicted_positive():
+    scores = jnp.array([0.0, -0.0, -1e-9, -1.0])
+    found = disambiguation.pseudo_classes(scores, jnp.array([0, 0, 0, 1]))
+    np.testing.assert_array_equal(found, [1, 1, 0, 1])
 
 
 def test_the_class_loss_is_a_mean_over_p_and_a_mean_over_u():
@@ -328,8 +338,10 @@ def test_the_target_holds_backbone_and_projection_and_follows_the_weights_before
         )
 
 
-def test_steps_are_no_longer_than_the_clip():
-    _, step, state, batch = started(clip_norm=1e-3, weight_decay=0.0, learning_rate=0.1)
+@pytest.mark.parametrize("frozen", [False, pytest.param(True, marks=pytest.mark.thorough)])
+def test_steps_are_no_longer_than_the_clip_and_what_moves_is_as_long(frozen):
+    changes = {"clip_norm": 1e-3, "weight_decay": 0.0, "learning_rate": 0.1}
+    _, step, state, batch = started(**changes, frozen=frozen)
     after, _ = step(state, batch, KEY)
     squares = jax.tree.map(lambda x, y: float(np.sum((x - y) ** 2)), after.params, state.params)
     rate = 0.1  # of the third of four epochs: 0.1 (0.001 + 0.999 (1 + cos(pi / 2)) / 2)

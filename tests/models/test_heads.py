@@ -1,11 +1,14 @@
 """Classifier and projection head."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from pujax.models import heads, mlp
+from tests import equations
 from tests.models import filled
 
 
@@ -209,3 +212,11 @@ def test_heads_stay_in_float32_behind_a_bfloat16_backbone():
     expected = np.asarray(outputs.features, np.float64) @ classifier["kernel"][:, 0]
     # Float32 rounding only; one bfloat16 product would be off by up to 4e-3 of its value.
     np.testing.assert_allclose(outputs.logits, expected + classifier["bias"], atol=1e-6)
+
+
+def test_heads_multiply_in_full_precision():
+    module = heads.PUNet(mlp.MLP(hidden=(4,)), 3, aligned_dim=2)
+    variables = jax.eval_shape(lambda key: module.init(key, INPUTS, False), jax.random.key(0))
+    apply = functools.partial(module.apply, with_prediction=True, mutable=["batch_stats"])
+    found = equations.precisions(lambda v: apply(v, INPUTS, False), variables)
+    assert found.count(equations.HIGHEST) == 7  # one of the classifier, two of each other head

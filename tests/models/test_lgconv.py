@@ -10,6 +10,7 @@ import pytest
 from pujax import models
 from pujax.models import layers, resnet, resnet_v1
 from pujax.models.lgconv import LgConv
+from tests import equations
 from tests.models import filled
 from tests.x64 import x64
 
@@ -216,6 +217,13 @@ def test_huge_inputs_and_bfloat16_keep_values_and_gradients_finite():
         assert values.dtype == dtype
         for leaf in jax.tree.leaves((values, gradient)):
             assert np.all(np.isfinite(np.asarray(leaf, np.float32)))
+
+
+def test_softmax_and_means_are_in_single_precision_behind_bfloat16():
+    module, inputs = LgConv(8, num_heads=HEADS, dtype=jnp.bfloat16), images()
+    variables = jax.eval_shape(module.init, jax.random.key(0), inputs)
+    for name in ("exp", "div"):
+        assert equations.types(name, lambda v: module.apply(v, inputs), variables) == {"float32"}
 
 
 def branch_sizes(module, inputs):

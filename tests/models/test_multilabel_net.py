@@ -13,6 +13,7 @@ from flax import linen as nn
 from pujax import models
 from pujax.models import multilabel, semantic_graph
 from pujax.models.multilabel import GraphConstants, MultilabelNet, SemanticGraph
+from tests import equations
 from tests.models import filled
 from tests.x64 import x64
 
@@ -394,6 +395,24 @@ def test_bfloat16_is_used_and_outputs_stay_float32():
         jax.random.key(0),
     )
     assert all(leaf.dtype == jnp.float32 for leaf in jax.tree.leaves(shapes))
+
+
+def test_what_follows_the_large_products_is_in_single_precision_behind_bfloat16():
+    module = head(dtype=jnp.bfloat16)
+
+    def run_head(variables):
+        return module.apply(
+            variables,
+            MAPS,
+            CONSTANTS,
+            False,
+            capture_intermediates=lambda child, _: child.name == "reduction_norm",
+            mutable=["intermediates"],
+        )
+
+    assert equations.types("tanh", run_head, head_variables()) == {"float32"}
+    _, seen = jax.eval_shape(run_head, head_variables())
+    assert {leaf.dtype for leaf in jax.tree.leaves(seen)} == {jnp.dtype(jnp.float32)}
 
 
 def test_several_seeds_run_as_a_batch_axis():

@@ -7,7 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pujax.models import resnet
+from pujax.models import resnet, resnet_v1
+from tests import equations
 from tests.models import filled
 
 
@@ -144,6 +145,49 @@ def test_resolution_halves_from_stage_to_stage(module, side, width, sides):
     blocks = variables["intermediates"]
     shapes = [blocks[name]["__call__"][0].shape for name in sorted(blocks)]
     assert [shape[1:3] for shape in shapes] == [(value, value) for value in sides]
+
+
+KINDS = [
+    (resnet.PreActResNet, {"pooling": "average"}),
+    (resnet_v1.PostActResNet, {"stem": "cifar"}),
+]
+
+
+@pytest.mark.parametrize(("kind", "options"), KINDS)
+def test_the_last_map_is_averaged_in_single_precision(kind, options):
+    net = kind(stage_sizes=(1, 1), width=8, dtype=jnp.bfloat16, **options)
+    inputs = np.zeros((2, 9, 9, 3), np.float32)
+    variables = jax.eval_shape(lambda key: net.init(key, inputs, False), jax.random.key(0))
+
+    def features(variables):
+        return net.apply(variables, inputs, False)
+
+    after = list(equations.of(features, variables))
+    while (equation := after.pop(0)).primitive.name != "reduce_sum":
+        pass
+    summed = equation.invars[0].aval
+    assert (summed.shape, summed.dtype) == ((2, 5, 5, 16), jnp.float32)
+    assert {out.aval.dtype.name for one in after for out in one.outvars} == {"float32"}
+
+
+@pytest.mark.parametrize(("kind", "options"), KINDS)
+def test_every_layer_computes_in_the_type_that_is_asked_for(kind, options):
+    net = kind(stage_sizes=(1, 1), width=8, dtype=jnp.bfloat16, **options)
+    inputs = np.zeros((2, 9, 9, 3), np.float32)
+
+    def outputs(key):
+        return net.init_with_output(
+            key,
+            inputs,
+            False,
+            capture_intermediates=lambda child, _: (
+                type(child).__name__ in ("Conv", "Convolution", "BatchNorm")
+            ),
+        )
+
+    _, variables = jax.eval_shape(outputs, jax.random.key(0))
+    leaves = jax.tree.leaves(variables["intermediates"])
+    assert len(leaves) > 8 and {leaf.dtype for leaf in leaves} == {jnp.dtype(jnp.bfloat16)}
 
 
 def test_images_without_a_channel_axis_are_rejected():

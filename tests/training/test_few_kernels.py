@@ -159,6 +159,16 @@ def test_the_share_of_mixup_is_distributed_as_a_beta(alpha):
     assert scalar.out_avals[0].shape == () and "while" not in str(scalar)
 
 
+@pytest.mark.parametrize("alpha", [4.0, 0.5])
+def test_shares_of_mixup_have_the_moments_of_a_beta_and_the_larger_is_that_of_two(alpha):
+    share = np.asarray(mixup.draw_lam(jax.random.key(0), alpha, (20_000,)), np.float64)
+    variance = 1 / (4 * (2 * alpha + 1))
+    assert share.mean() == pytest.approx(0.5, abs=4 * (variance / len(share)) ** 0.5)
+    assert share.var() == pytest.approx(variance, rel=0.05)
+    larger = mixup.larger_lam(jax.random.key(0), alpha, (20_000,))
+    np.testing.assert_allclose(larger, np.maximum(share, 1 - share), rtol=1e-6)
+
+
 @pytest.mark.parametrize("shape", [(12, 5), (12, 3, 2, 5)])
 def test_batch_norm_of_joined_views_is_that_of_one_view_after_another(shape):
     rng = np.random.default_rng(0)
