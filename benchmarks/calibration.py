@@ -13,7 +13,10 @@ bootstrap, the other how often a prior is called too large for the scores. Print
 
 import argparse
 import collections
+import os
+import sys
 import warnings
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -21,7 +24,7 @@ from scipy import special, stats
 from sklearn import isotonic, linear_model
 from sklearn import metrics as sklearn_metrics
 
-from pujax import calibration, metrics
+from pujax import calibration, checks, metrics
 from pujax.data import sources
 
 TOP, BINS = 100, 15
@@ -313,7 +316,18 @@ def show_largest_prior(flags: argparse.Namespace) -> None:
     table(head, lines)
 
 
-def main() -> None:
+def folders(text: str) -> dict[str, str]:
+    """The folders of `--data_dir`, by the sets that they hold."""
+    pairs = [part.split("=", 1) for part in text.split(",") if part]
+    for pair in pairs:
+        checks.require(len(pair) == 2, "--data_dir", text, "SOURCE=FOLDER, several with commas")
+        checks.one_of("a set of --data_dir", pair[0], sources.NAMES)
+        is_folder = os.path.isdir(os.path.expanduser(pair[1]))
+        checks.require(is_folder, f"{pair[0]} of --data_dir", pair[1], "a folder")
+    return dict(pairs)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
     """Reads the flags and prints the tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data_dir", default="", help="SOURCE=FOLDER,... of the sets to run")
@@ -321,10 +335,15 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3, help="splits to calibrate on")
     parser.add_argument("--splits", type=int, default=20, help="splits to count coverage on")
     parser.add_argument("--simulations", type=int, default=600)
-    flags = parser.parse_args()
-
-    folders = dict(part.split("=", 1) for part in flags.data_dir.split(",") if part)
-    sets = {name: read(name, folder) for name, folder in folders.items()}
+    flags = parser.parse_args(argv)
+    try:
+        checks.between("--labeled", flags.labeled, 0, 1, include="neither")
+        for name in ("seeds", "splits", "simulations"):
+            checks.whole_number(f"--{name}", getattr(flags, name), 0)
+        sets = {name: read(name, folder) for name, folder in folders(flags.data_dir).items()}
+    except ValueError as error:  # of a file that is missing or damaged, too
+        sys.stderr.write(f"{' '.join(str(error).split())}\n")
+        return 2
     if sets and flags.seeds:
         show_calibration(sets, flags)
     if sets and flags.splits:
@@ -335,7 +354,8 @@ def main() -> None:
         show_simulations(flags)
         print("\nshare of simulations that are said to leave no room for a prior")
         show_largest_prior(flags)
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

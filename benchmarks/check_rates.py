@@ -13,12 +13,14 @@ import collections
 import json
 import os
 import pathlib
+import sys
 import time
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from pujax import audit
+from pujax import audit, checks
 from pujax.audit import duplicates, label_counts, labeling, leaks
 from pujax.console import render_table
 from pujax.data import sources
@@ -131,7 +133,7 @@ def plant(rows: Rows, fault: str, num_labeled: int, seed: int) -> tuple[audit.Pr
     return audit.problem(features, labeled, names), column
 
 
-def main() -> None:
+def main(argv: Sequence[str] | None = None) -> int:
     """Draws, checks and prints the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data_dir", type=pathlib.Path, required=True)
@@ -140,14 +142,21 @@ def main() -> None:
     parser.add_argument("--sets", default=",".join(SETS))
     parser.add_argument("--faults", default=",".join(EXPECTED))
     parser.add_argument("--output", type=pathlib.Path, help="one line per draw")
-    arguments = parser.parse_args()
-    for flag, known in (("sets", SETS), ("faults", EXPECTED)):
-        for text in getattr(arguments, flag).split(","):
-            if text not in known:
-                parser.error(f"--{flag} is {text!r}; accepted: {', '.join(known)}")
+    arguments = parser.parse_args(argv)
+    try:
+        for flag, known in (("sets", SETS), ("faults", EXPECTED)):
+            for text in getattr(arguments, flag).split(","):
+                checks.one_of(f"--{flag}", text, known)
+        checks.whole_number("--draws", arguments.draws, 1)
+        checks.whole_number("--first_seed", arguments.first_seed, 0)
+        folder = arguments.data_dir.expanduser()
+        checks.require(folder.is_dir(), "--data_dir", str(folder), "a folder")
+        loaded = {name: load(name, folder) for name in arguments.sets.split(",")}
+    except ValueError as error:  # of a file that is missing or damaged, too
+        sys.stderr.write(f"{' '.join(str(error).split())}\n")
+        return 2
     table = []
-    for name in arguments.sets.split(","):
-        rows = load(name, arguments.data_dir)
+    for name, rows in loaded.items():
         _, num_rows, num_labeled = SETS[name]
         for fault in arguments.faults.split(","):
             hits, others, seconds = 0, collections.Counter(), 0.0
@@ -175,6 +184,7 @@ def main() -> None:
                 }
             )
     print(render_table(table, ("set", "fault", "found", "other warnings", "CPU s")))
+    return 0
 
 
 def check(
@@ -196,4 +206,4 @@ def _names(finding: audit.Finding, column: str) -> bool:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

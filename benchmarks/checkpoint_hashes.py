@@ -18,7 +18,7 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from pujax import checksums
+from pujax import checks, checksums
 from pujax.training.checkpoint import Checkpoints, Position
 
 _PARAMETERS = 11_173_962  # of a ResNet-18 for ten classes
@@ -30,6 +30,12 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--saves", type=int, default=10, help="of each kind")
     parser.add_argument("--arrays", type=int, default=62, help="of the parameters")
     options = parser.parse_args(argv)
+    try:
+        checks.whole_number("--saves", options.saves, 1)
+        checks.whole_number("--arrays", options.arrays, 1)
+    except ValueError as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
     where = NamedSharding(Mesh(np.asarray(jax.devices()[:1]), ("data",)), PartitionSpec())
     rng = np.random.default_rng(0)
 

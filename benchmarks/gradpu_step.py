@@ -23,10 +23,17 @@ from pujax.training import config as config_lib
 from pujax.training import method_setup, sharding, train_step
 from pujax.training.evaluation import summary
 
-_STEPS = flags.DEFINE_integer("steps", 300, "Timed steps.")
-_ROUNDS = flags.DEFINE_integer("rounds", 3, "Times that each side is timed, in turn.")
+_STEPS = flags.DEFINE_integer("steps", 300, "Timed steps.", lower_bound=1)
+_ROUNDS = flags.DEFINE_integer(
+    "rounds", 3, "Times that each side is timed, in turn.", lower_bound=1
+)
 _PYTORCH = flags.DEFINE_string("pytorch", "", "Python that has PyTorch; '' times ours alone.")
-_PER_CALL = flags.DEFINE_integer("steps_per_dispatch", 34, "Steps per call.")
+_PER_CALL = flags.DEFINE_integer("steps_per_dispatch", 34, "Steps per call.", lower_bound=1)
+
+
+def first_step(call, count, num_steps):
+    """Where a call of `count` steps begins: calls go through an epoch, and begin it anew."""
+    return (call * count) % max(num_steps - count, 1)
 
 
 def _ours():
@@ -48,13 +55,15 @@ def _ours():
         sampling="uniform",
         seed=0,
     )
-    mesh, count = sharding.make_mesh(), _PER_CALL.value
+    mesh = sharding.make_mesh()
     built = method_setup.build(config_lib.resolve(tree), data, mesh)
     stage = built.method.stages[0]
     arrays = sharding.replicate(built.data.training_data(), mesh)
     key = train_step.run_key(0, mesh)
     state = train_step.init_state(stage, key, None, arrays, mesh)
     plan = train_step.epoch_plan(stage, key, 0, arrays)
+    num_steps = plan.ids.shape[0]
+    count = min(_PER_CALL.value, num_steps)
     train = train_step.make_train(stage, mesh)
     carry = train_step.Carry(state, train_step.zero_sums(built.metric_names[0], mesh))
     carry = jax.block_until_ready(train(carry, arrays, plan, key, 0, 0, 0, count=count))
@@ -64,7 +73,7 @@ def _ours():
         times = []
         for call in range(max(_STEPS.value // count, 1)):
             start = time.perf_counter()
-            first = (call * count) % (plan.ids.shape[0] - count)
+            first = first_step(call, count, num_steps)
             carry = train(carry, arrays, plan, key, 0, first, call * count, count=count)
             jax.block_until_ready(carry)
             times.append((time.perf_counter() - start) / count)

@@ -10,10 +10,13 @@ points, which stay level where the cost is linear. Every line is the median of `
 import argparse
 import functools
 import statistics
+import sys
 import time
+from collections.abc import Sequence
 
 import numpy as np
 
+from pujax import checks
 from pujax.priors import scores
 from pujax.priors.tice import tice
 
@@ -37,14 +40,23 @@ def gaussians(rng, size: int, features: int) -> tuple[np.ndarray, np.ndarray]:
     return positives, unlabeled
 
 
-def main() -> None:
+def main(argv: Sequence[str] | None = None) -> int:
     """Reads the flags and prints the tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--scores", type=int, default=1_000_000, help="scores of P, and of U")
     parser.add_argument("--points", default="2000,20000,200000", help="points for TIcE, P and U")
     parser.add_argument("--features", type=int, default=10)
     parser.add_argument("--repeats", type=int, default=3)
-    flags = parser.parse_args()
+    flags = parser.parse_args(argv)
+    try:
+        sizes = [int(text) if text.isdecimal() else text for text in flags.points.split(",")]
+        for size in sizes:
+            checks.whole_number("--points", size, 10)
+        for name in ("scores", "features", "repeats"):
+            checks.whole_number(f"--{name}", getattr(flags, name), 2 if name == "features" else 1)
+    except ValueError as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
 
     rng = np.random.default_rng(0)
     size = flags.scores
@@ -63,11 +75,12 @@ def main() -> None:
 
     print(f"\nTIcE, {flags.features} features, true prior 0.4")
     print(f"{'points':<24}{'seconds':>9}{'prior':>9}{'seconds per million points':>30}")
-    for size in (int(text) for text in flags.points.split(",")):
+    for size in sizes:
         data = gaussians(rng, size, flags.features)
         took, result = seconds(functools.partial(tice, *data), flags.repeats)
         print(f"{size:<24}{took:>9.2f}{result.value:>9.4f}{took / size * 1e6:>30.1f}")
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -10,15 +10,19 @@ draws it.
 """
 
 import argparse
+import os
+import sys
+from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
 import matplotlib.pyplot as plt
 import numpy as np
 
-from pujax import mutual_info
+from pujax import checks, mutual_info
 from pujax.data import sources
 
+SETS = ("a9a", "mushrooms", "phishing", "ijcnn1")
 SIZES = (10, 20, 50, 100, 200)
 PRIOR = 0.5
 
@@ -64,21 +68,35 @@ def draw(results: dict, path: str) -> None:
     figure.savefig(path, dpi=150)
 
 
-def main() -> None:
+def main(argv: Sequence[str] | None = None) -> int:
     """Reads the flags, prints the table and draws the figure."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data_dir", required=True, help="folder of the LIBSVM files")
-    parser.add_argument("--sets", default="a9a,mushrooms,phishing,ijcnn1")
+    parser.add_argument("--sets", default=",".join(SETS))
     parser.add_argument("--trials", type=int, default=100)
     parser.add_argument("--fixed", type=int, default=200, help="size of the sample held fixed")
     parser.add_argument("--reference", type=int, default=2000, help="examples of each class")
     parser.add_argument("--figure", default="", help="PNG to draw; none if empty")
-    flags = parser.parse_args()
+    flags = parser.parse_args(argv)
+    try:
+        for name in flags.sets.split(","):
+            checks.one_of("--sets", name, SETS)
+        is_folder = os.path.isdir(os.path.expanduser(flags.data_dir))
+        checks.require(is_folder, "--data_dir", flags.data_dir, "a folder")
+        # One has no spread, and a sample of both classes has at least two rows.
+        for name, low in (("trials", 2), ("fixed", 2), ("reference", 2)):
+            checks.whole_number(f"--{name}", getattr(flags, name), low)
+        read = {
+            name: sources.load(name, directory=flags.data_dir) for name in flags.sets.split(",")
+        }
+    except ValueError as error:  # of a file that is missing or damaged, too
+        sys.stderr.write(f"{' '.join(str(error).split())}\n")
+        return 2
 
     results = {}
     print(f"{'set':<11}{'varied':<8}" + "".join(f"{size:>20}" for size in SIZES))
-    for source in flags.sets.split(","):
-        data, rng = sources.load(source, directory=flags.data_dir), np.random.default_rng(0)
+    for source, data in read.items():
+        rng = np.random.default_rng(0)
         by_class = [data.train_inputs[data.train_labels == c].astype(np.float32) for c in (1, 0)]
         truth = reference(by_class, flags.reference, rng)
         sweeps = {
@@ -95,7 +113,8 @@ def main() -> None:
             print(f"{source:<11}{name:<8}{row}   reference {truth:.4f}", flush=True)
     if flags.figure:
         draw(results, flags.figure)
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

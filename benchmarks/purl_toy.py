@@ -79,6 +79,13 @@ def trial(seed: int, n_p: int, n_u: int, steps: int) -> dict:
     return {"points": (p, u), "purl": purl, "pca": pca, "errors": errors}
 
 
+def mean_and_error(errors: Sequence[float]) -> str:
+    """Mean of the absolute errors and its standard error, which one trial says nothing of."""
+    values = np.abs(errors)
+    error = f"{values.std() / len(values) ** 0.5:.3f}" if len(values) > 1 else "-"
+    return f"{values.mean():.3f} ± {error}"
+
+
 def draw(results: dict[int, list[dict]], path: str) -> None:
     """Left the points of a trial and both lines, right the errors over the sizes."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.8), layout="constrained")
@@ -134,8 +141,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         angles = (np.mean([angle(x[name]) for x in trials]) for name in ("purl", "pca"))
         cells = [f"{x:.1f}" for x in angles]
         for name in VIEWS:
-            errors = np.abs([x["errors"][name] for x in trials])
-            cells.append(f"{errors.mean():.3f} ± {errors.std() / len(errors) ** 0.5:.3f}")
+            cells.append(mean_and_error([x["errors"][name] for x in trials]))
         print(f"| {size:,} | " + " | ".join(cells) + " |", flush=True)
     if flags.figure:
         draw(results, flags.figure)

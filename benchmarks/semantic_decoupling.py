@@ -21,6 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from absl import app, flags
 
+from pujax import checks
 from pujax.models import semantic_graph
 
 _BATCH = flags.DEFINE_integer("batch", 4, "Images.", lower_bound=1)
@@ -117,9 +118,18 @@ def _table(classes):
 def main(argv):
     """Prints the tables."""
     del argv
+    sizes = [int(text) if text.isdecimal() else text for text in _CLASSES.value]
+    try:
+        checks.require(len(sizes) > 0, "--classes", "", "integers from 1, one for each table")
+        for size in sizes:
+            checks.whole_number("--classes", size, 1)
+    except ValueError as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
     sys.stdout.write(f"jax {jax.__version__}, {jax.devices()[0].device_kind}\n")
-    for classes in _CLASSES.value:
-        _table(int(classes))
+    for classes in sizes:
+        _table(classes)
+    return 0
 
 
 if __name__ == "__main__":

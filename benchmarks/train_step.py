@@ -32,10 +32,15 @@ _SHAPES = {
     "cifar100": (32, 32, 3, 20),
     "stl10": (96, 96, 3, 10),
 }
-_STEPS = flags.DEFINE_integer("steps", 20, "Timed steps per stage.")
+_STEPS = flags.DEFINE_integer("steps", 20, "Timed steps per stage.", lower_bound=1)
 _EXAMPLES = flags.DEFINE_integer("examples", 6000, "Training images to make up.")
 _CONFIG = flags.DEFINE_string("config", "configs/lagam_cifar.py", "As for train.py.")
 _SET = flags.DEFINE_multi_string("set", [], "Overrides, e.g. --set=model.dtype=bfloat16.")
+
+
+def first_step(call, count, num_steps):
+    """Where a call of `count` steps begins: calls go through an epoch, and begin it anew."""
+    return (call * count) % max(num_steps - count, 1)
 
 
 def main(argv):
@@ -64,7 +69,7 @@ def main(argv):
     built = method_setup.build(config, data, mesh)
     arrays = sharding.replicate(built.data.training_data(), mesh)
     key = train_step.run_key(0, mesh)
-    count = train_step.steps_per_dispatch(config.run.steps_per_dispatch)
+    per_call = train_step.steps_per_dispatch(config.run.steps_per_dispatch)
     lines, state, epoch = [f"{name}: {config.model.name} {config.model.dtype}"], None, 0
     for index, stage in enumerate(built.method.stages):
         state = train_step.init_state(
@@ -73,6 +78,8 @@ def main(argv):
         carry = train_step.Carry(state, train_step.zero_sums(built.metric_names[index], mesh))
         plan = train_step.epoch_plan(stage, key, 0, arrays)
         train = train_step.make_train(stage, mesh)
+        num_steps = plan.ids.shape[0]
+        count = min(per_call, num_steps)
         start = time.perf_counter()
         size = config.run.eval_batch_size
         seen = jax.block_until_ready(
@@ -82,7 +89,7 @@ def main(argv):
         times = []
         for call in range(max(_STEPS.value // count, 1) + 1):
             start = time.perf_counter()
-            first = (call * count) % (plan.ids.shape[0] - count)
+            first = first_step(call, count, num_steps)
             carry = jax.block_until_ready(
                 train(carry, seen, plan, key, epoch, first, call, count=count)
             )

@@ -47,6 +47,11 @@ def test_angles_are_those_between_lines(toy):
         assert toy.angle(np.array(line)) == pytest.approx(degrees, abs=1e-6)
 
 
+def test_one_trial_has_no_standard_error(toy):
+    assert toy.mean_and_error([-0.25]) == "0.250 ± -"
+    assert toy.mean_and_error([-0.25, 0.75]) == "0.500 ± 0.177"  # 0.25 / sqrt(2)
+
+
 @pytest.mark.slow
 def test_the_table_and_the_figure(toy, tmp_path, capsys):
     figure = tmp_path / "toy.png"
