@@ -1,4 +1,4 @@
-"""Small batches of scores with labelled positives, shared by the tests of the risks."""
+"""Small batches of scores with labelled positives, and the sigmoid as it is written down."""
 
 import numpy as np
 
@@ -16,3 +16,8 @@ def random_batch(seed=0, size=12):
 def overfitted_batch():
     """Scores that rank P and U perfectly apart, so that the negative part is below zero."""
     return np.array([LN3, LN3, -3.0, -4.0, -5.0]), np.array([1, 1, 0, 0, 0])
+
+
+def sigmoid(x):
+    """In double precision, the naive way."""
+    return 1 / (1 + np.exp(-np.asarray(x, np.float64)))

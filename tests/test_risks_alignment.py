@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pujax import risks
-from tests.pu_batches import LN3, random_batch
+from tests.pu_batches import LN3, random_batch, sigmoid
 from tests.x64 import x64
 
 alignment = jax.jit(risks.label_alignment, static_argnames="prior")
@@ -18,10 +18,6 @@ SCORES, LABELED = np.array([LN3, -LN3, -LN3, 0.0]), np.array([1, 0, 0, 0])
 
 def distance(u, v, b):
     return (np.log1p(np.exp(b * (u - v))) + np.log1p(np.exp(b * (v - u)))) / b
-
-
-def sigmoid(x):
-    return 1 / (1 + np.exp(-np.asarray(x, np.float64)))
 
 
 def started(*values):

@@ -338,3 +338,9 @@ def train_in(folder, method_config, data, *, num_devices=1, setup=None):
     timing = ("seconds", "examples_per_second")
     rows = run.writers[0].rows
     return state, [{k: v for k, v in row.items() if k not in timing} for row in rows]
+
+
+def assert_same(first, second):
+    """Two trees have as many leaves, which are equal bit for bit."""
+    for a, b in zip(jax.tree.leaves(first), jax.tree.leaves(second), strict=True):
+        np.testing.assert_array_equal(np.asarray(a), np.asarray(b))

@@ -15,7 +15,6 @@ import pytest
 
 from pujax import locks, training
 from pujax.training.metrics_writer import MetricsWriter
-from tests import tiny
 from tests.faults import runs
 
 HOLD = """
@@ -28,18 +27,14 @@ with locks.hold(sys.argv[1], what="the folder", accepted="another"):
 """
 
 
-@pytest.fixture(autouse=True)
-def one_device(monkeypatch):
-    monkeypatch.setattr("pujax.training.sharding.make_mesh", lambda: tiny.mesh(1))
+pytestmark = pytest.mark.usefixtures("one_device")
 
 
 @pytest.fixture(scope="module")
-def straight(tmp_path_factory):
+def straight(tmp_path_factory, one_device):
     """A run that nothing befalls."""
     folder = tmp_path_factory.mktemp("straight")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pujax.training.sharding.make_mesh", lambda: tiny.mesh(1))
-        training.run(runs.small(), str(folder))
+    training.run(runs.small(), str(folder))
     return folder
 
 

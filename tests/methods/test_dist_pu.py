@@ -9,6 +9,7 @@ from pujax.methods import dist_pu
 from pujax.methods._common import network as network_lib
 from pujax.training import method_setup, sharding, train_step
 from tests import tiny, x64
+from tests.pu_batches import sigmoid
 
 OPTIONS = {"model": "mlp", "options": {"hidden": (8,), "batch_norm": True}}
 
@@ -43,10 +44,6 @@ def batch_of(stage, arrays, *, epoch=2, first_epoch=None):
     batch = tiny.gather(arrays, plan, 0, epoch=epoch, step=0, first_epoch=first_epoch)
     assert 0 < np.sum(batch.labeled) < len(batch.labeled)
     return batch
-
-
-def sigmoid(x):
-    return 1 / (1 + np.exp(-np.asarray(x, np.float64)))
 
 
 def entropy(scores):

@@ -37,11 +37,6 @@ def without_classifier(params):
     return {name: value for name, value in params.items() if name != "classifier"}
 
 
-def assert_same(first, second):
-    for a, b in zip(jax.tree.leaves(first), jax.tree.leaves(second), strict=True):
-        np.testing.assert_array_equal(a, b)
-
-
 def differ(first, second):
     pairs = zip(jax.tree.leaves(first), jax.tree.leaves(second), strict=True)
     return any(not np.array_equal(a, b) for a, b in pairs)
@@ -92,7 +87,7 @@ def test_pretraining_does_not_look_at_labels_though_its_probe_does(small):
     step = jax.jit(stage.step)
     first, _ = step(state, batch, key)
     second, _ = step(state, batch._replace(labeled=1 - batch.labeled), key)
-    assert_same(without_classifier(first.params), without_classifier(second.params))
+    tiny.assert_same(without_classifier(first.params), without_classifier(second.params))
     assert differ(first.params["classifier"], second.params["classifier"])
     assert differ(first.params["backbone"], state.params["backbone"])
 
@@ -103,15 +98,15 @@ def test_the_head_trains_a_fresh_classifier_on_features_computed_once(small):
     pretraining, head = method.stages
     pretrained = start(pretraining, arrays)
     state = start(head, arrays, pretrained, seed=2)
-    assert_same(without_classifier(state.params), without_classifier(pretrained.params))
+    tiny.assert_same(without_classifier(state.params), without_classifier(pretrained.params))
     assert differ(state.params["classifier"], pretrained.params["classifier"])
     batch = batch_of(head, state, arrays)
     np.testing.assert_allclose(
         batch.inputs, method.embed(state, arrays.inputs[batch.ids]), rtol=1e-4, atol=1e-6
     )
     after, _ = head.step(state, batch, jax.random.key(0))
-    assert_same(without_classifier(after.params), without_classifier(state.params))
-    assert_same(after.batch_stats, state.batch_stats)
+    tiny.assert_same(without_classifier(after.params), without_classifier(state.params))
+    tiny.assert_same(after.batch_stats, state.batch_stats)
     classifier = after.params["classifier"]
     by_hand = batch.inputs @ classifier["kernel"][:, 0] + classifier["bias"]
     np.testing.assert_allclose(

@@ -11,14 +11,11 @@ from pujax import risks
 from pujax.methods import lbe
 from pujax.training import method_setup, sharding, train_step
 from tests import tiny
+from tests.pu_batches import sigmoid
 from tests.x64 import x64
 
 OPTIONS = {"model": "mlp", "options": {"hidden": (8,), "batch_norm": True}, "batch_size": 4096}
 posterior_of = jax.jit(risks.lbe_posterior)
-
-
-def sigmoid(x):
-    return 1 / (1 + np.exp(-np.asarray(x, np.float64)))
 
 
 def random_scores(n=12, seed=0):

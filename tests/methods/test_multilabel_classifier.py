@@ -60,11 +60,6 @@ def scores_of(data, state, images):
     return rows @ head["kernel"] + head["bias"]
 
 
-def assert_same(first, second):
-    for a, b in zip(jax.tree.leaves(first), jax.tree.leaves(second), strict=True):
-        np.testing.assert_array_equal(a, b)
-
-
 def changed(before, after):
     """Names of the leaves that differ."""
     before, after = (traverse_util.flatten_dict(x, sep="/") for x in (before, after))
@@ -130,7 +125,7 @@ def test_frozen_stages_keep_every_bit_and_global_branches_train(data):
 def test_frozen_batch_norm_keeps_its_statistics_and_trains_its_scale(data):
     method, start, batch = setup(data, **NORMED, freeze_norm="on")
     states, _ = steps(method, start, batch, 2)
-    assert_same(states[-1].batch_stats, start.batch_stats)
+    tiny.assert_same(states[-1].batch_stats, start.batch_stats)
     assert "backbone/norm1/scale" in changed(start.params, states[-1].params)
     # Every example is then scored alone: a batch of one is scored as it is within a larger one.
     np.testing.assert_allclose(
@@ -154,7 +149,7 @@ def test_auto_freezes_what_is_published_where_a_network_starts_from_other_weight
     moved = changed(start.params, states[-1].params)
     if starts_from:
         assert {name.split("/")[0] for name in moved} == {"classifier"}
-        assert_same(start.params["backbone"], data.encoder.params)
+        tiny.assert_same(start.params["backbone"], data.encoder.params)
         assert not changed(start.batch_stats, states[-1].batch_stats)
     else:
         assert "backbone/stem/kernel" in moved
@@ -171,7 +166,7 @@ def test_the_graph_head_holds_word_vectors_and_the_adjacency_of_known_positives(
     )
     assert start.constants.word_vectors.shape == (3, 300)
     states, metrics = steps(method, start, batch, 2)
-    assert_same(states[-1].constants, start.constants)
+    tiny.assert_same(states[-1].constants, start.constants)
     assert np.isfinite(metrics["loss"])
     moved = changed(start.params, states[-1].params)
     assert any(name.startswith("semantic_graph/") for name in moved)

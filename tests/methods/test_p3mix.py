@@ -11,6 +11,7 @@ from pujax.methods._common import network as network_lib
 from pujax.methods._p3mix import parts
 from pujax.training import method_setup, sharding, train_step
 from tests import tiny
+from tests.pu_batches import sigmoid
 from tests.x64 import x64
 
 MLP = {"hidden": (16, 16), "batch_norm": True}
@@ -22,10 +23,6 @@ choose_partners = jax.jit(parts.choose_partners, static_argnames=("gamma", "batc
 @pytest.fixture(scope="module")
 def data():
     return tiny.problem()
-
-
-def sigmoid(x):
-    return 1 / (1 + np.exp(-np.asarray(x, np.float64)))
 
 
 # --- the pieces -----------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from pujax.methods._common import network as network_lib
 from pujax.methods.puupl import ensemble
 from pujax.training import method_setup, sharding, train_step
 from tests import tiny, x64
+from tests.pu_batches import sigmoid
 
 OPTIONS = {"model": "mlp", "options": {"hidden": (8,), "batch_norm": True}}
 
@@ -32,10 +33,6 @@ def setup(data, **changes):
 def batch_of(method, arrays, *, epoch=0):
     plan = train_step.epoch_plan(method.stages[0], jax.random.key(1), 0, arrays)
     return tiny.gather(arrays, plan, 0, epoch=epoch, step=0)
-
-
-def sigmoid(x):
-    return 1 / (1 + np.exp(-np.asarray(x, np.float64)))
 
 
 def binary_entropy(p):

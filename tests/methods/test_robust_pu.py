@@ -12,7 +12,7 @@ from pujax.methods import robust_pu
 from pujax.training import train_step
 from pujax.training.evaluation import model_selection
 from tests import tiny
-from tests.pu_batches import LN3
+from tests.pu_batches import LN3, sigmoid
 from tests.x64 import x64
 
 OPTIONS = {"model": "mlp", "options": {"hidden": (8,), "batch_norm": True}}
@@ -23,10 +23,6 @@ WIDE = {
     "unlabeled_tolerance": 0.5,
     "unlabeled_tolerance_end": 1.5,
 }
-
-
-def sigmoid(x):
-    return 1 / (1 + np.exp(-np.asarray(x, np.float64)))
 
 
 @functools.cache

@@ -11,16 +11,13 @@ from pujax import risks
 from pujax.data.pu_dataset import DataInfo
 from pujax.methods._common import calibration
 from pujax.methods.self_pu import self_paced
+from tests.pu_batches import sigmoid
 from tests.x64 import x64
 
 RULE = {"prior": 0.4, "unlabeled_prior": 0.3, "unlabeled_weight": 0.8}
 # Compiled, since operations one by one cost a program each.
 pick = jax.jit(self_paced.pick, static_argnames=("count", "count_labeled"))
 allot = jax.jit(self_paced.allot)
-
-
-def sigmoid(x):
-    return 1 / (1 + np.exp(-np.asarray(x, np.float64)))
 
 
 def info(**changes):

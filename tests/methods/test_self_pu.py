@@ -50,11 +50,6 @@ def first_batch(stage, arrays, *, epoch=2) -> Batch:
     return tiny.gather(arrays, plan, 0, epoch=epoch, step=0)
 
 
-def assert_same(first, second):
-    for a, b in zip(jax.tree.leaves(first), jax.tree.leaves(second), strict=True):
-        np.testing.assert_array_equal(a, b)
-
-
 @pytest.fixture(scope="module")
 def made(data):
     return build(data)
@@ -228,7 +223,7 @@ def test_the_students_start_apart_and_the_teachers_as_their_students(made):
     assert states["self_paced"].teachers is None
     final = states["settled_taught"]
     for student, teacher in zip(final.students, final.teachers, strict=True):
-        assert_same((student.params, student.batch_stats), tuple(teacher))
+        tiny.assert_same((student.params, student.batch_stats), tuple(teacher))
 
 
 def student_with(pool):

@@ -15,23 +15,17 @@ from pujax.training.seed_axis import Member
 from tests import tiny
 from tests.training import multilabel_runs as runs
 
-pytestmark = pytest.mark.thorough
+pytestmark = [pytest.mark.thorough, pytest.mark.usefixtures("one_device")]
 
 CHOSEN = ("mean_average_precision", "overall_f1", "class_f1")
 
 
-@pytest.fixture(autouse=True)
-def one_device(monkeypatch):
-    monkeypatch.setattr("pujax.training.sharding.make_mesh", lambda: tiny.mesh(1))
-
-
 @pytest.fixture(scope="module")
-def swept(tmp_path_factory):
+def swept(tmp_path_factory, one_device):
     """Two seeds of two methods, together and one after another."""
     table = runs.write_table(tmp_path_factory.mktemp("table") / "small.npz")
     folders = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pujax.training.sharding.make_mesh", lambda: tiny.mesh(1))
         patch.setattr(method_setup, "build", tiny.shared_setups())
         cells = [
             sweep.Cell(name, "small", runs.table_config(table, name), (70.0, None))

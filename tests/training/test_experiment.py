@@ -53,10 +53,7 @@ def small(method="dist_pu", **run):
     return config
 
 
-@pytest.fixture(autouse=True)
-def one_device(monkeypatch):
-    """Runs here use one device: eight simulated ones are slow and tested elsewhere."""
-    monkeypatch.setattr("pujax.training.sharding.make_mesh", lambda: tiny.mesh(1))
+pytestmark = pytest.mark.usefixtures("one_device")
 
 
 _shared = tiny.shared_setups()
@@ -89,11 +86,10 @@ def last_state(folder):
 
 
 @pytest.fixture(scope="module")
-def straight(tmp_path_factory):
+def straight(tmp_path_factory, one_device):
     """A run from start to end with everything on."""
     folder = tmp_path_factory.mktemp("straight")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pujax.training.sharding.make_mesh", lambda: tiny.mesh(1))
         patch.setattr(method_setup, "build", _shared)
         summary = training.run(
             small(figures=True, compare="naive,supervised"), str(folder), name="x"

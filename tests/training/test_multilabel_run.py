@@ -18,10 +18,7 @@ from tests.training import multilabel_runs as runs
 CHOSEN = ("mean_average_precision", "overall_f1", "class_f1")
 
 
-@pytest.fixture(autouse=True)
-def one_device(monkeypatch):
-    """Eight simulated devices are slow; `test_multilabel_streamed` has them."""
-    monkeypatch.setattr("pujax.training.sharding.make_mesh", lambda: tiny.mesh(1))
+pytestmark = pytest.mark.usefixtures("one_device")
 
 
 @pytest.fixture(scope="module")
@@ -30,14 +27,13 @@ def table(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory):
+def finished(tmp_path_factory, one_device):
     """A run with figures and two comparisons on a set with an untested and an empty class."""
     root = tmp_path_factory.mktemp("finished")
     path = runs.write_table(root / "odd.npz", never_tested=True)
     others = "assume_negative,multilabel_supervised"
     folder = root / "run"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pujax.training.sharding.make_mesh", lambda: tiny.mesh(1))
         config = runs.table_config(path, figures=True, compare=others)
         said = []
         patch.setattr(experiment, "message", said.append)

@@ -22,18 +22,14 @@ def folder(tmp_path_factory):
     return runs.write_folders(tmp_path_factory.mktemp("images"))
 
 
-@pytest.fixture(autouse=True)
-def one_device(monkeypatch):
-    monkeypatch.setattr("pujax.training.sharding.make_mesh", lambda: tiny.mesh(1))
+pytestmark = pytest.mark.usefixtures("one_device")
 
 
 @pytest.fixture(scope="module")
-def straight(folder, tmp_path_factory):
+def straight(folder, tmp_path_factory, one_device):
     """A run from start to end."""
     place = tmp_path_factory.mktemp("straight")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pujax.training.sharding.make_mesh", lambda: tiny.mesh(1))
-        summary = training.run(runs.folder_config(folder, figures=True), str(place))
+    summary = training.run(runs.folder_config(folder, figures=True), str(place))
     return place, summary
 
 

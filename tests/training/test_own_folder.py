@@ -13,7 +13,6 @@ import pujax
 from pujax import metrics, predict, training
 from pujax.training import config as config_lib
 from pujax.training import experiment
-from tests import tiny
 
 MODES = ("RGB", "L", "RGBA", "CMYK")
 
@@ -52,19 +51,16 @@ def configured(root, **data):
     return config
 
 
-@pytest.fixture(autouse=True)
-def one_device(monkeypatch):
-    monkeypatch.setattr("pujax.training.sharding.make_mesh", lambda: tiny.mesh(1))
+pytestmark = pytest.mark.usefixtures("one_device")
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory):
+def finished(tmp_path_factory, one_device):
     """Folder of images, of a finished run on it, what was printed, and its summary."""
     folder = tmp_path_factory.mktemp("own")
     fill(folder / "images")
     said = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pujax.training.sharding.make_mesh", lambda: tiny.mesh(1))
         patch.setattr(experiment, "message", said.append)
         summary = training.run(configured(folder / "images"), str(folder / "run"))
     return folder / "images", folder / "run", "\n".join(said), summary

@@ -38,9 +38,7 @@ def table(seed=0):
     return frame, fraud
 
 
-@pytest.fixture(autouse=True)
-def one_device(monkeypatch):
-    monkeypatch.setattr("pujax.training.sharding.make_mesh", lambda: tiny.mesh(1))
+pytestmark = pytest.mark.usefixtures("one_device")
 
 
 def configured(path, method="nnpu", **data):
@@ -71,14 +69,13 @@ def held_out(folder, frame):
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory):
+def finished(tmp_path_factory, one_device):
     """Folder of a finished run, its file, who is a fraud, and what was printed."""
     folder = tmp_path_factory.mktemp("own")
     frame, fraud = table()
     frame.to_csv(folder / "customers.csv", index=False)
     said = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pujax.training.sharding.make_mesh", lambda: tiny.mesh(1))
         patch.setattr(experiment, "message", said.append)
         summary = training.run(configured(folder / "customers.csv"), str(folder / "run"))
     return folder, frame, fraud, "\n".join(said), summary

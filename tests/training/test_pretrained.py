@@ -53,11 +53,6 @@ def saved(folder):
     return encoder_lib.load(f"{folder}/{init_from.FILE}")
 
 
-def assert_same(first, second):
-    for a, b in zip(jax.tree.leaves(first), jax.tree.leaves(second), strict=True):
-        np.testing.assert_array_equal(a, b)
-
-
 def test_a_run_leaves_its_encoder_and_says_of_what(finished):
     encoder, description = saved(finished)
     assert description["model"] == "small_cnn"
@@ -71,7 +66,7 @@ def test_a_head_on_a_saved_encoder_leaves_it_as_it_was_and_needs_no_pretraining(
     config.init_from = finished
     summary = experiment.run(config, str(tmp_path / "head"))
     assert summary["num_epochs"] == 3
-    assert_same(saved(tmp_path / "head")[0], saved(finished)[0])
+    tiny.assert_same(saved(tmp_path / "head")[0], saved(finished)[0])
 
 
 @tiny.by_kind(IMAGE_METHODS, "nnpu")
@@ -121,7 +116,7 @@ def test_the_seed_may_stand_in_the_name_of_the_folder(finished, tmp_path):
     config = digits_config("nnpu")
     config.seed, config.init_from = 3, str(tmp_path / "seed{seed}")
     data = init_from.attach(config, experiment.load_data(config_lib.resolve(config)))
-    assert_same(data.encoder, saved(finished)[0])
+    tiny.assert_same(data.encoder, saved(finished)[0])
 
 
 def test_another_architecture_is_named_before_anything_is_written(finished, tmp_path):
@@ -198,7 +193,7 @@ def test_transfer_between_image_sizes(finished, tmp_path):
     config.init_from, config.model.image_size = first, 12
     summary = experiment.run(config, str(tmp_path / "second"))
     assert np.isfinite(summary["test"]["auc"])
-    assert_same(saved(tmp_path / "second")[0], saved(first)[0])
+    tiny.assert_same(saved(tmp_path / "second")[0], saved(first)[0])
 
 
 @pytest.mark.thorough

@@ -26,9 +26,7 @@ def problem(setting="one_sample", **changes):
     return tiny.problem(setting=setting, prior=dataset.AUTO, **changes)
 
 
-@pytest.fixture(autouse=True)
-def one_device(monkeypatch):
-    monkeypatch.setattr("pujax.training.sharding.make_mesh", lambda: tiny.mesh(1))
+pytestmark = pytest.mark.usefixtures("one_device")
 
 
 @pytest.fixture

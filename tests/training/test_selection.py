@@ -295,11 +295,6 @@ def train(folder, config, data, *, change=lambda method: method):
         run.close()
 
 
-def assert_same(first, second):
-    for a, b in zip(jax.tree.leaves(first), jax.tree.leaves(second), strict=True):
-        np.testing.assert_array_equal(np.asarray(a), np.asarray(b))
-
-
 @pytest.mark.thorough
 @pytest.mark.parametrize("rule", ["proxy_auc", "nnpu_risk"])
 def test_the_reported_state_is_that_of_the_chosen_epoch(tmp_path, erratic, rule):
@@ -310,7 +305,7 @@ def test_the_reported_state_is_that_of_the_chosen_epoch(tmp_path, erratic, rule)
     assert now.position.best_values == (row[model_selection.COLUMNS[rule]],)
     short = settings(rule, run={"stop_after_epoch": row["epoch"] + 1})
     there, _, _ = train(tmp_path / "part", short, data)
-    assert_same(state, there.carry.state)
+    tiny.assert_same(state, there.carry.state)
 
 
 @pytest.mark.parametrize(
@@ -329,8 +324,8 @@ def test_stop_and_go_on_selects_the_same_state_bit_for_bit(tmp_path, erratic, st
         resumed, resumed_rows, again = train(tmp_path / "resumed", config, data)
     assert [row["val_proxy_auc"] for row in rows] == [r["val_proxy_auc"] for r in resumed_rows]
     assert straight.position == resumed.position
-    assert_same(state, again)
-    assert_same(straight.carry, resumed.carry)
+    tiny.assert_same(state, again)
+    tiny.assert_same(straight.carry, resumed.carry)
 
 
 @pytest.mark.thorough
@@ -343,7 +338,7 @@ def test_going_on_from_an_older_checkpoint_repeats_the_selection(tmp_path, errat
         path.rmdir() if path.is_dir() else path.unlink()
     newest.rmdir()
     _, _, again = train(tmp_path, settings(), data)
-    assert_same(state, again)
+    tiny.assert_same(state, again)
 
 
 def test_another_rule_does_not_go_on_in_the_same_folder(tmp_path):
@@ -357,7 +352,7 @@ def test_the_rule_last_keeps_no_state_but_rows_hold_all_criteria(tmp_path):
     data = tiny.problem(num_validation=40)
     now, rows, state = train(tmp_path, settings("last", num_epochs=2), data)
     assert now.best is None
-    assert_same(state, now.carry.state)
+    tiny.assert_same(state, now.carry.state)
     assert set(model_selection.COLUMNS.values()) <= set(rows[0])
     assert set(model_selection.table(rows)) == set(model_selection.RULES)
 
@@ -405,7 +400,7 @@ def test_calibrate_is_called_for_evaluation_and_leaves_training_alone(tmp_path):
     config = settings("last", num_epochs=2)
     plain, rows, _ = train(tmp_path / "plain", config, data)
     now, calibrated, _ = train(tmp_path / "other", config, data, change=with_calibrate)
-    assert_same(plain.carry, now.carry)
+    tiny.assert_same(plain.carry, now.carry)
     assert seen == [data.inputs.shape[0]] * 2  # once for every evaluation
     assert [row["loss"] for row in rows] == [row["loss"] for row in calibrated]
     assert all(row["test_predicted_positive"] == 0 for row in calibrated)
@@ -460,7 +455,7 @@ def test_where_no_epoch_has_a_value_the_last_state_is_reported(tmp_path, monkeyp
     state, rows, reported = train(tmp_path, settings(num_epochs=2), tiny.problem(num_validation=40))
     assert state.position.best_values == (None,)
     assert model_selection.describe(rows, "proxy_auc")["epoch"] == 1
-    assert_same(reported, state.carry.state)
+    tiny.assert_same(reported, state.carry.state)
 
 
 def test_validation_criteria_take_the_prior_of_the_population():

@@ -127,11 +127,6 @@ def values(monkeypatch):
     return use
 
 
-def assert_same(first, second):
-    for a, b in zip(jax.tree.leaves(first), jax.tree.leaves(second), strict=True):
-        np.testing.assert_array_equal(np.asarray(a), np.asarray(b))
-
-
 def differs(first, second):
     leaves = zip(jax.tree.leaves(first), jax.tree.leaves(second), strict=True)
     return any(np.any(np.asarray(a) != np.asarray(b)) for a, b in leaves)
@@ -155,7 +150,7 @@ def test_the_next_stage_gets_the_state_of_the_epoch_that_the_rule_prefers(
     values(numbers)
     part = train(tmp_path / "part", [settings(stop_after_epoch=epochs)], data, "last")
     assert whole.is_finished and whole.best is None and whole.position.best_values == (None,)
-    assert_same(whole.reported(0), part.carry.state)
+    tiny.assert_same(whole.reported(0), part.carry.state)
     if epochs < 4:
         values(numbers)
         last = train(tmp_path / "last", [settings(stop_after_epoch=4)], data, "last")
@@ -166,13 +161,13 @@ def test_without_a_part_held_out_or_a_value_it_is_the_last_epoch(tmp_path, value
     data = tiny.problem()
     last = train(tmp_path / "last", [settings(num_validation=0)], data, "last")
     other = train(tmp_path / "other", [settings(num_validation=0)], data, "vpu_risk")
-    assert_same(last.reported(0), other.reported(0))
+    tiny.assert_same(last.reported(0), other.reported(0))
     held = tiny.problem(num_validation=40)
     values([float("nan")] * 4)
     nothing = train(tmp_path / "nothing", [settings()], held, "vpu_risk")
     values([0.0] * 4)
     last = train(tmp_path / "held", [settings()], held, "last")
-    assert_same(last.reported(0), nothing.reported(0))
+    tiny.assert_same(last.reported(0), nothing.reported(0))
 
 
 @pytest.mark.parametrize("stops", [(1, 3), pytest.param((4,), marks=pytest.mark.thorough)])
@@ -187,7 +182,7 @@ def test_a_run_that_stops_within_the_stage_or_at_its_end_goes_on_to_the_same(
         config = settings(stop_after_epoch=stop)
         resumed = train(tmp_path / "resumed", [config], data, "vpu_risk")
     assert straight.position == resumed.position
-    assert_same(straight.carry, resumed.carry)
+    tiny.assert_same(straight.carry, resumed.carry)
 
 
 @pytest.mark.parametrize(
@@ -213,7 +208,7 @@ def test_every_seed_hands_on_its_own_best_epoch(tmp_path, values, numbers, best)
         stopped = [settings(seed=seed, stop_after_epoch=epochs) for seed in (0, 1)]
         part = train(tmp_path / f"part_{seed}", stopped, data, "last")
         wanted = part.run.of_seed(part.carry.state, seed)
-        assert_same(together.run.of_seed(together.carry.state, seed), wanted)
+        tiny.assert_same(together.run.of_seed(together.carry.state, seed), wanted)
 
 
 def test_the_last_stage_goes_by_the_runs_own_rule(tmp_path, values):
@@ -233,4 +228,4 @@ def test_the_last_epoch_of_a_stage_is_evaluated_too(tmp_path, values, numbers, e
     whole = train(tmp_path / "whole", [settings(eval_every=3)], data, "proxy_auc")
     values((0.0,) * 4)
     part = train(tmp_path / "part", [settings(stop_after_epoch=epochs)], data, "last")
-    assert_same(whole.reported(0), part.carry.state)
+    tiny.assert_same(whole.reported(0), part.carry.state)
