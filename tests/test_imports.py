@@ -281,6 +281,7 @@ def test_their_names_are_there_for_programs_and_for_type_checkers():
     from pujax.training import config, experiment
 
     assert pujax.training.run is experiment.run and pujax.training.config is config
+    assert pujax.training.decisions.__name__ == "pujax.training.decisions"
     assert pujax.reports.build is page.build
     for package in (pujax.training, pujax.reports):
         assert set(package.__all__) <= set(dir(package))

@@ -1,9 +1,10 @@
 """Running floor: the loop, sharding, checkpoints, configuration, reporting.
 
-Importing it imports nothing else: `run`, and with it the trainer, comes when it is used.
+Importing it imports nothing else: `run` and the modules come when they are used.
 """
 
 import importlib
+import importlib.util
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -18,8 +19,8 @@ def __getattr__(name: str) -> Any:
         from pujax.training import experiment
 
         return experiment.run
-    if name == "config":
-        return importlib.import_module("pujax.training.config")
+    if not name.startswith("_") and importlib.util.find_spec(f"{__name__}.{name}"):
+        return importlib.import_module(f"{__name__}.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
