@@ -166,7 +166,15 @@ def _slots(images):
 
 
 def floor_ratio(numerator: jax.Array | np.ndarray, denominator: jax.Array) -> jax.Array:
-    """`numerator // denominator` of whole numbers from 0, for a denominator of 0 that of 1."""
+    """`numerator // denominator` of whole numbers from 0, for a denominator of 0 that of 1.
+
+    Args:
+      numerator: integers from 0, below 2**23, of any shape.
+      denominator: integers from 0, of a shape that broadcasts.
+
+    Returns:
+      int32 quotients.
+    """
     # The half keeps the float32 quotient clear of whole numbers, so its rounding does not matter.
     denominator = jnp.maximum(denominator, 1).astype(jnp.float32)
     return jnp.floor((numerator.astype(jnp.float32) + 0.5) / denominator).astype(jnp.int32)

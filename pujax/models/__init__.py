@@ -79,7 +79,7 @@ def build(
     backbone = _backbone_class(name)
     for field, width in (("embedding_dim", embedding_dim), ("aligned_dim", aligned_dim)):
         checks.whole_number(field, width, 0)
-        checks.between(field, width, 0, MAX_WIDTH)
+        checks.require(width <= MAX_WIDTH, field, width, f"an integer from 0 up to {MAX_WIDTH}")
     heads.check_projection(projection)
     options = check_options(name, options)
     built = backbone(dtype=_compute_type(dtype), **options)

@@ -52,7 +52,7 @@ def outside(plan: Plan, workdir: str) -> str:
         return ""
     kept = {(cell.row, cell.column, seed) for cell in plan.cells for seed in plan.seeds}
     records = read_json(path).get("records")
-    if not isinstance(records, list) or not all(map(summary.is_record, records)):
+    if not isinstance(records, list) or not all(map(summary.names_a_seed, records)):
         raise ValueError(
             f"{path} is damaged (its records are not those of a sweep); accepted: the file as "
             "written"

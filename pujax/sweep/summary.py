@@ -20,14 +20,22 @@ CSV_HEADER = ",".join(CSV_COLUMNS[:-1])
 HEADERS = (report.table_line(COLUMNS), report.table_line(report.FIRST_COLUMNS))
 
 
-def is_record(entry: Any) -> bool:
-    """Whether an entry of the `records` of `results.json` says what one seed of one cell gave."""
+def names_a_seed(entry: Any) -> bool:
+    """Whether an entry of the `records` of `results.json` says of which seed and cell it is."""
     return (
         isinstance(entry, dict)
-        and {"row", "column", "seed", "metrics", "oracle"} <= entry.keys()
+        and {"row", "column", "seed"} <= entry.keys()
         and isinstance(entry["row"], str)
         and isinstance(entry["column"], str)
         and type(entry["seed"]) is int
+    )
+
+
+def is_record(entry: Any) -> bool:
+    """Whether such an entry says what the seed gave."""
+    return (
+        names_a_seed(entry)
+        and {"metrics", "oracle"} <= entry.keys()
         and isinstance(entry["metrics"], dict)
     )
 

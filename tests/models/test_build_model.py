@@ -247,7 +247,11 @@ def test_a_network_may_be_without_hidden_layers(name):
         ("mlp", {"embedding_dim": 2.5}, "embedding_dim is 2.5; accepted: an integer from 0"),
         ("mlp", {"embedding_dim": True}, "embedding_dim is True; accepted: an integer from 0"),
         ("mlp", {"embedding_dim": "x"}, "embedding_dim is 'x'; accepted: an integer from 0"),
-        ("mlp", {"embedding_dim": 65537}, r"embedding_dim is 65537; accepted: a number in \[0"),
+        (
+            "mlp",
+            {"embedding_dim": 65537},
+            r"embedding_dim is 65537; accepted: an integer from 0 up to 65536",
+        ),
         ("mlp", {"aligned_dim": 1.5}, "aligned_dim is 1.5; accepted: an integer from 0"),
         ("mlp", {"aligned_dim": None}, "aligned_dim is None; accepted: an integer from 0"),
     ],

@@ -102,7 +102,7 @@ class Here:
 
 
 def fake_record(cell, *_):
-    return {"row": cell.row, "column": cell.column, "oracle": False, "metrics": {}}
+    return {"row": cell.row, "column": cell.column, "seed": 0, "oracle": False, "metrics": {}}
 
 
 def fake_summary(task):
