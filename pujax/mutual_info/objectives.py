@@ -5,6 +5,7 @@ from typing import overload
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.typing import ArrayLike
 
 from pujax import arrays
@@ -84,7 +85,7 @@ def smi_from_objective(
     Raises:
       ValueError: if `prior` is not between 0 and 1.
     """
-    arrays.check_share("prior", prior, ((), jnp.shape(objective)))
+    arrays.check_share("prior", prior, ((), np.shape(objective)))
     if not (isinstance(objective, float) and isinstance(prior, float)):
         objective = arrays.full_precision(objective)
         prior = jnp.asarray(prior, objective.dtype)

@@ -208,9 +208,9 @@ def _checked_grid(
     sigmas: ArrayLike, ridges: ArrayLike, dtype: jnp.dtype
 ) -> tuple[jax.Array, jax.Array]:
     for name, values in (("sigmas", sigmas), ("ridges", ridges)):
-        if jnp.ndim(values) != 1 or jnp.size(values) == 0:
+        if np.ndim(values) != 1 or np.size(values) == 0:
             raise ValueError(
-                f"{name} has shape {jnp.shape(values)}, but must be [n] with n above 0"
+                f"{name} has shape {np.shape(values)}, but must be [n] with n above 0"
             )
     _checks.check_positive("sigmas", sigmas)
     _checks.check_not_negative("ridges", ridges)
