@@ -209,9 +209,7 @@ def _checked_grid(
 ) -> tuple[jax.Array, jax.Array]:
     for name, values in (("sigmas", sigmas), ("ridges", ridges)):
         if np.ndim(values) != 1 or np.size(values) == 0:
-            raise ValueError(
-                f"{name} has shape {np.shape(values)}, but must be [n] with n above 0"
-            )
+            raise ValueError(f"{name} has shape {np.shape(values)}, but must be [n] with n above 0")
     _checks.check_positive("sigmas", sigmas)
     _checks.check_not_negative("ridges", ridges)
     return jnp.asarray(sigmas, dtype), jnp.asarray(ridges, dtype)

@@ -57,9 +57,16 @@ class Place(NamedTuple):
         return os.path.join(self.workdir, cell.folder)
 
     def summary(self, cell: Cell, seed: int) -> dict[str, Any] | None:
-        """The summary of a finished seed, else None."""
+        """The summary of a finished seed, else None; a ValueError for one that no run wrote."""
         path = os.path.join(resume.seed_folder(self.folder(cell), seed), "summary.json")
-        return read_json(path) if self.workdir and os.path.exists(path) else None
+        if not self.workdir or not os.path.exists(path):
+            return None
+        found = read_json(path)
+        if not all(isinstance(found.get(x), dict) for x in ("selections", "oracle_best_epoch")):
+            raise ValueError(
+                f"{path} is damaged (it has no results of a run); accepted: the file as written"
+            )
+        return found
 
     def unfinished(self, cell: Cell, seeds: Sequence[int]) -> list[int]:
         """The seeds of a cell that have no summary."""

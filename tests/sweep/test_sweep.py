@@ -296,6 +296,18 @@ def test_a_damaged_list_of_seeds_is_named(tmp_path, held):
         resume.find(str(tmp_path), seeds)
 
 
+@pytest.mark.parametrize("held", ["{}", '{"selections": 3, "oracle_best_epoch": {}}'])
+def test_a_damaged_summary_of_a_seed_is_named(tmp_path, held):
+    (cell, *_) = small_plan.plan(("naive",)).cells
+    place = cell_runner.Place(str(tmp_path), None, None, False, {})
+    path = os.path.join(resume.seed_folder(place.folder(cell), 0), "summary.json")
+    os.makedirs(os.path.dirname(path))
+    with open(path, "w") as file:
+        file.write(held)
+    with pytest.raises(ValueError, match=rf"{path} is damaged \(.*; accepted: the file as written"):
+        place.unfinished(cell, (0,))
+
+
 def _with_checkpoints(folder, *names):
     for name in names:
         os.makedirs(os.path.join(folder, name, "checkpoints"))
