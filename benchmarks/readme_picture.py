@@ -10,6 +10,7 @@ a run that has been trained; without it, further options are of the training, su
 
 import argparse
 import os
+import sys
 import tempfile
 from collections.abc import Sequence
 
@@ -17,7 +18,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from pujax import training
+from pujax import checks, training
 from pujax.plots import style
 from pujax.training import example_scores
 from pujax.training.config import flags
@@ -44,7 +45,10 @@ def draw(run: str) -> Figure:
     saved = example_scores.read(run)
     if saved is None or not len(saved.map_tsne):
         why = "no scores.npz" if saved is None else saved.map_remark or "no map"
-        raise ValueError(f"the run {run} has no map to draw: {why}")
+        raise ValueError(
+            f"--run is {run!r}, which has no map to draw ({why}); accepted: the folder of a run "
+            "with scores.npz"
+        )
     scores, classes, labeled = saved.train_scores, saved.train_truth, saved.train_labeled
     masks = (~labeled & (classes == 0), ~labeled & (classes == 1), labeled)
     figure = Figure(figsize=(6.4, 3.1), layout="constrained")
@@ -75,7 +79,7 @@ def draw(run: str) -> Figure:
     return figure
 
 
-def main(argv: Sequence[str] | None = None) -> None:
+def main(argv: Sequence[str] | None = None) -> int:
     """Trains, if there is no run yet, and draws."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--output", default="docs/figures/digits.png")
@@ -83,16 +87,24 @@ def main(argv: Sequence[str] | None = None) -> None:
     options, settings = parser.parse_known_args(argv)
     if options.run and settings:
         parser.error(f"{settings} are of the training, and --run names a run that is trained")
-    with tempfile.TemporaryDirectory() as folder:
-        run = options.run
-        if not run:
-            run = os.path.join(folder, "run")
-            config, *_ = flags.parse([*_COMMAND, *settings])
-            training.run(config, run)
-        figure = draw(run)
+    try:
+        place = os.path.dirname(options.output) or "."
+        is_file = os.path.isdir(place) and not os.path.isdir(options.output)
+        checks.require(is_file, "--output", options.output, "a file in a folder that exists")
+        with tempfile.TemporaryDirectory() as folder:
+            run = options.run
+            if not run:
+                run = os.path.join(folder, "run")
+                config, *_ = flags.parse([*_COMMAND, *settings])
+                training.run(config, run)
+            figure = draw(run)
+    except ValueError as error:
+        sys.stderr.write(f"{' '.join(str(error).split())}\n")
+        return 2
     figure.savefig(options.output, dpi=200, facecolor="white")
     print(f"{options.output}: {os.path.getsize(options.output)} bytes")
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -2,7 +2,7 @@
 
 A method is a `Method` of pure functions. The loop owns keys, sharding, donation, logging,
 evaluation, checkpoints, signals and non-finite numbers; a method owns its mathematics. Adding one
-is adding a file here and a config: `config.method.name` is imported by name.
+is adding a file here: `config.method.name` is imported by name.
 """
 
 import functools
@@ -15,6 +15,7 @@ from typing import Any
 import ml_collections
 import numpy as np
 
+from pujax import checks
 from pujax.data.multilabel_dataset import MultilabelInfo
 from pujax.data.pu_dataset import DataInfo
 from pujax.methods._common import alignment, averaging, freezing
@@ -187,7 +188,11 @@ def set_length(section: ml_collections.ConfigDict, num_epochs: int) -> None:
     Args:
       section: fields of a method and its `name`; changed in place.
       num_epochs: of all stages together, at least 1.
+
+    Raises:
+      ValueError: if `num_epochs` is no whole number from 1.
     """
+    checks.whole_number("num_epochs", num_epochs, 1)
     if "num_epochs" not in section:
         return
     before, section.num_epochs = section.num_epochs, num_epochs

@@ -122,6 +122,11 @@ def test_the_recommendation_follows_what_was_measured():
     assert "base=boosting --config.method.correction=bagging" in rare.command
     assert "base=logistic" in advised(num_labeled=90, prior=0.2).command
     assert "base=logistic" in advised(num_labeled=20, prior=0.5).command
+    # What docs/which_method.md says in words.
+    assert "base=logistic" in advised(num_labeled=119, prior=1 / 3 - 0.01).command
+    assert "base=boosting" in advised(num_labeled=120, prior=1 / 3 - 0.01).command
+    assert advised(num_labeled=120, prior=0.34).method == advised(num_labeled=80, prior=1.0).method
+    assert advised(num_labeled=79, prior=1.0).method == "classic"
     assert advised(kind="images", num_labeled=200, prior=None).method == "nnpu"
     named = advised(num_labeled=200, prior=0.5, id_column="none")
     assert "--config.data.id_column=none" in named.command and "id_column" not in rare.command

@@ -48,11 +48,21 @@ def test_the_command_draws_the_run_that_it_trains(tmp_path, monkeypatch):
         readme_picture.main(["--run=run", "--config.method.num_epochs=7"])
 
 
+@pytest.mark.parametrize("wrong", ["--output=none/x.png", "--run=none"])
+def test_a_wrong_flag_is_one_line_before_anything_is_trained(wrong, monkeypatch, capsys):
+    monkeypatch.setattr(readme_picture.training, "run", None)  # a call would be a TypeError
+    assert readme_picture.main([wrong]) == 2
+    said = capsys.readouterr().err
+    flag, _, value = wrong.partition("=")
+    assert said.startswith(f"{flag} is {value!r}") and "accepted: " in said
+    assert said.count("\n") == 1
+
+
 def test_a_run_without_a_map_says_why(tmp_path):
-    with pytest.raises(ValueError, match=r"a has no map to draw: no scores\.npz"):
+    with pytest.raises(ValueError, match=r"a', which has no map to draw \(no scores\.npz\)"):
         readme_picture.draw(str(folders.tested(tmp_path / "a", with_scores=False)))
     kept = {name: x for name, x in folders.train_part().items() if name != "map_tsne"}
     why = "the representation has collapsed"
     run = folders.write(tmp_path / "b", folders.config(), scores=kept | {"map_remark": why})
-    with pytest.raises(ValueError, match=f"b has no map to draw: {why}"):
+    with pytest.raises(ValueError, match=rf"b', which has no map to draw \({why}\)"):
         readme_picture.draw(str(run))

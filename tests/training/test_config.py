@@ -190,6 +190,9 @@ def test_a_length_is_shared_in_whole_epochs_and_whole_rounds():
     section = methods.module("classic").default_config()
     methods.set_length(section, 30)
     assert section.to_dict() == methods.module("classic").default_config().to_dict()
+    for wrong in (0, -3, 2.5):
+        with pytest.raises(ValueError, match=f"num_epochs is {wrong}; accepted: an integer from 1"):
+            methods.set_length(methods.module("lbe").default_config(), wrong)
 
 
 @pytest.mark.parametrize("source", ["own_table", "own_folder"])
