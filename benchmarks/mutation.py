@@ -63,6 +63,12 @@ PARTS = {
             "tests/test_contrastive_blocks.py",
         ),
     ),
+    "priors": Part("priors", 40, (), "tests/priors/test_{}.py"),
+    "metrics": Part("metrics", 40, ("tests/test_metrics.py",), "tests/test_metrics_{}.py"),
+    "calibration": Part("calibration.py", 30, ("tests/test_calibration.py",)),
+    "significance": Part("significance.py", 20, ("tests/test_significance.py",)),
+    "mutual_info": Part("mutual_info", 30, ("tests/test_mutual_info.py",)),
+    "classic": Part("methods/classic.py", 20, ("tests/methods/test_classic.py",)),
     "batching": Part("data/batching.py", 30, ("tests/data/test_batching.py",)),
     "train_loop": Part(
         "training/train_loop.py",

@@ -11,6 +11,9 @@ from its start to its end (reading, estimating the share of positives, training 
 JAX_COMPILATION_CACHE_DIR, where set, spares compiling what it holds.
 Positives are dropped from a9a until 8 % of the rows are left.
 
+`--set=FIELD=VALUE`, as often as one likes, sets a field of pujax's configuration in every cell
+that is done by this call; another setting needs another --output.
+
 The interpreter OTHER has pulearn and pu-toolbox; rows whose package it lacks are left out with a
 message. Every cell that is done is a line of --output, and is not done again; one that failed is a
 line, too, and is done again by the next call, whose line then counts. The tables printed at the end
@@ -75,12 +78,12 @@ METHODS = ("nnpu", "upu", "vpu", "dist_pu", "pusb", "self_pu", "naive")
 _TRAIN = (
     "{python} {repository}/train.py --config={repository}/configs/own_table.py:method={method} "
     "--config.data.path=train.{ending}{label} --config.seed={seed} --workdir=run "
-    "--config.run.figures=False --config.run.compare={options}"
+    "--config.run.figures=False --config.run.compare={options}{settings}"
 )
 _TRAIN_FOLDER = (
     "{python} {repository}/train.py --config={repository}/configs/own_folder.py:method={method} "
     "--config.data.path=train --config.data.image_size=28 --config.data.channels=1 "
-    "--config.seed={seed} --workdir=run --config.run.figures=False"
+    "--config.seed={seed} --workdir=run --config.run.figures=False{settings}"
 )
 _PREDICT_FOLDER = "{python} -m pujax.predict run new --output=scores.csv"
 _PREDICT = "{python} -m pujax.predict run new.{ending} --output=scores.csv"
@@ -219,8 +222,8 @@ def _write_images(rows: np.ndarray, folders: list[pathlib.Path]) -> None:
         image.save(folder / f"{i:06d}.png")
 
 
-def commands(row: str, ending: str, *, seed: int) -> list[str]:
-    """Command lines of pujax for a row of the table."""
+def commands(row: str, ending: str, *, seed: int, settings: Sequence[str] = ()) -> list[str]:
+    """Command lines of pujax for a row of the table; settings are of the training, FIELD=VALUE."""
     base, correction = CLASSIC.get(row, ("", ""))
     options = f" --config.method.base={base} --config.method.correction={correction}"
     fill = {
@@ -231,6 +234,7 @@ def commands(row: str, ending: str, *, seed: int) -> list[str]:
         "label": " --config.data.label=known" if ending == "csv" else "",
         "seed": seed,
         "options": options if base else "",
+        "settings": "".join(f" {shlex.quote(f'--config.{setting}')}" for setting in settings),
     }
     if ending == "folder":
         return [_TRAIN_FOLDER.format(**fill), _PREDICT_FOLDER.format(**fill)]
@@ -253,7 +257,15 @@ def script(row: str, ending: str, *, seed: int) -> str:
     return text.replace("{seed}", str(seed)).lstrip()
 
 
-def run(row: str, folder: pathlib.Path, ending: str, *, seed: int, python: str) -> tuple[int, str]:
+def run(
+    row: str,
+    folder: pathlib.Path,
+    ending: str,
+    *,
+    seed: int,
+    python: str,
+    settings: Sequence[str] = (),
+) -> tuple[int, str]:
     """Lines that the user writes, and '' or what went wrong."""
     if row in SCRIPTS:
         text = script(row, ending, seed=seed)
@@ -261,7 +273,7 @@ def run(row: str, folder: pathlib.Path, ending: str, *, seed: int, python: str) 
         steps = [f"{shlex.quote(python)} fit.py"]
         count = sum(bool(line.strip()) for line in text.splitlines())
     else:
-        steps = commands(row, ending, seed=seed)
+        steps = commands(row, ending, seed=seed, settings=settings)
         count = len(steps)
     environment = os.environ | {"PYTHONPATH": str(REPOSITORY), "JAX_PLATFORMS": "cpu"}
     for step in steps:
@@ -329,6 +341,10 @@ def chosen(flag: str, text: str, names: Sequence[str]) -> list[str]:
 def check(flags: argparse.Namespace) -> None:
     """Raises a ValueError for flags that cannot be, before anything is read or written."""
     checks.whole_number("--seeds", flags.seeds, 1)
+    for setting in flags.set:
+        name, is_pair, _ = setting.partition("=")
+        is_field = is_pair and all(part.isidentifier() for part in name.split("."))
+        checks.require(is_field, "--set", setting, "FIELD=VALUE, such as data.holdout=0")
     chosen("--rows", flags.rows, ROWS)
     chosen("--sets", flags.sets, tuple(PROBLEMS))
     data, output = flags.data_dir, pathlib.Path(flags.output)
@@ -362,7 +378,9 @@ def measure(flags: argparse.Namespace) -> None:
                     folder = pathlib.Path(place)
                     write(drawn, folder, ending)
                     started, computed = time.monotonic(), cpu_seconds()
-                    lines, error = run(row, folder, ending, seed=seed, python=flags.python)
+                    lines, error = run(
+                        row, folder, ending, seed=seed, python=flags.python, settings=flags.set
+                    )
                     cell = {"data": name, "row": row, "seed": seed, "lines": lines}
                     cell["seconds"] = round(time.monotonic() - started, 2)
                     cell["cpu_seconds"] = round(cpu_seconds() - computed, 2)
@@ -413,6 +431,9 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--rows", default="", help="parts of names of rows, split by ;")
     parser.add_argument("--sets", default="", help="parts of names of sets, split by ;")
+    parser.add_argument(
+        "--set", action="append", default=[], help="FIELD=VALUE of pujax's training, repeatable"
+    )
     flags = parser.parse_args(arguments)
     try:
         check(flags)

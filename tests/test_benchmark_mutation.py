@@ -5,7 +5,7 @@ import pytest
 from benchmarks import mutation
 
 
-@pytest.mark.parametrize("name", ["risks", "meta", "contrastive"])
+@pytest.mark.parametrize("name", ["risks", "meta", "contrastive", "metrics"])
 def test_a_folder_meets_every_test_file_of_its_name(name):
     part, found = mutation.PARTS[name], set()
     for source in (mutation.ROOT / "pujax" / part.sources).glob("*.py"):

@@ -10,6 +10,8 @@ from benchmarks import own_data
     [
         (["--seeds=0"], "--seeds is 0; accepted: an integer from 1"),
         (["--rows=nnpu;forest"], "--rows is 'forest'; accepted: a part of 'nnpu', "),
+        (["--set=holdout"], "--set is 'holdout'; accepted: FIELD=VALUE, such as data.holdout=0"),
+        (["--set=--data.holdout=0"], "--set is '--data.holdout=0'; accepted: FIELD=VALUE"),
         (["--sets=iris"], "--sets is 'iris'; accepted: a part of 'a9a, 1 %', "),
         (["--data_dir=nowhere"], "--data_dir is 'nowhere'; accepted: a folder that holds"),
         (["--output=."], "--output is '.'; accepted: a file in a folder that exists"),
@@ -55,12 +57,26 @@ def test_commands_hold_in_a_folder_whose_name_has_spaces(monkeypatch):
     assert "--config=/my projects/pujax/configs/own_table.py:method=nnpu" in words
 
 
+@pytest.mark.parametrize(
+    ("row", "ending"), [("classic logistic, naive", "csv"), ("nnpu", "folder")]
+)
+def test_settings_are_of_the_training_alone(row, ending):
+    settings = ("data.holdout=0", "run.decide=top: 5")
+    train, predict = own_data.commands(row, ending, seed=3, settings=settings)
+    words = own_data.shlex.split(train)
+    assert {"--config.data.holdout=0", "--config.run.decide=top: 5"} <= set(words)
+    assert "holdout" not in predict
+    assert (
+        own_data.commands(row, ending, seed=3)[0] == train[: train.index(" --config.data.holdout")]
+    )
+
+
 def test_a_failed_cell_is_done_again_and_counted(tmp_path, capsys, monkeypatch):
     path, tried = tmp_path / "cells.jsonl", []
     cell = '{"data": "mushrooms", "row": "nnpu", "seed": %d, "lines": 2, "seconds": 9, %s}\n'
     path.write_text(cell % (0, '"ap": 0.5') + cell % (1, '"error": "no memory"'))
 
-    def run(row, folder, ending, *, seed, python):
+    def run(row, folder, ending, *, seed, python, settings):
         tried.append((row, seed))
         return 2, "no memory" if seed == 2 else ""
 
