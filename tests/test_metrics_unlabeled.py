@@ -128,6 +128,9 @@ def test_a_row_is_flagged_above_the_threshold_and_not_at_it():
     assert values(threshold=1.0)["recall"] == 0.5
     assert values(threshold=np.nextafter(1.0, 0))["recall"] == 0.75
     assert values(threshold=0.5)["flagged_share"] == pytest.approx(0.2)
+    below_all, above_all = values(threshold=-1e9), values(threshold=1e9)
+    assert below_all["recall"] == below_all["flagged_share"] == 1
+    assert above_all["recall"] == above_all["flagged_share"] == 0
 
 
 def test_a_monotone_transform_changes_nothing():

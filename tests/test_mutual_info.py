@@ -225,9 +225,10 @@ def test_second_derivatives_are_exact_at_a_point_that_is_a_centre():
                 exact = phi * (jnp.outer(away, away) / width - jnp.eye(2)) / width
                 np.testing.assert_allclose(found, exact, atol=1e-12)
         # Rounding below 0, of which the value has nothing.
-        far = 1e3 * jnp.ones([2, 2]) + jnp.array([[0.1, 0.2], [0.3, 0.4]])
-        values = features.gaussian_features(far, far, sigma=0.5)
-        assert (values <= 1).all() and (jnp.diag(values) == pytest.approx(1))
+        many = jnp.asarray(np.random.default_rng(0).normal(size=[200, 5]))
+        # As wide as the rounding: of 200 squares some are below 0 before the bound.
+        assert (features.gaussian_features(many, many, sigma=1e-8) <= 1).all()
+        assert jnp.diag(features.gaussian_features(many, many, sigma=0.5)) == pytest.approx(1)
     # A square that overflows is far away.
     values, slopes = jax.value_and_grad(
         lambda x: features.gaussian_features(x, jnp.zeros([1, 2]), sigma=1.0).sum()

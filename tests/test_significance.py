@@ -50,6 +50,7 @@ def test_holm_by_hand():
     [
         ([-1, 0.2], r"a number of p_values is -1.0; accepted: a number in \[0, 1\]"),
         ([0.1, math.inf], r"a number of p_values is inf; accepted: a number in \[0, 1\]"),
+        (0.1, r"p_values has shape \(\); accepted: \[m\], one number each"),
         ([[0.1, 0.2]], r"p_values has shape \(1, 2\); accepted: \[m\], one number each"),
         (["a"], r"p_values is \['a'\]; accepted: \[m\], one number each"),
     ],
@@ -66,6 +67,13 @@ def test_a_small_spread_is_a_spread():
     p = significance.paired_p_value(values)
     assert p == pytest.approx(1 - t / math.sqrt(2 + t * t), rel=1e-6) and 0 < p < 1e-4
     assert significance.mean_interval([1.0, 1.0005], level=0.9)[0] < 1
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+def test_what_is_rounding_depends_on_the_size_of_the_numbers(scale):
+    rounded = np.array([1.0, 1 + 1e-10, 1.0]) * scale
+    assert math.isnan(significance.paired_p_value(rounded))
+    assert 0 < significance.paired_p_value(np.array([1.0, 1 + 1e-7, 1.0]) * scale) < 1e-9
 
 
 def test_a_level_or_numbers_that_cannot_be_are_named():

@@ -340,6 +340,26 @@ def test_settings_that_cannot_be_are_refused(field):
         built(tiny.table_problem().info, **{field: value})
 
 
+# Of the numbers above, those with a smallest or largest one that is accepted.
+ENDS = (
+    *(("num_bags", 1), ("bag_size", 0), ("max_iter", 1), ("min_samples_leaf", 1)),
+    *(("max_leaf_nodes", 2), ("max_depth", 0), ("l2_regularization", 0.0), ("max_features", 1.0)),
+    *(("max_bins", 2), ("max_bins", 255)),
+)
+
+
+@pytest.mark.parametrize(("field", "value"), ENDS)
+def test_the_ends_of_what_is_accepted_are_accepted(field, value):
+    built(tiny.table_problem().info, **{field: value})
+
+
+def test_the_loss_is_of_as_many_of_p_as_of_u():
+    for size in (10, 4000):
+        (stage,) = built(info_of(np.arange(size) < size // 5, 5)).stages
+        batches = stage.batching
+        assert batches.num_positives * 2 == batches.batch_size <= min(size, 256)
+
+
 def test_every_setting_has_a_wrong_value_here():
     assert set(WRONG) == set(classic.default_config()) - {"name"}
 
