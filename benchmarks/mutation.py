@@ -69,6 +69,21 @@ PARTS = {
     "significance": Part("significance.py", 20, ("tests/test_significance.py",)),
     "mutual_info": Part("mutual_info", 30, ("tests/test_mutual_info.py",)),
     "classic": Part("methods/classic.py", 20, ("tests/methods/test_classic.py",)),
+    "audit": Part("audit", 30, ("tests/audit/test_checks.py",)),
+    "verdict": Part("reports/verdict.py", 30, ("tests/reports/test_verdict.py",)),
+    "splits": Part(
+        "data/splits",
+        30,
+        (
+            "tests/data/test_labeling.py",
+            "tests/data/test_pu_labels.py",
+            "tests/data/test_dataset.py",
+            "tests/data/test_subset.py",
+        ),
+    ),
+    "written_numbers": Part(
+        "data/readers/written_numbers.py", 30, ("tests/data/test_written_numbers.py",)
+    ),
     "batching": Part("data/batching.py", 30, ("tests/data/test_batching.py",)),
     "train_loop": Part(
         "training/train_loop.py",
