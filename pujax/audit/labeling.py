@@ -250,7 +250,8 @@ def _compared(
     factor = np.where(usable, p_counts / np.maximum(u_counts, 1), 0.0)
     p, u = values[in_p & usable[strata]], values[~in_p]
     w = factor[strata[~in_p]]
-    num_u = w.sum() ** 2 / max(np.square(w).sum(), 1e-12)  # rows that would tell as much
+    # Rows that would tell as much; 15 rows of one weight are 15, and not less by rounding.
+    num_u = round(w.sum() ** 2 / max(np.square(w).sum(), 1e-12), 6)
     if len(p) < _LEAST_IN_TOP or num_u < _LEAST_IN_TOP:
         return []
     w = w / w.sum()
