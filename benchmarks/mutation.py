@@ -70,7 +70,11 @@ PARTS = {
     "mutual_info": Part("mutual_info", 30, ("tests/test_mutual_info.py",)),
     "classic": Part("methods/classic.py", 20, ("tests/methods/test_classic.py",)),
     "audit": Part("audit", 30, ("tests/audit/test_checks.py",)),
-    "verdict": Part("reports/verdict.py", 30, ("tests/reports/test_verdict.py",)),
+    "verdict": Part(
+        "reports/verdict.py",
+        30,
+        ("tests/reports/test_verdict.py", "tests/reports/test_comparison.py"),
+    ),
     "splits": Part(
         "data/splits",
         30,
