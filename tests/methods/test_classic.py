@@ -237,16 +237,47 @@ def test_class_log_odds_by_hand_and_rising_without_end(setting):
     assert found[-1] - found[-2] == pytest.approx(0.25, abs=1e-5)
 
 
+@pytest.mark.parametrize("aggregation", ["score", "probability"])
 @pytest.mark.parametrize("base", BASES)
-def test_bagging_is_the_mean_of_separate_classifiers(base):
+def test_bagging_is_the_mean_of_separate_classifiers(base, aggregation):
     rows, labeled = rows_and_labels(300)
     config = section(base=base, correction="bagging", num_bags=3, bag_size=60, max_iter=15)
+    config.aggregation = aggregation
     found, _ = scores_of(config, rows, labeled, rows, seed=7)
-    rng, wanted = np.random.default_rng(7), np.zeros(300)
+    rng, scores, shares = np.random.default_rng(7), np.zeros(300), np.zeros(300)
     for part in classic.bags(rng, labeled, num_bags=3, size=60):
         model = scikit(base, labeled[part], as_rows(rows[part]), max_iter=15)
-        wanted += model.decision_function(as_rows(rows)) / 3
-    close(found, wanted)
+        scores += model.decision_function(as_rows(rows)) / 3
+        shares += model.predict_proba(as_rows(rows))[:, 1] / 3
+    close(found, scores if aggregation == "score" else special.logit(shares))
+
+
+def test_the_mean_of_probabilities_stays_finite_and_is_less_moved_by_one_that_is_sure():
+    scores = jnp.asarray([[0.0, 40.0, -700.0, 700.0], [0.0, -1.0, -700.0, 700.0]])
+    found = np.asarray(classic.mean_log_odds(scores))
+    # (1 + sigmoid(-1)) / 2 and its rest; e^-700 itself is 0 in single precision.
+    share = (1 + special.expit(-1.0)) / 2
+    np.testing.assert_allclose(found, [0, special.logit(share), -700, 700], rtol=1e-6, atol=1e-7)
+    one = jnp.asarray([[-3.0, 0.2, 5.0]])
+    np.testing.assert_allclose(classic.mean_log_odds(one), one[0], rtol=1e-6)
+
+
+def test_aggregation_is_of_bags_alone_and_older_models_have_the_mean_of_scores():
+    rows, labeled = rows_and_labels(200)
+    settings = {"correction": "bagging", "num_bags": 4, "max_iter": 15}
+    found = {}
+    for aggregation in ("score", "probability"):
+        config = section(aggregation=aggregation, **settings)
+        found[aggregation], state = scores_of(config, rows, labeled, rows)
+        single, _ = scores_of(section(aggregation=aggregation), rows, labeled, rows)
+        close(single, scores_of(section(), rows, labeled, rows)[0])
+    assert np.abs(found["score"] - found["probability"]).max() > 1e-3
+    older = config_lib.default_config("classic")
+    older.model.name = "mlp"
+    older.method.update(settings)
+    del older.method.aggregation
+    method = classic.build(older, info_of(labeled, rows.shape[1]))
+    close(np.asarray(method.predict(state, jnp.asarray(rows))), found["score"])
 
 
 def test_every_bag_holds_all_of_p_and_a_bootstrap_of_u():
@@ -319,6 +350,7 @@ WRONG = {
     "hold_out_ratio": (1.0, "a number in"),
     "num_bags": (0, "a number in"),
     "bag_size": (-1, "a number in"),
+    "aggregation": ("median", "'score', 'probability'"),
     "C": (0.0, "a number in"),
     "tol": (0.0, "a number in"),
     "learning_rate": (-0.1, "a number in"),
