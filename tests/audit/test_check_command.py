@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from pujax import audit, check
-from pujax.audit import recommendation
+from pujax.audit import inputs, recommendation
 from pujax.training.config import flags
 
 
@@ -133,6 +133,9 @@ def test_the_recommendation_follows_what_was_measured():
     uncertain = audit.Finding("class_prior", "warning", "t", (), "a", {"agree": False})
     reasons = advised(num_labeled=200, prior=0.5, findings=[uncertain]).reasons
     assert any("data.prior" in reason for reason in reasons)
+    agreed = audit.Finding("class_prior", "note", "t", (), "a", {"agree": True})
+    reasons = advised(num_labeled=200, prior=0.5, findings=[agreed]).reasons
+    assert not any("data.prior" in reason for reason in reasons)
 
 
 def test_three_labels_are_an_error_and_the_rest_is_not_checked(tmp_path, capsys):
@@ -225,6 +228,9 @@ def test_a_folder_of_images_is_checked_for_damage_copies_and_the_size_of_its_fil
     assert "own_folder:method=nnpu" in command
     assert command.endswith("--config.data.unreadable=skip")
     assert "grey pixels" in text
+    columns = inputs.read(str(images), label="").problem.columns
+    assert len(columns) == 256 and columns[:17:16] == ("pixel 1, 1", "pixel 2, 1")
+    assert columns[-1] == "pixel 16, 16"
 
 
 def test_a_folder_of_images_that_are_all_alike_is_named(tmp_path, capsys):

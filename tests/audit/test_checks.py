@@ -48,6 +48,14 @@ def test_few_labels_are_the_more_severe_the_fewer_they_are(num_p, severity):
     assert finding.severity == severity and str(num_p) in finding.title
 
 
+@pytest.mark.parametrize(
+    ("num_p", "held", "step"), [(5, 1, "100%"), (12, 2, "50%"), (20, 4, "25%")]
+)
+def test_few_labels_say_what_the_held_out_fifth_can_tell(num_p, held, step):
+    (finding,) = label_counts.check(np.arange(500) < num_p)
+    assert f"is {held} labels, so that recall moves by {step} with" in finding.evidence[1]
+
+
 def test_many_labels_are_no_finding_and_few_unlabeled_rows_are():
     assert label_counts.check(np.arange(500) < 80) == []
     assert severities(label_counts.check(np.arange(100) < 97)) == {"label_counts": ERROR}

@@ -163,6 +163,28 @@ def test_a_prior_of_ones_own_rows_is_that_of_all_of_them(n, n_p, prior):
         built(0.99 * n_p / n)
 
 
+@pytest.mark.parametrize(
+    ("counts", "holdout", "held"),
+    [
+        ((100, 40), 0.2, (20, 8)),
+        ((100, 3), 0.2, (20, 1)),  # rounded
+        ((9, 2), 0.01, (1, 1)),  # at least one
+        ((9, 2), 0.0, (0, 0)),
+    ],
+)
+def test_a_share_of_p_and_of_u_is_held_out_and_at_least_one(counts, holdout, held):
+    # U are the negatives and those of unknown class.
+    rng = np.random.default_rng(0)
+    binary = rng.permutation(np.repeat([1, 0, -1], [counts[0], 1, counts[1] - 1]))
+    found = split_lib.as_labelled(binary, holdout=holdout, seed=3)
+    assert (len(found.validation_labeled), len(found.validation_unlabeled)) == held
+    assert (len(found.labeled), len(found.unlabeled)) == (counts[0] - held[0], counts[1] - held[1])
+    assert sorted(np.concatenate(found)) == list(range(len(binary)))
+    assert (binary[found.labeled] == 1).all() and (binary[found.validation_labeled] == 1).all()
+    others = [split_lib.as_labelled(binary, holdout=holdout, seed=seed) for seed in range(9)]
+    assert len({tuple(x.validation_labeled) for x in others}) > 1 or not holdout
+
+
 @pytest.mark.parametrize("setting", dataset.SETTINGS)
 def test_known_classes_speak_for_all_and_both_priors_agree(setting):
     # STL-10 in small: 500 of known class among 10500, 200 of them positive.

@@ -87,6 +87,18 @@ def test_a_decimal_comma_where_commas_separate_is_not_guessed_but_with_thousands
     doubt = written_numbers.of(["3,14", "2,5"], decimal_comma=False).doubt
     assert doubt.startswith("which is taken for a number only in a text file whose cells something")
     assert written_numbers.of(["3,14", "1.234,5"], decimal_comma=False).marks == ",."
+    # Points are decimal marks wherever commas separate cells.
+    assert written_numbers.of(["1,234.5", "1,234", "7"], decimal_comma=False).marks == ".,"
+
+
+@pytest.mark.parametrize(("num_words", "by_and_large"), [(1, True), (2, False), (9, False)])
+def test_nine_of_ten_cells_make_a_column_of_numbers(num_words, by_and_large):
+    cells = ["12,5"] * (10 - num_words) + ["none left"] * num_words
+    assert written_numbers.is_likely(cells) is by_and_large
+    assert written_numbers.is_likely([*cells, "3.5"]) is by_and_large  # plain ones do not count
+    found = written_numbers.of(cells, decimal_comma=True)
+    said = ("while others are like '12,5'", "none left") if by_and_large else ("", "12,5")
+    assert (found.marks, found.doubt, found.example) == ("", *said)
 
 
 @pytest.mark.parametrize(

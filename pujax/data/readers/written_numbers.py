@@ -176,7 +176,7 @@ def _odd_one(cells: list[str]) -> Writing | None:
     """A `Writing` about the first cell that is unlike the others, if nearly all are alike."""
     for marks in MARKS:
         misfits = [cell for cell in cells if not _PATTERNS[marks].fullmatch(cell)]
-        if len(misfits) <= (1 - _ALMOST) * len(cells):
+        if len(cells) - len(misfits) >= _ALMOST * len(cells):
             odd = set(misfits)
             like = next((c for c in cells if c not in odd and not _PLAIN.fullmatch(c)), "")
             return Writing("", f"while others are like {like!r}" if like else "", misfits[0])
