@@ -69,7 +69,15 @@ PARTS = {
     "significance": Part("significance.py", 20, ("tests/test_significance.py",)),
     "mutual_info": Part("mutual_info", 30, ("tests/test_mutual_info.py",)),
     "classic": Part("methods/classic.py", 20, ("tests/methods/test_classic.py",)),
-    "audit": Part("audit", 30, ("tests/audit/test_checks.py",)),
+    "audit": Part(
+        "audit",
+        30,
+        (
+            "tests/audit/test_checks.py",
+            "tests/audit/test_numbers.py",
+            "tests/audit/test_check_command.py",
+        ),
+    ),
     "verdict": Part(
         "reports/verdict.py",
         30,
