@@ -127,6 +127,8 @@ def test_the_recommendation_follows_what_was_measured():
     assert "base=boosting" in advised(num_labeled=120, prior=1 / 3 - 0.01).command
     assert advised(num_labeled=120, prior=0.34).method == advised(num_labeled=80, prior=1.0).method
     assert advised(num_labeled=79, prior=1.0).method == "classic"
+    for labels, prior, why in ((20, 0.5, "(20)"), (90, 0.2, "about 20%"), (90, None, "nothing is")):
+        assert why in advised(num_labeled=labels, prior=prior).reasons[0]
     assert advised(kind="images", num_labeled=200, prior=None).method == "nnpu"
     named = advised(num_labeled=200, prior=0.5, id_column="none")
     assert "--config.data.id_column=none" in named.command and "id_column" not in rare.command

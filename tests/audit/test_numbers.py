@@ -166,7 +166,7 @@ def test_too_few_rows_that_look_positive_are_not_compared():
 
 @pytest.mark.parametrize(
     ("smaller", "left_out"),
-    [(5, ["leak", "at random"]), (8, ["at random"]), (39, ["at random"]), (40, [])],
+    [(5, ["leak", "at random"]), (8, ["at random"]), (39, ["at random"]), (40, []), (60, [])],
 )
 def test_what_could_not_be_checked_is_said(monkeypatch, smaller, left_out):
     # The slow parts say nothing of it.
@@ -193,3 +193,12 @@ def test_classes_overlap_by_the_auc_that_the_prior_implies(prior, severities):
         # The AUC against U is a half for the positives in it.
         assert finding.numbers["auc"] == pytest.approx((of_pu - prior / 2) / (1 - prior))
         assert finding.numbers["auc_pu"] == of_pu
+
+
+def test_a_leak_needs_eight_rows_of_p_and_of_u():
+    for num_p, count in ((7, 0), (8, 1), (9, 1)):
+        rows = (
+            np.random.default_rng(0).normal(size=(300, 2)) + 9.0 * (np.arange(300) < num_p)[:, None]
+        )
+        found = leaks.check(audit.problem(rows, np.arange(300) < num_p), seed=0)
+        assert len(found) == count

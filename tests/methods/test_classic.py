@@ -262,6 +262,13 @@ def test_the_mean_of_probabilities_stays_finite_and_is_less_moved_by_one_that_is
     np.testing.assert_allclose(classic.mean_log_odds(one), one[0], rtol=1e-6)
 
 
+@pytest.mark.parametrize("correction", ["naive", "bagging"])
+def test_without_elkan_and_noto_the_label_frequency_is_one(correction):
+    rows, labeled = rows_and_labels(60)
+    config = section(correction=correction, num_bags=2)
+    assert classic.fit(config, as_rows(rows), labeled, seed=0).label_frequency == 1
+
+
 def test_aggregation_is_of_bags_alone_and_older_models_have_the_mean_of_scores():
     rows, labeled = rows_and_labels(200)
     settings = {"correction": "bagging", "num_bags": 4, "max_iter": 15}
