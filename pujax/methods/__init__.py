@@ -149,7 +149,7 @@ def selection_without_prior(name: str) -> str:
 
 
 def own_rows(name: str) -> dict[str, Any]:
-    """Settings of a method on own rows, where its published ones fail, are worse or cannot be.
+    """Settings of a method on a user's own rows, where its published ones fail or cannot be.
 
     Its module says them with `OWN_ROWS`. Published data have a thousand labelled positives and
     often half of all examples positive; one's own rows may have twenty, and one positive among

@@ -44,8 +44,6 @@ from pujax.methods._common import network as network_lib
 from pujax.methods.base import Method, Stage
 from pujax.priors import conversions
 
-OWN_ROWS = {"aggregation": "probability"}
-"""Bagged logistic regressions rank better by it (docs/results/own_data.md)."""
 NETWORK = False
 """There are no weights to average, to freeze or to start from, and no epochs to repeat."""
 
