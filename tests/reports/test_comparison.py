@@ -256,3 +256,36 @@ def test_intervals_of_what_depends_on_the_share_of_positives_hold_the_truth(monk
         found = comparison._by_examples(*runs, evidence.TEST, metric, value, 0.9)
         held += found.low <= truth <= found.high
     assert 83 <= held <= 97  # three deviations around 90
+
+
+@pytest.mark.parametrize("order", [("vpu", "upu"), ("upu", "vpu")])
+def test_of_several_better_ones_the_best_is_taken_and_a_worse_one_is_said(tmp_path, order):
+    gaps = {"nnpu": 1.5, "vpu": 4.0, "upu": 6.0, "naive": 0.7}
+    for method, gap in gaps.items():
+        folders.tested(tmp_path / method, gap=gap, method=method)
+    found = reports.build([str(tmp_path / x) for x in ("nnpu", *order, "naive")]).verdict
+    for method, word in (("vpu", "better"), ("upu", "better"), ("naive", "worse")):
+        assert f"{method} is {word} than nnpu by" in found.sentences[1]
+    assert found.sentences[2] == "Next: take upu."
+
+
+def test_a_comparison_counts_the_verdicts_and_says_which_runs_are_missing(tmp_path):
+    folders.tested(tmp_path / "a", gap=4.0)
+    folders.tested(tmp_path / "b", gap=0.0, method="vpu")
+    folders.tested(tmp_path / "c", gap=4.0, method="upu")
+    runs = [str(tmp_path / x) for x in "abc"]
+    found = reports.build(runs).verdict
+    assert found.sentences[0] == "Of 3 runs, by the verdict on each: can be used: 2, do not use: 1."
+    folders.write(tmp_path / "d", folders.config("naive"), rows=folders.epochs()[:2])
+    found = reports.build([*runs, str(tmp_path / "d")]).verdict
+    assert found.level == "unfinished" and "not finished: 1" in found.sentences[0]
+    assert found.sentences[1].startswith("1 run did not finish")
+
+
+@pytest.mark.parametrize(("count", "said"), [(1, "one seed of one"), (2, "are seeds of one")])
+def test_runs_of_one_configuration_say_whether_they_show_chance(tmp_path, count, said):
+    for i in range(2):
+        seed = min(i, count - 1)
+        folders.tested(tmp_path / str(i), gap=4.0, seed=seed, digest=f"split{seed}")
+    found = reports.build([str(tmp_path / str(i)) for i in range(2)]).verdict
+    assert said in found.sentences[1]
