@@ -379,3 +379,11 @@ def test_the_posterior_of_a_table_does_not_depend_on_the_units_of_its_features()
     # The posterior of these clouds is sigmoid(x1 + x2 + x3 - 3/2).
     true = 1 / (1 + np.exp(1.5 - rows.sum(1)))
     assert np.corrcoef(plain, true)[0, 1] > 0.97
+
+
+@pytest.mark.parametrize(("positives", "negatives", "few"), [(2, 9, 2), (9, 2, 2), (9, 0, 0)])
+def test_too_few_of_a_class_to_fit_the_labelling_model_on_are_counted(positives, negatives, few):
+    binary = np.repeat([1, 0, -1], [positives, negatives, 5])
+    rows = np.random.default_rng(0).normal(size=[len(binary), 3])
+    with pytest.raises(ValueError, match=f"leaves {few} examples of known class on one side"):
+        oracle_posterior.fit(rows, binary, seed=0)
