@@ -128,10 +128,15 @@ def test_without_anything_held_out_nobody_can_judge(tmp_path):
 
 
 def test_a_run_that_is_not_finished_says_how_far_it_came(tmp_path):
-    folder = folders.write(tmp_path / "run", folders.config())
-    found = judged(folder)
+    tree = folders.config()
+    folder = folders.write(tmp_path / "run", tree)
+    found, planned = judged(folder), tree["method"]["num_epochs"]
     assert found.level == verdict.UNFINISHED
-    assert "4 epochs of" in found.sentences[0] and f"--workdir={folder}" in found.sentences[2]
+    assert f"4 epochs of {planned} were" in found.sentences[0]
+    assert f"--workdir={folder}" in found.sentences[2]
+    del tree["method"]["num_epochs"]
+    unknown = judged(folders.write(tmp_path / "other", tree))
+    assert "4 epochs of an unknown number were" in unknown.sentences[0]
 
 
 def test_scores_that_are_not_numbers_are_not_to_be_used(tmp_path):
