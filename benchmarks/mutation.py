@@ -239,6 +239,8 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--sample", type=int, help="mutants per part; 0 tries all")
     args = parser.parse_args()
+    if args.sample is not None and args.sample < 0:
+        parser.error(f"--sample is {args.sample}; accepted: a number from 0, which tries all")
 
     from tests import jax_settings
 

@@ -12,7 +12,7 @@ JAX_COMPILATION_CACHE_DIR, where set, spares compiling what it holds.
 Positives are dropped from a9a until 8 % of the rows are left.
 
 `--set=FIELD=VALUE`, as often as one likes, sets a field of pujax's configuration in every cell
-that is done by this call; another setting needs another --output.
+that is done by this call; another setting needs another --output, which is checked.
 
 The interpreter OTHER has pulearn and pu-toolbox; rows whose package it lacks are left out with a
 message. Every cell that is done is a line of --output, and is not done again; one that failed is a
@@ -358,7 +358,12 @@ def check(flags: argparse.Namespace) -> None:
 def measure(flags: argparse.Namespace) -> None:
     """Does the cells that are not done yet, or that failed."""
     path = pathlib.Path(flags.output)
-    whole = [cell for cell in read(path) if "error" not in cell]
+    cells = read(path)
+    for cell in cells:
+        found = cell.get("settings", [])
+        accepted = f"a file of cells with --set {flags.set}; those of this one have {found}"
+        checks.require(found == flags.set, "--output", flags.output, accepted)
+    whole = [cell for cell in cells if "error" not in cell]
     done = {(cell["data"], cell["row"], cell["seed"]) for cell in whole}
     wanted = chosen("--rows", flags.rows, ROWS)
     for package in ("pulearn", "pu_toolbox"):
@@ -382,6 +387,7 @@ def measure(flags: argparse.Namespace) -> None:
                         row, folder, ending, seed=seed, python=flags.python, settings=flags.set
                     )
                     cell = {"data": name, "row": row, "seed": seed, "lines": lines}
+                    cell["settings"] = flags.set
                     cell["seconds"] = round(time.monotonic() - started, 2)
                     cell["cpu_seconds"] = round(cpu_seconds() - computed, 2)
                     found = {"error": error} if error else judge(folder, drawn["new_positive"])

@@ -27,6 +27,18 @@ def test_a_wrong_flag_is_refused_in_one_line(tmp_path, monkeypatch, capsys, flag
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("held", ['"settings": ["data.holdout=0"], ', ""])
+def test_cells_of_other_settings_are_not_mixed(tmp_path, capsys, held):
+    path = tmp_path / "cells.jsonl"
+    text = f'{{"data": "mushrooms", "row": "nnpu", "seed": 0, {held}"lines": 2, "ap": 0.5}}\n'
+    path.write_text(text)
+    other = [] if held else ["--set=data.holdout=0"]
+    assert own_data.main([f"--output={path}", f"--data_dir={tmp_path}", *other]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"--output is '{path}'; accepted: a file of cells with --set")
+    assert path.read_text() == text
+
+
 def test_parts_of_names_choose_rows():
     names = ("nnpu", "classic logistic, naive", "classic boosting, naive")
     assert own_data.chosen("--rows", "", names) == list(names)
