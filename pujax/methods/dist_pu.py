@@ -26,7 +26,7 @@ from pujax import checks, risks
 from pujax.data import batching as batching_lib
 from pujax.data.batching import Batch, Batching
 from pujax.data.pu_dataset import DataInfo, TrainingData
-from pujax.methods._common import alignment, calibration, classifier, online, sections
+from pujax.methods._common import alignment, calibration, classifier, losses, online, sections
 from pujax.methods._common import mixup as mixup_lib
 from pujax.methods._common import network as network_lib
 from pujax.methods._common import optimizer as optimizer_lib
@@ -128,11 +128,8 @@ def entropy_ramp(epoch: jax.Array, *, num_epochs: int) -> jax.Array:
     return 1 - jnp.cos(jnp.pi / 2 * epoch / num_epochs)
 
 
-def soft_cross_entropy(scores: jax.Array, targets: jax.Array) -> jax.Array:
+def clipped_cross_entropy(scores: jax.Array, targets: jax.Array) -> jax.Array:
     """Mean cross-entropy against probabilities, of scores clipped to [-10, 10].
-
-    It is linear in the targets: the share-weighted losses of both partners of a mixed example are
-    the loss of their mixed targets.
 
     Args:
       scores: `[batch]`.
@@ -141,9 +138,7 @@ def soft_cross_entropy(scores: jax.Array, targets: jax.Array) -> jax.Array:
     Returns:
       A scalar.
     """
-    scores = _clipped(scores)
-    positive, negative = risks.logistic_loss(scores), risks.logistic_loss(-scores)
-    return jnp.mean(targets * positive + (1 - targets) * negative)
+    return jnp.mean(losses.soft_cross_entropy(_clipped(scores), targets))
 
 
 def probability(scores: jax.Array) -> jax.Array:
@@ -274,7 +269,7 @@ def mixed_pass(
     (first, outputs), stats = network.train_passes(params, state.batch_stats, [mixed, images])
     updated = jnp.where(batch.labeled > 0, 1, probability(outputs.logits))
     labels = state.labels.at[batch.ids].set(jax.lax.stop_gradient(updated))
-    loss = soft_cross_entropy(first.logits, targets)
+    loss = clipped_cross_entropy(first.logits, targets)
     return MixedPass(outputs.logits, first.logits, stats, labels, loss)
 
 

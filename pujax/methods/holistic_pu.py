@@ -36,7 +36,7 @@ from pujax.arrays import mean_where
 from pujax.data import batching as batching_lib
 from pujax.data.batching import Batch
 from pujax.data.pu_dataset import DataInfo, TrainingData
-from pujax.methods._common import host, sections
+from pujax.methods._common import host, losses, sections
 from pujax.methods._common import network as network_lib
 from pujax.methods._common import optimizer as optimizer_lib
 from pujax.methods.base import Method, Stage
@@ -206,13 +206,8 @@ def consistency(
     """
     weak = jax.lax.stop_gradient(weak)
     sure = jax.nn.sigmoid(jnp.abs(weak)) >= confidence
-    losses = risks.logistic_loss(jnp.where(weak > 0, strong, -strong))
-    return mean_where(jnp.where(sure, losses, 0), counts)
-
-
-def soft_cross_entropy(scores: jax.Array, targets: jax.Array) -> jax.Array:
-    """Cross-entropies `[batch]` against probabilities of the positive class."""
-    return targets * risks.logistic_loss(scores) + (1 - targets) * risks.logistic_loss(-scores)
+    each = risks.logistic_loss(jnp.where(weak > 0, strong, -strong))
+    return mean_where(jnp.where(sure, each, 0), counts)
 
 
 def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
@@ -276,7 +271,8 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
 
         def loss(weak, strong, is_p):
             smooth = 1 - c.label_smoothing / 2
-            of_p = soft_cross_entropy(weak, smooth) + soft_cross_entropy(strong, smooth)
+            of_p = losses.soft_cross_entropy(weak, smooth)
+            of_p += losses.soft_cross_entropy(strong, smooth)
             of_u = risks.logistic_loss(-weak)
             return mean_where(of_p / 2, is_p) + mean_where(of_u, ~is_p), {}
 
@@ -293,7 +289,7 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
 
         def loss(weak, strong, is_p):
             of_p = mean_where(risks.logistic_loss(weak), is_p)
-            of_u = mean_where(soft_cross_entropy(weak, targets), ~is_p)
+            of_u = mean_where(losses.soft_cross_entropy(weak, targets), ~is_p)
             agree = consistency(weak, strong, ~is_p, confidence=c.confidence)
             return of_p + of_u + agree, {"loss_consistency": agree}
 

@@ -9,7 +9,7 @@ import pytest
 
 from pujax import risks
 from pujax.data.pu_dataset import DataInfo
-from pujax.methods._common import calibration
+from pujax.methods._common import calibration, losses
 from pujax.methods.self_pu import self_paced
 from tests.pu_batches import sigmoid
 from tests.x64 import x64
@@ -220,17 +220,6 @@ def test_empty_groups_count_as_zero(case):
         assert value == 0
 
 
-def test_entropy_is_that_of_the_probability_and_finite_far_out():
-    scores = np.asarray([-3.0, -0.2, 0.0, 1.7])
-    p = sigmoid(scores)
-    wanted = -p * np.log(p) - (1 - p) * np.log(1 - p)
-    entropy = jax.jit(jax.vmap(jax.value_and_grad(self_paced.entropy)))
-    np.testing.assert_allclose(self_paced.entropy(scores.astype(np.float32)), wanted, rtol=1e-5)
-    values, slopes = entropy(np.asarray([-60.0, 60.0]))
-    np.testing.assert_allclose(values, 0, atol=1e-6)
-    assert np.isfinite(slopes).all()
-
-
 def test_entropy_term_is_a_mean_over_the_noisy_rows():
     scores, labeled, weights, rows = batch()
     pair = np.stack([np.zeros(len(scores)), weights], axis=1)
@@ -299,7 +288,7 @@ def linear_losses(inputs, support, labeled, rows):
         scores = inputs @ params
         return sum(self_paced.noisy_terms(scores, labeled, weights, rows=rows, **RULE))
 
-    return noisy_loss, lambda params: jnp.mean(self_paced.entropy(support @ params))
+    return noisy_loss, lambda params: jnp.mean(losses.entropy(support @ params))
 
 
 def test_meta_weights_equal_the_closed_form_of_a_linear_model():

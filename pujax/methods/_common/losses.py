@@ -1,4 +1,4 @@
-"""Surrogate losses by name."""
+"""Surrogate losses by name, and losses of predictions against soft labels."""
 
 import jax
 
@@ -30,3 +30,33 @@ def weighted(loss: risks.Loss, weights: jax.Array | None) -> risks.Loss:
       weights: `[batch]`.
     """
     return loss if weights is None else lambda margin: weights * loss(margin)
+
+
+def soft_cross_entropy(scores: jax.Array, targets: jax.Array) -> jax.Array:
+    """Cross-entropy of every example against its probability of being positive, in nats.
+
+    It is linear in the targets: the losses of both partners of a mixed example, weighted by their
+    shares, are the loss of their mixed targets.
+
+    Args:
+      scores: any shape.
+      targets: probabilities of the positive class, of the same shape.
+
+    Returns:
+      Losses of that shape.
+    """
+    return targets * risks.logistic_loss(scores) + (1 - targets) * risks.logistic_loss(-scores)
+
+
+def entropy(scores: jax.Array) -> jax.Array:
+    """Entropy of every prediction in nats, `-p log p - (1 - p) log(1 - p)` with `p = sigmoid`.
+
+    Args:
+      scores: any shape.
+
+    Returns:
+      Entropies of that shape.
+    """
+    # `1 - p` would lose all digits where p is near 1.
+    p, q = jax.nn.sigmoid(scores), jax.nn.sigmoid(-scores)
+    return p * risks.logistic_loss(scores) + q * risks.logistic_loss(-scores)

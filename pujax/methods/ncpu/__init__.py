@@ -24,7 +24,7 @@ from ml_collections import config_dict
 from pujax import checks
 from pujax.data.batching import Batch, Batching
 from pujax.data.pu_dataset import DataInfo, TrainingData
-from pujax.methods._common import alignment
+from pujax.methods._common import alignment, losses
 from pujax.methods._common import network as network_lib
 from pujax.methods._common import optimizer as optimizer_lib
 from pujax.methods._common import views as views_lib
@@ -184,7 +184,7 @@ def _losses(config, aligner, params, state, batch, weak, views):
     labels, _, threshold = found
     classification = _class_loss(config, batch, scores, labels, threshold)
     ramp = jnp.minimum(batch.epoch / config.warmup_epochs, 1) if config.warmup_epochs else 1.0
-    entropy = disambiguation.mean_entropy(scores)
+    entropy = jnp.mean(losses.entropy(scores))
     loss = classification + config.align_weight * align + config.entropy_weight * ramp * entropy
     metrics = {
         "loss_classification": classification,

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from pujax.methods._common import losses
 from pujax.models import heads
 
 MOST_CONFIDENT = 0.8
@@ -169,17 +170,10 @@ def class_balanced_cross_entropy(
     Returns:
       A scalar; a group that the batch lacks adds nothing.
     """
-    losses = -(targets * jax.nn.log_sigmoid(scores) + (1 - targets) * jax.nn.log_sigmoid(-scores))
+    each = losses.soft_cross_entropy(scores, targets)
     is_labeled = labeled > 0
 
     def mean(group: jax.Array) -> jax.Array:
-        return jnp.sum(jnp.where(group, losses, 0)) / (jnp.sum(group) + _NO_EXAMPLES)
+        return jnp.sum(jnp.where(group, each, 0)) / (jnp.sum(group) + _NO_EXAMPLES)
 
     return mean(is_labeled) + mean(~is_labeled)
-
-
-def mean_entropy(scores: jax.Array) -> jax.Array:
-    """Mean entropy of the predicted distributions in nats; `scores` are `[batch]`."""
-    # `1 - p` would lose all digits where p is near 1.
-    p, q = jax.nn.sigmoid(scores), jax.nn.sigmoid(-scores)
-    return -jnp.mean(p * jax.nn.log_sigmoid(scores) + q * jax.nn.log_sigmoid(-scores))

@@ -3,8 +3,8 @@
 import jax
 import jax.numpy as jnp
 
-from pujax import risks
 from pujax.arrays import mean_where
+from pujax.methods._common import losses
 
 
 def pseudo_loss(scores: jax.Array, targets: jax.Array, is_pseudo: jax.Array) -> jax.Array:
@@ -18,8 +18,7 @@ def pseudo_loss(scores: jax.Array, targets: jax.Array, is_pseudo: jax.Array) -> 
     Returns:
       A scalar, 0 where no row counts.
     """
-    losses = targets * risks.logistic_loss(scores) + (1 - targets) * risks.logistic_loss(-scores)
-    return mean_where(losses, is_pseudo)
+    return mean_where(losses.soft_cross_entropy(scores, targets), is_pseudo)
 
 
 def mutual_information(scores: jax.Array) -> jax.Array:
@@ -31,9 +30,9 @@ def mutual_information(scores: jax.Array) -> jax.Array:
     Returns:
       `[batch]`, nats, from 0 where all networks say the same to log 2.
     """
-    p, q = jax.nn.sigmoid(scores), jax.nn.sigmoid(-scores)
-    mean_entropy = jnp.mean(p * jax.nn.softplus(-scores) + q * jax.nn.softplus(scores), axis=0)
-    p, q = jnp.mean(p, axis=0), jnp.mean(q, axis=0)
+    mean_entropy = jnp.mean(losses.entropy(scores), axis=0)
+    p = jnp.mean(jax.nn.sigmoid(scores), axis=0)
+    q = jnp.mean(jax.nn.sigmoid(-scores), axis=0)
     total = -jax.scipy.special.xlogy(p, p) - jax.scipy.special.xlogy(q, q)
     return jnp.maximum(total - mean_entropy, 0)  # rounding may leave it just below
 

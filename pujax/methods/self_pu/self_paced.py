@@ -15,6 +15,7 @@ import jax.numpy as jnp
 
 from pujax import meta, risks
 from pujax.data.pu_dataset import DataInfo
+from pujax.methods._common import losses
 
 # Codes of a pool.
 NOISY, NEGATIVE, POSITIVE = range(3)
@@ -127,11 +128,6 @@ def weighted_nnpu(
     return risks.nnpu(scores, labeled, loss=lambda margin: scale * loss(margin), **rule)
 
 
-def entropy(scores: jax.Array) -> jax.Array:
-    """Entropy of each prediction in nats, `-p log p - (1 - p) log(1 - p)` with `p = sigmoid`."""
-    return jax.nn.softplus(scores) - scores * jax.nn.sigmoid(scores)
-
-
 def noisy_terms(
     scores: jax.Array,
     labeled: jax.Array,
@@ -153,7 +149,7 @@ def noisy_terms(
       `(risk, mean entropy)`, scalars.
     """
     risk = weighted_nnpu(scores, labeled, weights[:, 0], rows=rows, **rule)
-    own = jnp.sum(jnp.where(rows, weights[:, 1] * entropy(scores), 0))
+    own = jnp.sum(jnp.where(rows, weights[:, 1] * losses.entropy(scores), 0))
     return risk, own / jnp.maximum(jnp.sum(rows), 1)
 
 

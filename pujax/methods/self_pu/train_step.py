@@ -144,7 +144,7 @@ def learned_weights(
     def support_loss(params):
         scores = network.train_pass(params, student.batch_stats, support)[0].logits
         if config.meta_loss == "entropy":
-            return jnp.mean(self_paced.entropy(scores))
+            return jnp.mean(losses_lib.entropy(scores))
         return jnp.mean(risks.logistic_loss((2 * batch.support_labels - 1) * scores))
 
     return self_paced.calibrated_weights(
@@ -187,7 +187,7 @@ def losses(
     noisy_share = jnp.mean(rows.astype(scores.dtype))
     risk, own = _noisy_terms(config, student, batch, weights, scores, rows)
     if config.soft_label:
-        each = self_paced.entropy(scores)
+        each = losses_lib.entropy(scores)
     else:
         each = risks.logistic_loss(jnp.where(pool == self_paced.POSITIVE, scores, -scores))
     clean = jnp.mean(jnp.where(rows, 0, each))
