@@ -13,8 +13,9 @@ import chex
 import jax
 import jax.numpy as jnp
 
-from pujax import meta, risks
+from pujax import risks
 from pujax.data.pu_dataset import DataInfo
+from pujax.meta import leaves
 from pujax.methods._common import losses
 
 # Codes of a pool.
@@ -166,7 +167,8 @@ def calibrated_weights(
     """Weights of every example that would have helped on clean data (paper section 3.3).
 
     A clone of the network takes one virtual step with all weights zero; the weights are what of
-    the negative gradient of the clean loss is above zero, see `allot`.
+    the negative gradient of the clean loss is above zero, see `allot`. It is the gradient that
+    `meta.meta_gradient` gives through this step.
 
     Args:
       noisy_loss: `(params, weights [batch, 2]) -> scalar`, linear in the weights.
@@ -182,14 +184,20 @@ def calibrated_weights(
     """
     params = jax.lax.stop_gradient(params)
     zeros = jnp.zeros([adjustable.shape[0], 2], jnp.result_type(*jax.tree.leaves(params)))
-    gradient = meta.meta_gradient(
-        noisy_loss,
-        support_loss,
-        params,
-        zeros,
-        learning_rate=learning_rate,
-        trainable=trainable,
-    )
+    # A loss that is linear in the weights moves nothing where all are zero. So the clean loss is
+    # judged where the network stands, and the gradient through the step is that of the slope of
+    # the noisy loss along the clean gradient: the pass back that `meta.meta_gradient` would make
+    # for the step itself is not needed.
+    moving, join = leaves.split(params, trainable)
+    downhill = jax.grad(lambda moving: support_loss(join(moving)))(moving)
+
+    def slope(weights: jax.Array) -> jax.Array:
+        def noisy(moving: chex.ArrayTree) -> jax.Array:
+            return noisy_loss(join(moving), weights)
+
+        return jax.jvp(noisy, (moving,), (downhill,))[1]
+
+    gradient = -learning_rate * jax.grad(slope)(zeros)
     return jax.lax.stop_gradient(allot(gradient, adjustable=adjustable, budget=budget))
 
 
