@@ -36,11 +36,11 @@ class Part:
     """One part of the code.
 
     Attributes:
-        sources: folder or file below `pujax`.
-        sample: mutants to try.
-        tests: test files of the whole part.
-        own_tests: whether a source file `x.py` has only `tests` and its own `tests_x.py`.
-        selected: tests of these names only, as `-k` of pytest; '' for all.
+      sources: folder or file below `pujax`.
+      sample: mutants to try.
+      tests: test files of the whole part.
+      own_tests: whether a source file `x.py` has only `tests` and its own `tests_x.py`.
+      selected: tests of these names only, as `-k` of pytest; '' for all.
     """
 
     sources: str

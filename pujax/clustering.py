@@ -16,9 +16,9 @@ class KMeans(NamedTuple):
     """A clustering of `n` points into `k` clusters.
 
     Attributes:
-        centers: `[k, dim]`.
-        assignments: index of the nearest centre of each point, int32 `[n]`.
-        inertia: sum over the points of the squared distance to that centre.
+      centers: `[k, dim]`.
+      assignments: index of the nearest centre of each point, int32 `[n]`.
+      inertia: sum over the points of the squared distance to that centre.
     """
 
     centers: jax.Array
@@ -44,17 +44,17 @@ def kmeans(
     code of LaGAM (Long et al., CVPR 2024), with its 20 iterations and 5 starts.
 
     Args:
-        key: random key for the starts.
-        points: `[n, dim]`.
-        num_clusters: number of clusters, from 1 to `n`.
-        num_iterations: updates of the centres per start, 0 or more.
-        num_restarts: number of starts, 1 or more. More starts never give a larger inertia.
+      key: random key for the starts.
+      points: `[n, dim]`.
+      num_clusters: number of clusters, from 1 to `n`.
+      num_iterations: updates of the centres per start, 0 or more.
+      num_restarts: number of starts, 1 or more. More starts never give a larger inertia.
 
     Returns:
-        The `KMeans` of the start with the least inertia.
+      The `KMeans` of the start with the least inertia.
 
     Raises:
-        ValueError: if `points` is not a matrix or a number is out of its range.
+      ValueError: if `points` is not a matrix or a number is out of its range.
     """
     points = _checked_points("points", points)
     num_points = points.shape[0]
@@ -90,15 +90,15 @@ def assign_clusters(points: ArrayLike, centers: ArrayLike) -> tuple[jax.Array, j
     """Assign each point to its nearest centre.
 
     Args:
-        points: `[n, dim]`.
-        centers: `[k, dim]`.
+      points: `[n, dim]`.
+      centers: `[k, dim]`.
 
     Returns:
-        The index of the nearest centre of each point (the first of equally near ones), int32
-        `[n]`, and the inertia, the sum of the squared distances to it.
+      The index of the nearest centre of each point (the first of equally near ones), int32
+      `[n]`, and the inertia, the sum of the squared distances to it.
 
     Raises:
-        ValueError: if the arrays are not matrices with the same second axis, or there is no centre.
+      ValueError: if the arrays are not matrices with the same second axis, or there is no centre.
     """
     points, centers = _checked_points("points", points), _checked_points("centers", centers)
     if points.shape[1] != centers.shape[1]:

@@ -26,8 +26,8 @@ class Taps(NamedTuple):
     """Which pixels of a line each pixel of the result is a sum of.
 
     Attributes:
-        place: int32 `[result_size, taps]`, from the start of the line.
-        weight: int32 `[result_size, taps]` in units of 2**-22, 0 for those that are not used.
+      place: int32 `[result_size, taps]`, from the start of the line.
+      weight: int32 `[result_size, taps]` in units of 2**-22, 0 for those that are not used.
     """
 
     place: np.ndarray
@@ -42,15 +42,15 @@ def resize_bicubic(images: jax.Array, height: int, width: int) -> jax.Array:
     overshoots are cut off between the two passes.
 
     Args:
-        images: uint8 `[batch, height, width, channels]`.
-        height: of the result, in pixels, 1 to 2047.
-        width: of the result, in pixels, 1 to 2047.
+      images: uint8 `[batch, height, width, channels]`.
+      height: of the result, in pixels, 1 to 2047.
+      width: of the result, in pixels, 1 to 2047.
 
     Returns:
-        uint8 `[batch, height, width, channels]`.
+      uint8 `[batch, height, width, channels]`.
 
     Raises:
-        ValueError: for images or a size that is not accepted.
+      ValueError: for images or a size that is not accepted.
     """
     layout.check_images(images)
     batch, rows, columns, _ = images.shape
@@ -75,19 +75,19 @@ def boxes_resized(
     exception in Pillow 13 that `resize_bicubic` names. Boxes must lie inside their images.
 
     Args:
-        images: uint8 `[batch, height, width, channels]`.
-        top: int32 `[batch]`, first row of the box.
-        left: int32 `[batch]`, first column of the box.
-        choice: int32 `[batch]`, position of the box's size in `sizes`.
-        sizes: height and width of the boxes that there are, in pixels.
-        height: of the result, in pixels, 1 to 2047.
-        width: of the result, in pixels, 1 to 2047.
+      images: uint8 `[batch, height, width, channels]`.
+      top: int32 `[batch]`, first row of the box.
+      left: int32 `[batch]`, first column of the box.
+      choice: int32 `[batch]`, position of the box's size in `sizes`.
+      sizes: height and width of the boxes that there are, in pixels.
+      height: of the result, in pixels, 1 to 2047.
+      width: of the result, in pixels, 1 to 2047.
 
     Returns:
-        uint8 `[batch, height, width, channels]`.
+      uint8 `[batch, height, width, channels]`.
 
     Raises:
-        ValueError: for images or a size that is not accepted.
+      ValueError: for images or a size that is not accepted.
     """
     layout.check_images(images)
     height, width = checked_size("height", height), checked_size("width", width)
@@ -105,11 +105,11 @@ def taps(size: int, result_size: int) -> Taps:
     """The sums that resize a line of pixels.
 
     Args:
-        size: pixels of the line.
-        result_size: pixels of the result.
+      size: pixels of the line.
+      result_size: pixels of the result.
 
     Returns:
-        `Taps`; the weights of a sum are rounded one by one, so that their total is 1 to rounding.
+      `Taps`; the weights of a sum are rounded one by one, so that their total is 1 to rounding.
     """
     scale = size / result_size
     stretch = max(scale, 1.0)

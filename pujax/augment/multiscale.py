@@ -18,17 +18,17 @@ def multiscale_crop(
     and 256, and resizes to 448. Bit for bit equal to Pillow as `resize_bicubic` is.
 
     Args:
-        key: random key.
-        images: uint8 `[batch, height, width, channels]`.
-        sizes: sides of the squares, in pixels, 1 to the smaller side of the images; one that is
-            named twice is drawn twice as often.
-        side: of the result, in pixels, 1 to 2047.
+      key: random key.
+      images: uint8 `[batch, height, width, channels]`.
+      sizes: sides of the squares, in pixels, 1 to the smaller side of the images; one that is
+        named twice is drawn twice as often.
+      side: of the result, in pixels, 1 to 2047.
 
     Returns:
-        uint8 `[batch, side, side, channels]`.
+      uint8 `[batch, side, side, channels]`.
 
     Raises:
-        ValueError: for images or a size that is not accepted.
+      ValueError: for images or a size that is not accepted.
     """
     layout.check_images(images)
     side = resampling.checked_size("side", side)
@@ -43,17 +43,17 @@ def random_squares(
     """Draws the squares of `multiscale_crop`.
 
     Args:
-        key: random key.
-        batch: number of squares.
-        height: of the images, in pixels.
-        width: of the images, in pixels.
-        sizes: sides of the squares, in pixels, 1 to the smaller of `height` and `width`.
+      key: random key.
+      batch: number of squares.
+      height: of the images, in pixels.
+      width: of the images, in pixels.
+      sizes: sides of the squares, in pixels, 1 to the smaller of `height` and `width`.
 
     Returns:
-        first row, first column and position in `sizes` of the squares, int32 `[batch]` each.
+      first row, first column and position in `sizes` of the squares, int32 `[batch]` each.
 
     Raises:
-        ValueError: for a size that is not accepted.
+      ValueError: for a size that is not accepted.
     """
     most = min(height, width)
     sides = [layout.whole_number(size) for size in sizes] if isinstance(sizes, Sequence) else []

@@ -27,11 +27,11 @@ def log_sums(points: jax.Array, block_size: int) -> jax.Array:
     """The logarithms `L` above.
 
     Args:
-        points: `[M, batch, dim]`, views of at least two images.
-        block_size: anchors per block; 0 takes all at once.
+      points: `[M, batch, dim]`, views of at least two images.
+      block_size: anchors per block; 0 takes all at once.
 
     Returns:
-        `[M, batch]`.
+      `[M, batch]`.
     """
     if block_size:
         return _in_blocks(points, block_size)
@@ -83,12 +83,12 @@ def _map_blocks(
     """Applies `function` to blocks of rows of one view at a time.
 
     Args:
-        function: takes the images of the rows `[b]` and the rows of each array `[b, ...]`.
-        block_size: most rows per block.
-        *arrays: `[M, batch, ...]`.
+      function: takes the images of the rows `[b]` and the rows of each array `[b, ...]`.
+      block_size: most rows per block.
+      *arrays: `[M, batch, ...]`.
 
     Returns:
-        The results in the order of the rows, `[M, batch, ...]`.
+      The results in the order of the rows, `[M, batch, ...]`.
     """
     num_views, batch = arrays[0].shape[:2]
     num_blocks = -(-batch // block_size)

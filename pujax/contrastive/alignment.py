@@ -30,22 +30,22 @@ def noise_robust_alignment(
     "Noisy-pair robust representation alignment for positive-unlabeled learning", ICLR 2026.
 
     Args:
-        online: `[batch, dim]`, unit vectors of the network that learns.
-        target: `[batch, dim]`, unit vectors of its averaged copy, of another view. Gradients pass;
-            stop them where the copy is not to be trained.
-        same_class: bool `[batch, batch]`, whether row `i` of `online` and row `j` of `target` are
-            predicted in one class; the diagonal always counts, whatever it says.
-        clamp: 'components' moves every component of both into [1e-4, 1 - 1e-4] before the products,
-            as the authors' code does, so that negative components get no gradient and the product
-            is no cosine; 'none' takes the vectors as they are.
+      online: `[batch, dim]`, unit vectors of the network that learns.
+      target: `[batch, dim]`, unit vectors of its averaged copy, of another view. Gradients pass;
+        stop them where the copy is not to be trained.
+      same_class: bool `[batch, batch]`, whether row `i` of `online` and row `j` of `target` are
+        predicted in one class; the diagonal always counts, whatever it says.
+      clamp: 'components' moves every component of both into [1e-4, 1 - 1e-4] before the products,
+        as the authors' code does, so that negative components get no gradient and the product
+        is no cosine; 'none' takes the vectors as they are.
 
     Returns:
-        The scalar mean over the rows of `online`: 0 or more, but that 'components', which makes
-        vectors a little longer than 1, can bring it below 0 by about 1e-5.
+      The scalar mean over the rows of `online`: 0 or more, but that 'components', which makes
+      vectors a little longer than 1, can bring it below 0 by about 1e-5.
 
     Raises:
-        ValueError: if the views are not two matrices of one shape with at least one row,
-            `same_class` is not bool of their batch, or `clamp` is unknown.
+      ValueError: if the views are not two matrices of one shape with at least one row,
+        `same_class` is not bool of their batch, or `clamp` is unknown.
     """
     checks.one_of("clamp", clamp, CLAMPS)
     online, target = _inputs.pair(online, target)

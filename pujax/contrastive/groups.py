@@ -20,16 +20,16 @@ def instance_discrimination(
     anchor's own entry out of the sum.
 
     Args:
-        queries: unit vectors of the weak view, `[batch, dim]`.
-        keys: unit vectors of the strong view, `[batch, dim]`.
-        temperature: divisor of the cosine similarities, positive.
+      queries: unit vectors of the weak view, `[batch, dim]`.
+      keys: unit vectors of the strong view, `[batch, dim]`.
+      temperature: divisor of the cosine similarities, positive.
 
     Returns:
-        The scalar mean over the queries, 0 without any.
+      The scalar mean over the queries, 0 without any.
 
     Raises:
-        ValueError: if the two arrays are not matrices of one shape or the temperature is not
-            positive.
+      ValueError: if the two arrays are not matrices of one shape or the temperature is not
+        positive.
     """
     log_p = log_probabilities(queries, keys, temperature=temperature)
     own = jnp.diagonal(log_p, offset=log_p.shape[0])
@@ -50,18 +50,18 @@ def group_contrast(
     Long et al., CVPR 2024; the set `M_i` is that of `latent_group_positives`.
 
     Args:
-        queries: unit vectors of the weak view, `[batch, dim]`.
-        keys: unit vectors of the strong view, `[batch, dim]`.
-        positives: mask of the positives of each query, `[batch, 2 * batch]`, without gradient:
-            booleans, or numbers that are above 0 where it is true.
-        temperature: divisor of the cosine similarities, positive.
+      queries: unit vectors of the weak view, `[batch, dim]`.
+      keys: unit vectors of the strong view, `[batch, dim]`.
+      positives: mask of the positives of each query, `[batch, 2 * batch]`, without gradient:
+        booleans, or numbers that are above 0 where it is true.
+      temperature: divisor of the cosine similarities, positive.
 
     Returns:
-        The scalar mean over the queries, 0 without any.
+      The scalar mean over the queries, 0 without any.
 
     Raises:
-        ValueError: if the first two arrays are not matrices of one shape, the mask does not fit
-            them or is known to hold NaN, or the temperature is not positive.
+      ValueError: if the first two arrays are not matrices of one shape, the mask does not fit
+        them or is known to hold NaN, or the temperature is not positive.
     """
     given, positives = positives, _inputs.real("positives", positives)
     known = on_host(given if isinstance(given, np.ndarray) else positives)  # of constants in jit
@@ -95,19 +95,19 @@ def latent_group_positives(
     query itself as the first of them.
 
     Args:
-        queries: unit vectors of the weak view, `[batch, dim]`.
-        keys: unit vectors of the strong view, `[batch, dim]`.
-        clusters: cluster of each image, `[batch]` integers; None drops the condition.
-        sides: side of the cut-off of each image, `[batch]` booleans; None drops the condition.
-            Without clusters and sides there are no groups at all.
-        num_neighbors: neighbours per query, the query itself included; at most the whole pool is
-            used.
+      queries: unit vectors of the weak view, `[batch, dim]`.
+      keys: unit vectors of the strong view, `[batch, dim]`.
+      clusters: cluster of each image, `[batch]` integers; None drops the condition.
+      sides: side of the cut-off of each image, `[batch]` booleans; None drops the condition.
+        Without clusters and sides there are no groups at all.
+      num_neighbors: neighbours per query, the query itself included; at most the whole pool is
+        used.
 
     Returns:
-        The mask of positives, bool `[batch, 2 * batch]`, columns in the order queries, keys.
+      The mask of positives, bool `[batch, 2 * batch]`, columns in the order queries, keys.
 
     Raises:
-        ValueError: if shapes do not fit or `num_neighbors` is not a whole number from 0.
+      ValueError: if shapes do not fit or `num_neighbors` is not a whole number from 0.
     """
     checks.whole_number("num_neighbors", num_neighbors, 0)
     cosines = jax.lax.stop_gradient(_similarities(queries, keys))
@@ -140,17 +140,17 @@ def log_probabilities(
     that build losses of their own.
 
     Args:
-        queries: unit vectors of the anchors, `[batch, dim]`.
-        keys: unit vectors of the other view, `[batch, dim]`.
-        temperature: divisor of the cosine similarities, positive.
+      queries: unit vectors of the anchors, `[batch, dim]`.
+      keys: unit vectors of the other view, `[batch, dim]`.
+      temperature: divisor of the cosine similarities, positive.
 
     Returns:
-        `[batch, 2 * batch]`, columns in the order queries, keys; the entry of the query itself is
-        minus infinity, so select entries with `jnp.where` rather than by multiplication.
+      `[batch, 2 * batch]`, columns in the order queries, keys; the entry of the query itself is
+      minus infinity, so select entries with `jnp.where` rather than by multiplication.
 
     Raises:
-        ValueError: if the two arrays are not matrices of one shape or the temperature is not
-            positive.
+      ValueError: if the two arrays are not matrices of one shape or the temperature is not
+        positive.
     """
     _inputs.check_temperature(temperature)
     cosines = _similarities(queries, keys)

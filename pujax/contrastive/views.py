@@ -24,17 +24,17 @@ def nt_xent(
     representations", ICML 2020, Eq. 1.
 
     Args:
-        first: unit vectors of the first view, `[batch, dim]`, batch at least 2.
-        second: unit vectors of the second view, `[batch, dim]`.
-        temperature: divisor of the cosine similarities, positive.
-        block_size: anchors per block of the similarity matrix, see `multiview_debiased`.
+      first: unit vectors of the first view, `[batch, dim]`, batch at least 2.
+      second: unit vectors of the second view, `[batch, dim]`.
+      temperature: divisor of the cosine similarities, positive.
+      block_size: anchors per block of the similarity matrix, see `multiview_debiased`.
 
     Returns:
-        The scalar mean over all anchors.
+      The scalar mean over all anchors.
 
     Raises:
-        ValueError: if the two arrays are not matrices of one shape with two or more rows, or a
-            number is out of its range.
+      ValueError: if the two arrays are not matrices of one shape with two or more rows, or a
+        number is out of its range.
     """
     _inputs.check_temperature(temperature)
     views = jnp.stack(_inputs.pair(first, second))
@@ -60,18 +60,18 @@ def debiased(
     tau_plus 0.1) with their misprints corrected.
 
     Args:
-        first: unit vectors of the first view, `[batch, dim]`, batch at least 2.
-        second: unit vectors of the second view, `[batch, dim]`.
-        temperature: divisor of the cosine similarities, positive.
-        tau_plus: assumed probability that a random other image has the anchor's class, in [0, 1).
-        block_size: anchors per block of the similarity matrix, see `multiview_debiased`.
+      first: unit vectors of the first view, `[batch, dim]`, batch at least 2.
+      second: unit vectors of the second view, `[batch, dim]`.
+      temperature: divisor of the cosine similarities, positive.
+      tau_plus: assumed probability that a random other image has the anchor's class, in [0, 1).
+      block_size: anchors per block of the similarity matrix, see `multiview_debiased`.
 
     Returns:
-        The scalar mean over all `2 * batch` anchors.
+      The scalar mean over all `2 * batch` anchors.
 
     Raises:
-        ValueError: if the two arrays are not matrices of one shape with two or more rows, or a
-            number is out of its range.
+      ValueError: if the two arrays are not matrices of one shape with two or more rows, or a
+        number is out of its range.
     """
     _inputs.check_temperature(temperature)
     _inputs.check_tau_plus(tau_plus)
@@ -104,17 +104,17 @@ def multiview_debiased(
     and is a multiple of the number of devices, so that blocks are shared evenly.
 
     Args:
-        views: unit vectors, `[M, batch, dim]`, M and batch at least 2.
-        temperature: divisor of the cosine similarities, positive.
-        tau_plus: assumed probability that a random other image has the anchor's class, in [0, 1).
-        block_size: anchors per block, static; it need not divide the batch. 0 computes the whole
-            similarity matrix at once.
+      views: unit vectors, `[M, batch, dim]`, M and batch at least 2.
+      temperature: divisor of the cosine similarities, positive.
+      tau_plus: assumed probability that a random other image has the anchor's class, in [0, 1).
+      block_size: anchors per block, static; it need not divide the batch. 0 computes the whole
+        similarity matrix at once.
 
     Returns:
-        The scalar mean over all `M (M - 1) batch` pairs.
+      The scalar mean over all `M (M - 1) batch` pairs.
 
     Raises:
-        ValueError: if `views` has another shape or a number is out of its range.
+      ValueError: if `views` has another shape or a number is out of its range.
     """
     _inputs.check_temperature(temperature)
     _inputs.check_tau_plus(tau_plus)

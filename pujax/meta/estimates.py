@@ -14,11 +14,11 @@ class Estimate(NamedTuple):
     """A meta-gradient and what was found on the way; None where an estimator has no such thing.
 
     Attributes:
-        gradient: a tree like the meta-parameters.
-        value: the outer loss; for `pes` its mean over the particles.
-        carry: the inner problem after the steps at these meta-parameters.
-        residual: of the linear system of the implicit estimators, relative to its right side.
-        particles: the state of `pes` after this truncation.
+      gradient: a tree like the meta-parameters.
+      value: the outer loss; for `pes` its mean over the particles.
+      carry: the inner problem after the steps at these meta-parameters.
+      residual: of the linear system of the implicit estimators, relative to its right side.
+      particles: the state of `pes` after this truncation.
     """
 
     gradient: chex.ArrayTree
@@ -43,9 +43,9 @@ def slopes_along_units(
     """A tree of the slopes along all unit vectors of `tree`, `chunk_size` of them at a time.
 
     Args:
-        slope: of a direction, a tree like `tree`, to a scalar.
-        tree: of arrays, n numbers in all.
-        chunk_size: how many there are at once, each as large as the tree; None for all.
+      slope: of a direction, a tree like `tree`, to a scalar.
+      tree: of arrays, n numbers in all.
+      chunk_size: how many there are at once, each as large as the tree; None for all.
     """
     total = sum(leaf.size for leaf in jax.tree_util.tree_leaves(tree))
     slopes = map_rows(lambda index: slope(_unit(tree, index)), jnp.arange(total), chunk_size)

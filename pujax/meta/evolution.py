@@ -20,11 +20,11 @@ class Particles(NamedTuple):
     """Inner problems that `pes` carries from one truncation to the next.
 
     Attributes:
-        first: their carries at positive perturbations, `[num_pairs, ...]`.
-        second: their carries at negative perturbations, `[num_pairs, ...]`.
-        perturbations: sum of each pair's positive perturbations so far, a tree like the
-            meta-parameters of arrays `[num_pairs, ...]`.
-        step: int32 scalar, inner steps so far.
+      first: their carries at positive perturbations, `[num_pairs, ...]`.
+      second: their carries at negative perturbations, `[num_pairs, ...]`.
+      perturbations: sum of each pair's positive perturbations so far, a tree like the
+        meta-parameters of arrays `[num_pairs, ...]`.
+      step: int32 scalar, inner steps so far.
     """
 
     first: Carry
@@ -51,18 +51,18 @@ def es(
     The variance grows with the number of meta-parameters: for a few scalars.
 
     Args:
-        loop: the inner problem, with a key. All particles share the keys of the steps.
-        outer_loss: of the parameters after the steps.
-        meta: the meta-parameters.
-        num_pairs: pairs of runs.
-        sigma: standard deviation of the perturbations, in units of the meta-parameters.
-        chunk_size: pairs that run at once; None for all.
+      loop: the inner problem, with a key. All particles share the keys of the steps.
+      outer_loss: of the parameters after the steps.
+      meta: the meta-parameters.
+      num_pairs: pairs of runs.
+      sigma: standard deviation of the perturbations, in units of the meta-parameters.
+      chunk_size: pairs that run at once; None for all.
 
     Returns:
-        The estimate.
+      The estimate.
 
     Raises:
-        ValueError: for an argument out of range.
+      ValueError: for an argument out of range.
     """
     _check(loop, num_pairs, sigma, chunk_size)
     drawn = perturbations(loop.key, meta, num_pairs, sigma)
@@ -94,20 +94,20 @@ def pes(
     graphs with persistent evolution strategies", ICML 2021, Algorithm 2.
 
     Args:
-        loop: the inner problem, with a key, the same one in all truncations.
-        outer_loss: of the parameters after the truncation.
-        meta: the meta-parameters.
-        num_pairs: pairs of particles.
-        sigma: standard deviation of the perturbations, in units of the meta-parameters.
-        chunk_size: pairs that run at once; None for all.
-        particles: those that the truncation before returned; None starts the inner problem.
+      loop: the inner problem, with a key, the same one in all truncations.
+      outer_loss: of the parameters after the truncation.
+      meta: the meta-parameters.
+      num_pairs: pairs of particles.
+      sigma: standard deviation of the perturbations, in units of the meta-parameters.
+      chunk_size: pairs that run at once; None for all.
+      particles: those that the truncation before returned; None starts the inner problem.
 
     Returns:
-        The estimate, with the particles for the next truncation.
+      The estimate, with the particles for the next truncation.
 
     Raises:
-        ValueError: for an argument out of range, and particles of another number of pairs or of
-            another inner problem.
+      ValueError: for an argument out of range, and particles of another number of pairs or of
+        another inner problem.
     """
     _check(loop, num_pairs, sigma, chunk_size)
     if particles is None:
@@ -155,11 +155,11 @@ def perturbations(
     """Normal perturbations of the meta-parameters, leaves `[num_pairs, ...]`.
 
     Args:
-        key: of the inner problem; the perturbations' own is folded out of it.
-        meta: the meta-parameters.
-        num_pairs: how many.
-        sigma: their standard deviation.
-        step: inner steps before, so that every truncation has its own.
+      key: of the inner problem; the perturbations' own is folded out of it.
+      meta: the meta-parameters.
+      num_pairs: how many.
+      sigma: their standard deviation.
+      step: inner steps before, so that every truncation has its own.
     """
     assert key is not None
     key = jax.random.fold_in(jax.random.fold_in(key, _PERTURBATIONS), step)

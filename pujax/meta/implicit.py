@@ -35,22 +35,22 @@ def conjugate_gradient(
     damping as in Rajeswaran et al., "Meta-learning with implicit gradients", NeurIPS 2019.
 
     Args:
-        loop: the inner problem. Its steps run first and are not differentiated; K = 0 takes the
-            parameters as they are for the minimum.
-        outer_loss: of the parameters after the steps.
-        meta: the meta-parameters.
-        damping: added to the curvature, at least 0.
-        tolerance: residual, relative to the right side, at which the iteration ends.
-        max_iterations: largest number of products with the curvature.
-        max_residual: largest relative residual that is accepted; infinity accepts any, as one
-            needs to stop early on purpose.
+      loop: the inner problem. Its steps run first and are not differentiated; K = 0 takes the
+        parameters as they are for the minimum.
+      outer_loss: of the parameters after the steps.
+      meta: the meta-parameters.
+      damping: added to the curvature, at least 0.
+      tolerance: residual, relative to the right side, at which the iteration ends.
+      max_iterations: largest number of products with the curvature.
+      max_residual: largest relative residual that is accepted; infinity accepts any, as one
+        needs to stop early on purpose.
 
     Returns:
-        The estimate, with the relative residual.
+      The estimate, with the relative residual.
 
     Raises:
-        ValueError: for an argument out of range, and for a residual above `max_residual` where
-            it is known. Inside `jit` the gradient is then NaN.
+      ValueError: for an argument out of range, and for a residual above `max_residual` where
+        it is known. Inside `jit` the gradient is then NaN.
     """
     checks.positive("tolerance", tolerance)
     checks.whole_number("max_iterations", max_iterations, 1)
@@ -82,22 +82,22 @@ def neumann(
     converges where a times every eigenvalue of H lies between 0 and 2.
 
     Args:
-        loop: the inner problem. Its steps run first and are not differentiated; K = 0 takes the
-            parameters as they are for the minimum.
-        outer_loss: of the parameters after the steps.
-        meta: the meta-parameters.
-        num_terms: J.
-        step_size: a; None for the inner learning rate.
-        damping: added to the curvature, at least 0.
-        max_residual: largest residual `|(I - a H)^J dF/dw|`, relative to `dF/dw`, that is
-            accepted. Above 1 the series grows.
+      loop: the inner problem. Its steps run first and are not differentiated; K = 0 takes the
+        parameters as they are for the minimum.
+      outer_loss: of the parameters after the steps.
+      meta: the meta-parameters.
+      num_terms: J.
+      step_size: a; None for the inner learning rate.
+      damping: added to the curvature, at least 0.
+      max_residual: largest residual `|(I - a H)^J dF/dw|`, relative to `dF/dw`, that is
+        accepted. Above 1 the series grows.
 
     Returns:
-        The estimate, with the relative residual.
+      The estimate, with the relative residual.
 
     Raises:
-        ValueError: for an argument out of range, and for a residual above `max_residual` where
-            it is known. Inside `jit` the gradient is then NaN.
+      ValueError: for an argument out of range, and for a residual above `max_residual` where
+        it is known. Inside `jit` the gradient is then NaN.
     """
     checks.whole_number("num_terms", num_terms, 1)
     rate = loop.learning_rate if step_size is None else step_size

@@ -27,9 +27,9 @@ class Carry(NamedTuple):
     """What an inner step changes.
 
     Attributes:
-        moving: the parameters that move, see `leaves.split`.
-        opt_state: of the optimizer; `()` for plain steps.
-        batch_stats: running statistics, or None.
+      moving: the parameters that move, see `leaves.split`.
+      opt_state: of the optimizer; `()` for plain steps.
+      batch_stats: running statistics, or None.
     """
 
     moving: chex.ArrayTree
@@ -41,8 +41,8 @@ class Inputs(NamedTuple):
     """What one inner step is given.
 
     Attributes:
-        key: its random key, or None.
-        batch: its slice of the batches, or None.
+      key: its random key, or None.
+      batch: its slice of the batches, or None.
     """
 
     key: jax.Array | None
@@ -235,17 +235,17 @@ class InnerLoop:
         """The carry after the steps `first` to `last` (excluded; None for all).
 
         Args:
-            meta: the meta-parameters.
-            carry: before the first of these steps.
-            first: number of the first step.
-            last: number of the step after the last.
-            offset: added to a step's number where its key is drawn.
-            mixed: whether the inner gradient's own derivative is forward over reverse.
-            segment: steps that the backward pass computes again at once from the carry before
-                them; None keeps everything.
+          meta: the meta-parameters.
+          carry: before the first of these steps.
+          first: number of the first step.
+          last: number of the step after the last.
+          offset: added to a step's number where its key is drawn.
+          mixed: whether the inner gradient's own derivative is forward over reverse.
+          segment: steps that the backward pass computes again at once from the carry before
+            them; None keeps everything.
 
         Returns:
-            The carry after the last step.
+          The carry after the last step.
         """
         last = self.num_steps if last is None else last
 
@@ -331,9 +331,9 @@ def check_loss(which: str, value: Any, *, may_be_count: bool = False) -> None:
     """Raises a ValueError for what is no loss: one real floating-point number, or a count.
 
     Args:
-        which: of the losses.
-        value: what it returned, traced or not.
-        may_be_count: whether it may be an integer or boolean, which has no derivative.
+      which: of the losses.
+      value: what it returned, traced or not.
+      may_be_count: whether it may be an integer or boolean, which has no derivative.
     """
     accepted = "one real number"
     is_array = isinstance(value, jax.Array | np.ndarray | numbers.Number)

@@ -22,10 +22,10 @@ class Estimator(NamedTuple):
     """An estimator of meta-gradients.
 
     Attributes:
-        run: `(loop, outer_loss, meta, **options) -> Estimate`.
-        options: names of its options.
-        required: those of them without a default.
-        fewest_steps: smallest number of inner steps.
+      run: `(loop, outer_loss, meta, **options) -> Estimate`.
+      options: names of its options.
+      required: those of them without a default.
+      fewest_steps: smallest number of inner steps.
     """
 
     run: Callable[..., Estimate]
@@ -62,13 +62,13 @@ class GradientInfo(NamedTuple):
     """What `meta_gradient` found besides the gradient; None where an estimator has no such thing.
 
     Attributes:
-        outer_loss: scalar, after the inner steps; for 'pes' the mean over its particles.
-        params: a tree like `params`, after the inner steps; None for 'pes'.
-        opt_state: of the optimizer after the inner steps.
-        batch_stats: after the inner steps.
-        residual: of the implicit estimators: that of the linear system, relative to its
-            right side.
-        particles: of 'pes', for its next truncation.
+      outer_loss: scalar, after the inner steps; for 'pes' the mean over its particles.
+      params: a tree like `params`, after the inner steps; None for 'pes'.
+      opt_state: of the optimizer after the inner steps.
+      batch_stats: after the inner steps.
+      residual: of the implicit estimators: that of the linear system, relative to its
+        right side.
+      particles: of 'pes', for its next truncation.
     """
 
     outer_loss: jax.Array | None
@@ -139,45 +139,45 @@ def meta_gradient(
     docs/meta_gradients.md has definitions, costs and errors.
 
     Args:
-        inner_loss: scalar loss of `(params, meta_params)`. It is also given, by keyword, `key`
-            unless `randomness` is 'none', `batch` if there are `batches`, and `batch_stats` if
-            there are any, and then returns `(loss, new batch_stats)`.
-        outer_loss: scalar loss of the parameters after the steps; it is also given
-            `batch_stats` by keyword if there are any.
-        params: any pytree of arrays.
-        meta_params: any pytree of real floating-point arrays. 'reverse' takes integers as float32.
-        learning_rate: step size of plain steps; None with an optimizer.
-        trainable: which leaves of `params` move, see `virtual_step`.
-        estimator: one of `ESTIMATORS`.
-        num_steps: K, at least 1; the implicit estimators take 0, for parameters that are a
-            minimum already.
-        optimizer: any optax transformation; None for plain gradient steps. It sees a tree like
-            `params` with None in place of the leaves that stay, and, where it asks for them, the
-            loss (`value`), `grad` and `value_fn`, as line searches do.
-        opt_state: its state before the first step; None for a new one.
-        key: for inner randomness, and for the perturbations of 'es' and 'pes'.
-        randomness: 'none'; 'fresh', every step has a key of its own, `fold_in(key, step)`; or
-            'common', all have `key`.
-        batches: pytree of arrays `[num_steps, ...]`, one slice per step (one slice where K is 0).
-            The implicit estimators take the system of the last.
-        batch_stats: running statistics of the network, any pytree; None without.
-        stats_update: 'frozen', all steps and the outer loss see those handed in; 'carried', each
-            step hands its own to the next and the last to the outer loss, differentiated; or
-            'stopped', the same as constants of the derivative, which 'es', 'pes' and
-            'finite_difference' cannot know.
-        rolled: whether the steps are a compiled loop. Without it every step is compiled by itself,
-            which takes longer to compile and, with convolutions on CPUs, far less time to run.
-        return_info: whether to return a `GradientInfo` as well.
-        **options: of the estimator.
+      inner_loss: scalar loss of `(params, meta_params)`. It is also given, by keyword, `key`
+        unless `randomness` is 'none', `batch` if there are `batches`, and `batch_stats` if
+        there are any, and then returns `(loss, new batch_stats)`.
+      outer_loss: scalar loss of the parameters after the steps; it is also given
+        `batch_stats` by keyword if there are any.
+      params: any pytree of arrays.
+      meta_params: any pytree of real floating-point arrays. 'reverse' takes integers as float32.
+      learning_rate: step size of plain steps; None with an optimizer.
+      trainable: which leaves of `params` move, see `virtual_step`.
+      estimator: one of `ESTIMATORS`.
+      num_steps: K, at least 1; the implicit estimators take 0, for parameters that are a
+        minimum already.
+      optimizer: any optax transformation; None for plain gradient steps. It sees a tree like
+        `params` with None in place of the leaves that stay, and, where it asks for them, the
+        loss (`value`), `grad` and `value_fn`, as line searches do.
+      opt_state: its state before the first step; None for a new one.
+      key: for inner randomness, and for the perturbations of 'es' and 'pes'.
+      randomness: 'none'; 'fresh', every step has a key of its own, `fold_in(key, step)`; or
+        'common', all have `key`.
+      batches: pytree of arrays `[num_steps, ...]`, one slice per step (one slice where K is 0).
+        The implicit estimators take the system of the last.
+      batch_stats: running statistics of the network, any pytree; None without.
+      stats_update: 'frozen', all steps and the outer loss see those handed in; 'carried', each
+        step hands its own to the next and the last to the outer loss, differentiated; or
+        'stopped', the same as constants of the derivative, which 'es', 'pes' and
+        'finite_difference' cannot know.
+      rolled: whether the steps are a compiled loop. Without it every step is compiled by itself,
+        which takes longer to compile and, with convolutions on CPUs, far less time to run.
+      return_info: whether to return a `GradientInfo` as well.
+      **options: of the estimator.
 
     Returns:
-        A tree like `meta_params`, of at least float32; with `return_info`, `(gradient, info)`.
+      A tree like `meta_params`, of at least float32; with `return_info`, `(gradient, info)`.
 
     Raises:
-        ValueError: if no leaf of `params` moves, for an argument or option out of range, for an
-            optimizer that the estimator cannot differentiate, for meta-parameters of integers
-            (but with 'reverse'), and for an implicit system that cannot be solved, with its
-            residual, where that is known; inside `jit` the gradient is then NaN.
+      ValueError: if no leaf of `params` moves, for an argument or option out of range, for an
+        optimizer that the estimator cannot differentiate, for meta-parameters of integers
+        (but with 'reverse'), and for an implicit system that cannot be solved, with its
+        residual, where that is known; inside `jit` the gradient is then NaN.
 
     Warns:
         UserWarning: where the gradient of some leaves is known to be exactly zero, naming them.

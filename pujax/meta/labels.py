@@ -20,16 +20,16 @@ def balanced_bce(
     replaces the plain mean of the paper's Eq. 1.
 
     Args:
-        scores: raw scores `z`, `[batch]`.
-        soft_labels: positive mass `y_1` in [0, 1], `[batch]`, with `y_0 = 1 - y_1`; or both columns
-            `(y_0, y_1)`, `[batch, 2]`, which can then be differentiated apart.
-        clip: smallest probability, in [0, 0.5].
+      scores: raw scores `z`, `[batch]`.
+      soft_labels: positive mass `y_1` in [0, 1], `[batch]`, with `y_0 = 1 - y_1`; or both columns
+        `(y_0, y_1)`, `[batch, 2]`, which can then be differentiated apart.
+      clip: smallest probability, in [0, 0.5].
 
     Returns:
-        The scalar loss.
+      The scalar loss.
 
     Raises:
-        ValueError: if the shapes do not fit, or `clip` is out of range.
+      ValueError: if the shapes do not fit, or `clip` is out of range.
     """
     check_number("clip", clip, lambda share: (share >= 0) & (share <= 0.5), "in [0, 0.5]")
     scores, soft_labels = full_precision(scores), full_precision(soft_labels)
@@ -55,14 +55,14 @@ def project_labels(label_gradient: ArrayLike) -> jax.Array:
     al., CVPR 2024), in the two-column form of its code; the paper's rule gives 1 on a tie.
 
     Args:
-        label_gradient: gradient with respect to the masses `(negative, positive)`, `[batch, 2]`,
-            or with respect to the positive mass alone, `[batch]`.
+      label_gradient: gradient with respect to the masses `(negative, positive)`, `[batch, 2]`,
+        or with respect to the positive mass alone, `[batch]`.
 
     Returns:
-        Labels 0 or 1 as floating-point numbers, `[batch]`.
+      Labels 0 or 1 as floating-point numbers, `[batch]`.
 
     Raises:
-        ValueError: if the gradient has another shape.
+      ValueError: if the gradient has another shape.
     """
     gradient = full_precision(label_gradient)
     if gradient.ndim == 1:
@@ -86,16 +86,16 @@ def ema_labels(
     what is pinned, in all steps.
 
     Args:
-        labels: stored soft labels, `[batch]`.
-        targets: labels they move towards, `[batch]`.
-        rho: share of the old label that stays, in [0, 1], one number or one per example.
-        pinned: which examples are labelled positives, `[batch]` booleans.
+      labels: stored soft labels, `[batch]`.
+      targets: labels they move towards, `[batch]`.
+      rho: share of the old label that stays, in [0, 1], one number or one per example.
+      pinned: which examples are labelled positives, `[batch]` booleans.
 
     Returns:
-        The new soft labels, `[batch]`, exactly 1 where `pinned`.
+      The new soft labels, `[batch]`, exactly 1 where `pinned`.
 
     Raises:
-        ValueError: if the three arrays differ in shape, or `rho` is out of range.
+      ValueError: if the three arrays differ in shape, or `rho` is out of range.
     """
     labels, targets = full_precision(labels), full_precision(targets)
     in_range, shapes = "in [0, 1]", ((), labels.shape)

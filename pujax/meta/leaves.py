@@ -19,17 +19,17 @@ def split(
     """The leaves that move, and a function that puts moved leaves back among the others.
 
     Args:
-        params: any pytree of arrays.
-        trainable: takes the key path of a leaf and tells whether it moves; None moves all. Leaves
-            of integers or booleans never move.
+      params: any pytree of arrays.
+      trainable: takes the key path of a leaf and tells whether it moves; None moves all. Leaves
+        of integers or booleans never move.
 
     Returns:
-        `(moving, join)`. `moving` has the structure of `params` with None in place of leaves that
-        stay, and leaves of at least float32; `join(moving)` is a tree like `params`, whose other
-        leaves are the same objects.
+      `(moving, join)`. `moving` has the structure of `params` with None in place of leaves that
+      stay, and leaves of at least float32; `join(moving)` is a tree like `params`, whose other
+      leaves are the same objects.
 
     Raises:
-        ValueError: if no leaf moves, or `trainable` is no function.
+      ValueError: if no leaf moves, or `trainable` is no function.
     """
     accepted = "a function of a leaf's path, or None for all leaves"
     checks.require(trainable is None or callable(trainable), "trainable", trainable, accepted)

@@ -23,13 +23,13 @@ def gradient(loss: Callable[..., Any], example: tuple[Any, ...]) -> Callable[...
     their part in the same pass.
 
     Args:
-        loss: `(moving, meta, batch_stats, inputs) -> (loss, new batch_stats)`; it may close over
-            anything.
-        example: arguments that have the shapes of later ones.
+      loss: `(moving, meta, batch_stats, inputs) -> (loss, new batch_stats)`; it may close over
+        anything.
+      example: arguments that have the shapes of later ones.
 
     Returns:
-        `(moving, meta, batch_stats, inputs) -> ((loss, new batch_stats), gradient like moving)`,
-        which reverse mode differentiates for the first three.
+      `(moving, meta, batch_stats, inputs) -> ((loss, new batch_stats), gradient like moving)`,
+      which reverse mode differentiates for the first three.
     """
     loss, captured, (_, new_like) = _without_closure(loss, example)
 
@@ -78,12 +78,12 @@ def _without_closure(
     often integers.
 
     Args:
-        function: any function of pytrees.
-        example: arguments that have the shapes of later ones.
+      function: any function of pytrees.
+      example: arguments that have the shapes of later ones.
 
     Returns:
-        `(converted, captured, shapes)`: `converted(*arguments, captured)` is
-        `function(*arguments)`, a tree like `shapes`.
+      `(converted, captured, shapes)`: `converted(*arguments, captured)` is
+      `function(*arguments)`, a tree like `shapes`.
     """
     closed, shapes = jax.make_jaxpr(function, return_shape=True)(*example)
     out_tree = jax.tree_util.tree_structure(shapes)

@@ -34,20 +34,20 @@ def reverse(
     2000, for segments.
 
     Args:
-        loop: the inner problem.
-        outer_loss: of the parameters after the steps.
-        meta: the meta-parameters.
-        mixed: whether the inner gradient is differentiated forward over reverse.
-        segment: steps between two kept carries, from 1 to K; about the square root of K needs
-            least memory. None keeps everything.
-        window: steps that are differentiated, from 1 to K; None for all.
+      loop: the inner problem.
+      outer_loss: of the parameters after the steps.
+      meta: the meta-parameters.
+      mixed: whether the inner gradient is differentiated forward over reverse.
+      segment: steps between two kept carries, from 1 to K; about the square root of K needs
+        least memory. None keeps everything.
+      window: steps that are differentiated, from 1 to K; None for all.
 
     Returns:
-        The estimate.
+      The estimate.
 
     Raises:
-        ValueError: for a segment or window out of range, and for an optimizer without a
-            derivative in reverse mode, such as one that searches along a line.
+      ValueError: for a segment or window out of range, and for an optimizer without a
+        derivative in reverse mode, such as one that searches along a line.
     """
     for name, value in (("segment", segment), ("window", window)):
         if value is not None:
@@ -81,13 +81,13 @@ def forward(
     grows with the number of meta-parameters.
 
     Args:
-        loop: the inner problem.
-        outer_loss: of the parameters after the steps.
-        meta: the meta-parameters.
-        chunk_size: derivatives that run at once; None for all.
+      loop: the inner problem.
+      outer_loss: of the parameters after the steps.
+      meta: the meta-parameters.
+      chunk_size: derivatives that run at once; None for all.
 
     Returns:
-        The estimate.
+      The estimate.
     """
     _check_chunk(chunk_size)
 
@@ -111,15 +111,15 @@ def finite_difference(
     divided by `epsilon`: about the rounding to the power 2/3 at the default.
 
     Args:
-        loop: the inner problem.
-        outer_loss: of the parameters after the steps.
-        meta: the meta-parameters.
-        epsilon: half the distance of both points, at least two roundings of m; None for the cube
-            root of the type's rounding, times `max(1, |m|)`.
-        chunk_size: pairs of runs at once; None for all.
+      loop: the inner problem.
+      outer_loss: of the parameters after the steps.
+      meta: the meta-parameters.
+      epsilon: half the distance of both points, at least two roundings of m; None for the cube
+        root of the type's rounding, times `max(1, |m|)`.
+      chunk_size: pairs of runs at once; None for all.
 
     Returns:
-        The estimate.
+      The estimate.
     """
     _check_chunk(chunk_size)
     loop.check_compares()

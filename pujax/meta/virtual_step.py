@@ -27,19 +27,19 @@ def virtual_step(
     'kernel')` moves the leaves that a nested dict stores under `kernel`.
 
     Args:
-        inner_loss: scalar loss of a parameter tree.
-        params: any pytree of arrays.
-        learning_rate: step size, one number, 0 or more.
-        trainable: takes the `jax.tree_util` key path of a leaf and tells whether it moves; None
-            moves all. Leaves of integers or booleans never move.
+      inner_loss: scalar loss of a parameter tree.
+      params: any pytree of arrays.
+      learning_rate: step size, one number, 0 or more.
+      trainable: takes the `jax.tree_util` key path of a leaf and tells whether it moves; None
+        moves all. Leaves of integers or booleans never move.
 
     Returns:
-        A tree like `params`. Frozen leaves are the same objects; moved leaves below float32 become
-        float32, because a small step would be lost to rounding.
+      A tree like `params`. Frozen leaves are the same objects; moved leaves below float32 become
+      float32, because a small step would be lost to rounding.
 
     Raises:
-        ValueError: if no leaf moves, the learning rate is not one number from 0, or the loss is not
-            one real number.
+      ValueError: if no leaf moves, the learning rate is not one number from 0, or the loss is not
+        one real number.
     """
     check_rate(learning_rate)
     current, join = leaves.split(params, trainable)

@@ -17,15 +17,15 @@ def accuracy(scores: npt.ArrayLike, labels: npt.ArrayLike) -> float:
     """Share of examples whose predicted sign is right.
 
     Args:
-        scores: raw scores, `[n]`.
-        labels: true labels, `[n]`.
+      scores: raw scores, `[n]`.
+      labels: true labels, `[n]`.
 
     Returns:
-        The accuracy in [0, 1]; NaN without examples.
+      The accuracy in [0, 1]; NaN without examples.
 
     Raises:
-        ValueError: if shapes do not fit, scores are no real numbers or labels are coded
-            differently.
+      ValueError: if shapes do not fit, scores are no real numbers or labels are coded
+        differently.
     """
     scores, positive = _checked(scores, labels)
     if scores.size == 0 or np.isnan(scores).any():
@@ -37,15 +37,15 @@ def f1(scores: npt.ArrayLike, labels: npt.ArrayLike) -> float:
     """Harmonic mean of precision and recall of the positive class.
 
     Args:
-        scores: raw scores, `[n]`.
-        labels: true labels, `[n]`.
+      scores: raw scores, `[n]`.
+      labels: true labels, `[n]`.
 
     Returns:
-        F1 in [0, 1]; 0 where no positives are predicted or present.
+      F1 in [0, 1]; 0 where no positives are predicted or present.
 
     Raises:
-        ValueError: if shapes do not fit, scores are no real numbers or labels are coded
-            differently.
+      ValueError: if shapes do not fit, scores are no real numbers or labels are coded
+        differently.
     """
     scores, positive = _checked(scores, labels)
     if np.isnan(scores).any():
@@ -61,15 +61,15 @@ def auc(scores: npt.ArrayLike, labels: npt.ArrayLike) -> float:
     The probability that a random positive outscores a random negative, ties counting half.
 
     Args:
-        scores: raw scores, `[n]`.
-        labels: true labels, `[n]`.
+      scores: raw scores, `[n]`.
+      labels: true labels, `[n]`.
 
     Returns:
-        The area in [0, 1]; NaN where only one class, or nothing, is present.
+      The area in [0, 1]; NaN where only one class, or nothing, is present.
 
     Raises:
-        ValueError: if shapes do not fit, scores are no real numbers or labels are coded
-            differently.
+      ValueError: if shapes do not fit, scores are no real numbers or labels are coded
+        differently.
     """
     scores, positive = _checked(scores, labels)
     if np.isnan(scores).any() or positive.all() or not positive.any():
@@ -87,15 +87,15 @@ def average_precision(scores: npt.ArrayLike, labels: npt.ArrayLike) -> float:
     """Average precision: the sum over thresholds of precision times gain in recall.
 
     Args:
-        scores: raw scores, `[n]`.
-        labels: true labels, `[n]`.
+      scores: raw scores, `[n]`.
+      labels: true labels, `[n]`.
 
     Returns:
-        The average precision in [0, 1]; NaN where no positive is present.
+      The average precision in [0, 1]; NaN where no positive is present.
 
     Raises:
-        ValueError: if shapes do not fit, scores are no real numbers or labels are coded
-            differently.
+      ValueError: if shapes do not fit, scores are no real numbers or labels are coded
+        differently.
     """
     from sklearn import metrics  # where it is needed: it loads for a second
 
@@ -117,18 +117,18 @@ def proxy_accuracy(
     which rewards recall too much and is not followed.
 
     Args:
-        scores: raw scores, `[n]`.
-        labeled: 1 for labelled positives and 0 for unlabeled examples, `[n]`.
-        prior: share of positives in the population, in (0, 1).
-        setting: 'one_sample' or 'two_sample', how the data were collected.
+      scores: raw scores, `[n]`.
+      labeled: 1 for labelled positives and 0 for unlabeled examples, `[n]`.
+      prior: share of positives in the population, in (0, 1).
+      setting: 'one_sample' or 'two_sample', how the data were collected.
 
     Returns:
-        The proxy in [0, 1 + 2 prior]; NaN without labelled positives, or without unlabeled examples
-        where X is U.
+      The proxy in [0, 1 + 2 prior]; NaN without labelled positives, or without unlabeled examples
+      where X is U.
 
     Raises:
-        ValueError: if shapes do not fit, scores are no real numbers, labels are coded differently,
-            or `prior` or `setting` is not accepted.
+      ValueError: if shapes do not fit, scores are no real numbers, labels are coded differently,
+        or `prior` or `setting` is not accepted.
     """
     scores, positive = _checked(scores, labeled)
     checks.between("prior", prior, 0, 1, include="neither")
@@ -147,15 +147,15 @@ def proxy_auc(scores: npt.ArrayLike, labeled: npt.ArrayLike) -> float:
     `unlabeled_prior / 2 + (1 - unlabeled_prior) auc`, if labels are given at random.
 
     Args:
-        scores: raw scores, `[n]`.
-        labeled: 1 for labelled positives and 0 for unlabeled examples, `[n]`.
+      scores: raw scores, `[n]`.
+      labeled: 1 for labelled positives and 0 for unlabeled examples, `[n]`.
 
     Returns:
-        The area in [0, 1]; NaN where only one group, or nothing, is present.
+      The area in [0, 1]; NaN where only one group, or nothing, is present.
 
     Raises:
-        ValueError: if shapes do not fit, scores are no real numbers or labels are coded
-            differently.
+      ValueError: if shapes do not fit, scores are no real numbers or labels are coded
+        differently.
     """
     return auc(scores, labeled)
 
@@ -164,13 +164,13 @@ def predicts_one_class(scores: npt.ArrayLike) -> bool:
     """Whether all scores predict the same class, the usual sign that training has collapsed.
 
     Args:
-        scores: raw scores, `[n]`; one that is not a number predicts negative.
+      scores: raw scores, `[n]`; one that is not a number predicts negative.
 
     Returns:
-        True if at least one score is given and all, or none, are above 0.
+      True if at least one score is given and all, or none, are above 0.
 
     Raises:
-        ValueError: if scores are no real numbers.
+      ValueError: if scores are no real numbers.
     """
     predicted = _arguments.score_list("scores", scores) > 0
     return bool(predicted.size and (predicted.all() or not predicted.any()))

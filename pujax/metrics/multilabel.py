@@ -16,13 +16,13 @@ class MultilabelReport(NamedTuple):
     """Precision, recall and F1 over all labels, and averaged over the categories.
 
     Attributes:
-        overall_precision: OP, correct predictions by all predictions.
-        overall_recall: OR, correct predictions by all positives; NaN without any positive.
-        overall_f1: OF1, harmonic mean of OP and OR; 0 where it is undefined.
-        class_precision: CP, mean of the categories' precisions.
-        class_recall: CR, mean of the categories' recalls; NaN if a category has no positive.
-        class_f1: CF1, harmonic mean of CP and CR, which is not the mean of the categories' F1; 0
-            where it is undefined.
+      overall_precision: OP, correct predictions by all predictions.
+      overall_recall: OR, correct predictions by all positives; NaN without any positive.
+      overall_f1: OF1, harmonic mean of OP and OR; 0 where it is undefined.
+      class_precision: CP, mean of the categories' precisions.
+      class_recall: CR, mean of the categories' recalls; NaN if a category has no positive.
+      class_f1: CF1, harmonic mean of CP and CR, which is not the mean of the categories' F1; 0
+        where it is undefined.
     """
 
     overall_precision: float
@@ -37,10 +37,10 @@ class OracleF1(NamedTuple):
     """The best F1 over thresholds, chosen on the labels that it is measured on.
 
     Attributes:
-        overall: the best OF1.
-        overall_threshold: the threshold it was reached at.
-        per_class: the best CF1, usually at another threshold.
-        per_class_threshold: the threshold it was reached at.
+      overall: the best OF1.
+      overall_threshold: the threshold it was reached at.
+      per_class: the best CF1, usually at another threshold.
+      per_class_threshold: the threshold it was reached at.
     """
 
     overall: float
@@ -64,18 +64,18 @@ def multilabel_report(
     without a positive makes CR NaN and CF1 0, unless it is left out of CP and CR.
 
     Args:
-        scores: probabilities or raw scores, `[n, classes]`.
-        labels: true labels, `[n, classes]`.
-        threshold: on the scale of the scores (0.5 for probabilities is 0 for raw scores); rounded
-            to their precision.
-        ignore_empty: leave categories without a positive out of CP and CR; OP and OR keep them.
+      scores: probabilities or raw scores, `[n, classes]`.
+      labels: true labels, `[n, classes]`.
+      threshold: on the scale of the scores (0.5 for probabilities is 0 for raw scores); rounded
+        to their precision.
+      ignore_empty: leave categories without a positive out of CP and CR; OP and OR keep them.
 
     Returns:
-        The six figures; all are NaN without examples or where a score is not a number.
+      The six figures; all are NaN without examples or where a score is not a number.
 
     Raises:
-        ValueError: if shapes do not fit, labels are coded differently or the threshold is not a
-            number.
+      ValueError: if shapes do not fit, labels are coded differently or the threshold is not a
+        number.
     """
     scores, positive = _arguments.matrices(scores, labels)
     cutoff = _checked_thresholds("threshold", threshold, 0)
@@ -101,19 +101,19 @@ def multilabel_f1(
     """Overall F1 and per-class F1 at one threshold, OF1 and CF1 of `multilabel_report`.
 
     Args:
-        scores: probabilities or raw scores, `[n, classes]`.
-        labels: true labels, `[n, classes]`.
-        threshold: on the scale of the scores; a label is predicted at or above it.
-        ignore_empty: leave categories without a positive out of the per-class figure, which is 0
-            otherwise.
+      scores: probabilities or raw scores, `[n, classes]`.
+      labels: true labels, `[n, classes]`.
+      threshold: on the scale of the scores; a label is predicted at or above it.
+      ignore_empty: leave categories without a positive out of the per-class figure, which is 0
+        otherwise.
 
     Returns:
-        `(overall, per_class)` in [0, 1], 0 where undefined; NaN without examples or where a score
-        is not a number.
+      `(overall, per_class)` in [0, 1], 0 where undefined; NaN without examples or where a score
+      is not a number.
 
     Raises:
-        ValueError: if shapes do not fit, labels are coded differently or the threshold is not a
-            number.
+      ValueError: if shapes do not fit, labels are coded differently or the threshold is not a
+        number.
     """
     report = multilabel_report(scores, labels, threshold=threshold, ignore_empty=ignore_empty)
     return report.overall_f1, report.class_f1
@@ -134,19 +134,19 @@ def oracle_multilabel_f1(
     the same way.
 
     Args:
-        scores: probabilities, `[n, classes]`, or raw scores with thresholds to match.
-        labels: true labels, `[n, classes]`.
-        thresholds: tried values on the scale of the scores, `[thresholds]`; the defaults are
-            0.01, 0.02, ..., 0.99. Of equally good ones the first is reported.
-        ignore_empty: as in `multilabel_report`.
+      scores: probabilities, `[n, classes]`, or raw scores with thresholds to match.
+      labels: true labels, `[n, classes]`.
+      thresholds: tried values on the scale of the scores, `[thresholds]`; the defaults are
+        0.01, 0.02, ..., 0.99. Of equally good ones the first is reported.
+      ignore_empty: as in `multilabel_report`.
 
     Returns:
-        Both figures with their thresholds; all are NaN without examples or where a score is not a
-        number.
+      Both figures with their thresholds; all are NaN without examples or where a score is not a
+      number.
 
     Raises:
-        ValueError: if shapes do not fit, labels are coded differently, or there is no threshold or
-            one that is not a number.
+      ValueError: if shapes do not fit, labels are coded differently, or there is no threshold or
+        one that is not a number.
     """
     scores, positive = _arguments.matrices(scores, labels)
     tried = _checked_thresholds("thresholds", thresholds, 1)

@@ -19,16 +19,16 @@ def mean_average_precision(
     `average_precisions` for the definition and for ties.
 
     Args:
-        scores: raw scores, probabilities or anything of the same order, `[n, classes]`.
-        labels: true labels, `[n, classes]`.
-        ignore_empty: leave categories without a positive out of the mean.
+      scores: raw scores, probabilities or anything of the same order, `[n, classes]`.
+      labels: true labels, `[n, classes]`.
+      ignore_empty: leave categories without a positive out of the mean.
 
     Returns:
-        The mean in [0, 1]; NaN without examples, where a score is not a number, or where no
-        category is left.
+      The mean in [0, 1]; NaN without examples, where a score is not a number, or where no
+      category is left.
 
     Raises:
-        ValueError: if shapes do not fit or labels are coded differently.
+      ValueError: if shapes do not fit or labels are coded differently.
     """
     values = average_precisions(scores, labels)
     if ignore_empty:
@@ -47,15 +47,15 @@ def average_precisions(scores: npt.ArrayLike, labels: npt.ArrayLike) -> np.ndarr
     order of equal scores is arbitrary.
 
     Args:
-        scores: raw scores, probabilities or anything of the same order, `[n, classes]`.
-        labels: true labels, `[n, classes]`.
+      scores: raw scores, probabilities or anything of the same order, `[n, classes]`.
+      labels: true labels, `[n, classes]`.
 
     Returns:
-        One value in [0, 1] per category, `[classes]`; 0 for a category without a positive, NaN for
-        a category with a score that is not a number, and for all without examples.
+      One value in [0, 1] per category, `[classes]`; 0 for a category without a positive, NaN for
+      a category with a score that is not a number, and for all without examples.
 
     Raises:
-        ValueError: if shapes do not fit or labels are coded differently.
+      ValueError: if shapes do not fit or labels are coded differently.
     """
     scores, positive = _arguments.matrices(scores, labels)
     examples, classes = scores.shape
@@ -77,13 +77,13 @@ def tied_scores(scores: npt.ArrayLike) -> int:
     pass the numbers that are ranked.
 
     Args:
-        scores: what `average_precisions` ranks, `[n, classes]`.
+      scores: what `average_precisions` ranks, `[n, classes]`.
 
     Returns:
-        The count, between 0 and `n * classes`.
+      The count, between 0 and `n * classes`.
 
     Raises:
-        ValueError: if the scores have another shape.
+      ValueError: if the scores have another shape.
     """
     scores = np.sort(_arguments.score_matrix(scores), axis=0)
     tied = np.zeros(scores.shape, dtype=bool)

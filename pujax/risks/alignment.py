@@ -14,8 +14,8 @@ class MovingMean(NamedTuple):
     """An exponential moving average of the mean of a group over batches.
 
     Attributes:
-        value: scalar, without gradient; 0 before the first batch that holds the group.
-        started: boolean scalar, whether there was such a batch.
+      value: scalar, without gradient; 0 before the first batch that holds the group.
+      started: boolean scalar, whether there was such a batch.
     """
 
     value: jax.Array
@@ -37,15 +37,15 @@ def softplus_distance(
     "Positive-unlabeled learning with label distribution alignment", TPAMI 45(12), 2023.
 
     Args:
-        first: u, of any shape.
-        second: v, of the same shape or a scalar.
-        sharpness: b, above 0: the larger, the nearer to `|u - v|`.
+      first: u, of any shape.
+      second: v, of the same shape or a scalar.
+      sharpness: b, above 0: the larger, the nearer to `|u - v|`.
 
     Returns:
-        Distances, elementwise.
+      Distances, elementwise.
 
     Raises:
-        ValueError: if `sharpness` is not above 0, or the shapes differ.
+      ValueError: if `sharpness` is not above 0, or the shapes differ.
     """
     _check_sharpness(sharpness)
     first, second = jnp.asarray(first), jnp.asarray(second)
@@ -66,14 +66,14 @@ def two_way_sigmoid_loss(scores: ArrayLike, *, margin: float | jax.Array = 0.6) 
     `softplus_distance`.
 
     Args:
-        scores: raw scores of any shape.
-        margin: width of the margin, 0 or more.
+      scores: raw scores of any shape.
+      margin: width of the margin, 0 or more.
 
     Returns:
-        Losses, elementwise.
+      Losses, elementwise.
 
     Raises:
-        ValueError: if `margin` is below 0.
+      ValueError: if `margin` is below 0.
     """
     _check_margin(margin)
     scores = arrays.full_precision(scores)
@@ -99,21 +99,21 @@ def label_alignment(
     with label distribution alignment", TPAMI 45(12), 2023, as in the authors' code.
 
     Args:
-        scores: raw scores, `[batch]`; `p = sigmoid(scores)`.
-        labeled: 1 for labelled positives and 0 for unlabeled examples, same shape as `scores`.
-        prior: share of positives in U: that of the population for two-sample data, the smaller
-            one of the pool for one-sample data.
-        average: what the last batch returned; None before the first one.
-        decay: share of the average that stays, in [0, 1).
-        sharpness: b of the distance, above 0.
+      scores: raw scores, `[batch]`; `p = sigmoid(scores)`.
+      labeled: 1 for labelled positives and 0 for unlabeled examples, same shape as `scores`.
+      prior: share of positives in U: that of the population for two-sample data, the smaller
+        one of the pool for one-sample data.
+      average: what the last batch returned; None before the first one.
+      decay: share of the average that stays, in [0, 1).
+      sharpness: b of the distance, above 0.
 
     Returns:
-        `(risk, average)`: a scalar without the term of an empty group, and the average with this
-        batch, which a batch without U leaves as it is.
+      `(risk, average)`: a scalar without the term of an empty group, and the average with this
+      batch, which a batch without U leaves as it is.
 
     Raises:
-        ValueError: if the shapes of `scores` and `labeled` differ, `labeled` holds other codes, or
-            `prior`, `decay` or `sharpness` is out of range.
+      ValueError: if the shapes of `scores` and `labeled` differ, `labeled` holds other codes, or
+        `prior`, `decay` or `sharpness` is out of range.
     """
     arrays.check_share("prior", prior)
     _check_decay(decay)
@@ -144,19 +144,19 @@ def two_way_margin(
     before it has one the distance is left out. Source: as `label_alignment`.
 
     Args:
-        scores: as in `label_alignment`.
-        labeled: likewise.
-        prior: likewise.
-        averages: those of U and P, as the last batch returned them; None before the first one.
-        decay: share of the averages that stays, in [0, 1).
-        margin: width of the margin, 0 or more.
-        sharpness: b of the distance, above 0.
+      scores: as in `label_alignment`.
+      labeled: likewise.
+      prior: likewise.
+      averages: those of U and P, as the last batch returned them; None before the first one.
+      decay: share of the averages that stays, in [0, 1).
+      margin: width of the margin, 0 or more.
+      sharpness: b of the distance, above 0.
 
     Returns:
-        `(risk, averages)`.
+      `(risk, averages)`.
 
     Raises:
-        ValueError: as `label_alignment`, and if `margin` is below 0.
+      ValueError: as `label_alignment`, and if `margin` is below 0.
     """
     arrays.check_share("prior", prior)
     _check_decay(decay)

@@ -18,15 +18,15 @@ def naive(
     Source: the naive baseline of GradPU (Dai et al., AAAI 2023).
 
     Args:
-        scores: raw scores, `[batch]`.
-        labeled: 1 for labelled positives and 0 for unlabeled examples, same shape as `scores`.
-        loss: surrogate loss of the margin, elementwise.
+      scores: raw scores, `[batch]`.
+      labeled: 1 for labelled positives and 0 for unlabeled examples, same shape as `scores`.
+      loss: surrogate loss of the margin, elementwise.
 
     Returns:
-        The scalar risk.
+      The scalar risk.
 
     Raises:
-        ValueError: if the shapes of `scores` and `labeled` differ, or `labeled` holds other codes.
+      ValueError: if the shapes of `scores` and `labeled` differ, or `labeled` holds other codes.
     """
     scores, is_positive = _arrays.checked(scores, labeled)
     return arrays.mean_where(loss(scores), is_positive) + arrays.mean_where(
@@ -47,18 +47,18 @@ def cvir(
     Estimation and PU Learning: A Modern Approach", NeurIPS 2021 (conditional value ignoring risk).
 
     Args:
-        scores: raw scores, `[batch]`.
-        labeled: 1 for labelled positives and 0 for unlabeled examples, same shape as `scores`.
-        kept: bool, same shape: unlabeled examples that count as negatives; that of a labelled
-            positive does not matter.
-        loss: surrogate loss of the margin, elementwise.
+      scores: raw scores, `[batch]`.
+      labeled: 1 for labelled positives and 0 for unlabeled examples, same shape as `scores`.
+      kept: bool, same shape: unlabeled examples that count as negatives; that of a labelled
+        positive does not matter.
+      loss: surrogate loss of the margin, elementwise.
 
     Returns:
-        The scalar risk; half the mean over P where nothing of U is kept.
+      The scalar risk; half the mean over P where nothing of U is kept.
 
     Raises:
-        ValueError: if the shapes of `scores`, `labeled` and `kept` differ, or `labeled` holds other
-            codes.
+      ValueError: if the shapes of `scores`, `labeled` and `kept` differ, or `labeled` holds other
+        codes.
     """
     scores, is_positive = _arrays.checked(scores, labeled)
     kept = jnp.asarray(kept)
@@ -81,17 +81,17 @@ def weighted_bce(
     2022), Eq. 8, whose printed form lacks the leading minus.
 
     Args:
-        scores: raw scores, `[batch]`.
-        labeled: 1 for labelled positives and 0 for the rest, same shape as `scores`.
-        positive_weight: factor of each labelled positive, one number or one per example.
-        weights: further factors of single examples, same shape as `scores`; None for none.
+      scores: raw scores, `[batch]`.
+      labeled: 1 for labelled positives and 0 for the rest, same shape as `scores`.
+      positive_weight: factor of each labelled positive, one number or one per example.
+      weights: further factors of single examples, same shape as `scores`; None for none.
 
     Returns:
-        The scalar risk.
+      The scalar risk.
 
     Raises:
-        ValueError: if the shapes of the arrays differ, `labeled` holds other codes, or
-            `positive_weight` is not finite.
+      ValueError: if the shapes of the arrays differ, `labeled` holds other codes, or
+        `positive_weight` is not finite.
     """
     scores, is_positive = _arrays.checked(scores, labeled)
     shapes = (), scores.shape

@@ -21,17 +21,17 @@ def dist_pu(scores: ArrayLike, labeled: ArrayLike, *, prior: float | jax.Array) 
     perspective", CVPR 2022.
 
     Args:
-        scores: raw scores, `[batch]`; `p = sigmoid(scores)`.
-        labeled: 1 for labelled positives and 0 for unlabeled examples, same shape as `scores`.
-        prior: share of positives in U: that of the population for two-sample data, the smaller
-            one of the pool for one-sample data.
+      scores: raw scores, `[batch]`; `p = sigmoid(scores)`.
+      labeled: 1 for labelled positives and 0 for unlabeled examples, same shape as `scores`.
+      prior: share of positives in U: that of the population for two-sample data, the smaller
+        one of the pool for one-sample data.
 
     Returns:
-        The scalar risk, without the term of an empty group.
+      The scalar risk, without the term of an empty group.
 
     Raises:
-        ValueError: if the shapes of `scores` and `labeled` differ, `labeled` holds other codes, or
-            `prior` is not between 0 and 1.
+      ValueError: if the shapes of `scores` and `labeled` differ, `labeled` holds other codes, or
+        `prior` is not between 0 and 1.
     """
     arrays.check_share("prior", prior)
     scores, is_positive = _arrays.checked(scores, labeled)
@@ -52,15 +52,15 @@ def prediction_entropy(scores: ArrayLike, *, weights: ArrayLike | None = None) -
     over mixed examples.
 
     Args:
-        scores: raw scores, `[batch]`; `p = sigmoid(scores)`.
-        weights: weight of each example, same shape as `scores`, for instance 1 for unlabeled
-            examples and 0 for others; None weighs all alike.
+      scores: raw scores, `[batch]`; `p = sigmoid(scores)`.
+      weights: weight of each example, same shape as `scores`, for instance 1 for unlabeled
+        examples and 0 for others; None weighs all alike.
 
     Returns:
-        The scalar weighted mean of `-p log p - (1 - p) log(1 - p)`, 0 where nothing has weight.
+      The scalar weighted mean of `-p log p - (1 - p) log(1 - p)`, 0 where nothing has weight.
 
     Raises:
-        ValueError: if the shapes of `scores` and `weights` differ.
+      ValueError: if the shapes of `scores` and `weights` differ.
     """
     scores = arrays.full_precision(scores)
     # Not `clip`, which would halve the gradient exactly at the ends.

@@ -21,15 +21,15 @@ def lbe_posterior(scores: ArrayLike, propensity_scores: ArrayLike, labeled: Arra
     TPAMI 44(8), 2022.
 
     Args:
-        scores: raw scores of the classifier, `[batch]`.
-        propensity_scores: raw scores of the propensity, same shape.
-        labeled: 1 for labelled positives and 0 for unlabeled examples, same shape.
+      scores: raw scores of the classifier, `[batch]`.
+      propensity_scores: raw scores of the propensity, same shape.
+      labeled: 1 for labelled positives and 0 for unlabeled examples, same shape.
 
     Returns:
-        Probabilities `[batch]`.
+      Probabilities `[batch]`.
 
     Raises:
-        ValueError: if the shapes differ or `labeled` holds other codes.
+      ValueError: if the shapes differ or `labeled` holds other codes.
     """
     scores, is_labeled = _arrays.checked(scores, labeled)
     propensity_scores = arrays.full_precision(propensity_scores)
@@ -61,18 +61,18 @@ def lbe_classifier(
     computed with, before that code followed the authors'.
 
     Args:
-        scores: raw scores, `[batch]`; `h = sigmoid(scores)`.
-        posterior: q, from `lbe_posterior`, same shape.
-        labeled: None, or 1 for labelled positives and 0 for unlabeled examples, same shape.
-        keep: share of the examples that count, above 0 and at most 1.
-        epsilon: inside the logarithms, 0 or more.
+      scores: raw scores, `[batch]`; `h = sigmoid(scores)`.
+      posterior: q, from `lbe_posterior`, same shape.
+      labeled: None, or 1 for labelled positives and 0 for unlabeled examples, same shape.
+      keep: share of the examples that count, above 0 and at most 1.
+      epsilon: inside the logarithms, 0 or more.
 
     Returns:
-        `(loss, kept)`: a scalar, 0 where no example counts, and bool `[batch]`.
+      `(loss, kept)`: a scalar, 0 where no example counts, and bool `[batch]`.
 
     Raises:
-        ValueError: if the shapes differ, `labeled` holds other codes, or `keep` or `epsilon` is
-            out of range.
+      ValueError: if the shapes differ, `labeled` holds other codes, or `keep` or `epsilon` is
+        out of range.
     """
     arrays.check_number("keep", keep, lambda x: (x > 0) & (x <= 1), "above 0 and at most 1")
     scores, posterior = _pair(scores, posterior, epsilon)
@@ -103,16 +103,16 @@ def lbe_propensity(
     of any example. Source: as `lbe_classifier`.
 
     Args:
-        propensity_scores: raw scores, `[batch]`; `eta = sigmoid(propensity_scores)`.
-        posterior: q, from `lbe_posterior`, same shape; without gradient.
-        labeled: s, 1 for labelled positives and 0 for unlabeled examples, same shape.
-        epsilon: inside the logarithm, 0 or more.
+      propensity_scores: raw scores, `[batch]`; `eta = sigmoid(propensity_scores)`.
+      posterior: q, from `lbe_posterior`, same shape; without gradient.
+      labeled: s, 1 for labelled positives and 0 for unlabeled examples, same shape.
+      epsilon: inside the logarithm, 0 or more.
 
     Returns:
-        The scalar mean over all examples.
+      The scalar mean over all examples.
 
     Raises:
-        ValueError: if the shapes differ, `labeled` holds other codes, or `epsilon` is below 0.
+      ValueError: if the shapes differ, `labeled` holds other codes, or `epsilon` is below 0.
     """
     scores, is_labeled = _arrays.checked(propensity_scores, labeled)
     scores, posterior = _pair(scores, posterior, epsilon)

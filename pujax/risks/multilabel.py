@@ -35,18 +35,18 @@ def multilabel_vpu(
     probabilities in the factor, sums over classes and detaches factor and temperature.
 
     Args:
-        scores: raw scores, `[batch, classes]`.
-        positives: 1 for known positives, 0 or -1 for everything else, `[batch, classes]`.
-        gamma: exponent of the re-balance factor, 0 or more.
-        alpha: factor of the spread of the scores in the temperature, 0 or more; None means
-            temperature 1.
+      scores: raw scores, `[batch, classes]`.
+      positives: 1 for known positives, 0 or -1 for everything else, `[batch, classes]`.
+      gamma: exponent of the re-balance factor, 0 or more.
+      alpha: factor of the spread of the scores in the temperature, 0 or more; None means
+        temperature 1.
 
     Returns:
-        The scalar sum over the classes, 0 for an empty batch.
+      The scalar sum over the classes, 0 for an empty batch.
 
     Raises:
-        ValueError: if the shapes do not fit, `positives` holds other codes, or `gamma` or `alpha`
-            is out of range.
+      ValueError: if the shapes do not fit, `positives` holds other codes, or `gamma` or `alpha`
+        is out of range.
     """
     scores, is_positive = _checked(scores, positives)
     shapes = (), scores.shape[1:]
@@ -88,13 +88,13 @@ def multilabel_gamma(known_ratio: float | jax.Array) -> jax.Array:
     being the share of positives, which is the posterior where that is 0 or 1 and more elsewhere.
 
     Args:
-        known_ratio: `r` in [0, 1], of any shape.
+      known_ratio: `r` in [0, 1], of any shape.
 
     Returns:
-        gamma in [0, 1], elementwise.
+      gamma in [0, 1], elementwise.
 
     Raises:
-        ValueError: if a ratio is not in [0, 1].
+      ValueError: if a ratio is not in [0, 1].
     """
     arrays.check_number(
         "known_ratio", known_ratio, lambda r: (r >= 0) & (r <= 1), "in [0, 1]", shapes=None
@@ -119,17 +119,17 @@ def multilabel_known(
     but leaves with its weight.
 
     Args:
-        scores: raw scores, `[batch, classes]`; there is no temperature.
-        known: 1 for known positives, -1 for known negatives, 0 for unknown, `[batch, classes]`.
-        positive_share: share of positives among the known labels, `[classes]` or a scalar, above 0;
-            of all training examples and not of the batch, in which a class may have none.
+      scores: raw scores, `[batch, classes]`; there is no temperature.
+      known: 1 for known positives, -1 for known negatives, 0 for unknown, `[batch, classes]`.
+      positive_share: share of positives among the known labels, `[classes]` or a scalar, above 0;
+        of all training examples and not of the batch, in which a class may have none.
 
     Returns:
-        The scalar sum over the classes, 0 for an empty batch.
+      The scalar sum over the classes, 0 for an empty batch.
 
     Raises:
-        ValueError: if the shapes do not fit, `known` holds other codes, or a share is not in
-            (0, 1].
+      ValueError: if the shapes do not fit, `known` holds other codes, or a share is not in
+        (0, 1].
     """
     accepted = "above 0 and at most 1"
     scores, is_positive = _checked(scores, known, name="known")
@@ -164,19 +164,19 @@ def multilabel_mixup_consistency(
     well. Source: PU-MLC (Yuan et al., ICME 2024) names the term, its code defines it.
 
     Args:
-        scores: raw scores of the batch, `[batch, classes]`.
-        positives: 1 for known positives, 0 or -1 for everything else, `[batch, classes]`.
-        mixed_scores: raw scores of the mixed inputs, `[batch // 2, classes]`.
-        permutation: rows of the first half that were mixed in, `[batch // 2]` integers.
-        mix: share of the first half in [0, 1], a scalar.
-        detach_targets: treat the targets as constants, so that gradients reach `mixed_scores` only.
+      scores: raw scores of the batch, `[batch, classes]`.
+      positives: 1 for known positives, 0 or -1 for everything else, `[batch, classes]`.
+      mixed_scores: raw scores of the mixed inputs, `[batch // 2, classes]`.
+      permutation: rows of the first half that were mixed in, `[batch // 2]` integers.
+      mix: share of the first half in [0, 1], a scalar.
+      detach_targets: treat the targets as constants, so that gradients reach `mixed_scores` only.
 
     Returns:
-        The scalar sum over the classes.
+      The scalar sum over the classes.
 
     Raises:
-        ValueError: if there are fewer than two rows, the shapes do not fit, `positives` holds
-            other codes, or `permutation` or `mix` is out of range.
+      ValueError: if there are fewer than two rows, the shapes do not fit, `positives` holds
+        other codes, or `permutation` or `mix` is out of range.
     """
     scores, is_positive = _checked(scores, positives)
     mixed_scores, permutation = arrays.full_precision(mixed_scores), jnp.asarray(permutation)

@@ -28,14 +28,14 @@ def assume_negative_bce(scores: ArrayLike, known: ArrayLike) -> jax.Array:
     PU-MLC (Yuan et al., ICME 2024), Eq. 1.
 
     Args:
-        scores: raw scores, `[batch, classes]`.
-        known: 1 for known positives, 0 or -1 for everything else, `[batch, classes]`.
+      scores: raw scores, `[batch, classes]`.
+      known: 1 for known positives, 0 or -1 for everything else, `[batch, classes]`.
 
     Returns:
-        The scalar loss, 0 for an empty batch.
+      The scalar loss, 0 for an empty batch.
 
     Raises:
-        ValueError: if the shapes do not fit or `known` holds other codes.
+      ValueError: if the shapes do not fit or `known` holds other codes.
     """
     scores, is_positive, _ = _checked(scores, known)
     return jnp.sum(_cross_entropy(scores, is_positive)) / max(scores.size, 1)
@@ -59,17 +59,17 @@ def partial_bce(
     al., CVPR 2019, section 3.1.
 
     Args:
-        scores: raw scores, `[batch, classes]`.
-        known: 1 for known positives, -1 for known negatives, 0 for unknown, `[batch, classes]`.
-        gamma: exponent of the share, not 0.
-        weight_at_tenth: `g(0.1)`, the weight of an example with a tenth of its labels known.
+      scores: raw scores, `[batch, classes]`.
+      known: 1 for known positives, -1 for known negatives, 0 for unknown, `[batch, classes]`.
+      gamma: exponent of the share, not 0.
+      weight_at_tenth: `g(0.1)`, the weight of an example with a tenth of its labels known.
 
     Returns:
-        The scalar loss; an example without known labels contributes 0 and counts in the mean.
+      The scalar loss; an example without known labels contributes 0 and counts in the mean.
 
     Raises:
-        ValueError: if the shapes do not fit, `known` holds other codes, `gamma` is 0 or a number
-            is not finite.
+      ValueError: if the shapes do not fit, `known` holds other codes, `gamma` is 0 or a number
+        is not finite.
     """
     arrays.check_number("gamma", gamma, lambda g: g != 0, "a finite number other than 0")
     arrays.check_number("weight_at_tenth", weight_at_tenth, np.isfinite, "a finite number")
@@ -103,20 +103,20 @@ def asymmetric(
     focusing weights, and has the default `gamma_positive = 1` where the paper uses 0.
 
     Args:
-        scores: raw scores, `[batch, classes]`.
-        known: 1 for known positives, -1 for known negatives, 0 for unknown, `[batch, classes]`.
-        gamma_negative: focusing exponent of negatives, 0 or more.
-        gamma_positive: focusing exponent of positives, 0 or more.
-        clip: probability below which a negative costs nothing, in [0, 1).
-        unknown: 'negative' takes unknown labels for negatives, 'ignore' leaves them out.
-        stop_weight_gradient: treat the focusing weights as constants.
+      scores: raw scores, `[batch, classes]`.
+      known: 1 for known positives, -1 for known negatives, 0 for unknown, `[batch, classes]`.
+      gamma_negative: focusing exponent of negatives, 0 or more.
+      gamma_positive: focusing exponent of positives, 0 or more.
+      clip: probability below which a negative costs nothing, in [0, 1).
+      unknown: 'negative' takes unknown labels for negatives, 'ignore' leaves them out.
+      stop_weight_gradient: treat the focusing weights as constants.
 
     Returns:
-        The scalar sum.
+      The scalar sum.
 
     Raises:
-        ValueError: if the shapes do not fit, `known` holds other codes, or an option is out of
-            range.
+      ValueError: if the shapes do not fit, `known` holds other codes, or an option is out of
+        range.
     """
     scores, is_positive, is_known = _checked(scores, known)
     shapes = (), scores.shape[1:]

@@ -27,17 +27,17 @@ def gradpu(
     positive upweighting", AAAI 2023, Eqs. 6 and 7.
 
     Args:
-        scores: scores `h` before the tanh, `[batch]`.
-        labeled: 1 for labelled positives and 0 for unlabeled examples, same shape as `scores`.
-        beta: strength of the upweighting, 0 or more; 0 gives every positive the weight 1.
-        stop_weight_gradient: whether the weights are constants for the gradient.
+      scores: scores `h` before the tanh, `[batch]`.
+      labeled: 1 for labelled positives and 0 for unlabeled examples, same shape as `scores`.
+      beta: strength of the upweighting, 0 or more; 0 gives every positive the weight 1.
+      stop_weight_gradient: whether the weights are constants for the gradient.
 
     Returns:
-        The scalar risk; add the gradient penalty times its factor.
+      The scalar risk; add the gradient penalty times its factor.
 
     Raises:
-        ValueError: if the shapes of `scores` and `labeled` differ, `labeled` holds other codes, or
-            `beta` is out of range.
+      ValueError: if the shapes of `scores` and `labeled` differ, `labeled` holds other codes, or
+        `beta` is out of range.
     """
     arrays.check_number("beta", beta, lambda b: b >= 0, "0 or more")
     scores, is_positive = _arrays.checked(scores, labeled)
@@ -70,18 +70,18 @@ def gradient_penalty(
     et al., AAAI 2023, Eq. 5, on the score before the tanh.
 
     Args:
-        score_fn: maps one example `[...]` to a scalar score.
-        positives: labelled positives, `[batch, ...]`.
-        unlabeled: unlabeled examples, one partner for each positive, `[batch, ...]`.
-        mix: share of the positive in each pair, `[batch]`, drawn uniformly in [0, 1].
-        weights: weight of each pair, `[batch]`, 0 for padding, at which the score must have a slope
-            as well; None weighs all alike.
+      score_fn: maps one example `[...]` to a scalar score.
+      positives: labelled positives, `[batch, ...]`.
+      unlabeled: unlabeled examples, one partner for each positive, `[batch, ...]`.
+      mix: share of the positive in each pair, `[batch]`, drawn uniformly in [0, 1].
+      weights: weight of each pair, `[batch]`, 0 for padding, at which the score must have a slope
+        as well; None weighs all alike.
 
     Returns:
-        The scalar weighted mean, 0 where nothing has weight.
+      The scalar weighted mean, 0 where nothing has weight.
 
     Raises:
-        ValueError: if the shapes do not fit.
+      ValueError: if the shapes do not fit.
     """
     positives, unlabeled = arrays.full_precision(positives), arrays.full_precision(unlabeled)
     mix = arrays.full_precision(mix)

@@ -63,18 +63,18 @@ def hardness(
     self-correction", KDD 2023.
 
     Args:
-        scores: raw scores, `[batch]`.
-        labeled: 1 for labelled positives and 0 for unlabeled examples, same shape as `scores`.
-        loss: 'logistic', 'sigmoid', 'crps' (its square) or 'brier' (twice that).
-        positive_temperature: T_P, above 0.
-        unlabeled_temperature: T_U, above 0.
+      scores: raw scores, `[batch]`.
+      labeled: 1 for labelled positives and 0 for unlabeled examples, same shape as `scores`.
+      loss: 'logistic', 'sigmoid', 'crps' (its square) or 'brier' (twice that).
+      positive_temperature: T_P, above 0.
+      unlabeled_temperature: T_U, above 0.
 
     Returns:
-        Losses `[batch]`, 0 or more.
+      Losses `[batch]`, 0 or more.
 
     Raises:
-        ValueError: if the shapes of `scores` and `labeled` differ, `labeled` holds other codes, or
-            an option is not accepted.
+      ValueError: if the shapes of `scores` and `labeled` differ, `labeled` holds other codes, or
+        an option is not accepted.
     """
     checks.one_of("loss", loss, HARDNESS_LOSSES)
     temperatures = positive_temperature, unlabeled_temperature
@@ -100,15 +100,15 @@ def self_paced_weights(
     of the nominal label, `sigmoid(-g / T)` for U. Source: as `hardness`.
 
     Args:
-        hardness: x, 0 or more, of any shape.
-        tolerance: t, above 0, or one that broadcasts.
-        scheme: one of `SELF_PACED_SCHEMES`.
+      hardness: x, 0 or more, of any shape.
+      tolerance: t, above 0, or one that broadcasts.
+      scheme: one of `SELF_PACED_SCHEMES`.
 
     Returns:
-        Weights, elementwise.
+      Weights, elementwise.
 
     Raises:
-        ValueError: if `scheme` is another word, or `tolerance` not above 0.
+      ValueError: if `scheme` is another word, or `tolerance` not above 0.
     """
     checks.one_of("scheme", scheme, SELF_PACED_SCHEMES)
     arrays.check_number("tolerance", tolerance, lambda x: x > 0, "above 0", shapes=None)
@@ -125,15 +125,15 @@ def weighted_cross_entropy(
     The weights have no gradient. Source: as `hardness`.
 
     Args:
-        scores: raw scores, `[batch]`.
-        labeled: 1 for labelled positives and 0 for unlabeled examples, same shape as `scores`.
-        weights: same shape.
+      scores: raw scores, `[batch]`.
+      labeled: 1 for labelled positives and 0 for unlabeled examples, same shape as `scores`.
+      weights: same shape.
 
     Returns:
-        The scalar risk.
+      The scalar risk.
 
     Raises:
-        ValueError: if the shapes differ or `labeled` holds other codes.
+      ValueError: if the shapes differ or `labeled` holds other codes.
     """
     scores, is_positive = _arrays.checked(scores, labeled)
     weights = jax.lax.stop_gradient(arrays.full_precision(weights))

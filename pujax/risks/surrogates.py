@@ -15,10 +15,10 @@ def sigmoid_loss(margin: ArrayLike) -> jax.Array:
     """Sigmoid loss `1 / (1 + exp(margin))`, bounded in [0, 1] with `l(z) + l(-z) = 1`.
 
     Args:
-        margin: true sign times score, any shape.
+      margin: true sign times score, any shape.
 
     Returns:
-        The loss of each element.
+      The loss of each element.
     """
     return _arrays.sigmoid(-arrays.full_precision(margin))
 
@@ -27,9 +27,9 @@ def logistic_loss(margin: ArrayLike) -> jax.Array:
     """Logistic loss `log(1 + exp(-margin))`, the cross-entropy of a sigmoid output.
 
     Args:
-        margin: true sign times score, any shape.
+      margin: true sign times score, any shape.
 
     Returns:
-        The loss of each element.
+      The loss of each element.
     """
     return jax.nn.softplus(-arrays.full_precision(margin))

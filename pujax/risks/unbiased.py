@@ -14,9 +14,9 @@ class PUParts(NamedTuple):
     """The two estimated halves of a binary classification risk.
 
     Attributes:
-        positive: contribution of the positive class, never negative for a non-negative loss.
-        negative: contribution of the negative class, estimated from U minus the positives in it;
-            may fall below zero although what it estimates cannot.
+      positive: contribution of the positive class, never negative for a non-negative loss.
+      negative: contribution of the negative class, estimated from U minus the positives in it;
+        may fall below zero although what it estimates cannot.
     """
 
     positive: jax.Array
@@ -40,22 +40,22 @@ def pu_parts(
     for one-sample data replaces the mean over U by the mean over P and U together.
 
     Args:
-        scores: raw scores, `[batch]`.
-        labeled: 1 for labelled positives and 0 for unlabeled examples, same shape as `scores`.
-        prior: share of positives in the population.
-        loss: surrogate loss of the margin, elementwise.
-        unlabeled_prior: share of positives in U, in [0, 1]; None means it equals `prior`
-            (two-sample data).
-        unlabeled_weight: factor of the negative part, 0 or more; `n_u / (n_p + n_u)` for
-            one-sample data.
+      scores: raw scores, `[batch]`.
+      labeled: 1 for labelled positives and 0 for unlabeled examples, same shape as `scores`.
+      prior: share of positives in the population.
+      loss: surrogate loss of the margin, elementwise.
+      unlabeled_prior: share of positives in U, in [0, 1]; None means it equals `prior`
+        (two-sample data).
+      unlabeled_weight: factor of the negative part, 0 or more; `n_u / (n_p + n_u)` for
+        one-sample data.
 
     Returns:
-        `PUParts` with `positive = prior E_P l(g)` and
-        `negative = unlabeled_weight (E_U l(-g) - unlabeled_prior E_P l(-g))`.
+      `PUParts` with `positive = prior E_P l(g)` and
+      `negative = unlabeled_weight (E_U l(-g) - unlabeled_prior E_P l(-g))`.
 
     Raises:
-        ValueError: if the shapes of `scores` and `labeled` differ, `labeled` holds other codes, or
-            a number is out of its range.
+      ValueError: if the shapes of `scores` and `labeled` differ, `labeled` holds other codes, or
+        a number is out of its range.
     """
     arrays.check_share("prior", prior)
     if unlabeled_prior is None:
@@ -90,21 +90,21 @@ def upu(
     Source: du Plessis, Niu, Sugiyama, NIPS 2014 and ICML 2015.
 
     Args:
-        scores: raw scores, `[batch]`.
-        labeled: 1 for labelled positives and 0 for unlabeled examples, same shape as `scores`.
-        prior: share of positives in the population.
-        loss: surrogate loss of the margin, elementwise.
-        unlabeled_prior: share of positives in U, in [0, 1]; None means it equals `prior`
-            (two-sample data).
-        unlabeled_weight: factor of the negative part, 0 or more; `n_u / (n_p + n_u)` for
-            one-sample data.
+      scores: raw scores, `[batch]`.
+      labeled: 1 for labelled positives and 0 for unlabeled examples, same shape as `scores`.
+      prior: share of positives in the population.
+      loss: surrogate loss of the margin, elementwise.
+      unlabeled_prior: share of positives in U, in [0, 1]; None means it equals `prior`
+        (two-sample data).
+      unlabeled_weight: factor of the negative part, 0 or more; `n_u / (n_p + n_u)` for
+        one-sample data.
 
     Returns:
-        The scalar risk.
+      The scalar risk.
 
     Raises:
-        ValueError: if the shapes of `scores` and `labeled` differ, `labeled` holds other codes, or
-            a number is out of its range.
+      ValueError: if the shapes of `scores` and `labeled` differ, `labeled` holds other codes, or
+        a number is out of its range.
     """
     parts = pu_parts(
         scores,
@@ -158,26 +158,26 @@ def nnpu(
     in the column `batches_without_positives`; with `method.batching='separate'` there are none.
 
     Args:
-        scores: raw scores, `[batch]`.
-        labeled: 1 for labelled positives and 0 for unlabeled examples, same shape as `scores`.
-        prior: share of positives in the population.
-        loss: surrogate loss of the margin, elementwise.
-        beta: how far below zero the negative part may fall before the rule fires, 0 or more;
-            with infinity it never does.
-        gamma: factor of the ascent step, 0 or more.
-        ascent: whether the gradient follows the ascent rule when it fires.
-        keep_positive: whether the positive part stays in the gradient of the ascent rule.
-        unlabeled_prior: share of positives in U, in [0, 1]; None means it equals `prior`
-            (two-sample data).
-        unlabeled_weight: factor of the negative part, 0 or more; `n_u / (n_p + n_u)` for
-            one-sample data.
+      scores: raw scores, `[batch]`.
+      labeled: 1 for labelled positives and 0 for unlabeled examples, same shape as `scores`.
+      prior: share of positives in the population.
+      loss: surrogate loss of the margin, elementwise.
+      beta: how far below zero the negative part may fall before the rule fires, 0 or more;
+        with infinity it never does.
+      gamma: factor of the ascent step, 0 or more.
+      ascent: whether the gradient follows the ascent rule when it fires.
+      keep_positive: whether the positive part stays in the gradient of the ascent rule.
+      unlabeled_prior: share of positives in U, in [0, 1]; None means it equals `prior`
+        (two-sample data).
+      unlabeled_weight: factor of the negative part, 0 or more; `n_u / (n_p + n_u)` for
+        one-sample data.
 
     Returns:
-        The scalar risk, with the gradient described above.
+      The scalar risk, with the gradient described above.
 
     Raises:
-        ValueError: if the shapes of `scores` and `labeled` differ, `labeled` holds other codes, or
-            a number is out of its range.
+      ValueError: if the shapes of `scores` and `labeled` differ, `labeled` holds other codes, or
+        a number is out of its range.
     """
     parts = pu_parts(
         scores,
@@ -211,22 +211,22 @@ def imbalanced_nnpu(
     imbalanced data", IJCAI 2021, and its code for the ascent on the weighted part.
 
     Args:
-        scores: raw scores, `[batch]`.
-        labeled: 1 for labelled positives and 0 for unlabeled examples, same shape as `scores`.
-        prior: share of positives in U, for one-sample and two-sample data.
-        target_prior: share of positives in the population that the risk is for.
-        loss: surrogate loss of the margin, elementwise.
-        beta: how far below zero the negative part may fall before the rule fires, 0 or more;
-            with infinity it never does.
-        gamma: factor of the ascent step, 0 or more.
-        ascent: whether the gradient follows the ascent rule when it fires.
+      scores: raw scores, `[batch]`.
+      labeled: 1 for labelled positives and 0 for unlabeled examples, same shape as `scores`.
+      prior: share of positives in U, for one-sample and two-sample data.
+      target_prior: share of positives in the population that the risk is for.
+      loss: surrogate loss of the margin, elementwise.
+      beta: how far below zero the negative part may fall before the rule fires, 0 or more;
+        with infinity it never does.
+      gamma: factor of the ascent step, 0 or more.
+      ascent: whether the gradient follows the ascent rule when it fires.
 
     Returns:
-        The scalar risk, with the gradient described in `nnpu`.
+      The scalar risk, with the gradient described in `nnpu`.
 
     Raises:
-        ValueError: if the shapes of `scores` and `labeled` differ, `labeled` holds other codes, or
-            a number is out of its range.
+      ValueError: if the shapes of `scores` and `labeled` differ, `labeled` holds other codes, or
+        a number is out of its range.
     """
     arrays.check_share("prior", prior)
     arrays.check_share("target_prior", target_prior)

@@ -17,15 +17,15 @@ def vpu(scores: ArrayLike, labeled: ArrayLike, *, include_positives: bool = Fals
     learning from positive and unlabeled data", NeurIPS 2020; `Phi` is that of its code, a sigmoid.
 
     Args:
-        scores: raw scores, `[batch]`.
-        labeled: 1 for labelled positives and 0 for unlabeled examples, same shape as `scores`.
-        include_positives: whether X is the whole batch instead of its unlabeled examples.
+      scores: raw scores, `[batch]`.
+      labeled: 1 for labelled positives and 0 for unlabeled examples, same shape as `scores`.
+      include_positives: whether X is the whole batch instead of its unlabeled examples.
 
     Returns:
-        The scalar risk; the term of an empty group is 0, its logarithm included.
+      The scalar risk; the term of an empty group is 0, its logarithm included.
 
     Raises:
-        ValueError: if the shapes of `scores` and `labeled` differ, or `labeled` holds other codes.
+      ValueError: if the shapes of `scores` and `labeled` differ, or `labeled` holds other codes.
     """
     scores, is_positive = _arrays.checked(scores, labeled)
     population = jnp.ones_like(is_positive) if include_positives else ~is_positive
@@ -42,15 +42,15 @@ def vpu_mixup(mixed_scores: ArrayLike, targets: ArrayLike) -> jax.Array:
     wanted. Source: Chen et al., NeurIPS 2020, whose regulariser this is, and its code.
 
     Args:
-        mixed_scores: raw scores of the mixed inputs, `[batch]`.
-        targets: mixed probabilities in [0, 1], same shape; below 1e-31 (1e-292 in float64) they
-            count as that number, without gradient.
+      mixed_scores: raw scores of the mixed inputs, `[batch]`.
+      targets: mixed probabilities in [0, 1], same shape; below 1e-31 (1e-292 in float64) they
+        count as that number, without gradient.
 
     Returns:
-        The scalar mean, 0 for an empty batch.
+      The scalar mean, 0 for an empty batch.
 
     Raises:
-        ValueError: if the shapes differ.
+      ValueError: if the shapes differ.
     """
     mixed_scores, targets = arrays.full_precision(mixed_scores), arrays.full_precision(targets)
     _arrays.check_shape("targets", targets, mixed_scores.shape, "the shape of mixed_scores")
