@@ -15,13 +15,14 @@ import dataclasses
 import os
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 
 from pujax import files, reading
 from pujax.checks import require
-from pujax.data import table_encoder
+from pujax.data import column_kinds, table_encoder
+from pujax.data.column_kinds import Column, listed
 from pujax.data.readers import columns, frames, written_numbers
 
 _JSON = "preparation.json"
@@ -32,35 +33,6 @@ _NOTHING_LEFT = (
 )
 _MANY = 20
 """Cells of a column of words that are all numbers, from which on it is another column."""
-_ALMOST = 0.9
-"""Share of numbers in a column of words above which it is worth a message."""
-_THOUSANDS = rf"[+\-{written_numbers.MINUS}]?([1-9]\d{{0,2}}(\.\d{{3}})+|\d+)"
-"""Whole numbers, whose points, if they have any, may stand between thousands."""
-
-Kind = Literal["number", "date", "words", "codes", "dropped"]
-
-
-@dataclasses.dataclass(frozen=True)
-class Column:
-    """What training rows say of a column.
-
-    Attributes:
-      name: of the column.
-      kind: 'number'; 'date'; 'words', none of which is a number; 'codes', words of which some are
-        numbers; 'dropped', which may be anything.
-      date_format: as in `columns.dates`; '' for other kinds.
-      had_missing: whether a training row lacks it.
-      marks: of a number in text, one of `written_numbers.MARKS`; '' is a decimal point alone.
-      offset: what is subtracted from numbers, and from a date's seconds since 1970, before they are
-        put into single precision.
-    """
-
-    name: str
-    kind: Kind
-    date_format: str = ""
-    had_missing: bool = False
-    marks: str = ""
-    offset: float = 0.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,7 +68,7 @@ class Preparation:
         """What it accepts, for a person."""
         if not self.columns:
             return f"rows of {len(self.feature_names)} numbers"
-        names = _listed([column.name for column in self.columns if column.kind != "dropped"])
+        names = listed([column.name for column in self.columns if column.kind != "dropped"])
         return f"a table with the columns {names}"
 
     def transform(self, rows: Any, *, dtype: type = np.float32) -> np.ndarray:
@@ -141,7 +113,7 @@ class Preparation:
             if not frame.is_table:
                 raise ValueError(
                     f"{frame.path} holds numbers without names; accepted: a table with the columns "
-                    f"{_listed([c.name for c in self.columns])}"
+                    f"{listed([c.name for c in self.columns])}"
                 )
             self._check_columns(frame)
             for column in self.columns:
@@ -224,13 +196,13 @@ class Preparation:
         extra = [name for name in frame.names if name not in known | set(self.aside)]
         problems = []
         if missing:
-            problems.append(f"lacks {_listed(missing)}")
+            problems.append(f"lacks {listed(missing)}")
         if extra:
-            problems.append(f"has {_listed(extra)}, which training rows do not have")
+            problems.append(f"has {listed(extra)}, which training rows do not have")
         if problems:
             raise ValueError(
-                f"{frame.path} {' and '.join(problems)}; accepted: the columns {_listed(needed)}"
-                + (f", and if you like {_listed(self.aside)}" if self.aside else "")
+                f"{frame.path} {' and '.join(problems)}; accepted: the columns {listed(needed)}"
+                + (f", and if you like {listed(self.aside)}" if self.aside else "")
             )
 
 
@@ -264,13 +236,10 @@ def fit(rows: Any, indices: Any = None, *, aside: Sequence[str] = ()) -> Prepara
     found: list[Column] = []
     messages: list[str] = []
     for name in training.values.columns:
-        column, *texts = _column_of(frame, training, name)
-        if column.kind == "date":
-            column, text = _near_zero(training, column)
-            texts.append(text)
+        column, sentences = column_kinds.of_training_rows(frame, training, name)
         found.append(column)
-        messages += filter(None, texts)
-    messages += _of_written_numbers(training, found)
+        messages += sentences
+    messages += column_kinds.on_written_numbers(training, found)
     if all(column.kind == "dropped" for column in found):
         raise ValueError(_NOTHING_LEFT.format(frame.path))
     encoder = None
@@ -338,7 +307,10 @@ def _check_document(document: dict[str, Any]) -> None:
     def is_column(value: Any) -> bool:
         column = Column(**value)
         words = isinstance(column.name, str) and isinstance(column.date_format, str)
-        known = column.kind in get_args(Kind) and column.marks in ("", *written_numbers.MARKS)
+        known = column.kind in get_args(column_kinds.Kind) and column.marks in (
+            "",
+            *written_numbers.MARKS,
+        )
         is_number = isinstance(column.offset, (int, float)) and abs(column.offset) < np.inf
         return words and known and is_number and isinstance(column.had_missing, bool)
 
@@ -369,145 +341,6 @@ def _identity(frame: frames.Frame) -> Preparation:
     if first == width:
         raise ValueError(f"{frame.path} has no feature; accepted: at least one that is not 0")
     return Preparation(tuple(str(i) for i in range(first, width)), first_index=first)
-
-
-def _column_of(frame: frames.Frame, training: frames.Frame, name: str) -> tuple[Column, str]:
-    """`_column` of training rows, read as all rows can be."""
-    column, message = _column(training, name)
-    if column.kind not in ("number", "date") or training is frame:
-        return column, message
-    whole, of_all = _column(frame, name)
-    if whole.kind == "number" == column.kind and whole.marks == column.marks:
-        return column, message  # whose offset is that of training rows
-    return dataclasses.replace(whole, had_missing=column.had_missing), of_all
-
-
-def _near_zero(training: frames.Frame, column: Column) -> tuple[Column, str]:
-    """A column of dates with the offset of training rows, and what to say of it."""
-    dates, _ = columns.dates(training.values[column.name], column.date_format)
-    offset = columns.offset(columns.seconds(dates))
-    if not offset:
-        return column, ""
-    message = (
-        f"column {column.name!r}: {offset:.15g} is subtracted from its seconds since 1970, since "
-        "single precision would not tell them apart"
-    )
-    return dataclasses.replace(column, offset=offset), message
-
-
-def _column(frame: frames.Frame, name: str) -> tuple[Column, str]:
-    """The kind of a column by its training rows, and what to say of it, which may be nothing."""
-    cells = frame.values[name]
-    words = columns.text(cells)
-    missing = words.isna()
-    if missing.all():
-        return Column(name, "dropped"), f"column {name!r} is left out: empty in all training rows"
-    had_missing = bool(missing.any())
-    values, wrong = columns.numbers(cells)
-    writing = written_numbers.Writing("", "", "")
-    if wrong.any():
-        present = words[columns.is_text(cells)].dropna()
-        if len(present):
-            writing = written_numbers.of(present, decimal_comma=frame.decimal_comma)
-        if writing.marks:
-            values, wrong = columns.numbers(cells, writing.marks)
-    if not wrong.any():
-        offset = columns.offset(values)
-        with np.errstate(over="ignore"):  # refused by name when the features are made
-            single = (values[~np.isnan(values)] - offset).astype(np.float32)
-        if not had_missing and single.min() == single.max():
-            if values.min() == values.max():
-                return Column(name, "dropped"), _constant(name, words.iloc[0])
-            message = f"column {name!r} is left out: its numbers differ by less than a trillionth"
-            return Column(name, "dropped"), f"{message}; subtract a constant from them"
-        message = ""
-        if offset:
-            message = (
-                f"column {name!r}: {offset:.15g} is subtracted, since its numbers are large for "
-                "how little they differ, and single precision would not tell them apart"
-            )
-        return Column(name, "number", "", had_missing, writing.marks, offset), message
-    if not had_missing and words.nunique() == 1:
-        return Column(name, "dropped"), _constant(name, words.iloc[0])
-    formats = columns.date_formats(cells)
-    if formats:
-        message = ""
-        if len(formats) > 1:
-            example = words.dropna().iloc[0]
-            message = f"column {name!r}: dates such as {example!r} are read as {formats[0]}"
-        return Column(name, "date", formats[0], had_missing), message
-    share = 1 - wrong.sum() / (~missing).sum()
-    message = _of_almost_dates(frame, name, words)
-    if columns.may_be_short_dates(words.dropna()):
-        message = (
-            f"column {name!r} is read as words: if cells such as {words.dropna().iloc[0]!r} are "
-            "dates, they do not say which number is the year, nor its century; write years with "
-            "four digits, such as 2024-01-31"
-        )
-    if share >= _ALMOST or written_numbers.is_likely(words.dropna()):
-        shown = (words == writing.example).fillna(False) if writing.example else wrong
-        row = int(np.flatnonzero(shown)[0])
-        doubt = f", {writing.doubt}" if writing.doubt else ""
-        message = (
-            f"column {name!r} is read as words, since {frame.place(row)} holds "
-            f"{words.iloc[row]!r}{doubt}; numbers have a decimal point and nothing else beside "
-            "their digits, and no cell is missing but if it is empty, NA or the like: write them "
-            "so, or leave the column out"
-        )
-    return Column(name, "codes" if share else "words", "", had_missing), message
-
-
-def _of_almost_dates(frame: frames.Frame, name: str, words: Any) -> str:
-    """What to say of a column of words most of which are dates; '' of any other."""
-    form = columns.usual_date_format(words.dropna())
-    if not form:
-        return ""
-    values, wrong = columns.dates(words, form)
-    row, example = int(np.flatnonzero(wrong)[0]), words[values.notna()].iloc[0]
-    return (
-        f"column {name!r} is read as words, since {frame.place(row)} holds {words.iloc[row]!r}, "
-        f"which is no date like {example!r}; correct such cells or leave them empty, or leave the "
-        "column out"
-    )
-
-
-def _of_written_numbers(frame: frames.Frame, found: Sequence[Column]) -> list[str]:
-    """What to say of numbers that have another mark than a decimal point; may be nothing."""
-    import pandas as pd
-
-    messages = []
-    for marks in written_numbers.MARKS:
-        names = [column.name for column in found if column.marks == marks]
-        if not names:
-            continue
-        cells = frame.values[names[0]]
-        words = columns.text(cells)[columns.is_text(cells)].dropna()
-        shown = {mark for mark in marks if words.str.contains(mark, regex=False).any()}
-        example = next((x for x in words if shown <= set(x)), words.iloc[0])
-        number = written_numbers.value(example, marks)
-        messages.append(
-            f"read as numbers with {written_numbers.described(marks)}, such as {example!r} for "
-            f"{number:.10g}: {_listed(names)}"
-        )
-    if any(column.marks.startswith(",") for column in found):
-        for column in found:
-            is_text = isinstance(frame.values[column.name].dtype, pd.StringDtype)
-            if column.kind != "number" or column.marks or not is_text:
-                continue
-            words = columns.text(frame.values[column.name]).dropna()
-            points = words[words.str.contains(".", regex=False)]
-            if len(points) and words.str.fullmatch(_THOUSANDS).all():
-                number = columns.numbers(points)[0][0]
-                messages.append(
-                    f"column {column.name!r} is read with a decimal point, so that "
-                    f"{points.iloc[0]!r} is {number:.10g}, though other columns "
-                    "have a decimal comma; if the point stands between thousands, leave it out"
-                )
-    return messages
-
-
-def _constant(name: str, cell: str) -> str:
-    return f"column {name!r} is left out: {cell!r} in all training rows"
 
 
 def _encoded(frame: frames.Frame, found: Sequence[Column]) -> Any:
@@ -622,8 +455,3 @@ def _medians(raw: np.ndarray) -> np.ndarray:
     with warnings.catch_warnings():  # of a feature without a number
         warnings.simplefilter("ignore", RuntimeWarning)
         return np.nan_to_num(np.nanmedian(raw, axis=0))
-
-
-def _listed(names: Sequence[str]) -> str:
-    shown = ", ".join(map(repr, names[:8]))
-    return shown + (f" and {len(names) - 8} more" if len(names) > 8 else "")

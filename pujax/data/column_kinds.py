@@ -1,0 +1,214 @@
+"""What a column of a table is, numbers, dates or words, and what a person should know of it.
+
+Training rows say what kind a column is and what is subtracted from it; how its cells are read as
+numbers or dates is decided by all rows.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from pujax.data.readers import columns, frames, written_numbers
+
+_ALMOST = 0.9
+"""Share of numbers in a column of words above which it is worth a message."""
+_THOUSANDS = rf"[+\-{written_numbers.MINUS}]?([1-9]\d{{0,2}}(\.\d{{3}})+|\d+)"
+"""Whole numbers, whose points, if they have any, may stand between thousands."""
+
+Kind = Literal["number", "date", "words", "codes", "dropped"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Column:
+    """What training rows say of a column.
+
+    Attributes:
+      name: of the column.
+      kind: 'number'; 'date'; 'words', none of which is a number; 'codes', words of which some are
+        numbers; 'dropped', which may be anything.
+      date_format: as in `columns.dates`; '' for other kinds.
+      had_missing: whether a training row lacks it.
+      marks: of a number in text, one of `written_numbers.MARKS`; '' is a decimal point alone.
+      offset: what is subtracted from numbers, and from a date's seconds since 1970, before they are
+        put into single precision.
+    """
+
+    name: str
+    kind: Kind
+    date_format: str = ""
+    had_missing: bool = False
+    marks: str = ""
+    offset: float = 0.0
+
+
+def of_training_rows(
+    frame: frames.Frame, training: frames.Frame, name: str
+) -> tuple[Column, list[str]]:
+    """What training rows say of a column whose cells are read as those of all rows can be.
+
+    Args:
+      frame: all rows.
+      training: those of them that are trained on.
+      name: of the column.
+
+    Returns:
+      `(column, sentences)`: what it is, and what a person should know of it, which may be nothing.
+    """
+    column, message = _read_alike(frame, training, name)
+    messages = [message]
+    if column.kind == "date":
+        column, message = _near_zero(training, column)
+        messages.append(message)
+    return column, list(filter(None, messages))
+
+
+def _read_alike(frame: frames.Frame, training: frames.Frame, name: str) -> tuple[Column, str]:
+    """`_column` of training rows, but for the kind and marks of numbers and dates."""
+    column, message = _column(training, name)
+    if column.kind not in ("number", "date") or training is frame:
+        return column, message
+    whole, of_all = _column(frame, name)
+    if whole.kind == "number" == column.kind and whole.marks == column.marks:
+        return column, message  # whose offset is that of training rows
+    return dataclasses.replace(whole, had_missing=column.had_missing), of_all
+
+
+def _near_zero(training: frames.Frame, column: Column) -> tuple[Column, str]:
+    """A column of dates with the offset of training rows, and what to say of it."""
+    dates, _ = columns.dates(training.values[column.name], column.date_format)
+    offset = columns.offset(columns.seconds(dates))
+    if not offset:
+        return column, ""
+    message = (
+        f"column {column.name!r}: {offset:.15g} is subtracted from its seconds since 1970, since "
+        "single precision would not tell them apart"
+    )
+    return dataclasses.replace(column, offset=offset), message
+
+
+def _column(frame: frames.Frame, name: str) -> tuple[Column, str]:
+    """The kind of a column by its training rows, and what to say of it, which may be nothing."""
+    cells = frame.values[name]
+    words = columns.text(cells)
+    missing = words.isna()
+    if missing.all():
+        return Column(name, "dropped"), f"column {name!r} is left out: empty in all training rows"
+    had_missing = bool(missing.any())
+    values, wrong = columns.numbers(cells)
+    writing = written_numbers.Writing("", "", "")
+    if wrong.any():
+        present = words[columns.is_text(cells)].dropna()
+        if len(present):
+            writing = written_numbers.of(present, decimal_comma=frame.decimal_comma)
+        if writing.marks:
+            values, wrong = columns.numbers(cells, writing.marks)
+    if not wrong.any():
+        offset = columns.offset(values)
+        with np.errstate(over="ignore"):  # refused by name when the features are made
+            single = (values[~np.isnan(values)] - offset).astype(np.float32)
+        if not had_missing and single.min() == single.max():
+            if values.min() == values.max():
+                return Column(name, "dropped"), _constant(name, words.iloc[0])
+            message = f"column {name!r} is left out: its numbers differ by less than a trillionth"
+            return Column(name, "dropped"), f"{message}; subtract a constant from them"
+        message = ""
+        if offset:
+            message = (
+                f"column {name!r}: {offset:.15g} is subtracted, since its numbers are large for "
+                "how little they differ, and single precision would not tell them apart"
+            )
+        return Column(name, "number", "", had_missing, writing.marks, offset), message
+    if not had_missing and words.nunique() == 1:
+        return Column(name, "dropped"), _constant(name, words.iloc[0])
+    formats = columns.date_formats(cells)
+    if formats:
+        message = ""
+        if len(formats) > 1:
+            example = words.dropna().iloc[0]
+            message = f"column {name!r}: dates such as {example!r} are read as {formats[0]}"
+        return Column(name, "date", formats[0], had_missing), message
+    share = 1 - wrong.sum() / (~missing).sum()
+    message = _of_almost_dates(frame, name, words)
+    if columns.may_be_short_dates(words.dropna()):
+        message = (
+            f"column {name!r} is read as words: if cells such as {words.dropna().iloc[0]!r} are "
+            "dates, they do not say which number is the year, nor its century; write years with "
+            "four digits, such as 2024-01-31"
+        )
+    if share >= _ALMOST or written_numbers.is_likely(words.dropna()):
+        shown = (words == writing.example).fillna(False) if writing.example else wrong
+        row = int(np.flatnonzero(shown)[0])
+        doubt = f", {writing.doubt}" if writing.doubt else ""
+        message = (
+            f"column {name!r} is read as words, since {frame.place(row)} holds "
+            f"{words.iloc[row]!r}{doubt}; numbers have a decimal point and nothing else beside "
+            "their digits, and no cell is missing but if it is empty, NA or the like: write them "
+            "so, or leave the column out"
+        )
+    return Column(name, "codes" if share else "words", "", had_missing), message
+
+
+def _of_almost_dates(frame: frames.Frame, name: str, words: Any) -> str:
+    """What to say of a column of words most of which are dates; '' of any other."""
+    form = columns.usual_date_format(words.dropna())
+    if not form:
+        return ""
+    values, wrong = columns.dates(words, form)
+    row, example = int(np.flatnonzero(wrong)[0]), words[values.notna()].iloc[0]
+    return (
+        f"column {name!r} is read as words, since {frame.place(row)} holds {words.iloc[row]!r}, "
+        f"which is no date like {example!r}; correct such cells or leave them empty, or leave the "
+        "column out"
+    )
+
+
+def on_written_numbers(frame: frames.Frame, found: Sequence[Column]) -> list[str]:
+    """What to say of numbers that have another mark than a decimal point; may be nothing.
+
+    Args:
+      frame: training rows.
+      found: all of its columns.
+    """
+    import pandas as pd
+
+    messages = []
+    for marks in written_numbers.MARKS:
+        names = [column.name for column in found if column.marks == marks]
+        if not names:
+            continue
+        cells = frame.values[names[0]]
+        words = columns.text(cells)[columns.is_text(cells)].dropna()
+        shown = {mark for mark in marks if words.str.contains(mark, regex=False).any()}
+        example = next((x for x in words if shown <= set(x)), words.iloc[0])
+        number = written_numbers.value(example, marks)
+        messages.append(
+            f"read as numbers with {written_numbers.described(marks)}, such as {example!r} for "
+            f"{number:.10g}: {listed(names)}"
+        )
+    if any(column.marks.startswith(",") for column in found):
+        for column in found:
+            is_text = isinstance(frame.values[column.name].dtype, pd.StringDtype)
+            if column.kind != "number" or column.marks or not is_text:
+                continue
+            words = columns.text(frame.values[column.name]).dropna()
+            points = words[words.str.contains(".", regex=False)]
+            if len(points) and words.str.fullmatch(_THOUSANDS).all():
+                number = columns.numbers(points)[0][0]
+                messages.append(
+                    f"column {column.name!r} is read with a decimal point, so that "
+                    f"{points.iloc[0]!r} is {number:.10g}, though other columns "
+                    "have a decimal comma; if the point stands between thousands, leave it out"
+                )
+    return messages
+
+
+def _constant(name: str, cell: str) -> str:
+    return f"column {name!r} is left out: {cell!r} in all training rows"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names of columns as a message shows them, at most eight."""
+    shown = ", ".join(map(repr, names[:8]))
+    return shown + (f" and {len(names) - 8} more" if len(names) > 8 else "")
