@@ -85,14 +85,15 @@ def pytest_runtest_setup(item):
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(item, nextitem):
-    """Releases compiled programs between files and methods, before they take all memory maps.
+    """Releases compiled programs between files and methods, before they take too much.
 
-    A worker compiles thousands, and one that asks Linux for too many memory maps crashes.
+    A worker compiles thousands. They would take 6 GB by the end, and one that asks Linux for too
+    many memory maps crashes.
     """
     from pujax.training import compilation_cache  # imports JAX, after it has been set up
 
     if nextitem and tiers.group_of(item.nodeid) != tiers.group_of(nextitem.nodeid):
-        compilation_cache.release(0.5)
+        compilation_cache.release(0.5, max_bytes=2.5 * 1024**3)
 
 
 def pytest_runtest_logreport(report):

@@ -6,7 +6,9 @@ symbols" with jax 0.10, a segmentation fault with jax 0.12. So what trains many 
 process releases programs in good time.
 """
 
+import ctypes
 import logging
+import math
 import os
 import pathlib
 
@@ -21,6 +23,7 @@ _MIN_SECONDS = 0.3
 """Programs that compile faster are not worth a file."""
 _MAPS = pathlib.Path("/proc/self/maps")
 _MAX_MAPS = pathlib.Path("/proc/sys/vm/max_map_count")
+_PAGES = pathlib.Path("/proc/self/statm")
 
 
 def folder() -> str:
@@ -60,24 +63,30 @@ def enable(setting: str) -> None:
         jax.config.update("jax_persistent_cache_min_compile_time_secs", _MIN_SECONDS)
 
 
-def release(share: float = 0.25) -> bool:
+def release(share: float = 0.25, *, max_bytes: float = math.inf) -> bool:
     """Forgets the compiled programs of this process where they hold many memory maps.
 
     A program that is called again is loaded or compiled once more. No array is touched.
 
     Args:
-      share: of the maps that Linux gives a process, from 0 to 1; with fewer nothing is done.
+      share: of the maps that Linux gives a process, from 0 to 1.
+      max_bytes: memory of the process from which on programs are forgotten with fewer maps, too.
 
     Returns:
-      Whether programs were forgotten; never on a system that has no such limit.
+      Whether programs were forgotten; never on a system other than Linux.
     """
     try:
         limit = int(_MAX_MAPS.read_text())
         with open(_MAPS, "rb") as file:
             held = sum(1 for _ in file)
+        pages = int(_PAGES.read_text().split()[1])
     except (OSError, ValueError):
         return False
-    if held < share * limit:
+    if held < share * limit and pages * os.sysconf("SC_PAGE_SIZE") < max_bytes:
         return False
     jax.clear_caches()
+    # The allocator keeps what has become free, three quarters of a process that compiled much.
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # of glibc alone
+    if trim is not None:
+        trim(0)
     return True

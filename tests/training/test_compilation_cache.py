@@ -99,6 +99,58 @@ def test_programs_are_released_once_they_hold_their_share_of_the_maps(monkeypatc
     assert double(1.0) == 2.0 and len(traced) == 2
 
 
+def test_programs_are_released_where_the_process_takes_much_memory(monkeypatch, tmp_path):
+    pages = tmp_path / "pages"
+    pages.write_text("9000 1000 300 5 0 700 0\n")  # the second is the resident memory
+    monkeypatch.setattr(compilation_cache, "_PAGES", pages)
+    cleared = []
+    monkeypatch.setattr(jax, "clear_caches", lambda: cleared.append(1))
+    taken = 1000 * os.sysconf("SC_PAGE_SIZE")
+    assert not compilation_cache.release(1.0, max_bytes=taken + 1) and not cleared
+    assert compilation_cache.release(1.0, max_bytes=taken) and len(cleared) == 1
+
+
+_MEMORY = """
+import jax
+from pujax.training import compilation_cache
+
+def taken():
+    return int(compilation_cache._PAGES.read_text().split()[1])
+
+def program(k):
+    def deep(x):
+        for i in range(60):
+            x = jax.numpy.sin(k * x) @ x
+        return x
+    return jax.jit(deep)
+
+program(0)(jax.numpy.ones([2, 2]))
+before = taken()
+functions = [program(k) for k in range(1, 31)]
+for function in functions:
+    function(jax.numpy.ones([2, 2]))
+compiled = taken()
+assert compilation_cache.release(0.0)
+print((taken() - before) / (compiled - before))
+"""
+
+
+@pytest.mark.thorough
+@pytest.mark.skipif(not pathlib.Path("/proc/self/statm").exists(), reason="a file of Linux")
+def test_released_programs_give_their_memory_back():
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("JAX_")}
+    environment |= {"JAX_PLATFORMS": "cpu", "PYTHONPATH": str(REPOSITORY)}
+    run = subprocess.run(
+        [sys.executable, "-c", _MEMORY],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr[-2000:]
+    assert float(run.stdout) < 0.5
+
+
 @pytest.mark.skipif(not pathlib.Path("/proc/self/maps").exists(), reason="a limit of Linux")
 def test_released_programs_give_their_maps_back():
     def held():
