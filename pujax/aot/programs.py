@@ -1,5 +1,6 @@
 """The programs that a run compiles, traced for devices that are not there."""
 
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -51,12 +52,13 @@ def all_programs(problem: Problem) -> tuple[list[Program], list[str]]:
         if stage.encode is not None:
             programs.append(_mapped(f"encode {stage.name}", stage.encode, own, problem))
         if stage.refresh is not None:
-            found, note = _called(f"refresh {stage.name}", stage.refresh, own, problem, epoch=0)
+            found, note = _refreshing(stage, own, problem)
             programs, notes = programs + found, notes + note
         programs.append(_training(index, own, first_epoch, problem))
         first_epoch += stage.num_epochs
     if problem.method.calibrate is not None:
-        found, note = _called("calibrate", problem.method.calibrate, shapes[-1], problem)
+        given = [shapes[-1].state, problem.data]
+        found, note = _called("calibrate", problem.method.calibrate, given, problem)
         programs, notes = programs + found, notes + note
     programs.append(_mapped("predict", problem.method.predict, shapes[-1], problem))
     return programs, notes
@@ -105,23 +107,34 @@ def _mapped(
     return Program(name, 0, trace)
 
 
+def _refreshing(
+    stage: Stage, shapes: StageShapes, problem: Problem
+) -> tuple[list[Program], list[str]]:
+    """What the first refresh of a stage compiles, or the second where the first compiles nothing.
+
+    One that records what an epoch has done has nothing to do before the first.
+    """
+    name = f"refresh {stage.name}"
+    given = [shapes.state, problem.data, shapes.key]
+    refresh: Any = stage.refresh
+    second = stage.refresh_every if 0 < stage.refresh_every < stage.num_epochs else 0
+    for epoch in (0, second):
+        found, notes = _called(name, functools.partial(refresh, epoch=epoch), given, problem)
+        if found or notes:
+            break
+    return found, notes
+
+
 def _called(
-    name: str,
-    function: Callable[..., Any],
-    shapes: StageShapes,
-    problem: Problem,
-    **options: Any,
+    name: str, function: Callable[..., Any], arguments: list[Any], problem: Problem
 ) -> tuple[list[Program], list[str]]:
     """The compiled functions that a function of the host calls, each once for every shape.
 
     The function is traced: the compiled ones that it calls are equations of the trace. One that
     looks at a number before it goes on cannot be traced.
     """
-    arguments = [shapes.state, problem.data]
-    if options:
-        arguments.append(shapes.key)
     try:
-        traced = jax.make_jaxpr(lambda *given: function(*given, *options.values()))(*arguments)
+        traced = jax.make_jaxpr(function)(*arguments)
     # What JAX raises where a traced value is asked for its number; a fault is no note.
     except (jax.errors.JAXTypeError, jax.errors.JAXIndexError) as error:
         reason = str(error).strip().splitlines()[0]

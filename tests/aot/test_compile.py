@@ -184,6 +184,15 @@ class Refreshing:
         return state if float(data.support_labels.sum()) > 0 else None
 
 
+def test_a_record_of_the_first_epoch_is_compiled_before_the_second():
+    found = config_lib.default_config("holistic_pu")
+    found.model.name = "mlp"
+    found.method.batch_size = 64
+    names, notes = names_of(found)
+    assert ("refresh trend: probabilities", 0) in names
+    assert [note.partition(":")[0] for note in notes] == ["refresh classify"]  # it cuts on the host
+
+
 def test_a_refresh_that_decides_on_the_host_is_told():
     found = built(small())
     stage = found.method.stages[0]._replace(refresh=Refreshing())
