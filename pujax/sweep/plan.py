@@ -93,8 +93,12 @@ def check(plan: Plan) -> None:
     What depends on the data is checked by `own_rows.settle`.
     """
     checks.require(len(plan.cells) > 0, "cells", (), "at least one cell")
+    for cell in plan.cells:
+        _check_cell(cell)
     if plan.reference:
         checks.one_of("reference", plan.reference, sorted({cell.row for cell in plan.cells}))
+    is_list = isinstance(plan.seeds, Sequence)
+    checks.require(is_list, "seeds", plan.seeds, "a sequence, such as (0, 1, 2)")
     checks.require(len(plan.seeds) > 0, "seeds", (), "at least one seed")
     checks.require(
         len(set(plan.seeds)) == len(plan.seeds), "seeds", plan.seeds, "seeds that differ"
@@ -137,6 +141,25 @@ def check(plan: Plan) -> None:
                 f"cells are {other.name!r} and {cell.name!r}; accepted: labels whose folders "
                 f"differ (both are {cell.folder!r})"
             )
+
+
+def _check_cell(cell: Cell) -> None:
+    """Raises a ValueError for labels and figures that the table, made after training, fails on."""
+    for field in ("row", "column"):
+        text = getattr(cell, field)
+        checks.require(isinstance(text, str), f"{field} of a cell", text, "a string")
+    accepted = "None, or a mean and a standard deviation, which may be None"
+    is_known = _is_published(cell.published)
+    checks.require(is_known, f"published of {cell.name}", cell.published, accepted)
+
+
+def _is_published(figures: Any) -> bool:
+    if figures is None:
+        return True
+    if not isinstance(figures, (tuple, list)) or len(figures) != 2:
+        return False
+    mean, std = figures
+    return checks.is_number(mean) and (std is None or checks.is_number(std))
 
 
 def from_file(text: str) -> Plan:

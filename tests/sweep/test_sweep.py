@@ -693,12 +693,31 @@ def test_a_wide_table_shows_several_metrics_costs_and_corrected_tests():
         ({"published_rule": "oracle"}, "published_rule is 'oracle'; accepted: 'last'"),
         ({"published_rule": "oracle", "rules": ()}, "rules is "),
         ({"costs": "no"}, "costs is 'no'; accepted: True or False"),
+        ({"seeds": 3}, r"seeds is 3; accepted: a sequence, such as \(0, 1, 2\)"),
+        ({"seeds": {0, 1}}, r"seeds is \{0, 1\}; accepted: a sequence"),
     ],
 )
 def test_what_a_wide_table_shows_is_checked(change, message):
     plan = sweep.Plan("one", [sweep.Cell("a", "c", config_lib.default_config("naive"))], **change)
     with pytest.raises(ValueError, match=message):
         plan_lib.check(plan)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"row": 100}, "row of a cell is 100; accepted: a string"),
+        ({"column": None}, "column of a cell is None; accepted: a string"),
+        ({"published": 90.0}, "published of a on c is 90.0; accepted: None, or a mean and a"),
+        ({"published": (90.0,)}, r"published of a on c is \(90.0,\); accepted: "),
+        ({"published": (None, 1.0)}, r"published of a on c is \(None, 1.0\); accepted: "),
+        ({"published": ("90", None)}, r"published of a on c is \('90', None\); accepted: "),
+    ],
+)
+def test_what_only_the_table_shows_of_a_cell_is_checked_before_it_trains(change, message):
+    cell = sweep.Cell("a", "c", config_lib.default_config("naive"))._replace(**change)
+    with pytest.raises(ValueError, match=message):
+        plan_lib.check(sweep.Plan("one", [cell]))
 
 
 def test_a_reference_is_one_of_the_rows():
