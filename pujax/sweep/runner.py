@@ -1,6 +1,7 @@
 """Trains the cells of a plan one after another and collects their results."""
 
 import logging
+import os
 from typing import NamedTuple
 
 import ml_collections
@@ -12,7 +13,14 @@ from pujax.sweep import dry_run as dry_run_lib
 from pujax.sweep import plan as plan_lib
 from pujax.sweep.plan import Cell, Plan
 from pujax.sweep.shards import Shard
-from pujax.training import compilation_cache, experiment, init_from, preemption, sharding
+from pujax.training import (
+    compilation_cache,
+    experiment,
+    init_from,
+    preemption,
+    run_state,
+    sharding,
+)
 from pujax.training import config as config_lib
 
 _LOG = logging.getLogger(__name__)
@@ -162,11 +170,27 @@ def prepare(
             experiment.refuse_other_run(folder, config)
         if index in chosen:
             lines.append(dry_run_lib.describe(cell, configs, place, dry_run=dry_run))
+            if not dry_run:
+                _refuse_other_data(cell, configs, place)
     if workdir and (left := results.outside(plan, workdir)):
         notes.append(left)
     heading = f"{plan.title}: {len(chosen)} of {len(plan.cells)} cells"
     message("\n".join([*dict.fromkeys(notes), heading, *lines]))
     return Sweep(plan, resolved, chosen, place)
+
+
+def _refuse_other_data(
+    cell: Cell, configs: list[ml_collections.FrozenConfigDict], place: cell_runner.Place
+) -> None:
+    """Raises if the cell was begun on other data: its finished seeds stay, and would be mixed.
+
+    The first seed that was begun stands for all, since the others were begun on the same data.
+    """
+    for config in configs:
+        folder = resume.seed_folder(place.folder(cell), config.seed)
+        if os.path.exists(os.path.join(folder, run_state.DATA_FILE)):
+            experiment.refuse_other_data(folder, place.load(config))
+            return
 
 
 def train_cell(

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shutil
 import statistics
 
 import numpy as np
@@ -249,6 +250,19 @@ def test_a_reference_belongs_to_a_configuration(capsys):
     assert "--reference is given with --plan; accepted: only with --config" in (
         capsys.readouterr().err
     )
+
+
+def test_rows_that_changed_since_a_seed_finished_are_refused(folder, finished, tmp_path, capsys):
+    shutil.copytree(finished, tmp_path / "swept")
+    head, *rows = (folder / "rows.csv").read_text().splitlines()
+    (tmp_path / "rows.csv").write_text("\n".join([head, *reversed(rows)]))
+    before = (tmp_path / "swept/results.json").read_text()
+    more = (f"--workdir={tmp_path / 'swept'}", f"--set=data.path={tmp_path / 'rows.csv'}")
+    assert command.main(sweep_of(folder, "swept", *more, seeds=(3, 2))) == 2
+    said = capsys.readouterr().err
+    assert f"{tmp_path / 'swept/own_table/nnpu/seed_2'} holds a run on other data" in said
+    assert not (tmp_path / "swept/own_table/nnpu/seed_3").exists()
+    assert (tmp_path / "swept/results.json").read_text() == before
 
 
 def test_a_method_that_needs_negatives_is_refused_with_the_name_of_its_cell(folder, tmp_path):
