@@ -12,10 +12,11 @@ import ml_collections
 
 from pujax import reading, report
 from pujax.files import read_json, replace_text, write_json
-from pujax.sweep import summary
+from pujax.sweep import resume, summary
 from pujax.sweep.cell_runner import Place
 from pujax.sweep.plan import Cell, Plan
 from pujax.training import config as config_lib
+from pujax.training import experiment
 
 _DOCUMENT = "results.json"
 _SUMMARY = "summary"
@@ -80,6 +81,9 @@ def write(
 
     Returns:
       The table.
+
+    Raises:
+      ValueError: if a finished seed was trained with another configuration.
     """
     workdir, entries, records = place.workdir, [], []
     for cell, configs in zip(plan.cells, resolved, strict=True):
@@ -87,6 +91,9 @@ def write(
         for config in configs:
             finished = place.summary(cell, config.seed)
             if finished is not None:
+                # A process with other settings may have trained it since the folder was checked.
+                folder = resume.seed_folder(place.folder(cell), config.seed)
+                experiment.refuse_other_run(folder, config)
                 summaries.append(finished)
                 records.append(_record(cell, config, finished))
         entries.append(

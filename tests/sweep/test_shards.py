@@ -110,6 +110,24 @@ def test_a_cell_that_another_process_trains_is_left_to_it(tmp_path, monkeypatch)
         assert sweep.run(plan, str(tmp_path)) == 0
 
 
+def test_what_another_process_trained_with_other_settings_is_no_result_of_this_one(
+    tmp_path, monkeypatch
+):
+    plan, other = (small_plan.plan(("naive",), epochs=epochs) for epochs in (2, 1))
+    train_cell = runner.train_cell
+
+    def after_the_other(*args):
+        monkeypatch.setattr(runner, "train_cell", train_cell)
+        assert sweep.run(other, str(tmp_path)) == 0
+        return train_cell(*args)
+
+    monkeypatch.setattr(runner, "train_cell", after_the_other)
+    with pytest.raises(ValueError, match="seed_0 holds a run with another .*num_epochs: 1 there"):
+        sweep.run(plan, str(tmp_path))
+    (record,) = json.loads((tmp_path / "results.json").read_text())["records"]
+    assert record["config"]["method"]["num_epochs"] == 1
+
+
 def test_where_files_cannot_be_locked_a_cell_is_trained_all_the_same(tmp_path, monkeypatch):
     def no_locks(file, how):
         raise OSError("not supported")
