@@ -131,7 +131,9 @@ def train_task(task: Task) -> str:
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
     with preemption.StopRequest() as request:
         try:
-            sweep = runner.prepare(task.plan, task.workdir, sequential=task.sequential)
+            sweep = runner.prepare(
+                task.plan, task.workdir, sequential=task.sequential, writes_tables=False
+            )
             is_ours = runner.train_cell(sweep, 0, request, wait=_LOCK_SECONDS)
         except Exception as error:
             _LOG.exception("%s", task.plan.cells[0].name)

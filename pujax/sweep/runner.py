@@ -142,8 +142,13 @@ def prepare(
     only: str = "",
     sequential: bool = False,
     shard: Shard | None = None,
+    writes_tables: bool = True,
 ) -> Sweep:
-    """Checks a plan and its folder, and says what there is to do; the arguments are `run`'s."""
+    """Checks a plan and its folder, and says what there is to do.
+
+    The arguments are `run`'s, and `writes_tables`: False for a worker, which has one cell of the
+    plan and says nothing of results that its tables would leave out.
+    """
     plan_lib.check(plan)
     if not workdir and not dry_run:
         raise ValueError("workdir is ''; accepted: a folder, or none in a dry run")
@@ -172,7 +177,7 @@ def prepare(
             lines.append(dry_run_lib.describe(cell, configs, place, dry_run=dry_run))
             if not dry_run:
                 _refuse_other_data(cell, configs, place)
-    if workdir and (left := results.outside(plan, workdir)):
+    if workdir and writes_tables and (left := results.outside(plan, workdir)):
         notes.append(left)
     heading = f"{plan.title}: {len(chosen)} of {len(plan.cells)} cells"
     message("\n".join([*dict.fromkeys(notes), heading, *lines]))

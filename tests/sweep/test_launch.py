@@ -146,6 +146,18 @@ def test_a_worker_takes_its_cell_without_what_only_the_table_needs(tmp_path, no_
         plan_lib.check(task.plan)
 
 
+def test_a_worker_says_nothing_of_the_results_of_other_cells(
+    tmp_path, no_data, capsys, monkeypatch
+):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")  # which a worker sets
+    plan, engine = small_plan.plan(), Here()
+    assert launch.run(plan, str(tmp_path), engine, train=fake_summary) == 0
+    capsys.readouterr()
+    assert launch.train_task(engine.tasks[0]) == ""
+    said = capsys.readouterr().out
+    assert "Digits: 1 of 1 cells" in said and "the tables will leave them out" not in said
+
+
 def test_what_an_engine_says_of_a_cell_is_in_the_table(tmp_path, no_data, capsys):
     def failing(task):
         row = task.plan.cells[0].row
