@@ -256,8 +256,9 @@ def _fetch(state: LoopState) -> list[dict[str, float]]:
         )
         if is_saved:
             text += (
-                "the state without them is saved. Go on from it with --config.run.nonfinite=skip, "
-                "or start in another folder, for example with a lower method.learning_rate"
+                "the state without them is saved. Go on from it with --config.run.nonfinite=skip "
+                "(of a sweep --set=run.nonfinite=skip), or start in another folder, for example "
+                "with a lower method.learning_rate"
             )
         else:
             text += (
@@ -270,8 +271,7 @@ def _fetch(state: LoopState) -> list[dict[str, float]]:
             f"seed {run.members[i].seed} left the others: {counts[i]} of its steps up to "
             f"{state.position.global_step} gave a number that is not finite and were undone "
             f"({nonfinite.describe(state, i)}); its state without them is saved in "
-            f"{run.members[i].folder}. It goes on alone with "
-            "--config.run.nonfinite=skip"
+            f"{run.members[i].folder}. It goes on alone with --set=run.nonfinite=skip"
         )
         _LOG.error(text)
         state.left.append(text)

@@ -4,6 +4,7 @@ import csv
 import json
 import math
 import os
+import re
 import shutil
 import signal
 import socket
@@ -571,6 +572,8 @@ def test_a_cell_that_is_not_finite_is_reported_and_the_others_go_on(
         "- naive on even: A remark." in text
         and "- wild on even stopped: seed 0, 1: steps up to" in text
     )
+    (advice,) = re.findall(r"--set=([\w.]+=skip)", text)
+    assert plan_lib.override(plan, [advice]).cells[0].config.run.nonfinite == "skip"
 
 
 def test_spread_is_the_sample_deviation_and_leaves_out_what_is_undefined():
