@@ -255,9 +255,10 @@ def _run_members(
             state = train_loop.train(run, progress, request)
         if state.stopped_by or not state.is_finished:
             place = f" with --workdir={members[0].folder}" if len(members) == 1 else ""
+            limit = "" if state.stopped_by else " once run.stop_after_epoch is larger, or 0"
             _say(
                 f"Stopped after {state.position.epoch} of {run.num_epochs} epochs of {what}. The "
-                f"same command{place} goes on."
+                f"same command{place} goes on{limit}."
             )
             if state.stopped_by:
                 raise SystemExit(128 + state.stopped_by)

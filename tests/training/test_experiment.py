@@ -253,9 +253,10 @@ def test_a_collapsed_model_is_warned_about_in_the_summary(tmp_path, monkeypatch,
     "first_stop",
     [pytest.param(1, marks=pytest.mark.thorough), 2, pytest.param(3, marks=pytest.mark.slow)],
 )
-def test_stop_and_go_on_equals_a_straight_run_bit_for_bit(straight, tmp_path, first_stop):
+def test_stop_and_go_on_equals_a_straight_run_bit_for_bit(straight, tmp_path, capsys, first_stop):
     folder, summary = straight
     assert training.run(small(stop_after_epoch=first_stop), str(tmp_path)) is None
+    assert "goes on once run.stop_after_epoch is larger, or 0.\n" in capsys.readouterr().out
     assert len(rows(tmp_path)) == first_stop
     assert not (tmp_path / "summary.json").exists()
     resumed = training.run(small(), str(tmp_path))
