@@ -181,7 +181,7 @@ def render(
         ours = _spread_of(cell, compared_rule, metric)
         count = len(cell["summaries"])
         figures = [_figure(_spread_of(cell, *one), _digits(one[1]), of=count) for one in shown]
-        line = [cell["column"], cell["row"] + _remark(cell), *figures]
+        line = [cell["column"], cell["row"] + _remark(cell, rules), *figures]
         if has_published:
             line += [published_figure(cell["published"])]
             line += [_difference(ours, cell["published"], _digits(metric))]
@@ -219,6 +219,18 @@ def render(
 def rule_label(rule: str) -> str:
     """The name of a selection rule, with the labels that it looks at if it is an oracle."""
     return f"{rule} (oracle: {ORACLES[rule]})" if rule in ORACLES else rule
+
+
+def oracle_of(rule: str, summaries: Sequence[Mapping[str, Any]]) -> str:
+    """Which true labels a rule saw, '' if none; of 'reported' those that the runs' own rules saw.
+
+    Args:
+      rule: of `RULES`.
+      summaries: of the runs, or records of them.
+    """
+    own = [(x.get("selection") or {}).get("rule") for x in summaries]
+    seen = [ORACLES[x] for x in (own if rule == REPORTED else [rule]) if x in ORACLES]
+    return seen[0] if seen else ""
 
 
 def label(metric: str) -> str:
@@ -301,9 +313,11 @@ def _costs_of(cell: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _remark(cell: Mapping[str, Any]) -> str:
-    """Marks methods that train on true labels."""
-    return " (true labels)" if any(x["oracle"] for x in cell["summaries"]) else ""
+def _remark(cell: Mapping[str, Any], rules: Sequence[str]) -> str:
+    """Marks methods that train on true labels, and runs that choose what they report by them."""
+    remark = " (true labels)" if any(x["oracle"] for x in cell["summaries"]) else ""
+    saw = oracle_of(REPORTED, cell["summaries"]) if REPORTED in rules else ""
+    return remark + (f" ({REPORTED} by an oracle: {saw})" if saw else "")
 
 
 def _note(cell: Mapping[str, Any], what: str, text: str) -> str:

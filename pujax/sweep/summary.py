@@ -13,6 +13,7 @@ from pujax.files import replace_text
 COLUMNS = ("row", "column", "rule", "mean", "std", "seeds", "published", "difference")
 CSV_COLUMNS = (*COLUMNS, "published_std", "metric", "oracle", "criterion")
 NOT_MEASURED = "not measured"
+_TRAINING = "true training labels"
 
 # How header lines begin by which a file is known to be a summary: of the CSV, where older ones end
 # before the criterion, and of pages.
@@ -68,8 +69,8 @@ def lines(results: Mapping[str, Any]) -> list[dict[str, Any]]:
             spread = report.spread([None if x is None else scale * x for x in values])
             compared = report.spread([x["metrics"].get(rule, {}).get("value") for x in records])
             mean = spread.mean if spread else None
-            oracles = ["true training labels"] * any(record["oracle"] for record in records)
-            oracles += [report.ORACLES[rule]] if rule in report.ORACLES else []
+            oracles = [_TRAINING] * any(record["oracle"] for record in records)
+            oracles += filter(None, [report.oracle_of(rule, records)])
             numbers = {
                 "mean": mean,
                 "std": spread.std if spread else None,
@@ -171,12 +172,13 @@ def _line(entry: Mapping[str, Any], digits: int, num_seeds: int) -> str:
         return "-" if entry[key] is None else f"{entry[key]:{sign}.{digits}f}"
 
     published = (entry["published"], entry["published_std"])
-    trains_on_truth = " (true labels)" if "true training labels" in entry["oracle"] else ""
+    trains_on_truth = " (true labels)" if _TRAINING in entry["oracle"] else ""
+    saw = entry["oracle"].removeprefix(_TRAINING).removeprefix("; ")
     return report.table_line(
         [
             entry["row"] + trains_on_truth,
             entry["column"],
-            report.rule_label(entry["rule"]),
+            entry["rule"] + (f" (oracle: {saw})" if saw else ""),
             number("mean") if entry["seeds"] else NOT_MEASURED,
             number("std"),
             f"{entry['seeds']} of {num_seeds}",

@@ -301,6 +301,24 @@ def test_the_criterion_is_the_mean_of_what_a_rule_compared_epochs_by():
     assert {lines["naive", "last"], lines["upper", "nnpu_risk"], lines["waits", "last"]} == {None}
 
 
+def test_what_runs_report_by_an_oracle_says_so():
+    found = results(rules=["reported", "last"])
+    for entry, rule in zip(found["records"], ("oracle", "oracle_f1", "last"), strict=True):
+        entry["metrics"]["reported"] = {"accuracy": 0.9}
+        entry["selection"] = {"rule": rule}
+    lines = summary.lines(found)
+    saw = {(x["row"], x["rule"]): x["oracle"] for x in lines}
+    assert saw["naive", "reported"] == "true validation labels" and not saw["naive", "last"]
+    assert saw["upper", "reported"] == "true training labels" and not saw["waits", "reported"]
+    _, naive, last, upper, *_ = rows(summary.to_markdown(found, lines, name="table"))
+    assert naive[:3] == ["naive", "digits", "reported (oracle: true validation labels)"]
+    assert (last[2], upper[2]) == ("last", "reported")
+    wide = found | {"also": ["f1"]}
+    _, naive, upper, waits = rows(summary.to_markdown(wide, summary.lines(wide), name="table"))
+    assert naive[1] == "naive (reported by an oracle: true validation labels)"
+    assert (upper[1], waits[1]) == ("upper (true labels)", "waits")
+
+
 def test_a_summary_from_before_the_criterion_is_replaced_as_one(swept, tmp_path):
     now = summary.to_csv(summary.lines(results()))
     before = now.splitlines()[0].removesuffix(",criterion")
