@@ -185,9 +185,8 @@ def render(
         if has_published:
             line += [published_figure(cell["published"])]
             line += [_difference(ours, cell["published"], _digits(metric))]
-        line += [_figure(paired[i], _digits(metric), sign="+"), _p_value(p_values[i])] * bool(
-            reference
-        )
+        difference = _figure(paired[i], _digits(metric), sign="+", of=count)
+        line += [difference, _p_value(p_values[i])] * bool(reference)
         line += _costs_of(cell) * costs + [f"{count} of {num_seeds}"]
         lines.append(table_line(line))
     about = (

@@ -644,6 +644,10 @@ def test_rows_are_compared_with_the_reference_seed_by_seed():
     header, _, *lines = [line.split(" | ") for line in text.splitlines() if line.startswith("|")]
     place = header.index("paired with 'full'")
     assert [line[place] for line in lines] == ["-", "+3.00 ± 1.41", "-"]
+    # The third seed of the row has no partner: the difference is of two, and says so.
+    cells[:2] = [cell("full", "b", s0=0.90, s2=0.70), cell("less", "b", s0=0.92, s1=0.9, s2=0.74)]
+    text = report.render("title", cells, rules=["last"], num_seeds=3, reference="full")
+    assert "| +3.00 ± 1.41 (2 of 3) |" in text and "| 3 of 3 |" in text
     assert "paired" not in report.render("title", cells, rules=["last"], num_seeds=3)
 
 
