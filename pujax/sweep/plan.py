@@ -278,10 +278,12 @@ def _set(config: ml_collections.ConfigDict, setting: str, cell: Cell) -> None:
     elif not isinstance(section.get(last), str) or section[last] == "auto":  # or a number
         try:
             value = ast.literal_eval(text)
-        except (ValueError, SyntaxError):
+        except (ValueError, TypeError, SyntaxError):
             value = text  # the configuration's check names the field and its values
-    if isinstance(section.get(last), ml_collections.ConfigDict) and not isinstance(value, dict):
-        place = ".".join([*sections, last])
+    place = ".".join([*sections, last])
+    # The options depend on the network; a dictionary in place of another section lacks fields.
+    is_options = place == "model.options" and isinstance(value, dict)
+    if isinstance(section.get(last), ml_collections.ConfigDict) and not is_options:
         raise ValueError(
             f"--set is {setting!r}; accepted: a field of the section {place}, as "
             f"{place}.{next(iter(section[last]), 'FIELD')}=VALUE"

@@ -451,6 +451,8 @@ def test_other_settings_in_a_used_folder_are_refused_by_name(config_file, finish
         (["--seeds=99999999999"], "accepted: whole numbers from 0 to 2147483647"),
         (["--rules=last,last"], "rules is ('last', 'last'); accepted: rules that differ"),
         (["--set=model.options=3"], "accepted: a field of the section model.options, as model.opt"),
+        (["--set=data={'source': 'digits'}"], "accepted: a field of the section data, as data."),
+        (["--set=method.learning_rate={[]: 1}"], "method.learning_rate is '{[]: 1}'; accepted: "),
         (["--set=run=3"], "--set is 'run=3'; accepted: a field of the section run, as run."),
         (["--rules=best"], "rules is 'best'; accepted: 'last', "),
         (["--rules=proxy_auc"], "data.num_validation and data.holdout are 0"),
@@ -524,6 +526,10 @@ def test_settings_take_the_type_of_their_field(config_file):
     assert config.model.options.hidden == (3, 3) and config.data.prior == 0.4
     unknown = plan_lib.override(plan, ["data.prior=auto"])
     assert unknown.cells[0].config.data.prior == "auto"
+    options = (
+        plan_lib.override(plan, ["model.options={'hidden': (3,)}"]).cells[0].config.model.options
+    )
+    assert options.hidden == (3,)
     assert plan_lib.override(unknown, ["data.prior=0.04"]).cells[0].config.data.prior == 0.04
     assert plan_lib.override(unknown, ["data.prior=auto"]).cells[0].config.data.prior == "auto"
 
