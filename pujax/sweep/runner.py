@@ -173,6 +173,7 @@ def prepare(
         for config in configs if workdir else ():
             folder = resume.seed_folder(place.folder(cell), config.seed)
             experiment.refuse_other_run(folder, config)
+            place.summary(cell, config.seed)  # which the tables need of all cells
         if index in chosen:
             lines.append(dry_run_lib.describe(cell, configs, place, dry_run=dry_run))
             if not dry_run:

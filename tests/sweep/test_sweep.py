@@ -314,6 +314,18 @@ def _with_checkpoints(folder, *names):
         os.makedirs(os.path.join(folder, name, "checkpoints"))
 
 
+def test_a_damaged_summary_is_found_before_another_cell_trains(config_file, tmp_path, capsys):
+    config = plan_lib.from_config(config_file, tasks=["even"], methods=["naive"]).cells[0].config
+    folder = tmp_path / "even" / "naive" / "seed_0"
+    folder.mkdir(parents=True)
+    resolved = config_lib.resolve(config)
+    (folder / "config.json").write_text(json.dumps(resolved.to_dict()))
+    (folder / "summary.json").write_text("{")
+    assert run(config_file, tmp_path, "--only=supervised") == 2
+    assert "seed_0/summary.json is damaged" in capsys.readouterr().err
+    assert not (tmp_path / "even" / "supervised").exists()
+
+
 def test_the_larger_of_two_groups_goes_on(tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoint, "exists", os.path.isdir)
     _with_checkpoints(tmp_path, "together_0-1", "together_0-1-2")
