@@ -149,11 +149,12 @@ def _check_cell(cell: Cell) -> None:
         text = getattr(cell, field)
         checks.require(isinstance(text, str), f"{field} of a cell", text, "a string")
     accepted = "None, or a mean and a standard deviation, which may be None"
-    is_known = _is_published(cell.published)
+    is_known = is_published(cell.published)
     checks.require(is_known, f"published of {cell.name}", cell.published, accepted)
 
 
-def _is_published(figures: Any) -> bool:
+def is_published(figures: Any) -> bool:
+    """Whether it is what `Cell.published` may be; JSON gives a tuple back as a list."""
     if figures is None:
         return True
     if not isinstance(figures, (tuple, list)) or len(figures) != 2:

@@ -38,7 +38,16 @@ def is_record(entry: Any) -> bool:
         names_a_seed(entry)
         and {"metrics", "oracle"} <= entry.keys()
         and isinstance(entry["metrics"], dict)
+        and all(map(_are_numbers, entry["metrics"].values()))
     )
+
+
+def _are_numbers(values: Any) -> bool:
+    """Whether these are metrics by name, of which any may be unknown."""
+    if not isinstance(values, dict):
+        return False
+    shown = [values.get(name) for name in (*report.METRICS, "value")]
+    return all(x is None or isinstance(x, (int, float)) for x in shown)
 
 
 def lines(results: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -6,6 +6,7 @@ Reads nothing but `results.json` in the folder of a sweep, finished or not, so t
 nor the plan have to be there.
 """
 
+import collections
 import os
 import sys
 from typing import Any
@@ -14,6 +15,7 @@ from absl import flags
 
 from pujax import checks, console, report
 from pujax.files import read_json
+from pujax.sweep import plan as plan_lib
 from pujax.sweep import summary
 
 _USAGE = """usage: python -m pujax.sweep.tables DIR --out=PATH [--note=TEXT]
@@ -44,6 +46,9 @@ def read(folder: str) -> dict[str, Any]:
     for key, is_whole in (("cells", _is_cell), ("records", summary.is_record)):
         for entry in results[key]:
             checks.require(is_whole(entry), f"an entry of {key} of {path}", entry, accepted)
+    counts = collections.Counter((x["row"], x["column"], x["seed"]) for x in results["records"])
+    for name, count in counts.items():
+        checks.require(count == 1, f"records of {path}", f"{count} of {name}", "one of each seed")
     for key, unset in _OPTIONS.items():
         value = results.setdefault(key, unset)  # sweeps of older versions have none
         checks.require(type(value) is type(unset), f"{key} of {path}", value, accepted)
@@ -58,10 +63,9 @@ def read(folder: str) -> dict[str, Any]:
 
 
 def _is_cell(entry: Any) -> bool:
-    if not isinstance(entry, dict) or not {"row", "column", "published"} <= entry.keys():
-        return False
-    published = entry["published"]
-    return published is None or (isinstance(published, list) and len(published) == 2)
+    keys = {"row", "column", "published"}
+    is_whole = isinstance(entry, dict) and keys <= entry.keys()
+    return is_whole and plan_lib.is_published(entry["published"])
 
 
 def _check_target(path: str) -> None:

@@ -231,6 +231,22 @@ def test_a_write_that_fails_leaves_the_old_tables(swept, tmp_path, monkeypatch, 
             {"cells": [{"row": "a", "column": "b", "published": 1}]},
             "an entry of cells of .*; accepted",
         ),
+        (
+            {"cells": [{"row": "a", "column": "b", "published": ["90", None]}]},
+            "an entry of cells of .*; accepted",
+        ),
+        (
+            {"records": [record("a", 0, "high", 1)]},
+            "an entry of records of .*'accuracy': 'high'.*; accepted",
+        ),
+        (
+            {"records": [record("a", 0, 1, 1) | {"metrics": {"last": 3}}]},
+            "an entry of records of .*'last': 3.*; accepted",
+        ),
+        (
+            {"records": [record("a", 0, 1, 1), record("a", 1, 1, 1), record("a", 0, 0, 0)]},
+            r"records of .* is \"2 of \('a', 'digits', 0\)\"; accepted: one of each seed",
+        ),
         ({"metric": "speed"}, "metric of .* is 'speed'; accepted: 'accuracy'"),
         ({"rules": ["first"]}, "rules of .* is 'first'; accepted: 'last'"),
     ],
