@@ -124,6 +124,16 @@ def test_rates_stay_rates_where_noise_leads_out():
     assert found["accuracy"] == 0
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+def test_no_rate_is_above_1_or_below_0_by_rounding(sign):
+    for count in range(2, 40):  # n shares of 1 / n add up to more than 1 for many n
+        high = np.arange(count) + 100.0
+        known = {"prior": 0.5, "setting": "two_sample", "top": (), "num_resamples": 3}
+        for x in metrics.unlabeled_estimates(sign * high, high - 50 * sign, **known):
+            if x.name != "lee_liu" and not np.isnan(x.value):
+                assert 0 <= x.low <= x.value <= x.high <= 1, x
+
+
 def test_a_row_is_flagged_above_the_threshold_and_not_at_it():
     assert values(threshold=1.0)["recall"] == 0.5
     assert values(threshold=np.nextafter(1.0, 0))["recall"] == 0.75

@@ -74,7 +74,7 @@ def draw(
                 part = (k - (unlabeled > cut).sum()) / (unlabeled == cut).sum()
                 top_recall[i] = above_p[:, cell] + part * p[:, cell]
                 top_share[i] = above_u[:, cell] + part * u[:, cell]
-        auc_pu = 1 - (p * (above_u + u / 2)).sum(1)
+        auc_pu = np.maximum(1 - (p * (above_u + u / 2)).sum(1), 0)
         return Draws(above_p[:, at], above_u[:, at], auc_pu, top_recall, top_share)
 
     parts = [shares(*(_normalized(row[None]) for row in counts))]
@@ -113,5 +113,5 @@ def _normalized(weights: np.ndarray) -> np.ndarray:
 
 def _above(weights: np.ndarray) -> np.ndarray:
     """Weight of all higher cells, `[b, cells]`."""
-    sums = np.cumsum(weights[:, ::-1], axis=1)[:, ::-1]
+    sums = np.minimum(np.cumsum(weights[:, ::-1], axis=1)[:, ::-1], 1)  # up to rounding
     return np.concatenate([sums[:, 1:], np.zeros([len(weights), 1])], axis=1)
