@@ -371,7 +371,7 @@ def _note_numbers(frame: frames.Frame, column: Column, found: dict[str, _Numbers
     if name in found and found[name] is None:
         return
     present = columns.text(frame.values[name]).notna().to_numpy()
-    _, wrong = columns.numbers(frame.values[name])
+    _, wrong = columns.numbers(frame.values[name], spelled="")  # true and false are words here
     before = found.get(name)
     if wrong.any():
         found[name] = None

@@ -454,6 +454,15 @@ def test_infinity_is_refused_among_numbers_and_a_word_among_words(tmp_path):
     assert len(list(learned.transform_parts([*parts, words]))) == 3
 
 
+@pytest.mark.parametrize("cells", [["true", "false"], ["1 days 02:30:00", "2 days 00:00:00"]])
+def test_truth_values_and_durations_among_words_are_words(cells):
+    words = pd.DataFrame({"paid": [*cells, "unknown"] * 10})
+    learned = preparation.fit(words)
+    assert [column.kind for column in learned.columns] == ["words"]
+    few = pd.DataFrame({"paid": cells * 15})  # none of which is unknown
+    np.testing.assert_array_equal(learned.transform(few)[:2], learned.transform(words)[:2])
+
+
 @pytest.mark.parametrize("cell", ["12,34,567", "€12", "12 %", "$ 1,250", "3 000", "-4,5"])
 def test_numbers_that_are_written_in_another_way_are_spoken_of(cell):
     table = pd.DataFrame({"x": [cell, re.sub(r"\d", "7", cell)] * 15, "y": range(30)})

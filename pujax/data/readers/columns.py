@@ -24,6 +24,8 @@ MISSING = frozenset(
 """Words that stand for a missing cell: those of pandas, then those that skrub adds."""
 
 _TRUTH = {"true": 1.0, "false": 0.0}
+SPELLED = ("", "truth", "duration")
+"""What text of a column of numbers may be besides numbers: nothing, true and false, durations."""
 _ISO = "ISO8601"
 _ISO_DAY = r"\s*\d{4}(?:[-/. ]\d{1,2}[-/. ]\d{1,2}|\d{4})(?!\d)"
 _DURATION = r"-?\d+ days [+-]?\d\d:\d\d:\d\d(?:\.\d+)?"
@@ -84,7 +86,9 @@ def is_text(cells: Any) -> np.ndarray:
     return np.fromiter((not isinstance(cell, own) for cell in cells), bool, len(cells))
 
 
-def numbers(cells: Any, marks: str = "") -> tuple[np.ndarray, np.ndarray]:
+def numbers(
+    cells: Any, marks: str = "", spelled: str | None = None
+) -> tuple[np.ndarray, np.ndarray]:
     """The cells as numbers; true and false are 1 and 0, and a duration is in seconds.
 
     Text is a duration as pandas writes it, '1 days 02:30:00', in all cells.
@@ -93,6 +97,8 @@ def numbers(cells: Any, marks: str = "") -> tuple[np.ndarray, np.ndarray]:
       cells: pandas Series `[n]` of any type.
       marks: how text is written, one of `written_numbers.MARKS`; '' is with a decimal point, and
         nothing between thousands. Cells that are numbers already stay what they are.
+      spelled: one of `SPELLED`, of a column that is known already: whether a cell is a number then
+        depends on no other cell. None is what all cells allow together.
 
     Returns:
       `(values, wrong)`: float64 `[n]`, NaN where the cell is missing or no number; bool `[n]`,
@@ -101,11 +107,14 @@ def numbers(cells: Any, marks: str = "") -> tuple[np.ndarray, np.ndarray]:
     import pandas as pd
 
     kinds = pd.api.types
-    if kinds.is_numeric_dtype(cells.dtype) or kinds.is_bool_dtype(cells.dtype):
+    is_truth = kinds.is_bool_dtype(cells.dtype)
+    if kinds.is_numeric_dtype(cells.dtype) or is_truth:
         values = cells.to_numpy(dtype=np.float64, na_value=np.nan)
-        return values, np.zeros(len(values), bool)
+        is_other = spelled == "duration" or is_truth and spelled == ""
+        return values, ~np.isnan(values) & is_other
     if kinds.is_timedelta64_dtype(cells.dtype):
-        return cells.dt.total_seconds().to_numpy(np.float64), np.zeros(len(cells), bool)
+        values = cells.dt.total_seconds().to_numpy(np.float64)
+        return values, ~np.isnan(values) & (spelled in ("", "truth"))
     words = text(cells)
     if marks:
         gone = words.isna().to_numpy()
@@ -114,13 +123,20 @@ def numbers(cells: Any, marks: str = "") -> tuple[np.ndarray, np.ndarray]:
         own = ~is_text(cells) & ~gone
         values[own] = pd.to_numeric(words[own], errors="coerce").to_numpy(np.float64)
         return values, np.isnan(values) & ~gone
+    if spelled == "duration":
+        is_one = words.str.fullmatch(_DURATION).fillna(False).astype(bool)
+        values = pd.to_timedelta(words.where(is_one)).dt.total_seconds().to_numpy(np.float64)
+        return values, (words.notna() & ~is_one).to_numpy()
     words = words.str.replace(rf"(^|[eE]){written_numbers.MINUS}(?=[\d.])", r"\1-", regex=True)
     values = pd.to_numeric(words, errors="coerce").to_numpy(np.float64, na_value=np.nan).copy()
     wrong = np.isnan(values) & words.notna().to_numpy()
     if wrong.any() or not np.isfinite(values).any():  # 'INF' is a word among words
         wrong |= np.isinf(values)
         values[wrong] = np.nan
-    if wrong.any():
+    if wrong.any() and spelled == "truth":
+        values[wrong] = words[wrong].str.lower().map(_TRUTH).to_numpy(np.float64)
+        wrong &= np.isnan(values)
+    elif wrong.any() and spelled is None:
         truth = words[wrong].str.lower().map(_TRUTH)
         others = values[~np.isnan(values)]
         if truth.notna().all() and np.isin(others, (0, 1)).all():
