@@ -33,6 +33,7 @@ class Column:
       marks: of a number in text, one of `written_numbers.MARKS`; '' is a decimal point alone.
       offset: what is subtracted from numbers, and from a date's seconds since 1970, before they are
         put into single precision.
+      spelled: of numbers, one of `columns.SPELLED`; None in what an earlier version saved.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Column:
     had_missing: bool = False
     marks: str = ""
     offset: float = 0.0
+    spelled: str | None = None
 
 
 def of_training_rows(
@@ -71,7 +73,8 @@ def _read_alike(frame: frames.Frame, training: frames.Frame, name: str) -> tuple
         return column, message
     whole, of_all = _column(frame, name)
     if whole.kind == "number" == column.kind and whole.marks == column.marks:
-        return column, message  # whose offset is that of training rows
+        # Its offset is that of training rows.
+        return dataclasses.replace(column, spelled=whole.spelled), message
     return dataclasses.replace(whole, had_missing=column.had_missing), of_all
 
 
@@ -119,7 +122,8 @@ def _column(frame: frames.Frame, name: str) -> tuple[Column, str]:
                 f"column {name!r}: {offset:.15g} is subtracted, since its numbers are large for "
                 "how little they differ, and single precision would not tell them apart"
             )
-        return Column(name, "number", "", had_missing, writing.marks, offset), message
+        spelled = columns.spelled(cells, values)
+        return Column(name, "number", "", had_missing, writing.marks, offset, spelled), message
     if not had_missing and words.nunique() == 1:
         return Column(name, "dropped"), _constant(name, words.iloc[0])
     formats = columns.date_formats(cells)

@@ -31,6 +31,8 @@ _NOTHING_LEFT = (
     "{} has no column that differs between training rows; accepted: at least one feature besides "
     "the label and the id"
 )
+_NUMBER = "a number as in training rows"
+_DURATION = "a duration as in training rows, such as '1 days 02:30:00'"
 _MANY = 20
 """Cells of a column of words that are all numbers, from which on it is another column."""
 
@@ -146,7 +148,8 @@ class Preparation:
         for column in self.columns:
             cells = frame.values[column.name] if column.kind != "dropped" else None
             if column.kind == "number":
-                parts.append((columns.numbers(cells, column.marks)[0] + 0.0).tolist())
+                values, _ = columns.numbers(cells, column.marks, column.spelled)
+                parts.append((values + 0.0).tolist())
             elif column.kind == "date":
                 values, _ = columns.dates(cells, column.date_format)
                 parts.append(values.astype("int64").tolist())
@@ -312,6 +315,7 @@ def _check_document(document: dict[str, Any]) -> None:
             *written_numbers.MARKS,
         )
         is_number = isinstance(column.offset, (int, float)) and abs(column.offset) < np.inf
+        known = known and column.spelled in (None, *columns.SPELLED)
         return words and known and is_number and isinstance(column.had_missing, bool)
 
     width = len(document["fill"]) if isinstance(document["fill"], list) else 0
@@ -404,8 +408,9 @@ def _features(
     parts, names, sources = [], [], []
     for column in found:
         if column.kind == "number":
-            values, wrong = columns.numbers(frame.values[column.name], column.marks)
-            accepted = "a number as in training rows"
+            cells = frame.values[column.name]
+            values, wrong = columns.numbers(cells, column.marks, column.spelled)
+            accepted = _DURATION if column.spelled == "duration" else _NUMBER
             if column.marks:
                 accepted += f", with {written_numbers.described(column.marks)}"
             _check_cells(frame, column, wrong, accepted)

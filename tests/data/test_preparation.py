@@ -454,6 +454,29 @@ def test_infinity_is_refused_among_numbers_and_a_word_among_words(tmp_path):
     assert len(list(learned.transform_parts([*parts, words]))) == 3
 
 
+@pytest.mark.parametrize(
+    "trained, new, wrong",
+    [
+        (["0", "3"], ["true"] * 9 + ["3"], "true"),
+        (["0", "3"], ["1 days 02:30:00"] * 10, "1 days 02:30:00"),
+        (["1 days 02:30:00", "0 days 00:00:01"], ["5"] * 10, "5"),
+        (["0", "1"], ["true"] * 9 + ["2"], ""),
+        (["True", "False"], ["0"] * 5 + ["1"] * 5, ""),
+        (["1 days 02:30:00", "0 days 00:00:01"], ["9 days 00:00:00", ""] * 5, ""),
+    ],
+)
+def test_whether_a_cell_is_a_number_depends_on_no_other_new_cell(tmp_path, trained, new, wrong):
+    learned = preparation.fit(pd.DataFrame({"x": trained * 10}))
+    assert saved(learned, tmp_path) == learned
+    for size in (1, 9, 10):
+        parts = [pd.DataFrame({"x": new[i : i + size]}) for i in range(0, len(new), size)]
+        if not wrong:
+            assert sum(map(len, learned.transform_parts(parts))) == len(new)
+            continue
+        with pytest.raises(ValueError, match=f"row 1, column 'x' is '{wrong}'; accepted: a"):
+            list(learned.transform_parts(parts))
+
+
 @pytest.mark.parametrize("cells", [["true", "false"], ["1 days 02:30:00", "2 days 00:00:00"]])
 def test_truth_values_and_durations_among_words_are_words(cells):
     words = pd.DataFrame({"paid": [*cells, "unknown"] * 10})

@@ -148,6 +148,23 @@ def numbers(
     return values, wrong
 
 
+def spelled(cells: Any, values: np.ndarray) -> str:
+    """Which of `SPELLED` a column of numbers is: 'truth' for 0 and 1, however they are written.
+
+    Args:
+      cells: pandas Series `[n]` of any type, each a number or missing.
+      values: float64 `[n]`, the numbers, NaN where missing.
+    """
+    import pandas as pd
+
+    if pd.api.types.is_timedelta64_dtype(cells.dtype):
+        return "duration"
+    words = text(cells[is_text(cells)]).dropna()
+    if len(words) and words.str.fullmatch(_DURATION).all():
+        return "duration"
+    return "truth" if np.isin(values[~np.isnan(values)], (0, 1)).all() else ""
+
+
 def offset(values: np.ndarray) -> float:
     """What to subtract from numbers before they are put into single precision; mostly 0.
 
