@@ -475,7 +475,7 @@ def _plain_labels(y: np.ndarray) -> np.ndarray:
     """Labels whose type is that of what they hold: pandas and NumPy keep some as objects.
 
     Raises:
-      ValueError: a label is missing.
+      ValueError: a label is missing, or words stand beside numbers.
     """
     missing = _is_missing(y)
     if missing.any():
@@ -486,8 +486,13 @@ def _plain_labels(y: np.ndarray) -> np.ndarray:
         )
     if y.dtype != object:
         return y
-    if all(isinstance(label, (bool, int, float, np.bool_, np.number)) for label in y.tolist()):
-        return np.array(y.tolist())
+    labels = y.tolist()
+    are_numbers = [isinstance(x, (bool, int, float, np.bool_, np.number)) for x in labels]
+    if all(are_numbers):
+        return np.array(labels)
+    if any(are_numbers):  # which have no order among words
+        number, word = labels[are_numbers.index(True)], labels[are_numbers.index(False)]
+        raise ValueError(f"y holds {number!r} and {word!r}; accepted: numbers only, or words only")
     return y
 
 

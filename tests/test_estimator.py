@@ -182,6 +182,14 @@ def test_a_doubtful_number_is_taken_with_a_warning_and_a_doubtful_word_must_be_n
         named.score(rows[:3], ["ok"] * 3)
 
 
+def test_words_beside_numbers_are_no_labels(fitted):
+    model, rows, labels, _ = fitted
+    mixed = np.array([1 if label else "unlabeled" for label in labels], object)
+    for act in (PUClassifier().fit, model.score):
+        with pytest.raises(ValueError, match="y holds 1 and 'unlabeled'; accepted: numbers only"):
+            act(rows, mixed)
+
+
 def test_a_minus_one_among_words_is_no_positive():
     model = PUClassifier()
     for words, positive in ((["-1", "2"], "2"), (["-1", "1"], "1"), (["-1", "fraud"], "fraud")):
