@@ -89,6 +89,13 @@ def test_numbers_do_not_depend_on_the_chunks_or_the_format(model, tmp_path, name
             np.testing.assert_array_equal(getattr(cut, field), getattr(whole, field))
 
 
+def test_a_name_with_any_line_end_stays_one_cell(model, tmp_path):
+    names = ["a\rb", "a\nb", "a\r\nb", 'a"b', "a,b"]
+    model.write(table(rows=5).assign(name=names), tmp_path / "scores.csv")
+    assert (tmp_path / "scores.csv").read_bytes().count(b"\r\n") == 1  # that of the name
+    assert [row[0] for row in written(tmp_path / "scores.csv")] == ["name", *names]
+
+
 def test_a_feature_called_row_names_no_row():
     frame = pd.DataFrame({"row": [1.0, 2.0, 2.0], "b": [0.0, 1.0, 5.0]})
     found = new_rows.of_table(preparation.fit(frame), frame, id_name="row")

@@ -417,6 +417,20 @@ def write(
     return doubt
 
 
+class _LineFeeds:
+    """A text whose rows end in a line feed, for a `csv.writer` that ends them in both characters.
+
+    One that is to end them in a line feed leaves a carriage return in a cell without quotes, where
+    readers take it for the end of the row.
+    """
+
+    def __init__(self, text: io.StringIO) -> None:
+        self._text = text
+
+    def write(self, row: str) -> int:
+        return self._text.write(row.removesuffix("\r\n") + "\n")
+
+
 def csv_text(
     id_name: str,
     ids: np.ndarray,
@@ -446,7 +460,7 @@ def csv_text(
       with_header: False writes the rows only.
     """
     text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
+    writer = csv.writer(_LineFeeds(text))
     more = _MORE[1:] if is_held is None else _MORE
     if with_header:
         heading = "id" if id_name in (*HEADING, *_MORE) else id_name
