@@ -545,6 +545,13 @@ def test_a_renamed_field_on_the_command_line_is_refused_with_its_new_name():
         flags.parse(argv)
 
 
+@pytest.mark.parametrize(("section", "name"), [("data", "dir"), ("method", "batch_size")])
+def test_a_field_of_another_section_is_refused_and_not_its_namesake(section, name):
+    argv = ["train.py", "--config=configs/pu_mlc_scene.py", f"--config.{section}.{name}=2"]
+    with pytest.raises(ValueError, match=f"^run.{name} is not a field .* cannot be '3'; accepted"):
+        flags.parse([*argv, f"--config.run.{name}=3"])
+
+
 @pytest.mark.parametrize(
     ("field", "right", "place"),
     [

@@ -171,11 +171,14 @@ def _bad_value(text: str) -> str:
 def _bad_override(argv: list[str], error: Exception) -> str:
     """Names the override that the config has no field for, or that has the wrong type."""
     text = str(error)
+    config = _as_in_file(argv)
     unknown = re.search(r"'(\w+)", text)
     for argument in argv[1:]:
         name, _, value = argument.lstrip("-").partition("=")
         field = name.removeprefix("config.")
-        if name.startswith("config.") and unknown and unknown[1] in field.split("."):
+        # The error tells one part of the name, which fields of other sections may have, too.
+        is_named = name.startswith("config.") and unknown and unknown[1] in field.split(".")
+        if is_named and not _has(config, field):
             new = methods.RENAMED.get(field.removeprefix("method."))
             if new:
                 return f"{field} was renamed; accepted: method.{new}={value}"
@@ -186,3 +189,23 @@ def _bad_override(argv: list[str], error: Exception) -> str:
                 + _FIELDS.get(field.partition(".")[0], _FIELDS["run"])
             )
     return f"command line: {text}"
+
+
+def _as_in_file(argv: list[str]) -> ml_collections.ConfigDict | None:
+    """The config without what the command line changes; None where the file cannot be read."""
+    values = flags.FlagValues()
+    path = [word for word in argv if not word.lstrip("-").startswith("config.")]
+    config = config_flags.DEFINE_config_file("config", flag_values=values, sys_argv=path)
+    with contextlib.suppress(Exception):  # whatever a file raises
+        values(path, known_only=True)
+        return config.value
+    return None
+
+
+def _has(config: ml_collections.ConfigDict | None, field: str) -> bool:
+    """Whether a config has a field, named by its sections and itself."""
+    for part in field.split("."):
+        if not isinstance(config, ml_collections.ConfigDict) or part not in config:
+            return False
+        config = config[part]
+    return True
