@@ -164,7 +164,12 @@ def test_different_images_of_one_name_are_refused(tmp_path):
         ({"a.png": ["dog"]}, {}, "test is missing"),
         ({"a.png": ["dog"]}, {"b.png": ["ant"]}, "classes that train has not: ant; accepted: dog"),
         ({"a.png": ["dog"]}, {"b.png": ["unlabeled"]}, "unlabeled has images; accepted: none"),
-        ({"a.png": ["dog", "_none"]}, {"b.png": ["dog"]}, "a.png is in _none too"),
+        ({"a.png": ["dog", "_none"]}, {"b.png": ["dog"]}, "dog/a.png is in _none too"),
+        (
+            {"a.png": ["_none", "unlabeled"], "b.png": ["dog"]},
+            {"b.png": ["dog"]},
+            "unlabeled/a.png is in _none too",
+        ),
         ({"a.png": ["_none"]}, {"b.png": ["_none"]}, "class_names is ..; accepted: at least one"),
         ({"a.txt.gif": ["dog"]}, {"x/y.png": ["dog"]}, "test has no images in class folders"),
     ],

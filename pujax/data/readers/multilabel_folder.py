@@ -96,7 +96,10 @@ def _read(folder: pathlib.Path, classes: list[str]) -> image_lists.Split:
     for row, (image, places) in enumerate(sorted(folders_of.items())):
         paths = [folder / place / image for place in places]
         if NONE in places and len(places) > 1:
-            raise ValueError(f"{paths[0]} is in {NONE} too; accepted: one or the other")
+            other = next(place for place in places if place != NONE)
+            raise ValueError(
+                f"{folder / other / image} is in {NONE} too; accepted: one or the other"
+            )
         for path in paths[1:]:
             if not _same(paths[0], path):
                 raise ValueError(
