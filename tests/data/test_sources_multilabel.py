@@ -137,6 +137,14 @@ def test_links_stand_for_copies(tmp_path):
     np.testing.assert_array_equal(load(tmp_path).train_labels, [[1, 1]])
 
 
+def test_a_link_to_nothing_beside_an_image_of_its_name_is_named(tmp_path):
+    write_folders(tmp_path, {"train/dog/a.png": [""], "test/dog/b.png": [""]})
+    (tmp_path / "train" / "cat").mkdir()
+    (tmp_path / "train" / "cat" / "a.png").symlink_to(tmp_path / "nowhere.png")
+    with pytest.raises(ValueError, match="cat/a.png cannot be read: .*; accepted: an image, or a"):
+        load(tmp_path)
+
+
 def test_without_split_folders_a_fifth_of_the_known_images_is_held_out(tmp_path):
     write_folders(tmp_path, {f"{i}.png": ["dog", "cat"][: 1 + i % 2] for i in range(10)})
     write_folders(tmp_path, {f"u{i}.png": ["unlabeled"] for i in range(10)})

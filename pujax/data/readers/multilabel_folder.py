@@ -43,7 +43,8 @@ def load(root: pathlib.Path, *, image_size: int, load_size: int, missing: str) -
       A `RawDataset` of image files, in alphabetical order of their names, as the classes.
 
     Raises:
-      ValueError: a folder is missing or empty, or two different images have one name.
+      ValueError: a folder is missing or empty, two different images have one name, or one of
+        several of a name cannot be read.
     """
     del missing
     if image_folders.is_image_folder(root):
@@ -114,4 +115,10 @@ def _read(folder: pathlib.Path, classes: list[str]) -> image_lists.Split:
 
 
 def _same(first: pathlib.Path, second: pathlib.Path) -> bool:
-    return first.samefile(second) or filecmp.cmp(first, second, shallow=False)
+    try:
+        return first.samefile(second) or filecmp.cmp(first, second, shallow=False)
+    except OSError as error:  # of a link to nothing, say
+        raise ValueError(
+            f"{error.filename} cannot be read: {error.strerror}; accepted: an image, or a link to "
+            "one"
+        ) from error
