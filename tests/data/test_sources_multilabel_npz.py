@@ -54,6 +54,11 @@ def test_labels_may_be_of_any_number_type_and_need_no_names(kind, tmp_path):
     assert data.class_names == ("0", "1")
 
 
+def test_names_in_bytes_are_utf_8(tmp_path):
+    np.savez(tmp_path / "own.npz", **arrays(label_names=["é".encode(), b"b"]))
+    assert load(tmp_path / "own.npz").class_names == ("é", "b")
+
+
 @pytest.mark.parametrize("shape", [(5, 4, 3), (5, 4), (5, 4, 1)])
 def test_images_in_an_archive(shape, tmp_path):
     wanted = images(shape)
@@ -89,6 +94,7 @@ def test_images_in_an_archive(shape, tmp_path):
         ({"Y_train": np.ones((3, 2))}, "Y_train has shape .3, 2.; accepted: .4, 2."),
         ({"Y_test": np.ones((2, 3))}, "Y_test has shape .2, 3.; accepted: .2, 2."),
         ({"label_names": ["a"]}, "label_names has shape .1,.; accepted: .2,., one name"),
+        ({"label_names": [b"a", b"\xe9"]}, r"label_names is b'\\xe9'; accepted: text"),
         ({"label_names": ["a", "a"]}, "class_names is .*'a'. more than once"),
         ({"Y_train": np.zeros((4, 2))}, "train_labels is 'without a 1'; accepted"),
         ({"X_train": np.full((4, 3), np.nan)}, "train_inputs is 'not finite in 12 places'"),

@@ -64,7 +64,7 @@ def load(path: pathlib.Path, *, image_size: int, load_size: int, missing: str) -
         train_labels=y_train,
         test_inputs=x_test,
         test_labels=y_test,
-        class_names=tuple(names.astype(str).tolist()),
+        class_names=_texts(path, names),
         mean=mean,
         std=std,
     )
@@ -124,6 +124,15 @@ def _labels(path: pathlib.Path, name: str, array: np.ndarray, codes: tuple[int, 
         accepted = ", ".join(map(str, codes))
         raise ValueError(f"{path}: {name} holds {others[0]:g}; accepted: {accepted}")
     return array.astype(np.int8)
+
+
+def _texts(path: pathlib.Path, names: np.ndarray) -> tuple[str, ...]:
+    """Names of classes as text; those in bytes are UTF-8."""
+    try:
+        texts = np.char.decode(names, "utf-8") if names.dtype.kind == "S" else names.astype(str)
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path}: {_NAMES} is {error.object!r}; accepted: text") from error
+    return tuple(texts.tolist())
 
 
 def _resized(images: np.ndarray, side: int) -> np.ndarray:
