@@ -120,6 +120,8 @@ def test_scores_that_say_nothing_are_warned_about():
     equal = np.where(np.arange(3) == 1, 0.25, scores)
     (text,) = multilabel.warnings(fine._replace(test_scores=equal), data, 0.5)
     assert text == "all test scores are equal in 1 classes: b"
+    single = data._replace(test_labels=np.ones((1, 3), np.int8))
+    assert multilabel.warnings(fine._replace(test_scores=scores[:1]), single, 0.5) == []
     absent = fine._replace(train_scores=-np.abs(scores))
     assert multilabel.warnings(absent, data, 0.5) == [
         "every label of every training example is predicted absent"

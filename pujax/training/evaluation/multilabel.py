@@ -197,7 +197,7 @@ def warnings(final: Final, data: MultilabelDataset, threshold: float) -> list[st
             sentences.append(f"every label of every {part} example is predicted {word}")
     names = data.info.class_names
     constant = [name for name, x in zip(names, final.test_scores.T, strict=True) if np.ptp(x) == 0]
-    if constant:
+    if constant and len(final.test_scores) > 1:
         sentences.append(f"all test scores are equal in {len(constant)} classes: {_some(constant)}")
     unknown = _empty(data, data.labeled)
     if unknown:
