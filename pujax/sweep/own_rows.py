@@ -80,7 +80,8 @@ def settle(plan: Plan, known: Sequence[OwnRows | None]) -> Plan:
 
     On own rows alone these are what a single run shows: the epoch that it reports, the metrics of a
     test set if there is one, and the estimates from the rows held out. Elsewhere they are the
-    accuracy at the last epoch.
+    accuracy at the last epoch, or the mean average precision where all examples have several
+    labels, of which no accuracy is measured.
 
     Args:
       plan: a plan that `plan.check` accepts.
@@ -94,7 +95,9 @@ def settle(plan: Plan, known: Sequence[OwnRows | None]) -> Plan:
     is_own = len(own) == len(known)
     has_test = not is_own or any(rows.has_test for rows in own)
     has_held_out = any(rows.has_held_out for rows in own)
-    tested = model_selection.BINARY_METRICS * has_test
+    several = all(sources.is_multilabel(cell.config.data.source) for cell in plan.cells)
+    names = model_selection.MULTILABEL_METRICS if several else model_selection.BINARY_METRICS
+    tested = names * has_test
     usual: tuple[str, ...] = tested[:1]
     rules = plan.rules
     if rules is None:

@@ -62,7 +62,8 @@ class Plan(NamedTuple):
         the absolute error of the class prior that a method estimates; or, of a user's own rows at
         the epoch that a run reports, 'auc_pu', 'recall', 'flagged_share', 'precision_top_100' (in
         percent) or 'lee_liu', from the rows held out. '' is 'accuracy', or 'auc_pu' where all cells
-        are of own rows without a test set.
+        are of own rows without a test set, or 'mean_average_precision' where all have several
+        labels.
       reference: label of a row that the others of its column are compared with, seed by seed; ''
         for none.
       also: other metrics that the table shows beside `metric`. None is none, or where `metric` is

@@ -289,6 +289,14 @@ def plan_of(count, **changes):
     return sweep.Plan("title", cells, **changes)
 
 
+def test_a_plan_of_several_labels_alone_shows_what_is_measured_of_them():
+    plan = plan_of(2)
+    for cell, usual in zip(plan.cells, ("accuracy", "mean_average_precision"), strict=True):
+        cell.config.data.source = "multilabel"
+        settled = own_rows.settle(plan, [None, None])
+        assert (settled.rules, settled.metric, settled.also) == (("last",), usual, ())
+
+
 @pytest.mark.parametrize(
     ("known", "changes", "expected"),
     [
