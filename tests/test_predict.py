@@ -336,12 +336,18 @@ def test_a_wrong_command_is_refused_in_one_line(
         ),
         ("a.csv", "RUN is 'a.csv', which is a file; accepted: the folder of a finished run"),
         ("empty", "RUN is 'empty', a folder without a model; accepted: the folder of a finished r"),
+        (
+            "several",
+            "RUN is 'several', a run on examples with several labels each, which saves no ",
+        ),
     ],
 )
 def test_a_run_that_is_none_is_named(tmp_path, monkeypatch, capsys, run, said):
     monkeypatch.chdir(tmp_path)
     save(table(), tmp_path / "a.csv")
     (tmp_path / "empty").mkdir()
+    (tmp_path / "several").mkdir()
+    (tmp_path / "several" / "summary.json").write_text('{"setting": "multilabel"}')
     assert predict.main(["predict", run, "a.csv"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(said) and not (tmp_path / "scores.csv").exists()

@@ -271,8 +271,19 @@ def check_run(run: str | os.PathLike[str]) -> None:
         reason = "which is a file" if os.path.exists(run) else "which does not exist"
     elif not os.path.isfile(path):
         reason = "a folder without a model"
+        if _has_several_labels(run):
+            reason = "a run on examples with several labels each, which saves no model"
     if reason:
         raise ValueError(f"the run is {os.fspath(run)!r}, {reason}; accepted: {_ACCEPTED}")
+
+
+def _has_several_labels(run: str | os.PathLike[str]) -> bool:
+    """Whether a folder is that of a finished run on examples with several labels each."""
+    try:
+        summary = reading.read_json(os.path.join(run, "summary.json"))
+    except (OSError, ValueError):  # none, or damaged
+        return False
+    return isinstance(summary, dict) and summary.get("setting") == "multilabel"
 
 
 def file_names(description: str, document: Mapping[str, Any]) -> list[str]:
