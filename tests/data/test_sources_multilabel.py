@@ -145,6 +145,19 @@ def test_a_link_to_nothing_beside_an_image_of_its_name_is_named(tmp_path):
         load(tmp_path)
 
 
+def test_links_to_nothing_are_missing_images(tmp_path):
+    write_folders(tmp_path, {"train/dog/a.png": [""], "train/dog/b.png": [""]})
+    write_folders(tmp_path, {"test/dog/c.png": [""]})
+    (tmp_path / "train" / "dog" / "b.png").unlink()
+    (tmp_path / "train" / "dog" / "b.png").symlink_to(tmp_path / "nowhere.png")
+    with pytest.raises(
+        download.MissingDataError, match="1 of 2 training images are not in .*: dog/b.png"
+    ):
+        load(tmp_path)
+    (left,) = load(tmp_path, missing="skip").train_inputs.paths
+    assert left == str(tmp_path / "train" / "dog" / "a.png")
+
+
 def test_without_split_folders_a_fifth_of_the_known_images_is_held_out(tmp_path):
     write_folders(tmp_path, {f"{i}.png": ["dog", "cat"][: 1 + i % 2] for i in range(10)})
     write_folders(tmp_path, {f"u{i}.png": ["unlabeled"] for i in range(10)})

@@ -238,10 +238,10 @@ def _present(source: str, which: str, split: Split, missing: str) -> np.ndarray:
 
 
 def names_in(folder: str | os.PathLike[str]) -> set[str]:
-    """Names of what a folder holds; nothing if there is no such folder."""
+    """Names of what a folder holds, without links to nothing; none if there is no such folder."""
     try:
         with os.scandir(folder) as entries:
-            return {entry.name for entry in entries}
+            return {x.name for x in entries if not x.is_symlink() or os.path.exists(x.path)}
     except (FileNotFoundError, NotADirectoryError):
         return set()
 

@@ -37,16 +37,16 @@ def load(root: pathlib.Path, *, image_size: int, load_size: int, missing: str) -
       root: the folder.
       image_size: side length that a network sees; 0 is 224.
       load_size: side length before the random crop; 0 is 8/7 of `image_size`.
-      missing: of no meaning here, where every name comes from a file.
+      missing: 'fail', or 'skip' to leave out images that are links to nothing.
 
     Returns:
       A `RawDataset` of image files, in alphabetical order of their names, as the classes.
 
     Raises:
+      MissingDataError: images are links to nothing.
       ValueError: a folder is missing or empty, two different images have one name, or one of
         several of a name cannot be read.
     """
-    del missing
     if image_folders.is_image_folder(root):
         folders = [root / split for split in image_folders.SPLITS]
         for folder in folders:
@@ -76,7 +76,7 @@ def load(root: pathlib.Path, *, image_size: int, load_size: int, missing: str) -
         classes,
         image_size=image_size,
         load_size=load_size,
-        missing="fail",
+        missing=missing,
         default_size=224,
     )
 
