@@ -14,6 +14,9 @@ from pujax.sweep import plan as plan_lib
 # Flags that are integers, with the least that each may be and what it is by default.
 _INTEGERS = {"cpus_per_cell": (1, 1), "gpus_per_cell": (0, 0), "minutes_per_cell": (1, 1440)}
 
+# An empty one is a variable of a shell that is not set, and would train all there is.
+_NEVER_EMPTY = ("methods", "tasks", "seeds", "rules", "only", "shard", "launch")
+
 
 def _flags() -> flags.FlagValues:
     values = flags.FlagValues()
@@ -63,6 +66,9 @@ def parse(argv: list[str]) -> tuple[plan_lib.Plan | None, flags.FlagValues]:
         raise ValueError(f"--plan or --config is missing; accepted: one of them\n{text}")
     if not values.workdir and not values.dry_run:
         raise ValueError(f"--workdir is missing; accepted: a folder\n{text}")
+    for name in _NEVER_EMPTY:
+        if values[name].present and not values[name].value:
+            raise ValueError(f"--{name} is ''; accepted: a value, or the command without it")
     _check_launch(values)
     if values.plan:
         for name in ("methods", "tasks", "rules", "reference"):

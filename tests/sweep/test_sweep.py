@@ -452,6 +452,10 @@ def test_other_settings_in_a_used_folder_are_refused_by_name(config_file, finish
     assert "method.learning_rate: 0.001 there, 0.5 here" in capsys.readouterr().err
 
 
+# What a variable that a shell does not know leaves, and which would train all there is.
+EMPTY = ("methods", "tasks", "seeds", "rules", "only", "shard", "launch")
+
+
 @pytest.mark.parametrize(
     ("more", "said"),
     [
@@ -476,6 +480,7 @@ def test_other_settings_in_a_used_folder_are_refused_by_name(config_file, finish
         (["--set=method.batch_size=9000"], "naive on even: method.batch_size is 9000; accepted: "),
         (["--data_dir=nowhere=/a"], "--data_dir is 'nowhere'; accepted: "),
         (["--only=upu"], "--only is 'upu'; accepted: a part of 'naive on even'"),
+        *((["--" + name + "="], f"--{name} is ''; accepted: a value") for name in EMPTY),
         (
             ["--plan=missing.py"],
             "--plan and --config are both given; accepted: one of them\nusage: ",
