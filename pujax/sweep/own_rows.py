@@ -75,6 +75,17 @@ def look(
     return fitting, rows
 
 
+def _check_kind(plan: Plan, field: str, name: str) -> None:
+    """Raises a ValueError for a metric of several labels where no cell has them, or the reverse."""
+    several = {sources.is_multilabel(cell.config.data.source) for cell in plan.cells}
+    of_several = (*model_selection.MULTILABEL_METRICS, *model_selection.ORACLE_METRICS)
+    if True not in several and name in of_several:
+        accepted = f"{_listed(model_selection.BINARY_METRICS)}, since no cell has several labels"
+        checks.require(False, field, name, accepted)
+    if False not in several and name in model_selection.BINARY_METRICS:
+        checks.require(False, field, name, f"{_listed(of_several)}, since all have several labels")
+
+
 def settle(plan: Plan, known: Sequence[OwnRows | None]) -> Plan:
     """The plan with rules and metrics where it leaves them open.
 
@@ -109,6 +120,7 @@ def settle(plan: Plan, known: Sequence[OwnRows | None]) -> Plan:
     if also is None:
         also = () if plan.metric else usual[1:]
     for field, name in (("metric", metric), *(("also", name) for name in also)):
+        _check_kind(plan, field, name)
         if name not in report.HELD_OUT:
             accepted = f"{_listed(report.HELD_OUT)}, since no cell has a test set"
             checks.require(has_test, field, name, accepted)

@@ -353,6 +353,19 @@ def test_what_a_plan_asks_for_and_nobody_can_know_is_refused(known, changes, mes
         own_rows.settle(plan_of(len(known), **changes), known)
 
 
+def test_a_metric_of_several_labels_needs_a_cell_that_has_them():
+    single = plan_of(2)
+    for field, value in (("metric", "class_f1"), ("also", ("class_f1",))):
+        with pytest.raises(ValueError, match=f"^{field} is 'class_f1'; accepted: 'accuracy', 'f1'"):
+            own_rows.settle(single._replace(**{field: value}), [None, None])
+    several = plan_of(2, metric="auc")
+    several.cells[0].config.data.source = "multilabel"
+    assert own_rows.settle(several, [None, None]).metric == "auc"  # the other cell has it
+    several.cells[1].config.data.source = "multilabel"
+    with pytest.raises(ValueError, match="^metric is 'auc'; accepted: 'mean_average_precision', "):
+        own_rows.settle(several, [None, None])
+
+
 @pytest.mark.parametrize(("known", "rule"), [([rows()], "reported"), ([None], "last")])
 def test_the_published_rule_may_be_the_one_that_the_data_decide_on(known, rule):
     plan = plan_of(1, published_rule=rule)
