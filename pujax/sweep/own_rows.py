@@ -75,9 +75,8 @@ def look(
     return fitting, rows
 
 
-def _check_kind(plan: Plan, field: str, name: str) -> None:
+def _check_kind(several: set[bool], field: str, name: str) -> None:
     """Raises a ValueError for a metric of several labels where no cell has them, or the reverse."""
-    several = {sources.is_multilabel(cell.config.data.source) for cell in plan.cells}
     of_several = (*model_selection.MULTILABEL_METRICS, *model_selection.ORACLE_METRICS)
     if True not in several and name in of_several:
         accepted = f"{_listed(model_selection.BINARY_METRICS)}, since no cell has several labels"
@@ -106,8 +105,10 @@ def settle(plan: Plan, known: Sequence[OwnRows | None]) -> Plan:
     is_own = len(own) == len(known)
     has_test = not is_own or any(rows.has_test for rows in own)
     has_held_out = any(rows.has_held_out for rows in own)
-    several = all(sources.is_multilabel(cell.config.data.source) for cell in plan.cells)
-    names = model_selection.MULTILABEL_METRICS if several else model_selection.BINARY_METRICS
+    several = {sources.is_multilabel(cell.config.data.source) for cell in plan.cells}
+    names: tuple[str, ...] = model_selection.BINARY_METRICS
+    if several == {True}:
+        names = model_selection.MULTILABEL_METRICS
     tested = names * has_test
     usual: tuple[str, ...] = tested[:1]
     rules = plan.rules
@@ -120,7 +121,7 @@ def settle(plan: Plan, known: Sequence[OwnRows | None]) -> Plan:
     if also is None:
         also = () if plan.metric else usual[1:]
     for field, name in (("metric", metric), *(("also", name) for name in also)):
-        _check_kind(plan, field, name)
+        _check_kind(several, field, name)
         if name not in report.HELD_OUT:
             accepted = f"{_listed(report.HELD_OUT)}, since no cell has a test set"
             checks.require(has_test, field, name, accepted)
