@@ -1,5 +1,6 @@
 """nnPU: the non-negative PU risk (Kiryo et al., NIPS 2017)."""
 
+import math
 from typing import Any
 
 import ml_collections
@@ -22,12 +23,16 @@ def default_config() -> ml_collections.ConfigDict:
       noise. 0 takes as many as are in the data, as a shuffle of P and U together does on average.
     - `keep_positive`: the positive part stays in the gradient of a correction step, which without
       it pushes P down. False is Algorithm 1 of the paper.
+
+    `first_bias='prior'` begins with the log odds of the prior as bias of the last layer, where the
+    scores of a calibrated classifier are on average near; 'random' with the network's own.
     """
     return sections.baseline_config(
         "nnpu",
         batching="separate",
         positive_share=0.125,
         keep_positive=True,
+        first_bias="random",
         **risk_config(),
         **online.default_config(weights=True),
         **alignment.switch(),
@@ -68,5 +73,13 @@ def risk(config: ml_collections.ConfigDict, info: DataInfo) -> Any:
 
 def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
     """Builds the nnPU classifier."""
-    learnable = {"prior": online.class_prior(info)}
-    return classifier.build(config, info, risk(config.method, info), scalars=learnable, groups=True)
+    first = config.method.get("first_bias", "random")  # models of earlier versions are without it
+    checks.one_of("method.first_bias", first, ("random", "prior"))
+    return classifier.build(
+        config,
+        info,
+        risk(config.method, info),
+        scalars={"prior": online.class_prior(info)},
+        groups=True,
+        first_bias=math.log(info.prior / (1 - info.prior)) if first == "prior" else None,
+    )

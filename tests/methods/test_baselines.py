@@ -109,6 +109,23 @@ def test_nnpu_alone_keeps_the_positive_part_in_correction_steps(data, name, chan
     assert not np.allclose(found, other)
 
 
+def test_the_first_scores_of_nnpu_may_be_about_the_log_odds_of_the_prior(data):
+    data = data._replace(info=data.info._replace(prior=0.1))
+    (own, *_, before), (shifted, *_, after) = (
+        first_loss(data, "nnpu", first_bias=word) for word in ("random", "prior")
+    )
+    first = before[1].params["classifier"]["bias"][0]
+    np.testing.assert_allclose(after[1].params["classifier"]["bias"], [np.log(0.1 / 0.9)])
+    np.testing.assert_allclose(shifted - own, np.log(0.1 / 0.9) - first, rtol=1e-5)
+    older = config_lib.ml_collections.ConfigDict(tiny.config("nnpu", **MLP).to_dict())
+    del older.method.first_bias  # of a model that an earlier version saved
+    assert methods.module("nnpu").build(older, data.info).stages
+    with pytest.raises(
+        ValueError, match="method.first_bias is 'half'.*accepted: 'random', 'prior'"
+    ):
+        first_loss(data, "nnpu", first_bias="half")
+
+
 @pytest.mark.parametrize(
     ("num_labeled", "changes", "wanted"),
     [

@@ -107,6 +107,7 @@ def stage(
     steps_per_epoch: int | None = None,
     learn: online.Online | None = None,
     align: alignment.Aligner | None = None,
+    first_bias: float | None = None,
 ) -> Stage:
     """A stage that minimises an objective, starting from the previous stage's network if any.
 
@@ -123,6 +124,7 @@ def stage(
       steps_per_epoch: see `optimizer.build`.
       learn: what is learned online.
       align: what aligns representations, with the scores of the objective's first pass.
+      first_bias: of the last layer of a network that is not handed on; None leaves it its own.
 
     Returns:
       A `Stage` on `State`.
@@ -136,6 +138,10 @@ def stage(
         fixed = constants(data) if constants else None
         if previous is None:
             params, batch_stats = network.init(key, data.inputs[:2], data.encoder, constants=fixed)
+            if first_bias is not None:
+                last = params["classifier"]
+                shifted = {**last, "bias": jnp.full_like(last["bias"], first_bias)}
+                params = {**params, "classifier": shifted}
         else:
             params, batch_stats = previous.params, previous.batch_stats
         offset = None if network.is_multilabel else jnp.zeros([])
@@ -321,6 +327,7 @@ def minimize(
     numbers: Callable[[jax.Array], Any] | None = None,
     scalars: Mapping[str, online.Scalar] | None = None,
     groups: bool = False,
+    first_bias: float | None = None,
     **options: Any,
 ) -> Method:
     """A one-stage method that minimises an objective over batches.
@@ -334,6 +341,7 @@ def minimize(
       scalars: which numbers of the objective can be learned online, beside the strength of the
         augmentation; the objective takes `scalars`, those that are.
       groups: see `online.Online`.
+      first_bias: of the last layer, see `stage`.
       **options: of `method`.
 
     Returns:
@@ -357,7 +365,14 @@ def minimize(
     if learn:
         batching = learn.batching(batching, info)
     training = stage(
-        c, network, objective, batching=batching, numbers=numbers, learn=learn, align=align
+        c,
+        network,
+        objective,
+        batching=batching,
+        numbers=numbers,
+        learn=learn,
+        align=align,
+        first_bias=first_bias,
     )
     made = method(network, (training,), batch_size=config.run.eval_batch_size, **options)
     return learn.reported(made, info) if learn else made
