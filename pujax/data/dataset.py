@@ -38,7 +38,7 @@ def build(raw: RawDataset, *, seed: int, **settings: Any) -> PUDataset:
 
     Args:
       raw: a loaded source with one class per example.
-      seed: seed of the split.
+      seed: of the split, unless `split_seed` gives another.
       **settings: fields of `Settings`.
 
     Returns:
@@ -47,7 +47,8 @@ def build(raw: RawDataset, *, seed: int, **settings: Any) -> PUDataset:
     Raises:
       ValueError: naming the field, for a setting, class, count or prior that cannot be.
     """
-    return _build(raw, Settings(**settings), seed)
+    chosen = Settings(**settings)
+    return _build(raw, chosen, seed if chosen.split_seed < 0 else chosen.split_seed)
 
 
 def _build(raw: RawDataset, settings: Settings, seed: int) -> PUDataset:

@@ -204,6 +204,25 @@ def test_each_row_of_a_class_is_as_likely_to_stay_as_any_other():
     np.testing.assert_allclose(hits / 300, 0.25, atol=5 * 0.025)
 
 
+def test_a_split_of_its_own_seed_is_that_of_a_run_with_this_seed():
+    drawn = {"num_positives": 40, "num_support": 6, "num_validation": 20}
+    wanted = build(seed=7, **drawn)
+    for seed in (0, 7, 9):
+        assert build(seed=seed, split_seed=7, **drawn).digest() == wanted.digest()
+    assert build(seed=9, **drawn).digest() != wanted.digest()
+    assert build(seed=9, split_seed=-1, **drawn).digest() == build(seed=9, **drawn).digest()
+    held = {"num_labeled": 0, "holdout": 0.25}
+    parts = [build(seed=seed, split_seed=3, **held).validation_ids for seed in (0, 1)]
+    np.testing.assert_array_equal(*parts)
+    assert build(seed=0, **held).validation_ids.tolist() != parts[0].tolist()
+
+
+@pytest.mark.parametrize("split_seed", [-2, 0.5, 2**31])
+def test_a_split_seed_that_is_none_is_refused(split_seed):
+    with pytest.raises(ValueError, match=f"data.split_seed is {split_seed}; accepted"):
+        build(split_seed=split_seed)
+
+
 def test_smaller_training_sets_are_parts_of_larger_ones():
     small, large, fewer = (
         set(build(num_positives=p, num_negatives=n).source_ids)

@@ -533,6 +533,19 @@ def test_fingerprint_ignores_the_folder_and_run_but_for_the_selection():
     assert config_lib.differences(base, other) == ["method.rho_end: 0.8 there, 0.5 here"]
 
 
+def test_a_run_that_began_before_a_field_was_there_goes_on_while_it_changes_nothing():
+    config = config_lib.default_config("nnpu")
+    older = config.to_dict()
+    del older["data"]["split_seed"], older["method"]["first_bias"]
+    older = config_lib.fingerprint(config_lib.ml_collections.ConfigDict(older))
+    assert config_lib.differences(older, config_lib.fingerprint(config)) == []
+    config.data.split_seed, config.method.first_bias = 0, "prior"
+    assert config_lib.differences(older, config_lib.fingerprint(config)) == [
+        "data.split_seed: None there, 0 here",
+        "method.first_bias: None there, 'prior' here",
+    ]
+
+
 def test_differences_takes_lists_for_tuples():
     assert config_lib.differences({"a": (1, 2)}, {"a": [1, 2]}) == []
     tree = ml_collections.ConfigDict({"a": {"b": 1}})

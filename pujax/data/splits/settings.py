@@ -4,7 +4,7 @@ import dataclasses
 import numbers
 from typing import Any
 
-from pujax.checks import at_least, between, one_of, require
+from pujax.checks import at_least, between, one_of, require, whole_number
 from pujax.data.splits import class_prior as class_prior_lib
 from pujax.data.splits import labeling_mechanisms
 
@@ -69,6 +69,8 @@ class Settings:
       num_negatives: negatives that stay, as many of every negative class; 0 for all.
       holdout: share of P and of U that is held out of training as the validation set, where
         `num_labeled` is 0.
+      split_seed: of every draw of examples; -1 takes the run's seed. With one split, runs of
+        several seeds differ in what training draws: first weights, batches and views.
 
     Raises:
       ValueError: naming the field, its value and what is accepted.
@@ -91,12 +93,15 @@ class Settings:
     num_positives: int = 0
     num_negatives: int = 0
     holdout: float = 0.0
+    split_seed: int = -1
 
     def __post_init__(self) -> None:
         one_of("data.setting", self.setting, SETTINGS)
         one_of("data.sampling", self.sampling, SAMPLINGS)
         one_of("data.scaling", self.scaling, SCALINGS)
         one_of("data.unlabeled_pool", self.unlabeled_pool, POOLS)
+        whole_number("data.split_seed", self.split_seed, -1)
+        between("data.split_seed", self.split_seed, -1, 2**31 - 1)
         self._check_counts()
         self._check_labeling()
         if self.class_prior is not None:

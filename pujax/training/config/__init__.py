@@ -22,6 +22,10 @@ from pujax.training.evaluation import model_selection
 
 _LARGEST = float(np.finfo(np.float32).max)
 
+_LATER = (("data", "split_seed", -1), ("method", "first_bias", "random"))
+"""Fields that came after the first runs, with the value that changes nothing: where they have it
+they are left out of a fingerprint, so that runs which began without them go on."""
+
 SAVED = "saved"
 """`model.name` that stands for the network of the encoder in `init_from`."""
 
@@ -339,6 +343,9 @@ def fingerprint(config: ml_collections.ConfigDict) -> dict[str, Any]:
     }
     for place in ("dir", "path"):
         tree.get("data", {}).pop(place, None)
+    for section, name, as_before in _LATER:
+        if tree.get(section, {}).get(name) == as_before:
+            del tree[section][name]
     # What the file holds is in the digest of the data.
     if tree.get("model", {}).get("init", models.RANDOM) != models.RANDOM:
         tree["model"]["init"] = "a file"

@@ -62,6 +62,7 @@ def defaults() -> dict[str, Any]:
         "num_validation": 0,  # held out of training: rules choose an epoch by it
         "validation_labeled": 0,  # of its positives; 0 labels half of them
         "holdout": 0.0,  # share of P and of U that is held out where num_labeled is 0
+        "split_seed": -1,  # of what is drawn of the data; -1 is the run's seed
         "scaling": "standard",  # by mean and deviation; 'unit': 0 to 1, tables as they are
         # None counts it in the source's labels, 'auto' estimates it before training.
         "prior": config_dict.placeholder(object),
