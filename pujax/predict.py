@@ -27,7 +27,14 @@ from pujax.console import message, show_own_messages
 from pujax.data.preparation import Preparation
 from pujax.data.readers import image_trees
 from pujax.files import check_folder, replacing
-from pujax.training import compilation_cache, decisions, hub, new_rows, own_results, saved_model
+from pujax.training import (
+    compilation_cache,
+    decisions,
+    hub,
+    new_rows,
+    prediction_csv,
+    saved_model,
+)
 from pujax.training.saved_model import SavedModel
 
 _WRITTEN = 10_000
@@ -38,6 +45,9 @@ _HEADING = 10_000
 
 class Predictions(NamedTuple):
     """What a model says of rows, in their order.
+
+    Of a model of several labels per example `scores`, `ranks` and `decisions` are `[n, labels]`,
+    and what stands below holds for each label by itself.
 
     Attributes:
       id_name: what the rows are named by; 'row' counts them from 1, 'file' is an image's path.
@@ -52,6 +62,7 @@ class Predictions(NamedTuple):
         prior that its estimates leave open, see `calibration.fit_ends`; NaN for an image that
         cannot be read; None without probabilities, or of a model of an earlier version.
       probabilities_high: likewise upper ends, for the largest prior.
+      label_names: of several labels per example; none where a row is positive or not.
     """
 
     id_name: str
@@ -62,6 +73,7 @@ class Predictions(NamedTuple):
     decisions: np.ndarray
     probabilities_low: np.ndarray | None = None
     probabilities_high: np.ndarray | None = None
+    label_names: tuple[str, ...] = ()
 
 
 class Predictor(NamedTuple):
@@ -95,7 +107,8 @@ class Predictor(NamedTuple):
             for models of arrays; with the columns of training, label and id or not. For a model of
             images a folder, which is searched with the folders below it, a list of paths, or uint8
             `[n, height, width, channels]`, of any size.
-          decide: rule in place of the run's, see `training.decisions`.
+          decide: rule in place of the run's, see `training.decisions`; of several labels it holds
+            for each by itself.
           unreadable: 'fail' refuses an image that cannot be read by name, 'skip' gives it the score
             NaN.
           chunk_size: rows that are read at a time, 0 for what fits most; results do not depend on
@@ -111,15 +124,17 @@ class Predictor(NamedTuple):
         ids: list[np.ndarray] = []
         scores = self.model.scores(found, lambda chunk: ids.append(np.asarray(chunk.ids)))
         low, high = self.model.probability_interval(scores) or (None, None)
+        names = self.model.label_names
         return Predictions(
             id_name=found.id_name,
             ids=np.concatenate(ids) if ids else np.zeros(0, object),
             scores=scores,
             probabilities=self.model.probabilities(scores),
-            ranks=_ranks(scores),
+            ranks=np.stack([_ranks(x) for x in scores.T], axis=1) if names else _ranks(scores),
             decisions=self.model.decide(scores, decide),
             probabilities_low=low,
             probabilities_high=high,
+            label_names=names,
         )
 
     def write(
@@ -134,7 +149,8 @@ class Predictor(NamedTuple):
           unreadable: likewise.
 
         Returns:
-          How many rows there are, how many are called positive, and why images could not be read.
+          How many rows there are, how many are called positive (of several labels, how many labels
+          are predicted), and why images could not be read.
 
         Raises:
           ValueError: as `predict`, and for a path that is a folder or one of the files of rows.
@@ -152,29 +168,45 @@ class Predictor(NamedTuple):
 
                 scores = self.model.scores(found, take)
             chosen = self.model.decide(scores, decide)
-            shares, ranks = self.model.probabilities(scores), _ranks(scores)
-            ends = self.model.probability_interval(scores)
+            lines = self._lines(found.id_name, scores, chosen)
             names.seek(0)
             ids = (name for (name,) in csv.reader(names))
 
             def texts() -> Iterator[str]:
                 for start in range(0, max(len(scores), 1), _WRITTEN):
-                    part = slice(start, start + _WRITTEN)
-                    yield own_results.csv_text(
-                        found.id_name,
-                        np.array(list(itertools.islice(ids, _WRITTEN)), object),
-                        scores[part],
-                        None if shares is None else shares[part],
-                        ranks[part],
-                        chosen[part],
-                        between=None if ends is None else (ends[0][part], ends[1][part]),
-                        with_header=not start,
-                    )
+                    named = np.array(list(itertools.islice(ids, _WRITTEN)), object)
+                    yield lines(named, slice(start, start + _WRITTEN), not start)
 
             os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
             with replacing(path) as file:
                 file.writelines(text.encode("utf-8") for text in texts())
         return len(scores), int(chosen.sum()), found.reasons
+
+    def _lines(
+        self, id_name: str, scores: np.ndarray, chosen: np.ndarray
+    ) -> Callable[[np.ndarray, slice, bool], str]:
+        """`(ids of some rows, their slice, with_header) -> CSV text` of predictions."""
+        if self.model.label_names:
+            return lambda ids, part, with_header: prediction_csv.label_text(
+                id_name,
+                self.model.label_names,
+                ids,
+                scores[part],
+                chosen[part],
+                with_header=with_header,
+            )
+        shares, ranks = self.model.probabilities(scores), _ranks(scores)
+        ends = self.model.probability_interval(scores)
+        return lambda ids, part, with_header: prediction_csv.text(
+            id_name,
+            ids,
+            scores[part],
+            None if shares is None else shares[part],
+            ranks[part],
+            chosen[part],
+            between=None if ends is None else (ends[0][part], ends[1][part]),
+            with_header=with_header,
+        )
 
     def _check(self, decide: str, field: str) -> None:
         """Raises a ValueError for a rule that cannot be, before anything is scored."""
@@ -286,7 +318,8 @@ def main(argv: list[str]) -> int:
     for reason in reasons:
         sys.stderr.write(f"{reason}\n")
     left_out = f", {len(reasons)} without a score as they cannot be read" if reasons else ""
-    message(f"{count} rows, {chosen} called positive{left_out}: {values.output}")
+    what = "labels predicted" if model.model.label_names else "called positive"
+    message(f"{count} rows, {chosen} {what}{left_out}: {values.output}")
     return 0
 
 
@@ -344,7 +377,7 @@ def _are_predictions(path: str) -> bool:
     except (ValueError, csv.Error):  # no text, or no table
         return False
     # A run's own predictions say of every row whether it was held out.
-    return heading[1:5] == own_results.HEADING and "held_out" not in heading
+    return prediction_csv.is_of_new_rows(heading)
 
 
 if __name__ == "__main__":

@@ -49,7 +49,8 @@ _PREDICT = """usage: {program} RUN FILE|FOLDER [--output=FILE.csv] [--decide=RUL
                        hf://OWNER/NAME, a model on the Hugging Face Hub, which is downloaded
   FILE                 new rows in any format that training reads, with the same columns; the
                        label's column may be there or not
-  FOLDER               for a model of images: all images in it and in the folders below
+  FOLDER               for a model of images: all images in it and in the folders below; as FILE
+                       it takes one image, or an .npy of uint8 [n, height, width, channels]
   --output=FILE.csv    where to write, a new file or earlier predictions; default: scores.csv in
                        the current folder
   --decide=RULE        'score:0', 'probability:0.5', 'share:0.02', 'top:100'; default: the run's
@@ -57,7 +58,8 @@ _PREDICT = """usage: {program} RUN FILE|FOLDER [--output=FILE.csv] [--decide=RUL
   --revision=COMMIT    which of a model on the Hub; default: the newest
   --help               shows this text
 Writes the id under its own name, score, probability, rank, decision, and both ends of the interval
-of the probability (probability_low, probability_high), in the rows' order.
+of the probability (probability_low, probability_high), in the rows' order. Of several labels per
+example: the id, a 1 or 0 per label, and score_LABEL for each; a rule holds for each by itself.
 
 Examples:
   {program} runs/fraud next_month.csv

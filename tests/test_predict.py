@@ -280,7 +280,7 @@ def test_what_is_interrupted_leaves_the_old_file(
         yield next(real(*arguments))
         raise error
 
-    real, text = frame_chunks.read, predict.own_results.csv_text
+    real, text = frame_chunks.read, predict.prediction_csv.text
     monkeypatch.setattr(new_rows, "ROWS", 50)
     if during == "reading":
         monkeypatch.setattr(frame_chunks, "read", parts)
@@ -288,8 +288,8 @@ def test_what_is_interrupted_leaves_the_old_file(
         calls = []
         monkeypatch.setattr(predict, "_WRITTEN", 10)
         monkeypatch.setattr(
-            predict.own_results,
-            "csv_text",
+            predict.prediction_csv,
+            "text",
             lambda *a, **k: fail() if calls else (calls.append(1), text(*a, **k))[1],
         )
     path = save(table(), tmp_path / "a.csv")
@@ -336,18 +336,12 @@ def test_a_wrong_command_is_refused_in_one_line(
         ),
         ("a.csv", "RUN is 'a.csv', which is a file; accepted: the folder of a finished run"),
         ("empty", "RUN is 'empty', a folder without a model; accepted: the folder of a finished r"),
-        (
-            "several",
-            "RUN is 'several', a run on examples with several labels each, which saves no ",
-        ),
     ],
 )
 def test_a_run_that_is_none_is_named(tmp_path, monkeypatch, capsys, run, said):
     monkeypatch.chdir(tmp_path)
     save(table(), tmp_path / "a.csv")
     (tmp_path / "empty").mkdir()
-    (tmp_path / "several").mkdir()
-    (tmp_path / "several" / "summary.json").write_text('{"setting": "multilabel"}')
     assert predict.main(["predict", run, "a.csv"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(said) and not (tmp_path / "scores.csv").exists()

@@ -7,6 +7,7 @@ Nothing is learned here; the mean and deviation of the channels belong to the ne
 import dataclasses
 import os
 from collections.abc import Sequence
+from concurrent import futures
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from PIL import Image
 
 from pujax import files, reading
 from pujax.checks import require
-from pujax.data.image_files import ImageFiles, as_array
+from pujax.data.image_files import ImageFiles
 from pujax.data.readers import image_arrays
 
 _JSON = "preparation.json"
@@ -27,27 +28,38 @@ class ImagePreparation:
     """How images become pixels.
 
     Attributes:
-      side: of the square that they are resized to; their aspect ratio is not kept.
+      side: of the square that they are resized to, or `(height, width)`; their aspect ratio is not
+        kept.
       channels: 3, or 1 for grey.
       resample: filter that resizes, one of `image_arrays.FILTERS`.
     """
 
-    side: int
+    side: int | tuple[int, int]
     channels: int
     resample: str = "bilinear"
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Height, width and channels of what a network sees."""
+        height, width = self.side if isinstance(self.side, tuple) else (self.side, self.side)
+        return height, width, self.channels
 
     @property
     def takes(self) -> str:
         """What it accepts, for a person."""
         kind = "grey" if self.channels == 1 else "RGB"
+        height, width, _ = self.shape
         return (
             "images of any size and mode that Pillow reads, in a folder, a list of paths, or uint8 "
-            f"[n, height, width, channels]; they become {kind}, {self.side} x {self.side} pixels "
-            f"({self.resample}, aspect ratio not kept)"
+            f"[n, height, width, channels] (in a file: .npy); they become {kind}, {height} x "
+            f"{width} pixels ({self.resample}, aspect ratio not kept)"
         )
 
     def files(self, paths: Sequence[str]) -> ImageFiles:
-        """The images of some files, as a network sees them once they are decoded."""
+        """The images of some files, as a network sees them once they are decoded.
+
+        With a `(height, width)` the files must have it, see `ImageFiles`; `read` resizes.
+        """
         return ImageFiles(
             tuple(paths),
             self.side,
@@ -56,7 +68,18 @@ class ImagePreparation:
             any_mode=True,
         )
 
-    def transform(self, rows: np.ndarray | ImageFiles | Sequence[str]) -> np.ndarray:
+    def read(self, path: str) -> np.ndarray:
+        """The pixels of one file.
+
+        Returns:
+          uint8 `[height, width, channels]`, as `shape` says.
+
+        Raises:
+          ValueError: the file cannot be read; the message names it.
+        """
+        return self._pixels(image_arrays.decode_any(path, channels=self.channels))
+
+    def transform(self, rows: np.ndarray | Sequence[str]) -> np.ndarray:
         """The pixels of images, in their order.
 
         Args:
@@ -64,26 +87,30 @@ class ImagePreparation:
             (4) images.
 
         Returns:
-          uint8 `[n, side, side, channels]`.
+          uint8 `[n, height, width, channels]`, as `shape` says.
 
         Raises:
           ValueError: naming the file that cannot be read, or what the array is.
         """
+        pixels = np.empty([len(rows), *self.shape], np.uint8)
         if not isinstance(rows, np.ndarray):
-            return as_array(rows if isinstance(rows, ImageFiles) else self.files(rows))
+            with futures.ThreadPoolExecutor() as threads:
+                for row, image in enumerate(threads.map(self.read, rows)):
+                    pixels[row] = image
+            return pixels
         check_array(rows)
-        pixels = np.empty([len(rows), self.side, self.side, self.channels], np.uint8)
         for row, image in enumerate(rows):
             squeezed = Image.fromarray(image[..., 0] if image.shape[-1] == 1 else image)
-            converted = image_arrays.convert(squeezed, channels=self.channels)
-            resized = image_arrays.resize(converted, self.side, resample=self.resample)
-            pixels[row] = image_arrays.pixels(resized)
+            pixels[row] = self._pixels(image_arrays.convert(squeezed, channels=self.channels))
         return pixels
 
     def save(self, folder: str | os.PathLike) -> None:
         """Writes the preparation into an existing folder; the file is replaced atomically."""
         document = {"format": _FORMAT, "kind": "images"} | dataclasses.asdict(self)
         files.write_json(os.path.join(folder, _JSON), document)
+
+    def _pixels(self, image: Image.Image) -> np.ndarray:
+        return image_arrays.pixels(image_arrays.resize(image, self.side, resample=self.resample))
 
 
 def check_array(rows: np.ndarray) -> None:
@@ -105,10 +132,14 @@ def load(folder: str | os.PathLike) -> ImagePreparation:
         document: dict[str, Any] = reading.read_json(path)
         if (document.pop("format"), document.pop("kind")) != (_FORMAT, "images"):
             raise ValueError(f"it is no preparation of images of format {_FORMAT}")
+        if isinstance(document["side"], list):
+            height, width = document["side"]
+            document["side"] = height, width
         learned = ImagePreparation(**document)
         learned.files(())  # which checks the numbers
-        if 4 * learned.side**2 > reading.ROOM:
-            raise ValueError(f"images of {learned.side} x {learned.side} pixels are too large")
+        height, width, _ = learned.shape
+        if 4 * height * width > reading.ROOM:
+            raise ValueError(f"images of {height} x {width} pixels are too large")
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{path} cannot be read ({error}); accepted: a saved one") from error
     return learned

@@ -10,7 +10,7 @@ from pujax.checks import at_least, between, one_of, require
 from pujax.data import pu_dataset
 from pujax.data.image_files import ImageFiles
 from pujax.data.pu_dataset import TrainingData
-from pujax.data.raw import UNKNOWN, RawDataset, empty_classes
+from pujax.data.raw import UNKNOWN, OwnRows, RawDataset, empty_classes
 from pujax.data.splits.settings import SCALINGS
 from pujax.models.encoder import Encoder
 
@@ -52,6 +52,11 @@ class MultilabelInfo(NamedTuple):
         return len(self.input_shape) == 1
 
     @property
+    def input_dtype(self) -> str:
+        """Type of the inputs: 'float32' for tables, 'uint8' for images."""
+        return "float32" if self.is_table else "uint8"
+
+    @property
     def prior(self) -> float:
         """NaN: there is one share of positives per class, and no method is told it."""
         return math.nan
@@ -74,6 +79,7 @@ class MultilabelDataset(NamedTuple):
       support_labels: none.
       validation_inputs: none.
       encoder: what networks start from, or None, see `pujax.training.init_from`.
+      own: what is kept of a user's own examples, else None.
     """
 
     info: MultilabelInfo
@@ -86,6 +92,7 @@ class MultilabelDataset(NamedTuple):
     support_labels: np.ndarray = np.zeros(0, np.int8)
     validation_inputs: np.ndarray = np.zeros(0, np.uint8)
     encoder: Encoder | None = None
+    own: OwnRows | None = None
 
     @property
     def streamed(self) -> bool:
@@ -205,6 +212,7 @@ def build(raw: RawDataset, *, seed: int, **settings: Any) -> MultilabelDataset:
         test_labels=raw.test_labels,
         truth=raw.train_labels,
         support_inputs=np.zeros([0, *inputs.shape[1:]], inputs.dtype),
+        own=raw.own,
     )
 
 

@@ -16,6 +16,7 @@ from jax.sharding import Mesh
 from pujax import locks
 from pujax.console import message, render_table
 from pujax.data import dataset, multilabel_dataset, sources
+from pujax.data.multilabel_dataset import MultilabelDataset
 from pujax.data.pu_dataset import PUDataset
 from pujax.files import check_folder, read_json, to_plain, write_json
 from pujax.training import (
@@ -26,6 +27,7 @@ from pujax.training import (
     init_from,
     method_setup,
     metrics_writer,
+    own_labels,
     own_results,
     preemption,
     prior_estimation,
@@ -348,6 +350,8 @@ def _finish(state: LoopState, seed: int, num_together: int) -> dict[str, Any]:
             "at_most": known.largest_prior,
         }
         result["held_out_by_prior"] = known.dependence
+    if isinstance(truth, MultilabelDataset) and truth.own is not None:
+        own_labels.write(folder, config, method, saved, truth, final)
     if isinstance(truth, PUDataset):
         example_scores.write(folder, truth, final, learned=learned, maps=maps)
     if num_together > 1:

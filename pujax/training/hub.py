@@ -16,7 +16,10 @@ _LOG = logging.getLogger(__name__)
 PREFIX = "hf://"
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _REVISION = re.compile(r"[A-Za-z0-9][\w./-]*")
-FILES = ("config.json", "model.safetensors", "preparation.json", "encoder.skops", "README.md")
+FILES = (
+    *("config.json", "model.safetensors", "preparation.json", "encoder.skops"),
+    *("word_vectors.npy", "README.md"),
+)
 """What is downloaded, whatever else a repository holds."""
 
 

@@ -25,7 +25,43 @@ def card(document: Mapping[str, Any]) -> str:
     Args:
       document: `config.json` of the model.
     """
-    config, info = document["config"], document["info"]
+    config = document["config"]
+    about = _of_several_labels if "label_names" in document else _of_one_label
+    license_name = config["run"].get("license") or UNKNOWN
+    return f"""{_metadata(document)}
+# {_title(document)}
+
+{about(document)}
+- License of the model: {license_name}. Intended use, and who may be in the data: {UNKNOWN}.
+- Versions: {", ".join(f"{name} {version}" for name, version in document["versions"].items())}.
+
+{_tables(document)}"""
+
+
+def _of_several_labels(document: Mapping[str, Any]) -> str:
+    """What a model of several labels per example is, was trained on, and decides."""
+    counts, names = document["labels"], document["label_names"]
+    return f"""A classifier of {len(names)} labels, of which an example may have several or none,
+trained by pujax on {document["info"]["n"]} examples, of whose labels {counts["labeled"]} are known
+to be present, {counts["labeled_negatives"]} known to be absent, and {counts["unlabeled"]} unknown.
+
+- Labels: {", ".join(map(_printable, names))}.
+{_how_to_use(document)}
+- Decision: a label is predicted where the sigmoid of its score is {document["threshold"]:g} or
+  more. The scores are not calibrated: the sigmoid of one is no probability."""
+
+
+def _how_to_use(document: Mapping[str, Any]) -> str:
+    """How to predict, and what."""
+    return f"""- Use: `pujax predict FOLDER NEW --output=scores.csv`, or
+  `pujax.load("FOLDER").predict(rows)`, with this folder, or `hf://OWNER/NAME` where it is on the
+  Hugging Face Hub.
+- Takes: {document["takes"]}."""
+
+
+def _of_one_label(document: Mapping[str, Any]) -> str:
+    """What a model of positive and negative is, was trained on, and decides."""
+    info = document["info"]
     prior, interval = info["prior"], document["prior_interval"]
     known = UNKNOWN
     if prior is not None and math.isfinite(prior):
@@ -39,25 +75,15 @@ def card(document: Mapping[str, Any]) -> str:
             f"  they may be if {shares_of(low, high)} of the unlabeled rows are positive, and by\n"
             "  chance in the held-out rows."
         )
-    license_name = config["run"].get("license") or UNKNOWN
-    return f"""{_metadata(document)}
-# {_title(document)}
+    return f"""A binary classifier trained by pujax from {info["n_p"]} labelled positives and
+{info["n_u"]} unlabeled examples ({info["setting"]} data), without a known negative.
 
-A binary classifier trained by pujax from {info["n_p"]} labelled positives and {info["n_u"]}
-unlabeled examples ({info["setting"]} data), without a known negative.
-
-- Use: `pujax predict FOLDER NEW --output=scores.csv`, or `pujax.load("FOLDER").predict(rows)`, with
-  this folder, or `hf://OWNER/NAME` where it is on the Hugging Face Hub.
-- Takes: {document["takes"]}.
+{_how_to_use(document)}
 - Positive is what was labelled positive; the labels are taken for a random sample of all positives.
   Where they are not, probabilities and estimates are wrong, though the ranking may still be useful.
 - Share of positives in the population: {known}.
 - {doubt}
-- Decision: `{document["decide"]}`.{_of_scores(document)}
-- License of the model: {license_name}. Intended use, and who may be in the data: {UNKNOWN}.
-- Versions: {", ".join(f"{name} {version}" for name, version in document["versions"].items())}.
-
-{_tables(document)}"""
+- Decision: `{document["decide"]}`.{_of_scores(document)}"""
 
 
 def shares_of(low: float, high: float) -> str:
@@ -76,15 +102,19 @@ def _of_scores(document: Mapping[str, Any]) -> str:
 
 
 def _title(document: Mapping[str, Any]) -> str:
-    config = document["config"]
-    data = config["data"]["path"] or document["info"]["name"]
-    return _printable(f"{config['method']['name']} on {data}")
+    return _printable(f"{document['config']['method']['name']} on {_data(document)}")
+
+
+def _data(document: Mapping[str, Any]) -> str:
+    """The file or folder of the data, or what their source is called."""
+    data = document["config"]["data"]
+    named = data["dir"] if "label_names" in document else data["path"]
+    return named or document["info"]["name"]
 
 
 def _metadata(document: Mapping[str, Any]) -> str:
     """The lines of metadata, with those that separate them."""
     config = document["config"]
-    data = config["data"]["path"] or document["info"]["name"]
     task = "tabular-classification"
     if len(document["info"]["input_shape"]) > 1:
         task = "image-classification"
@@ -111,7 +141,7 @@ def _metadata(document: Mapping[str, Any]) -> str:
             "  - task:",
             f"      type: {task}",
             "    dataset:",
-            f"      name: {_quoted(data)}",
+            f"      name: {_quoted(_data(document))}",
             f"      type: {_quoted(document['info']['name'])}",
             "    metrics:",
         ]
@@ -155,6 +185,8 @@ def _tables(document: Mapping[str, Any]) -> str:
         text += "".join(f"| {name} | {_number(value)} |\n" for name, value in test.items())
     else:
         text += f"None: accuracy on rows of known class is {UNKNOWN}.\n"
+    if "label_names" in document:
+        return text
     text += "\n## Estimates without negatives\n\n"
     if not estimates:
         return f"{text}None: nothing was held out, or nothing can be said of it.\n"

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from pujax import reading
 from pujax.data.image_preparation import ImagePreparation, check_array
 from pujax.data.preparation import Preparation
 from pujax.data.readers import (
@@ -115,7 +116,7 @@ def of_images(
       learned: the model's preparation.
       rows: a folder, whose images are found in the folders below it, too, and named by their path
         within it, in alphabetical order; the path of one image; a list of paths, which are the
-        names; or uint8 `[n, height, width, channels]`.
+        names; or uint8 `[n, height, width, channels]`, in memory or as the path of an `.npy` file.
       unreadable: 'fail' refuses an image that cannot be read, 'skip' marks it as not readable.
       num_rows: of a chunk; 0 is `IMAGES`.
 
@@ -124,6 +125,8 @@ def of_images(
         image that cannot be read.
     """
     num_rows = num_rows or IMAGES
+    if isinstance(rows, str | os.PathLike) and os.fspath(rows).lower().endswith(".npy"):
+        rows = _array_in(os.fspath(rows), learned.takes)
     if isinstance(rows, np.ndarray):
         check_array(rows)
         return NewRows("row", _array_chunks(learned, rows, num_rows), [])
@@ -133,10 +136,10 @@ def of_images(
     def chunks() -> Iterator[Chunk]:
         with futures.ThreadPoolExecutor() as threads:
             for start in range(0, len(paths), num_rows):
-                files = learned.files(paths[start : start + num_rows])
-                inputs = np.zeros(files.shape, np.uint8)
-                readable = np.ones(len(files), bool)
-                images = [threads.submit(files.read, row) for row in range(len(files))]
+                part = paths[start : start + num_rows]
+                inputs = np.zeros([len(part), *learned.shape], np.uint8)
+                readable = np.ones(len(part), bool)
+                images = [threads.submit(learned.read, path) for path in part]
                 for row, image in enumerate(images):
                     try:
                         inputs[row] = image.result()
@@ -147,10 +150,21 @@ def of_images(
                             raise ValueError(f"{error}; accepted: {hint}") from error
                         reasons.append(str(error))
                         readable[row] = False
-                done = start + len(files)
+                done = start + len(part)
                 yield Chunk(names[start:done], inputs, readable, done, len(paths))
 
     return NewRows("file", chunks(), reasons)
+
+
+def _array_in(path: str, takes: str) -> np.ndarray:
+    """The array of an `.npy` file, which is read as it is needed."""
+    try:
+        reading.check_npy(path)
+        return np.load(path, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError) as error:
+        raise ValueError(
+            f"{path} cannot be read ({reading.one_line(error)}); accepted: {takes}"
+        ) from error
 
 
 def _named(rows: Any, takes: str) -> tuple[list[str], list[str]]:

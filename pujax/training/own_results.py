@@ -1,8 +1,6 @@
 """What a run on one's own rows leaves: estimates without negatives, predictions, a saved model."""
 
-import csv
 import dataclasses
-import io
 import math
 import os
 from collections.abc import Mapping, Sequence
@@ -16,15 +14,17 @@ from pujax.data.pu_dataset import PUDataset
 from pujax.files import replace_text, write_json
 from pujax.methods.base import Method
 from pujax.training import config as config_lib
-from pujax.training import decisions, model_card, prior_dependence, saved_model
+from pujax.training import (
+    decisions,
+    model_card,
+    prediction_csv,
+    prior_dependence,
+    saved_model,
+)
 from pujax.training.evaluation.summary import Final
 from pujax.training.evaluation.tasks import Problem
 
 PREDICTIONS = "predictions.csv"
-HEADING = ["score", "probability", "rank", "decision"]
-"""Columns of predictions behind the id."""
-_MORE = ["held_out", "probability_low", "probability_high"]
-"""Columns of predictions behind these; the first only of a run's own."""
 MODEL = "model"
 _LEVEL = 0.95
 """How sure it is that the held-out scores leave no room for a larger share of positives in U."""
@@ -183,6 +183,8 @@ def check_decision(config: ml_collections.FrozenConfigDict, data: Problem) -> No
     rule, _ = decisions.parse(config.run.decide)
     if not isinstance(data, PUDataset) or data.own is None:
         accepted = "'score:0' with data that are not your own, whose predictions are not written"
+        if not isinstance(data, PUDataset):
+            accepted = "'score:0' with several labels per example, for which run.threshold decides"
         checks.require(config.run.decide == _BY_METHOD, "run.decide", config.run.decide, accepted)
         return
     known = math.isfinite(data.info.prior) and len(data.validation_inputs) > 0
@@ -398,7 +400,7 @@ def write(
     ids = data.own.ids[rows]
     is_held = np.isin(rows, data.validation_ids)
     columns = (ids, scores, share, decisions.ranks(scores), chosen)
-    text = csv_text(data.own.id_name, *columns, is_held, between=between)
+    text = prediction_csv.text(data.own.id_name, *columns, is_held, between=between)
     replace_text(os.path.join(folder, PREDICTIONS), text)
     learned = results.calibration
     saved_model.save(
@@ -415,63 +417,3 @@ def write(
     document = [estimate._asdict() for estimate in results.estimates]
     write_json(os.path.join(folder, "held_out.json"), document)
     return doubt
-
-
-class _LineFeeds:
-    """A text whose rows end in a line feed, for a `csv.writer` that ends them in both characters.
-
-    One that is to end them in a line feed leaves a carriage return in a cell without quotes, where
-    readers take it for the end of the row.
-    """
-
-    def __init__(self, text: io.StringIO) -> None:
-        self._text = text
-
-    def write(self, row: str) -> int:
-        return self._text.write(row.removesuffix("\r\n") + "\n")
-
-
-def csv_text(
-    id_name: str,
-    ids: np.ndarray,
-    scores: np.ndarray,
-    probabilities: np.ndarray | None,
-    ranks: np.ndarray,
-    chosen: np.ndarray,
-    is_held: np.ndarray | None = None,
-    *,
-    between: tuple[np.ndarray, np.ndarray] | None = None,
-    with_header: bool = True,
-) -> str:
-    """A CSV text: the id under its own name, score, probability, rank, decision, then the rest.
-
-    An id with the name of another column of predictions is called `id`, so that no two are alike.
-    The rest is whether a row was held out, if that is told, and both ends of the probability.
-
-    Args:
-      id_name: what the rows are named by.
-      ids: `[n]`, in the order of the rows.
-      scores: `[n]`; a row of NaN has an id and empty cells.
-      probabilities: `[n]`; None leaves them empty.
-      ranks: int `[n]`.
-      chosen: bool `[n]`, who is called positive.
-      is_held: bool `[n]`, which rows training did not see; None leaves that column out.
-      between: ends of the probability `[n]` each; None leaves them empty.
-      with_header: False writes the rows only.
-    """
-    text = io.StringIO()
-    writer = csv.writer(_LineFeeds(text))
-    more = _MORE[1:] if is_held is None else _MORE
-    if with_header:
-        heading = "id" if id_name in (*HEADING, *_MORE) else id_name
-        writer.writerow([heading, *HEADING, *more])
-    for i, name in enumerate(ids):
-        if math.isnan(scores[i]):
-            writer.writerow([name, *[""] * (4 + len(more))])
-            continue
-        probability = "" if probabilities is None else f"{probabilities[i]:.6g}"
-        last: list[Any] = [] if is_held is None else [int(is_held[i])]
-        last += ["", ""] if between is None else [f"{end[i]:.6g}" for end in between]
-        row = [name, f"{scores[i]:.8g}", probability, ranks[i], int(chosen[i]), *last]
-        writer.writerow(row)
-    return text.getvalue()

@@ -3,6 +3,7 @@
     model.safetensors   the numbers that prediction looks at
     config.json         configuration, data, prior, calibration, decision, versions, checksums
     preparation.json    how columns become features (and what it needs beside it), or images pixels
+    word_vectors.npy    of several labels, where the head of the network reads a file of them
     README.md           the model card
 
 These are the names that the Hugging Face Hub expects. Formats 1 and 2, of earlier versions, have
@@ -25,17 +26,18 @@ import numpy as np
 import safetensors.numpy
 
 import pujax
-from pujax import calibration, checksums, methods, reading
-from pujax.checks import one_of, require
+from pujax import calibration, checksums, methods, models, reading
+from pujax.checks import between, one_of, require
 from pujax.data import image_preparation, preparation
 from pujax.data.image_preparation import ImagePreparation
+from pujax.data.multilabel_dataset import MultilabelDataset, MultilabelInfo
 from pujax.data.pu_dataset import DataInfo, PUDataset, TrainingData
 from pujax.data.readers import image_trees
 from pujax.files import replace_text, replacing, to_plain, write_json
 from pujax.methods.base import Method
 from pujax.metrics import Estimate
 from pujax.training import decisions, hub, model_card, new_rows, seed_axis
-from pujax.training.evaluation import summary
+from pujax.training.evaluation import multilabel, summary
 from pujax.training.new_rows import Chunk, NewRows
 
 _LOG = logging.getLogger(__name__)
@@ -45,6 +47,7 @@ _LIBRARY = "pujax"
 _NOT_AS_SAVED = "is not what was saved (its checksum differs); accepted: the file as written"
 _NUMBERS, _DESCRIPTION, _CARD = "model.safetensors", "config.json", "README.md"
 _PREPARATION = "preparation.json"
+_WORD_VECTORS = "word_vectors.npy"
 _EARLIER = "model.json"
 """What the description is called in formats 1 and 2."""
 _ACCEPTED = (
@@ -79,6 +82,11 @@ class SavedModel(NamedTuple):
     description: dict[str, Any]
     ends: calibration.Ends | None = None
 
+    @property
+    def label_names(self) -> tuple[str, ...]:
+        """Of examples with several labels each, the names of the labels; else none."""
+        return tuple(self.description.get("label_names", ()))
+
     def rows_of(self, rows: Any, *, unreadable: str = "fail", num_rows: int = 0) -> NewRows:
         """Rows as this model takes them, see `new_rows.of_table` and `new_rows.of_images`.
 
@@ -98,14 +106,14 @@ class SavedModel(NamedTuple):
     def scores(
         self, rows: NewRows, take: Callable[[Chunk], None] = lambda chunk: None
     ) -> np.ndarray:
-        """Scores `[n]` of new rows, which are read and scored some at a time.
+        """Scores of new rows, which are read and scored some at a time.
 
         Args:
           rows: what `rows_of` returned.
           take: is given every chunk when it is read.
 
         Returns:
-          float32 `[n]`, NaN where a row cannot be read.
+          float32 `[n]`, or `[n, labels]` of several labels; NaN where a row cannot be read.
 
         Raises:
           ValueError: as `new_rows.of_table` and `new_rows.of_images`; a score is not finite.
@@ -118,7 +126,8 @@ class SavedModel(NamedTuple):
             readable.append(chunk.readable)
             take(chunk)
 
-        found, computed = [np.zeros(0, np.float32)], None
+        shape = (0, len(self.label_names)) if self.label_names else (0,)
+        found, computed = [np.zeros(shape, np.float32)], None
         for inputs, count in new_rows.batches(rows.chunks, size, taken):
             last, computed = computed, (predict(self.state, jnp.asarray(inputs)), count)
             if last is not None:  # the device computes while the next batch is read
@@ -127,11 +136,12 @@ class SavedModel(NamedTuple):
             found.append(np.asarray(computed[0])[: computed[1]])
         scores = np.concatenate(found)
         is_readable = np.concatenate([np.zeros(0, bool), *readable])
-        wrong = np.flatnonzero(is_readable & ~np.isfinite(scores))
+        wrong = np.argwhere(~np.isfinite(scores))
+        wrong = wrong[is_readable[wrong[:, 0]]]
         if len(wrong):
             raise ValueError(
-                f"row {wrong[0] + 1} has the score {scores[wrong[0]]}; accepted: rows that are "
-                "not so far from those of training"
+                f"row {wrong[0, 0] + 1} has the score {scores[tuple(wrong[0])]}; accepted: rows "
+                "that are not so far from those of training"
             )
         scores[~is_readable] = np.nan
         return scores
@@ -170,9 +180,19 @@ class SavedModel(NamedTuple):
     def decide(self, scores: np.ndarray, rule: str = "") -> np.ndarray:
         """Which rows are called positive, bool `[n]`; '' is the rule of the run.
 
-        Rows whose score is NaN are not, and do not count among those that a share is taken of.
+        Rows whose score is NaN are not, and do not count among those that a share is taken of. Of
+        several labels, whose scores are `[n, labels]`, a rule holds for each by itself, and '' is
+        the run's threshold.
         """
-        rule, known = rule or self.description["decide"], ~np.isnan(scores)
+        if self.label_names:
+            if not rule:
+                return multilabel.is_predicted(scores, self.description["threshold"])
+            return np.stack([self._decide(column, rule) for column in scores.T], axis=1)
+        return self._decide(scores, rule or self.description["decide"])
+
+    def _decide(self, scores: np.ndarray, rule: str) -> np.ndarray:
+        """`decide` of one label."""
+        known = ~np.isnan(scores)
         chosen = np.zeros(len(scores), bool)
         shares = self.probabilities(scores[known])
         chosen[known] = decisions.decide(rule, scores[known], shares)
@@ -184,7 +204,7 @@ def save(
     config: ml_collections.FrozenConfigDict,
     method: Method,
     state: Any,
-    data: PUDataset,
+    data: PUDataset | MultilabelDataset,
     learned: calibration.Calibration | None,
     ends: calibration.Ends | None = None,
     *,
@@ -200,7 +220,7 @@ def save(
       config: resolved configuration.
       method: what was trained.
       state: its state as it is evaluated, arrays on the host.
-      data: the PU problem.
+      data: the problem, on one's own examples.
       learned: from scores to probabilities, or None.
       ends: of the interval of probabilities, or None.
       estimates: what the held-out rows say of it.
@@ -212,18 +232,23 @@ def save(
     with replacing(os.path.join(folder, _NUMBERS)) as file:
         file.write(safetensors.numpy.save(numbers))
     data.own.preparation.save(folder)
+    settings = without_places(config.to_dict())
+    if _reads_word_vectors(settings):
+        settings["method"]["word_vectors"] = _WORD_VECTORS
+        (words,) = (array for name, array in numbers.items() if name.endswith(".word_vectors"))
+        with replacing(os.path.join(folder, _WORD_VECTORS)) as file:
+            np.save(file, words)
     others = (_NUMBERS, _DESCRIPTION, _CARD)
     files = [x for x in sorted(os.listdir(folder)) if x in hub.FILES and x not in others]
     document = {
         "library_name": _LIBRARY,
         "pujax_version": pujax.__version__,
         "format": _FORMAT,
-        "config": without_places(config.to_dict()),
+        "config": settings,
         "info": data.info._asdict(),
         "id_name": data.own.id_name,
         "takes": data.own.preparation.takes,
-        "class_names": data.class_sides,
-        "prior_interval": data.prior_interval,
+        **_of_kind(config, data.reveal(method.reveals) if method.reveals else data),
         "calibration": None if learned is None else learned._asdict(),
         "probability_ends": None if ends is None else _as_document(ends),
         "decide": config.run.decide,
@@ -237,6 +262,22 @@ def save(
     document["checksum"] = checksums.of_document(document)
     replace_text(os.path.join(folder, _CARD), model_card.card(document))
     write_json(os.path.join(folder, _DESCRIPTION), document)
+
+
+def _of_kind(
+    config: ml_collections.FrozenConfigDict, data: PUDataset | MultilabelDataset
+) -> dict[str, Any]:
+    """What a description says of one label per example, or of several."""
+    if isinstance(data, PUDataset):
+        return {"class_names": data.class_sides, "prior_interval": data.prior_interval}
+    counts = {name: data.counts()[name] for name in ("labeled", "labeled_negatives", "unlabeled")}
+    names = data.info.class_names
+    return {"label_names": names, "threshold": config.run.threshold, "labels": counts}
+
+
+def _reads_word_vectors(config: dict[str, Any]) -> bool:
+    """Whether a method reads vectors of the classes from a file."""
+    return config["method"].get("word_vectors", "") not in ("", models.RANDOM)
 
 
 def description_of(run: str | os.PathLike[str]) -> str:
@@ -271,19 +312,8 @@ def check_run(run: str | os.PathLike[str]) -> None:
         reason = "which is a file" if os.path.exists(run) else "which does not exist"
     elif not os.path.isfile(path):
         reason = "a folder without a model"
-        if _has_several_labels(run):
-            reason = "a run on examples with several labels each, which saves no model"
     if reason:
         raise ValueError(f"the run is {os.fspath(run)!r}, {reason}; accepted: {_ACCEPTED}")
-
-
-def _has_several_labels(run: str | os.PathLike[str]) -> bool:
-    """Whether a folder is that of a finished run on examples with several labels each."""
-    try:
-        summary = reading.read_json(os.path.join(run, "summary.json"))
-    except (OSError, ValueError):  # none, or damaged
-        return False
-    return isinstance(summary, dict) and summary.get("setting") == "multilabel"
 
 
 def file_names(description: str, document: Mapping[str, Any]) -> list[str]:
@@ -321,8 +351,13 @@ def load(folder: str | os.PathLike[str]) -> SavedModel:
     else:
         _check_files(path, document)
     try:
-        config = ml_collections.FrozenConfigDict(document["config"])
+        settings = document["config"]
+        if _reads_word_vectors(settings):
+            settings = settings | {"method": dict(settings["method"])}
+            settings["method"]["word_vectors"] = os.path.join(folder, _WORD_VECTORS)
+        config = ml_collections.FrozenConfigDict(settings)
         info = _info(document["info"])
+        _check_labels(document, info)
         method = methods.build(config, info)
         learned = document["calibration"]
         learned = None if learned is None else calibration.Calibration(**learned)
@@ -423,29 +458,44 @@ def _ends(document: dict[str, Any]) -> calibration.Ends:
     return calibration.Ends(low, high, tuple(document["priors"]))
 
 
-def _info(fields: dict[str, Any]) -> DataInfo:
+def _info(fields: dict[str, Any]) -> DataInfo | MultilabelInfo:
     """The numbers of a data set from JSON, which has no NaN and no tuples."""
     values: dict[str, Any] = {}
     for name, value in fields.items():
         values[name] = math.nan if value is None else value
         if isinstance(value, list):
             values[name] = tuple(value)
-    return DataInfo(**values)
+    return MultilabelInfo(**values) if "class_names" in values else DataInfo(**values)
 
 
-def _shapes(method: Method, info: DataInfo) -> Any:
+def _check_labels(document: dict[str, Any], info: DataInfo | MultilabelInfo) -> None:
+    """Raises a ValueError unless the names of several labels are there, and only then."""
+    names = list(info.class_names) if isinstance(info, MultilabelInfo) else []
+    right = all(isinstance(name, str) for name in names) and len(set(names)) == len(names)
+    found = document.get("label_names", [])
+    require(right and found == names, "label_names", found, f"different names, {names}")
+    if names:
+        between("threshold", document["threshold"], 0, 1)
+
+
+def _shapes(method: Method, info: DataInfo | MultilabelInfo) -> Any:
     """Shapes of the state after the last stage."""
     shape: Any = jax.ShapeDtypeStruct
+    labels, n_support = shape([info.n], bool), 0
+    if isinstance(info, MultilabelInfo):
+        labels = shape([info.n, info.num_classes], np.int8)
+    else:
+        n_support = info.n_support
     data = TrainingData(
         shape([info.n, *info.input_shape], info.input_dtype),
-        shape([info.n], bool),
-        shape([info.n_support, *info.input_shape], info.input_dtype),
-        shape([info.n_support], np.float32),
+        labels,
+        shape([n_support, *info.input_shape], info.input_dtype),
+        shape([n_support], np.float32),
     )
     return seed_axis.state_shapes(method.stages, data)
 
 
-def _used(method: Method, state: Any, info: DataInfo) -> list[bool]:
+def _used(method: Method, state: Any, info: DataInfo | MultilabelInfo) -> list[bool]:
     """Which leaves of a state prediction looks at, by tracing it."""
     leaves, structure = jax.tree.flatten(state)
 
@@ -459,7 +509,9 @@ def _used(method: Method, state: Any, info: DataInfo) -> list[bool]:
     return [id(v) in seen for v in traced.invars[: len(leaves)]]
 
 
-def numbers_of(method: Method, state: Any, info: DataInfo) -> dict[str, np.ndarray]:
+def numbers_of(
+    method: Method, state: Any, info: DataInfo | MultilabelInfo
+) -> dict[str, np.ndarray]:
     """The parts of a state that prediction looks at, by their place in it.
 
     Args:
@@ -479,7 +531,7 @@ def numbers_of(method: Method, state: Any, info: DataInfo) -> dict[str, np.ndarr
 def restored(
     numbers: Mapping[str, np.ndarray],
     method: Method,
-    info: DataInfo,
+    info: DataInfo | MultilabelInfo,
     *,
     most_bytes: float = math.inf,
 ) -> Any:

@@ -128,16 +128,19 @@ def stored_size(path: str | os.PathLike[str], *, turned: bool = False) -> tuple[
         raise _unreadable(path, error) from error
 
 
-def resize(image: Image.Image, side: int, *, resample: str = "bilinear") -> Image.Image:
-    """An image resized to a square; its aspect ratio is not kept.
+def resize(
+    image: Image.Image, side: int | tuple[int, int], *, resample: str = "bilinear"
+) -> Image.Image:
+    """An image resized; its aspect ratio is not kept.
 
     Args:
       image: of any size.
-      side: of the square; 0 leaves the image as it is.
+      side: of a square, or `(height, width)`; 0 leaves the image as it is.
       resample: one of `FILTERS`.
     """
-    if side and image.size != (side, side):
-        return image.resize((side, side), FILTERS[resample])
+    height, width = side if isinstance(side, tuple) else (side, side)
+    if side and image.size != (width, height):
+        return image.resize((width, height), FILTERS[resample])
     return image
 
 

@@ -1,5 +1,6 @@
 """Image files that a list names, each with several labels: which are there, and what if not."""
 
+import dataclasses
 import logging
 import os
 import pathlib
@@ -11,7 +12,8 @@ import numpy as np
 
 from pujax.data import absent
 from pujax.data.image_files import ImageFiles
-from pujax.data.raw import UNKNOWN, RawDataset
+from pujax.data.image_preparation import ImagePreparation
+from pujax.data.raw import UNKNOWN, OwnRows, RawDataset
 from pujax.data.readers import download, holdout
 
 _LOG = logging.getLogger(__name__)
@@ -178,6 +180,7 @@ def build(
     load_size: int,
     missing: str,
     default_size: int,
+    is_own: bool = False,
 ) -> RawDataset:
     """A data set of image files, with the mean and deviation of ImageNet.
 
@@ -190,6 +193,7 @@ def build(
         8/7 of `image_size`, the ratio of 512 to 448 in the paper.
       missing: one of `MISSING`.
       default_size: of `image_size`.
+      is_own: whether they are a user's own, of any mode, which new ones may follow.
 
     Returns:
       A `RawDataset`, without the images that are missing.
@@ -199,20 +203,26 @@ def build(
     """
     side = image_size or default_size
     load_side = load_size or default_load_side(side)
+    prepared = ImagePreparation(side, channels=3, resample="bicubic")
     parts = []
     for name, split in zip(("training", "test"), splits, strict=True):
         rows = _present(source, name, split, missing)
-        paths = tuple(os.path.join(split.folder, split.names[row]) for row in rows.tolist())
-        parts.append((ImageFiles(paths, side, load_side), split.labels[rows]))
+        names = [split.names[row] for row in rows.tolist()]
+        paths = tuple(os.path.join(split.folder, name) for name in names)
+        files = prepared.files(paths) if is_own else ImageFiles(paths, side)
+        parts.append((names, dataclasses.replace(files, load_side=load_side), split.labels[rows]))
+    (ids, train_inputs, train_labels), (_, test_inputs, test_labels) = parts
+    own = OwnRows(id_name="file", ids=np.array(ids, object), preparation=prepared)
     return RawDataset(
         name=source,
-        train_inputs=parts[0][0],
-        train_labels=parts[0][1],
-        test_inputs=parts[1][0],
-        test_labels=parts[1][1],
+        train_inputs=train_inputs,
+        train_labels=train_labels,
+        test_inputs=test_inputs,
+        test_labels=test_labels,
         class_names=tuple(class_names),
         mean=IMAGENET_MEAN,
         std=IMAGENET_STD,
+        own=own if is_own else None,
     )
 
 

@@ -78,6 +78,7 @@ def load(root: pathlib.Path, *, image_size: int, load_size: int, missing: str) -
         load_size=load_size,
         missing=missing,
         default_size=224,
+        is_own=True,
     )
 
 

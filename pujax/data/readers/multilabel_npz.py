@@ -4,10 +4,10 @@ import pathlib
 import zipfile
 
 import numpy as np
-from PIL import Image
 
 from pujax import reading
-from pujax.data import raw
+from pujax.data import preparation, raw
+from pujax.data.image_preparation import ImagePreparation
 
 _ARRAYS = ("X_train", "Y_train", "X_test", "Y_test")
 _NAMES = "label_names"
@@ -50,10 +50,18 @@ def load(path: pathlib.Path, *, image_size: int, load_size: int, missing: str) -
             f"{path}: {_NAMES} has shape {names.shape}; accepted: {y_train.shape[1:]}, one name "
             "per column of Y_train"
         )
-    if image_size:
-        if x_train.ndim == 2:
+    prepared: preparation.Preparation | ImagePreparation
+    if x_train.ndim == 2:
+        if image_size:
             raise ValueError(f"image_size is {image_size}; accepted: 0 with the table in {path}")
-        x_train, x_test = (_resized(images, image_size) for images in (x_train, x_test))
+        width = x_train.shape[1]
+        prepared = preparation.Preparation(tuple(str(i + 1) for i in range(width)))
+    else:
+        _, height, width, channels = x_train.shape
+        side = image_size or (height if height == width else (height, width))
+        prepared = ImagePreparation(side, channels, resample="bicubic")
+        if image_size:
+            x_train, x_test = (prepared.transform(images) for images in (x_train, x_test))
     statistics = raw.feature_statistics if x_train.ndim == 2 else raw.channel_statistics
     # An overflow in the statistics comes of numbers which `check` refuses by name.
     with np.errstate(over="ignore", invalid="ignore"):
@@ -67,6 +75,7 @@ def load(path: pathlib.Path, *, image_size: int, load_size: int, missing: str) -
         class_names=_texts(path, names),
         mean=mean,
         std=std,
+        own=raw.OwnRows("row", np.arange(1, len(x_train) + 1), preparation=prepared),
     )
 
 
@@ -133,14 +142,3 @@ def _texts(path: pathlib.Path, names: np.ndarray) -> tuple[str, ...]:
     except UnicodeDecodeError as error:
         raise ValueError(f"{path}: {_NAMES} is {error.object!r}; accepted: text") from error
     return tuple(texts.tolist())
-
-
-def _resized(images: np.ndarray, side: int) -> np.ndarray:
-    if images.shape[1:3] == (side, side):
-        return images
-    resized = np.empty((len(images), side, side, images.shape[-1]), np.uint8)
-    for row, image in enumerate(images):
-        picture = Image.fromarray(image[..., 0] if image.shape[-1] == 1 else image)
-        pixels = np.asarray(picture.resize((side, side), Image.Resampling.BICUBIC))
-        resized[row] = pixels.reshape(resized.shape[1:])
-    return resized

@@ -93,7 +93,8 @@ def load(
 
     def prepare(rows: np.ndarray) -> raw.RawDataset:
         sums, squares = scan.sums[train[rows]], scan.squares[train[rows]]
-        mean, std = image_trees.statistics(sums, squares, prepared.side**2)
+        height, width, _ = prepared.shape
+        mean, std = image_trees.statistics(sums, squares, height * width)
         return data._replace(mean=tuple(mean), std=tuple(std))
 
     return data._replace(prepare=prepare)
@@ -149,4 +150,5 @@ def _described(name: str, role: str, count: int) -> str:
 
 
 def _pixels(prepared: ImagePreparation) -> str:
-    return f"{prepared.side} x {prepared.side}, {'grey' if prepared.channels == 1 else 'RGB'}"
+    height, width, channels = prepared.shape
+    return f"{height} x {width}, {'grey' if channels == 1 else 'RGB'}"

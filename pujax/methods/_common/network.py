@@ -18,8 +18,6 @@ from pujax.models import encoder as encoder_lib
 from pujax.models import layers, multilabel
 from pujax.models.encoder import Encoder
 
-RANDOM = "random"
-"""`method.word_vectors` that are drawn and mean nothing."""
 _WORD_WIDTH = 300
 _GRAPH = "semantic_graph"
 
@@ -302,13 +300,16 @@ def _bound(
 
 
 def word_vectors(config: ml_collections.ConfigDict, num_classes: int) -> np.ndarray | None:
-    """One vector per class for the semantic-graph head, else None."""
+    """One vector per class for the semantic-graph head, else None.
+
+    Those called `models.RANDOM` are drawn, always the same, and mean nothing.
+    """
     path = config.word_vectors
     if config.head != _GRAPH:
         checks.require(not path, "method.word_vectors", path, f"'' without method.head={_GRAPH!r}")
         return None
-    accepted = f"the path of an .npy file with {num_classes} vectors, or {RANDOM!r}"
-    if path == RANDOM:
+    accepted = f"the path of an .npy file with {num_classes} vectors, or {models.RANDOM!r}"
+    if path == models.RANDOM:
         return np.random.default_rng(0).normal(size=[num_classes, _WORD_WIDTH]).astype(np.float32)
     checks.require(os.path.isfile(path), "method.word_vectors", path, accepted)
     try:

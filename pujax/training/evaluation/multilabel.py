@@ -47,6 +47,19 @@ def test_metrics(
     }
 
 
+def is_predicted(scores: np.ndarray, threshold: float) -> np.ndarray:
+    """Which labels are predicted, as `metrics.multilabel_report` counts them.
+
+    Args:
+      scores: raw scores of any shape; NaN is not predicted.
+      threshold: probability from which on a label is predicted.
+
+    Returns:
+      bool, like `scores`.
+    """
+    return special.expit(np.asarray(scores, np.float64)) >= threshold
+
+
 def compare_labels(scores: np.ndarray, data: MultilabelDataset) -> dict[str, float]:
     """How well the signs of training scores match hidden labels.
 
