@@ -242,8 +242,14 @@ def describe(metric: str) -> str:
     return _DESCRIBED.get(metric, f"Test {metric} in percent")
 
 
-def _values(cell: Mapping[str, Any], rule: str, metric: str) -> list[float | None]:
-    """Of the seeds of a cell, in percent where the metric is."""
+def values_of(cell: Mapping[str, Any], rule: str, metric: str) -> list[float | None]:
+    """A metric of the seeds of a cell, in percent where it is; None where it is not known.
+
+    Args:
+      cell: as in `render`.
+      rule: of `RULES`.
+      metric: of `METRICS`.
+    """
     scale = 100 if metric in PERCENT else 1
     tested = [x["metrics"] if "metrics" in x else by_rule(x) for x in cell["summaries"]]
     values = [by_name.get(rule, {}).get(metric) for by_name in tested]
@@ -251,7 +257,7 @@ def _values(cell: Mapping[str, Any], rule: str, metric: str) -> list[float | Non
 
 
 def _spread_of(cell: Mapping[str, Any], rule: str, metric: str) -> Spread | None:
-    return spread(_values(cell, rule, metric))
+    return spread(values_of(cell, rule, metric))
 
 
 def paired_differences(
@@ -291,7 +297,7 @@ def _paired(
     if other is None or other is cell:
         return []
     ours, theirs = (
-        dict(zip((x["seed"] for x in own["summaries"]), _values(own, rule, metric), strict=True))
+        dict(zip((x["seed"] for x in own["summaries"]), values_of(own, rule, metric), strict=True))
         for own in (cell, other)
     )
     pairs = [(ours[seed], theirs[seed]) for seed in ours.keys() & theirs.keys()]

@@ -4,6 +4,7 @@ Colours are those of Okabe and Ito, which colour-blind readers can distinguish; 
 markers differ too.
 """
 
+import itertools
 import math
 import numbers
 from collections.abc import Mapping, Sequence
@@ -61,6 +62,12 @@ def shades(count: int) -> list[str]:
     return [colors.to_hex(scale(0.92 * i / max(count - 1, 1))) for i in range(count)]
 
 
+def line(place: int) -> dict[str, Any]:
+    """Colour and line style of a curve by its place, counted from 0."""
+    styles = _STYLES[place // len(_CYCLE) % len(_STYLES)]
+    return {"linestyle": styles, "color": _CYCLE[place % len(_CYCLE)]}
+
+
 def legend_or_note(axes: Axes, note: str) -> None:
     """Adds the legend below the panel, or a note in the middle where nothing was drawn.
 
@@ -115,16 +122,16 @@ def curves(axes: Axes, rows: Rows, names: Sequence[str], *, bold: Sequence[str] 
         name: [(row["epoch"] + 1, row[name]) for row in rows if _is_number(row.get(name))]
         for name in names
     }
-    styles = ({"linestyle": style, "color": color} for style in _STYLES for color in _CYCLE)
+    styles = map(line, itertools.count())
     for name, points in points_of.items():
         if not points:
             continue
-        line = {"color": BLACK, "linewidth": 2.0} if name in bold else next(styles)
+        look = {"color": BLACK, "linewidth": 2.0} if name in bold else next(styles)
         if name in _PALE:
-            line = {**line, "linewidth": 5.0, "alpha": 0.4, "zorder": 1.5, "linestyle": "-"}
+            look = {**look, "linewidth": 5.0, "alpha": 0.4, "zorder": 1.5, "linestyle": "-"}
         # Without a marker a single evaluation would be invisible.
         marker = "o" if len(points) <= _MAX_MARKED_POINTS else None
-        axes.plot(*zip(*points, strict=True), label=_label(name), marker=marker, ms=3, **line)
+        axes.plot(*zip(*points, strict=True), label=_label(name), marker=marker, ms=3, **look)
     axes.margins(y=0.12)  # room for the names of stages
     legend_or_note(axes, "nothing was measured")
     axes.set_xlabel("epochs completed")

@@ -1,29 +1,78 @@
-"""The figure of a sweep that has a reference: every row's differences from it, seed by seed."""
+"""Figures of a sweep: differences from its reference, and curves over what columns count."""
 
 import math
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pujax import report
-from pujax.plots import figures, paired
+from pujax.plots import figures, number_curves, paired
 from pujax.sweep import plan as plan_lib
 from pujax.sweep import summary
 
+_NUMBER = re.compile(r"(?<![\w.-])\d+(?:\.\d+)?(?![\w.])")
+"""A number that stands by itself, as in 'digits, 20 labels', and not as in 'a9a'."""
+_LEAST = 3
+"""Numbers that a curve needs."""
+
 
 def write(results: Mapping[str, Any], folder: str | os.PathLike) -> list[str]:
-    """Draws `paired_COLUMN.png` for each column, by the first rule and metric, each atomically.
+    """Draws the figures of a sweep, each atomically, by its first rule.
 
     Args:
       results: what `results.json` holds.
       folder: where to.
 
     Returns:
-      The files, in the order of the columns. A column in which no row shares a seed with the
-      reference has none, and so has a sweep without a reference.
+      The files: `paired_COLUMN.png` of the first metric for each column in which a row shares a
+      seed with the reference, if there is one, and `curve_COLUMNS.png` of all metrics for each
+      three columns or more that differ in one number alone.
     """
-    rule, metric = results["rules"][0], results["metric"]
     cells = [{**cell, "summaries": summary.records_of(cell, results)} for cell in results["cells"]]
+    return [*_differences(results, cells, folder), *_curves(results, cells, folder)]
+
+
+def _curves(
+    results: Mapping[str, Any], cells: Sequence[Mapping[str, Any]], folder: str | os.PathLike
+) -> list[str]:
+    """Draws metrics over the number that columns differ in."""
+    rule, metrics = results["rules"][0], [results["metric"], *results.get("also", [])]
+    groups: dict[str, list[tuple[float, Mapping[str, Any]]]] = {}
+    for cell in cells:
+        numbers = _NUMBER.findall(cell["column"])
+        if len(numbers) == 1:
+            name = _NUMBER.sub("#", cell["column"])
+            groups.setdefault(name, []).append((float(numbers[0]), cell))
+    written = []
+    for name, members in groups.items():
+        panels: dict[str, dict[str, dict[float, list[float]]]] = {}
+        for metric in metrics:
+            curves = panels.setdefault(report.label(metric) + _percent(metric), {})
+            for number, cell in members:
+                values = [x for x in report.values_of(cell, rule, metric) if x is not None]
+                if values:
+                    curves.setdefault(cell["row"], {})[number] = values
+        seen = {x for curves in panels.values() for points in curves.values() for x in points}
+        if len(seen) < _LEAST:
+            continue
+        title = f"{results['title']}, {report.rule_label(rule)}"
+        drawn = number_curves.curves_figure(panels, numbers=name, title=title)
+        path = os.path.join(folder, f"curve_{plan_lib.slug(name)}.png")
+        figures.save(drawn, path)
+        written.append(path)
+    return written
+
+
+def _percent(metric: str) -> str:
+    return ", %" if metric in report.PERCENT else ""
+
+
+def _differences(
+    results: Mapping[str, Any], cells: Sequence[Mapping[str, Any]], folder: str | os.PathLike
+) -> list[str]:
+    """Draws every row's differences from the reference, seed by seed."""
+    rule, metric = results["rules"][0], results["metric"]
     found = report.paired_differences(cells, results.get("reference", ""), rule, metric)
     written, columns = [], dict.fromkeys(cell["column"] for cell in cells)
     for column in columns:

@@ -307,6 +307,35 @@ def test_every_column_with_pairs_has_a_figure_of_differences_in_points(tmp_path,
     assert drawn[0][1]["title"] == "A table"
 
 
+def test_columns_that_differ_in_one_number_have_curves_over_it(tmp_path, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(
+        figure.number_curves, "curves_figure", lambda panels, **about: drawn.append((panels, about))
+    )
+    monkeypatch.setattr(figure.figures, "save", lambda _, path: open(path, "wb").close())
+    found = results(metric="accuracy", also=["auc"])
+    cell, taken = found["cells"][0], found["records"][0]
+    found["cells"], found["records"] = [], []
+    for i, (column, value) in enumerate(
+        (("a9a, 5 labels", 0.5), ("a9a, 20 labels", 0.75), ("a9a, 100 labels", None))
+    ):
+        found["cells"].append({**cell, "column": column})
+        metrics = {"accuracy": value, "auc": 0.25 * (i + 1)}
+        found["records"].append({**taken, "column": column, "metrics": {"last": metrics}})
+    (path,) = figure.write(found, tmp_path)
+    assert os.path.basename(path) == "curve_a9a_labels.png"
+    ((panels, about),) = drawn
+    row = cell["row"]
+    assert panels == {
+        "accuracy, %": {row: {5.0: [50.0], 20.0: [75.0]}},
+        "auc, %": {row: {5.0: [25.0], 20.0: [50.0], 100.0: [75.0]}},
+    }
+    assert about["numbers"] == "a9a, # labels"
+    found["cells"].pop()
+    assert figure.write(found, tmp_path) == []  # two numbers are no curve
+    assert figure._NUMBER.findall("CIFAR-10, MNIST 1k, a9a 0.7") == ["0.7"]
+
+
 def test_the_criterion_is_the_mean_of_what_a_rule_compared_epochs_by():
     found = results(rules=["last", "nnpu_risk"])
     for entry, risk in zip(found["records"], (0.125, 0.25, None), strict=True):

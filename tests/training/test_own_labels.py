@@ -1,4 +1,4 @@
-"""What a run on one's own examples with several labels leaves, and what its model says of others."""
+"""What a run on examples with several labels leaves, and what its model says of new ones."""
 
 import csv
 import json
