@@ -39,10 +39,7 @@ def get_config(argument: str = "") -> ml_collections.ConfigDict:
     if chosen["method"] == "gradpu" and backbone in ("small_cnn", "cnn13"):
         # An input gradient of one example is not defined under batch norm.
         config.model.options.batch_norm = False
-    rules = methods.selection(chosen["method"]), config.method.get("pretrain_selection", "last")
-    if set(rules) != {"last"} and config.data.sampling != "file_order":
-        # For the rules that choose an epoch; with `data.num_validation=0` the last one counts.
-        config.data.num_validation = 100 if chosen["task"].startswith("digits") else 500
+    common.hold_out(config, chosen["task"])
     if chosen["method"] == "lagam":
         config.method.support_batch_size = min(64, config.data.num_support)
     return config

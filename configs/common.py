@@ -100,6 +100,22 @@ def set_task(config: ml_collections.ConfigDict, task: str) -> None:
         config.method.augment = False
 
 
+def hold_out(config: ml_collections.ConfigDict, task: str) -> None:
+    """Holds out 500 examples, of digits 100, for a method whose epoch or first stage is chosen.
+
+    Nothing is held out for others, and where labels are taken in the order of files. With
+    `data.num_validation=0` the last epoch counts.
+
+    Args:
+      config: with its method and task set; changed.
+      task: its name.
+    """
+    name = config.method.name
+    rules = methods.selection(name), config.method.get("pretrain_selection", "last")
+    if set(rules) != {"last"} and config.data.sampling != "file_order":
+        config.data.num_validation = 100 if task.startswith("digits") else 500
+
+
 def own_rows(argument: str, *, source: str, num_epochs: int) -> ml_collections.ConfigDict:
     """What one's own table and one's own folder share: P and U from one place, and nothing else.
 

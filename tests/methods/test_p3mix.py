@@ -373,7 +373,9 @@ def test_a_bad_setting_is_named(data, field, value):
 
 @pytest.mark.parametrize("variant", ["e", "c"])
 def test_the_configuration_file_names_task_and_variant(variant):
+    published = p3mix_file.get_config(f"variant={variant}")
     config = p3mix_file.get_config(f"task=mnist,variant={variant}")
+    assert (config.data.num_validation, published.data.num_validation) == (500, 0)
     assert config.method.name == f"p3mix_{variant}" and config.data.source == "mnist"
     with pytest.raises(ValueError, match="variant"):
         p3mix_file.get_config("variant=x")

@@ -187,3 +187,4 @@ def test_the_configuration_file_sets_the_task():
     config = pan_file.get_config("task=fashion_mnist")
     assert (config.method.name, config.data.source) == ("pan", "fashion_mnist")
     assert pan_file.get_config().model.name == "cnn7"
+    assert (config.data.num_validation, pan_file.get_config().data.num_validation) == (500, 0)
