@@ -62,7 +62,7 @@ def test_your_own_images_are_cropped_as_the_published_ones():
 
 
 @pytest.mark.parametrize("metric", ["mean_average_precision", "overall_f1", "class_f1"])
-@pytest.mark.parametrize("part", ["ratios", "rule", "choice", "risk", "images"])
+@pytest.mark.parametrize("part", ["ratios", "rule", "choice", "gammas", "risk", "images"])
 def test_the_plan_of_the_small_sets_resolves(part, metric):
     plan = pu_mlc_small.get_plan(f"part={part},metric={metric},folder=somewhere")
     plan_lib.check(plan)
