@@ -25,6 +25,7 @@ from pujax.data.readers import columns, frames, pu_labels
 from pujax.training import (
     compilation_cache,
     method_setup,
+    model_numbers,
     own_results,
     preemption,
     prior_estimation,
@@ -242,7 +243,7 @@ class PUClassifier(ClassifierMixin, BaseEstimator):
         if doubt:
             warnings.warn(doubt, stacklevel=4)
         trained = jax.tree.map(sharding.to_host, trained)
-        numbers = saved_model.numbers_of(setup.method, trained, data.info)
+        numbers = model_numbers.numbers_of(setup.method, trained, data.info)
         self.model_ = {"config": config.to_dict(), "info": data.info._asdict(), "numbers": numbers}
 
     def decision_function(self, X: Any) -> np.ndarray:
@@ -436,7 +437,7 @@ class PUClassifier(ClassifierMixin, BaseEstimator):
         info = DataInfo(**self.model_["info"])
         config = ml_collections.FrozenConfigDict(self.model_["config"])
         method = methods.build(config, info)
-        return method, saved_model.restored(self.model_["numbers"], method, info)
+        return method, model_numbers.restored(self.model_["numbers"], method, info)
 
 
 def _doubt(estimates: Iterable[Any], expected: float) -> str:

@@ -31,12 +31,12 @@ from pujax.checks import between, one_of, require
 from pujax.data import image_preparation, preparation
 from pujax.data.image_preparation import ImagePreparation
 from pujax.data.multilabel_dataset import MultilabelDataset, MultilabelInfo
-from pujax.data.pu_dataset import DataInfo, PUDataset, TrainingData
+from pujax.data.pu_dataset import DataInfo, PUDataset
 from pujax.data.readers import image_trees
 from pujax.files import replace_text, replacing, to_plain, write_json
 from pujax.methods.base import Method
 from pujax.metrics import Estimate
-from pujax.training import decisions, hub, model_card, new_rows, seed_axis
+from pujax.training import decisions, hub, model_card, model_numbers, new_rows
 from pujax.training.evaluation import multilabel, summary
 from pujax.training.new_rows import Chunk, NewRows
 
@@ -228,7 +228,7 @@ def save(
     """
     assert data.own is not None and data.own.preparation is not None
     os.makedirs(folder, exist_ok=True)
-    numbers = numbers_of(method, state, data.info)
+    numbers = model_numbers.numbers_of(method, state, data.info)
     with replacing(os.path.join(folder, _NUMBERS)) as file:
         file.write(safetensors.numpy.save(numbers))
     data.own.preparation.save(folder)
@@ -378,7 +378,7 @@ def load(folder: str | os.PathLike[str]) -> SavedModel:
         if not np.all(np.isfinite(array)):
             raise ValueError(f"{path}: {name} holds a number that is not finite; accepted: finite")
     try:
-        state = restored(numbers, method, info, most_bytes=reading.most_bytes(path))
+        state = model_numbers.restored(numbers, method, info, most_bytes=reading.most_bytes(path))
     except ValueError as error:  # of a number
         raise ValueError(f"{path}: {reading.one_line(error)}") from error
     except Exception as error:  # whatever tracing makes of a description that is none
@@ -476,99 +476,6 @@ def _check_labels(document: dict[str, Any], info: DataInfo | MultilabelInfo) -> 
     require(right and found == names, "label_names", found, f"different names, {names}")
     if names:
         between("threshold", document["threshold"], 0, 1)
-
-
-def _shapes(method: Method, info: DataInfo | MultilabelInfo) -> Any:
-    """Shapes of the state after the last stage."""
-    shape: Any = jax.ShapeDtypeStruct
-    labels, n_support = shape([info.n], bool), 0
-    if isinstance(info, MultilabelInfo):
-        labels = shape([info.n, info.num_classes], np.int8)
-    else:
-        n_support = info.n_support
-    data = TrainingData(
-        shape([info.n, *info.input_shape], info.input_dtype),
-        labels,
-        shape([n_support, *info.input_shape], info.input_dtype),
-        shape([n_support], np.float32),
-    )
-    return seed_axis.state_shapes(method.stages, data)
-
-
-def _used(method: Method, state: Any, info: DataInfo | MultilabelInfo) -> list[bool]:
-    """Which leaves of a state prediction looks at, by tracing it."""
-    leaves, structure = jax.tree.flatten(state)
-
-    def predict(leaves, inputs):
-        return method.predict(jax.tree.unflatten(structure, leaves), inputs)
-
-    inputs = jax.ShapeDtypeStruct([2, *info.input_shape], info.input_dtype)
-    traced = jax.make_jaxpr(predict)(leaves, inputs).jaxpr
-    seen = {id(v) for equation in traced.eqns for v in equation.invars}
-    seen |= {id(v) for v in traced.outvars}
-    return [id(v) in seen for v in traced.invars[: len(leaves)]]
-
-
-def numbers_of(
-    method: Method, state: Any, info: DataInfo | MultilabelInfo
-) -> dict[str, np.ndarray]:
-    """The parts of a state that prediction looks at, by their place in it.
-
-    Args:
-      method: whose state it is.
-      state: as it is evaluated, arrays on the host.
-      info: numbers of the data set.
-    """
-    leaves = jax.tree_util.tree_leaves_with_path(state)
-    used = _used(method, state, info)
-    return {
-        jax.tree_util.keystr(path): np.asarray(leaf, order="C")
-        for (path, leaf), is_used in zip(leaves, used, strict=True)
-        if is_used
-    }
-
-
-def restored(
-    numbers: Mapping[str, np.ndarray],
-    method: Method,
-    info: DataInfo | MultilabelInfo,
-    *,
-    most_bytes: float = math.inf,
-) -> Any:
-    """The state with the numbers of `numbers_of`, and zeros elsewhere.
-
-    Args:
-      numbers: by their place in the state.
-      method: whose state it is.
-      info: numbers of the data set.
-      most_bytes: that the state may take.
-
-    Raises:
-      ValueError: for a number of another shape or type, or one that the state does not have; for a
-        state that is too large.
-    """
-    shapes = _shapes(method, info)
-    needed = sum(math.prod(x.shape) * x.dtype.itemsize for x in jax.tree.leaves(shapes))
-    require(needed <= most_bytes, "the size of the state", needed, f"at most {most_bytes} bytes")
-    left = set(numbers)
-
-    def of_leaf(place, wanted):
-        name = jax.tree_util.keystr(place)
-        left.discard(name)
-        array = numbers.get(name)
-        if array is None:
-            return jnp.zeros(wanted.shape, wanted.dtype)
-        if array.shape != wanted.shape or array.dtype != wanted.dtype:
-            raise ValueError(
-                f"{name} is {array.dtype}{list(array.shape)}; accepted: "
-                f"{wanted.dtype}{list(wanted.shape)}"
-            )
-        return jnp.asarray(array)
-
-    state = jax.tree_util.tree_map_with_path(of_leaf, shapes)
-    if left:
-        raise ValueError(f"{min(left)} is not a part of the state; accepted: what was saved")
-    return state
 
 
 @functools.lru_cache(maxsize=8)
