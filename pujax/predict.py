@@ -39,8 +39,8 @@ from pujax.training.saved_model import SavedModel
 
 _WRITTEN = 10_000
 """Rows that are written at once."""
-_HEADING = 10_000
-"""Characters of the longest heading that is looked at."""
+_HEADING = 1_000_000
+"""Characters of the longest heading that is looked at; thousands of labels have a long one."""
 
 
 class Predictions(NamedTuple):
@@ -376,7 +376,6 @@ def _are_predictions(path: str) -> bool:
             heading = next(csv.reader([file.readline(_HEADING)]), [])
     except (ValueError, csv.Error):  # no text, or no table
         return False
-    # A run's own predictions say of every row whether it was held out.
     return prediction_csv.is_of_new_rows(heading)
 
 

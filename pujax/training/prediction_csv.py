@@ -130,7 +130,10 @@ def _after(prefix: str, names: Sequence[str]) -> list[str]:
 
 
 def is_of_new_rows(heading: Sequence[str]) -> bool:
-    """Whether a line is the heading of predictions that `pujax predict` wrote, and no run did."""
+    """Whether a line is the heading of predictions that `pujax predict` wrote, and no run did.
+
+    A run's own say of every row whether it was held out, or which labels were known.
+    """
     if list(heading[1:5]) == _HEADING:
         return "held_out" not in heading
     names, rest = heading[1 : len(heading) // 2 + 1], heading[len(heading) // 2 + 1 :]

@@ -150,8 +150,18 @@ def test_the_text_of_several_labels_by_hand():
         ("row,score,probability,rank,decision,held_out", False),
     ],
 )
-def test_headings_of_predictions_are_told_from_others(heading, is_one):
+def test_headings_of_predictions_are_told_from_others(heading, is_one, tmp_path):
     assert prediction_csv.is_of_new_rows(heading.split(",")) == is_one
+    (tmp_path / "a.csv").write_text(f"{heading}\n")
+    assert predict._are_predictions(str(tmp_path / "a.csv")) == is_one
+
+
+def test_predictions_of_thousands_of_labels_are_known_by_their_heading(tmp_path):
+    names = [f"GO:{i:07}" for i in range(3000)]
+    numbers = np.zeros([1, 3000])
+    text = prediction_csv.label_text("row", names, np.array([1]), numbers, numbers > 0)
+    (tmp_path / "a.csv").write_text(text)
+    assert predict._are_predictions(str(tmp_path / "a.csv"))
 
 
 def test_a_label_is_predicted_at_the_threshold_as_the_report_counts():
