@@ -106,7 +106,8 @@ def run(
             reason = place.error(cell, seeds) or reason
             num_failed += bool(reason)
             sweep.write_results()
-            console.message(f"{cell.name}: {reason or 'done'}")
+            ended = "stopped before its end" if place.unfinished(cell, seeds) else "done"
+            console.message(f"{cell.name}: {reason or ended}")
         if request.signal:
             raise SystemExit(128 + request.signal)
     runner.show_table(sweep, needs_all=False)

@@ -125,15 +125,17 @@ def no_data(monkeypatch):
     monkeypatch.setattr("pujax.report.render", lambda title, entries, **k: str(entries))
 
 
-def test_every_cell_is_sent_once_and_finished_ones_not_again(tmp_path, no_data):
+def test_every_cell_is_sent_once_and_finished_ones_not_again(tmp_path, no_data, capsys):
     plan, engine = small_plan.plan(seeds=(0, 1)), Here()
     assert launch.run(plan, str(tmp_path), engine, train=fake_summary) == 0
     assert [task.plan.cells for task in engine.tasks] == [(cell,) for cell in plan.cells]
     assert all(task.plan.seeds == (0, 1) for task in engine.tasks)
     (tmp_path / "even/supervised/seed_1/summary.json").unlink()
-    again = Here()
+    assert "supervised on even: done" in capsys.readouterr().out
+    again = Here()  # as run.stop_after_epoch ends a cell: without an error, and before its end
     assert launch.run(plan, str(tmp_path), again, train=lambda task: "") == 0
     assert [task.plan.cells[0].row for task in again.tasks] == ["supervised"]
+    assert "supervised on even: stopped before its end" in capsys.readouterr().out
     only = Here()
     assert launch.run(plan, str(tmp_path), only, only="naive", train=lambda task: "") == 0
     assert only.tasks == []
