@@ -30,9 +30,9 @@ def setup(**changes):
     return config, data, method, arrays, states
 
 
-def batch_of(stage, arrays, *, epoch=0, first_epoch=0):
+def batch_of(stage, arrays, *, index=0, epoch=0, first_epoch=0):
     plan = train_step.epoch_plan(stage, jax.random.key(1), 0, arrays)
-    return tiny.gather(arrays, plan, 0, epoch=epoch, step=0, first_epoch=first_epoch)
+    return tiny.gather(arrays, plan, index, epoch=epoch, step=0, first_epoch=first_epoch)
 
 
 def logistic(x):
@@ -184,6 +184,52 @@ def test_every_epoch_records_the_teacher_in_evaluation_mode_and_the_last_one_cut
     np.testing.assert_array_equal(method.soft_labels(divided), divided.labels)
 
 
+def test_records_are_of_images_as_they_are_where_training_augments_them():
+    """A public implementation records training batches, of random views in training mode."""
+    *_, method, arrays, (first, second) = setup(augment=True)
+    trend, classify = method.stages
+    moved = first._replace(teacher=jax.tree.map(lambda x: 1.5 * x, first.teacher))
+    as_network = first._replace(params=moved.teacher[0], batch_stats=moved.teacher[1])
+    # Few rows at a time: in training mode, and with random views, scores are of their company.
+    rows = np.asarray(arrays.inputs)
+    predict = jax.jit(method.predict)
+    parts = [predict(as_network, rows[i : i + 20]) for i in range(0, len(rows), 20)]
+    p = 1 / (1 + np.exp(-np.concatenate(parts).astype(np.float64)))
+    assert np.ptp(p) > 0.1
+    recorded = trend.refresh(moved, arrays, jax.random.key(0), 1)
+    np.testing.assert_allclose(recorded.history[:, 0], p, rtol=1e-5)
+    kept = second._replace(teacher=moved.teacher)
+    divided = classify.refresh(kept, arrays, jax.random.key(0), 0)
+    np.testing.assert_allclose(divided.history[:, 1], p, rtol=1e-5)
+
+
+def test_the_rate_falls_in_both_phases_and_starts_again_in_the_second():
+    """That of a public implementation rises through the whole first phase."""
+    lengths = {"num_epochs": 5, "pretrain_epochs": 3, "learning_rate": 0.2}
+    *_, method, arrays, states = setup(**lengths)
+    first_epoch = 0
+    for stage, state in zip(method.stages, states, strict=True):
+        step, found, wanted = jax.jit(stage.step), [], []
+        for epoch in range(stage.num_epochs):
+            for index in (0, 6):
+                at = {"index": index, "epoch": first_epoch + epoch, "first_epoch": first_epoch}
+                after, _ = step(state, batch_of(stage, arrays, **at), jax.random.key(0))
+                # From a momentum of 0, weights move by the rate times the momentum.
+                moves, momenta = (
+                    np.concatenate([np.ravel(x) for x in jax.tree.leaves(tree)])
+                    for tree in (
+                        jax.tree.map(jnp.subtract, state.params, after.params),
+                        after.opt_state,
+                    )
+                )
+                found.append(np.vdot(moves, momenta) / np.vdot(momenta, momenta))
+                # The longer phase, of 3 epochs of 8 steps, sets the pace of both.
+                wanted.append(0.2 * np.cos(7 * np.pi / 16 * (epoch + index / 8) / 3))
+        np.testing.assert_allclose(found, wanted, rtol=1e-4)
+        assert found[0] == pytest.approx(0.2, rel=1e-4) and (np.diff(found) < 0).all()
+        first_epoch += stage.num_epochs
+
+
 def test_nothing_that_rises_is_said(caplog):
     _, _, method, arrays, (_, second) = setup()
     same = jax.tree.map(jnp.zeros_like, second.teacher)
@@ -217,6 +263,27 @@ def test_second_phase_has_a_new_network_and_three_losses():
     np.testing.assert_allclose(metrics["loss_consistency"], agree, rtol=1e-5)
     for a, b in zip(*map(jax.tree.leaves, (after.teacher, state.teacher)), strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+def test_labels_of_u_move_between_epochs_and_never_within_one():
+    """A public implementation moves them with every step."""
+    _, data, method, arrays, (_, state) = setup(confidence=0.5)
+    stage = method.stages[1]
+    labels = jnp.asarray((data.truth == 1) | data.labeled, jnp.float32)
+    state = state._replace(labels=labels)
+    rows = batch_of(stage, arrays, epoch=2, first_epoch=2)
+    step = jax.jit(stage.step)
+    of_epochs = []
+    for epoch in (2, 3):
+        within = [batch_of(stage, arrays, index=i, epoch=epoch, first_epoch=2) for i in (0, 3, 7)]
+        progress = [float(batch.stage_progress) for batch in within]
+        assert progress == [epoch - 2, epoch - 2 + 3 / 8, epoch - 2 + 7 / 8]
+        # The same rows at three places of an epoch.
+        at = [batch._replace(ids=rows.ids, inputs=rows.inputs) for batch in within]
+        values = [float(step(state, batch, jax.random.key(0))[1]["loss"]) for batch in at]
+        assert len(set(values)) == 1
+        of_epochs.append(values[0])
+    assert abs(of_epochs[0] - of_epochs[1]) > 1e-3
 
 
 @pytest.mark.thorough
