@@ -229,17 +229,32 @@ def test_a_step_of_an_episode_trains_the_weighted_cross_entropy():
     np.testing.assert_allclose(metrics["loss"], mean * np.log(2), rtol=1e-5)
 
 
-def test_the_nnpu_stage_has_a_weight_decay_of_its_own():
-    def after_a_step(**changes):
-        _, method, arrays, _ = setup(**changes)
-        stage = method.stages[0]
-        state = train_step.init_state(stage, jax.random.key(0), None, arrays, tiny.mesh())
-        state, _ = jax.jit(stage.step)(state, batch_of(stage, arrays), jax.random.key(2))
-        return np.concatenate([np.ravel(x) for x in jax.tree.leaves(state.params)])
+def moved_by_a_step(*, index=0, **changes):
+    """How far the weights go in the first step of a stage of the method."""
+    _, method, arrays, _ = setup(**changes)
+    stage = method.stages[index]
+    before = train_step.init_state(method.stages[0], jax.random.key(0), None, arrays, tiny.mesh())
+    if index:
+        before = train_step.init_state(stage, jax.random.key(0), before, arrays, tiny.mesh())
+    after, _ = jax.jit(stage.step)(before, batch_of(stage, arrays), jax.random.key(2))
+    moves = jax.tree.map(jnp.subtract, after.params, before.params)
+    return np.concatenate([np.ravel(x) for x in jax.tree.leaves(moves)])
 
-    as_it_is = after_a_step()
-    np.testing.assert_array_equal(after_a_step(weight_decay=1.0), as_it_is)
-    assert (after_a_step(pretrain_weight_decay=1.0) != as_it_is).any()
+
+def test_the_nnpu_stage_has_a_weight_decay_of_its_own():
+    as_it_is = moved_by_a_step()
+    np.testing.assert_array_equal(moved_by_a_step(weight_decay=1.0), as_it_is)
+    assert (moved_by_a_step(pretrain_weight_decay=1.0) != as_it_is).any()
+
+
+def test_each_stage_has_a_rate_of_its_own():
+    """A public implementation trains its first stage by the main optimizer."""
+    rates = {"pretrain_learning_rate": 1e-3, "learning_rate": 4e-3}
+    for index, rate in enumerate(rates.values()):
+        # Adam's first step is as long as its rate, but where a slope is next to nothing.
+        moves = np.abs(moved_by_a_step(index=index, **rates))
+        np.testing.assert_allclose(np.median(moves), rate, rtol=1e-3)
+        np.testing.assert_allclose(moves.max(), rate, rtol=1e-3)
 
 
 def test_the_nnpu_stage_hands_on_the_epoch_of_its_rule():
