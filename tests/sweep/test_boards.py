@@ -7,8 +7,9 @@ from pujax import sweep
 from pujax.configs.sweeps import pu_bench, pubench
 from pujax.data import dataset, raw, sources
 from pujax.sweep import plan as plan_lib
+from pujax.sweep import runner
 from pujax.training import config as config_lib
-from pujax.training import method_setup
+from pujax.training import experiment, method_setup
 from pujax.training.config import data_section
 from tests import tiny
 from tests.conftest import real_data_folder
@@ -114,6 +115,36 @@ def test_every_cell_of_a_board_is_accepted(plan):
         assert config.data.num_validation > 0, cell.name
         rows = config.data.source in ("table", "mushrooms")
         assert not (rows and config.method.get("augment", False)), cell.name
+
+
+@pytest.mark.parametrize(
+    ("plan", "made"),
+    [
+        (pubench.get_plan("data=cifar10,set=3,case=1"), source(2000)),
+        (pubench.get_plan("data=usps,set=8"), source(3600, classes=2)),
+        (pu_bench.get_plan("data=cifar10"), source(600)),
+        (pu_bench.get_plan("data=spambase"), source(1850, classes=2)),
+    ],
+    ids=("pubench-cifar10", "pubench-usps", "pu_bench-cifar10", "pu_bench-spambase"),
+)
+def test_all_rows_of_a_board_train_on_one_split_per_seed(plan, made, monkeypatch):
+    """In PUBench the method's name is in the seed of the split: differences are unpaired there."""
+    monkeypatch.setattr(sources, "load", lambda *args, **options: made)
+    plan = plan._replace(seeds=plan.seeds[:2])
+    rows, with_support = {}, set()
+    for cell in plan.cells:
+        for config in runner._resolve(cell, plan):  # as a sweep trains them
+            found = experiment.load_data(config)
+            if found.info.n_support:  # taken out of P and U
+                with_support.add(cell.row)
+                continue
+            split = (config.seed, found.digest(), found.info)
+            rows.setdefault(split, []).append(cell.row)
+    assert [seed for seed, *_ in rows] == list(plan.seeds)
+    assert len({digest for _, digest, _ in rows}) == 2
+    without = [cell.row for cell in plan.cells if cell.row not in with_support]
+    assert len(without) > 10 and list(rows.values()) == [without, without]
+    assert with_support == ({"lagam"} & {cell.row for cell in plan.cells})
 
 
 def test_rows_that_are_not_the_method_say_so_and_published_figures_where_they_are_from():
