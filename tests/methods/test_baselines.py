@@ -1,12 +1,14 @@
 """The baselines that are a risk on a plain classifier: risks by hand, thresholds, calibration."""
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from pujax import methods, risks
-from pujax.methods import imbalanced_nnpu, pusb
+from pujax.methods import imbalanced_nnpu, nnpu, pusb
 from pujax.methods._common import calibration as calibration_lib
 from pujax.training import config as config_lib
 from pujax.training import sharding, train_step
@@ -80,6 +82,30 @@ def test_calibration_on_the_whole_data_set_is_the_mean_over_p_and_u_together(dat
     union = as_negative.mean() - pi * as_negative[labeled].mean()
     wanted = pi * np.mean(sigmoid(-scores[labeled])) + union
     np.testing.assert_allclose(got, wanted, rtol=1e-5)
+
+
+def test_calibrated_batches_have_the_shares_of_the_data_and_not_their_own(data):
+    """A public implementation takes the mean over all of the batch: exact only at as many P as U.
+
+    Batches of 2 P and 2 U from 3 P and 5 U. Each is the risk as its authors write it, with
+    c = n_P / (pi n), and the mean over all batches is the risk of the whole data set.
+    """
+    info = data.info._replace(n_p=3, n_u=5, prior=0.5, prior_unlabeled=0.2)
+    g = 2 * np.random.default_rng(0).normal(size=8)  # P first
+    rows = [
+        (*p, *u)
+        for p in itertools.combinations(range(3), 2)
+        for u in itertools.combinations(range(3, 8), 2)
+    ]
+    scores, labeled = g[np.array(rows)], np.array([1, 1, 0, 0])
+    config = tiny.config("nnpu", **MLP, beta=100.0).method  # the sign rule never fires
+    found = jax.jit(jax.vmap(lambda scores: nnpu.risk(config, info)(scores, labeled)))(scores)
+    c, pi = 3 / (0.5 * 8), 0.5
+    of_p = pi * (sigmoid(-scores[:, :2]) + (c - 1) * sigmoid(scores[:, :2])).mean(1)
+    of_u = (1 - c * pi) * sigmoid(scores[:, 2:]).mean(1)
+    np.testing.assert_allclose(found, of_p + of_u, rtol=1e-5)
+    whole = pi * (sigmoid(-g[:3]) - sigmoid(g[:3])).mean() + sigmoid(g).mean()
+    np.testing.assert_allclose(found.mean(), whole, rtol=1e-5)
 
 
 def test_two_sample_data_need_no_calibration(data):
