@@ -10,10 +10,14 @@ import numpy as np
 import pytest
 
 from pujax import methods
+from pujax.configs import ncpu as tasks
+from pujax.data import dataset, sources
 from pujax.methods import ncpu
 from pujax.methods._common import alignment, network, views
 from pujax.methods.ncpu import disambiguation
+from pujax.training import config as config_lib
 from pujax.training import train_step
+from pujax.training.config import data_section
 from tests import tiny
 from tests.x64 import x64
 
@@ -384,3 +388,61 @@ def test_the_gate_holds_negatives_where_prototypes_call_everything_positive(gate
     called = np.asarray(scores(weights) > 0)
     assert np.asarray(labels).min() > 0.99 and called[is_positive].all()
     assert called[~is_positive].mean() == (0 if gate else 1)
+
+
+def data_of(task):
+    """The problem of a task, without its images: the configuration, the problem, its classes."""
+    config = config_lib.resolve(tasks.get_config(f"task={task}"))
+    made = sources.without_data(config.data.source, **data_section.source_options(config.data))
+    found = dataset.build(made, seed=config.seed, **data_section.settings(config.data))
+    return config, found, made.train_labels
+
+
+@pytest.mark.parametrize(
+    ("task", "positive", "num_unlabeled", "prior"),
+    [
+        ("cifar10", (0, 1, 8, 9), 40_000, 0.4),
+        # Of 20 superclasses.
+        ("cifar100", (0, 1, 7, 8, 11, 12, 13, 14, 15, 16), 40_000, 0.5),
+        ("stl10", (0, 2, 3, 8, 9), 90_000, None),
+    ],
+)
+def test_published_tasks_have_the_data_and_the_settings_of_the_authors(
+    task, positive, num_unlabeled, prior
+):
+    config, found, classes = data_of(task)
+    info = found.info
+    assert (info.n_p, info.n_u, info.n_support) == (1000, num_unlabeled, 0)
+    assert info.setting == "two_sample" and len(np.unique(found.source_ids)) == info.n  # disjoint
+    labeled, unlabeled = (found.source_ids[x] for x in (found.labeled, ~found.labeled))
+    per_class = np.bincount(classes[labeled], minlength=classes.max() + 1)
+    assert set(np.flatnonzero(per_class)) == set(positive) and np.ptp(per_class[[*positive]]) > 0
+    assert len(found.validation_labeled) == 0  # the published runs have none
+    if prior is None:  # those of unknown class alone, so that no one knows it
+        assert (classes[unlabeled] < 0).all() and math.isnan(info.prior)
+    else:
+        assert (info.prior, info.prior_unlabeled) == (prior, prior)
+        assert found.truth[~found.labeled].sum() == round(prior * num_unlabeled)
+    assert len(found.test_labels) == (8000 if task == "stl10" else 10_000)
+    method, wide = config.method, task == "stl10"
+    assert (method.num_epochs, method.warmup_epochs) == (1300, 30)
+    assert (method.batch_size, method.learning_rate) == ((512, 1e-2) if wide else (256, 1e-3))
+    assert method.entropy_weight == (5 if task == "cifar10" else 0.5)
+    assert config.model.name == "resnet18" and config.model.options.stem_norm
+
+
+@pytest.mark.parametrize(
+    ("task", "counts"), [("digits", (100, 1342)), ("fashion_mnist", (1000, 9000))]
+)
+def test_small_tasks_are_one_sample_of_which_the_same_number_of_every_class_is_labelled(
+    task, counts
+):
+    config, found, classes = data_of(task)
+    assert (found.info.n_p, found.info.n_u) == counts and found.info.n_support == 0
+    assert found.info.setting == "one_sample"
+    assert len(np.unique(found.source_ids)) == sum(counts)  # P and U share no example
+    share = (found.truth == 1).mean()  # of P and U together
+    assert found.info.prior == pytest.approx(share) == pytest.approx(0.5, abs=0.02)
+    assert found.info.prior_unlabeled == pytest.approx(found.truth[~found.labeled].mean())
+    per_class = np.bincount(classes[found.source_ids[found.labeled]])
+    np.testing.assert_array_equal(per_class, [counts[0] // 5, 0] * 4 + [counts[0] // 5])
