@@ -10,6 +10,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from pujax import meta
 from pujax.methods._common import losses
 from pujax.models import heads
 
@@ -133,8 +134,7 @@ def update_labels(
       momentum: share that stays, in [0, 1].
     """
     nearest = (prototype_probability >= 0.5).astype(labels.dtype)
-    # Exactly 1 for P: 0.99 + 0.01 need not be.
-    return jnp.where(labeled > 0, 1, momentum * labels + (1 - momentum) * nearest)
+    return meta.ema_labels(labels, nearest, rho=momentum, pinned=labeled)
 
 
 def gated_targets(
