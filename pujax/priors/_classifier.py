@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from pujax import risks
 from pujax.arrays import consecutive_shuffles
 
 
@@ -52,7 +53,7 @@ def mlp(hidden: Sequence[int]) -> Network:
 
 
 def make_epoch(net: Network, optimizer: Any, batch_size: int) -> Callable[..., tuple[Any, Any]]:
-    """Compiles a training epoch; the loss is half the mean over P plus half that over the kept U.
+    """Compiles a training epoch; the loss is that of CVIR: P and the kept U weigh one half each.
 
     Args:
       net: the network that is trained.
@@ -64,9 +65,7 @@ def make_epoch(net: Network, optimizer: Any, batch_size: int) -> Callable[..., t
     """
 
     def loss(params, p, u, kept):
-        positive = jax.nn.softplus(-net.apply(params, p)).mean()
-        negative = jax.nn.softplus(net.apply(params, u)) * kept
-        return (positive + negative.sum() / jnp.maximum(kept.sum(), 1)) / 2
+        return risks.cvir_of_samples(net.apply(params, p), net.apply(params, u), kept=kept)
 
     @jax.jit
     def run(params, state, p, u, kept, key):

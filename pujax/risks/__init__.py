@@ -23,7 +23,7 @@ from pujax.risks.alignment import (
     two_way_margin,
     two_way_sigmoid_loss,
 )
-from pujax.risks.biased import cvir, naive, weighted_bce
+from pujax.risks.biased import cvir, cvir_of_samples, naive, weighted_bce
 from pujax.risks.distribution import ENTROPY_CLIP, dist_pu, prediction_entropy
 from pujax.risks.labeling_bias import lbe_classifier, lbe_posterior, lbe_propensity
 from pujax.risks.multilabel import (
@@ -55,6 +55,7 @@ __all__ = [
     "assume_negative_bce",
     "asymmetric",
     "cvir",
+    "cvir_of_samples",
     "dist_pu",
     "gradient_penalty",
     "gradpu",

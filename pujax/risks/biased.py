@@ -63,8 +63,43 @@ def cvir(
     scores, is_positive = _arrays.checked(scores, labeled)
     kept = jnp.asarray(kept)
     _arrays.check_shape("kept", kept, scores.shape, "the shape of scores")
-    negatives = arrays.mean_where(loss(-scores), ~is_positive & (kept > 0))
-    return (arrays.mean_where(loss(scores), is_positive) + negatives) / 2
+    return _half_each(loss(scores), is_positive, loss(-scores), ~is_positive & (kept > 0))
+
+
+def cvir_of_samples(
+    positives: ArrayLike,
+    unlabeled: ArrayLike,
+    *,
+    kept: ArrayLike,
+    loss: surrogates.Loss = surrogates.logistic_loss,
+) -> jax.Array:
+    """The risk of `cvir` where P and U are arrays of their own.
+
+    Args:
+      positives: raw scores of P, `[m]`.
+      unlabeled: raw scores of U, `[n]`.
+      kept: bool, `[n]`: unlabeled examples that count as negatives.
+      loss: surrogate loss of the margin, elementwise.
+
+    Returns:
+      The scalar risk; half the mean over P where nothing of U is kept.
+
+    Raises:
+      ValueError: if the shapes of `unlabeled` and `kept` differ.
+    """
+    positives, unlabeled = arrays.full_precision(positives), arrays.full_precision(unlabeled)
+    kept = jnp.asarray(kept)
+    _arrays.check_shape("kept", kept, unlabeled.shape, "the shape of unlabeled")
+    every = jnp.ones(positives.shape, bool)
+    return _half_each(loss(positives), every, loss(-unlabeled), kept > 0)
+
+
+def _half_each(
+    as_positive: jax.Array, is_positive: jax.Array, as_negative: jax.Array, is_kept: jax.Array
+) -> jax.Array:
+    """Half the mean loss of P as positive, and half that of what is kept of U as negative."""
+    negatives = arrays.mean_where(as_negative, is_kept)
+    return (arrays.mean_where(as_positive, is_positive) + negatives) / 2
 
 
 def weighted_bce(

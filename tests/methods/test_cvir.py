@@ -53,10 +53,17 @@ def test_risk_matches_a_batch_worked_by_hand():
         assert (gradient[2:] == 0).all()
         everything = risks.cvir(scores, labeled, kept=np.ones(5))
         assert float(everything) == pytest.approx(float(risks.naive(scores, labeled)) / 2)
+        of_samples = jax.value_and_grad(risks.cvir_of_samples, argnums=(0, 1))
+        same, (of_p, of_u) = jax.jit(of_samples)(scores[:2], scores[2:], kept=kept[2:])
+        assert float(same) == pytest.approx(float(value), abs=1e-15)
+        np.testing.assert_allclose(of_p, [-1 / 16, -1 / 8], rtol=1e-13)
+        np.testing.assert_allclose(of_u, [1 / 16, 0, 1 / 8], rtol=1e-13)
         only_u = risks.cvir(scores[2:], labeled[2:], kept=kept[2:])
         assert float(only_u) == pytest.approx((np.log(4 / 3) + np.log(2)) / 4, abs=1e-15)
     with pytest.raises(ValueError, match=r"kept has shape \(2,\).*\(5,\)"):
         risks.cvir(scores, labeled, kept=kept[:2])
+    with pytest.raises(ValueError, match=r"kept has shape \(2,\).*unlabeled, \(3,\)"):
+        risks.cvir_of_samples(scores[:2], scores[2:], kept=kept[:2])
 
 
 def test_the_choice_drops_exactly_the_highest_scores():
