@@ -24,11 +24,16 @@ def one_of(field: str, value: object, choices: Iterable[object]) -> None:
     require(known, field, value, ", ".join(map(repr, choices)))
 
 
-def between(field: str, value: object, low: float, high: float, *, include: str = "both") -> None:
+def between(
+    field: str, value: object, low: float, high: float, *, include: str = "both", word: str = ""
+) -> None:
     """Requires a number in an interval; NaN fails, and so does what is no number.
 
-    `include` says which ends belong to it: 'both', 'low', 'high' or 'neither'.
+    `include` says which ends belong to it: 'both', 'low', 'high' or 'neither'. `word`, such as
+    'auto', is accepted in place of a number; '' for none.
     """
+    if word and isinstance(value, str) and value == word:
+        return
     number: Any = value
     ok = is_number(value)
     if ok:
@@ -37,7 +42,8 @@ def between(field: str, value: object, low: float, high: float, *, include: str 
         ok = bool(above and below)
     left = "[" if include in ("both", "low") else "("
     right = "]" if include in ("both", "high") else ")"
-    require(ok, field, value, f"a number in {left}{low}, {high}{right}")
+    instead = f"{word!r}, or " if word else ""
+    require(ok, field, value, f"{instead}a number in {left}{low}, {high}{right}")
 
 
 def is_number(value: object) -> bool:

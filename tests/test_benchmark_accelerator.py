@@ -552,7 +552,7 @@ def test_a_shorter_run_drops_its_rate_and_ends_its_warm_up_at_the_same_share_of_
     assert method.lr_drops == (52, 63, 74)
     other = ncpu.get_config("task=cifar10")
     training.shortened(other.method, 130)
-    assert (other.method.num_epochs, other.method.warmup_epochs) == (130, 3)
+    assert (other.method.num_epochs, other.method.warmup_epochs) == (130, "auto")
     config_lib.resolve(other)  # a cosine has no drops, and takes none
 
 

@@ -64,7 +64,9 @@ def shortened(method: ml_collections.ConfigDict, num_epochs: int) -> None:
     def moved(epoch: int) -> int:
         return max(round(epoch * factor), 1) if epoch else 0
 
-    changed: dict[str, Any] = {name: moved(method[name]) for name in _EPOCHS if name in method}
+    # 'auto' follows the length by itself.
+    counted = [name for name in _EPOCHS if method.get(name, "auto") != "auto"]
+    changed: dict[str, Any] = {name: moved(method[name]) for name in counted}
     if method.lr_schedule == "multistep":  # others take no drops
         drops = {moved(epoch) for epoch in method.lr_drops}
         changed["lr_drops"] = tuple(sorted(drop for drop in drops if drop < num_epochs))

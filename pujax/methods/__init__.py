@@ -182,8 +182,9 @@ def stage_lengths(name: str) -> tuple[str, ...]:
 def set_length(section: ml_collections.ConfigDict, num_epochs: int) -> None:
     """Gives a method so many epochs, of which its stages take the shares that they had.
 
-    A stage keeps at least one epoch and leaves one, where there are two; one of no epochs stays so.
-    What trains no network has no epochs and stays as it is.
+    A stage keeps at least one epoch and leaves one, where there are two; one of no epochs stays so,
+    and so does a word, such as 'auto', which follows the length by itself. What trains no network
+    has no epochs and stays as it is.
 
     Args:
       section: fields of a method and its `name`; changed in place.
@@ -197,7 +198,7 @@ def set_length(section: ml_collections.ConfigDict, num_epochs: int) -> None:
         return
     before, section.num_epochs = section.num_epochs, num_epochs
     for field in stage_lengths(section.name):
-        if section[field]:
+        if section[field] and not isinstance(section[field], str):
             scaled = round(section[field] / before * num_epochs)
             section[field] = min(max(scaled, 1), max(num_epochs - 1, 1))
     for field in _said(section.name, "ROUND_LENGTHS"):

@@ -38,8 +38,10 @@ def needs_prior(rule):
 
 
 def is_length(section, field):
-    """Whether a field is a number of the epochs that the method has."""
+    """Whether a field is a number of the epochs that the method has, or 'auto' for one."""
     value = section.get(field)
+    if field.endswith("_epochs") and value == "auto":
+        return True
     return field != "num_epochs" and type(value) is int and 0 <= value <= section["num_epochs"]
 
 

@@ -12,7 +12,6 @@ replace features by those of other rows, as in `pujax.methods.impulses`, which i
 """
 
 import logging
-import math
 from typing import Any, NamedTuple
 
 import jax
@@ -29,13 +28,11 @@ from pujax.methods._common import network as network_lib
 from pujax.methods._common import optimizer as optimizer_lib
 from pujax.methods._common import views as views_lib
 from pujax.methods.base import Method, Stage
-from pujax.methods.ncpu import disambiguation
+from pujax.methods.ncpu import disambiguation, length
 from pujax.models import encoder as encoder_lib
 
 _LOG = logging.getLogger(__name__)
 STAGE_LENGTHS = ("warmup_epochs",)
-_AUTO = "auto"
-_PUBLISHED_EPOCHS, _PUBLISHED_MOMENTUM = 1300, 0.99
 
 
 class State(NamedTuple):
@@ -61,28 +58,30 @@ class State(NamedTuple):
 
 
 def default_config() -> ml_collections.ConfigDict:
-    """The authors' settings for CIFAR-10.
+    """The authors' settings for CIFAR-10; 'auto' is their number in runs as long as theirs.
 
-    `label_momentum` 'auto' keeps the published labels in pace with the length: 1 - 0.01 * 1300 /
-    num_epochs, 0 for runs below 13 epochs. It is applied once per epoch, the other momenta once per
-    step.
+    In shorter runs warm-up and momenta follow the length: `pujax.methods.ncpu.length`.
     """
+
+    def auto() -> config_dict.FieldReference:
+        return config_dict.FieldReference(length.AUTO, field_type=object)
+
     config = optimizer_lib.default_config(
         weight_decay=1e-3, lr_schedule="cosine", lr_floor=1e-3, learning_rate=1e-3
     )
     config.update(
         {
             "name": "ncpu",
-            "num_epochs": _PUBLISHED_EPOCHS,
-            "warmup_epochs": 30,
+            "num_epochs": length.EPOCHS,
+            "warmup_epochs": auto(),
             "batch_size": 256,
             "clip_norm": 30.0,
             "entropy_weight": 5.0,
-            "label_momentum": config_dict.FieldReference(_AUTO, field_type=object),
-            "prototype_momentum": 0.99,
-            "threshold_momentum": 0.99,
+            "label_momentum": auto(),
+            "prototype_momentum": auto(),
+            "threshold_momentum": auto(),
             "gate": True,
-            **alignment.fields(),
+            **alignment.fields(target_momentum=auto()),
             **views_lib.default_config(crop_area=0.2, **alignment.COLOURS),
         }
     )
@@ -93,44 +92,24 @@ def check(config: ml_collections.ConfigDict, info: DataInfo) -> None:
     """Raises a ValueError for settings that cannot be, before anything is compiled."""
     c = config
     optimizer_lib.check(c)
-    alignment.check(c)
+    length.check(c)
+    alignment.check(length.resolved(c, info.n))
     views_lib.check(c)
     accepted = "True: without random views there is no pair of views to compare"
     views_lib.require_two(c, info, accepted)
-    checks.between("method.warmup_epochs", c.warmup_epochs, 0, c.num_epochs)
     checks.positive("method.clip_norm", c.clip_norm)
     checks.at_least("method.entropy_weight", c.entropy_weight, 0)
-    checks.between("method.threshold_momentum", c.threshold_momentum, 0, 1)
-    # Prototypes that stay zero call everything positive.
-    checks.between("method.prototype_momentum", c.prototype_momentum, 0, 1, include="low")
-    number = c.label_momentum
-    is_number = isinstance(number, (int, float)) and 0 <= number < 1
-    accepted = f"{_AUTO!r}, or a number in [0, 1)"
-    checks.require(number == _AUTO or is_number, "method.label_momentum", number, accepted)
-
-
-def label_momentum(config: ml_collections.ConfigDict) -> float:
-    """Share of a stored label that stays in an epoch, see `default_config`."""
-    if config.label_momentum != _AUTO:
-        return float(config.label_momentum)
-    return max(1 - (1 - _PUBLISHED_MOMENTUM) * _PUBLISHED_EPOCHS / config.num_epochs, 0.0)
-
-
-def epochs_to_turn(momentum: float) -> int:
-    """Epochs after the warm-up until a stored label of 0 can pass one half."""
-    return math.ceil(math.log(0.5) / math.log(momentum)) if momentum > 0 else 1
 
 
 def _too_short(config: ml_collections.ConfigDict) -> str | None:
     """What to say of a run in which no unlabeled example can become positive, else None."""
-    momentum = label_momentum(config)
-    needed = config.warmup_epochs + epochs_to_turn(momentum)
+    needed = length.epochs_needed(config)
     if needed <= config.num_epochs:
         return None
     return (
         f"method.num_epochs is {config.num_epochs}, and stored labels of unlabeled examples need "
-        f"{needed} to pass one half (method.warmup_epochs={config.warmup_epochs}, label momentum "
-        f"{momentum:g}): none can train as positive"
+        f"{needed} to pass one half (method.warmup_epochs={length.warmup_epochs(config)}, label "
+        f"momentum {length.label_momentum(config):g}): none can train as positive"
     )
 
 
@@ -162,7 +141,7 @@ def _disambiguate(config, state, batch, scores, vectors):
     )
     labels = state.labels[batch.ids]
     moved = disambiguation.update_labels(
-        labels, nearest, batch.labeled, momentum=label_momentum(config)
+        labels, nearest, batch.labeled, momentum=config.label_momentum
     )
     labels = jnp.where(batch.epoch >= config.warmup_epochs, moved, labels)
     return labels, prototypes, threshold
@@ -197,14 +176,14 @@ def _losses(config, aligner, params, state, batch, weak, views):
 
 def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
     """Builds NcPU."""
-    c, size = config.method, config.model.image_size
-    check(c, info)
+    check(config.method, info)
+    c, size = length.resolved(config.method, info.n), config.model.image_size
     network = network_lib.build(config, info, embedding_dim=0, aligned_dim=c.align_dim)
     aligner = alignment.Aligner(c, network, c, size)
     alignment.say_of_tables(info)
     optimizer = optimizer_lib.build(c, num_epochs=c.num_epochs)
     clip = optax.clip_by_global_norm(c.clip_norm)
-    too_short = _too_short(c)
+    too_short = _too_short(config.method)
     if too_short:
         _LOG.warning("%s", too_short)
 

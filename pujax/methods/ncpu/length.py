@@ -1,0 +1,100 @@
+"""What follows the length of a run: the warm-up and the momenta, where a field says 'auto'.
+
+The published runs are 1,300 epochs long. In a run of another length 'auto' is
+
+- of `warmup_epochs` the same share of the epochs, 30 of 1,300, but at least one epoch, since
+  prototypes start as zeros and would call everything positive, and one less than there are;
+- of `label_momentum`, which is applied once per epoch, 1 - 0.01 * 1300 / num_epochs, and 0 in runs
+  below 13 epochs: labels turn after the same share of the run;
+- of `target_momentum` and `threshold_momentum`, applied once per step, and `prototype_momentum`,
+  applied once per example, the published 0.99 but in runs of less than 459 updates
+  (`alignment.paced`).
+
+At the published length these are the published numbers.
+"""
+
+import math
+
+import ml_collections
+
+from pujax import checks
+from pujax.methods._common import alignment
+
+AUTO = alignment.AUTO
+EPOCHS = 1300
+"""Of the published runs."""
+_WARMUP_EPOCHS = 30
+
+
+def check(config: ml_collections.ConfigDict) -> None:
+    """Raises a ValueError for a warm-up or a momentum that cannot be.
+
+    Args:
+      config: NcPU's section.
+    """
+    warmup = config.warmup_epochs
+    checks.between("method.warmup_epochs", warmup, 0, config.num_epochs, word=AUTO)
+    is_whole = warmup == AUTO or warmup == int(warmup)
+    accepted = f"{AUTO!r}, or a whole number of epochs"
+    checks.require(is_whole, "method.warmup_epochs", warmup, accepted)
+    for name in ("target_momentum", "threshold_momentum"):
+        checks.between(f"method.{name}", config[name], 0, 1, word=AUTO)
+    # Labels that stay at zero leave U negative, prototypes that do call everything positive.
+    for name in ("label_momentum", "prototype_momentum"):
+        checks.between(f"method.{name}", config[name], 0, 1, include="low", word=AUTO)
+
+
+def resolved(config: ml_collections.ConfigDict, num_examples: int) -> ml_collections.ConfigDict:
+    """NcPU's section with numbers in place of 'auto'.
+
+    Args:
+      config: the section, which stays as it is.
+      num_examples: of P and U in training.
+    """
+    steps = config.num_epochs * (num_examples // config.batch_size)
+    fields = config.to_dict()
+    updates = {"threshold_momentum": steps, "prototype_momentum": steps * config.batch_size}
+    for name, count in updates.items():
+        fields[name] = alignment.paced(count) if config[name] == AUTO else float(config[name])
+    fields["warmup_epochs"] = warmup_epochs(config)
+    fields["label_momentum"] = label_momentum(config)
+    fields["target_momentum"] = alignment.target_momentum(config, steps)
+    return ml_collections.ConfigDict(fields)
+
+
+def warmup_epochs(config: ml_collections.ConfigDict) -> int:
+    """Epochs in which labels stay and only the two views of one example are a pair."""
+    if config.warmup_epochs != AUTO:
+        return int(config.warmup_epochs)
+    share = round(_WARMUP_EPOCHS * config.num_epochs / EPOCHS)
+    return min(max(share, 1), config.num_epochs - 1)
+
+
+def label_momentum(config: ml_collections.ConfigDict) -> float:
+    """Share of a stored label that stays in an epoch."""
+    if config.label_momentum != AUTO:
+        return float(config.label_momentum)
+    return max(1 - (1 - alignment.PUBLISHED_MOMENTUM) * EPOCHS / config.num_epochs, 0.0)
+
+
+def epochs_to_turn(momentum: float) -> int:
+    """Epochs after the warm-up until a stored label of 0 can pass one half."""
+    return math.ceil(math.log(0.5) / math.log(momentum)) if momentum > 0 else 1
+
+
+def epochs_needed(config: ml_collections.ConfigDict) -> int:
+    """The length from which stored labels can pass one half, at least that of the run.
+
+    Warm-up and momentum may follow the length. What a run of so many epochs needs never falls with
+    its length, so that asking anew for the length that was found needed comes to the smallest one
+    that is enough.
+
+    Args:
+      config: NcPU's section.
+    """
+    longer = ml_collections.ConfigDict(config.to_dict())
+    while True:
+        needed = warmup_epochs(longer) + epochs_to_turn(label_momentum(longer))
+        if needed <= longer.num_epochs:
+            return longer.num_epochs
+        longer.num_epochs = needed
