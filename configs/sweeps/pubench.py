@@ -21,9 +21,11 @@ U, come to 28,000 steps in set 3, 36,000 in set 1 and 20,000 in set 10, LBE to 1
 one-sample data risks are calibrated by the counts of P and U, which is the board's mark '-c', by
 its paper's formula; U of two-sample sets is balanced over positive and negative, not over each
 class, and so is their test set, of which the largest such part is kept. In set 5 every positive is
-labelled, and methods that expect some in U are left out (CVIR, Dist-PU, imbalanced nnPU, PULDA,
-Self-PU). That the published tables are those of set 3 is inferred from the board's example
-commands.
+labelled, and methods that expect some in U are left out (CVIR, Dist-PU, imbalanced nnPU, ImPULSeS,
+PULDA, Self-PU). LaGAM's support set is made of known positives and pseudo-negatives, since the
+board gives no known negative; ImPULSeS' linear head has Adam, as always. Rows of a table have no
+views: HolisticPU and LaGAM take them as they are, ImPULSeS and NcPU copies with features of other
+rows. That the published tables are those of set 3 is inferred from the board's example commands.
 """
 
 import ml_collections
@@ -43,15 +45,15 @@ SIZES = {
 }
 _POSITIVE = {"1": (0, 1, 2, 8, 9), "2": (2, 3, 5, 7, 9)}  # of CIFAR-10
 _STAGES = ("warmup", "pretrain", "representation")  # stages with fields of their own
-# Fields of Self-PU and Robust-PU that count epochs, beside those of stages.
+# Fields of Self-PU, Robust-PU and LaGAM that count epochs, beside those of stages.
 _EPOCHS = (
     *("pick_start", "pick_stop", "pick_every", "pick_ramp_epochs"),
-    *("teacher_start", "consistency_ramp_epochs", "episode_epochs"),
+    *("teacher_start", "consistency_ramp_epochs", "episode_epochs", "neighbors_after_epoch"),
 )
 _JOINT = ("lbe", "supervised", "weighted_bce")  # their losses are means over the whole batch
 _TABLE = {"source": "table", "positive_classes": (1,)}
 # Nothing of U is positive in set 5, where a risk of U that is calibrated has no meaning.
-_NEED_POSITIVES_IN_U = ("cvir", "dist_pu", "imbalanced_nnpu", "pulda", "self_pu")
+_NEED_POSITIVES_IN_U = ("cvir", "dist_pu", "imbalanced_nnpu", "impulses", "pulda", "self_pu")
 _MAIN = (
     *("naive", "upu", "nnpu", "pusb", "vpu"),
     *("dist_pu", "lbe", "robust_pu", "cvir", "supervised"),
@@ -65,6 +67,7 @@ _NOTES = {
     "lbe": "the board's row has weights that are not the paper's",
     "holistic_pu": "the board's rate only rises, and its averaged network stays in training mode",
     "pulda": "the board calls a loss that has a state twice in every step",
+    "lagam": "its support set is made of known positives and pseudo-negatives",
     "cvir": "the board takes the prior of the population for that of U",
 }
 
@@ -89,7 +92,7 @@ def get_plan(argument: str = "") -> sweep.Plan:
             published.get(name),
             _NOTES.get(name, ""),
         )
-        for name in (_MAIN if chosen["part"] == "main" else _fitting(data))
+        for name in (_MAIN if chosen["part"] == "main" else _of_one_label())
         if not (number == 5 and name in _NEED_POSITIVES_IN_U)
     ]
     return sweep.Plan(
@@ -104,11 +107,9 @@ def get_plan(argument: str = "") -> sweep.Plan:
     )
 
 
-def _fitting(data: str) -> list[str]:
-    """Methods of one label per example but those that pretrain, need clean examples or views."""
-    names = [name for name in methods.names() if not methods.is_multilabel(name)]
-    left_out = {"impulses", "lagam", "ncpu"} | ({"holistic_pu"} if data != "cifar10" else set())
-    return [name for name in names if name not in left_out]
+def _of_one_label() -> list[str]:
+    """Methods of one label per example."""
+    return [name for name in methods.names() if not methods.is_multilabel(name)]
 
 
 def _config(method: str, data: str, number: int, case: str) -> ml_collections.ConfigDict:
@@ -141,6 +142,8 @@ def _config(method: str, data: str, number: int, case: str) -> ml_collections.Co
         config.model.name = "resnet18_v1"
         options = {"stage_sizes": (5, 5, 5), "width": 16, "stem": "cifar"}
     config.model.options = ml_collections.ConfigDict(options)
+    if method == "lagam":
+        config.method.support_source = "pseudo_negatives"
     _set_length(config, num_examples=round((1 - _HELD_OUT) * total))
     if "augment" in config.method:
         config.method.augment = is_image
@@ -155,17 +158,19 @@ def _set_length(config: ml_collections.ConfigDict, *, num_examples: int) -> None
     epochs = max(1, round(STEPS * _BATCH / num_examples))
     ratio = epochs / section.num_epochs
     for name in (*(f"{stage}_epochs" for stage in _STAGES), "round_epochs", *_EPOCHS):
-        if name in section:
+        if name in section and section[name] != "auto":  # which follows by itself
             section[name] = max(1, round(ratio * section[name]))
     if "round_epochs" in section:  # whole rounds
         epochs = section.round_epochs * round(epochs / section.round_epochs)
     board = {
         "num_epochs": epochs,
         "batch_size": _BATCH,
+        "head_batch_size": _BATCH,
         "batching": "separate",
         "positives_per_batch": _BATCH // 2,
         "optimizer": "sgd",
         "learning_rate": 1e-3,
+        "head_learning_rate": 1e-3,
         "weight_decay": 0.0,
         "lr_schedule": "constant",
         "steps_per_epoch": 0,

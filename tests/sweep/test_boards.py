@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pujax import sweep
+from pujax import methods, sweep
 from pujax.configs.sweeps import pu_bench, pubench
 from pujax.data import dataset, raw, sources
 from pujax.sweep import plan as plan_lib
@@ -164,7 +164,45 @@ def test_rows_that_are_not_the_method_say_so_and_published_figures_where_they_ar
 
 
 @pytest.mark.parametrize(
-    ("row", "steps"), [("nnpu", 19_908), ("dist_pu", 19_908), ("lbe", 21_336), ("cvir", 27_729)]
+    "plan",
+    [
+        *(pu_bench.get_plan(f"data={name}") for name in pu_bench.COUNTS),
+        *(pubench.get_plan(f"data={name}") for name in pubench.SIZES),
+    ],
+    ids=lambda plan: plan.title,
+)
+def test_every_method_of_one_label_has_a_row(plan):
+    names = {name for name in methods.names() if not methods.is_multilabel(name)}
+    rows = [cell.row for cell in plan.cells]
+    # Of the first board LBE has a second row, so that there are 26.
+    second = {"lbe, P kept"} if "PU-Bench" in plan.title else set()
+    assert set(rows) == names | second and len(rows) == len(names) + len(second) == len(set(rows))
+    assert len(names) == 25
+    assert "auc" in plan.also and {"accuracy", ""} & {plan.metric, *plan.also}  # '' is accuracy
+
+
+@pytest.mark.parametrize("row", ["holistic_pu", "impulses", "lagam", "ncpu"])
+def test_methods_made_for_views_train_on_the_tables_of_both_boards(row):
+    for plan, data in (
+        (pu_bench.get_plan("data=mushrooms"), source(3250, classes=2)),
+        (pubench.get_plan("data=usps,set=3"), source(3600, classes=2)),
+        (pubench.get_plan("data=letter,set=8"), source(9000, classes=2)),
+    ):
+        cell = cell_of(plan, row)
+        found = problem(data, cell, 2)
+        assert found.info.is_table and found.info.n_support == 0  # no known negative
+        setup = method_setup.build(config_lib.resolve(cell.config), found, tiny.mesh())
+        assert setup.method.stages
+    if row == "lagam":
+        assert "pseudo-negatives" in cell.note and "known class" not in cell.note
+
+
+@pytest.mark.parametrize(
+    ("row", "steps"),
+    [
+        *(("nnpu", 19_908), ("dist_pu", 19_908), ("lbe", 21_336), ("cvir", 27_729)),
+        *(("lagam", 19_908), ("ncpu", 19_908), ("impulses", 19_908), ("holistic_pu", 27_729)),
+    ],
 )
 def test_board_a_trains_twenty_thousand_steps_or_what_its_plan_says(row, steps):
     cell = cell_of(pubench.get_plan("data=usps"), row)
@@ -199,7 +237,7 @@ def test_board_a_keeps_the_shares_of_what_counts_epochs():
 def test_board_a_leaves_out_of_set_5_what_needs_positives_in_u():
     plan = pubench.get_plan("data=usps,set=5")
     rows = {cell.row for cell in plan.cells}
-    assert not rows & {"cvir", "dist_pu", "imbalanced_nnpu", "pulda", "self_pu"}
+    assert not rows & {"cvir", "dist_pu", "imbalanced_nnpu", "impulses", "pulda", "self_pu"}
     assert {cell.row for cell in pubench.get_plan("data=usps").cells} - rows and "nnpu" in rows
     for cell in plan.cells:
         data = problem(source(3600, classes=2), cell, 0)
