@@ -32,14 +32,12 @@ from pujax.methods._common import calibration, classifier, holdout, host, sectio
 from pujax.methods._common import network as network_lib
 from pujax.methods._common import optimizer as optimizer_lib
 from pujax.methods.base import Method, Stage
-from pujax.priors.ted_n import best_bin_value, keep
+from pujax.priors.ted_n import best_bin_value, feeds_on_itself, keep, settled
 
 STAGE_LENGTHS = ("warmup_epochs",)
 _LAST = 5
 """Estimates whose median is the share that is dropped."""
 _UNKNOWN = -1.0
-_RISE = 0.1
-"""How far an estimate may rise above the first one before it is warned about."""
 
 
 class State(NamedTuple):
@@ -141,7 +139,8 @@ def updated(history: np.ndarray, estimate: float) -> tuple[np.ndarray, float]:
     known = not math.isnan(estimate)
     # In float64, so that the share of a single estimate is that estimate.
     history = np.append(history[1:].astype(np.float64), estimate if known else _UNKNOWN)
-    share = float(np.median(history[history >= 0])) if known else 0.0
+    told = np.where(history < 0, np.nan, history)
+    share = settled(told, last=_LAST) if known else 0.0
     return history.astype(np.float32), share
 
 
@@ -246,10 +245,10 @@ def _estimates(state: State) -> dict[str, jax.Array]:
 def diagnose(estimates: dict[str, float]) -> list[str]:
     """What to distrust about estimates named as in the rows of a run."""
     last, first = estimates["estimated_prior"], estimates["warmup_prior"]
-    if last > first + _RISE:
+    rise = feeds_on_itself(first, last)
+    if rise:
         return [
-            f"the estimated prior rose from {first:.3f} after the warm-up to {last:.3f}: it feeds "
-            "on itself, since the more of U is dropped, the more looks positive"
+            f"the estimated prior {rise}, since the more of U is dropped, the more looks positive"
         ]
     if last == 0:
         return ["the held-out scores do not tell P from U, so that nothing of U was dropped"]

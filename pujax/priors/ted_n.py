@@ -21,6 +21,8 @@ _LOG = logging.getLogger(__name__)
 
 _LAST = 10
 """Epochs whose estimates are summed up by their median."""
+_RISE = 0.1
+"""How far an estimate may rise above that of the warm-up before it is warned about."""
 
 
 class TedN(NamedTuple):
@@ -155,17 +157,11 @@ def ted_n_fit(
                 f"epoch {index + 1}; accepted: a smaller one"
             )
         history.append(best_bin_value(scores_p, scores_u))
-    last = np.array(history[num_warmup_epochs:][-_LAST:] or history[-_LAST:])
-    known = last[~np.isnan(last)]
-    value = float(np.median(known)) if len(known) else ANYTHING.value
-    warmup = history[num_warmup_epochs - 1]
-    if len(known) and value > warmup + 0.1:
-        _LOG.warning(
-            "TED^n rose from %.3f after the warm-up to %.3f: it feeds on itself, and best_bin may "
-            "be nearer",
-            *(warmup, value),
-        )
-    if not len(known):
+    value = settled(history[num_warmup_epochs:] or history, last=_LAST)
+    rise = feeds_on_itself(history[num_warmup_epochs - 1], value)
+    if rise:
+        _LOG.warning("TED^n %s, and best_bin may be nearer", rise)
+    if math.isnan(value):
         _LOG.warning("no scores of TED^n separate P from U: every prior is possible")
         estimate = ANYTHING
     else:
@@ -195,6 +191,33 @@ def keep(scores: np.ndarray, share: float) -> np.ndarray:
     count = math.floor(round(share * n, 6))  # 15/22 of 22 are 15, not 14
     kept[order[: min(count, n - 1)]] = False
     return kept
+
+
+def settled(history: npt.ArrayLike, *, last: int) -> float:
+    """The median of the last estimates, without those of scores that told nothing.
+
+    Args:
+      history: `[epochs]`, estimates in their order, NaN where the scores told nothing.
+      last: how many epochs count.
+
+    Returns:
+      The median; NaN where none of them told anything.
+    """
+    recent = np.asarray(history, np.float64)[-last:]
+    known = recent[~np.isnan(recent)]
+    return float(np.median(known)) if len(known) else math.nan
+
+
+def feeds_on_itself(first: float, last: float) -> str:
+    """How an estimate rose that may reinforce itself, to follow its name in a sentence; else ''.
+
+    Args:
+      first: the estimate after the warm-up.
+      last: that of the end; either may be NaN.
+    """
+    if not last > first + _RISE:
+        return ""
+    return f"rose from {first:.3f} after the warm-up to {last:.3f}: it feeds on itself"
 
 
 def _check(num_warmup_epochs, num_epochs, batch_size, learning_rate, momentum, decay, hidden):
