@@ -144,7 +144,8 @@ def test_all_rows_of_a_board_train_on_one_split_per_seed(plan, made, monkeypatch
     assert len({digest for _, digest, _ in rows}) == 2
     without = [cell.row for cell in plan.cells if cell.row not in with_support]
     assert len(without) > 10 and list(rows.values()) == [without, without]
-    assert with_support == ({"lagam"} & {cell.row for cell in plan.cells})
+    # On PU-Bench's images LaGAM has examples of known class; elsewhere it has pseudo-negatives.
+    assert with_support == ({"lagam"} if plan.title.startswith("PU-Bench, cifar10") else set())
 
 
 def test_rows_that_are_not_the_method_say_so_and_published_figures_where_they_are_from():
