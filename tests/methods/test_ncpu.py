@@ -13,7 +13,7 @@ from pujax import methods
 from pujax.configs import ncpu as tasks
 from pujax.data import dataset, sources
 from pujax.methods._common import alignment, network, views
-from pujax.methods.ncpu import disambiguation
+from pujax.methods.ncpu import disambiguation, length
 from pujax.training import config as config_lib
 from pujax.training import train_step
 from pujax.training.config import data_section
@@ -398,8 +398,10 @@ def test_published_tasks_have_the_data_and_the_settings_of_the_authors(
         assert (info.prior, info.prior_unlabeled) == (prior, prior)
         assert found.truth[~found.labeled].sum() == round(prior * num_unlabeled)
     assert len(found.test_labels) == (8000 if task == "stl10" else 10_000)
-    method, wide = config.method, task == "stl10"
+    method, wide = length.resolved(config.method, info.n), task == "stl10"
     assert (method.num_epochs, method.warmup_epochs) == (1300, 30)
+    for name in ("target", "prototype", "threshold", "label"):
+        assert method[f"{name}_momentum"] == 0.99
     assert (method.batch_size, method.learning_rate) == ((512, 1e-2) if wide else (256, 1e-3))
     assert method.entropy_weight == (5 if task == "cifar10" else 0.5)
     assert config.model.name == "resnet18" and config.model.options.stem_norm
