@@ -153,8 +153,11 @@ def test_no_gradient_reaches_the_target():
         ({"align_clamp": "x"}, "method.align_clamp is 'x'; accepted: 'components', 'none'"),
         ({"align_dim": 0}, r"method.align_dim is 0; accepted: a number in \[1, inf\)"),
         ({"align_warmup_epochs": 9}, r"align_warmup_epochs is 9; accepted: a number in \[0, 4\]"),
-        ({"align_crop_area": 0.0}, "method.align_crop_area is 0.0; accepted"),
-        ({"align_weight": 0.0, "align_crop_area": 5.0}, "method.align_crop_area is 5.0; accepted"),
+        ({"align_crop_area": 0.0}, r"align_crop_area is 0.0; accepted: a number in \(0, 1\]"),
+        (
+            {"align_weight": 0.0, "align_crop_area": 5.0},
+            r"align_crop_area is 5.0; accepted: a number in \(0, 1\]",
+        ),
         ({"pair_threshold": -0.5}, "method.pair_threshold is -0.5; accepted"),
         ({"target_momentum": 1.5}, "method.target_momentum is 1.5; accepted"),
     ],

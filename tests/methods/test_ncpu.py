@@ -190,7 +190,8 @@ def test_a_run_too_short_for_its_labels_says_how_long_it_would_have_to_be(caplog
         ({"pair_threshold": 1.5}, "method.pair_threshold is 1.5; accepted"),
         ({"target_momentum": 2.0}, "method.target_momentum is 2.0; accepted"),
         ({"clip_norm": 0.0}, "method.clip_norm is 0.0; accepted"),
-        ({"crop_area": 0.0}, "method.crop_area is 0.0; accepted"),
+        ({"crop_area": 0.0}, r"method.crop_area is 0.0; accepted: a number in \(0, 1\]"),
+        ({"crop_area": 1.5}, r"method.crop_area is 1.5; accepted: a number in \(0, 1\]"),
         ({"entropy_weight": -0.1}, "method.entropy_weight is -0.1; accepted"),
     ],
 )

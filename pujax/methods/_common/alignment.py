@@ -247,8 +247,7 @@ def switched(config: ml_collections.ConfigDict, info: DataInfo, network: Network
         return None
     check(config)
     crop = config.align_crop_area
-    checks.between("method.align_crop_area", crop, 0, 1)
-    checks.positive("method.align_crop_area", crop)
+    checks.between("method.align_crop_area", crop, 0, 1, include="high")
     if not config.align_weight:
         return None
     checks.between("method.align_warmup_epochs", config.align_warmup_epochs, 0, config.num_epochs)

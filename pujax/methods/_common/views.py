@@ -37,8 +37,7 @@ def default_config(**changes: Any) -> dict[str, Any]:
 def check(config: ml_collections.ConfigDict) -> None:
     """Raises a ValueError for views that cannot be."""
     c = config
-    checks.between("method.crop_area", c.crop_area, 0, 1)
-    checks.positive("method.crop_area", c.crop_area)
+    checks.between("method.crop_area", c.crop_area, 0, 1, include="high")
     for name in ("brightness", "contrast", "saturation"):
         checks.between(f"method.{name}", c[name], 0, 1)
     checks.between("method.hue", c.hue, 0, 0.5)
