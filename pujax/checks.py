@@ -30,12 +30,12 @@ def between(
     """Requires a number in an interval; NaN fails, and so does what is no number.
 
     `include` says which ends belong to it: 'both', 'low', 'high' or 'neither'. `word`, such as
-    'auto', is accepted in place of a number; '' for none.
+    'auto', is accepted in place of a number; '' for none. Beside a word True and False are none.
     """
     if word and isinstance(value, str) and value == word:
         return
     number: Any = value
-    ok = is_number(value)
+    ok = is_number(value) and not (word and isinstance(value, bool))
     if ok:
         above = number >= low if include in ("both", "low") else number > low
         below = number <= high if include in ("both", "high") else number < high

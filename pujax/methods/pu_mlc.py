@@ -93,8 +93,7 @@ def _numbers_of(labeled: jax.Array) -> Numbers:
 def build(config: ml_collections.ConfigDict, info: MultilabelInfo) -> Method:
     """Builds PU-MLC for one data set."""
     c = config.method
-    if c.gamma != _AUTO:
-        checks.require(c.gamma >= 0, "method.gamma", c.gamma, f"{_AUTO!r}, or a number from 0")
+    checks.between("method.gamma", c.gamma, 0, float("inf"), include="low", word=_AUTO)
     checks.at_least("method.alpha", c.alpha, 0)
     checks.at_least("method.mixup_weight", c.mixup_weight, 0)
     checks.positive("method.mixup_alpha", c.mixup_alpha)

@@ -184,7 +184,6 @@ def test_a_run_too_short_for_its_labels_says_how_long_it_would_have_to_be(caplog
     ("changes", "message"),
     [
         ({"augment": False}, "method.augment is False; accepted: True: without random views"),
-        ({"label_momentum": "slow"}, "method.label_momentum is 'slow'; accepted: 'auto'"),
         ({"align_clamp": "all"}, "method.align_clamp is 'all'; accepted: 'components', 'none'"),
         ({"align_weight": -1.0}, "method.align_weight is -1.0; accepted"),
         ({"pair_threshold": 1.5}, "method.pair_threshold is 1.5; accepted"),

@@ -229,7 +229,7 @@ def test_a_very_short_run_forgets_its_first_target_network_by_default():
         ),
         (
             {"warmup_epochs": "long"},
-            "method.warmup_epochs is 'long'; accepted: 'auto', or a finite",
+            r"method.warmup_epochs is 'long'; accepted: 'auto', or a number in \[0, 4\]",
         ),
         (
             {"target_momentum": 1.1},
@@ -243,9 +243,12 @@ def test_a_very_short_run_forgets_its_first_target_network_by_default():
             {"prototype_momentum": 1.0},
             r"prototype_momentum is 1.0; accepted: 'auto', .* in \[0, 1\)",
         ),
-        (
-            {"label_momentum": 1.0},
-            r"label_momentum is 1.0; accepted: 'auto', or a number in \[0, 1\)",
+        *(
+            (
+                {"label_momentum": value},
+                rf"label_momentum is {value!r}; accepted: 'auto', or a number in \[0, 1\)",
+            )
+            for value in (1.0, "slow", None, False)
         ),
     ],
 )

@@ -297,7 +297,7 @@ def test_known_negatives_are_refused_where_there_are_none(data):
 @pytest.mark.parametrize(
     ("field", "value", "accepted"),
     [
-        ("gamma", -0.1, "'auto', or a number from 0"),
+        ("gamma", -0.1, r"'auto', or a number in \[0, inf\)"),
         ("alpha", -1.0, ""),
         ("mixup_weight", -1.0, ""),
         ("mixup_alpha", 0.0, ""),

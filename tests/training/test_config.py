@@ -489,7 +489,14 @@ def test_a_new_field_takes_a_word_or_a_number_where_its_reference_says_so(
 
 
 @pytest.mark.parametrize("value", ["often", None, True])
-def test_such_a_field_takes_no_other_word(monkeypatch, value):
+def test_the_method_judges_what_else_such_a_field_is_given(monkeypatch, value):
+    reference = ml_collections.FieldReference("auto", field_type=object)
+    found = config_lib.resolve(with_a_field(monkeypatch, reference, value)).method.share
+    assert found == value and type(found) is type(value)
+
+
+@pytest.mark.parametrize("value", ["nan", float("inf"), pytest.param(10**400, id="large")])
+def test_a_number_of_such_a_field_is_finite(monkeypatch, value):
     reference = ml_collections.FieldReference("auto", field_type=object)
     with pytest.raises(ValueError, match="method.share is .*; accepted: 'auto', or a finite"):
         config_lib.resolve(with_a_field(monkeypatch, reference, value))

@@ -98,12 +98,13 @@ def test_gamma_is_a_word_or_a_number_on_the_command_line(text, value):
     assert config.method.gamma == value and type(config.method.gamma) is type(value)
 
 
-@pytest.mark.parametrize("value", ["often", None, True, float("nan"), (0.5,)])
+@pytest.mark.parametrize("value", ["often", None, True, float("nan"), (0.5,), -0.1])
 def test_a_gamma_that_is_neither_is_named(value):
     config = pu_mlc.get_config("data=scene")
     config.method.gamma = value
-    with pytest.raises(ValueError, match=r"method.gamma is .*; accepted: 'auto', or a finite"):
-        config_lib.resolve(config)
+    accepted = "a finite" if value != value else r"a number in \[0, inf\)"
+    with pytest.raises(ValueError, match=f"method.gamma is .*; accepted: 'auto', or {accepted}"):
+        methods.build(config_lib.resolve(config), tiny.multilabel_problem().info)
 
 
 def test_a_sweep_sets_gamma_as_text():

@@ -214,14 +214,16 @@ def _number(field: str, value: Any, accepted: str = "a finite number") -> float:
     return float(value)
 
 
-def _word_or_number(field: str, value: Any, word: str) -> str | float:
-    """The word, or a finite float, which a sweep's `--set` gives as text."""
-    if value == word:
-        return word
+def _word_or_number(field: str, value: Any, word: str) -> Any:
+    """A finite float, which a sweep's `--set` gives as text, or what the method is to judge.
+
+    Its check names the word and the range together: `checks.between(..., word=word)`.
+    """
     if isinstance(value, str):
         with contextlib.suppress(ValueError):
             value = float(value)
-    return _number(field, value, f"{word!r}, or a finite number")
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return _number(field, value, f"{word!r}, or a finite number") if is_number else value
 
 
 def _check_model(model: ml_collections.ConfigDict, *, init_from: str) -> None:
