@@ -13,6 +13,7 @@ from jax.sharding import Mesh
 
 from pujax import reading
 from pujax.data.pu_dataset import PUDataset
+from pujax.data.readers import download
 from pujax.files import read_json, replace_text
 from pujax.priors import Consensus
 from pujax.sweep import resume
@@ -102,7 +103,10 @@ class Place(NamedTuple):
 
 
 def loader(size: int) -> Callable[[ml_collections.FrozenConfigDict], Problem]:
-    """A function that gives the problem of a configuration and remembers the last few."""
+    """A function that gives the problem of a configuration and remembers the last few.
+
+    What it raises of data that are not there, or cannot be read, names the flags of a sweep.
+    """
 
     @functools.lru_cache(maxsize=size)
     def load(data: str, seed: int) -> Problem:
@@ -111,10 +115,21 @@ def loader(size: int) -> Callable[[ml_collections.FrozenConfigDict], Problem]:
         return experiment.load_data(ml_collections.FrozenConfigDict(fields))
 
     def load_for(config: ml_collections.FrozenConfigDict) -> Problem:
-        data = load(json.dumps(config.data.to_dict()), config.seed)
+        try:
+            data = load(json.dumps(config.data.to_dict()), config.seed)
+        except ValueError as error:
+            raise _in_own_flags(error) from error
         return init_from.attach(config, data)
 
     return load_for
+
+
+def _in_own_flags(error: ValueError) -> ValueError:
+    """The error of a source, which advises with the flags of a single run, in those of a sweep."""
+    text = str(error).replace("--config.data.dir", "--data_dir").replace("--config.", "--set=")
+    if isinstance(error, download.MissingDataError):
+        return download.MissingDataError(text, reason=error.reason)
+    return ValueError(text)
 
 
 def train(

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from pujax import report, sweep
+from pujax.data.readers import download
 from pujax.sweep import __main__ as command
 from pujax.sweep import cell_runner, figure, resume, tables
 from pujax.sweep import plan as plan_lib
@@ -493,6 +494,33 @@ def test_bad_input_is_named_before_anything_is_written(config_file, tmp_path, ca
     assert run(config_file, tmp_path / "new", *more) == 2
     assert said in capsys.readouterr().err
     assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("source", ["table", "image_folder"])
+def test_missing_data_are_told_where_to_go_by_the_sweeps_own_flag(
+    config_file, tmp_path, capsys, source
+):
+    more = (f"--set=data.source={source}", "--set=data.positive_classes=(1,)")
+    assert run(config_file, tmp_path / "new", *more, f"--data_dir={tmp_path}") == 2
+    said = capsys.readouterr().err
+    assert said.startswith("naive on even: cannot find ") and f"{tmp_path}" in said
+    assert "pass the folder that holds them as --data_dir\n" in said and "--config" not in said
+
+
+@pytest.mark.parametrize("kind", [ValueError, download.MissingDataError])
+def test_errors_of_data_keep_their_kind_and_advise_with_the_sweeps_flags(monkeypatch, kind):
+    def load_data(config):
+        raise kind("some are missing; --config.data.missing=skip, or another --config.data.dir")
+
+    monkeypatch.setattr(experiment, "load_data", load_data)
+    config = config_lib.resolve(config_lib.default_config("naive"))
+    wanted = "^some are missing; --set=data.missing=skip, or another --data_dir$"
+    with pytest.raises(kind, match=wanted) as caught:
+        cell_runner.loader(1)(config)
+    assert caught.type is kind
+    (advice,) = re.findall(r"--set=([\w.]+=skip)", str(caught.value))
+    plan = plan_lib.override(small_plan.plan(), [advice])
+    assert {cell.config.data.missing for cell in plan.cells} == {"skip"}
 
 
 @pytest.mark.parametrize(
