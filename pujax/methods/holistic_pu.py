@@ -39,6 +39,7 @@ from pujax.data.pu_dataset import DataInfo, TrainingData
 from pujax.methods._common import host, losses, sections
 from pujax.methods._common import network as network_lib
 from pujax.methods._common import optimizer as optimizer_lib
+from pujax.methods._common import views as views_lib
 from pujax.methods.base import Method, Stage
 
 SELECTION = "vpu_risk"
@@ -220,6 +221,11 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
     batching = sections.batches(c, info)
     one_pass = info.n_u // (batching.batch_size - batching.num_positives)
     batching = batching._replace(steps=c.steps_per_epoch or one_pass)
+    views_lib.say_of_tables(
+        info,
+        "the weak and the strong view of a row are the row itself, so that the loss which compares "
+        "the two only makes sure predictions surer",
+    )
 
     def views(inputs: jax.Array, key: jax.Array) -> list[jax.Array]:
         """A weak and a strong view, normalised; without random views the inputs alone."""

@@ -49,6 +49,38 @@ def numbers(state, *fields):
     }
 
 
+# What the views of a table's rows are, and what that means for a method that compares views.
+OF_TABLES = {
+    "holistic_pu": "the two only makes sure predictions surer",
+    "impulses": "views are rows with features of other rows of the batch, SCARF's and not the",
+    "lagam": "are the row itself, so that the instance loss only pushes rows apart",
+    "ncpu": "strong views are rows with features of other rows of the batch, which nobody has",
+}
+
+
+@pytest.mark.parametrize("name", [x for x in methods.names() if not methods.is_multilabel(x)])
+def test_methods_that_compare_views_say_what_those_of_a_table_are(name, caplog):
+    config = tiny.config(name, **PLAIN, augment=False)
+    methods.build(config, tiny.table_problem().info)
+    said = [text for text in caplog.messages if "no crops and colours" in text]
+    assert len(said) == (name in OF_TABLES)
+    for text in said:
+        assert text.startswith("rows is a table of numbers, which has no crops and colours: ")
+        assert OF_TABLES[name] in text
+    caplog.clear()
+    methods.build(tiny.config(name, **PLAIN), tiny.problem().info)
+    assert "no crops and colours" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [("lagam", {"use_contrast": False}), ("impulses", {"pretrain_epochs": 0, "head": "finetune"})],
+)
+def test_nothing_is_said_of_views_that_are_not_compared(name, changes, caplog):
+    methods.build(tiny.config(name, **PLAIN, augment=False, **changes), tiny.table_problem().info)
+    assert "no crops and colours" not in caplog.text
+
+
 DAILY = ("nnpu", "dist_pu", "pu_mlc")
 
 

@@ -289,12 +289,11 @@ def target_momentum(config: ml_collections.ConfigDict, steps: int) -> float:
 
 def say_of_tables(info: DataInfo) -> None:
     """Says that strong views of rows are no published ones."""
-    if info.is_table:
-        _LOG.warning(
-            "%s is a table of numbers, which has no crops and colours: strong views are rows with "
-            "features of other rows of the batch, which nobody has published",
-            info.name,
-        )
+    views_lib.say_of_tables(
+        info,
+        "strong views are rows with features of other rows of the batch, which nobody has "
+        "published",
+    )
 
 
 def diagnosed(method: Method, config: ml_collections.ConfigDict, info: Any) -> Method:

@@ -1,5 +1,6 @@
 """Random views of a batch for losses that compare several views of an example."""
 
+import logging
 from typing import Any
 
 import jax
@@ -8,6 +9,8 @@ import ml_collections
 
 from pujax import augment, checks
 from pujax.data.pu_dataset import DataInfo
+
+_LOG = logging.getLogger(__name__)
 
 _PROBABILITIES = (
     *("jitter_probability", "grayscale_probability"),
@@ -50,6 +53,19 @@ def require_two(config: ml_collections.ConfigDict, info: DataInfo, accepted: str
     """Requires views of an example that differ: images without random views have but one."""
     differ = info.is_table or config.augment
     checks.require(differ, "method.augment", config.augment, accepted)
+
+
+def say_of_tables(info: DataInfo, meaning: str) -> None:
+    """Warns that the views of a table's rows are not those that a method was published with.
+
+    Args:
+      info: numbers of the data set; images are as published, and nothing is said.
+      meaning: what the views are instead, and what that does to the method.
+    """
+    if info.is_table:
+        _LOG.warning(
+            "%s is a table of numbers, which has no crops and colours: %s", info.name, meaning
+        )
 
 
 def random_view(

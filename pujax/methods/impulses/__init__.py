@@ -35,6 +35,7 @@ from pujax.methods._common import calibration, sections
 from pujax.methods._common import classifier as classifier_lib
 from pujax.methods._common import network as network_lib
 from pujax.methods._common import optimizer as optimizer_lib
+from pujax.methods._common import views as views_lib
 from pujax.methods.base import Method, Stage
 from pujax.methods.impulses import pretraining
 from pujax.methods.impulses.pretraining import State
@@ -200,6 +201,10 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
     stages = []
     if c.pretrain_epochs:
         stages.append(pretraining.build(config, network, risk))
+        views_lib.say_of_tables(
+            info,
+            "views are rows with features of other rows of the batch, SCARF's and not the paper's",
+        )
     if head_epochs:
         head = Stage(
             name="head" if is_linear else "finetune",

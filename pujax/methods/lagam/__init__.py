@@ -34,6 +34,7 @@ from pujax.data.pu_dataset import DataInfo, TrainingData
 from pujax.methods._common import alignment, mixup
 from pujax.methods._common import network as network_lib
 from pujax.methods._common import optimizer as optimizer_lib
+from pujax.methods._common import views as views_lib
 from pujax.methods.base import Method, Stage
 from pujax.methods.lagam import label_update, losses, pseudo_support, virtual_steps
 from pujax.methods.lagam.label_update import label_loss as label_loss
@@ -337,6 +338,12 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
     counts = {"num_positives": min(half, info.n_p), "num_negatives": min(half, num_low)}
     batching = Batching(batch_size=c.batch_size, support_batch_size=clean)
 
+    if c.use_contrast:
+        views_lib.say_of_tables(
+            info,
+            "the weak and the strong view of a row are the row itself, so that the instance loss "
+            "only pushes rows apart",
+        )
     needs_clusters = c.use_contrast and c.use_groups
     too_short = label_update.too_short(c) if c.use_meta else None
     if too_short:
