@@ -67,5 +67,8 @@ def curves_figure(panels: Mapping[str, Curves], *, numbers: str, title: str = ""
         panel.set_xlabel(numbers, parse_math=False)
         panel.set_ylabel(metric, parse_math=False)
     handles, labels = axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=min(len(rows), 4))
+    num_columns = min(len(rows), 4)
+    legend = figure.legend(handles, labels, loc="outside lower center", ncols=num_columns)
+    for text in legend.get_texts():
+        text.set_parse_math(False)
     return figure

@@ -119,7 +119,8 @@ def show_table(sweep: Sweep, *, needs_all: bool) -> None:
         )
         return
     message(f"{sweep.write_results()}\nFolder of the sweep: {sweep.place.workdir}")
-    if sweep.plan.reference:
+    columns = {cell.column for cell in sweep.plan.cells}
+    if sweep.plan.reference or len(columns) > 2:  # else there is nothing to draw
         _draw(sweep.place.workdir)
 
 

@@ -9,6 +9,7 @@ import shutil
 import signal
 import socket
 import statistics
+import types
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ import pytest
 from pujax import report, sweep
 from pujax.data.readers import download
 from pujax.sweep import __main__ as command
-from pujax.sweep import cell_runner, figure, resume, tables
+from pujax.sweep import cell_runner, figure, resume, runner, tables
 from pujax.sweep import plan as plan_lib
 from pujax.training import (
     checkpoint,
@@ -180,6 +181,23 @@ def test_the_end_draws_differences_from_a_reference_and_lives_without_the_figure
     assert sweep.run(plan._replace(reference="naive"), str(folder)) == 0
     assert "paired with 'naive'" in "".join(capsys.readouterr())
     assert "could not be drawn" in caplog.text and "no paint" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("columns", "reference", "drawn"),
+    [("aab", "", []), ("abc", "", ["here"]), ("a", "naive", ["here"])],
+)
+def test_figures_of_many_columns_need_no_reference(columns, reference, drawn, monkeypatch):
+    cells = [plan_lib.Cell("naive", column, None) for column in columns]
+    plan = plan_lib.Plan("a title", cells, reference=reference)
+    place = types.SimpleNamespace(workdir="here")
+    ended = types.SimpleNamespace(
+        plan=plan, place=place, is_over=lambda _: True, write_results=lambda: "table"
+    )
+    found = []
+    monkeypatch.setattr(runner, "_draw", found.append)
+    runner.show_table(ended, needs_all=True)
+    assert found == drawn
 
 
 def test_the_folder_of_the_data_is_no_part_of_a_result(config_file, finished):
