@@ -348,6 +348,8 @@ def _check_class_ids(data: RawDataset, split: str, labels: np.ndarray) -> None:
 def _check_label_rows(data: RawDataset, split: str, labels: np.ndarray) -> None:
     names = data.class_names
     require(len(names) > 0, "class_names", names, "at least one name")
+    empty = [i + 1 for i, name in enumerate(names) if not name.strip()]
+    require(not empty, "class_names", f"empty in places {empty}", "a name for each class")
     doubles = sorted({name for name in names if names.count(name) > 1})
     require(not doubles, "class_names", f"{doubles} more than once", "names that differ")
     wanted = (len(getattr(data, f"{split}_inputs")), len(names))

@@ -74,6 +74,8 @@ def test_without_a_split_a_fifth_of_the_known_rows_is_held_out_always_the_same(t
         ("file,split,dog\na.jpg,train,1\nb.jpg,test,", "1 test images have .* 'b.jpg'; accepted"),
         ("file,dog\na.jpg,1\na.jpg,0", "1 images in several lines, such as 'a.jpg'"),
         ("file,dog\nb/a.jpg,1\n./b//a.jpg,0", "1 images in several lines, such as 'b/a.jpg'"),
+        ("split,file,dog\ntrain,a.jpg,1\ntrain,b.jpg,1", "its file name in the first column"),
+        ("file,dog,\na.jpg,1,\nb.jpg,0,", "no name in column 3 of its header; accepted: a label"),
         ("file,dog\n,1", "example 1 has no file name"),
         ("file,dog\na.jpg,1,0", "line 2, has 3 cells; accepted: 2"),
         ("file,dog\na.jpg,1\nb.jpg,0", "2 images whose labels are all known; accepted: at least 5"),

@@ -63,6 +63,9 @@ def load(path: pathlib.Path, *, image_size: int, load_size: int, missing: str) -
         names, labels = tuple(columns), _coded(path, files, columns)
     if not names:
         raise ValueError(f"{path} has no labels; accepted: a column per label, or one of all")
+    if "" in columns:
+        place = lines.header.index("", 1) + 1
+        raise ValueError(f"{path} has no name in column {place} of its header; accepted: a label")
     whole = image_lists.Split(path.parent, files, labels)
     if splits is None:
         parts = image_lists.hold_out(path, whole)
@@ -95,7 +98,8 @@ def _check_files(path: pathlib.Path, files: list[str]) -> None:
     if counts.max() > 1:
         raise ValueError(
             f"{path} has {int((counts > 1).sum())} images in several lines, such as "
-            f"{str(names[counts.argmax()])!r}; accepted: one line per image with all its labels"
+            f"{str(names[counts.argmax()])!r}; accepted: one line per image with all its labels, "
+            "and its file name in the first column"
         )
 
 
