@@ -7,6 +7,7 @@ temporary file.
 
 import contextlib
 import csv
+import io
 import itertools
 import os
 import pathlib
@@ -373,7 +374,8 @@ def _are_predictions(path: str) -> bool:
         return True
     try:
         with open(path, encoding="utf-8", newline="") as file:
-            heading = next(csv.reader([file.readline(_HEADING)]), [])
+            start = io.StringIO(file.read(_HEADING), newline="")  # a name may hold a line break
+            heading = next(csv.reader(start), [])
     except (ValueError, csv.Error):  # no text, or no table
         return False
     return prediction_csv.is_of_new_rows(heading)

@@ -113,12 +113,17 @@ class ImagePreparation:
         return image_arrays.pixels(image_arrays.resize(image, self.side, resample=self.resample))
 
 
-def check_array(rows: np.ndarray) -> None:
-    """Raises a ValueError unless the array is one of images, as `transform` takes them."""
+def check_array(rows: np.ndarray, field: str = "the array of images") -> None:
+    """Raises a ValueError unless the array is one of images, as `transform` takes them.
+
+    Args:
+      rows: the array.
+      field: what the message calls it.
+    """
     right = rows.dtype == np.uint8 and rows.ndim == 4 and rows.shape[-1] in _CHANNELS
     right = right and min(rows.shape[1:]) > 0
     accepted = "uint8 [n, height, width, channels] with 1, 3 or 4 channels"
-    require(right, "the array of images", f"{rows.dtype} {rows.shape}", accepted)
+    require(right, field, f"{rows.dtype} {rows.shape}", accepted)
 
 
 def load(folder: str | os.PathLike) -> ImagePreparation:

@@ -66,6 +66,11 @@ class Preparation:
     sources: tuple[str, ...] = ()
 
     @property
+    def shape(self) -> tuple[int]:
+        """Of what a network sees of one row."""
+        return (len(self.feature_names),)
+
+    @property
     def takes(self) -> str:
         """What it accepts, for a person."""
         if not self.columns:

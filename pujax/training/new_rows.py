@@ -126,7 +126,8 @@ def of_images(
     """
     num_rows = num_rows or IMAGES
     if isinstance(rows, str | os.PathLike) and os.fspath(rows).lower().endswith(".npy"):
-        rows = _array_in(os.fspath(rows), learned.takes)
+        path, rows = os.fspath(rows), _array_in(os.fspath(rows), learned.takes)
+        check_array(rows, f"the array of images in {path}")
     if isinstance(rows, np.ndarray):
         check_array(rows)
         return NewRows("row", _array_chunks(learned, rows, num_rows), [])

@@ -16,6 +16,7 @@ import logging
 import math
 import os
 import re
+import reprlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -386,10 +387,14 @@ def load(folder: str | os.PathLike[str]) -> SavedModel:
     for name, checksum in document.get("arrays", {}).items():
         if name not in numbers or checksums.of_array(numbers[name]) != checksum:
             raise ValueError(f"{path}: {name} {_NOT_AS_SAVED}")
+    prepared = (preparation if info.is_table else image_preparation).load(folder)
+    path = os.path.join(folder, _PREPARATION)
+    accepted = f"{info.input_shape}, which the network of {name} sees"
+    require(prepared.shape == info.input_shape, f"{path}: the shape", prepared.shape, accepted)
     return SavedModel(
         method=method,
         state=state,
-        preparation=(preparation if info.is_table else image_preparation).load(folder),
+        preparation=prepared,
         calibration=learned,
         description=document,
         ends=ends,
@@ -473,7 +478,9 @@ def _check_labels(document: dict[str, Any], info: DataInfo | MultilabelInfo) -> 
     names = list(info.class_names) if isinstance(info, MultilabelInfo) else []
     right = all(isinstance(name, str) for name in names) and len(set(names)) == len(names)
     found = document.get("label_names", [])
-    require(right and found == names, "label_names", found, f"different names, {names}")
+    if not right or found != names:
+        shown, accepted = reprlib.repr(found), reprlib.repr(names)  # of thousands the first few
+        raise ValueError(f"label_names is {shown}; accepted: different names, {accepted}")
     if names:
         between("threshold", document["threshold"], 0, 1)
 

@@ -12,9 +12,9 @@ from scipy import special
 
 import pujax
 from pujax import checksums, metrics, predict, training
-from pujax.data import image_preparation, sources
+from pujax.data import image_preparation, preparation, sources
 from pujax.data.image_preparation import ImagePreparation
-from pujax.training import experiment, hub, prediction_csv
+from pujax.training import experiment, hub, new_rows, prediction_csv
 from pujax.training.evaluation import multilabel
 from tests.training import multilabel_runs as runs
 
@@ -34,6 +34,15 @@ def table(path):
     """Rows of a CSV file, its heading first."""
     with open(path, newline="", encoding="utf-8") as file:
         return list(csv.reader(file))
+
+
+def forge(place, changes):
+    """Changes the description of a saved model, with the checksum that it then has."""
+    path = place / "config.json"
+    document = json.loads(path.read_text()) | changes
+    del document["checksum"]
+    document["checksum"] = checksums.of_document(document)
+    path.write_text(json.dumps(document))
 
 
 def scores_in(path, num_labels):
@@ -162,6 +171,21 @@ def test_predictions_of_thousands_of_labels_are_known_by_their_heading(tmp_path)
     text = prediction_csv.label_text("row", names, np.array([1]), numbers, numbers > 0)
     (tmp_path / "a.csv").write_text(text)
     assert predict._are_predictions(str(tmp_path / "a.csv"))
+
+
+def test_predictions_of_labels_with_line_breaks_are_known_by_their_heading(tmp_path):
+    names, numbers = ["dog\nbig", "c\rat", 'a"b', "d,e"], np.zeros([1, 4])
+    text = prediction_csv.label_text("row", names, np.array([1]), numbers, numbers > 0)
+    (tmp_path / "a.csv").write_text(text, newline="")
+    assert predict._are_predictions(str(tmp_path / "a.csv"))
+    (tmp_path / "a.csv").write_text(text.replace("score_d", "d"), newline="")
+    assert not predict._are_predictions(str(tmp_path / "a.csv"))
+
+
+def test_an_array_of_other_images_is_refused_with_its_file(tmp_path):
+    np.save(tmp_path / "grey.npy", np.zeros([2, 4, 5], np.uint8))
+    with pytest.raises(ValueError, match=r"images in .*grey.npy is 'uint8 \(2, 4, 5\)'; accepted"):
+        new_rows.of_images(ImagePreparation(4, 1), tmp_path / "grey.npy")
 
 
 def test_a_label_is_predicted_at_the_threshold_as_the_report_counts():
@@ -299,20 +323,28 @@ def test_the_card_says_what_the_labels_are_and_what_was_known(finished):
         ({"label_names": ["sea", "sun"]}, "label_names is"),
         ({"label_names": ["sun", "sea", "sand"]}, "label_names is"),
         ({"label_names": None}, "label_names is"),
+        ({"label_names": ["sea"] * 1000}, "label_names is"),
         ({"threshold": 1.5}, "threshold is 1.5"),
         ({"threshold": None}, "threshold"),
     ],
 )
 def test_a_forged_description_is_refused_in_one_line(finished, tmp_path, changes, said):
     shutil.copytree(finished[0] / "model", tmp_path / "model")
-    path = tmp_path / "model" / "config.json"
-    document = json.loads(path.read_text()) | changes
-    del document["checksum"]
-    document["checksum"] = checksums.of_document(document)
-    path.write_text(json.dumps(document))
+    forge(tmp_path / "model", changes)
     with pytest.raises(ValueError, match=said) as error:
         pujax.load(tmp_path)
-    assert "\n" not in str(error.value)
+    assert "\n" not in str(error.value) and len(str(error.value)) < 1000
+
+
+def test_a_preparation_that_does_not_fit_the_network_is_refused(finished, tmp_path):
+    place = tmp_path / "model"
+    shutil.copytree(finished[0] / "model", place)
+    preparation.Preparation(("1", "2")).save(place)
+    files = {"preparation.json": checksums.of_file(place / "preparation.json")}
+    forge(place, {"files": files})
+    accepted = r"preparation.json: the shape is \(2,\); accepted: \(6,\), which the network"
+    with pytest.raises(ValueError, match=accepted):
+        pujax.load(tmp_path)
 
 
 def test_the_rule_of_one_label_is_refused_by_name(finished):
