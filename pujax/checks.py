@@ -30,7 +30,8 @@ def between(
     """Requires a number in an interval; NaN fails, and so does what is no number.
 
     `include` says which ends belong to it: 'both', 'low', 'high' or 'neither'. `word`, such as
-    'auto', is accepted in place of a number; '' for none. Beside a word True and False are none.
+    'auto', is accepted in place of a number; '' for none. Beside a word, True and False are not
+    taken for numbers.
     """
     if word and isinstance(value, str) and value == word:
         return
