@@ -15,7 +15,7 @@ _WIDTH, _HEIGHT = 4.6, 4.2
 _TITLE = 90
 """Letters after which the title goes on in another line."""
 _WIDE = 8
-"""Ratio of the largest number to the smallest from which on the axis is logarithmic."""
+"""Ratio of the largest number to the smallest from which on the axis may be logarithmic."""
 
 Curves = Mapping[str, Mapping[float, Sequence[float]]]
 
@@ -60,7 +60,7 @@ def curves_figure(panels: Mapping[str, Curves], *, numbers: str, title: str = ""
                 ms=4,
                 **style.line(place),
             )
-        if seen and seen[0] > 0 and seen[-1] >= _WIDE * seen[0]:
+        if _is_logarithmic(seen):
             panel.set_xscale("log")
         panel.set_xticks(seen, [f"{number:g}" for number in seen], minor=False)
         panel.minorticks_off()
@@ -72,3 +72,11 @@ def curves_figure(panels: Mapping[str, Curves], *, numbers: str, title: str = ""
     for text in legend.get_texts():
         text.set_parse_math(False)
     return figure
+
+
+def _is_logarithmic(numbers: Sequence[float]) -> bool:
+    """Whether increasing numbers are far apart, and grow by factors rather than by steps."""
+    if len(numbers) < 2 or numbers[0] <= 0 or numbers[-1] < _WIDE * numbers[0]:
+        return False
+    steps, factors = np.diff(numbers), np.diff(np.log(numbers))
+    return bool(np.std(factors) / np.mean(factors) < np.std(steps) / np.mean(steps))

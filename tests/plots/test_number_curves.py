@@ -32,6 +32,8 @@ def test_points_are_means_and_bars_one_deviation():
     assert first.get_xscale() == "linear"
     wide = {"AUC": {"head": {5.0: [1.0], 10.0: [1.0], 40.0: [1.0]}}}
     assert number_curves.curves_figure(wide, numbers="#").axes[0].get_xscale() == "log"
+    even = {"AUC": {"head": {float(x): [1.0] for x in range(10, 101, 10)}}}
+    assert number_curves.curves_figure(even, numbers="#").axes[0].get_xscale() == "linear"
     zero = {"AUC": {"head": {0.0: [1.0], 10.0: [1.0], 40.0: [1.0]}}}
     assert number_curves.curves_figure(zero, numbers="#").axes[0].get_xscale() == "linear"
 
