@@ -322,12 +322,14 @@ def test_columns_that_differ_in_one_number_have_curves_over_it(tmp_path, monkeyp
         found["cells"].append({**cell, "column": column})
         metrics = {"accuracy": value, "auc": 0.25 * (i + 1)}
         found["records"].append({**taken, "column": column, "metrics": {"last": metrics}})
+    more = {"last": {"accuracy": 0.625, "auc": None}}
+    found["records"].append({**taken, "column": "a9a, 20 labels", "seed": 1, "metrics": more})
     (path,) = figure.write(found, tmp_path)
     assert os.path.basename(path) == "curve_a9a_labels.png"
     ((panels, about),) = drawn
     row = cell["row"]
     assert panels == {
-        "accuracy, %": {row: {5.0: [50.0], 20.0: [75.0]}},
+        "accuracy, %": {row: {5.0: [50.0], 20.0: [75.0, 62.5]}},
         "auc, %": {row: {5.0: [25.0], 20.0: [50.0], 100.0: [75.0]}},
     }
     assert about["numbers"] == "a9a, # labels"

@@ -251,8 +251,10 @@ def test_a_preparation_of_images_that_are_not_square_is_kept(tmp_path):
     learned.save(tmp_path)
     assert image_preparation.load(tmp_path) == learned and learned.shape == (2, 5, 3)
     image = np.random.default_rng(0).integers(0, 256, [4, 3, 3]).astype(np.uint8)
-    resized = Image.fromarray(image).resize((5, 2), Image.Resampling.BICUBIC)
-    np.testing.assert_array_equal(learned.transform(image[None])[0], np.asarray(resized))
+    tall = np.repeat(image, 2, axis=0)[:5, :2]  # as high as the others are wide
+    for taken in (tall, image):
+        resized = Image.fromarray(taken).resize((5, 2), Image.Resampling.BICUBIC)
+        np.testing.assert_array_equal(learned.transform(taken[None])[0], np.asarray(resized))
     Image.fromarray(image).save(tmp_path / "a.png")
     np.testing.assert_array_equal(learned.transform([str(tmp_path / "a.png")])[0], resized)
     (tmp_path / "preparation.json").write_text(
