@@ -10,6 +10,7 @@ import contextlib
 import json
 import logging
 import os
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -244,6 +245,9 @@ class Checkpoints:
             raise
         except Exception as error:
             _LOG.debug("%s", self._folder, exc_info=True)
+            # Python would warn, below the error, of each write that orbax had not begun by then.
+            never_begun = "coroutine .* was never awaited"
+            warnings.filterwarnings("ignore", message=never_begun, category=RuntimeWarning)
             raise OSError(
                 f"no checkpoint could be written in {self._folder}: {first_line(error)}"
             ) from error
