@@ -6,12 +6,14 @@ import re
 
 import pytest
 
+from pujax.configs.sweeps import pu_bench, pubench
 from pujax.sweep import plan as plan_lib
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
 TABLES = REPOSITORY / "docs" / "tables"
 RESULTS = REPOSITORY / "docs" / "results"
-PAPERS = ("lagam", "gradpu", "purl", "impulses", "pu_mlc")
+PAPERS = ("lagam", "gradpu", "purl", "impulses", "pu_mlc", "ncpu")
+LISTS = (*PAPERS, "boards")
 HEADER = ["published", "ours", "difference", "seeds", "rule", "command"]
 NUMBER = r"[+-]?\d+(?:,\d{3})*(?:\.\d+)?"
 
@@ -52,7 +54,7 @@ def test_a_table_is_there_as_markdown_and_as_csv_with_the_same_numbers(name):
             assert not line[place] or round(abs(float(line[place])), digits) in shown, line
 
 
-@pytest.mark.parametrize("paper", PAPERS)
+@pytest.mark.parametrize("paper", LISTS)
 def test_a_published_figure_is_measured_by_a_rule_or_listed_as_not_measured(paper):
     for line in published(paper):
         is_measured = line["ours"] != ""
@@ -98,7 +100,7 @@ def test_the_summary_counts_every_published_figure():
             paper = (re.findall(r"results/(\w+)\.md", cells[0]) or [paper])[0]
             both = [int(x) if x.isdigit() else 0 for x in cells[2:4]]
             counts[paper] = [a + b for a, b in zip(counts.get(paper, [0, 0]), both, strict=True)]
-    for name in PAPERS:
+    for name in LISTS:
         lines = published(name)
         figures = {(x["table"], x["row"], x["column"], x["metric"]): x["ours"] != "" for x in lines}
         assert counts[name] == [len(figures), sum(figures.values())], name
@@ -107,6 +109,28 @@ def test_the_summary_counts_every_published_figure():
 def plan_of(name, argument=""):
     path = REPOSITORY / "configs" / "sweeps" / f"{name}.py"
     return plan_lib.from_file(f"{path}:{argument}" if argument else str(path))
+
+
+def test_published_figures_of_the_boards_are_those_of_the_plans():
+    listed = {
+        (x["row"], x["column"].replace("-", "").lower()): float(x["published"])
+        for x in published("boards")
+        if x["table"] != "PUBench"
+    }
+    compared = {
+        (cell.row, data.replace("_", "")): cell.published
+        for data in pu_bench.COUNTS
+        for cell in pu_bench.get_plan(f"data={data}").cells
+        if cell.published and cell.row != "lbe, P kept"
+    }
+    assert {key: mean for key, (mean, _) in compared.items()} == listed and len(listed) == 39
+    figures = {
+        (x["row"], float(x["published"]), float(x["published_std"]))
+        for x in published("boards")
+        if x["table"] == "PUBench"
+    }
+    cells = pubench.get_plan("data=cifar10,set=3,case=1").cells
+    assert figures == {(cell.row, *cell.published) for cell in cells if cell.published}
 
 
 @pytest.mark.thorough
