@@ -130,3 +130,13 @@ def test_the_command_says_what_is_wrong_in_one_line(arguments, message, capsys):
     assert command.main(["prior_study", *arguments]) == 2
     error = capsys.readouterr().err
     assert message in error and error.count("\n") == 1
+
+
+def test_missing_data_are_advised_about_in_flags_of_the_command(tmp_path, capsys, monkeypatch):
+    def of_run(folder, **options):
+        raise ValueError("cannot find rows; pass the folder that holds them as --config.data.dir")
+
+    monkeypatch.setattr(prior_study, "of_run", of_run)
+    assert command.main(["prior_study", str(tmp_path)]) == 2
+    said = capsys.readouterr().err
+    assert said.endswith("holds them as --data_dir\n") and "config" not in said

@@ -43,14 +43,18 @@ def main(argv: list[str]) -> int:
             raise ValueError(f"command line: RUNDIR is {' '.join(rest)!r}; accepted: one folder")
         folder = rest[0]
         beside = {os.path.basename(os.path.normpath(x)): _rows(x) for x in values.beside}
-        result = prior_study.of_run(
-            folder,
-            data_dir=values.data_dir,
-            factors=_numbers(values.factors),
-            num_seeds=values.seeds,
-            num_epochs=values.epochs,
-            loss=values.loss,
-        )
+        try:
+            result = prior_study.of_run(
+                folder,
+                data_dir=values.data_dir,
+                factors=_numbers(values.factors),
+                num_seeds=values.seeds,
+                num_epochs=values.epochs,
+                loss=values.loss,
+            )
+        except ValueError as error:  # a source advises with the flags of a run
+            text = str(error).replace("--config.data.dir", "--data_dir")
+            raise ValueError(text) from error
         target = os.path.join(folder, "prior_study")
         title = f"{values.loss} with a wrong prior, {os.path.basename(os.path.normpath(folder))}"
         prior_study.write(result, target, title=title, beside=beside)
