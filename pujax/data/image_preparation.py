@@ -121,8 +121,8 @@ def check_array(rows: np.ndarray, field: str = "the array of images") -> None:
       field: what the message calls it.
     """
     right = rows.dtype == np.uint8 and rows.ndim == 4 and rows.shape[-1] in _CHANNELS
-    right = right and min(rows.shape[1:]) > 0
-    accepted = "uint8 [n, height, width, channels] with 1, 3 or 4 channels"
+    right = right and min(rows.shape) > 0
+    accepted = "uint8 [n, height, width, channels] with 1, 3 or 4 channels and at least one image"
     require(right, field, f"{rows.dtype} {rows.shape}", accepted)
 
 

@@ -187,6 +187,10 @@ def test_damaged_images_stay_as_rows_without_a_score(finished, damaged, tmp_path
         (lambda images: [], r"the rows are \[\]; accepted: images of any size"),
         (lambda images: [1], r"the rows are \[1\]; accepted: images of any size"),
         (lambda images: pd.DataFrame({"a": [1]}), "the rows are a DataFrame; accepted: images"),
+        (
+            lambda images: np.zeros([0, 8, 8, 1], np.uint8),
+            r"the array of images is 'uint8 \(0, 8, 8, 1\)'; accepted: .*at least one image",
+        ),
         (lambda images: np.zeros([3, 8]), r"the array of images is 'float64 \(3, 8\)'; accepted"),
     ],
 )

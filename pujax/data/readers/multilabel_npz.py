@@ -119,7 +119,14 @@ def _inputs(path: pathlib.Path, name: str, array: np.ndarray) -> np.ndarray:
     if is_image:
         return array[..., None] if array.ndim == 3 else array
     with np.errstate(over="ignore"):
-        return array.astype(np.float32)
+        numbers = array.astype(np.float32)
+    wrong = array[~np.isfinite(numbers)]
+    if wrong.size:
+        raise ValueError(
+            f"{path}: {name} holds {wrong[0]:g} in the first of {wrong.size} places; accepted: "
+            f"numbers up to {np.finfo(np.float32).max:.2g} (float32)"
+        )
+    return numbers
 
 
 def _labels(path: pathlib.Path, name: str, array: np.ndarray, codes: tuple[int, ...]) -> np.ndarray:
