@@ -75,7 +75,7 @@ def training_curves_figure(rows: style_lib.Rows, *, title: str = "") -> Figure:
     """
     names = dict.fromkeys(name for row in rows for name in row)
     losses = [name for name in names if "loss" in name.split("_")]
-    shares = [name for name in names if name.startswith("test_") and name not in losses]
+    shares = style_lib.test_metrics(rows)
     figure, (left, right) = style_lib.panels(title, 2, size=_TWO_PANELS)
     left.set(title="training loss", ylabel="loss (mean over the epoch)")
     style_lib.curves(left, rows, losses, bold=["loss"])

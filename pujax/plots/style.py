@@ -24,6 +24,8 @@ _STYLES = ("-", "--", "-.", ":")
 _MAX_MARKED_POINTS = 40
 # A share that is no measure of quality: broad and pale, so that a curve of the same values shows.
 _PALE = ("test_predicted_positive", "val_predicted_positive")
+# The curves of problems with several labels per example.
+_SEVERAL_LABELS = ("test_mean_average_precision", "test_overall_f1", "test_class_f1")
 # In points: from the panel's lower edge to its legend, a letter of a legend, and its line.
 _LEGEND_BELOW, _LETTER, _HANDLE = 38.0, 4.8, 40.0
 
@@ -34,6 +36,9 @@ _NAMES = {
     "test_predicted_positive": "predicted positive (share)",
     "val_predicted_positive": "predicted positive (share)",
     "val_proxy_auc": "AUC of P against U",
+    "test_mean_average_precision": "mean average precision",
+    "test_overall_f1": "overall F1",
+    "test_class_f1": "F1, mean over labels",
     "label_mse": "learned labels of U (mean squared error)",
     "label_accuracy": "learned labels of U (accuracy)",
 }
@@ -54,6 +59,17 @@ def panels(
         panel.set_axisbelow(True)
         panel.spines[["top", "right"]].set_visible(False)
     return figure, axes
+
+
+def test_metrics(rows: Rows) -> list[str]:
+    """The columns of test metrics that have a curve, in their order.
+
+    Rows of a problem with several labels per example hold a score of columns, with precision and
+    recall, thresholds of an oracle and a count; three of them have one.
+    """
+    names = dict.fromkeys(name for row in rows for name in row if name.startswith("test_"))
+    several = [name for name in _SEVERAL_LABELS if name in names]
+    return several or [name for name in names if "loss" not in name.split("_")]
 
 
 def shades(count: int) -> list[str]:

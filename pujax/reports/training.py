@@ -12,7 +12,7 @@ def curves(run: Run, prefix: str) -> Section:
     """Losses and metrics over the epochs."""
     names = dict.fromkeys(name for row in run.rows for name in row)
     losses = [name for name in names if "loss" in name.split("_")]
-    tested = [name for name in names if name.startswith("test_") and name not in losses]
+    tested = style.test_metrics(run.rows)
     if not run.rows:
         return Section("curves", "Training", ("Unknown: no epoch has been written.",))
     found = []
@@ -34,12 +34,17 @@ def curves(run: Run, prefix: str) -> Section:
         axes.yaxis.set_major_formatter(ticker.PercentFormatter(1.0, symbol=""))
         style.curves(axes, run.rows, shares, bold=["label_accuracy"])
         where = "test set" if tested else "held-out rows"
+        note = f"Metrics on the {where}."
+        if any("predicted_positive" in name for name in shares):
+            note += (
+                " The broad pale curve is the share called positive, which is no measure of "
+                "quality and should settle near the share of positives."
+            )
         found.append(
             Figure(
                 drawing.svg(figure, f"{prefix}-metrics"),
                 f"Metrics on the {where} over the epochs",
-                f"Metrics on the {where}. The broad pale curve is the share called positive, which "
-                "is no measure of quality and should settle near the share of positives.",
+                note,
             )
         )
     return Section("curves", "Training", figures=tuple(found))

@@ -56,6 +56,18 @@ def test_training_curves_show_losses_and_metrics_where_they_were_measured():
     np.testing.assert_array_equal(curves(right)["accuracy"], expected)
 
 
+def test_several_labels_have_a_curve_for_each_of_three_metrics_and_no_other(recwarn, tmp_path):
+    several = ("mean_average_precision", "overall_f1", "class_f1")
+    others = [f"{x}{y}" for x in ("raw_", "oracle_") for y in several]
+    others += ["overall_precision", "overall_recall", "class_precision", "class_recall"]
+    row = {f"test_{name}": 0.4 for name in (*others, *several)} | {"test_tied_scores": 90}
+    figure = figures.training_curves_figure([{"epoch": e, "loss": 1.0} | row for e in range(3)])
+    legend = [text.get_text() for text in figure.axes[1].get_legend().get_texts()]
+    assert legend == ["mean average precision", "overall F1", "F1, mean over labels"]
+    figures.save(figure, tmp_path / "curves.png")
+    assert not recwarn.list  # of a panel that its legend leaves no room
+
+
 def test_training_curves_mark_where_stages_meet():
     for axes in figures.training_curves_figure(rows()).axes:
         # After 2 completed epochs and before the third.
