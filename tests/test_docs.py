@@ -2,6 +2,7 @@
 
 import ast
 import importlib.util
+import itertools
 import pathlib
 import re
 import shlex
@@ -60,6 +61,19 @@ def pujax_lines(text):
 
 
 OWN = sorted({words for text in TEXTS.values() for words in pujax_lines(text)})
+
+
+@pytest.mark.parametrize("page", TEXTS)
+def test_every_table_has_a_header_and_rows_of_its_width(page):
+    """Without them a row is shown as a paragraph of bars."""
+    text = re.sub(r"^```.*?^```$", "", TEXTS[page], flags=re.MULTILINE | re.DOTALL)
+    for is_table, group in itertools.groupby(text.splitlines(), lambda x: x.startswith("|")):
+        if is_table:
+            header, line, *_ = table = [re.sub(r"`[^`]*`|\\\|", "", row) for row in (*group, "")]
+            assert re.fullmatch(r"\|( ?:?-+:? ?\|)+", line), header
+            assert len({row.count("|") for row in table[:-1]}) == 1, header
+
+
 # The command's name in text about all of them.
 PLACEHOLDER = "COMMAND"
 SNIPPETS = [

@@ -11,6 +11,7 @@ import pytest
 
 from pujax import linear_head, metrics, prior_study
 from pujax.prior_study import __main__ as command
+from pujax.training import config as config_lib
 
 
 def problem(seed=0, *, d=6):
@@ -132,11 +133,12 @@ def test_the_command_says_what_is_wrong_in_one_line(arguments, message, capsys):
     assert message in error and error.count("\n") == 1
 
 
-def test_missing_data_are_advised_about_in_flags_of_the_command(tmp_path, capsys, monkeypatch):
-    def of_run(folder, **options):
-        raise ValueError("cannot find rows; pass the folder that holds them as --config.data.dir")
-
-    monkeypatch.setattr(prior_study, "of_run", of_run)
+def test_missing_data_are_advised_about_in_flags_of_the_command(tmp_path, capsys):
+    config = config_lib.default_config("nnpu")
+    config.data.source, config.data.dir = "image_folder", str(tmp_path / "moved")
+    (tmp_path / "config.json").write_text(json.dumps(config.to_dict()))
+    with pytest.raises(ValueError, match="--config.data.dir"):
+        prior_study.of_run(str(tmp_path))
     assert command.main(["prior_study", str(tmp_path)]) == 2
     said = capsys.readouterr().err
-    assert said.endswith("holds them as --data_dir\n") and "config" not in said
+    assert "--data_dir" in said and "--config" not in said and said.count("\n") == 1

@@ -6,8 +6,8 @@ python -m pujax.sweep --plan=configs/sweeps/own_protocols.py --workdir=DIR \
 Self-PU's published figure is that of the best epoch on the test set, and its example weights were
 learned on test inputs; here these come from 500 training images kept apart. No figure of Dist-PU
 on Fashion-MNIST could be checked, and none of Robust-PU on mushrooms was to be had: there its first
-stage alone, nnPU, stands beside it at three class priors, and the rule 'oracle' chooses as the
-authors do, by true labels of the part held out.
+stage alone, nnPU, stands beside it at three class priors, and the rule 'oracle' chooses by true
+labels of what is held out, as the authors do.
 """
 
 import ml_collections
@@ -33,7 +33,7 @@ def get_plan() -> sweep.Plan:
     for prior in robust_pu.PRIORS:
         for row, config in _robust_pu(prior).items():
             cells.append(sweep.Cell(row, f"mushrooms {prior}", config))
-    rules = ("last", "oracle", "oracle_best_epoch")
+    rules = ("last", "reported", "oracle", "oracle_best_epoch")
     return sweep.Plan("Own protocols", cells, seeds=(0, 1, 2), rules=rules)
 
 
@@ -47,5 +47,5 @@ def _robust_pu(prior: str) -> dict[str, ml_collections.ConfigDict]:
         "nnPU, Robust-PU's first stage": first,
         "Robust-PU": full,
         "Robust-PU, from nnPU's last epoch": from_last,
-        "Robust-PU, published schedule": robust_pu.get_config(f"{argument},schedule=published"),
+        "Robust-PU, schedule published for MNIST": robust_pu.get_config(f"{argument},schedule=published"),
     }

@@ -75,7 +75,7 @@ def training_curves_figure(rows: style_lib.Rows, *, title: str = "") -> Figure:
     """
     names = dict.fromkeys(name for row in rows for name in row)
     losses = [name for name in names if "loss" in name.split("_")]
-    shares = style_lib.test_metrics(rows)
+    shares = style_lib.metric_columns(rows)
     figure, (left, right) = style_lib.panels(title, 2, size=_TWO_PANELS)
     left.set(title="training loss", ylabel="loss (mean over the epoch)")
     style_lib.curves(left, rows, losses, bold=["loss"])

@@ -61,11 +61,11 @@ def panels(
     return figure, axes
 
 
-def test_metrics(rows: Rows) -> list[str]:
-    """The columns of test metrics that have a curve, in their order.
+def metric_columns(rows: Rows) -> list[str]:
+    """The columns of test metrics that are drawn, in their order.
 
-    Rows of a problem with several labels per example hold a score of columns, with precision and
-    recall, thresholds of an oracle and a count; three of them have one.
+    Where examples have several labels, three of the twenty are: the others are precisions, recalls,
+    what an oracle's thresholds would give, and a count.
     """
     names = dict.fromkeys(name for row in rows for name in row if name.startswith("test_"))
     several = [name for name in _SEVERAL_LABELS if name in names]

@@ -12,7 +12,7 @@ def curves(run: Run, prefix: str) -> Section:
     """Losses and metrics over the epochs."""
     names = dict.fromkeys(name for row in run.rows for name in row)
     losses = [name for name in names if "loss" in name.split("_")]
-    tested = style.test_metrics(run.rows)
+    tested = style.metric_columns(run.rows)
     if not run.rows:
         return Section("curves", "Training", ("Unknown: no epoch has been written.",))
     found = []
