@@ -47,5 +47,7 @@ def _robust_pu(prior: str) -> dict[str, ml_collections.ConfigDict]:
         "nnPU, Robust-PU's first stage": first,
         "Robust-PU": full,
         "Robust-PU, from nnPU's last epoch": from_last,
-        "Robust-PU, schedule published for MNIST": robust_pu.get_config(f"{argument},schedule=published"),
+        "Robust-PU, schedule published for MNIST": robust_pu.get_config(
+            f"{argument},schedule=published"
+        ),
     }
