@@ -81,10 +81,13 @@ def parse(argument: str, **accepted: tuple[str, ...] | None) -> dict[str, str]:
     """
     chosen = {key: values[0] if values else "" for key, values in accepted.items()}
     for part in filter(None, argument.split(",")):
-        key, _, value = part.partition("=")
+        key, equals, value = part.partition("=")
         if key not in accepted:
             keys = ", ".join(accepted) or "none"
             raise ValueError(f"config argument {part!r} is unknown; accepted keys: {keys}")
+        if not equals:
+            value = ", ".join(accepted[key] or ("TEXT",))
+            raise ValueError(f"config argument {key} has no value; accepted: {key}={value}")
         if accepted[key] is not None and value not in accepted[key]:
             raise ValueError(
                 f"config argument {key} is {value!r}; accepted: {', '.join(accepted[key])}"

@@ -85,7 +85,7 @@ def parse(argv: list[str]) -> tuple[plan_lib.Plan | None, flags.FlagValues]:
         )
     if values.seeds:
         plan = plan._replace(seeds=_seeds(values.seeds))
-    plan = plan_lib.override(plan, values.set)
+    plan = plan_lib.override(plan, values.set, trained=plan_lib.only(plan, values.only).cells)
     return plan_lib.set_folders(plan, values.data_dir), values
 
 

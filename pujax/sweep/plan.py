@@ -242,21 +242,27 @@ def _function(flag: str, path: str, name: str) -> Any:
     return getattr(module, name)
 
 
-def override(plan: Plan, settings: Sequence[str]) -> Plan:
+def override(
+    plan: Plan, settings: Sequence[str], *, trained: Sequence[Cell] | None = None
+) -> Plan:
     """The plan with fields set in every cell.
 
     Args:
       plan: a plan.
       settings: `SECTION.FIELD=VALUE` each.
+      trained: the cells of the plan that will be trained, None for all. Another cell may lack a
+        field, and is then left without it.
 
     Raises:
-      ValueError: for a field that a cell's configuration does not have.
+      ValueError: for a field that the configuration of a cell to be trained does not have.
     """
     cells = []
     for cell in plan.cells:
         config = ml_collections.ConfigDict(cell.config.to_dict())
+        is_trained = trained is None or any(cell is other for other in trained)
         for setting in settings:
-            _set(config, setting, cell)
+            if is_trained or _section(config, setting) is not None:
+                _set(config, setting, cell)
         cells.append(cell._replace(config=config))
     return plan._replace(cells=tuple(cells))
 
@@ -264,15 +270,11 @@ def override(plan: Plan, settings: Sequence[str]) -> Plan:
 def _set(config: ml_collections.ConfigDict, setting: str, cell: Cell) -> None:
     field, equals, text = setting.partition("=")
     *sections, last = field.removeprefix("config.").split(".")
-    section = config
-    for name in sections:
-        section = section.get(name) if isinstance(section, ml_collections.ConfigDict) else None
-    is_free = sections == ["model", "options"]
-    has_field = isinstance(section, ml_collections.ConfigDict) and (last in section or is_free)
-    if not equals or not has_field or field == "seed":
+    section = _section(config, setting)
+    if not equals or section is None or field == "seed":
         raise ValueError(
-            f"--set is {setting!r}; accepted: SECTION.FIELD=VALUE with a field of every cell's "
-            f"configuration but the seed ({cell.name} has no other)"
+            f"--set is {setting!r}; accepted: SECTION.FIELD=VALUE with a field of every cell "
+            f"that is trained, but for the seed ({cell.name} has no such field)"
         )
     value: Any = text
     if isinstance(section.get(last), bool) and text.lower() in flags.BOOLEANS:
@@ -292,6 +294,17 @@ def _set(config: ml_collections.ConfigDict, setting: str, cell: Cell) -> None:
         )
     with section.ignore_type():
         section[last] = value
+
+
+def _section(config: ml_collections.ConfigDict, setting: str) -> ml_collections.ConfigDict | None:
+    """The section that has the field of a setting; None if there is none."""
+    *sections, last = setting.partition("=")[0].removeprefix("config.").split(".")
+    section = config
+    for name in sections:
+        section = section.get(name) if isinstance(section, ml_collections.ConfigDict) else None
+    is_free = sections == ["model", "options"]
+    has_field = isinstance(section, ml_collections.ConfigDict) and (last in section or is_free)
+    return section if has_field else None
 
 
 def set_folders(plan: Plan, folders: str) -> Plan:

@@ -597,6 +597,22 @@ def test_settings_take_the_type_of_their_field(config_file):
     assert plan_lib.override(unknown, ["data.prior=auto"]).cells[0].config.data.prior == "auto"
 
 
+def test_a_setting_is_asked_of_the_cells_that_are_trained_alone(config_file, tmp_path):
+    """nnPU has a beta and the naive classifier has none."""
+
+    def plan(*more):
+        wanted = ("--methods=naive,nnpu", "--set=method.beta=0.25", *more)
+        return command.parse(flags(config_file, tmp_path, *wanted))[0]
+
+    naive, nnpu = plan("--only=nnpu on").cells
+    assert nnpu.config.method.beta == 0.25 and "beta" not in naive.config.method
+    naive, nnpu = plan("--only=nnpu on", "--set=method.num_epochs=7").cells
+    assert naive.config.method.num_epochs == nnpu.config.method.num_epochs == 7
+    for more in ((), ("--only=naive",), ("--only=even",)):
+        with pytest.raises(ValueError, match="every cell that is trained, .*naive on even has no such"):
+            plan(*more)
+
+
 def test_every_method_meets_every_task(config_file):
     plan = plan_lib.from_config(config_file, methods=["naive", "nnpu"], tasks=["even", "low"])
     assert [(c.row, c.column) for c in plan.cells] == [

@@ -260,6 +260,7 @@ def test_headline_config_holds_the_published_settings():
         ("tusk=cifar10-1", ["tusk", "task"]),
         ("task=cifar11", ["task", "cifar11", "cifar10-1"]),
         ("backbone=vgg", ["backbone", "vgg", "resnet18"]),
+        ("task", ["task has no value", "accepted: task=cifar10-1, cifar10-2"]),
     ],
 )
 def test_bad_config_argument_is_named(argument, names):
