@@ -180,6 +180,16 @@ def test_a_perfect_classifier_has_an_accuracy_of_one_plus_the_prior():
     assert two_sample == pytest.approx(1 + 0.6, abs=1e-15)
 
 
+def test_proxy_accuracy_is_not_that_of_a_public_board_which_adds_what_is_found_of_p_twice():
+    """Its one-sample term takes P predicted positive: n_P / n times 2 TPR - 1 more than ours."""
+    rng = np.random.default_rng(0)
+    scores, labeled = rng.normal(0.3, 1, 40), np.arange(40) < 12
+    recall = np.mean(scores[labeled] > 0)
+    theirs = 2 * 0.4 * recall + (np.sum(scores[labeled] > 0) + np.sum(scores[~labeled] <= 0)) / 40
+    ours = metrics.proxy_accuracy(scores, labeled, prior=0.4, setting="one_sample")
+    assert recall not in (0, 0.5, 1) and theirs - ours == pytest.approx(12 / 40 * (2 * recall - 1))
+
+
 def test_proxy_accuracy_does_not_reward_predicting_everything_positive():
     scores, labeled = np.ones(10), np.arange(10) < 4
     everything = metrics.proxy_accuracy(scores, labeled, prior=0.5, setting="one_sample")

@@ -242,9 +242,7 @@ def _function(flag: str, path: str, name: str) -> Any:
     return getattr(module, name)
 
 
-def override(
-    plan: Plan, settings: Sequence[str], *, trained: Sequence[Cell] | None = None
-) -> Plan:
+def override(plan: Plan, settings: Sequence[str], *, trained: Sequence[Cell] | None = None) -> Plan:
     """The plan with fields set in every cell.
 
     Args:

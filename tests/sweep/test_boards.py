@@ -160,6 +160,11 @@ def test_rows_that_are_not_the_method_say_so_and_published_figures_where_they_ar
     assert "'lbe, P kept'" in cell_of(tables, "lbe").note
     for row, kept in (("lbe", False), ("lbe, P kept", True)):
         assert cell_of(tables, row).config.method.keep_positives is kept
+    one_sample, two_sample = (pubench.get_plan(f"set={k}") for k in (3, 8))
+    for row, mode, figure in (("upu", "auto", 86.48), ("upu, not calibrated", "none", 82.04)):
+        cell = cell_of(one_sample, row)
+        assert (cell.config.method.calibration, cell.published[0]) == (mode, figure)
+    assert "upu, not calibrated" not in {cell.row for cell in two_sample.cells}
     assert "500 examples of known class" in cell_of(images, "lagam").note
     assert cell_of(pu_bench.get_plan("data=mnist,labels=0.5"), "lbe").published is None
 
@@ -175,8 +180,8 @@ def test_rows_that_are_not_the_method_say_so_and_published_figures_where_they_ar
 def test_every_method_of_one_label_has_a_row(plan):
     names = {name for name in methods.names() if not methods.is_multilabel(name)}
     rows = [cell.row for cell in plan.cells]
-    # Of the first board LBE has a second row, so that there are 26.
-    second = {"lbe, P kept"} if "PU-Bench" in plan.title else set()
+    # A method of each board has a second row, so that there are 26.
+    second = {"lbe, P kept" if "PU-Bench" in plan.title else "upu, not calibrated"}
     assert set(rows) == names | second and len(rows) == len(names) + len(second) == len(set(rows))
     assert len(names) == 25
     assert "auc" in plan.also and {"accuracy", ""} & {plan.metric, *plan.also}  # '' is accuracy

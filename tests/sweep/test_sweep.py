@@ -609,7 +609,9 @@ def test_a_setting_is_asked_of_the_cells_that_are_trained_alone(config_file, tmp
     naive, nnpu = plan("--only=nnpu on", "--set=method.num_epochs=7").cells
     assert naive.config.method.num_epochs == nnpu.config.method.num_epochs == 7
     for more in ((), ("--only=naive",), ("--only=even",)):
-        with pytest.raises(ValueError, match="every cell that is trained, .*naive on even has no such"):
+        with pytest.raises(
+            ValueError, match="every cell that is trained, .*naive on even has no such"
+        ):
             plan(*more)
 
 
