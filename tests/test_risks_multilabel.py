@@ -126,14 +126,17 @@ def test_negatives_and_masked_entries_are_the_same_to_both_losses():
         )
 
 
-def test_gamma_is_the_share_of_hidden_labels():
+def test_gamma_is_the_share_of_positives_that_are_hidden_beside_two_hidden_ones():
     with x64():
         found = gamma_of(np.array([[0.0, 0.1], [0.75, 1.0]]))
-        np.testing.assert_allclose(found, [[1, 0.9], [0.25, 0]], atol=1e-15)
+        np.testing.assert_allclose(found, [[1, 0.729], [0.015625, 0]], atol=1e-15)
     assert float(gamma_of(1)) == 0 and gamma_of(1).dtype == jnp.float32
-    # Half of the labels known: the push on a row is the mean of 1 and 1 / m, the geometric one.
-    share, gamma = 0.04, float(gamma_of(0.5))
-    assert share**gamma / share == pytest.approx(np.sqrt(1 * 25), rel=1e-6)
+    # One label of four is known: the push on a row is the geometric mean of 1, where a positive and
+    # two others are hidden, and 1 / m.
+    known, share = (True, False, False, False), 0.04
+    pushes = [1 / share if any(three) else 1 for three in itertools.product(known, repeat=3)]
+    gamma = float(gamma_of(0.25))
+    assert share**gamma / share == pytest.approx(np.exp(np.mean(np.log(pushes))), rel=1e-6)
     for ratio in (-0.1, 1.1, np.nan, np.array([0.5, 2])):
         with pytest.raises(ValueError, match=r"known_ratio is .*, but must be in \[0, 1\]"):
             risks.multilabel_gamma(ratio)

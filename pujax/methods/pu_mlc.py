@@ -53,7 +53,7 @@ def default_config() -> ml_collections.ConfigDict:
     """Settings of every multi-label method, and those of the risk."""
     return sections.multilabel_config(
         "pu_mlc",
-        # Exponent of the re-balance factor; 'auto' is the share of labels that are hidden.
+        # Exponent of the re-balance factor; 'auto' is the cube of the share of hidden labels.
         gamma=config_dict.FieldReference(_AUTO, field_type=object),
         alpha=1.0,  # factor of the scores' spread in the temperature; 0 for the temperature 1
         mixup_weight=1.0,

@@ -72,20 +72,24 @@ def multilabel_vpu(
 
 
 def multilabel_gamma(known_ratio: float | jax.Array) -> jax.Array:
-    """Exponent `gamma` of `multilabel_vpu` by the share `r` of the labels that are known: `1 - r`.
+    """Exponent `gamma` of `multilabel_vpu` by the share `r` of known labels: `(1 - r)^3`.
 
     It needs no label but those that are known. Source: derived here. The authors publish 0.85 (VOC)
     and 0.55 (COCO) at r = 0.1, and of other ratios only that gamma falls as r grows.
 
     The factor is a constant for the gradient, so that a row with probability `q` is pushed down by
     `m^gamma / m` times `q (1 - q) / batch`. With all positives known, a push of `1 / m` is right:
-    it is what the pull on each of them balances. A hidden positive has no pull of its own, and what
-    it can bear is the least that the risk knows, a push of 1, as if all rows were positive. One
-    factor serves all rows of a class, since nobody can tell which are hidden; the rule takes the
-    geometric mean over the positives, of which the share r is known:
-    `(1 / m)^r 1^(1 - r) = m^gamma / m`. With all labels known gamma is 0, for which the risk is
-    least at the posterior. Above 0 it is least at `q = min(1, m^(1 - gamma) posterior / p)`, `p`
-    being the share of positives, which is the posterior where that is 0 or 1 and more elsewhere.
+    it is what the pull on each of them balances. A hidden positive has no pull of its own, but the
+    pull on a known one raises what the network finds like it as well: a hidden positive is held up
+    where one of the two nearest positives is known. The share `(1 - r)^3` of the positives have
+    nothing of this, and what these can bear is the least that the risk knows, a push of 1, as if
+    all rows were positive. One factor serves all rows of a class, since nobody can tell which are
+    hidden; the rule takes the geometric mean over the positives: with `gamma = (1 - r)^3` it is
+    `(1 / m)^(1 - gamma) 1^gamma = m^gamma / m`. That it is two neighbours, of none to three, was
+    chosen on training rows held out (docs/results/pu_mlc.md). With all labels known gamma is 0, for
+    which the risk is least at the posterior. Above 0 it is least at
+    `q = min(1, m^(1 - gamma) posterior / p)`, `p` being the share of positives, which is the
+    posterior where that is 0 or 1 and more elsewhere.
 
     Args:
       known_ratio: `r` in [0, 1], of any shape.
@@ -99,7 +103,7 @@ def multilabel_gamma(known_ratio: float | jax.Array) -> jax.Array:
     arrays.check_number(
         "known_ratio", known_ratio, lambda r: (r >= 0) & (r <= 1), "in [0, 1]", shapes=None
     )
-    return 1 - arrays.full_precision(known_ratio)
+    return (1 - arrays.full_precision(known_ratio)) ** 3
 
 
 def multilabel_known(

@@ -216,10 +216,11 @@ def auto(labeled, **changes):
 
 def test_gamma_is_counted_over_all_known_labels():
     # 16 of 80 labels are known, of whatever sign and class.
-    assert auto(labels_of(positives=(3, 1), negatives=(5, 7), rows=40)) == {"gamma": near(0.8)}
-    assert auto(labels_of(positives=(8, 0), negatives=(0, 8), rows=40)) == {"gamma": near(0.8)}
+    cube = near(0.8**3)
+    assert auto(labels_of(positives=(3, 1), negatives=(5, 7), rows=40)) == {"gamma": cube}
+    assert auto(labels_of(positives=(8, 0), negatives=(0, 8), rows=40)) == {"gamma": cube}
     # Where positives alone are known, they are what is counted.
-    assert auto(labels_of(positives=(4, 1), negatives=(0, 0), rows=10)) == {"gamma": near(0.75)}
+    assert auto(labels_of(positives=(4, 1), negatives=(0, 0), rows=10)) == {"gamma": near(0.75**3)}
     everything = labels_of(positives=(40, 1), negatives=(1133, 1172), rows=1173)
     assert auto(everything) == {"gamma": 0}
     assert auto(np.zeros([1173, 2], np.int8)) == {"gamma": 1}
@@ -241,7 +242,7 @@ def near(value):
 @pytest.mark.thorough
 def test_gamma_by_the_rule_is_the_same_step_as_the_number(data):
     found = auto(data.labeled)["gamma"]
-    assert 0.1 < found < 0.9
+    assert 0.1 < found < 0.6
     key, losses = jax.random.key(5), []
     for gamma in ("auto", found, 0.9):
         method, _, state, batch = setup(data, gamma=gamma)
