@@ -7,10 +7,10 @@ Arguments: folder holds scene.npz, yeast.npz, emotions.npz, voc5.npz, coco128.np
 (default; PU-MLC with gamma 0.5, the assume-negative and the fully labelled cross-entropy from 10 %
 to all labels known), rule (gamma by the rule at the same ratios, and known negatives from 60 % on),
 choice (powers of the share of hidden labels beside fixed gammas on scene and emotions: what the
-rule was chosen by, in archives whose test rows are training rows held out), gammas (fixed gammas beside the rule at the same ratios),
-risk (gamma and the adaptive temperature at 10, 50 and 100 %), images (LgConv on and off); metric =
-mean_average_precision (default), overall_f1, class_f1, the first of the three that are shown. None
-of these sets is in the paper.
+rule was chosen by, in archives whose test rows are training rows held out), gammas (fixed gammas
+beside the rule at the same ratios), risk (gamma and the adaptive temperature at 10, 50 and 100 %),
+images (LgConv on and off); metric = mean_average_precision (default), overall_f1, class_f1, the
+first of the three that are shown. None of these sets is in the paper.
 """
 
 import os
