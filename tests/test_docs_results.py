@@ -24,14 +24,16 @@ def published(paper):
         return list(csv.DictReader(file))
 
 
-def first_table(page):
-    """Rows of the first table of a page of results, without its header."""
+def rows_of(page):
+    """Rows of all tables of a page of results that have `HEADER`, the first of which begins it."""
     lines = (RESULTS / f"{page}.md").read_text().splitlines()
-    start = next(i for i, line in enumerate(lines) if line.startswith("|"))
-    end = next(i for i in range(start, len(lines)) if not lines[i].startswith("|"))
-    rows = [[x.strip() for x in line.strip("|").split("|")] for line in lines[start:end]]
-    assert rows[0][1:] == HEADER and start < 8, page
-    return rows[2:]
+    cells = [[x.strip() for x in line.strip("|").split("|")] for line in lines]
+    starts = [i for i, row in enumerate(cells) if row[1:] == HEADER]
+    assert starts and starts[0] < 8 and not any(line[:1] == "|" for line in lines[: starts[0]]), (
+        page
+    )
+    ends = [next(i for i in range(k, len(lines)) if lines[i][:1] != "|") for k in starts]
+    return [row for k, end in zip(starts, ends, strict=True) for row in cells[k + 2 : end]]
 
 
 def numbers(text):
@@ -68,13 +70,13 @@ def test_a_published_figure_is_measured_by_a_rule_or_listed_as_not_measured(pape
 
 
 @pytest.mark.parametrize("paper", PAPERS)
-def test_the_first_table_of_a_page_agrees_with_the_list_of_published_figures(paper):
+def test_the_tables_of_a_page_agree_with_the_list_of_published_figures(paper):
     lines = published(paper)
     known = {
         float(line[key]) for line in lines for key in ("published", "published_std") if line[key]
     }
     measured = {float(line["ours"]) for line in lines if line["ours"]}
-    rows = first_table(paper)
+    rows = rows_of(paper)
     is_complete = all(line["ours"] for line in lines)
     assert is_complete != any("not measured" in row[2] for row in rows)
     for row in rows:
