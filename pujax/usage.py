@@ -133,7 +133,8 @@ _SWEEP = """usage: {program} --workdir=DIR (--plan=FILE | --config=FILE[:key=val
   --rules=A,B          with --config: which epochs to report
   --reference=METHOD   with --config: the method that the others are compared with, seed by seed
   --seeds=0,1,2        seeds of every cell (0,1,2; a plan has its own)
-  --set=FIELD=VALUE    sets a field of every configuration; may be repeated
+  --set=FIELD=VALUE    sets a field of every configuration; may be repeated. With --only another
+                       cell may lack the field
   --data_dir=FOLDER    where the data are; SOURCE=FOLDER,SOURCE=FOLDER for several places
   --only=TEXT          trains only the cell named TEXT, or those whose name holds it
   --dry_run            says what would be trained; downloads and writes nothing

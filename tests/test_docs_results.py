@@ -28,8 +28,9 @@ def rows_of(page):
     """Rows of all tables of a page of results that have `HEADER`, the first of which begins it."""
     lines = (RESULTS / f"{page}.md").read_text().splitlines()
     cells = [[x.strip() for x in line.strip("|").split("|")] for line in lines]
-    starts = [i for i, row in enumerate(cells) if row[1:] == HEADER]
-    assert starts and starts[0] < 8 and not any(line[:1] == "|" for line in lines[: starts[0]]), (
+    starts = [i for i, row in enumerate(cells) if row[0].startswith("published row")]
+    assert all(cells[k][1:] == HEADER for k in starts), page
+    assert starts and starts[0] < 10 and not any(line[:1] == "|" for line in lines[: starts[0]]), (
         page
     )
     ends = [next(i for i in range(k, len(lines)) if lines[i][:1] != "|") for k in starts]
@@ -91,6 +92,36 @@ def test_the_tables_of_a_page_agree_with_the_list_of_published_figures(paper):
             exact = figures[0] - float(numbers(row[1])[0])
             assert float(row[3].strip("*")) == pytest.approx(exact, abs=0.06), row
             assert ("oracle" in row[5]) == ("best epoch" in row[5]), row
+
+
+def test_the_rows_of_pu_mlc_by_the_rule_are_those_of_their_tables():
+    """Means, deviations and differences in points of the page, as the CSV files have them."""
+
+    def table(name):
+        with open(TABLES / f"pu_mlc_{name}.csv", encoding="utf-8") as file:
+            lines = list(csv.DictReader(file))
+        return {(x["column"], x["row"], x["metric"]): x for x in lines}
+
+    rule, fixed = table("rule"), table("gammas")
+    page = (RESULTS / "pu_mlc.md").read_text()
+    section = page[page.index("## Gamma by a rule") :]
+    rows = re.findall(r"^\| ((?:scene|yeast|emotions), \d+ %) \| (.*)\|$", section, re.MULTILINE)
+    assert len(rows) == 9
+    for name, text in rows:
+        column, cells = name.replace(",", ""), [x.strip() for x in text.split("|")]
+        for place, metric in enumerate(("mean_average_precision", "overall_f1", "class_f1")):
+            for first, row in (
+                (0, "PU-MLC, gamma auto"),
+                (6, "PU-MLC, gamma auto, known negatives"),
+            ):
+                line, shown = rule.get((column, row, metric)), cells[first + place]
+                assert (line is None) == (shown == ""), (name, metric)
+                if line:
+                    mean, std = float(line["mean"]), float(line["std"])
+                    assert shown == f"{mean:.1f} ± {std:.1f}", (name, metric)
+            half = float(fixed[column, "gamma 0.5", metric]["mean"])
+            auto = float(rule[column, "PU-MLC, gamma auto", metric]["mean"])
+            assert float(cells[3 + place]) == pytest.approx(auto - half, abs=0.051), (name, metric)
 
 
 def test_the_summary_counts_every_published_figure():

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pujax import metrics, significance
+from pujax import metrics, report, significance
 from pujax.console import plural
 from pujax.reports import evidence as evidence_lib
 from pujax.reports.evidence import HELD_OUT, TEST, Evidence
@@ -23,14 +23,7 @@ _METRICS = {
     ),
     HELD_OUT: ("auc_pu", "recall", "flagged_share", "lee_liu", "precision_top_100"),
 }
-TITLES = {
-    "accuracy": "accuracy",
-    "f1": "F1",
-    "auc": "AUC",
-    "average_precision": "average precision",
-    "mean_average_precision": "mean average precision",
-    "overall_f1": "overall F1",
-    "class_f1": "class F1",
+TITLES = report.TITLES | {
     "auc_pu": "AUC of P against U",
     "recall": "recall",
     "flagged_share": "flagged in U",

@@ -85,7 +85,9 @@ def parse(argv: list[str]) -> tuple[plan_lib.Plan | None, flags.FlagValues]:
         )
     if values.seeds:
         plan = plan._replace(seeds=_seeds(values.seeds))
-    plan = plan_lib.override(plan, values.set, trained=plan_lib.only(plan, values.only).cells)
+    plan = plan._replace(cells=tuple(plan.cells))
+    trained = plan_lib.only(plan, values.only).cells if values.only else None
+    plan = plan_lib.override(plan, values.set, trained=trained)
     return plan_lib.set_folders(plan, values.data_dir), values
 
 

@@ -56,7 +56,7 @@ def _curves(
         seen = {x for curves in panels.values() for points in curves.values() for x in points}
         if len(seen) < _LEAST:
             continue
-        title = f"{results['title']}, {report.rule_label(rule)}"
+        title = f"{results['title']}, rule: {report.rule_label(rule)}"
         drawn = number_curves.curves_figure(panels, numbers=name, title=title)
         path = os.path.join(folder, f"curve_{plan_lib.slug(name)}.png")
         figures.save(drawn, path)
@@ -88,7 +88,7 @@ def _differences(
         drawn = paired.differences_figure(
             rows,
             reference=results["reference"],
-            unit=f"{unit}, {report.rule_label(rule)}",
+            unit=f"{unit}, rule: {report.rule_label(rule)}",
             title=f"{results['title']}: {column}" if len(columns) > 1 else results["title"],
         )
         path = os.path.join(folder, f"paired_{plan_lib.slug(column)}.png")

@@ -249,7 +249,8 @@ def override(plan: Plan, settings: Sequence[str], *, trained: Sequence[Cell] | N
       plan: a plan.
       settings: `SECTION.FIELD=VALUE` each.
       trained: the cells of the plan that will be trained, None for all. Another cell may lack a
-        field, and is then left without it.
+        field, and is then left without it; where it has the field, that is set as well, so that a
+        later call for all cells finds what this one wrote.
 
     Raises:
       ValueError: for a field that the configuration of a cell to be trained does not have.
@@ -268,11 +269,14 @@ def override(plan: Plan, settings: Sequence[str], *, trained: Sequence[Cell] | N
 def _set(config: ml_collections.ConfigDict, setting: str, cell: Cell) -> None:
     field, equals, text = setting.partition("=")
     *sections, last = field.removeprefix("config.").split(".")
+    if [*sections, last] == ["seed"]:
+        raise ValueError(f"--set is {setting!r}; accepted: another field; --seeds has the seeds")
     section = _section(config, setting)
-    if not equals or section is None or field == "seed":
+    if not equals or section is None:
+        which = "" if section is not None else f" ({cell.name} has no such field)"
         raise ValueError(
-            f"--set is {setting!r}; accepted: SECTION.FIELD=VALUE with a field of every cell "
-            f"that is trained, but for the seed ({cell.name} has no such field)"
+            f"--set is {setting!r}; accepted: SECTION.FIELD=VALUE with a field of every cell that "
+            f"is trained{which}"
         )
     value: Any = text
     if isinstance(section.get(last), bool) and text.lower() in flags.BOOLEANS:

@@ -609,10 +609,38 @@ def test_a_setting_is_asked_of_the_cells_that_are_trained_alone(config_file, tmp
     naive, nnpu = plan("--only=nnpu on", "--set=method.num_epochs=7").cells
     assert naive.config.method.num_epochs == nnpu.config.method.num_epochs == 7
     for more in ((), ("--only=naive",), ("--only=even",)):
-        with pytest.raises(
-            ValueError, match="every cell that is trained, .*naive on even has no such"
-        ):
+        with pytest.raises(ValueError, match="that is trained .naive on even has no such field"):
             plan(*more)
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ("seed=3", "--seeds has the seeds"),
+        ("config.seed=3", "--seeds has the seeds"),
+        ("method.num_epochs", "that is trained$"),
+        ("method.rate=1", "that is trained .naive on even has no such field.$"),
+    ],
+)
+def test_a_setting_that_is_none_is_told_why(config_file, setting, said):
+    plan = plan_lib.from_config(config_file, methods=["naive"], tasks=["even"])
+    with pytest.raises(ValueError, match=f"--set is '{setting}'; accepted: .*{said}"):
+        plan_lib.override(plan, [setting])
+
+
+def test_cells_of_a_plan_may_be_a_generator_and_must_be_some(tmp_path, capsys):
+    path = tmp_path / "plan.py"
+    head = "from pujax import sweep\nfrom tests.sweep import small_plan\n"
+    path.write_text(
+        f"{head}def get_plan(): return sweep.Plan('t', (c for c in small_plan.plan().cells))"
+    )
+    given = [f"--plan={path}", f"--workdir={tmp_path / 'new'}", "--dry_run"]
+    assert command.main(["sweep", *given]) == 0
+    assert command.main(["sweep", *given, "--only=naive", "--set=method.num_epochs=3"]) == 0
+    assert "naive on even: 3 epochs" in capsys.readouterr().out
+    path.write_text(f"{head}def get_plan(): return sweep.Plan('t', ())")
+    assert command.main(["sweep", *given]) == 2
+    assert "cells is (); accepted: at least one cell" in capsys.readouterr().err
 
 
 def test_every_method_meets_every_task(config_file):
@@ -764,8 +792,8 @@ def test_a_wide_table_shows_several_metrics_costs_and_corrected_tests():
     text = report.render("title", cells, rules=["last", "oracle"], num_seeds=3, **options)
     header, _, *lines = [line.split(" | ") for line in text.splitlines() if line.startswith("|")]
     table = [dict(zip(header, line, strict=True)) for line in lines]
-    oracle = "oracle (oracle: true validation labels): auc"
-    assert [line["last: auc"] for line in table[:1]] == ["41.00 ± 1.00"]
+    oracle = "oracle (oracle: true validation labels): AUC"
+    assert [line["last: AUC"] for line in table[:1]] == ["41.00 ± 1.00"]
     assert [line[oracle] for line in table[:4]] == ["50.00 ± 0.00"] * 3 + ["-"]
     # Published figures are those of the oracle's rule, and are compared with it.
     assert [line["difference"] for line in table[:4]] == ["-", "+1.00", "-", "-"]

@@ -57,7 +57,7 @@ def test_seeds_together_equal_seeds_one_after_another(swept):
 def test_the_table_of_a_sweep_has_mean_average_precision_in_percent(swept):
     folder = swept[0]
     text = (folder / "table.md").read_text()
-    assert "Test mean_average_precision in percent" in text
+    assert "Test mean average precision in percent" in text
     assert "oracle_best_epoch (oracle: test labels)" in text
     line = next(x for x in text.splitlines() if "| pu_mlc |" in x)
     summaries = [

@@ -199,7 +199,7 @@ def test_a_test_set_keeps_its_columns_beside_what_the_held_out_rows_say(folder, 
     given = sweep_of(folder, "tested", *more, methods=("classic",), seeds=(0, 1))
     assert command.main(given) == 0
     header, line = table(workdir / "table.md")
-    assert header[2:6] == [f"reported: {name}" for name in TESTED]
+    assert header[2:6] == [f"reported: {report.TITLES[name]}" for name in TESTED]
     assert header[6] == "reported: AUC of P against U" and header[-1] == "seeds"
     found = []
     for seed in (0, 1):

@@ -104,8 +104,8 @@ def test_published_figures_stand_beside_the_rule_that_chose_them_and_the_first_m
     header, first, *_ = rows(page)
     shown = dict(zip(header, first, strict=True))
     assert shown["published"] == "92.5 ± 0.5" and shown["difference"] == "-2.50"
-    assert shown["last: auc"] == "80.00 ± 0.00" and shown["seconds"] == "3.0"
-    assert "Seeds 0, 1. [x.csv](x.csv)" in page and "Test auc in percent" in page
+    assert shown["last: AUC"] == "80.00 ± 0.00" and shown["seconds"] == "3.0"
+    assert "Seeds 0, 1. [x.csv](x.csv)" in page and "Test AUC in percent" in page
 
 
 def test_without_a_rule_of_the_published_figure_it_stands_beside_every_rule():
@@ -299,7 +299,7 @@ def test_every_column_with_pairs_has_a_figure_of_differences_in_points(tmp_path,
     ((rows, about),) = drawn
     assert rows == {"upper": [pytest.approx(9.0)]}
     assert about["reference"] == "naive" and about["title"] == "A table: digits"
-    assert about["unit"] == "accuracy (points), last"
+    assert about["unit"] == "accuracy (points), rule: last"
     assert figure.write(results(), tmp_path) == []  # without a reference
     drawn.clear()
     found["cells"].pop()
@@ -330,7 +330,7 @@ def test_columns_that_differ_in_one_number_have_curves_over_it(tmp_path, monkeyp
     row = cell["row"]
     assert panels == {
         "accuracy, %": {row: {5.0: [50.0], 20.0: [75.0, 62.5]}},
-        "auc, %": {row: {5.0: [25.0], 20.0: [50.0], 100.0: [75.0]}},
+        "AUC, %": {row: {5.0: [25.0], 20.0: [50.0], 100.0: [75.0]}},
     }
     assert about["numbers"] == "a9a, # labels"
     found["cells"].pop()

@@ -8,6 +8,7 @@ import pytest
 
 from pujax import methods
 from pujax.configs import baseline, own_folder, own_table
+from pujax.configs.sweeps import pu_mlc_small
 from pujax.training import config as config_lib
 from pujax.training import experiment, method_setup
 from pujax.training.config import flags
@@ -268,6 +269,24 @@ def test_bad_config_argument_is_named(argument, names):
     with pytest.raises(ValueError) as error:
         flags.parse(["", f"--config={path}:{argument}"])
     assert all(name in str(error.value) for name in names)
+
+
+@pytest.mark.parametrize(
+    ("argument", "said"),
+    [("part=rule,folder", "folder=TEXT"), ("part", "part=ratios, rule, choice")],
+)
+def test_a_key_of_a_plan_without_its_value_is_named(argument, said):
+    with pytest.raises(ValueError, match=f"has no value; accepted: {said}"):
+        pu_mlc_small.get_plan(argument)
+
+
+def test_powers_of_the_hidden_share_are_compared_with_fixed_gammas():
+    cells = pu_mlc_small.get_plan("part=choice,folder=F").cells
+    assert len(cells) == 72 and all(cell.config.method.gamma != "auto" for cell in cells)
+    for cell in cells:
+        if cell.row.startswith("(1 - r)^"):
+            hidden = 1 - cell.config.data.known_ratio
+            assert cell.config.method.gamma == pytest.approx(hidden ** int(cell.row[-1]))
 
 
 @pytest.mark.parametrize(
