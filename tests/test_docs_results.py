@@ -28,11 +28,10 @@ def rows_of(page):
     """Rows of all tables of a page of results that have `HEADER`, the first of which begins it."""
     lines = (RESULTS / f"{page}.md").read_text().splitlines()
     cells = [[x.strip() for x in line.strip("|").split("|")] for line in lines]
-    starts = [i for i, row in enumerate(cells) if row[0].startswith("published row")]
+    starts = [i for i, line in enumerate(lines) if line.startswith("| published row")]
     assert all(cells[k][1:] == HEADER for k in starts), page
-    assert starts and starts[0] < 10 and not any(line[:1] == "|" for line in lines[: starts[0]]), (
-        page
-    )
+    before = lines[: starts[0]]
+    assert len(before) < 10 and not any(line.startswith("|") for line in before), page
     ends = [next(i for i in range(k, len(lines)) if lines[i][:1] != "|") for k in starts]
     return [row for k, end in zip(starts, ends, strict=True) for row in cells[k + 2 : end]]
 
