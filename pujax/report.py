@@ -14,17 +14,6 @@ from pujax.training.evaluation import model_selection
 
 HELD_OUT = {name: heading for heading, name in own_results.COLUMNS.items()}
 """Metrics from the held-out part of a user's own rows, and their headings."""
-TITLES = {
-    "accuracy": "accuracy",
-    "f1": "F1",
-    "auc": "AUC",
-    "average_precision": "average precision",
-    "mean_average_precision": "mean average precision",
-    "overall_f1": "overall F1",
-    "class_f1": "class F1",
-    model_selection.PRIOR_ERROR: "error of the prior",
-}
-"""What metrics that need true labels are called where they are read."""
 _NO_PERCENT = "lee_liu"
 TEST_METRICS = (
     *model_selection.BINARY_METRICS,
@@ -245,12 +234,12 @@ def oracle_of(rule: str, summaries: Sequence[Mapping[str, Any]]) -> str:
 
 def label(metric: str) -> str:
     """What a metric is called in headings."""
-    return HELD_OUT.get(metric) or TITLES[metric]
+    return HELD_OUT.get(metric) or model_selection.TITLES[metric]
 
 
 def describe(metric: str) -> str:
     """What a number of the metric is, with its unit."""
-    return _DESCRIBED.get(metric) or f"Test {TITLES[metric]} in percent"
+    return _DESCRIBED.get(metric) or f"Test {model_selection.TITLES[metric]} in percent"
 
 
 def values_of(cell: Mapping[str, Any], rule: str, metric: str) -> list[float | None]:

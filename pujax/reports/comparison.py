@@ -9,12 +9,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pujax import metrics, report, significance
+from pujax import metrics, significance
 from pujax.console import plural
 from pujax.reports import evidence as evidence_lib
 from pujax.reports.evidence import HELD_OUT, TEST, Evidence
 from pujax.reports.parts import LEVEL, UNKNOWN, Number, Section, Table, with_interval
 from pujax.reports.run_folder import Run
+from pujax.training.evaluation import model_selection
 
 _METRICS = {
     TEST: (
@@ -23,7 +24,7 @@ _METRICS = {
     ),
     HELD_OUT: ("auc_pu", "recall", "flagged_share", "lee_liu", "precision_top_100"),
 }
-TITLES = report.TITLES | {
+TITLES = model_selection.TITLES | {
     "auc_pu": "AUC of P against U",
     "recall": "recall",
     "flagged_share": "flagged in U",

@@ -15,7 +15,7 @@ from pujax.sweep import own_rows
 from pujax.sweep import plan as plan_lib
 from pujax.training import config as config_lib
 from pujax.training import method_setup
-from pujax.training.evaluation import one_class
+from pujax.training.evaluation import model_selection, one_class
 from tests import tiny
 
 ROWS, SEEDS, METHODS = 200, (0, 1, 2), ("nnpu", "classic")
@@ -199,7 +199,7 @@ def test_a_test_set_keeps_its_columns_beside_what_the_held_out_rows_say(folder, 
     given = sweep_of(folder, "tested", *more, methods=("classic",), seeds=(0, 1))
     assert command.main(given) == 0
     header, line = table(workdir / "table.md")
-    assert header[2:6] == [f"reported: {report.TITLES[name]}" for name in TESTED]
+    assert header[2:6] == [f"reported: {model_selection.TITLES[name]}" for name in TESTED]
     assert header[6] == "reported: AUC of P against U" and header[-1] == "seeds"
     found = []
     for seed in (0, 1):

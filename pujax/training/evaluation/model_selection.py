@@ -40,6 +40,17 @@ BINARY_METRICS = ("accuracy", "f1", "auc", "average_precision")
 MULTILABEL_METRICS = ("mean_average_precision", "overall_f1", "class_f1")
 ORACLE_METRICS = ("oracle_overall_f1", "oracle_class_f1")
 PRIOR_ERROR = "prior_error"  # the column of methods that estimate the class prior
+TITLES = {
+    "accuracy": "accuracy",
+    "f1": "F1",
+    "auc": "AUC",
+    "average_precision": "average precision",
+    "mean_average_precision": "mean average precision",
+    "overall_f1": "overall F1",
+    "class_f1": "class F1",
+    PRIOR_ERROR: "error of the prior",
+}
+"""What metrics that need true labels are called where they are read."""
 
 Row = Mapping[str, Any]
 
