@@ -5,18 +5,24 @@
 
 Arguments: data = mushrooms (default), mnist, fashion_mnist, cifar10, and spambase, connect4 as a
 table of one's own (`train.csv` and `test.csv` with label 1 for spam, for a win, one fifth of each
-class in the test file); labels = 0.1 (default), 0.05, 0.3, 0.5, the share of positives that get a
-label; part = all (default), main (ten methods).
+class in the test file); labels = 0.1 (default), or one of 0.01, 0.05, 0.2, 0.3, 0.5, 0.7, 0.9, the
+share of positives that get a label; setting = two_sample (default), one_sample; labeling = scar
+(default), lbe_a, lbe_b, pusb; part = all (default), main (ten methods).
 
-Two-sample data: P is a random share of the positives, and U the whole training set with P in it;
-1 % of the training set is held out. The published rows of images were chosen by F1 on true
-validation labels (`oracle_f1`); beside that rule stand what no true label chose (`proxy_accuracy`)
-and the last epoch. Batches, rates and lengths are the board's for the methods whose settings there
-are known (naive, uPU, nnPU and nnPUSB, VPU, LBE, Robust-PU, PULDA, HolisticPU, supervised) and a
-method's own otherwise; VPU, LBE and HolisticPU have those of its code at 097c957, the others those
-at 15f879c. Where ours differs: no dropout in the networks, no first bias at the prior, no early
-stopping, HolisticPU's SGD without Nesterov's step, nnPU's parts as its default has them here (an
-eighth of P in every batch).
+Two-sample data: P is a share of the positives, and U the whole training set with P in it; in
+one-sample data P is taken out of it. 1 % of the training set is held out. P is drawn at random
+under scar. Under the others its chance depends on r, the posterior of a logistic regression on the
+true labels: lbe_a labels what is certain (0.9 of the chances by r^10, the rest equal), lbe_b what
+is near the boundary ((2.5 - r)^10), pusb by r. The board's variant of equal sizes is not offered:
+what is known of it does not say how it is drawn. Only the default has published rows here.
+
+The published rows of images were chosen by F1 on true validation labels (`oracle_f1`); beside that
+rule stand what no true label chose (`proxy_accuracy`) and the last epoch. Batches, rates and
+lengths are the board's for the methods whose settings there are known (naive, uPU, nnPU and
+nnPUSB, VPU, LBE, Robust-PU, PULDA, HolisticPU, supervised) and a method's own otherwise; VPU, LBE
+and HolisticPU have those of its code at 097c957, the others those at 15f879c. Where ours differs:
+no dropout in the networks, no first bias at the prior, no early stopping, HolisticPU's SGD without
+Nesterov's step, nnPU's parts as its default has them here (an eighth of P in every batch).
 
 LaGAM needs a support set of both classes, and the board gives no known negative. On images, where
 the board has a row of it, 500 examples of known class are taken out of U and P, which its note
@@ -48,6 +54,14 @@ _IMAGES = {
     "fashion_mnist": ("lenet", (0, 2, 3, 4, 6)),
     "cifar10": ("cnn9", (0, 1, 8, 9)),
 }
+# What the board calls a mechanism: `data.labeling`, and its exponent where it has one.
+_LABELINGS = {
+    "scar": {},
+    "lbe_a": {"labeling": "power_mixed", "labeling_power": 10.0},
+    "lbe_b": {"labeling": "boundary"},
+    "pusb": {"labeling": "pusb"},
+}
+_LABELS = ("0.1", "0.01", "0.05", "0.2", "0.3", "0.5", "0.7", "0.9")
 _MAIN = (
     *("naive", "upu", "nnpu", "pusb", "vpu"),
     *("dist_pu", "lbe", "robust_pu", "cvir", "supervised"),
@@ -163,10 +177,18 @@ _NO_CLEAN = "its support set is made of known positives and pseudo-negatives"
 def get_plan(argument: str = "") -> sweep.Plan:
     """All rows on one data set."""
     chosen = common.parse(
-        argument, data=tuple(COUNTS), labels=("0.1", "0.05", "0.3", "0.5"), part=("all", "main")
+        argument,
+        data=tuple(COUNTS),
+        labels=_LABELS,
+        setting=("two_sample", "one_sample"),
+        labeling=tuple(_LABELINGS),
+        part=("all", "main"),
     )
     data, share = chosen["data"], float(chosen["labels"])
-    published = _PUBLISHED[data] if share == 0.1 else {}
+    setting, labeling = chosen["setting"], chosen["labeling"]
+    is_published = (share, setting, labeling) == (0.1, "two_sample", "scar")
+    published = _PUBLISHED[data] if is_published else {}
+    drawn = {"setting": setting, "num_labeled": num_labeled(data, share), **_LABELINGS[labeling]}
     cells = []
     for name in _MAIN if chosen["part"] == "main" else _of_one_label():
         figure = (published[name], None) if name in published else None
@@ -175,12 +197,13 @@ def get_plan(argument: str = "") -> sweep.Plan:
         notes = [source] * (figure is not None) + [support] * (name == "lagam")
         if name == "lbe":
             notes += [_LBE] * (figure is not None)
-            kept = _config(name, data, share)
+            kept = _config(name, data, drawn)
             kept.method.update({"keep_positives": True, "propensity_start": "unweighted"})
             cells.append(sweep.Cell("lbe, P kept", data, kept, figure, "; ".join(notes[:1])))
-        cells.append(sweep.Cell(name, data, _config(name, data, share), figure, "; ".join(notes)))
+        cells.append(sweep.Cell(name, data, _config(name, data, drawn), figure, "; ".join(notes)))
+    by = "" if labeling == "scar" else f" by {labeling}"
     return sweep.Plan(
-        f"PU-Bench, {data}, two-sample, {share:g} of the positives labelled",
+        f"PU-Bench, {data}, {setting.replace('_', '-')}, {share:g} of the positives labelled{by}",
         cells,
         seeds=SEEDS[:5] if data in _IMAGES else SEEDS,
         rules=("proxy_accuracy", "oracle_f1", "last"),
@@ -203,7 +226,7 @@ def _of_one_label() -> list[str]:
     return [name for name in methods.names() if not methods.is_multilabel(name)]
 
 
-def _config(method: str, data: str, share: float) -> ml_collections.ConfigDict:
+def _config(method: str, data: str, drawn: dict[str, object]) -> ml_collections.ConfigDict:
     """A method with the board's data and network, and its budget where it states one."""
     config = config_lib.default_config(method)
     network, classes = _IMAGES.get(data, ("mlp", (1,)))
@@ -211,9 +234,8 @@ def _config(method: str, data: str, share: float) -> ml_collections.ConfigDict:
         {
             "source": data if data in _IMAGES or data == "mushrooms" else "table",
             "positive_classes": classes,
-            "setting": "two_sample",
             "sampling": "uniform",
-            "num_labeled": num_labeled(data, share),
+            **drawn,
             "num_validation": round(HELD_OUT * COUNTS[data][1]),
         }
     )

@@ -19,14 +19,13 @@ picking and Robust-PU's episodes keep the shares of their own lengths, and the 2
 the board gives to warm-ups are not added; CVIR, PULDA and HolisticPU, whose epochs are passes over
 U, come to 28,000 steps in set 3, 36,000 in set 1 and 20,000 in set 10, LBE to 17,000 to 21,000; in
 one-sample data risks are calibrated by the counts of P and U, which is the board's mark '-c', by
-its paper's formula, and uPU has a row without; U of two-sample sets is balanced over positive and
-negative, not over each class, and so is their test set, of which the largest such part is kept. In
-set 5 every positive is labelled, and methods that expect some in U are left out (CVIR, Dist-PU,
-imbalanced nnPU, ImPULSeS, PULDA, Self-PU). LaGAM's support set is made of known positives and
-pseudo-negatives, since the board gives no known negative; ImPULSeS' linear head has Adam, as
-always. Rows of a table have no views: HolisticPU and LaGAM take them as they are, ImPULSeS and NcPU
-copies with features of other rows. That the published tables are those of set 3 is inferred from
-the board's example commands.
+its paper's formula, and uPU has a row without. U is balanced over the classes of the source, which
+a table of one's own does not have. In set 5 every positive is labelled, and methods that expect
+some in U are left out (CVIR, Dist-PU, imbalanced nnPU, ImPULSeS, PULDA, Self-PU). LaGAM's support
+set is made of known positives and pseudo-negatives, since the board gives no known negative;
+ImPULSeS' linear head has Adam, as always. Rows of a table have no views: HolisticPU and LaGAM take
+them as they are, ImPULSeS and NcPU copies with features of other rows. That the published tables
+are those of set 3 is inferred from the board's example commands.
 """
 
 import ml_collections
@@ -138,7 +137,7 @@ def _config(
         config.data.update({"setting": "one_sample", **halves})
     else:
         num_unlabeled = round((1 - _HELD_OUT) * (total - num_labeled))
-        drawn = {"setting": "two_sample", "num_unlabeled": num_unlabeled}
+        drawn = {"setting": "two_sample", "num_unlabeled": num_unlabeled, "sampling": "balanced"}
         config.data.update(drawn)
         config.data.class_prior = 0.5
     is_image = data == "cifar10"

@@ -14,7 +14,15 @@ from pujax.data.splits import case_control, class_pools, labeling_mechanisms, su
 from pujax.data.splits import class_prior as class_prior_lib
 from pujax.data.splits import oracle_posterior as posterior_lib
 from pujax.data.splits import split as split_lib
-from pujax.data.splits.settings import ALL, POOLS, SAMPLINGS, SCALINGS, SETTINGS, Settings
+from pujax.data.splits.settings import (
+    ALL,
+    BALANCED,
+    POOLS,
+    SAMPLINGS,
+    SCALINGS,
+    SETTINGS,
+    Settings,
+)
 
 __all__ = [
     "AUTO",
@@ -76,7 +84,9 @@ def _build(raw: RawDataset, settings: Settings, seed: int) -> PUDataset:
     test_labels = split_lib.binary_labels(raw.test_labels, settings.positive_classes)
     if settings.class_prior is not None:
         share = settings.class_prior
-        tested = case_control.test_rows(test_labels, class_prior=share, seed=seed)
+        classes = raw.test_labels if settings.sampling == BALANCED else None
+        sides = case_control.Sides(test_labels, classes)
+        tested = case_control.test_rows(sides, class_prior=share, seed=seed)
         test_inputs, test_labels = test_inputs[tested], test_labels[tested]
 
     priors = _find_priors(binary, split, settings, raw.known_at_random)

@@ -462,7 +462,7 @@ def case_control(raw=None, **changes):
     return build(raw or make_raw((100, 100, 150, 150)), **(settings | changes))
 
 
-@pytest.mark.parametrize("sampling", ["stratified", "uniform"])
+@pytest.mark.parametrize("sampling", dataset.SAMPLINGS[:3])
 @pytest.mark.parametrize("prior", [0.3, 0.5, 0.7])
 def test_case_control_samples_have_exactly_the_asked_share_of_positives(prior, sampling):
     raw = make_raw((100, 100, 150, 150))
@@ -530,6 +530,28 @@ def test_in_one_sample_data_the_population_is_p_and_u_together():
     perfect = np.where(data.validation_truth == 1, 20.0, -20.0)
     best = binary.validation_metrics(perfect, data)
     assert best["val_nnpu_risk"] == pytest.approx(0, abs=1e-6)  # both parts vanish
+
+
+@pytest.mark.parametrize("setting", dataset.SETTINGS)
+def test_balanced_samples_hold_the_same_number_of_every_class_of_a_side(setting):
+    raw = make_raw((160, 240, 150, 350))
+    test_labels = np.repeat(np.arange(4, dtype=np.int32), [30, 50, 20, 60])
+    test_inputs = np.broadcast_to(test_labels[:, None, None, None], (160, 4, 4, 1)).astype(np.uint8)
+    raw = raw._replace(test_inputs=test_inputs, test_labels=test_labels)
+    topped_up = np.zeros(4)
+    for seed in range(20):
+        data = case_control(raw, sampling="balanced", setting=setting, num_unlabeled=101, seed=seed)
+        # 50 P and 30 positives in U, 71 negatives; 10 P and 6 positives in U_val, 14 negatives.
+        drawn = np.bincount(raw.train_labels[data.source_ids], minlength=4)
+        held = np.bincount(raw.train_labels[data.validation_ids], minlength=4)
+        np.testing.assert_array_equal(drawn[:2], [40, 40])
+        np.testing.assert_array_equal(held, [8, 8, 7, 7])
+        assert sorted(drawn[2:]) == [35, 36]
+        topped_up += drawn == 36
+        # All negatives of the test set, whose classes differ, and three of ten are positive.
+        tested = np.bincount(data.test_inputs[:, 0, 0, 0], minlength=4)
+        np.testing.assert_array_equal(tested, [17, 17, 20, 60])
+    assert topped_up[2] > 2 and topped_up[3] > 2  # now one class, now the other, by chance
 
 
 @pytest.mark.parametrize("setting", dataset.SETTINGS)
@@ -618,6 +640,7 @@ def test_a_given_prior_overrides_the_drawn_one():
         ({"class_prior": float("nan")}, "data.class_prior is nan; accepted"),
         ({"num_unlabeled": 900}, "data.num_unlabeled is 900; accepted: at most .* positives and"),
         ({"class_prior": None, "num_unlabeled": 900}, "data.num_unlabeled is 900; accepted: at"),
+        ({"class_prior": None, "sampling": "balanced"}, "data.sampling is 'balanced'; accepted: '"),
         ({"class_prior": 0.001}, "data.num_validation is 30, which is 0 positives among 20"),
         (
             {"class_prior": 0.001, "num_validation": 0, "validation_labeled": 0},

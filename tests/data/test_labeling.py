@@ -22,6 +22,8 @@ R = np.array([0.2, 0.4, 0.8])
         ("power", 1.0, [0.25, 0.5, 1]),
         ("power", 2.0, [1 / 16, 1 / 4, 1]),
         ("power", 0.0, [1, 1, 1]),
+        # Shares of r^2 are (1, 4, 16) / 21; nine tenths of these and a thirtieth, times 21.
+        ("power_mixed", 2.0, [1.6 / 15.1, 4.3 / 15.1, 1]),
         # 2.5 - r is (2.3, 2.1, 1.7).
         ("boundary", 1.0, [1, (2.1 / 2.3) ** 10, (1.7 / 2.3) ** 10]),
         # gap is (-0.6, -0.2, 0.6): (1 + gap) / 2 is r, 1 - gap is (1.6, 1.2, 0.4).
@@ -118,10 +120,22 @@ def test_boundary_favours_low_and_gap_favours_high_posteriors():
         means[mechanism] = r[labeling_mechanisms.draw(e, 60, mechanism=mechanism, rng=rng)].mean()
     # A uniform draw of 60 has mean 0.75 with a standard error of 0.017.
     assert means["scar"] == pytest.approx(0.75, abs=0.06)
-    for mechanism in ("pusb", "power", "gap"):
+    for mechanism in ("pusb", "power", "power_mixed", "gap"):
         assert means[mechanism] > means["scar"]
     for mechanism in ("boundary", "gap_boundary"):
         assert means[mechanism] < means["scar"] - 0.08
+
+
+def test_a_mixed_power_labels_one_in_ten_without_regard_to_the_posterior():
+    """The most certain ten of a thousand have nearly all weight under a high power."""
+    r = np.r_[np.full(990, 0.5), np.full(10, 1.0)]
+    e = labeling_mechanisms.propensity(r, "power_mixed", power=100.0)
+    first = [
+        labeling_mechanisms.draw(e, 1, mechanism="power_mixed", rng=np.random.default_rng(seed))[0]
+        for seed in range(2000)
+    ]
+    # 0.1 of the draws are equal for all, and 990 of 1,000 of these are not certain.
+    assert np.mean(np.array(first) < 990) == pytest.approx(0.099, abs=4 * (0.1 * 0.9 / 2000) ** 0.5)
 
 
 def labels(num_positive=60, num_negative=60):
@@ -345,10 +359,12 @@ def test_a_problem_says_whether_its_draw_looked_at_the_class(sampling):
         num_support=0,
         setting="one_sample",
         sampling=sampling,
+        class_prior=0.5 if sampling == "balanced" else None,  # which it asks for
         seed=0,
     )
     assert data.labeling.within_class == (sampling != "uniform")
-    assert (data.labeling.e_min < 1) == (sampling != "uniform")
+    # Balanced classes are as large as each other, so that equal numbers are equal chances.
+    assert (data.labeling.e_min < 1) == (sampling not in ("uniform", "balanced"))
 
 
 def test_sources_with_unknown_classes_can_be_labeled_with_a_bias():

@@ -6,6 +6,7 @@ import pytest
 from pujax import methods, sweep
 from pujax.configs.sweeps import pu_bench, pubench
 from pujax.data import dataset, raw, sources
+from pujax.data.splits import oracle_posterior
 from pujax.sweep import plan as plan_lib
 from pujax.sweep import runner
 from pujax.training import config as config_lib
@@ -61,7 +62,16 @@ def test_board_a_two_sample_counts():
     assert found.truth[~found.labeled].mean() == 0.5
     assert found.validation_labeled.sum() == 600 and len(found.validation_labeled) == 2000
     assert len(np.unique(found.source_ids)) == len(found.source_ids)
-    assert set(np.unique(found.source_ids[found.labeled] // 5000)) == {2, 3, 5, 7, 9}
+    positive, negative = [2, 3, 5, 7, 9], [0, 1, 4, 6, 8]
+    for kept, labeled, ids in (
+        (0.9, found.labeled, found.source_ids),
+        (0.1, found.validation_labeled, found.validation_ids),
+    ):
+        p, u = (np.bincount(ids[rows] // 5000, minlength=CLASSES) for rows in (labeled, ~labeled))
+        # 6,000 P in five classes, and 14,000 U in ten.
+        np.testing.assert_array_equal(p[positive], [1200 * kept] * 5)
+        np.testing.assert_array_equal(p[negative], [0] * 5)
+        np.testing.assert_array_equal(u, [1400 * kept] * CLASSES)
 
 
 @pytest.mark.parametrize(
@@ -85,6 +95,46 @@ def test_board_b_keeps_the_labelled_in_u():
     held = np.unique(found.validation_ids)
     assert len(held) == 500 and not np.isin(held, unlabeled).any()
     assert set(np.unique(labeled // 5000)) == {0, 1, 8, 9}
+
+
+def test_board_b_in_one_sample_takes_the_labelled_out_of_u():
+    cell = cell_of(pu_bench.get_plan("data=cifar10,setting=one_sample,labels=0.5"), "nnpu")
+    found = problem(source(5000), cell, 42)
+    assert (found.info.n_p, found.info.n_u) == (9900, 39_600)
+    assert len(np.unique(found.source_ids)) == 49_500
+    hidden = found.truth[~found.labeled].sum()
+    assert found.info.prior == pytest.approx((9900 + hidden) / 49_500)
+    assert found.info.prior_unlabeled == pytest.approx(hidden / 39_600)
+
+
+@pytest.mark.parametrize("name", ["scar", "lbe_a", "lbe_b", "pusb"])
+def test_board_b_labels_by_what_its_mechanisms_say(name):
+    """The smallest chance among the positives of mushrooms, of which the linear model is sure."""
+    data = sources.load("mushrooms", directory=real_data_folder("libsvm"))
+    plan = pu_bench.get_plan(f"labeling={name},labels=0.05,part=main")
+    plan_lib.check(plan)
+    cell = cell_of(plan, "nnpu")
+    found = problem(data, cell, 2)
+    assert found.info.n_p == 155 and found.labeling.mechanism == cell.config.data.labeling
+    r = oracle_posterior.fit(data.train_inputs, data.train_labels, seed=2)
+    weights = {
+        "scar": np.ones_like,
+        "lbe_a": lambda r: 0.9 * r**10 / (r**10).sum() + 0.1 / len(r),
+        "lbe_b": lambda r: (2.5 - r) ** 10,
+        "pusb": lambda r: r,
+    }[name]
+    of_positives = r[np.unique(found.source_ids[found.truth == 1])]
+    e = weights(of_positives)
+    assert found.labeling.e_min == pytest.approx(e.min() / e.max(), rel=1e-6)
+    assert e.min() / e.max() < (1.1 if name == "scar" else 0.95)
+
+
+@pytest.mark.parametrize("changed", ["labels=0.3", "setting=one_sample", "labeling=pusb"])
+def test_board_b_has_published_rows_by_default_alone(changed):
+    assert any(cell.published for cell in pu_bench.get_plan("data=mnist").cells)
+    plan = pu_bench.get_plan(f"data=mnist,{changed}")
+    assert not any(cell.published for cell in plan.cells)
+    assert plan.title != pu_bench.get_plan("data=mnist").title
 
 
 @pytest.mark.parametrize(

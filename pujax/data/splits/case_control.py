@@ -5,6 +5,7 @@ functions of true classes and a generator of random numbers.
 """
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,6 +13,20 @@ from pujax.data.splits.settings import Settings
 
 # (how many, among which rows, random numbers) -> rows of labelled positives
 Label = Callable[[int, np.ndarray, np.random.Generator], np.ndarray]
+
+
+class Sides(NamedTuple):
+    """What a draw goes by.
+
+    Attributes:
+      binary: int `[n]`, true sides of all rows, 1, 0 or -1 (unknown); a row of unknown class is
+        drawn only where no share of positives is given.
+      classes: int `[n]`, class ids, of which each side gives the same number as far as it has them;
+        None draws from a side without a look at the class.
+    """
+
+    binary: np.ndarray
+    classes: np.ndarray | None = None
 
 
 def largest(share: float, *, positives: int, negatives: int) -> int:
@@ -33,7 +48,7 @@ def largest(share: float, *, positives: int, negatives: int) -> int:
 
 def training(
     left: np.ndarray,
-    binary: np.ndarray,
+    sides: Sides,
     label: Label,
     *,
     settings: Settings,
@@ -47,8 +62,7 @@ def training(
 
     Args:
       left: rows that may be drawn.
-      binary: int `[n]`, true classes of all rows, 1, 0 or -1 (unknown); a row of unknown class is
-        drawn only where `class_prior` is None.
+      sides: of all rows.
       label: chooses labelled positives.
       settings: sizes of P and U, and the share of positives in U.
       rng: random numbers.
@@ -70,7 +84,7 @@ def training(
                 "the training set"
             )
     else:
-        positives, negatives = (int((binary[left] == c).sum()) for c in (1, 0))
+        positives, negatives = (int((sides.binary[left] == c).sum()) for c in (1, 0))
         most = largest(share, positives=max(positives - num_labeled, 0), negatives=negatives)
         size = size or most
         if size > most:
@@ -81,12 +95,12 @@ def training(
                 "validation set"
             )
         hidden = _exact(share, size, "data.class_prior")
-    return _parts(left, binary, label, num_labeled, size, hidden, settings.setting, rng)
+    return _parts(left, sides, label, num_labeled, size, hidden, settings.setting, rng)
 
 
 def validation(
     left: np.ndarray,
-    binary: np.ndarray,
+    sides: Sides,
     label: Label,
     *,
     settings: Settings,
@@ -96,7 +110,7 @@ def validation(
 
     Args:
       left: as in `training`.
-      binary: as in `training`.
+      sides: as in `training`.
       label: as in `training`.
       settings: `num_validation` rows of both, `validation_labeled` of them in P_val; 0 for as many
         as there are positives in U_val. Without a `class_prior`, U_val has the share of the rows
@@ -109,7 +123,7 @@ def validation(
     Raises:
       ValueError: naming the field that asks for more rows than there are.
     """
-    positives, negatives = (int((binary[left] == c).sum()) for c in (1, 0))
+    positives, negatives = (int((sides.binary[left] == c).sum()) for c in (1, 0))
     share, num_validation = settings.class_prior, settings.num_validation
     if share is None:
         share = positives / max(positives + negatives, 1)
@@ -122,14 +136,14 @@ def validation(
             f"labelled and {hidden} hidden positives and {size - hidden} negatives are drawn from "
             f"{positives} positives and {negatives} negatives"
         )
-    return _parts(left, binary, label, num_labeled, size, hidden, settings.setting, rng)
+    return _parts(left, sides, label, num_labeled, size, hidden, settings.setting, rng)
 
 
-def test_rows(binary: np.ndarray, *, class_prior: float, seed: int) -> np.ndarray:
+def test_rows(sides: Sides, *, class_prior: float, seed: int) -> np.ndarray:
     """The largest part of a test set with a given share of positives, drawn by the seed.
 
     Args:
-      binary: int `[t]`, true classes.
+      sides: of its `t` examples.
       class_prior: share of positives.
       seed: of the draw.
 
@@ -139,11 +153,11 @@ def test_rows(binary: np.ndarray, *, class_prior: float, seed: int) -> np.ndarra
     Raises:
       ValueError: where the test set lacks one of the classes.
     """
-    positives, negatives = (int((binary == c).sum()) for c in (1, 0))
+    positives, negatives = (int((sides.binary == c).sum()) for c in (1, 0))
     size = largest(class_prior, positives=positives, negatives=negatives)
     hidden = _exact(class_prior, size, "data.class_prior")
     rng = np.random.default_rng([seed, 0x5057, 2])
-    return np.sort(_draw(np.arange(len(binary)), binary, size, hidden, rng))
+    return np.sort(_draw(np.arange(len(sides.binary)), sides, size, hidden, rng))
 
 
 def _exact(share, size, field, value=None):
@@ -158,22 +172,33 @@ def _exact(share, size, field, value=None):
     return count
 
 
-def _parts(left, binary, label, num_labeled, size, hidden, setting, rng):
+def _parts(left, sides, label, num_labeled, size, hidden, setting, rng):
     """P and U; `hidden` positives in U, or as many as come by chance where it is None."""
     if setting == "two_sample":
-        unlabeled = _draw(left, binary, size, hidden, rng)
+        unlabeled = _draw(left, sides, size, hidden, rng)
         labeled = label(num_labeled, np.setdiff1d(left, unlabeled), rng)
         return labeled, unlabeled
     positives = None if hidden is None else num_labeled + hidden
-    together = _draw(left, binary, num_labeled + size, positives, rng)
+    together = _draw(left, sides, num_labeled + size, positives, rng)
     labeled = label(num_labeled, together, rng)
     return labeled, np.setdiff1d(together, labeled)
 
 
-def _draw(rows, binary, size, positives, rng):
+def _draw(rows, sides, size, positives, rng):
     """`size` of the rows at random, exactly `positives` of them positive unless that is None."""
     rows = rng.permutation(rows)
     if positives is None:
         return rows[:size]
-    of_class = [rows[binary[rows] == c] for c in (1, 0)]
-    return np.concatenate([of_class[0][:positives], of_class[1][: size - positives]])
+    of_side = [rows[sides.binary[rows] == c] for c in (1, 0)]
+    if sides.classes is not None:
+        of_side = [_by_turns(side, sides.classes[side], rng) for side in of_side]
+    return np.concatenate([of_side[0][:positives], of_side[1][: size - positives]])
+
+
+def _by_turns(rows, classes, rng):
+    """The rows in an order in which the classes take turns, who is first of a turn by chance."""
+    turn = np.empty(len(rows), np.int64)
+    for c in np.unique(classes):
+        turn[classes == c] = np.arange((classes == c).sum())
+    # Not in the order of the rows: of a large class the next one comes earlier.
+    return rows[np.lexsort((rng.random(len(rows)), turn))]

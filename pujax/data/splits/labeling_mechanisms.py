@@ -10,10 +10,12 @@ import numpy as np
 
 SCAR = "scar"
 # Those whose propensity has a free exponent, `data.labeling_power`.
-WITH_POWER = ("power", "gap", "gap_boundary")
+WITH_POWER = ("power", "power_mixed", "gap", "gap_boundary")
 NAMES = (SCAR, "pusb", "boundary", *WITH_POWER)
 # Weights (2.5 - r)^10 of PU-Bench's "LBE-B".
 _BOUNDARY_OFFSET, _BOUNDARY_POWER = 2.5, 10.0
+# Of the weights of PU-Bench's "LBE-A": this share goes by r^10, the rest is equal for all.
+_BIASED_SHARE = 0.9
 # Floor of a relative propensity: a power may round it to 0, and then no draw could reach it.
 _LEAST = 1e-300
 
@@ -53,9 +55,10 @@ def propensity(posterior: np.ndarray, mechanism: str, *, power: float = 1.0) -> 
     """Chance e(x) of a positive to be labelled, relative to the largest one.
 
     With r the posterior and k the power: 'pusb' is r (Kato et al. 2019 as coded by its authors,
-    where dividing by the mean first changes nothing), 'power' r^k, 'boundary' (2.5 - r)^10. The
-    probabilistic gap r - (1 - r) gives 'gap', ((1 + gap) / 2)^k, which labels what is easy, and
-    'gap_boundary', (1 - gap)^k, which labels what is hard.
+    where dividing by the mean first changes nothing), 'power' r^k, 'power_mixed' 0.9 of the chances
+    by r^k and 0.1 equal for all, 'boundary' (2.5 - r)^10. The probabilistic gap r - (1 - r) gives
+    'gap', ((1 + gap) / 2)^k, which labels what is easy, and 'gap_boundary', (1 - gap)^k, which
+    labels what is hard.
 
     Args:
       posterior: r of the positives of the pool, `[n]`, in [0, 1].
@@ -74,7 +77,7 @@ def propensity(posterior: np.ndarray, mechanism: str, *, power: float = 1.0) -> 
         base, power = np.ones_like(r), 1.0
     elif mechanism == "pusb":
         base, power = r, 1.0
-    elif mechanism == "power":
+    elif mechanism in ("power", "power_mixed"):
         base = r
     elif mechanism == "boundary":
         base, power = _BOUNDARY_OFFSET - r, _BOUNDARY_POWER
@@ -85,7 +88,11 @@ def propensity(posterior: np.ndarray, mechanism: str, *, power: float = 1.0) -> 
     else:
         raise ValueError(f"data.labeling is {mechanism!r}; accepted: {', '.join(map(repr, NAMES))}")
     base = np.maximum(base, _LEAST)
-    return np.maximum((base / base.max()) ** power, _LEAST)
+    e = (base / base.max()) ** power
+    if mechanism == "power_mixed":
+        e = _BIASED_SHARE * e / e.sum() + (1.0 - _BIASED_SHARE) / len(e)
+        e /= e.max()
+    return np.maximum(e, _LEAST)
 
 
 def draw(e: np.ndarray, count: int, *, mechanism: str, rng: np.random.Generator) -> np.ndarray:

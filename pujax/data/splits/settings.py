@@ -10,7 +10,10 @@ from pujax.data.splits import labeling_mechanisms
 
 SETTINGS = ("one_sample", "two_sample")
 FILE_ORDER = "file_order"
-SAMPLINGS = ("stratified", "uniform", FILE_ORDER)
+BALANCED = "balanced"
+SAMPLINGS = ("stratified", BALANCED, "uniform", FILE_ORDER)
+BY_CLASS = ("stratified", BALANCED)
+"""Samplings that draw the same number of every class of a side, or in proportion to the classes."""
 SCALINGS = ("standard", "unit")
 ALL, UNKNOWN_CLASS = "all", "unknown_class"
 POOLS = (ALL, UNKNOWN_CLASS)
@@ -48,7 +51,8 @@ class Settings:
         positive class is in P, all others are in U, and `holdout` of both are held out.
       num_support: clean support examples, taken out of training.
       setting: one of `SETTINGS`.
-      sampling: of labelled positives and support set, one of `SAMPLINGS`, see `split.split`.
+      sampling: of labelled positives and support set, one of `SAMPLINGS`, see `split.split`;
+        'balanced' draws U, U_val and the test set at a `class_prior` by class, too.
       prior: share of positives in the population; None counts it in the source's training labels
         and leaves it NaN where they do not tell it, see `class_prior.counted`; `class_prior.AUTO`
         leaves it NaN for `pujax.training.prior_estimation` to estimate.
@@ -110,6 +114,9 @@ class Settings:
             number = isinstance(self.prior, numbers.Real)
             require(number, "data.prior", self.prior, "a number in (0, 1), or 'auto'")
             between("data.prior", float(self.prior), 0, 1, include="neither")
+        if self.sampling == BALANCED:
+            accepted = "'stratified', or a data.class_prior, at which U is drawn by class"
+            require(self.class_prior is not None, "data.sampling", self.sampling, accepted)
         if self.unlabeled_pool != ALL:
             self._check_pool()
         for name in _DRAWS if self.sampling == FILE_ORDER else ():

@@ -10,7 +10,7 @@ import numpy as np
 
 from pujax.data.splits import case_control, class_pools, labeling_mechanisms
 from pujax.data.splits.class_pools import Pools
-from pujax.data.splits.settings import FILE_ORDER, UNKNOWN_CLASS, Settings
+from pujax.data.splits.settings import BALANCED, BY_CLASS, FILE_ORDER, UNKNOWN_CLASS, Settings
 
 
 class Split(NamedTuple):
@@ -90,6 +90,9 @@ def split(
     it, rounded down and topped up at random. The mechanism that labels positives labels those of
     the validation set too. Rows whose class is unknown are always unlabeled and never held out.
 
+    `balanced` is `stratified` with a U and a U_val, drawn at a class prior, that hold the same
+    number of every class of a side.
+
     `file_order` draws nothing and depends on no seed: of every positive class the last rows are
     labelled, and where the number does not divide, classes of lower id give one more.
 
@@ -142,7 +145,7 @@ class _Drawer(NamedTuple):
 
     def equal_numbers(self, count: int, pools: Pools) -> list[int]:
         """How many rows each pool gives for certain: as many as the others."""
-        return [count // len(pools) if self.settings.sampling == "stratified" else 0] * len(pools)
+        return [count // len(pools) if self.settings.sampling in BY_CLASS else 0] * len(pools)
 
     def hold_out(
         self, field: str, count: int, pools: Pools, numbers: list[int], rng: np.random.Generator
@@ -171,6 +174,12 @@ class _Drawer(NamedTuple):
         class_pools.require_all(labeled, least, field, name)
         return labeled
 
+    def sides(self) -> case_control.Sides:
+        """The true sides of all rows, with their classes where these are drawn evenly."""
+        binary = binary_labels(self.class_labels, self.settings.positive_classes)
+        is_balanced = self.settings.sampling == BALANCED
+        return case_control.Sides(binary, self.class_labels if is_balanced else None)
+
     def label_among(self, field: str) -> case_control.Label:
         """Labels positives among rows that are given."""
 
@@ -194,12 +203,11 @@ class _Drawer(NamedTuple):
         draws = settings.draws_unlabeled or settings.unlabeled_pool == UNKNOWN_CLASS
         if draws and in_parts:
             left = np.sort(np.concatenate(list(pools.values())))
-            binary = binary_labels(self.class_labels, settings.positive_classes)
             return case_control.validation(
-                left, binary, self.label_among(field), settings=settings, rng=rng
+                left, self.sides(), self.label_among(field), settings=settings, rng=rng
             )
         sizes = [len(pool) for pool in pools.values()]
-        evenly = settings.sampling == "stratified"
+        evenly = settings.sampling in BY_CLASS
         numbers = [size * n // sum(sizes) if evenly else 0 for n in sizes]
         held = self.hold_out("data.num_validation", size, pools, numbers, rng)
         positive = {
@@ -222,9 +230,8 @@ class _Drawer(NamedTuple):
             return labeled, self.of_unknown_class(rng)
         left = np.setdiff1d(np.arange(len(self.class_labels)), held)
         if self.settings.draws_unlabeled:
-            binary = binary_labels(self.class_labels, self.settings.positive_classes)
             return case_control.training(
-                left, binary, self.label_among(field), settings=self.settings, rng=rng
+                left, self.sides(), self.label_among(field), settings=self.settings, rng=rng
             )
         labeled = self.label(field, count, count, positive, rng)
         return labeled, np.setdiff1d(left, labeled)

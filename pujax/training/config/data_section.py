@@ -56,9 +56,10 @@ def defaults() -> dict[str, Any]:
         "class_prior": config_dict.placeholder(object),  # draws U and the test set at it
         "num_support": 0,
         "setting": "one_sample",
-        "sampling": "stratified",  # or 'uniform', or 'file_order': nothing at random
+        # Or 'balanced': U by class, too; 'uniform'; 'file_order': nothing at random.
+        "sampling": "stratified",
         "labeling": "scar",  # or a biased choice: see pujax/data/splits/labeling_mechanisms.py
-        "labeling_power": 1.0,  # exponent of 'power', 'gap' and 'gap_boundary'
+        "labeling_power": 1.0,  # exponent of 'power', 'power_mixed', 'gap', 'gap_boundary'
         "num_validation": 0,  # held out of training: rules choose an epoch by it
         "validation_labeled": 0,  # of its positives; 0 labels half of them
         "holdout": 0.0,  # share of P and of U that is held out where num_labeled is 0
