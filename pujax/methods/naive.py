@@ -1,5 +1,8 @@
 """Naive baseline: treat every unlabeled example as negative."""
 
+import math
+
+import jax
 import ml_collections
 
 from pujax import checks, risks
@@ -8,6 +11,8 @@ from pujax.methods._common import alignment, calibration, classifier, losses, on
 from pujax.methods.base import Method
 
 SELECTION = "vpu_risk"
+
+_THRESHOLDS = ("zero", "unlabeled", "pooled")
 
 
 def default_config() -> ml_collections.ConfigDict:
@@ -18,20 +23,51 @@ def default_config() -> ml_collections.ConfigDict:
     them the class prior and its complement. Batches are joint: on digits that is the stronger
     baseline by two points. A joint batch without P has no P term, so where P is rare in a batch
     'balanced' gives it less than the weight 1; `batching='separate'` does not.
+
+    `threshold`: which score an example must exceed to be positive, see `threshold`.
     """
     return sections.baseline_config(
         "naive",
         weighting="balanced",
+        threshold="zero",
         loss="logistic",
         **online.default_config(weights=True),
         **alignment.switch(),
     )
 
 
+def threshold(
+    name: str, *, weight_ratio: float, labeled_share: float, in_unlabeled: float
+) -> float:
+    """The score above which positives are the more likely class.
+
+    The minimiser of a logistic loss of P against U is the log of their densities' ratio plus that
+    of their weights' ratio. Where U has the share `a` of positives, one of U's examples is positive
+    with probability `a p_P / p_U`, and one of P and U together with the share `b` of P with
+    `(b + (1 - b) a) p_P / (b p_P + (1 - b) p_U)` (Elkan & Noto, KDD 2008, section 2; Garg et al.,
+    NeurIPS 2021, whose code cuts the pooled sample). Each is above one half from one score on.
+
+    Args:
+      name: 'zero'; 'unlabeled', for examples like those of U; 'pooled', like P and U together,
+        which is the population of one-sample data. In two-sample data that is U.
+      weight_ratio: total weight of P in the loss over that of U.
+      labeled_share: `b`, in (0, 1).
+      in_unlabeled: `a`, in (0, 1).
+
+    Returns:
+      The score; 0 for 'zero'.
+    """
+    if name == "zero":
+        return 0.0
+    b = labeled_share if name == "pooled" else 0.0
+    return math.log(weight_ratio * (1 - b) / (b + 2 * (1 - b) * in_unlabeled))
+
+
 def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
     """Builds the naive classifier."""
     c = config.method
     checks.one_of("method.weighting", c.weighting, ("balanced", "pooled", "prior"))
+    checks.one_of("method.threshold", c.threshold, _THRESHOLDS)
     loss = losses.surrogate(c.loss)
     if c.weighting == "pooled":
         sections.require_pooled(c)
@@ -64,4 +100,37 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
         return parts.positive + parts.negative
 
     risk = {"balanced": balanced, "pooled": pooled, "prior": by_prior}[c.weighting]
-    return classifier.build(config, info, risk)
+    method = classifier.build(config, info, risk)
+    cut = _threshold(c, info)
+    if not cut:
+        return method
+
+    def predict(state: classifier.State, inputs: jax.Array) -> jax.Array:
+        return method.predict(state, inputs) - cut
+
+    return method._replace(predict=predict)
+
+
+def _threshold(config: ml_collections.ConfigDict, info: DataInfo) -> float:
+    """The threshold of a section, for the weights of its loss."""
+    if config.threshold == "zero":
+        return 0.0
+    checks.require(
+        config.loss == "logistic" and not config.online and not online.has_weights(config),
+        "method.threshold",
+        config.threshold,
+        "'zero', unless method.loss is 'logistic' and nothing is learned online: other scores are "
+        "no log odds of P against U",
+    )
+    in_unlabeled = calibration.unlabeled_prior(info)
+    ratio = {
+        "balanced": 1.0,
+        "pooled": info.n_p / info.n_u,
+        "prior": info.prior / (1 - info.prior),
+    }[config.weighting]
+    return threshold(
+        config.threshold,
+        weight_ratio=ratio,
+        labeled_share=info.n_p / info.n,
+        in_unlabeled=in_unlabeled,
+    )

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pujax import methods, risks
-from pujax.methods import imbalanced_nnpu, nnpu, pusb
+from pujax.methods import imbalanced_nnpu, naive, nnpu, pusb
 from pujax.methods._common import calibration as calibration_lib
 from pujax.training import config as config_lib
 from pujax.training import sharding, train_step
@@ -46,6 +46,71 @@ def test_naive_by_prior_weighs_p_and_u_by_the_prior(data):
     pi = data.info.prior
     wanted = pi * np.mean(sigmoid(-scores[labeled])) + (1 - pi) * np.mean(sigmoid(scores[~labeled]))
     np.testing.assert_allclose(metrics["loss"], wanted, rtol=1e-5)
+
+
+@pytest.mark.parametrize("weight", [1.0, 0.2])
+@pytest.mark.parametrize(("share", "in_unlabeled"), [(0.1, 0.3), (0.4, 0.6), (0.05, 0.01)])
+def test_naives_thresholds_are_where_positives_are_as_likely_as_negatives(
+    weight, share, in_unlabeled
+):
+    """Positives are normal around 1, negatives around -1: the point has a closed form."""
+
+    def minimiser(x):
+        density = [np.exp(-((x - center) ** 2) / 2) for center in (1, -1)]
+        mixed = in_unlabeled * density[0] + (1 - in_unlabeled) * density[1]
+        return np.log(weight * density[0] / mixed)
+
+    pooled = share + (1 - share) * in_unlabeled
+    for name, prior in (("unlabeled", in_unlabeled), ("pooled", pooled)):
+        point = np.log((1 - prior) / prior) / 2  # prior N(1, 1) = (1 - prior) N(-1, 1)
+        found = naive.threshold(
+            name, weight_ratio=weight, labeled_share=share, in_unlabeled=in_unlabeled
+        )
+        assert found == pytest.approx(minimiser(point), rel=1e-12)
+
+
+def test_naives_threshold_by_hand():
+    """P and U as large as each other, half of U positive: one third of the pooled sample's odds."""
+    half = {"weight_ratio": 1.0, "labeled_share": 0.5, "in_unlabeled": 0.5}
+    assert sigmoid(naive.threshold("pooled", **half)) == pytest.approx(1 / 3)
+    assert sigmoid(naive.threshold("unlabeled", **half)) == pytest.approx(1 / 2)
+    assert naive.threshold("zero", **half) == 0
+
+
+@pytest.mark.parametrize("name", ["unlabeled", "pooled"])
+@pytest.mark.parametrize("weighting", ["balanced", "pooled", "prior"])
+def test_naive_moves_its_scores_by_the_threshold_of_its_weights(data, weighting, name):
+    info = data.info
+    scores, moved = (
+        first_loss(data, "naive", weighting=weighting, threshold=chosen)[0]
+        for chosen in ("zero", name)
+    )
+    ratio = {"balanced": 1, "pooled": info.n_p / info.n_u, "prior": info.prior / (1 - info.prior)}
+    inside, own = info.prior_unlabeled, info.n_p / info.n
+    odds = {
+        "unlabeled": ratio[weighting] / (2 * inside),
+        "pooled": ratio[weighting] * (1 - own) / (own + 2 * (1 - own) * inside),
+    }
+    np.testing.assert_allclose(scores - moved, np.log(odds[name]), rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"loss": "sigmoid"}, {"online": "temperature"}, {"weighting": "pooled"}],
+    ids=["sigmoid", "online", "weights"],
+)
+def test_naives_threshold_asks_for_scores_that_are_log_odds(data, changes):
+    if "weighting" in changes:
+        changes = changes | {"example_weights": "batch"}
+    config = tiny.config("naive", **(MLP | {"threshold": "pooled"} | changes))
+    with pytest.raises(ValueError, match="method.threshold is 'pooled'; accepted: 'zero', unless"):
+        methods.module("naive").build(config, data.info)
+
+
+def test_an_unknown_threshold_of_naive_is_named(data):
+    config = tiny.config("naive", **(MLP | {"threshold": "odd", "loss": "sigmoid"}))
+    with pytest.raises(ValueError, match="method.threshold is 'odd'; accepted: 'zero', 'unl"):
+        methods.module("naive").build(config, data.info)
 
 
 def test_weighted_bce_takes_the_ratio_of_counts(data):
