@@ -9,11 +9,10 @@ from pujax.reports.evidence import HELD_OUT, TEST, Evidence
 from pujax.reports.parts import Number, number, percent, with_interval
 from pujax.reports.run_folder import Run
 from pujax.training import own_results
+from pujax.training.evaluation.model_selection import FEW_POSITIVES
 
 WEAK_AUC = 0.7
 """Below this a ranking separates poorly (Hosmer and Lemeshow call 0.7 to 0.8 acceptable)."""
-FEW = 20
-"""Known positives below which a number on held-out or test rows is mostly chance."""
 WIDE_PRIOR = 2.0
 """Ratio of the ends of the prior's interval from which on it counts as uncertain."""
 
@@ -69,7 +68,7 @@ def _reference(run: Run, known: Evidence) -> Doubt | None:
 
 
 def _few(run: Run, known: Evidence) -> Doubt | None:
-    if known.positives >= FEW:
+    if known.positives >= FEW_POSITIVES:
         return None
     return Doubt(
         f"its numbers rest on {plural(known.positives, 'positive')} only",

@@ -14,6 +14,7 @@ from pujax.reports import comparison, doubts, evidence
 from pujax.reports.evidence import NOTHING, TEST, Evidence
 from pujax.reports.parts import Number, percent, with_interval
 from pujax.reports.run_folder import Run
+from pujax.training.evaluation.model_selection import FEW_POSITIVES
 
 GOOD, CARE, BAD, UNJUDGED, UNFINISHED = "good", "care", "bad", "unjudged", "unfinished"
 WORDS = {
@@ -289,7 +290,7 @@ def _chance(run: Run, known: Evidence) -> Verdict | None:
         better = "worse than chance"
         coin += " Such an order is often a label or a score that is turned round."
     advice = "look for faults of the data with `pujax check`, and for columns that tell more"
-    if known.positives < doubts.FEW:
+    if known.positives < FEW_POSITIVES:
         advice = f"collect more known positives; {plural(known.positives, 'positive')} were there"
     return Verdict(
         BAD,

@@ -7,8 +7,9 @@ import pytest
 from scipy import stats
 
 from pujax import metrics
-from pujax.reports import comparison, doubts, evidence, run_folder, shares, verdict
+from pujax.reports import comparison, evidence, run_folder, shares, verdict
 from pujax.training.evaluation import one_class
+from pujax.training.evaluation.model_selection import FEW_POSITIVES
 from tests.reports import folders
 
 
@@ -227,9 +228,9 @@ def test_what_a_number_rests_on_is_said(change, text, tmp_path):
 def test_a_weak_ranking_and_few_positives_call_for_care(tmp_path):
     found = judged(folders.tested(tmp_path / "weak", gap=0.6, positives=150, negatives=150))
     assert found.level == verdict.CARE and "separates poorly" in said(found)
-    few = folders.tested(tmp_path / "few", positives=doubts.FEW - 1)
+    few = folders.tested(tmp_path / "few", positives=FEW_POSITIVES - 1)
     assert "rest on 19 positives only" in judged(few).sentences[1]
-    enough = folders.tested(tmp_path / "enough", positives=doubts.FEW)
+    enough = folders.tested(tmp_path / "enough", positives=FEW_POSITIVES)
     assert judged(enough).level == verdict.GOOD
 
 

@@ -1,6 +1,7 @@
 """Epoch selection: criteria by hand, choice among rows, and a kept state that survives a stop."""
 
 import math
+import types
 
 import jax
 import jax.numpy as jnp
@@ -426,6 +427,41 @@ def test_a_model_that_predicts_one_class_is_warned_about(test_scores, train_scor
     found = binary.warnings(final(test_scores, train_scores), made_rows([0.1]), "last")
     assert len(found) == len(wanted)
     assert all(part in text for part, text in zip(wanted, found, strict=True))
+
+
+def test_epochs_that_few_held_out_positives_chose_are_named():
+    rows = [
+        {"stage": "nnpu", "epoch": 1, "val_proxy_accuracy": 0.9, "val_vpu_risk": 0.2},
+        {
+            "stage": "episodes",
+            "epoch": 2,
+            "val_proxy_accuracy": 0.8,
+            "val_vpu_risk": 0.1,
+            "val_oracle_accuracy": 0.7,
+        },
+    ]
+
+    def stages(rule):
+        return [types.SimpleNamespace(name="nnpu", selection=rule), None]
+
+    def texts(stage_rule, rule, count):
+        return model_selection.by_few_positives(rows, stages(stage_rule), rule, count)
+
+    least = model_selection.FEW_POSITIVES
+    first, reported = texts("proxy_accuracy", "vpu_risk", least - 1)
+    assert first.startswith(
+        "the epoch that stage 'nnpu' handed on was chosen by the proxy_accuracy"
+    )
+    assert "method.pretrain_selection to 'last'" in first and f"{least - 1} held-out" in first
+    assert reported.startswith("the reported epoch was chosen by the vpu_risk on 19 held-out pos")
+    assert (
+        "run.selection to 'last'" in reported
+        and "1 held-out positive," in texts("last", "vpu_risk", 1)[0]
+    )
+    # Enough of them, nothing held out, the last epoch, a rule without a value, and true labels.
+    assert texts("proxy_accuracy", "vpu_risk", least) == texts("vpu_risk", "vpu_risk", 0) == []
+    assert texts("last", "last", 1) == texts("last", "proxy_auc", 1) == []
+    assert texts("last", "oracle", 1) == []
 
 
 def test_a_rule_without_values_is_warned_about():

@@ -234,6 +234,9 @@ def summarize(
         "one_class": [period._asdict() for period in one_class.periods(rows)],
         "warnings": [
             *warnings(final, rows, config.run.selection),
+            *model_selection.by_few_positives(
+                rows, method.stages, config.run.selection, int(data.validation_labeled.sum())
+            ),
             *one_class.warnings(rows, config.method, stage.batching),
             *summary.diagnosis(method, final),
         ],

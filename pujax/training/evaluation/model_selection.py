@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from pujax import metrics, risks
+from pujax.console import plural
 from pujax.methods.base import Stage
 
 LAST = "last"
@@ -34,6 +35,8 @@ _WITH_PRIOR = ("proxy_accuracy", "nnpu_risk")
 _ORACLES = ("oracle", "oracle_f1")
 WITHOUT_TRUTH = tuple(rule for rule in RULES if rule not in _ORACLES)
 """Rules that look at no true label."""
+FEW_POSITIVES = 20
+"""Known positives below which a number on held-out or test rows is mostly chance."""
 # Test metrics of problems with one label per example, and of those with several; the last two are
 # at thresholds chosen on the test set.
 BINARY_METRICS = ("accuracy", "f1", "auc", "average_precision")
@@ -207,6 +210,34 @@ def choose(rows: Sequence[Row], rule: str) -> Row | None:
         if row["stage"] == rows[-1]["stage"] and improves(rule, row.get(column), best):
             chosen, best = row, row[column]
     return chosen
+
+
+def by_few_positives(
+    rows: Sequence[Row], stages: Sequence[Stage], rule: str, num_positives: int
+) -> list[str]:
+    """Sentences about epochs that a rule without true labels chose by few positives; usually none.
+
+    Args:
+      rows: of the whole run.
+      stages: of the method.
+      rule: `run.selection`.
+      num_positives: labelled positives among the examples held out.
+    """
+    if not 0 < num_positives < FEW_POSITIVES:
+        return []
+    chosen = [
+        (f"the epoch that stage {name!r} handed on", found["rule"], "method.pretrain_selection")
+        for name, found in handed_on(rows, stages).items()
+    ]
+    if rule != LAST and choose(rows, rule) is not None:
+        chosen.append(("the reported epoch", rule, "run.selection"))
+    held = plural(num_positives, "held-out positive")
+    return [
+        f"{what} was chosen by the {name} on {held}, mostly by chance; hold out more "
+        f"(data.num_validation, data.holdout) or set {field} to 'last'"
+        for what, name, field in chosen
+        if name in WITHOUT_TRUTH
+    ]
 
 
 def describe(rows: Sequence[Row], rule: str) -> dict[str, Any]:
