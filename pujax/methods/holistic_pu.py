@@ -40,6 +40,7 @@ from pujax.methods._common import host, losses, sections
 from pujax.methods._common import network as network_lib
 from pujax.methods._common import optimizer as optimizer_lib
 from pujax.methods._common import views as views_lib
+from pujax.methods._common.network import Network
 from pujax.methods.base import Method, Stage
 
 SELECTION = "vpu_risk"
@@ -226,24 +227,41 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
         "the weak and the strong view of a row are the row itself, so that the loss which compares "
         "the two only makes sure predictions surer",
     )
+    training = _Training(c, network, optimizer, main_epochs)
+    records = _Records(c, network, config.run.eval_batch_size)
 
-    def views(inputs: jax.Array, key: jax.Array) -> list[jax.Array]:
-        """A weak and a strong view, normalised; without random views the inputs alone."""
-        if not c.augment:
-            return [network.normalize(inputs)]
-        weak_key, strong_key = jax.random.split(key)
-        how: dict[str, Any] = {"flip": c.flip, "padding": c.padding}
-        strong = {"num_ops": c.strong_ops, "max_cutout": c.strong_cutout}
-        drawn = (
-            augment.weak_view(weak_key, inputs, **how),
-            augment.strong_view(strong_key, inputs, **how, **strong),
-        )
-        return [network.normalize(view) for view in drawn]
+    def infer(state: State, inputs: jax.Array):
+        return network.infer(state.params, state.batch_stats, inputs)
 
-    def init(key: jax.Array, previous: State | None, data: TrainingData) -> State:
+    first = (training.init, training.compare, batching, records.record)
+    second = (training.init, training.classify, batching, records.divide)
+    return Method(
+        stages=(
+            Stage("trend", c.pretrain_epochs, *first),
+            Stage("classify", main_epochs, *second, refresh_every=0),
+        ),
+        predict=lambda state, inputs: infer(state, inputs).logits,
+        embed=lambda state, inputs: infer(state, inputs).features,
+        soft_labels=lambda state: state.labels,
+        estimates=lambda state: {
+            "estimated_prior": state.prior,
+            "trend_break": state.trend_break,
+        },
+    )
+
+
+class _Training(NamedTuple):
+    """The steps of both phases."""
+
+    config: ml_collections.ConfigDict
+    network: Network
+    optimizer: optimizer_lib.Optimizer
+    main_epochs: int
+
+    def init(self, key: jax.Array, previous: State | None, data: TrainingData) -> State:
         """A new network in each phase."""
-        params, batch_stats = network.init(key, data.inputs[:2], data.encoder)
-        opt_state = optimizer.init(params)
+        params, batch_stats = self.network.init(key, data.inputs[:2], data.encoder)
+        opt_state = self.optimizer.init(params)
         if previous is not None:
             return previous._replace(params=params, batch_stats=batch_stats, opt_state=opt_state)
         return State(
@@ -252,28 +270,15 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
             opt_state=opt_state,
             # Copies: a training step gives its buffers back, and may not do so twice.
             teacher=jax.tree.map(jnp.copy, (params, batch_stats)),
-            history=jnp.zeros([data.labeled.shape[0], c.pretrain_epochs]),
+            history=jnp.zeros([data.labeled.shape[0], self.config.pretrain_epochs]),
             labels=data.labeled.astype(jnp.float32),
             prior=jnp.zeros([]),
             trend_break=jnp.zeros([]),
         )
 
-    def descend(state: State, batch: Batch, key: jax.Array, loss: Any):
-        seen = views(batch.inputs, key)
-        is_p = batch.labeled > 0
-
-        def loss_of(params):
-            outputs, stats = network.train_passes(params, state.batch_stats, seen)
-            value, metrics = loss(outputs[0].logits, outputs[-1].logits, is_p)
-            return value, (stats, metrics)
-
-        state, total, (stats, metrics) = optimizer_lib.descend(
-            optimizer, state, loss_of, batch.stage_progress
-        )
-        return state._replace(batch_stats=stats), metrics | {"loss": total}
-
-    def compare(state: State, batch: Batch, key: jax.Array):
-        """A step of the first phase."""
+    def compare(self, state: State, batch: Batch, key: jax.Array):
+        """A step of the first phase: P against U."""
+        c = self.config
 
         def loss(weak, strong, is_p):
             smooth = 1 - c.label_smoothing / 2
@@ -282,15 +287,16 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
             of_u = risks.logistic_loss(-weak)
             return mean_where(of_p / 2, is_p) + mean_where(of_u, ~is_p), {}
 
-        state, metrics = descend(state, batch, key, loss)
+        state, metrics = self._descend(state, batch, key, loss)
         params, _ = state.teacher
         params = optax.incremental_update(state.params, params, 1 - c.teacher_decay)
         return state._replace(teacher=(params, state.batch_stats)), metrics
 
-    def classify(state: State, batch: Batch, key: jax.Array):
-        """A step of the second phase."""
+    def classify(self, state: State, batch: Batch, key: jax.Array):
+        """A step of the second phase: P, labels of U, and views that agree."""
+        c = self.config
         epoch = jnp.floor(batch.stage_progress)
-        weight = label_weight(epoch, num_epochs=main_epochs, power=c.label_power)
+        weight = label_weight(epoch, num_epochs=self.main_epochs, power=c.label_power)
         targets = weight * state.labels[batch.ids]
 
         def loss(weak, strong, is_p):
@@ -299,34 +305,65 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
             agree = consistency(weak, strong, ~is_p, confidence=c.confidence)
             return of_p + of_u + agree, {"loss_consistency": agree}
 
-        return descend(state, batch, key, loss)
+        return self._descend(state, batch, key, loss)
 
-    @jax.jit
-    def probabilities(params, batch_stats, inputs: jax.Array) -> jax.Array:
-        return jax.nn.sigmoid(network.infer(params, batch_stats, inputs).logits)
+    def _descend(self, state: State, batch: Batch, key: jax.Array, loss: Any):
+        """A step on a loss of the weak and the strong view's scores."""
+        seen = self._views(batch.inputs, key)
+        is_p = batch.labeled > 0
 
-    @jax.jit
-    def put(history: jax.Array, values: jax.Array, index: jax.Array) -> jax.Array:
-        return history.at[:, index].set(values)
+        def loss_of(params):
+            outputs, stats = self.network.train_passes(params, state.batch_stats, seen)
+            value, metrics = loss(outputs[0].logits, outputs[-1].logits, is_p)
+            return value, (stats, metrics)
 
-    def recorded(state: State, data: TrainingData, index: int) -> State:
-        values = batching_lib.map_batches(
-            probabilities,
-            data.inputs,
-            batch_size=config.run.eval_batch_size,
-            args=state.teacher,
+        state, total, (stats, metrics) = optimizer_lib.descend(
+            self.optimizer, state, loss_of, batch.stage_progress
         )
-        return state._replace(history=put(state.history, values, jnp.int32(index)))
+        return state._replace(batch_stats=stats), metrics | {"loss": total}
 
-    def record(state: State, data: TrainingData, key: jax.Array, epoch: int = 0) -> State:
+    def _views(self, inputs: jax.Array, key: jax.Array) -> list[jax.Array]:
+        """A weak and a strong view, normalised; without random views the inputs alone."""
+        c = self.config
+        if not c.augment:
+            return [self.network.normalize(inputs)]
+        weak_key, strong_key = jax.random.split(key)
+        how: dict[str, Any] = {"flip": c.flip, "padding": c.padding}
+        strong = {"num_ops": c.strong_ops, "max_cutout": c.strong_cutout}
+        drawn = (
+            augment.weak_view(weak_key, inputs, **how),
+            augment.strong_view(strong_key, inputs, **how, **strong),
+        )
+        return [self.network.normalize(view) for view in drawn]
+
+
+class _Records:
+    """What is done between epochs: the teacher's record of every example, and the cut of U."""
+
+    def __init__(self, config: ml_collections.ConfigDict, network: Network, batch_size: int):
+        self._config, self._batch_size = config, batch_size
+
+        # Compiled once for all epochs.
+        @jax.jit
+        def probabilities(params, batch_stats, inputs: jax.Array) -> jax.Array:
+            return jax.nn.sigmoid(network.infer(params, batch_stats, inputs).logits)
+
+        @jax.jit
+        def put(history: jax.Array, values: jax.Array, index: jax.Array) -> jax.Array:
+            return history.at[:, index].set(values)
+
+        self._probabilities, self._put = probabilities, put
+
+    def record(self, state: State, data: TrainingData, key: jax.Array, epoch: int = 0) -> State:
         """What the teacher says after the last epoch; the last record is `divide`'s."""
         del key
-        return recorded(state, data, epoch - 1) if epoch else state
+        return self._recorded(state, data, epoch - 1) if epoch else state
 
-    def divide(state: State, data: TrainingData, key: jax.Array, epoch: int = 0) -> State:
+    def divide(self, state: State, data: TrainingData, key: jax.Array, epoch: int = 0) -> State:
         """The last record, then the cut."""
         del key, epoch
-        state = recorded(state, data, c.pretrain_epochs - 1)
+        c = self._config
+        state = self._recorded(state, data, c.pretrain_epochs - 1)
         history, labeled = (
             host.on_host(x, like=data.labeled) for x in (state.history, data.labeled)
         )
@@ -344,19 +381,8 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
             trend_break=jnp.float32(found),
         )
 
-    def infer(state: State, inputs: jax.Array):
-        return network.infer(state.params, state.batch_stats, inputs)
-
-    return Method(
-        stages=(
-            Stage("trend", c.pretrain_epochs, init, compare, batching, record),
-            Stage("classify", main_epochs, init, classify, batching, divide, refresh_every=0),
-        ),
-        predict=lambda state, inputs: infer(state, inputs).logits,
-        embed=lambda state, inputs: infer(state, inputs).features,
-        soft_labels=lambda state: state.labels,
-        estimates=lambda state: {
-            "estimated_prior": state.prior,
-            "trend_break": state.trend_break,
-        },
-    )
+    def _recorded(self, state: State, data: TrainingData, index: int) -> State:
+        values = batching_lib.map_batches(
+            self._probabilities, data.inputs, batch_size=self._batch_size, args=state.teacher
+        )
+        return state._replace(history=self._put(state.history, values, jnp.int32(index)))

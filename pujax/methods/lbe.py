@@ -20,6 +20,7 @@ The likelihood alone does not tell h from eta: every split of their product is a
 decides is where the networks start. Look at several seeds.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -34,6 +35,7 @@ from pujax.methods._common import classifier as classifier_lib
 from pujax.methods._common import network as network_lib
 from pujax.methods._common import optimizer as optimizer_lib
 from pujax.methods._common import sections
+from pujax.methods._common.network import Network
 from pujax.methods.base import Method, Stage
 from pujax.methods.pan import Player
 
@@ -122,60 +124,94 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
     check(c, info)
     network = network_lib.build(config, info, embedding_dim=0)
     optimizer = optimizer_lib.build(c, num_epochs=c.num_epochs)
+    whole = sections.batches(c, info, batch_size=min(info.n, c.batch_size))
+    subset = min(int(c.subset_share * info.n), c.batch_size)
+    part = sections.batches(c, info, batch_size=subset, steps=c.round_steps)
     labeled_share = info.n_p / info.n
-    is_half = c.propensity_start == "half"
+    training = _Training(c, network, optimizer, labeled_share, subset * labeled_share)
+    expect = _expectation(network, config.run.eval_batch_size)
 
-    def fresh(params: Any, batch_stats: Any) -> Player:
-        return Player(params, batch_stats, optimizer.init(params))
+    def infer(state: State, inputs: jax.Array):
+        return network.infer(state.classifier.params, state.classifier.batch_stats, inputs)
 
-    def init(key: jax.Array, previous: State | None, data: TrainingData) -> State:
+    first = Stage("pretrain", c.pretrain_epochs, training.init, training.pretrain, whole)
+    first = first._replace(selection=c.pretrain_selection)
+    rounds = c.num_epochs - c.pretrain_epochs
+    second = Stage("em", rounds, training.init, training.maximize, part, expect)
+    return Method(
+        stages=tuple(stage for stage in (first, second) if stage.num_epochs),
+        predict=lambda state, inputs: infer(state, inputs).logits,
+        embed=lambda state, inputs: infer(state, inputs).features,
+        soft_labels=lambda state: state.posterior,
+        estimates=lambda state: {
+            "estimated_prior": state.prior,
+            "label_frequency": state.frequency,
+        },
+    )
+
+
+class _Training(NamedTuple):
+    """The steps of the pretraining, and of the M-step.
+
+    Attributes:
+      config: the method's section.
+      network: of both players, each with parameters of its own.
+      optimizer: likewise.
+      labeled_share: share of P in the data.
+      labeled_per_subset: how many of P a subset of the M-step holds on average.
+    """
+
+    config: ml_collections.ConfigDict
+    network: Network
+    optimizer: optimizer_lib.Optimizer
+    labeled_share: float
+    labeled_per_subset: float
+
+    def init(self, key: jax.Array, previous: State | None, data: TrainingData) -> State:
+        """Two networks, or those of the stage before."""
         if previous is not None:  # new optimizers, which live through all rounds
             return previous._replace(
-                classifier=fresh(*previous.classifier[:2]),
-                propensity=fresh(*previous.propensity[:2]),
+                classifier=self._fresh(*previous.classifier[:2]),
+                propensity=self._fresh(*previous.propensity[:2]),
             )
         keys = jax.random.split(key)
-        first, second = (network.init(k, data.inputs[:2], data.encoder) for k in keys)
-        if is_half:
+        first, second = (self.network.init(k, data.inputs[:2], data.encoder) for k in keys)
+        if self.config.propensity_start == "half":
             head = jax.tree.map(jnp.zeros_like, second[0]["classifier"])
             second = {**second[0], "classifier": head}, second[1]
-        posterior = data.labeled.astype(jnp.float32)
-        return State(fresh(*first), fresh(*second), posterior, jnp.zeros([]), jnp.zeros([]))
-
-    def move(player: Player, images: jax.Array, loss_of: Any, progress: jax.Array):
-        """One step of one network; `loss_of(scores) -> (loss, metrics)`."""
-
-        def of_params(params):
-            outputs, stats = network.train_pass(params, player.batch_stats, images)
-            loss, metrics = loss_of(outputs.logits)
-            return loss, (stats, metrics)
-
-        player, loss, (stats, metrics) = optimizer_lib.descend(
-            optimizer, player, of_params, progress
+        return State(
+            classifier=self._fresh(*first),
+            propensity=self._fresh(*second),
+            posterior=data.labeled.astype(jnp.float32),
+            prior=jnp.zeros([]),
+            frequency=jnp.zeros([]),
         )
-        return player._replace(batch_stats=stats), loss, metrics
 
-    def pretrain(state: State, batch: Batch, key: jax.Array):
-        images = classifier_lib.weak_view(c, network, batch.inputs, key)
+    def pretrain(self, state: State, batch: Batch, key: jax.Array):
+        """A step of P against U, for each of the networks that does not start from zero."""
+        c, share = self.config, self.labeled_share
+        images = classifier_lib.weak_view(c, self.network, batch.inputs, key)
 
         def balanced(scores):
-            weight = (1 - labeled_share) / labeled_share
+            weight = (1 - share) / share
             loss = risks.weighted_bce(scores, batch.labeled, positive_weight=weight)
-            return labeled_share * loss, {}
+            return share * loss, {}
 
         def unweighted(scores):
             return risks.weighted_bce(scores, batch.labeled, positive_weight=1), {}
 
-        first, loss, _ = move(state.classifier, images, balanced, batch.progress)
+        first, loss, _ = self._move(state.classifier, images, balanced, batch.progress)
         second, other = state.propensity, jnp.zeros([])
-        if not is_half:
+        if c.propensity_start != "half":
             loss_of = balanced if c.propensity_start == "classifier" else unweighted
-            second, other, _ = move(state.propensity, images, loss_of, batch.progress)
+            second, other, _ = self._move(state.propensity, images, loss_of, batch.progress)
         state = state._replace(classifier=first, propensity=second)
         return state, {"loss": loss, "loss_propensity": other}
 
-    def maximize(state: State, batch: Batch, key: jax.Array):
-        images = classifier_lib.weak_view(c, network, batch.inputs, key)
+    def maximize(self, state: State, batch: Batch, key: jax.Array):
+        """A step of the M-step on a subset."""
+        c = self.config
+        images = classifier_lib.weak_view(c, self.network, batch.inputs, key)
         posterior, is_p = state.posterior[batch.ids], batch.labeled > 0
 
         def easiest(scores):
@@ -186,16 +222,36 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
             loss = risks.lbe_propensity(scores, posterior, batch.labeled, epsilon=c.epsilon)
             return loss, {}
 
-        first, loss, kept = move(state.classifier, images, easiest, batch.progress)
-        second, other, _ = move(state.propensity, images, labeling, batch.progress)
+        first, loss, kept = self._move(state.classifier, images, easiest, batch.progress)
+        second, other, _ = self._move(state.propensity, images, labeling, batch.progress)
         metrics = {
             "loss": loss,
             "loss_propensity": other,
             # With few of P, early on, this rule can silence most of them. Subsets may hold none of
             # P, so that the shares of single subsets do not average to that of a round.
-            "kept_positives": jnp.sum(kept & is_p) / (subset * info.n_p / info.n),
+            "kept_positives": jnp.sum(kept & is_p) / self.labeled_per_subset,
         }
         return state._replace(classifier=first, propensity=second), metrics
+
+    def _fresh(self, params: Any, batch_stats: Any) -> Player:
+        return Player(params, batch_stats, self.optimizer.init(params))
+
+    def _move(self, player: Player, images: jax.Array, loss_of: Any, progress: jax.Array):
+        """One step of one network; `loss_of(scores) -> (loss, metrics)`."""
+
+        def of_params(params):
+            outputs, stats = self.network.train_pass(params, player.batch_stats, images)
+            loss, metrics = loss_of(outputs.logits)
+            return loss, (stats, metrics)
+
+        player, loss, (stats, metrics) = optimizer_lib.descend(
+            self.optimizer, player, of_params, progress
+        )
+        return player._replace(batch_stats=stats), loss, metrics
+
+
+def _expectation(network: Network, batch_size: int) -> Callable[..., State]:
+    """The E-step, whose programs are compiled once for all rounds."""
 
     @jax.jit
     def both_scores(classifier: Player, propensity: Player, inputs: jax.Array) -> jax.Array:
@@ -214,37 +270,14 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
         )
 
     def expect(state: State, data: TrainingData, key: jax.Array, epoch: int = 0) -> State:
-        """The E-step."""
         del key, epoch
+        players = _weights(state.classifier), _weights(state.propensity)
         scores = batching_lib.map_batches(
-            both_scores,
-            data.inputs,
-            batch_size=config.run.eval_batch_size,
-            args=(_weights(state.classifier), _weights(state.propensity)),
+            both_scores, data.inputs, batch_size=batch_size, args=players
         )
         return expected(state, scores, data.labeled)
 
-    def infer(state: State, inputs: jax.Array):
-        return network.infer(state.classifier.params, state.classifier.batch_stats, inputs)
-
-    whole = sections.batches(c, info, batch_size=min(info.n, c.batch_size))
-    subset = min(int(c.subset_share * info.n), c.batch_size)
-    part = sections.batches(c, info, batch_size=subset, steps=c.round_steps)
-    selection = c.pretrain_selection
-    stages = (
-        Stage("pretrain", c.pretrain_epochs, init, pretrain, whole, selection=selection),
-        Stage("em", c.num_epochs - c.pretrain_epochs, init, maximize, part, expect),
-    )
-    return Method(
-        stages=tuple(stage for stage in stages if stage.num_epochs),
-        predict=lambda state, inputs: infer(state, inputs).logits,
-        embed=lambda state, inputs: infer(state, inputs).features,
-        soft_labels=lambda state: state.posterior,
-        estimates=lambda state: {
-            "estimated_prior": state.prior,
-            "label_frequency": state.frequency,
-        },
-    )
+    return expect
 
 
 def _weights(player: Player) -> Player:
