@@ -7,7 +7,8 @@ prior = 0.2 (default), 0.4, 0.6; schedule = default, the method's own, or publis
 command on MNIST: episodes of twenty epochs at a rate of 0.01, up to a hundred until five in a row
 bring no higher accuracy on labelled validation data, of which twenty are trained here, since
 tolerances stay after the fifth. The commands for other sets are not known. nnPU is that of the same
-command with either schedule.
+command with either schedule, but that its correction steps keep the positive part
+(`method.keep_positive`).
 
 What differs from the authors' protocol: they choose the epoch, and that of nnPU, by true labels of
 100 examples, 500 of images, which may be training examples, too. Here as many are held out besides

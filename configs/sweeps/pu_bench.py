@@ -7,13 +7,15 @@ Arguments: data = mushrooms (default), mnist, fashion_mnist, cifar10, and spamba
 table of one's own (`train.csv` and `test.csv` with label 1 for spam, for a win, one fifth of each
 class in the test file); labels = 0.1 (default), or one of 0.01, 0.05, 0.2, 0.3, 0.5, 0.7, 0.9, the
 share of positives that get a label; setting = two_sample (default), one_sample; labeling = scar
-(default), lbe_a, lbe_b, pusb; part = all (default), main (ten methods).
+(default), lbe_a, lbe_b, pusb, pusb_drawn; part = all (default), main (ten methods).
 
 Two-sample data: P is a share of the positives, and U the whole training set with P in it; in
 one-sample data P is taken out of it. 1 % of the training set is held out. P is drawn at random
 under scar. Under the others its chance depends on r, the posterior of a logistic regression on the
 true labels: lbe_a labels what is certain (0.9 of the chances by r^10, the rest equal), lbe_b what
-is near the boundary ((2.5 - r)^10), pusb by r. The board's variant of equal sizes is not offered:
+is near the boundary ((2.5 - r)^10), pusb the largest r, as in the code behind the paper, and
+pusb_drawn by chance, r over the largest, as in later code: that keeps not all positives, so that a
+large share of labels is refused. The board's variant of equal sizes is not offered:
 what is known of it does not say how it is drawn. Only the default has published rows here.
 
 The published rows of images were chosen by F1 on true validation labels (`oracle_f1`); beside that
@@ -59,7 +61,8 @@ _LABELINGS = {
     "scar": {},
     "lbe_a": {"labeling": "power_mixed", "labeling_power": 10.0},
     "lbe_b": {"labeling": "boundary"},
-    "pusb": {"labeling": "pusb"},
+    "pusb": {"labeling": "top"},
+    "pusb_drawn": {"labeling": "pusb"},
 }
 _LABELS = ("0.1", "0.01", "0.05", "0.2", "0.3", "0.5", "0.7", "0.9")
 _MAIN = (

@@ -11,7 +11,8 @@ Approach", NeurIPS 2021. What differs from the authors' code:
 - both variants warm up; there CVIR starts at once, from the ranking of a random network;
 - U is ranked as it is; there through the random crops and flips of training;
 - what is held out for the estimate is training data; there it is the test set's;
-- the share that is dropped is the median of the last estimates and not the last one.
+- the share that is dropped is the median of the last estimates and not the last one;
+- a batch of which nothing of U is kept trains P; there it is left out.
 The share is that of positives in U, which in one-sample data is below the population's; a public
 implementation drops as many as the population has, and weighs P and U by that, too.
 """

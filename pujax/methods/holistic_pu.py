@@ -10,7 +10,7 @@ confident predictions of weak views hold for strong ones (FixMatch). No class pr
 The trend score is the simplified one of the authors' code. What differs from that code:
 - U is shuffled, and all of it is recorded and cut; there it comes in one order, and what is left of
   the last batch is left out everywhere;
-- records are of images as they are; there they are of random crops;
+- records are of images as they are; there they are of random crops, which is not offered;
 - the limit of the second cut is a total rise, `max_total_rise`; there it is 0.2 / 9, whatever the
   number of records;
 - SGD is without Nesterov's step, decays all weights, and its rate moves by `lr_schedule` 'fixmatch'

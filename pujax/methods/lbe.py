@@ -10,8 +10,8 @@ prior is needed.
 
 The authors' archive could not be read; settings and steps are those that a re-implementation and a
 toolbox report of it. What differs from them:
-- a pass of the pretraining is one step on all examples where they fit into `batch_size`, and
-  several steps where they do not; subsets are no larger than that either;
+- a pass of the pretraining is one step on all examples where they fit into `batch_size`, and else
+  as many steps as whole batches, without the rest; subsets are no larger than that either;
 - subsets of a round are consecutive parts of shuffles of P and U and not drawn anew each time; one
   that begins in a shuffle and ends in the next can hold an example twice.
 Of two public implementations that weigh an unlabeled example of the propensity's loss by 1 and not

@@ -2,7 +2,7 @@
 
 import math
 
-import jax
+import jax.numpy as jnp
 import ml_collections
 
 from pujax import checks, risks
@@ -100,21 +100,27 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
         return parts.positive + parts.negative
 
     risk = {"balanced": balanced, "pooled": pooled, "prior": by_prior}[c.weighting]
-    method = classifier.build(config, info, risk)
+    if c.threshold == "zero":
+        return classifier.build(config, info, risk)
     cut = _threshold(c, info)
-    if not cut:
-        return method
+    # As an offset, which the VPU risk of held-out examples is without.
+    return classifier.build(config, info, risk, offset=lambda scores, labeled: jnp.asarray(cut))
 
-    def predict(state: classifier.State, inputs: jax.Array) -> jax.Array:
-        return method.predict(state, inputs) - cut
 
-    return method._replace(predict=predict)
+def _without_positives(info: DataInfo, batch_size: int) -> float:
+    """Chance of a batch, drawn without replacement, to hold nothing of P."""
+    if batch_size > info.n_u:
+        return 0.0
+
+    def log_choose(n: int) -> float:
+        """Without the factorial of the batch size, which both numbers of ways share."""
+        return math.lgamma(n + 1) - math.lgamma(n - batch_size + 1)
+
+    return math.exp(log_choose(info.n_u) - log_choose(info.n))
 
 
 def _threshold(config: ml_collections.ConfigDict, info: DataInfo) -> float:
     """The threshold of a section, for the weights of its loss."""
-    if config.threshold == "zero":
-        return 0.0
     checks.require(
         config.loss == "logistic" and not config.online and not online.has_weights(config),
         "method.threshold",
@@ -123,11 +129,18 @@ def _threshold(config: ml_collections.ConfigDict, info: DataInfo) -> float:
         "no log odds of P against U",
     )
     in_unlabeled = calibration.unlabeled_prior(info)
-    ratio = {
-        "balanced": 1.0,
-        "pooled": info.n_p / info.n_u,
-        "prior": info.prior / (1 - info.prior),
-    }[config.weighting]
+    # A batch without P has no P term, where that is not part of a mean over all of the batch.
+    with_p = 1.0
+    if config.weighting != "pooled" and config.batching == "joint":
+        with_p = 1 - _without_positives(info, config.batch_size)
+    ratio = (
+        with_p
+        * {
+            "balanced": 1.0,
+            "pooled": info.n_p / info.n_u,
+            "prior": info.prior / (1 - info.prior),
+        }[config.weighting]
+    )
     return threshold(
         config.threshold,
         weight_ratio=ratio,

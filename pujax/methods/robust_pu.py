@@ -12,6 +12,8 @@ surest examples come first. What differs from the authors' code:
 - the episodes start from the epoch of nnPU that `pretrain_selection` prefers on a part held out.
   There it is the best one by the same labels;
 - nnPU has this package's defaults, see `nnpu`.
+Not offered are the weights called mixture, focal hardness and hardness by distances of features, a
+network that starts anew in every episode, and a first stage of another risk.
 A public implementation takes U's loss under the positive label, which gives likely positives of U
 the large weights; tests show that ours does not.
 """

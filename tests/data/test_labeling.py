@@ -126,6 +126,17 @@ def test_boundary_favours_low_and_gap_favours_high_posteriors():
         assert means[mechanism] < means["scar"] - 0.08
 
 
+def test_top_labels_the_largest_posteriors_whatever_the_seed():
+    r = np.random.default_rng(1).permutation(np.linspace(0.05, 0.95, 40))
+    r[:3] = 0.5
+    for seed in range(3):
+        parts = split(posterior=np.r_[r, r, r], labeling="top", num_support=0, seed=seed)
+        positive = np.r_[r, r, r][:60]
+        assert set(parts.labeled) == set(np.argsort(-positive, kind="stable")[:10])
+    e = labeling_mechanisms.propensity(r, "top")
+    np.testing.assert_allclose(e, r / 0.95, rtol=1e-12)
+
+
 def test_a_mixed_power_labels_one_in_ten_without_regard_to_the_posterior():
     """The most certain ten of a thousand have nearly all weight under a high power."""
     r = np.r_[np.full(990, 0.5), np.full(10, 1.0)]

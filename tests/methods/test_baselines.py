@@ -1,6 +1,7 @@
 """The baselines that are a risk on a plain classifier: risks by hand, thresholds, calibration."""
 
 import itertools
+import math
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +13,8 @@ from pujax.methods import imbalanced_nnpu, naive, nnpu, pusb
 from pujax.methods._common import calibration as calibration_lib
 from pujax.training import config as config_lib
 from pujax.training import sharding, train_step
+from pujax.training.evaluation import tasks
+from pujax.training.evaluation.evaluator import Evaluator
 from tests import tiny
 
 MLP = {"model": "mlp", "options": {"hidden": (16,)}, "augment": False}
@@ -81,17 +84,57 @@ def test_naives_threshold_by_hand():
 @pytest.mark.parametrize("weighting", ["balanced", "pooled", "prior"])
 def test_naive_moves_its_scores_by_the_threshold_of_its_weights(data, weighting, name):
     info = data.info
-    scores, moved = (
-        first_loss(data, "naive", weighting=weighting, threshold=chosen)[0]
-        for chosen in ("zero", name)
-    )
-    ratio = {"balanced": 1, "pooled": info.n_p / info.n_u, "prior": info.prior / (1 - info.prior)}
+    given = {}
+    for chosen in ("zero", name):
+        *_, (method, state, arrays) = first_loss(
+            data, "naive", weighting=weighting, threshold=chosen
+        )
+        if chosen != "zero":  # as before every evaluation
+            state = method.calibrate(state, arrays)
+        given[chosen] = np.asarray(method.predict(state, arrays.inputs[:20]))
+    scores, moved = given.values()
+    batches_with_p = 1 - math.comb(info.n_u, 16) / math.comb(info.n, 16)
+    ratio = {
+        "balanced": batches_with_p,
+        "pooled": info.n_p / info.n_u,
+        "prior": batches_with_p * info.prior / (1 - info.prior),
+    }
     inside, own = info.prior_unlabeled, info.n_p / info.n
     odds = {
         "unlabeled": ratio[weighting] / (2 * inside),
         "pooled": ratio[weighting] * (1 - own) / (own + 2 * (1 - own) * inside),
     }
     np.testing.assert_allclose(scores - moved, np.log(odds[name]), rtol=1e-4)
+
+
+def test_a_batch_without_p_takes_weight_from_p(data):
+    """Three of P and seven of U: by counting, two drawn are both of U with chance 7 6 / (10 9)."""
+    info = data.info._replace(n_p=3, n_u=7)
+    for size, chance in ((1, 7 / 10), (2, 42 / 90), (7, 1 / 120), (8, 0)):
+        assert naive._without_positives(info, size) == pytest.approx(chance, rel=1e-9)
+    few = data.info._replace(n_p=100, n_u=59_900, prior=0.3, prior_unlabeled=0.3)
+    cuts = {}
+    for batching in ("joint", "separate"):
+        settings = {"threshold": "unlabeled", "batching": batching, "batch_size": 256}
+        config = tiny.config("naive", **MLP, **settings)
+        cuts[batching] = naive._threshold(config.method, few)
+    # 0.3476 of the batches hold some of P.
+    has_p = 1 - (1 - 100 / 60_000) ** 256
+    assert cuts["joint"] - cuts["separate"] == pytest.approx(np.log(has_p), abs=5e-3)
+    assert cuts["separate"] == pytest.approx(-np.log(0.6))
+
+
+def test_naives_threshold_leaves_its_rule_for_the_epoch_alone(data):
+    """The VPU risk is that of the scores before a threshold."""
+    held = tiny.problem(num_validation=40)
+    rows = {}
+    for name in ("zero", "unlabeled"):
+        _, _, _, (method, state, arrays) = first_loss(data, "naive", threshold=name)
+        judge = Evaluator(method, held, arrays, tiny.mesh(), task=tasks.of(held), batch_size=64)
+        rows[name] = judge.begin(state).row()
+    zero, moved = rows["zero"], rows["unlabeled"]
+    assert zero["val_vpu_risk"] == moved["val_vpu_risk"]
+    assert zero["val_nnpu_risk"] != moved["val_nnpu_risk"]  # which is of what is predicted
 
 
 @pytest.mark.parametrize(

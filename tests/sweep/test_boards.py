@@ -107,7 +107,7 @@ def test_board_b_in_one_sample_takes_the_labelled_out_of_u():
     assert found.info.prior_unlabeled == pytest.approx(hidden / 39_600)
 
 
-@pytest.mark.parametrize("name", ["scar", "lbe_a", "lbe_b", "pusb"])
+@pytest.mark.parametrize("name", ["scar", "lbe_a", "lbe_b", "pusb", "pusb_drawn"])
 def test_board_b_labels_by_what_its_mechanisms_say(name):
     """The smallest chance among the positives of mushrooms, of which the linear model is sure."""
     data = sources.load("mushrooms", directory=real_data_folder("libsvm"))
@@ -121,12 +121,36 @@ def test_board_b_labels_by_what_its_mechanisms_say(name):
         "scar": np.ones_like,
         "lbe_a": lambda r: 0.9 * r**10 / (r**10).sum() + 0.1 / len(r),
         "lbe_b": lambda r: (2.5 - r) ** 10,
-        "pusb": lambda r: r,
+        "pusb_drawn": lambda r: r,
+        "pusb": lambda r: r >= np.sort(r)[-155],
     }[name]
-    of_positives = r[np.unique(found.source_ids[found.truth == 1])]
-    e = weights(of_positives)
+    positives = np.unique(found.source_ids[found.truth == 1])
+    e = weights(r[positives]).astype(float)
     assert found.labeling.e_min == pytest.approx(e.min() / e.max(), rel=1e-6)
     assert e.min() / e.max() < (1.1 if name == "scar" else 0.95)
+    # Which were labelled: the mean weight is that of a draw by these weights, which is larger.
+    labeled = np.isin(positives, found.source_ids[found.labeled])
+    assert labeled.sum() == 155
+    by_weight, drawn = np.average(e, weights=e), np.mean(e[labeled])
+    error = np.sqrt(np.average((e - by_weight) ** 2, weights=e) / 155)
+    assert drawn == pytest.approx(by_weight, abs=4 * error + 1e-9)
+
+
+def test_board_b_labels_what_the_posterior_says():
+    """Overlapping classes: certain positives under lbe_a and pusb, doubtful ones under lbe_b."""
+    rng = np.random.default_rng(0)
+    labels = np.repeat([0, 1], [3367, 3133]).astype(np.int32)
+    made = source(3367, classes=2)
+    inputs = (labels + rng.normal(size=len(labels)))[:, None].astype(np.float32)
+    made = made._replace(train_inputs=inputs, train_labels=labels)
+    means = {}
+    for name in ("scar", "lbe_a", "lbe_b", "pusb", "pusb_drawn"):
+        found = problem(made, cell_of(pu_bench.get_plan(f"labeling={name}"), "nnpu"), 2)
+        means[name] = inputs[found.source_ids[found.labeled]].mean()
+    # 310 labelled of deviation 1 around 1: an error of 0.06.
+    assert means["scar"] == pytest.approx(1, abs=0.23)
+    assert means["pusb"] > means["lbe_a"] > means["pusb_drawn"] > means["scar"] + 0.1
+    assert means["lbe_b"] < means["scar"] - 0.2
 
 
 @pytest.mark.parametrize("changed", ["labels=0.3", "setting=one_sample", "labeling=pusb"])
@@ -153,7 +177,8 @@ def test_counts_of_board_b_are_those_of_the_files(name, folder):
     [
         *(pu_bench.get_plan(f"data={name}") for name in pu_bench.COUNTS),
         pu_bench.get_plan("data=mushrooms,labels=0.5,part=main"),
-        *(pubench.get_plan(f"data={name},set={k}") for name in pubench.SIZES for k in (1, 10)),
+        *(pubench.get_plan(f"data={name},set={k}") for name in pubench.SIZES for k in (1, 8)),
+        pubench.get_plan("data=cifar10,set=10"),
     ],
     ids=lambda plan: plan.title,
 )
@@ -277,6 +302,28 @@ def test_board_a_has_one_optimizer_for_all_stages(data):
             assert fields.get(f"{name}_learning_rate", 1e-3) == 1e-3, cell.name
             assert fields.get(f"{name}_weight_decay", 0.0) == 0, cell.name
             assert fields.get(f"{name}_lr_floor", 1.0) == 1, cell.name
+
+
+def test_board_a_has_the_logistic_loss_for_the_risks_it_has():
+    losses = {cell.row: cell.config.method.get("loss") for cell in pubench.get_plan().cells}
+    rows = ("naive", "upu", "upu, not calibrated", "nnpu", "pusb", "robust_pu", "supervised")
+    assert {losses[row] for row in rows} == {"logistic"}
+
+
+@pytest.mark.parametrize("case", [1, 2])
+def test_board_a_draws_letter_up_to_the_set_that_it_can_fill(case):
+    """90 % of the letters of each case are positives; the file has 20,000."""
+    positives = {1: 8772, 2: 8985}[case]
+    made = source(20, classes=2)
+    labels = np.repeat([0, 1], [18_000 - positives, positives]).astype(np.int32)
+    inputs = np.arange(18_000, dtype=np.float32)[:, None]
+    made = made._replace(train_inputs=inputs, train_labels=labels)
+    cell = cell_of(pubench.get_plan(f"data=letter,set=8,case={case}"), "nnpu")
+    assert problem(made, cell, 0).info.n_p == 3510  # nine tenths of 3,900
+    for number in (9, 10):
+        with pytest.raises(ValueError, match=f"set is {number}; accepted: 1 to 8 with data=letter"):
+            pubench.get_plan(f"data=letter,set={number},case={case}")
+    assert pubench.get_plan("data=usps,set=10").cells
 
 
 def test_board_a_keeps_the_shares_of_what_counts_epochs():

@@ -11,7 +11,8 @@ import numpy as np
 SCAR = "scar"
 # Those whose propensity has a free exponent, `data.labeling_power`.
 WITH_POWER = ("power", "power_mixed", "gap", "gap_boundary")
-NAMES = (SCAR, "pusb", "boundary", *WITH_POWER)
+TOP = "top"
+NAMES = (SCAR, "pusb", TOP, "boundary", *WITH_POWER)
 # Weights (2.5 - r)^10 of PU-Bench's "LBE-B".
 _BOUNDARY_OFFSET, _BOUNDARY_POWER = 2.5, 10.0
 # Of the weights of PU-Bench's "LBE-A": this share goes by r^10, the rest is equal for all.
@@ -55,7 +56,8 @@ def propensity(posterior: np.ndarray, mechanism: str, *, power: float = 1.0) -> 
     """Chance e(x) of a positive to be labelled, relative to the largest one.
 
     With r the posterior and k the power: 'pusb' is r (Kato et al. 2019 as coded by its authors,
-    where dividing by the mean first changes nothing), 'power' r^k, 'power_mixed' 0.9 of the chances
+    where dividing by the mean first changes nothing), and so is 'top', in which only the order
+    counts (PU-Bench's form of it); 'power' r^k, 'power_mixed' 0.9 of the chances
     by r^k and 0.1 equal for all, 'boundary' (2.5 - r)^10. The probabilistic gap r - (1 - r) gives
     'gap', ((1 + gap) / 2)^k, which labels what is easy, and 'gap_boundary', (1 - gap)^k, which
     labels what is hard.
@@ -75,7 +77,7 @@ def propensity(posterior: np.ndarray, mechanism: str, *, power: float = 1.0) -> 
     gap = r - (1.0 - r)
     if mechanism == SCAR:
         base, power = np.ones_like(r), 1.0
-    elif mechanism == "pusb":
+    elif mechanism in ("pusb", TOP):
         base, power = r, 1.0
     elif mechanism in ("power", "power_mixed"):
         base = r
@@ -98,7 +100,8 @@ def propensity(posterior: np.ndarray, mechanism: str, *, power: float = 1.0) -> 
 def draw(e: np.ndarray, count: int, *, mechanism: str, rng: np.random.Generator) -> np.ndarray:
     """Draws exactly `count` of the positives according to their propensities.
 
-    'pusb' keeps each with probability e, shuffles, and takes the first. 'gap' and 'gap_boundary'
+    'pusb' keeps each with probability e, shuffles, and takes the first. 'top' takes the largest,
+    of equal ones the first. 'gap' and 'gap_boundary'
     scale e to probabilities that add up to `count` and draw so that these are exactly the chances
     of inclusion, which is what p(s=1|x, y=1) = kappa e(x) says (see `inclusion`). The others draw
     one after the other without replacement, each time with chances proportional to e.
@@ -114,6 +117,8 @@ def draw(e: np.ndarray, count: int, *, mechanism: str, rng: np.random.Generator)
     """
     if mechanism == "pusb":
         return rng.permutation(np.flatnonzero(rng.uniform(size=len(e)) < e))[:count]
+    if mechanism == TOP:
+        return np.argsort(-e, kind="stable")[:count]
     if mechanism in ("gap", "gap_boundary"):
         # Systematic sampling in random order: points one apart on the cumulated chances.
         order = rng.permutation(len(e))
@@ -180,6 +185,8 @@ def report(
         return _with_propensities(result, shares[which])._replace(within_class=True)
     assert posterior is not None  # every other mechanism goes by it
     e = propensity(posterior[pool], mechanism, power=power)
+    if mechanism == TOP:  # nothing is left to chance
+        e = np.isin(pool, labeled).astype(np.float64)
     known = binary >= 0
     return _with_propensities(result, e)._replace(
         power=power if mechanism in WITH_POWER else None,
