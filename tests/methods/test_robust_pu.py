@@ -1,6 +1,7 @@
 """Robust-PU: weights by hardness and tolerance, episodes, and which way the weights of U go."""
 
 import functools
+import json
 
 import jax
 import jax.numpy as jnp
@@ -8,10 +9,12 @@ import numpy as np
 import pytest
 
 from pujax import risks
+from pujax.configs import robust_pu as robust_pu_config
 from pujax.methods import robust_pu
-from pujax.training import train_step
+from pujax.training import experiment, train_step
 from pujax.training.evaluation import model_selection
 from tests import tiny
+from tests.conftest import real_data_folder
 from tests.pu_batches import LN3, sigmoid
 from tests.x64 import x64
 
@@ -320,3 +323,19 @@ def test_settings_that_cannot_be_are_refused_by_name(field, value):
 def test_arguments_that_cannot_be_are_refused(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+@pytest.mark.thorough
+def test_episodes_keep_what_nnpu_found_on_mushrooms(tmp_path):
+    """By the paper they improve on it; measured, +0.26 points with a deviation of 0.35."""
+    config = robust_pu_config.get_config("data=mushrooms,prior=0.4")
+    config.data.dir = str(real_data_folder("libsvm").parent)
+    config.method.pretrain_selection = "last"
+    config.run.figures = False
+    folder = tmp_path / "run"
+    experiment.run(config, str(folder))
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    (first,) = (row for row in rows if row["epoch"] == config.method.pretrain_epochs)
+    assert first["stage"] == "nnpu" and rows[-1]["stage"] == "episodes"
+    assert first["test_accuracy"] > 0.97
+    assert rows[-1]["test_accuracy"] > first["test_accuracy"] - 0.01
