@@ -15,7 +15,9 @@ estimated as a function of the score, so that any score that ranks well can be u
 - 'platt': the probability itself is Platt's sigmoid of the score (Platt 1999, "Probabilistic
   outputs for support vector machines"), so that the odds of `g` are `m / (n prior)` times a
   sigmoid, and its two parameters maximise the likelihood of P against U, with Platt's smoothed
-  targets. That is the likelihood of Ward et al. 2009, "Presence-only data and the EM algorithm".
+  targets, of which the larger sample's move no more in all than the smaller one's: with one or two
+  held-out positives the mean probability would be far above the prior otherwise. That is the
+  likelihood of Ward et al. 2009, "Presence-only data and the EM algorithm".
   A sigmoid for `g` itself cannot be right: the odds of `g` never exceed `m / (n prior)`, while
   those of a sigmoid grow without end. Measured, it has more than twice the calibration error.
 
@@ -43,6 +45,8 @@ _QUANTILES = (0.05, 0.95)
 """Of calibrations of resamples, for the lower and the upper end of an interval."""
 _NUM_KNOTS = 200
 """Scores at which the ends of an interval are kept."""
+_FEW = 8
+"""Rows of P below which a resample may hold a row of U in place of one of them."""
 _MAX_DRAWN = 10_000
 """Rows of P, and of U, in a resample; with so many, chance counts for little beside the prior."""
 
@@ -182,8 +186,9 @@ def fit_ends(
     Chance is that of which rows were held out.
 
     P and U are drawn anew with replacement, each by itself (bootstrap), and calibrated at both
-    priors. The lower end is the 5 % quantile at the smaller prior, score by score, the upper end
-    the 95 % quantile at the larger one.
+    priors. Fewer than eight rows of P say little of what other positives score, so that then a
+    resample draws from them and one row of U, another one each time. The lower end is the 5 %
+    quantile at the smaller prior, score by score, the upper end the 95 % quantile at the larger.
 
     Args:
       positive_scores: as in `fit`.
@@ -227,9 +232,10 @@ def fit_ends(
         curves = np.empty([num_resamples, len(knots)])
         with _one_thread():
             for i in range(num_resamples):
+                pool = np.append(p, rng.choice(u)) if len(p) < _FEW else p
                 drawn_p, drawn_u = (
-                    sample[rng.integers(len(sample), size=min(len(sample), _MAX_DRAWN))]
-                    for sample in (p, u)
+                    sample[rng.integers(len(sample), size=min(size, _MAX_DRAWN))]
+                    for sample, size in ((pool, len(p)), (u, len(u)))
                 )
                 curves[i] = probabilities(_refit(base, drawn_p, drawn_u, prior), knots)
         ends.append(
@@ -360,7 +366,9 @@ def _platt(
     unit = np.ldexp(1.0, np.frexp(np.abs(scores).max())[1] - 1)  # so that squares are finite
     center, scale = (scores / unit).mean() * unit, (scores / unit).std() * unit
     x = (scores - center) / scale
-    targets = np.repeat([(m + 1) / (m + 2), 1 / (n + 2)], [m, n])
+    # Platt's targets are (m + 1) / (m + 2) and 1 / (n + 2); what P loses, U gets.
+    moved = min(m / (m + 2), n / (n + 2))
+    targets = np.repeat([1 - moved / m, moved / n], [m, n])
 
     def loss(parameters: np.ndarray) -> tuple[float, np.ndarray]:
         z = parameters[0] * x + parameters[1]

@@ -9,6 +9,7 @@ import contextlib
 import csv
 import io
 import itertools
+import json
 import os
 import pathlib
 import re
@@ -159,19 +160,19 @@ class Predictor(NamedTuple):
         self._check(decide, "--decide")
         _check_place("path", path, rows)
         found = self.model.rows_of(rows, unreadable=unreadable)
-        with tempfile.TemporaryFile("w+", encoding="utf-8", newline="") as names:
-            keep = csv.writer(names)
+        with tempfile.TemporaryFile("w+", encoding="utf-8") as names:
             with _bar() as bar:
 
                 def take(chunk: new_rows.Chunk) -> None:
-                    keep.writerows([name] for name in chunk.ids)
+                    # JSON has no line breaks, and no limit of length.
+                    names.writelines(f"{json.dumps(str(name))}\n" for name in chunk.ids)
                     bar(chunk.done, chunk.total)
 
                 scores = self.model.scores(found, take)
             chosen = self.model.decide(scores, decide)
             lines = self._lines(found.id_name, scores, chosen)
             names.seek(0)
-            ids = (name for (name,) in csv.reader(names))
+            ids = map(json.loads, names)
 
             def texts() -> Iterator[str]:
                 for start in range(0, max(len(scores), 1), _WRITTEN):

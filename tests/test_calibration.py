@@ -124,7 +124,8 @@ def test_platt_maximises_the_likelihood_of_p_against_u():
             ratio = odds * special.expit(parameters[0] * scores + parameters[1])
             return ratio / (1 + ratio)
 
-        first, second = 41 / 42, 1 / 102
+        # Platt's target of P, which is the smaller sample; what it loses is spread over U.
+        first, second = 41 / 42, (40 / 42) / 100
         a, b = labeled(p), labeled(u)
         return -(
             np.sum(first * np.log(a) + (1 - first) * np.log(1 - a))
@@ -134,6 +135,39 @@ def test_platt_maximises_the_likelihood_of_p_against_u():
     best = optimize.minimize(loss, [1.0, 0.0], method="Nelder-Mead", options={"xatol": 1e-9}).x
     expected = special.expit(best[0] * u + best[1])
     np.testing.assert_allclose(calibration.probabilities(fit(p, u), u), expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("num_positives", [1, 2, 4, 16])
+def test_few_held_out_positives_do_not_move_the_mean_probability(num_positives):
+    """Of scores that say nothing: 60 of U, a quarter positive."""
+    rng = np.random.default_rng(0)
+    means = []
+    for _ in range(100):
+        p, u = rng.normal(size=num_positives), rng.normal(size=60)
+        found = calibration.fit(p, u, prior=0.25, setting="two_sample")
+        means.append(calibration.probabilities(found, u).mean())
+    assert np.mean(means) == pytest.approx(0.25, abs=0.02)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_held_out_positive_leaves_an_interval(kind):
+    u = np.random.default_rng(1).normal(size=60)
+    given = {"setting": "two_sample", "kind": kind}
+    found = calibration.fit([1.5], u, prior=0.3, **given)
+    ends = calibration.fit_ends([1.5], u, priors=(0.3, 0.3), **given)
+    low, high = calibration.probability_interval(found, ends, np.sort(u))
+    # A resample of one row of P is that one or another; of eight, never another.
+    assert high.max() - low.min() > 0.2 and (high - low).max() > 0.1
+    eight = np.full(8, 1.5)
+    drawn = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(calibration, "_refit", lambda base, p, u, prior: drawn.append(set(p)) or base)
+        calibration.fit_ends(eight, u, priors=(0.3, 0.3), **given)
+        assert all(found == {1.5} for found in drawn)
+        drawn.clear()
+        calibration.fit_ends(eight[:7], u, priors=(0.3, 0.3), **given)
+        others = set.union(*drawn) - {1.5}
+    assert len(others) > 5 and others <= set(u)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -96,6 +96,13 @@ def test_a_name_with_any_line_end_stays_one_cell(model, tmp_path):
     assert [row[0] for row in written(tmp_path / "scores.csv")] == ["name", *names]
 
 
+def test_a_name_may_be_longer_than_a_csv_reader_takes(model, tmp_path):
+    names = ["x" * (csv.field_size_limit() + 1), "ü\u2028b", "c"]
+    model.write(table(rows=3).assign(name=names), tmp_path / "scores.csv")
+    text = (tmp_path / "scores.csv").read_text(encoding="utf-8")
+    assert all(f"{name}," in text for name in names)
+
+
 def test_a_feature_called_row_names_no_row():
     frame = pd.DataFrame({"row": [1.0, 2.0, 2.0], "b": [0.0, 1.0, 5.0]})
     found = new_rows.of_table(preparation.fit(frame), frame, id_name="row")

@@ -172,11 +172,20 @@ def train(
     def keeping_errors(*seeds: int):
         return _keeping_errors(cell, seeds, place, failed)
 
+    anew: list[int] = []
     for folder, seeds in unfinished.groups:
         _LOG.info("%s: the group of seeds %s goes on", cell.name, seeds)
+        before = len(failed)
         with keeping_errors(*seeds):
             group = [member(seed) for seed in seeds]
             experiment.run_members(group, place.mesh, request, folder=folder)
+        if len(failed) == before and not configs[0].run.stop_after_epoch:
+            # The folder's name has all seeds. One that left has checkpoints of its own, unless
+            # somebody has removed them.
+            asked = [seed for seed in seeds if seed in by_seed]
+            anew += place.unfinished(cell, asked)
+    if anew:
+        _LOG.warning("%s: seeds %s left their group and start again alone", cell.name, anew)
     members, reason = [], "--sequential"
     if not place.sequential:
         for seed in unfinished.new:
@@ -195,7 +204,7 @@ def train(
     new = unfinished.new if place.sequential else tuple(ready)
     if new:
         _LOG.info("%s: seeds %s one after another: %s", cell.name, new, reason)
-    for seed in (*unfinished.alone, *new):
+    for seed in (*unfinished.alone, *anew, *new):
         with keeping_errors(seed):
             one = ready.pop(seed, None) or member(seed)
             experiment.run_one(one.setup, one.truth, place.mesh, one.folder, request)

@@ -331,7 +331,7 @@ def set_folders(plan: Plan, folders: str) -> Plan:
 
 def _folders(text: str) -> Mapping[str, str]:
     """Folder by source; the key '' is for every other source."""
-    if "=" not in text:
+    if "=" not in text or os.sep in text.partition("=")[0]:  # a folder may have one in its name
         return {"": text} if text else {}
     chosen = {}
     for part in filter(None, text.split(",")):

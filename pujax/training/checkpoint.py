@@ -130,6 +130,7 @@ class Checkpoints:
         Raises:
           ValueError: if a checkpoint belongs to another run, or if none of those that are here, or
             were, can be used.
+          OSError: for lack of memory or of permission to read.
         """
         problems: dict[int, str] = {}
         for step in sorted(self._manager.all_steps(), reverse=True):
@@ -140,6 +141,13 @@ class Checkpoints:
                 found = self._restore(step, like)
             except _OtherRunError:
                 raise
+            except (MemoryError, PermissionError, jax.errors.JaxRuntimeError) as error:
+                # Of this moment and not of the file, which stays where it is.
+                raise OSError(
+                    f"checkpoint {step} in {self._folder} cannot be read now "
+                    f"({first_line(error)}); nothing was changed, so that the same command goes "
+                    "on with it once there is memory and permission to read it"
+                ) from error
             except Exception as error:
                 _LOG.debug("checkpoint %d", step, exc_info=True)
                 problem = first_line(error)

@@ -179,8 +179,8 @@ def _like(run: Run, position: Position) -> dict[str, Any]:
     return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=where), tree)
 
 
-def save_alone(state: LoopState, seed: int) -> None:
-    """Saves one seed, counted from 0, as if it had trained alone."""
+def save_alone(state: LoopState, seed: int) -> bool:
+    """Saves one seed, counted from 0, as if it had trained alone; False if it is not finite."""
     run, position = state.run, state.position
     member = run.members[seed]
     checkpoints = Checkpoints(
@@ -190,7 +190,7 @@ def save_alone(state: LoopState, seed: int) -> None:
     )
     with contextlib.closing(checkpoints):
         position = position._replace(members=(0,), best_values=(position.best_values[seed],))
-        checkpoints.save(position, run.of_seed(_tree(state), seed))
+        return checkpoints.save(position, run.of_seed(_tree(state), seed))
 
 
 def keep(state: LoopState, seeds: Sequence[int]) -> None:

@@ -270,12 +270,17 @@ def _fetch(state: LoopState) -> list[dict[str, float]]:
         text = (
             f"seed {run.members[i].seed} left the others: {counts[i]} of its steps up to "
             f"{state.position.global_step} gave a number that is not finite and were undone "
-            f"({nonfinite.describe(state, i)}); its state without them is saved in "
-            f"{run.members[i].folder}. It goes on alone with --set=run.nonfinite=skip"
+            f"({nonfinite.describe(state, i)}); "
         )
+        if loop_state.save_alone(state, i):
+            text += (
+                f"its state without them is saved in {run.members[i].folder}. It goes on alone "
+                "with --set=run.nonfinite=skip"
+            )
+        else:
+            text += "its state without them is not finite either, and is not saved"
         _LOG.error(text)
         state.left.append(text)
-        loop_state.save_alone(state, i)
     rest = [i for i in range(run.num_seeds) if i not in bad]
     loop_state.keep(state, rest)
     return [values[i] for i in rest]

@@ -95,6 +95,25 @@ def test_a_flipped_bit_in_the_largest_file_is_seen(two, tmp_path, place, caplog)
     assert (tmp_path / "c_damaged" / "2").is_dir()
 
 
+@pytest.mark.parametrize(
+    "error", [MemoryError("none left"), jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: of memory")]
+)
+def test_a_checkpoint_that_cannot_be_read_now_stays_where_it_is(two, tmp_path, monkeypatch, error):
+    folder = tmp_path / "c"
+    shutil.copytree(two, folder)
+    shutil.copy(f"{two}.json", f"{folder}.json")
+
+    def full(*args):
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint.Checkpoints, "_restore", full)
+        with pytest.raises(OSError, match="checkpoint 2 in .* cannot be read now"):
+            restored(folder)
+    assert (folder / "2").is_dir() and not (tmp_path / "c_damaged").exists()
+    assert restored(folder)[0].epoch == 2
+
+
 @pytest.mark.thorough
 def test_flipped_bits_anywhere_never_give_other_numbers(two, tmp_path):
     rng = np.random.default_rng(0)

@@ -26,6 +26,7 @@ from pujax.training import (
     method_setup,
     metrics_writer,
     train_loop,
+    train_step,
 )
 from pujax.training import config as config_lib
 from pujax.training.evaluation import one_class
@@ -689,6 +690,35 @@ def test_a_cell_that_is_not_finite_is_reported_and_the_others_go_on(
     )
     (advice,) = re.findall(r"--set=([\w.]+=skip)", text)
     assert plan_lib.override(plan, [advice]).cells[0].config.run.nonfinite == "skip"
+
+
+@pytest.mark.thorough
+def test_a_seed_that_left_its_group_and_lost_its_folder_starts_again(
+    config_file, tmp_path, monkeypatch
+):
+    plan = plan_lib.from_config(config_file, tasks=["even"], methods=["naive"], seeds=(0, 1, 2))
+    means, met = train_step.means, []
+
+    def with_one_that_is_not_finite(sums):
+        found = means(sums)
+        if len(found) == 3 and not met:
+            met.append(True)
+            found[1]["nonfinite"] = 1.0
+        return found
+
+    monkeypatch.setattr(train_step, "means", with_one_that_is_not_finite)
+    assert sweep.run(plan, str(tmp_path)) == 1 and met
+    folder = tmp_path / plan.cells[0].folder
+    assert (folder / "seed_1" / "error.txt").exists() and table(tmp_path)[1][-1] == "2 of 3"
+    shutil.rmtree(folder / "seed_1")
+    assert sweep.run(plan, str(tmp_path)) == 0
+    assert table(tmp_path)[1][-1] == "3 of 3"
+
+
+def test_a_folder_of_data_may_have_an_equals_sign_in_its_name():
+    found = plan_lib._folders(f"{os.sep}mnt{os.sep}run=3")
+    assert found == {"": f"{os.sep}mnt{os.sep}run=3"}
+    assert plan_lib._folders("a9a=x=1,mnist=y") == {"a9a": "x=1", "mnist": "y"}
 
 
 def test_spread_is_the_sample_deviation_and_leaves_out_what_is_undefined():
