@@ -230,6 +230,12 @@ class PUClassifier(ClassifierMixin, BaseEstimator):
             try:
                 with Progress(run.num_steps(), description="", enabled=False) as progress:
                     state = train_loop.train(run, progress, preemption.StopRequest())
+            except train_loop.NonFiniteError as error:
+                found, _, _ = str(error).rpartition("; ")  # then follows how a run goes on
+                raise ValueError(
+                    f"{found}; accepted: a lower learning_rate, or columns of X of a like scale"
+                ) from error
+            else:
                 reported = state.reported(0)
                 final = run.evaluators[0].final(reported, data.inputs, with_embeddings=False)
                 trained = run.evaluators[0].calibrated(reported)
@@ -426,8 +432,12 @@ class PUClassifier(ClassifierMixin, BaseEstimator):
         if self.learning_rate is not None:
             wanted["learning_rate"] = float(self.learning_rate)
         fields.update({name: value for name, value in wanted.items() if name in fields})
+        frozen = ml_collections.FrozenConfigDict(config)
+        config = ml_collections.ConfigDict(
+            own_results.with_fitting_batches(frozen, num_rows).to_dict()
+        )
         for name, value in (self.options or {}).items():
-            _set_option(fields, name, value)
+            _set_option(config.method, name, value)
         config.run.update({"figures": False, "tensorboard": "off", "checkpoint_every": 10**9})
         config.run.eval_every = 10**9
         return config_lib.resolve(config)

@@ -235,6 +235,30 @@ def test_stages_share_the_epochs_as_their_defaults_do(name):
         assert sum(stage.num_epochs for stage in stages) >= num_epochs
 
 
+@pytest.mark.parametrize("name", ["impulses", "imbalanced_nnpu"])
+def test_batches_of_every_kind_fit_few_rows(name):
+    """ImPULSeS' head has batches of 256, imbalanced nnPU ten positives in each."""
+    model = PUClassifier(name, num_epochs=3, prior=0.4)
+    config = model._config(16, 0)
+    info = tiny.table_problem().info._replace(prior=0.4, prior_unlabeled=0.3, n_p=4, n_u=12)
+    assert methods.build(config, info).stages
+    given = PUClassifier(name, num_epochs=3, prior=0.4, options={"batch_size": 12})
+    assert given._config(16, 0).method.batch_size == 12
+    assert (
+        model._config(4000, 0).method.to_dict()
+        == given.set_params(options=None)._config(4000, 0).method.to_dict()
+    )
+
+
+def test_training_that_is_not_finite_is_said_in_the_parameters_of_the_estimator():
+    rng = np.random.default_rng(0)
+    labels = (rng.random(120) < 0.3).astype(int)
+    rows = rng.normal(size=(120, 3)) + labels[:, None]
+    with pytest.raises(ValueError, match="not finite .*; accepted: a lower learning_rate") as found:
+        PUClassifier(**(SMALL | {"learning_rate": 1e38}), random_state=0).fit(rows, labels)
+    assert "saved" not in str(found.value) and "--config" not in str(found.value)
+
+
 def test_folds_hold_labelled_positives_and_no_more_folds_than_these():
     labels = np.array([1] * 6 + [0] * 54)
     for _, test in PUStratifiedKFold(3, random_state=0).split(labels, labels):

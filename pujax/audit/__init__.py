@@ -23,7 +23,7 @@ from pujax.audit.base import ERROR, WARNING, Finding, Problem, in_order, problem
 from pujax.audit.recommendation import Recommendation
 from pujax.console import plural
 
-__all__ = ["Audit", "Finding", "Problem", "Recommendation", "audit", "problem"]
+__all__ = ["Audit", "Finding", "Problem", "Recommendation", "audit", "check", "problem"]
 
 CLEAN, WARNED, FAILED = 0, 1, 3
 """Exit status without warnings, with warnings, with errors; 2 is for input that is not accepted."""

@@ -155,7 +155,11 @@ def _read(
     )
     learned = preparation.fit(rows.frame, aside=rows.aside)
     features = learned.transform(rows.frame, dtype=np.float64)
-    return features, rows.labels.values == 1, (*rows.notes, *learned.messages)
+    guessed: tuple[str, ...] = ()
+    if not label and rows.frame.is_table:
+        last = rows.labels.column
+        guessed = (f"the label is taken to be {last!r}, the last column; --label=COLUMN names it",)
+    return features, rows.labels.values == 1, (*guessed, *rows.notes, *learned.messages)
 
 
 def _row(

@@ -64,7 +64,7 @@ def look(
             f"{cell.name}: data.holdout is {configs[0].data.holdout:g} without a test set; "
             "accepted: a share above 0, since a table has nothing to show otherwise"
         )
-    fitting = [own_results.with_fitting_batches(config, data) for config in configs]
+    fitting = [own_results.with_fitting_batches(config, data.info.n) for config in configs]
     notes = (*data.own.notes, own_results.describe_batches(configs[0], fitting[0]))
     rows = OwnRows(
         has_test=len(data.test_labels) > 0,

@@ -5,8 +5,9 @@ import numpy as np
 from pujax import checks
 
 _ACCEPTED = (
-    "'score:0' (scores above 0), 'probability:P', 'share:S' (the share S of the rows with the "
-    "highest scores) or 'top:K' (the K rows with the highest scores)"
+    "'score:0' (scores above 0), 'probability:P' with P from 0 to 1, 'share:S' (the share S, from "
+    "0 to 1, of the rows with the highest scores) or 'top:K' (the K rows with the highest scores, "
+    "K from 1)"
 )
 
 

@@ -89,13 +89,15 @@ def run(
         raise ValueError("--workdir is ''; accepted: one folder that all hosts share")
     hosts.join(config.run)
     with hosts.leaving_together(is_outermost=True):
-        return _run(config, workdir, name)
+        if workdir:
+            return _run(config, workdir)
+        with _new_folder(name or f"{config.method.name}_{config.data.source}") as folder:
+            return _run(config, folder)
 
 
-def _run(config: ml_collections.FrozenConfigDict, workdir: str, name: str) -> dict[str, Any] | None:
+def _run(config: ml_collections.FrozenConfigDict, folder: str) -> dict[str, Any] | None:
     """`run`, once the configuration is checked and the hosts have joined."""
     compilation_cache.enable(config.run.compilation_cache)
-    folder = workdir or _new_folder(name or f"{config.method.name}_{config.data.source}")
     check_folder("--workdir", folder)
     _refuse_in_use(folder)
     data = init_from.attach(config, load_data(config))
@@ -105,7 +107,7 @@ def _run(config: ml_collections.FrozenConfigDict, workdir: str, name: str) -> di
     def fitting(given: ml_collections.FrozenConfigDict) -> ml_collections.FrozenConfigDict:
         if own_data is None:
             return given
-        used = own_results.with_fitting_batches(given, own_data)
+        used = own_results.with_fitting_batches(given, own_data.info.n)
         lowered.append(own_results.describe_batches(given, used))
         return used
 
@@ -408,13 +410,27 @@ def _draw(
     return maps
 
 
-def _new_folder(name: str) -> str:
-    """`runs/NAME-TIME`, free at this moment."""
+@contextlib.contextmanager
+def _new_folder(name: str) -> Iterator[str]:
+    """Makes `runs/NAME-TIME`, which is this run's alone, and removes it if nothing came into it."""
     base = os.path.join("runs", f"{name}-{datetime.datetime.now():%Y%m%d-%H%M%S}")
     folder, number = base, 1
-    while os.path.exists(folder):
-        folder, number = f"{base}-{number}", number + 1
-    return folder
+    is_first = not os.path.exists("runs")
+    while True:
+        try:
+            os.makedirs(folder)  # of two runs that begin in one second, one takes the next name
+            break
+        except FileExistsError:
+            folder, number = f"{base}-{number}", number + 1
+    try:
+        yield folder
+    finally:
+        with contextlib.suppress(OSError):
+            if os.listdir(folder) == [_LOCK]:
+                os.remove(os.path.join(folder, _LOCK))
+            os.rmdir(folder)  # fails where there is anything in it
+            if is_first:
+                os.rmdir("runs")
 
 
 def _finished_at(folder: str) -> str:

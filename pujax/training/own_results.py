@@ -148,14 +148,16 @@ def possible_priors(data: PUDataset) -> tuple[float, float]:
 
 
 def with_fitting_batches(
-    config: ml_collections.FrozenConfigDict, data: PUDataset
+    config: ml_collections.FrozenConfigDict, num_examples: int
 ) -> ml_collections.FrozenConfigDict:
     """The configuration with batches of at most as many rows as there are to train on."""
-    most = max(data.info.n // 2 * 2, 2)  # even, as halves of P and U are
+    most = max(num_examples // 2 * 2, 2)  # even, as halves of P and U are
     changed = ml_collections.ConfigDict(config.to_dict())
     for name, value in config.method.items():
         if name.endswith("batch_size") and value > most:
             changed.method[name] = most
+    if changed.method.get("positives_per_batch", 0) > changed.method.get("batch_size", most):
+        changed.method.positives_per_batch = changed.method.batch_size // 2
     return ml_collections.FrozenConfigDict(changed)
 
 
@@ -171,7 +173,7 @@ def describe_batches(
     changed = [
         f"method.{name} is {size} in place of {given.method[name]}"
         for name, size in used.method.items()
-        if name.endswith("batch_size") and size != given.method[name]
+        if name.endswith(("batch_size", "per_batch")) and size != given.method[name]
     ]
     if not changed:
         return ""

@@ -203,8 +203,11 @@ def _held_out(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Logits of the second halves of rows of P and U, from a network trained on the first."""
     if min(len(p), len(u)) < 4:
+        known = int(data.validation_labeled.sum())
+        others = len(data.validation_labeled) - known
+        beside = f" beside {known} and {others} held out" * (known > 0)
         raise ValueError(
-            f"data.prior is 'auto' with {len(p)} labelled and {len(u)} unlabeled examples; "
+            f"data.prior is 'auto' with {len(p)} labelled and {len(u)} unlabeled examples{beside}; "
             "accepted: at least 4 of each, two in each half, or a number for data.prior"
         )
     (train_p, held_p), (train_u, held_u) = (np.array_split(x, 2) for x in (p, u))

@@ -2,6 +2,8 @@
 
 import csv
 import json
+import os
+import pathlib
 import shutil
 
 import numpy as np
@@ -331,7 +333,29 @@ def test_few_rows_are_trained_in_smaller_batches(tmp_path):
     first = training.run(config, str(tmp_path / "run"))
     stored = json.loads((tmp_path / "run" / "config.json").read_text())
     assert stored["method"]["batch_size"] == 44  # 45 rows train
+    labels = frame.is_fraud[:60].sum()
+    (said,) = (text for text in first["warnings"] if "too few to judge" in text)
+    assert labels < 30 and said.startswith(f"{labels} labelled positives, ")
     assert training.run(config, str(tmp_path / "run")) == first
+
+
+def test_a_run_that_is_refused_leaves_no_folder(tmp_path, monkeypatch):
+    frame, _ = table()
+    few = frame.assign(is_fraud=np.arange(ROWS) < 3)
+    few.to_csv(tmp_path / "a.csv", index=False)
+    monkeypatch.chdir(tmp_path)
+    message = "'auto' with 2 labelled and .* beside 1 and 99 held out; accepted: at least 4 of each"
+    with pytest.raises(ValueError, match=message):
+        training.run(configured(tmp_path / "a.csv", prior="auto"))
+    assert [path.name for path in tmp_path.iterdir()] == ["a.csv"]
+
+
+def test_runs_that_begin_in_one_second_have_folders_of_their_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with experiment._new_folder("x") as first, experiment._new_folder("x") as second:
+        assert first != second and os.path.isdir(first) and os.path.isdir(second)
+        pathlib.Path(second, "config.json").write_text("{}")
+    assert not os.path.exists(first) and os.listdir(second) == ["config.json"]
 
 
 def test_other_ids_or_another_decision_do_not_go_on_in_the_same_folder(finished, tmp_path):

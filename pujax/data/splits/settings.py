@@ -112,7 +112,7 @@ class Settings:
             between("data.class_prior", self.class_prior, 0, 1, include="neither")
         if self.prior is not None and self.prior != class_prior_lib.AUTO:
             number = isinstance(self.prior, numbers.Real)
-            require(number, "data.prior", self.prior, "a number in (0, 1), or 'auto'")
+            require(number, "data.prior", self.prior, "a share such as 0.3, or 'auto'")
             between("data.prior", float(self.prior), 0, 1, include="neither")
         if self.sampling == BALANCED:
             accepted = "'stratified', or a data.class_prior, at which U is drawn by class"

@@ -25,13 +25,6 @@ _ACCEPTED = {
 }
 """What a field accepts, by what the parser of its flag says of something else."""
 
-_FIELDS = {
-    "data": "the fields in pujax/training/config/data_section.py",
-    "method": "the fields in the method's default_config()",
-    "run": "the fields in pujax/training/config/__init__.py",
-}
-"""Where the fields of a section are listed; other sections are where `run` is."""
-
 
 def parse(argv: list[str]) -> tuple[ml_collections.ConfigDict, str, str]:
     """Reads the command line.
@@ -186,9 +179,17 @@ def _bad_override(argv: list[str], error: Exception) -> str:
             also = f" (did you mean {hint[1]!r}?)" if hint else ""
             return (
                 f"{field} is not a field of the config{also}, so it cannot be {value!r}; accepted: "
-                + _FIELDS.get(field.partition(".")[0], _FIELDS["run"])
+                + _fields_of(config, field.partition(".")[0])
             )
     return f"command line: {text}"
+
+
+def _fields_of(config: ml_collections.ConfigDict | None, section: str) -> str:
+    """The fields of a section, or the sections."""
+    found = config.get(section) if config is not None else None
+    if isinstance(found, ml_collections.ConfigDict):
+        return ", ".join(sorted(found))
+    return ", ".join(sorted(config)) if config is not None else "fields of the configuration"
 
 
 def _as_in_file(argv: list[str]) -> ml_collections.ConfigDict | None:

@@ -8,6 +8,8 @@ import numpy as np
 from jax.sharding import Mesh
 
 from pujax import metrics
+from pujax.audit.label_counts import FEW as FEW_LABELS
+from pujax.console import plural
 from pujax.data.pu_dataset import PUDataset
 from pujax.data.splits import labeling_mechanisms
 from pujax.methods.base import Method
@@ -238,6 +240,7 @@ def summarize(
                 rows, method.stages, config.run.selection, int(data.validation_labeled.sum())
             ),
             *one_class.warnings(rows, config.method, stage.batching),
+            *_few_labels(data),
             *summary.diagnosis(method, final),
         ],
         **summary.costs(rows, mesh),
@@ -266,6 +269,18 @@ def warnings(final: Final, rows: list[dict[str, Any]], rule: str) -> list[str]:
     if model_selection.choose(rows, rule) is None:
         sentences.append(f"run.selection={rule!r} had no value at any epoch; the last is reported")
     return sentences
+
+
+def _few_labels(data: PUDataset) -> list[str]:
+    """A sentence about one's own rows with few labels; those of benchmarks are meant to be few."""
+    held = int(data.validation_labeled.sum())
+    count = data.info.n_p + held
+    if data.own is None or count >= FEW_LABELS:
+        return []
+    return [
+        f"{plural(count, 'labelled positive')}, {held} of them held out, are too few to judge a "
+        f"result by; label at least {FEW_LABELS}, and until then read rankings only"
+    ]
 
 
 def _sides(final: Final) -> dict[str, str | None]:
