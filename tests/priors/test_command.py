@@ -58,6 +58,20 @@ def test_the_table_holds_what_the_library_finds(samples, path, capsys):
     assert "With 500 examples, look at out_of_bag and km2 first." in text
 
 
+def test_a_label_that_nobody_named_is_said(path, tmp_path, capsys):
+    table = pd.read_csv(path)[["a", "b", "s"]]
+    table.to_csv(tmp_path / "last.csv", index=False)
+    assert run(str(tmp_path / "last.csv"), METHODS, "--resamples=0") == 0
+    said = "the label is taken to be 's', the last column; --label=COLUMN names it"
+    assert said in capsys.readouterr().out
+    assert run(path, "--label=s", METHODS, "--resamples=0") == 0
+    assert "is taken to be" not in capsys.readouterr().out
+    labels = table.s.notna().to_numpy().astype(int)
+    np.savez(tmp_path / "a.npz", x=table[["a", "b"]], labels=labels)
+    assert run(str(tmp_path / "a.npz"), METHODS, "--resamples=0") == 0
+    assert "is taken to be" not in capsys.readouterr().out
+
+
 def test_the_choice_of_the_rule_is_said_and_disagreement_names_all(path, capsys, monkeypatch):
     assert run(path, "--label=s", "--methods=best_bin,tice,elkan_noto_e3", "--resamples=50") == 0
     text = " ".join(capsys.readouterr().out.split())

@@ -49,6 +49,8 @@ def parse(argv: list[str]) -> tuple[ml_collections.ConfigDict, str, str]:
             config.value.keys()  # a file that could not be read says so at its first use
             _set_options(config.value, options)
     except flags.Error as error:
+        if not _config_path(argv) and any(word.startswith("--config.") for word in argv):
+            raise ValueError(f"--config is missing; accepted: {configs.accepted()}") from error
         # An error inside a config file arrives as a traceback in the message; its end says it.
         text = str(error).strip().splitlines()[-1].removeprefix("ValueError: ")
         raise ValueError(_bad_value(text)) from error
