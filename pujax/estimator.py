@@ -432,6 +432,8 @@ class PUClassifier(ClassifierMixin, BaseEstimator):
         if self.learning_rate is not None:
             wanted["learning_rate"] = float(self.learning_rate)
         fields.update({name: value for name, value in wanted.items() if name in fields})
+        if fields.get("positives_per_batch", 0) >= fields.get("batch_size", size):
+            fields.positives_per_batch = fields.batch_size // 2
         frozen = ml_collections.FrozenConfigDict(config)
         config = ml_collections.ConfigDict(
             own_results.with_fitting_batches(frozen, num_rows).to_dict()

@@ -239,9 +239,10 @@ def test_stages_share_the_epochs_as_their_defaults_do(name):
 def test_batches_of_every_kind_fit_few_rows(name):
     """ImPULSeS' head has batches of 256, imbalanced nnPU ten positives in each."""
     model = PUClassifier(name, num_epochs=3, prior=0.4)
-    config = model._config(16, 0)
-    info = tiny.table_problem().info._replace(prior=0.4, prior_unlabeled=0.3, n_p=4, n_u=12)
-    assert methods.build(config, info).stages
+    for rows in (16, 20, 21, 22):
+        info = tiny.table_problem().info
+        info = info._replace(prior=0.4, prior_unlabeled=0.3, n_p=4, n_u=rows - 4)
+        assert methods.build(model._config(rows, 0), info).stages
     given = PUClassifier(name, num_epochs=3, prior=0.4, options={"batch_size": 12})
     assert given._config(16, 0).method.batch_size == 12
     assert (

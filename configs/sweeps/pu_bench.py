@@ -15,7 +15,7 @@ under scar. Under the others its chance depends on r, the posterior of a logisti
 true labels: lbe_a labels what is certain (0.9 of the chances by r^10, the rest equal), lbe_b what
 is near the boundary ((2.5 - r)^10), pusb the largest r, as in the code behind the paper, and
 pusb_drawn by chance, r over the largest, as in later code: that keeps not all positives, so that a
-large share of labels is refused. The board's variant of equal sizes is not offered:
+large share of labels may be refused. The board's variant of equal sizes is not offered:
 what is known of it does not say how it is drawn. Only the default has published rows here.
 
 The published rows of images were chosen by F1 on true validation labels (`oracle_f1`); beside that

@@ -67,7 +67,8 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
     """Builds the naive classifier."""
     c = config.method
     checks.one_of("method.weighting", c.weighting, ("balanced", "pooled", "prior"))
-    checks.one_of("method.threshold", c.threshold, _THRESHOLDS)
+    cut = c.get("threshold", "zero")  # models of earlier versions are without it
+    checks.one_of("method.threshold", cut, _THRESHOLDS)
     loss = losses.surrogate(c.loss)
     if c.weighting == "pooled":
         sections.require_pooled(c)
@@ -100,33 +101,30 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
         return parts.positive + parts.negative
 
     risk = {"balanced": balanced, "pooled": pooled, "prior": by_prior}[c.weighting]
-    if c.threshold == "zero":
+    if cut == "zero":
         return classifier.build(config, info, risk)
-    cut = _threshold(c, info)
+    score = _threshold(c, info)
     # As an offset, which the VPU risk of held-out examples is without.
-    return classifier.build(config, info, risk, offset=lambda scores, labeled: jnp.asarray(cut))
+    return classifier.build(config, info, risk, offset=lambda scores, labeled: jnp.asarray(score))
 
 
 def _without_positives(info: DataInfo, batch_size: int) -> float:
     """Chance of a batch, drawn without replacement, to hold nothing of P."""
     if batch_size > info.n_u:
         return 0.0
-
-    def log_choose(n: int) -> float:
-        """Without the factorial of the batch size, which both numbers of ways share."""
-        return math.lgamma(n + 1) - math.lgamma(n - batch_size + 1)
-
-    return math.exp(log_choose(info.n_u) - log_choose(info.n))
+    drawn = range(batch_size)  # each is of U among what those before have left
+    return math.exp(sum(math.log1p(-info.n_p / (info.n - i)) for i in drawn))
 
 
 def _threshold(config: ml_collections.ConfigDict, info: DataInfo) -> float:
     """The threshold of a section, for the weights of its loss."""
     checks.require(
-        config.loss == "logistic" and not config.online and not online.has_weights(config),
+        config.loss == "logistic"
+        and not (config.online or config.align_weight or online.has_weights(config)),
         "method.threshold",
         config.threshold,
-        "'zero', unless method.loss is 'logistic' and nothing is learned online: other scores are "
-        "no log odds of P against U",
+        "'zero', unless method.loss is 'logistic', method.align_weight 0 and nothing is learned "
+        "online: other scores are no log odds of P against U",
     )
     in_unlabeled = calibration.unlabeled_prior(info)
     # A batch without P has no P term, where that is not part of a mean over all of the batch.

@@ -180,9 +180,9 @@ def train(
             group = [member(seed) for seed in seeds]
             experiment.run_members(group, place.mesh, request, folder=folder)
         if len(failed) == before and not configs[0].run.stop_after_epoch:
-            # The folder's name has all seeds. One that left has checkpoints of its own, unless
-            # somebody has removed them.
-            asked = [seed for seed in seeds if seed in by_seed]
+            # The folder's name has all seeds, also one that left the group and has no checkpoint
+            # of its own: it could not be saved, or somebody has removed it.
+            asked = [x for x in seeds if x in by_seed and x not in unfinished.alone]
             anew += place.unfinished(cell, asked)
     if anew:
         _LOG.warning("%s: seeds %s left their group and start again alone", cell.name, anew)
@@ -225,7 +225,7 @@ def _keeping_errors(
             os.remove(path)
     try:
         yield
-    except (train_loop.NonFiniteError, ValueError) as error:
+    except (train_loop.NonFiniteError, ValueError, OSError) as error:
         _LOG.error("%s, seeds %s: %s", cell.name, place.unfinished(cell, seeds), error)
         place.write_error(cell, seeds, str(error))
         failed.extend(seeds)

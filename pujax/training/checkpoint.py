@@ -141,14 +141,13 @@ class Checkpoints:
                 found = self._restore(step, like)
             except _OtherRunError:
                 raise
-            except (MemoryError, PermissionError, jax.errors.JaxRuntimeError) as error:
-                # Of this moment and not of the file, which stays where it is.
-                raise OSError(
-                    f"checkpoint {step} in {self._folder} cannot be read now "
-                    f"({first_line(error)}); nothing was changed, so that the same command goes "
-                    "on with it once there is memory and permission to read it"
-                ) from error
             except Exception as error:
+                if _is_of_the_moment(error):
+                    raise OSError(
+                        f"checkpoint {step} in {self._folder} cannot be read now "
+                        f"({first_line(error)}); nothing was changed, so that the same command "
+                        "goes on with it once there is memory and permission to read it"
+                    ) from error
                 _LOG.debug("checkpoint %d", step, exc_info=True)
                 problem = first_line(error)
             if sharding.any_host(found is None):
@@ -284,6 +283,13 @@ def _has_steps(folder: str) -> bool:
 def _record_file(folder: str) -> str:
     """Beside the folder: says that there was a checkpoint, should it be lost."""
     return f"{folder}.json"
+
+
+def _is_of_the_moment(error: Exception) -> bool:
+    """Whether a read failed for lack of memory or permission, which says nothing of the file."""
+    kinds = (MemoryError, PermissionError, jax.errors.JaxRuntimeError)
+    text = str(error)
+    return isinstance(error, kinds) or "PERMISSION_DENIED" in text or "RESOURCE_EXHAUSTED" in text
 
 
 class _OtherRunError(ValueError):

@@ -82,7 +82,7 @@ def run(
     Raises:
       SystemExit: after SIGINT or SIGTERM, with the status a shell expects, once all is saved.
       ValueError: for a configuration or data that cannot be, before anything is compiled or
-        written.
+        written; a new folder that the run has made for itself is removed again.
     """
     config = init_from.resolve_model(config_lib.resolve(config))
     if config.run.distributed and not workdir:
@@ -416,6 +416,7 @@ def _new_folder(name: str) -> Iterator[str]:
     base = os.path.join("runs", f"{name}-{datetime.datetime.now():%Y%m%d-%H%M%S}")
     folder, number = base, 1
     is_first = not os.path.exists("runs")
+    check_folder("--workdir", base)
     while True:
         try:
             os.makedirs(folder)  # of two runs that begin in one second, one takes the next name

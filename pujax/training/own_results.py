@@ -156,7 +156,8 @@ def with_fitting_batches(
     for name, value in config.method.items():
         if name.endswith("batch_size") and value > most:
             changed.method[name] = most
-    if changed.method.get("positives_per_batch", 0) > changed.method.get("batch_size", most):
+    is_smaller = changed.method.get("batch_size") != config.method.get("batch_size")
+    if is_smaller and changed.method.get("positives_per_batch", 0) >= changed.method.batch_size:
         changed.method.positives_per_batch = changed.method.batch_size // 2
     return ml_collections.FrozenConfigDict(changed)
 

@@ -96,7 +96,13 @@ def test_a_flipped_bit_in_the_largest_file_is_seen(two, tmp_path, place, caplog)
 
 
 @pytest.mark.parametrize(
-    "error", [MemoryError("none left"), jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: of memory")]
+    "error",
+    [
+        MemoryError("none left"),
+        PermissionError("Permission denied"),
+        jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory"),
+        ValueError("PERMISSION_DENIED: Error opening 'x': Permission denied [OS error 13]"),
+    ],
 )
 def test_a_checkpoint_that_cannot_be_read_now_stays_where_it_is(two, tmp_path, monkeypatch, error):
     folder = tmp_path / "c"

@@ -5,6 +5,7 @@ import math
 
 import jax
 import jax.numpy as jnp
+import ml_collections
 import numpy as np
 import pytest
 
@@ -139,8 +140,13 @@ def test_naives_threshold_leaves_its_rule_for_the_epoch_alone(data):
 
 @pytest.mark.parametrize(
     "changes",
-    [{"loss": "sigmoid"}, {"online": "temperature"}, {"weighting": "pooled"}],
-    ids=["sigmoid", "online", "weights"],
+    [
+        {"loss": "sigmoid"},
+        {"online": "temperature"},
+        {"weighting": "pooled"},
+        {"align_weight": 1.0},
+    ],
+    ids=["sigmoid", "online", "weights", "alignment"],
 )
 def test_naives_threshold_asks_for_scores_that_are_log_odds(data, changes):
     if "weighting" in changes:
@@ -148,6 +154,16 @@ def test_naives_threshold_asks_for_scores_that_are_log_odds(data, changes):
     config = tiny.config("naive", **(MLP | {"threshold": "pooled"} | changes))
     with pytest.raises(ValueError, match="method.threshold is 'pooled'; accepted: 'zero', unless"):
         methods.module("naive").build(config, data.info)
+
+
+def test_naive_of_before_thresholds_is_built_and_goes_on(data):
+    """Models and runs whose configuration has no such field."""
+    section = tiny.config("naive", **MLP).to_dict()
+    now = config_lib.fingerprint(ml_collections.FrozenConfigDict(section))
+    del section["method"]["threshold"]
+    before = ml_collections.FrozenConfigDict(section)
+    assert methods.build(before, data.info).calibrate is None
+    assert config_lib.fingerprint(before) == now
 
 
 def test_an_unknown_threshold_of_naive_is_named(data):

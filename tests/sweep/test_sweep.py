@@ -715,6 +715,29 @@ def test_a_seed_that_left_its_group_and_lost_its_folder_starts_again(
     assert table(tmp_path)[1][-1] == "3 of 3"
 
 
+def test_a_seed_with_checkpoints_of_its_own_goes_on_once_beside_its_group(
+    config_file, tmp_path, monkeypatch
+):
+    plan = plan_lib.from_config(config_file, tasks=["even"], methods=["naive"], seeds=(0, 1, 2))
+    cell, calls = plan.cells[0], []
+    found = resume.Unfinished(groups=(("together_0-1-2", (0, 1, 2)),), alone=(1,), new=())
+    monkeypatch.setattr(resume, "find", lambda *given: found)
+    monkeypatch.setattr(cell_runner.method_setup, "build", lambda config, *rest: config)
+
+    def made(config, data, folder):
+        return types.SimpleNamespace(seed=config.seed, setup=config, truth=data, folder=folder)
+
+    monkeypatch.setattr(cell_runner, "Member", made)
+    monkeypatch.setattr(experiment, "run_members", lambda *given, **named: calls.append("group"))
+    monkeypatch.setattr(experiment, "run_one", lambda setup, *rest: calls.append(setup.seed))
+    place = cell_runner.Place(str(tmp_path), tiny.mesh(), lambda config: None, False, {})
+    # The group is faked, and finishes none.
+    monkeypatch.setattr(cell_runner.Place, "unfinished", lambda self, cell, seeds: [*seeds])
+    configs = runner._resolve(cell, plan)
+    assert cell_runner.train(cell, configs, place, None)
+    assert calls == ["group", 1, 0, 2]  # seed 1 once, and what the group did not finish
+
+
 def test_a_folder_of_data_may_have_an_equals_sign_in_its_name():
     found = plan_lib._folders(f"{os.sep}mnt{os.sep}run=3")
     assert found == {"": f"{os.sep}mnt{os.sep}run=3"}

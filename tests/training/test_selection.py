@@ -431,7 +431,9 @@ def test_a_model_that_predicts_one_class_is_warned_about(test_scores, train_scor
 
 def test_epochs_that_few_held_out_positives_chose_are_named():
     rows = [
+        {"stage": "nnpu", "epoch": 0, "val_proxy_accuracy": 0.8},
         {"stage": "nnpu", "epoch": 1, "val_proxy_accuracy": 0.9, "val_vpu_risk": 0.2},
+        {"stage": "episodes", "epoch": 2, "val_vpu_risk": 0.3, "val_oracle_accuracy": 0.6},
         {
             "stage": "episodes",
             "epoch": 2,
@@ -462,6 +464,7 @@ def test_epochs_that_few_held_out_positives_chose_are_named():
     assert texts("proxy_accuracy", "vpu_risk", least) == texts("vpu_risk", "vpu_risk", 0) == []
     assert texts("last", "last", 1) == texts("last", "proxy_auc", 1) == []
     assert texts("last", "oracle", 1) == []
+    assert texts("vpu_risk", "last", 1) == []  # one epoch of the stage has a value: no choice
 
 
 def test_a_rule_without_values_is_warned_about():

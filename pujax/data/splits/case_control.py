@@ -196,9 +196,13 @@ def _draw(rows, sides, size, positives, rng):
 
 
 def _by_turns(rows, classes, rng):
-    """The rows in an order in which the classes take turns, who is first of a turn by chance."""
+    """The rows in an order in which the classes alternate; each round of them is in random order.
+
+    So the first k rows hold the same number of every class, but for a remainder drawn at random.
+    """
     turn = np.empty(len(rows), np.int64)
     for c in np.unique(classes):
         turn[classes == c] = np.arange((classes == c).sum())
-    # Not in the order of the rows: of a large class the next one comes earlier.
+    # Sorted by round alone, a large class would come first in every round, since its rows stand
+    # closer together, and would always get the remainder.
     return rows[np.lexsort((rng.random(len(rows)), turn))]

@@ -13,7 +13,8 @@ FILE_ORDER = "file_order"
 BALANCED = "balanced"
 SAMPLINGS = ("stratified", BALANCED, "uniform", FILE_ORDER)
 BY_CLASS = ("stratified", BALANCED)
-"""Samplings that draw the same number of every class of a side, or in proportion to the classes."""
+"""Samplings that look at the class: P and support set hold the same number of each class, the
+validation set holds the classes in their proportions."""
 SCALINGS = ("standard", "unit")
 ALL, UNKNOWN_CLASS = "all", "unknown_class"
 POOLS = (ALL, UNKNOWN_CLASS)

@@ -22,7 +22,11 @@ from pujax.training.evaluation import model_selection
 
 _LARGEST = float(np.finfo(np.float32).max)
 
-_LATER = (("data", "split_seed", -1), ("method", "first_bias", "random"))
+_LATER = (
+    ("data", "split_seed", -1),
+    ("method", "first_bias", "random"),
+    ("method", "threshold", "zero"),
+)
 """Fields that came after the first runs, with the value that changes nothing: where they have it
 they are left out of a fingerprint, so that runs which began without them go on."""
 

@@ -225,11 +225,17 @@ def by_few_positives(
     """
     if not 0 < num_positives < FEW_POSITIVES:
         return []
+
+    def has_choice(stage: str, rule: str) -> bool:
+        """Whether the rule had more than one epoch of a stage to choose among."""
+        return sum(row["stage"] == stage and row.get(COLUMNS[rule]) is not None for row in rows) > 1
+
     chosen = [
         (f"the epoch that stage {name!r} handed on", found["rule"], "method.pretrain_selection")
         for name, found in handed_on(rows, stages).items()
+        if has_choice(name, found["rule"])
     ]
-    if rule != LAST and choose(rows, rule) is not None:
+    if rule != LAST and has_choice(rows[-1]["stage"], rule):
         chosen.append(("the reported epoch", rule, "run.selection"))
     held = plural(num_positives, "held-out positive")
     return [
