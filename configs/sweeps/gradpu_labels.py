@@ -36,4 +36,4 @@ def get_plan(argument: str = "") -> sweep.Plan:
                 config.data.num_labeled = labeled
                 column = f"{_TASKS[task]} {labeled // 1000}k"
                 cells.append(sweep.Cell(row, column, config))
-    return sweep.Plan("GradPU, Figure 5", cells, seeds=(0, 1, 2), rules=gradpu_table1.RULES)
+    return gradpu_table1.plan("GradPU, Figure 5", cells)

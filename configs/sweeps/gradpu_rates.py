@@ -30,4 +30,4 @@ def get_plan() -> sweep.Plan:
             config.method.learning_rate = rate
             row = f"learning rate {rate:g}"
             cells.append(sweep.Cell(row, column, config, _PUBLISHED[column]))
-    return sweep.Plan("GradPU, learning rates", cells, seeds=(0, 1, 2), rules=gradpu_table1.RULES)
+    return gradpu_table1.plan("GradPU, learning rates", cells)

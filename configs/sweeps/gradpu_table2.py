@@ -72,4 +72,4 @@ def get_plan(argument: str = "") -> sweep.Plan:
                 _SET[name](config, value)
                 row = f"{name.replace('_', ' ')} {value:g}"
                 cells.append(sweep.Cell(row, column, config, figure))
-    return sweep.Plan("GradPU, Table 2", cells, seeds=(0, 1, 2), rules=gradpu_table1.RULES)
+    return gradpu_table1.plan("GradPU, Table 2", cells)

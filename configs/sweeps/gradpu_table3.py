@@ -24,4 +24,4 @@ def get_plan() -> sweep.Plan:
             config = gradpu.get_config(f"task={task}")
             config.method.beta_max = beta_max
             cells.append(sweep.Cell(f"beta_max {beta_max:g}", column, config, published))
-    return sweep.Plan("GradPU, Table 3", cells, seeds=(0, 1, 2), rules=gradpu_table1.RULES)
+    return gradpu_table1.plan("GradPU, Table 3", cells)

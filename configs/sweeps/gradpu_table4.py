@@ -39,4 +39,4 @@ def get_plan() -> sweep.Plan:
                 config.method.update(changes)
                 column = f"{task_name} k={power:g}"
                 cells.append(sweep.Cell(row, column, config, figures))
-    return sweep.Plan("GradPU, Table 4", cells, seeds=(0, 1, 2), rules=gradpu_table1.RULES)
+    return gradpu_table1.plan("GradPU, Table 4", cells)

@@ -28,4 +28,4 @@ def get_plan() -> sweep.Plan:
                 config.method.beta_max = beta_max
                 row = f"weight {'constant' if stop else 'differentiated'}, beta_max {beta_max:g}"
                 cells.append(sweep.Cell(row, f"{scaling} inputs", config, published))
-    return sweep.Plan("GradPU, upweighting", cells, seeds=(0, 1, 2), rules=gradpu_table1.RULES)
+    return gradpu_table1.plan("GradPU, upweighting", cells)

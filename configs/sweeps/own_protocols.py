@@ -34,7 +34,9 @@ def get_plan() -> sweep.Plan:
         for row, config in _robust_pu(prior).items():
             cells.append(sweep.Cell(row, f"mushrooms {prior}", config))
     rules = ("last", "reported", "oracle", "oracle_best_epoch")
-    return sweep.Plan("Own protocols", cells, seeds=(0, 1, 2), rules=rules)
+    return sweep.Plan(
+        "Own protocols", cells, seeds=(0, 1, 2), rules=rules, published_rule="oracle_best_epoch"
+    )
 
 
 def _robust_pu(prior: str) -> dict[str, ml_collections.ConfigDict]:
