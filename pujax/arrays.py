@@ -1,28 +1,56 @@
-"""Arrays of several packages: full precision, a masked mean, shuffles, and checks of known values.
+"""Arrays of several packages: full precision, masked means, products, shuffles, and checks.
 
 The values of an argument are known outside `jit`, `grad` and `vmap`, and inside them where it is a
 constant. Only known values are checked.
 """
 
+import reprlib
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
+_REAL = (jnp.bool_, jnp.integer, jnp.floating)
 _LABELED_CODES = ((0, 1), (-1, 1))
 
 
-def full_precision(values: ArrayLike) -> jax.Array:
-    """`values` in at least float32."""
-    values = jnp.asarray(values)
+def full_precision(values: ArrayLike, name: str = "") -> jax.Array:
+    """`values` in at least float32; with the `name` of an argument they must be real numbers."""
+    values = real(name, values) if name else jnp.asarray(values)
     return values.astype(jnp.promote_types(values.dtype, jnp.float32))
+
+
+def real(name: str, values: ArrayLike) -> jax.Array:
+    """`values` as an array, traced or not, which must hold real numbers or booleans."""
+    try:
+        array = jnp.asarray(values)
+    except (TypeError, ValueError) as error:  # words, None, or rows of several lengths
+        shown = " ".join(reprlib.repr(values).split())
+        raise ValueError(f"{name} is {shown}; accepted: an array of real numbers") from error
+    if not is_real(array.dtype):
+        raise ValueError(f"{name} is {array.dtype}; accepted: an array of real numbers")
+    return array
+
+
+def is_real(dtype: np.dtype) -> bool:
+    """Whether numbers of this type, or booleans, are real."""
+    return any(jnp.issubdtype(dtype, kind) for kind in _REAL)
 
 
 def mean_where(values: jax.Array, mask: jax.Array, axis: int | None = None) -> jax.Array:
     """Mean of `values` where `mask` holds; 0 where it holds nowhere."""
     return jnp.sum(jnp.where(mask, values, 0), axis) / jnp.maximum(jnp.sum(mask, axis), 1)
+
+
+def weighted(values: jax.Array, weights: jax.Array) -> jax.Array:
+    """`weights * values`, 0 where an infinite value has no weight.
+
+    A finite one stays, for the derivative by its weight.
+    """
+    return weights * jnp.where((weights == 0) & jnp.isinf(values), 0, values)
 
 
 def consecutive_shuffles(key: jax.Array, size: int, wanted: int) -> jax.Array:
@@ -106,6 +134,16 @@ def check_codes(name: str, codes: ArrayLike, accepted: Sequence[tuple[int, ...]]
     held = np.unique(values.astype(np.float64)).tolist()
     listed = ", ".join(f"{value:g}" for value in held[:8]) + (", ..." if len(held) > 8 else "")
     raise ValueError(f"{name} holds the values {listed}, but must be {codings}, or booleans")
+
+
+def check_key(key: Any, purpose: str = "") -> None:
+    """Requires one key of `jax.random`, new style or raw, traced or not, for a `purpose`."""
+    kind = getattr(key, "dtype", None)
+    is_typed = kind is not None and jax.dtypes.issubdtype(kind, jax.dtypes.prng_key)
+    words = jax.eval_shape(jax.random.PRNGKey, 0).shape  # of a raw key
+    ok = np.shape(key) == () if is_typed else kind == "uint32" and np.shape(key) == words
+    if not ok:
+        raise ValueError(f"key is {key!r}; accepted: one jax.random key{purpose}")
 
 
 def check_labeled(labeled: ArrayLike) -> None:

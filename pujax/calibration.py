@@ -41,6 +41,8 @@ from pujax import checks
 KINDS = ("platt", "isotonic")
 _FIRST_SLOPES = (0.5, 2.0, 8.0)
 """Per standard deviation of the scores: where the search starts, as it may have several optima."""
+_LEAST_SPREAD = 1e-290
+"""Of scores that count as different; a slope per smaller ones would overflow."""
 _QUANTILES = (0.05, 0.95)
 """Of calibrations of resamples, for the lower and the upper end of an interval."""
 _NUM_KNOTS = 200
@@ -139,8 +141,9 @@ def probabilities(
       float64 `[n]` in [0, 1].
 
     Raises:
-      ValueError: if scores are not `[n]` and finite.
+      ValueError: if scores are not `[n]` and finite, or the kind of the calibration is unknown.
     """
+    checks.one_of("calibration.kind", calibration.kind, KINDS)
     s = _scores("scores", scores)
     knots, values = np.asarray(calibration.scores), np.asarray(calibration.values)
     if calibration.kind == "platt":
@@ -361,7 +364,7 @@ def _platt(
     from scipy import optimize  # where it is needed: it loads for long
 
     scores, m, n = np.concatenate([p, u]), len(p), len(u)
-    if scores.min() == scores.max():
+    if scores.max() - scores.min() < _LEAST_SPREAD:
         return scores[:1], np.array([0.0, special.logit(prior)])
     unit = np.ldexp(1.0, np.frexp(np.abs(scores).max())[1] - 1)  # so that squares are finite
     center, scale = (scores / unit).mean() * unit, (scores / unit).std() * unit

@@ -67,6 +67,8 @@ def real_numbers(field: str, values: object, accepted: str) -> np.ndarray:
         return array if array.dtype.kind in "fV" else array.astype(np.float64)  # V is bfloat16's
     except (TypeError, ValueError, OverflowError) as error:
         shown = " ".join(reprlib.repr(values).split())  # the first few of many
+        if type(error).__name__.startswith("Tracer"):  # JAX's, which is not imported for a check
+            accepted += ", not traced: this is computed on the host, outside of jit, grad and vmap"
         raise ValueError(f"{field} is {shown}; accepted: {accepted}") from error
 
 

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from pujax import checks
-from pujax.arrays import full_precision
+from pujax.arrays import check_key, full_precision
 
 
 class KMeans(NamedTuple):
@@ -58,7 +58,9 @@ def kmeans(
     """
     points = _checked_points("points", points)
     num_points = points.shape[0]
-    if not isinstance(num_clusters, numbers.Integral) or not 1 <= num_clusters <= num_points:
+    check_key(key)
+    is_count = isinstance(num_clusters, numbers.Integral) and not isinstance(num_clusters, bool)
+    if not is_count or not 1 <= num_clusters <= num_points:
         raise ValueError(
             f"num_clusters is {num_clusters}, but must be a whole number from 1 to that of points, "
             f"{num_points}"
@@ -169,7 +171,7 @@ def _refill_empty(
 
 def _checked_points(name: str, points: ArrayLike) -> jax.Array:
     """A matrix in at least float32."""
-    points = full_precision(points)
+    points = full_precision(points, name)
     if points.ndim != 2:
         raise ValueError(f"{name} has shape {points.shape}, but must be a matrix [n, dim]")
     return points

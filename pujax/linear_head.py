@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jax.typing import ArrayLike
 
@@ -28,9 +29,11 @@ class LinearHead(NamedTuple):
     weights: jax.Array
     bias: jax.Array
 
-    def __call__(self, features: jax.Array) -> jax.Array:
+    def __call__(self, features: ArrayLike) -> jax.Array:
         """Scores `[batch]` of features `[batch, d]`; positive iff above 0."""
-        product = jnp.matmul(features, self.weights, precision=jax.lax.Precision.HIGHEST)
+        product = jnp.matmul(
+            jnp.asarray(features), self.weights, precision=jax.lax.Precision.HIGHEST
+        )
         return product + self.bias
 
 
@@ -69,15 +72,17 @@ def fit(
     Raises:
       ValueError: naming the argument, if a shape does not fit or a number is out of its range.
     """
-    is_key = isinstance(key, jax.Array) and (
-        jnp.issubdtype(key.dtype, jax.dtypes.prng_key) or key.dtype == jnp.uint32
-    )
-    if not is_key:
-        raise ValueError(f"key is {key!r}; accepted: what jax.random.key(seed) returns")
+    arrays.check_key(key)
+    accepted = "a function called as risk(scores, labeled, prior=prior)"
+    checks.require(callable(risk), "risk", risk, accepted)
+    prior_accepted = "a number strictly between 0 and 1; several at once by jax.vmap"
+    known = arrays.on_host(prior)
+    is_share = known is None or (checks.is_number(prior) and 0 < float(known) < 1)
+    checks.require(np.shape(prior) == () and is_share, "prior", prior, prior_accepted)
     arrays.check_labeled(labeled)
     features, labeled = jnp.asarray(features), jnp.asarray(labeled)
     watched = None if watched is None else jnp.asarray(watched)
-    _check(features, labeled, prior, num_epochs, batch_size, learning_rate, watched)
+    _check(features, labeled, num_epochs, batch_size, learning_rate, watched)
     features = features.astype(jnp.promote_types(features.dtype, jnp.float32))
     labeled = labeled.astype(features.dtype)
     (n, d), steps = features.shape, features.shape[0] // batch_size
@@ -106,7 +111,7 @@ def fit(
     return head, scores
 
 
-def _check(features, labeled, prior, num_epochs, batch_size, learning_rate, watched) -> None:
+def _check(features, labeled, num_epochs, batch_size, learning_rate, watched) -> None:
     if features.ndim != 2:
         raise ValueError(f"features has shape {features.shape}; accepted: [n, d]")
     n, d = features.shape
@@ -122,5 +127,3 @@ def _check(features, labeled, prior, num_epochs, batch_size, learning_rate, watc
     checks.whole_number("num_epochs", num_epochs, 1)
     if arrays.on_host(learning_rate) is not None:
         checks.positive("learning_rate", learning_rate)
-    if not isinstance(prior, jax.core.Tracer) and not 0 < float(prior) < 1:
-        raise ValueError(f"prior is {prior}; accepted: a number strictly between 0 and 1")

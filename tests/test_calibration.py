@@ -466,3 +466,17 @@ def test_the_threads_are_limited_once_for_all_resamples(monkeypatch):
     assert limits == [1]
     calibration.fit_ends(p, u, priors=(0.2, 0.4), setting="one_sample", num_resamples=7)
     assert limits[1:] == [1] * 4  # two calibrations, and the resamples of each end
+
+
+@pytest.mark.parametrize("scale", [1e-320, 1e-300, 1e-280, 1e280])
+def test_scores_near_the_ends_of_their_type_give_finite_probabilities(scale):
+    """By their order, or where they are too near to one another for a slope, the prior."""
+    scores = np.array([-2.0, -1, 0, 1, 2, 3])
+    settings = {"prior": 0.3, "setting": "two_sample"}
+    fitted = calibration.fit(scores[3:] * scale, scores * scale, **settings)
+    found = calibration.probabilities(fitted, scores * scale)
+    if scale < 1e-290:
+        np.testing.assert_allclose(found, 0.3)
+    else:
+        plain = calibration.fit(scores[3:], scores, **settings)
+        np.testing.assert_allclose(found, calibration.probabilities(plain, scores), rtol=1e-6)

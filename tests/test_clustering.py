@@ -165,3 +165,20 @@ def test_wrong_arguments_are_named():
     for shape in ((2, 3), (0, 2)):
         with pytest.raises(ValueError, match=rf"centers has shape \({shape[0]}, {shape[1]}\)"):
             clustering.assign_clusters(points, np.zeros(shape))
+
+
+@pytest.mark.parametrize(
+    "key", [0, None, jax.random.split(jax.random.key(0)), np.zeros(3, np.uint32)]
+)
+def test_what_is_no_key_is_named(key):
+    with pytest.raises(ValueError, match="key is .*accepted: one jax.random key"):
+        clustering.kmeans(key, np.zeros((3, 2)), num_clusters=1)
+
+
+def test_a_raw_key_of_numpy_is_the_same_key():
+    points = np.random.default_rng(0).normal(size=(30, 2))
+    key = jax.random.PRNGKey(3)
+    first = clustering.kmeans(key, points, num_clusters=3)
+    np.testing.assert_array_equal(
+        first.centers, clustering.kmeans(np.asarray(key), points, num_clusters=3).centers
+    )

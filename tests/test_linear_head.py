@@ -182,5 +182,20 @@ def test_the_rate_may_be_traced_and_the_watched_rows_a_list():
 
 @pytest.mark.parametrize("key", [0, None, np.zeros(3)])
 def test_a_key_that_is_none_is_named(key):
-    with pytest.raises(ValueError, match=r"key is .*; accepted: what jax.random.key"):
+    with pytest.raises(ValueError, match=r"key is .*; accepted: one jax.random key"):
         linear_head.fit(key, np.zeros([8, 2]), np.ones(8), prior=0.5, batch_size=4)
+
+
+@pytest.mark.parametrize(
+    "changes, said",
+    [
+        ({"prior": jnp.array([0.2, 0.4])}, "several at once by jax.vmap"),
+        ({"prior": "auto"}, "prior is 'auto'; accepted: a number"),
+        ({"prior": None}, "prior is None; accepted: a number"),
+        ({"risk": "nnpu"}, "risk is 'nnpu'; accepted: a function"),
+    ],
+)
+def test_a_prior_or_risk_of_another_kind_is_named(changes, said):
+    options = {"prior": 0.5, "batch_size": 4} | changes
+    with pytest.raises(ValueError, match=said):
+        linear_head.fit(jax.random.key(0), np.zeros([8, 2]), np.ones(8), **options)

@@ -1,5 +1,7 @@
 """Bi-level updates: closed forms, finite differences, frozen leaves, and the label rules."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -551,3 +553,18 @@ def test_a_step_of_a_wider_type_leaves_the_type_of_the_leaves():
             return jax.tree_util.tree_map(jnp.result_type, estimate)
 
         assert types(rolled=False) == types(rolled=True)
+
+
+def test_a_clip_of_zero_has_a_slope_and_takes_infinite_scores():
+    """Nothing is clipped at 0, so that a slightly larger one changes nothing; inf costs 0 there."""
+    scores, labels = jnp.array([1.0, -2.0]), jnp.array([1.0, 0.0])
+    value, slope = jax.value_and_grad(lambda clip: meta.balanced_bce(scores, labels, clip=clip))(
+        0.0
+    )
+    np.testing.assert_allclose(value, np.log1p(np.exp(-1)) + np.log1p(np.exp(-2)), rtol=1e-6)
+    assert slope == 0
+    certain = functools.partial(meta.balanced_bce, jnp.array([jnp.inf, -2.0]), clip=0.0)
+    np.testing.assert_allclose(certain(labels), np.log1p(np.exp(-2)), rtol=1e-6)
+    both = functools.partial(meta.balanced_bce, jnp.array([jnp.inf, -jnp.inf]), clip=0.0)
+    assert both(labels) == 0
+    assert np.isfinite(jax.grad(both)(labels)).all()

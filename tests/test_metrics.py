@@ -120,7 +120,7 @@ def test_scores_that_are_no_real_numbers_are_named(metric, scores):
     ("labels", "said"),
     [
         ([None, 1], r"labels hold the values \[1, None\], but must be 0/1 or -1/1"),
-        (["a", "b"], r"labels hold the values \[a, b\], but must be 0/1 or -1/1"),
+        (["a", "b"], r"labels hold the values \['a', 'b'\], but must be 0/1 or -1/1"),
         ([[1], [0, 1]], r"labels is \[\[1\], \[0, 1\]\]; accepted: an array, one label each"),
     ],
 )

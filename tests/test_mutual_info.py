@@ -555,3 +555,38 @@ def test_wrong_arguments_are_named():
         estimate(points, np.array([[0.0, 1], [1, 1], [np.nan, 0], [1, 0]]), prior=0.5)
     with pytest.raises(ValueError, match="num_centers is 0"):
         estimate(points, points, prior=0.5, num_centers=0)
+
+
+@pytest.mark.parametrize(
+    "changes, said",
+    [
+        ({"sigma": np.ones(6)}, r"sigma has shape \(6,\), but must be a single number"),
+        ({"ridge": np.ones([6, 6])}, r"ridge has shape \(6, 6\)"),
+        ({"sigma": np.inf}, "sigma is inf, but must be above 0 and finite"),
+        ({"sigma": "1"}, "sigma is '1', but must be above 0"),
+        ({"ridge": None}, "ridge is None, but must be 0 or more"),
+    ],
+)
+def test_a_width_or_ridge_that_would_broadcast_is_refused(changes, said):
+    """One width per centre would be another function of the points."""
+    positives, unlabeled = gaussians(0, 6)
+    settings = {"sigma": 1.0, "ridge": 0.1} | changes
+    with pytest.raises(ValueError, match=said):
+        mutual_info.fit_gaussian_ratio(positives, unlabeled, positives, **settings)
+
+
+@pytest.mark.parametrize(
+    "changes, said",
+    [
+        ({"num_centers": 2.5}, "num_centers is 2.5; accepted: an integer from 1"),
+        ({"num_folds": 2.5}, "num_folds is 2.5; accepted: an integer from 2"),
+        ({"sigmas": "abc"}, "sigmas is 'abc'; accepted: an array of real numbers"),
+        ({"sigmas": [np.inf]}, r"sigmas is \[inf\], but must be above 0 and finite"),
+        ({"key": 0}, "key is 0; accepted: one jax.random key"),
+    ],
+)
+def test_settings_of_the_estimate_that_cannot_be_are_named(changes, said):
+    positives, unlabeled = gaussians(0, 20)
+    options = {"key": jax.random.key(0), "prior": 0.5} | changes
+    with pytest.raises(ValueError, match=said):
+        mutual_info.pu_smi(positives, unlabeled, **options)

@@ -308,3 +308,32 @@ def test_factors_that_are_no_finite_numbers_are_named(value):
         risks.weighted_bce(S, L, positive_weight=value)
     with pytest.raises(ValueError, match="weight_at_tenth is .*, but must be a finite number"):
         risks.partial_bce(S[:, None], L[:, None], weight_at_tenth=value)
+
+
+def test_an_infinite_loss_of_a_positive_without_weight_adds_nothing():
+    """As with a weight of its own: 0 where an infinite value has no weight."""
+    without = risks.weighted_bce([-jnp.inf, 0.0], [1, 0], positive_weight=0.0)
+    np.testing.assert_allclose(without, np.log(2) / 2, rtol=1e-6)
+    each = risks.weighted_bce([-jnp.inf, 1.0, 0.0], [1, 1, 0], positive_weight=[0.0, 2.0, 1.0])
+    np.testing.assert_allclose(each, (2 * np.log1p(np.exp(-1)) + np.log(2)) / 3, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", RISKS)
+@pytest.mark.parametrize("scores", [np.array([1 + 1j, 2]), ["x", "y"], [None, 1.0]])
+def test_scores_that_are_no_real_numbers_are_named(name, scores):
+    with pytest.raises(ValueError, match="scores is .*; accepted: an array of real numbers"):
+        RISKS[name](scores, [1, 0])
+
+
+@pytest.mark.parametrize(
+    "call, said",
+    [
+        (functools.partial(risks.gradpu, beta=1.0, stop_weight_gradient="False"), "stop_weight"),
+        (functools.partial(risks.vpu, include_positives="False"), "include_positives is 'False'"),
+        (functools.partial(risks.nnpu, prior=0.4, loss="logistic"), "loss is 'logistic'; acc"),
+    ],
+)
+def test_words_in_place_of_switches_and_losses_are_refused(call, said):
+    """A word is true, whatever it says."""
+    with pytest.raises(ValueError, match=said):
+        call([1.0, -1.0], [1, 0])

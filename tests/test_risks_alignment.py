@@ -219,3 +219,16 @@ def test_averages_are_carried_by_a_loop_over_batches(dtype):
             averages, expected = pulda(averages, scores)
             assert float(loss) == pytest.approx(float(expected), rel=1e-6)
         assert float(last.value) == pytest.approx(float(averages[0].value), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    "risk, average, said",
+    [
+        (risks.label_alignment, {"average": 0.5}, "average is 0.5; accepted: a MovingMean"),
+        (risks.two_way_margin, {"averages": started(0.5)}, "averages is .*; accepted: a pair of"),
+        (risks.two_way_margin, {"averages": (0.5, 0.5)}, "averages is .*; accepted: a pair of"),
+    ],
+)
+def test_averages_of_another_kind_are_named(risk, average, said):
+    with pytest.raises(ValueError, match=said):
+        risk(SCORES, LABELED, prior=0.4, **average)

@@ -1,16 +1,13 @@
 """Checked inputs of the contrastive losses, in full precision."""
 
 import operator
-import reprlib
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from pujax.arrays import check_shape_of_number, full_precision, on_host
-
-_NUMBERS = (jnp.bool_, jnp.integer, jnp.floating)
+from pujax.arrays import check_shape_of_number, full_precision, is_real, on_host, real
 
 
 def pair(first: ArrayLike, second: ArrayLike) -> tuple[jax.Array, jax.Array]:
@@ -27,24 +24,12 @@ def pair(first: ArrayLike, second: ArrayLike) -> tuple[jax.Array, jax.Array]:
 
 def several(views: ArrayLike) -> jax.Array:
     """Views `[M, batch, dim]` with M >= 2 in at least float32."""
-    views = full_precision(real("views", views))
+    views = full_precision(views, "views")
     if views.ndim != 3 or views.shape[0] < 2:
         raise ValueError(
             f"views has shape {views.shape}, but must be [M, batch, dim] with at least 2 views M"
         )
     return views
-
-
-def real(name: str, values: ArrayLike) -> jax.Array:
-    """`values` as an array, traced or not, which must hold real numbers or booleans."""
-    try:
-        array = jnp.asarray(values)
-    except (TypeError, ValueError) as error:  # words, None, or rows of several lengths
-        shown = " ".join(reprlib.repr(values).split())
-        raise ValueError(f"{name} is {shown}; accepted: an array of real numbers") from error
-    if not _is_real(array.dtype):
-        raise ValueError(f"{name} is {array.dtype}; accepted: an array of real numbers")
-    return array
 
 
 def check_batch(batch: int) -> None:
@@ -83,13 +68,8 @@ def checked_block_size(block_size: int) -> int:
 def _known_number(name: str, value: float | jax.Array) -> float | None:
     """The number in `value`, or None where it is traced or lies on other hosts."""
     array = value if isinstance(value, jax.Array) else np.asarray(value)
-    if not _is_real(array.dtype):
+    if not is_real(array.dtype):
         raise ValueError(f"{name} is {value!r}, but must be a single number")
     check_shape_of_number(name, value)
     number = on_host(value)
     return None if number is None else float(number)
-
-
-def _is_real(dtype: np.dtype) -> bool:
-    """Whether numbers of this type, or booleans, are real."""
-    return any(jnp.issubdtype(dtype, kind) for kind in _NUMBERS)

@@ -8,9 +8,9 @@ import jax
 import jax.numpy as jnp
 
 from pujax import checks
-from pujax.arrays import check_number
+from pujax.arrays import check_key, check_number
 from pujax.meta.estimates import Estimate, map_rows
-from pujax.meta.inner_loop import Carry, InnerLoop, check_key
+from pujax.meta.inner_loop import Carry, InnerLoop
 
 # Separates the key of the perturbations from those of the steps, whose numbers stay below it.
 _PERTURBATIONS = 2**32 - 1
@@ -173,7 +173,7 @@ def perturbations(
 
 
 def _check(loop: InnerLoop, num_pairs: int, sigma: float, chunk_size: int | None) -> None:
-    check_key(loop.key, "for perturbations")
+    check_key(loop.key, " for perturbations")
     loop.check_compares()
     checks.whole_number("num_pairs", num_pairs, 1)
     check_number("sigma", sigma, lambda s: s > 0, "a positive number")

@@ -16,7 +16,7 @@ import numpy as np
 import optax
 
 from pujax import checks
-from pujax.arrays import full_precision, on_host
+from pujax.arrays import check_key, full_precision, on_host
 from pujax.meta import leaves, mixed_mode
 
 STATS_UPDATES = ("frozen", "carried", "stopped")
@@ -87,7 +87,7 @@ class InnerLoop:
         checks.one_of("randomness", self.randomness, RANDOMNESS)
         checks.one_of("stats_update", self.stats_update, STATS_UPDATES)
         if self.randomness != "none":
-            check_key(self.key, f"with randomness {self.randomness!r}")
+            check_key(self.key, f" with randomness {self.randomness!r}")
         checks.require(
             (self.optimizer is None) != (self.learning_rate is None),
             "learning_rate",
@@ -343,14 +343,6 @@ def check_loss(which: str, value: Any, *, may_be_count: bool = False) -> None:
     known = (jnp.floating, jnp.integer, jnp.bool_) if may_be_count else (jnp.floating,)
     is_real = any(jnp.issubdtype(dtype, kind) for kind in known)
     checks.require(is_real, f"the type of the {which} loss", dtype.name, "real floating point")
-
-
-def check_key(key: Any, purpose: str) -> None:
-    """Requires a key of `jax.random`, new style or raw."""
-    kind = getattr(key, "dtype", None)
-    is_typed = kind is not None and jax.dtypes.issubdtype(kind, jax.dtypes.prng_key)
-    ok = (is_typed and key.shape == ()) or (kind == "uint32" and key.ndim == 1)
-    checks.require(ok, "key", key, f"one jax.random key {purpose}")
 
 
 def check_rate(rate: Any) -> None:

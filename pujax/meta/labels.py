@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from pujax.arrays import check_number, full_precision
+from pujax.arrays import check_number, full_precision, weighted
 
 
 def balanced_bce(
@@ -32,7 +32,8 @@ def balanced_bce(
       ValueError: if the shapes do not fit, or `clip` is out of range.
     """
     check_number("clip", clip, lambda share: (share >= 0) & (share <= 0.5), "in [0, 0.5]")
-    scores, soft_labels = full_precision(scores), full_precision(soft_labels)
+    scores = full_precision(scores, "scores")
+    soft_labels = full_precision(soft_labels, "soft_labels")
     if scores.ndim != 1 or soft_labels.shape not in (scores.shape, (*scores.shape, 2)):
         raise ValueError(
             "scores must be [batch] and soft_labels [batch] or [batch, 2], "
@@ -43,7 +44,7 @@ def balanced_bce(
     losses = jnp.stack([_clipped_log_loss(-scores, clip), _clipped_log_loss(scores, clip)], axis=1)
     mass = jnp.sum(soft_labels, axis=0)
     empty = mass <= 0
-    terms = jnp.sum(soft_labels * losses, axis=0) / jnp.where(empty, 1, mass)
+    terms = jnp.sum(weighted(losses, soft_labels), axis=0) / jnp.where(empty, 1, mass)
     return jnp.sum(jnp.where(empty, 0, terms))
 
 
@@ -64,7 +65,7 @@ def project_labels(label_gradient: ArrayLike) -> jax.Array:
     Raises:
       ValueError: if the gradient has another shape.
     """
-    gradient = full_precision(label_gradient)
+    gradient = full_precision(label_gradient, "label_gradient")
     if gradient.ndim == 1:
         positive = -gradient > 0
     elif gradient.ndim == 2 and gradient.shape[1] == 2:
@@ -97,7 +98,7 @@ def ema_labels(
     Raises:
       ValueError: if the three arrays differ in shape, or `rho` is out of range.
     """
-    labels, targets = full_precision(labels), full_precision(targets)
+    labels, targets = full_precision(labels, "labels"), full_precision(targets, "targets")
     in_range, shapes = "in [0, 1]", ((), labels.shape)
     check_number("rho", rho, lambda share: (share >= 0) & (share <= 1), in_range, shapes=shapes)
     pinned = jnp.asarray(pinned)
@@ -117,5 +118,7 @@ def _clipped_log_loss(scores: jax.Array, clip: float | jax.Array) -> jax.Array:
     """
     probabilities = jax.lax.stop_gradient(jax.nn.sigmoid(scores))
     below, above = probabilities < clip, probabilities > 1 - clip
-    limit = jnp.where(below, -jnp.log(clip), -jnp.log1p(-clip))
+    # Nothing is below a clip of 0, whose logarithm has no finite slope.
+    lowest = -jnp.log(jnp.where(clip == 0, 1, clip))
+    limit = jnp.where(below, lowest, -jnp.log1p(-clip))
     return jnp.where(below | above, limit, jax.nn.softplus(-scores))

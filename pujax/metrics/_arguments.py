@@ -32,8 +32,8 @@ def is_positive(labels: npt.ArrayLike) -> np.ndarray:
         try:
             values = np.unique(labels).tolist()
         except TypeError:  # such as None beside numbers, which have no order
-            values = sorted(set(map(repr, labels.ravel().tolist())))
-        listed = ", ".join(map(str, values[:8])) + (", ..." if len(values) > 8 else "")
+            values = sorted(set(labels.ravel().tolist()), key=repr)
+        listed = ", ".join(map(repr, values[:8])) + (", ..." if len(values) > 8 else "")
         raise ValueError(f"labels hold the values [{listed}], but must be 0/1 or -1/1")
     return positive
 

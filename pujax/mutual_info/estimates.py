@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from pujax import arrays
+from pujax import arrays, checks
 from pujax.mutual_info import _checks, features, fits, objectives, selection, supervised
 
 RELATIVE_SIGMAS = (0.3, 0.6, 1.0, 2.0)
@@ -146,6 +146,7 @@ def pn_smi(
 
 def _settings(key, points, num_centers, sigmas, ridges):
     """Centres among the points, the grid, and the key of the folds."""
+    arrays.check_key(key)
     center_key, median_key, fold_key = jax.random.split(key, 3)
     centers = points[jax.random.permutation(center_key, points.shape[0])[:num_centers]]
     if sigmas is None:
@@ -163,7 +164,6 @@ def _settings(key, points, num_centers, sigmas, ridges):
 
 def _check(prior: float | jax.Array, num_centers: int, **samples: jax.Array) -> None:
     arrays.check_share("prior", prior)
-    if num_centers < 1:
-        raise ValueError(f"num_centers is {num_centers}, but must be 1 or more")
+    checks.whole_number("num_centers", num_centers, 1)
     for name, points in samples.items():
         _checks.check_finite(name, points)

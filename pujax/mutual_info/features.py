@@ -31,7 +31,7 @@ def gaussian_features(
       ValueError: if the arrays are not matrices with one second axis, or `sigma` is not above 0.
     """
     points, centers = _checks.matrices(points=points, centers=centers)
-    _checks.check_positive("sigma", sigma)
+    _checks.check_width("sigma", sigma)
     return _gaussian(points, centers, sigma)
 
 

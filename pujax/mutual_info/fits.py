@@ -86,7 +86,7 @@ def fit_linear_ratio(
       ValueError: if shapes do not fit or `ridge` is negative.
     """
     positives, unlabeled = _checks.matrices(positives=positives, unlabeled=unlabeled)
-    _checks.check_not_negative("ridge", ridge)
+    _checks.check_ridge("ridge", ridge)
     mean = jnp.mean(positives, axis=0)
     product = jnp.matmul(unlabeled.T, unlabeled, precision=jax.lax.Precision.HIGHEST)
     gram = product / unlabeled.shape[0]
@@ -144,5 +144,5 @@ def quadratic(weights: jax.Array, gram: jax.Array) -> jax.Array:
 
 def check_settings(sigma: float | jax.Array, ridge: float | jax.Array) -> None:
     """Requires known numbers to be a width and a ridge."""
-    _checks.check_positive("sigma", sigma)
-    _checks.check_not_negative("ridge", ridge)
+    _checks.check_width("sigma", sigma)
+    _checks.check_ridge("ridge", ridge)

@@ -26,8 +26,8 @@ def pu_objective(ratio_positive: ArrayLike, ratio_unlabeled: ArrayLike) -> jax.A
     Returns:
       The scalar objective.
     """
-    ratio_positive = arrays.full_precision(ratio_positive)
-    ratio_unlabeled = arrays.full_precision(ratio_unlabeled)
+    ratio_positive = arrays.full_precision(ratio_positive, "ratio_positive")
+    ratio_unlabeled = arrays.full_precision(ratio_unlabeled, "ratio_unlabeled")
     return _mean(ratio_unlabeled**2) / 2 - _mean(ratio_positive)
 
 
@@ -51,8 +51,8 @@ def pn_objective(
       ValueError: if `prior` is not between 0 and 1.
     """
     arrays.check_share("prior", prior)
-    ratio_positive = arrays.full_precision(ratio_positive)
-    ratio_negative = arrays.full_precision(ratio_negative)
+    ratio_positive = arrays.full_precision(ratio_positive, "ratio_positive")
+    ratio_negative = arrays.full_precision(ratio_negative, "ratio_negative")
     prior = jnp.asarray(prior, jnp.result_type(ratio_positive, ratio_negative))
     square = prior * _mean(ratio_positive**2) + (1 - prior) * _mean(ratio_negative**2)
     return square / 2 - _mean(ratio_positive)
@@ -87,7 +87,7 @@ def smi_from_objective(
     """
     arrays.check_share("prior", prior, ((), np.shape(objective)))
     if not (isinstance(objective, float) and isinstance(prior, float)):
-        objective = arrays.full_precision(objective)
+        objective = arrays.full_precision(objective, "objective")
         prior = jnp.asarray(prior, objective.dtype)
     return -prior / (1 - prior) * (objective + 0.5)
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from pujax import arrays
+from pujax import arrays, checks
 from pujax.mutual_info import _checks, features, fits, supervised
 
 
@@ -189,10 +189,12 @@ def _others(moments: _Moments) -> _Moments:
 
 def _folds(key: jax.Array, num_folds: int, **samples: jax.Array) -> list[list[jax.Array]]:
     """Rows of the folds of each sample: the larger `[i, size]`, then those of one row less."""
+    arrays.check_key(key)
+    checks.whole_number("num_folds", num_folds, 2)
     folds = []
     for index, (name, points) in enumerate(samples.items()):
         n = points.shape[0]
-        if not 2 <= num_folds <= n:
+        if num_folds > n:
             raise ValueError(
                 f"num_folds is {num_folds}, but must be from 2 to the number of {name}, {n}"
             )
@@ -207,9 +209,14 @@ def _folds(key: jax.Array, num_folds: int, **samples: jax.Array) -> list[list[ja
 def _checked_grid(
     sigmas: ArrayLike, ridges: ArrayLike, dtype: jnp.dtype
 ) -> tuple[jax.Array, jax.Array]:
-    for name, values in (("sigmas", sigmas), ("ridges", ridges)):
-        if np.ndim(values) != 1 or np.size(values) == 0:
-            raise ValueError(f"{name} has shape {np.shape(values)}, but must be [n] with n above 0")
-    _checks.check_positive("sigmas", sigmas)
-    _checks.check_not_negative("ridges", ridges)
-    return jnp.asarray(sigmas, dtype), jnp.asarray(ridges, dtype)
+    grids = []
+    for name, values, check in (
+        ("sigmas", sigmas, _checks.check_width),
+        ("ridges", ridges, _checks.check_ridge),
+    ):
+        grid = arrays.real(name, values)
+        if grid.ndim != 1 or grid.size == 0:
+            raise ValueError(f"{name} has shape {grid.shape}, but must be [n] with n above 0")
+        check(name, grid, (grid.shape,))
+        grids.append(grid.astype(dtype))
+    return grids[0], grids[1]

@@ -2,7 +2,6 @@
 
 import logging
 import math
-import numbers
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -234,8 +233,8 @@ def layer_sizes(name: str, sizes: Any) -> tuple[int, ...]:
 def check_level(num_resamples: int, level: float) -> None:
     """Requires a possible number of resamples and level of an interval."""
     whole("num_resamples", num_resamples, 0)
-    possible = isinstance(level, numbers.Real) and 0 < level < 1
-    checks.require(possible, "level", level, "a number between 0 and 1, exclusive")
+    possible = checks.is_number(level) and 0 < level < 1
+    checks.require(bool(possible), "level", level, "a number between 0 and 1, exclusive")
 
 
 def with_interval(value: float, resampled: npt.ArrayLike, *, level: float) -> PriorEstimate:

@@ -10,11 +10,18 @@ a share `prior` is positive:
 """
 
 import math
+from typing import Any, TypeVar
 
-from pujax import checks
+import jax
+import jax.numpy as jnp
+
+from pujax import arrays, checks
+
+Number = TypeVar("Number", bound=float | jax.Array)
+"""A float, or a scalar of JAX, traced or not, through which `jax.grad` goes."""
 
 
-def label_frequency_from_unlabeled_prior(prior: float, *, n_p: int, n_u: int) -> float:
+def label_frequency_from_unlabeled_prior(prior: Number, *, n_p: int, n_u: int) -> Number:
     """Label frequency from the share of positives in U: `n_p / (n_p + prior * n_u)`.
 
     Args:
@@ -29,11 +36,12 @@ def label_frequency_from_unlabeled_prior(prior: float, *, n_p: int, n_u: int) ->
       ValueError: naming the argument that is out of its range.
     """
     _check_counts(n_p, n_u)
-    checks.between("prior", prior, 0, 1)
-    return n_p / (n_p + prior * n_u)
+    _check_share("prior", prior)
+    frequency: Any = n_p / (n_p + prior * n_u)
+    return frequency
 
 
-def unlabeled_prior_from_label_frequency(label_frequency: float, *, n_p: int, n_u: int) -> float:
+def unlabeled_prior_from_label_frequency(label_frequency: Number, *, n_p: int, n_u: int) -> Number:
     """Share of positives in U from the label frequency: `n_p (1 - c) / (c n_u)`, at most 1.
 
     An estimated label frequency can be so small that U would have to hold more positives than
@@ -51,11 +59,13 @@ def unlabeled_prior_from_label_frequency(label_frequency: float, *, n_p: int, n_
       ValueError: naming the argument that is out of its range.
     """
     _check_counts(n_p, n_u)
-    checks.between("label_frequency", label_frequency, 0, 1, include="high")
-    return min(1.0, n_p * (1 - label_frequency) / (label_frequency * n_u))
+    _check_share("label_frequency", label_frequency, include="high")
+    share: Any = n_p * (1 - label_frequency) / (label_frequency * n_u)
+    at_most_one: Any = jnp.minimum(share, 1) if isinstance(share, jax.Array) else min(1.0, share)
+    return at_most_one
 
 
-def population_prior(prior: float, *, n_p: int, n_u: int) -> float:
+def population_prior(prior: Number, *, n_p: int, n_u: int) -> Number:
     """Prior of the pool from the share of positives in U, for one-sample data.
 
     `(n_p + prior * n_u) / (n_p + n_u)`: the labelled positives were part of the sample before they
@@ -73,11 +83,12 @@ def population_prior(prior: float, *, n_p: int, n_u: int) -> float:
       ValueError: naming the argument that is out of its range.
     """
     _check_counts(n_p, n_u)
-    checks.between("prior", prior, 0, 1)
-    return (n_p + prior * n_u) / (n_p + n_u)
+    _check_share("prior", prior)
+    population: Any = (n_p + prior * n_u) / (n_p + n_u)
+    return population
 
 
-def unlabeled_prior(population: float, *, n_p: int, n_u: int) -> float:
+def unlabeled_prior(population: Number, *, n_p: int, n_u: int) -> Number:
     """Share of positives in U from the prior of the pool, for one-sample data.
 
     `(population * (n_p + n_u) - n_p) / n_u`, the inverse of `population_prior`.
@@ -96,11 +107,20 @@ def unlabeled_prior(population: float, *, n_p: int, n_u: int) -> float:
     """
     _check_counts(n_p, n_u)
     n = n_p + n_u
-    # A prior that was computed from counts may miss the least possible one by a rounding.
-    is_share = checks.is_number(population) and n_p / n * (1 - 1e-9) <= population <= 1
-    accepted = f"a number from {n_p / n:.6g}, the labelled share {n_p} of {n}, to 1"
-    checks.require(bool(is_share), "population", population, accepted)
-    return max(0.0, (population * n - n_p) / n_u)
+    if arrays.on_host(population) is not None:
+        # A prior that was computed from counts may miss the least possible one by a rounding.
+        is_share = checks.is_number(population) and n_p / n * (1 - 1e-9) <= population <= 1
+        accepted = f"a number from {n_p / n:.6g}, the labelled share {n_p} of {n}, to 1"
+        checks.require(bool(is_share), "population", population, accepted)
+    share: Any = (population * n - n_p) / n_u
+    not_below: Any = jnp.maximum(share, 0) if isinstance(share, jax.Array) else max(0.0, share)
+    return not_below
+
+
+def _check_share(name: str, value: Any, *, include: str = "both") -> None:
+    """Requires a number between 0 and 1 where it is known."""
+    if arrays.on_host(value) is not None:
+        checks.between(name, value, 0, 1, include=include)
 
 
 def _check_counts(n_p: int, n_u: int) -> None:

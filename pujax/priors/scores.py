@@ -123,8 +123,9 @@ def elkan_noto(
     - 'ratio': the mean of `f` over U divided by that over P, for the balanced `f = a / (a + b)`,
       with `a` the density of P and `b` that of U. An upper bound of the prior, sampling aside.
 
-    A `c` of exactly 0 or 1, a saturated classifier, carries no information: the interval is then
-    from 0 to 1 and a warning is given.
+    A `c` of exactly 0 or 1, a saturated classifier, carries no information, and neither does one
+    that gives more than 1 on every resample: the interval is then from 0 to 1 and a warning is
+    given. Other shares above 1 count as 1.
 
     Args:
       scores_positive: `[m]`, probabilities of held-out positives: `g`, for 'ratio' `f`.
@@ -168,6 +169,14 @@ def elkan_noto(
     mean_u, largest_u = _drawn(unlabeled, num_resamples, rng)
     largest = np.maximum(largest_p, largest_u)
     resampled = _elkan_noto(estimator, mean_p, mean_u, largest, m=m, n=n)
+    if num_resamples and (resampled > 1).all():
+        _LOG.warning(
+            "elkan_noto by %r gives %g, and more than 1 on every resample, which no share is: the "
+            "probabilities are not those of being labelled, and every prior is possible",
+            estimator,
+            value,
+        )
+        return ANYTHING
     return base.with_interval(value, resampled, level=level)
 
 

@@ -4,15 +4,15 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from pujax.arrays import check_labeled, full_precision, mean_where
+from pujax.arrays import check_labeled, full_precision, mean_where, weighted
 
 
 def checked(scores: ArrayLike, labeled: ArrayLike) -> tuple[jax.Array, jax.Array]:
     """Scores in full precision and a boolean mask of the labelled positives, of one shape."""
     check_labeled(labeled)
-    scores, labeled = jnp.asarray(scores), jnp.asarray(labeled)
+    scores, labeled = full_precision(scores, "scores"), jnp.asarray(labeled)
     check_shape("labeled", labeled, scores.shape, "the shape of scores")
-    return full_precision(scores), labeled > 0
+    return scores, labeled > 0
 
 
 def check_shape(name: str, values: jax.Array, expected: tuple[int, ...], meaning: str) -> None:
@@ -25,23 +25,15 @@ def weighted_mean(values: jax.Array, weights: ArrayLike | None) -> jax.Array:
     """Mean of `values` with `weights` of the same shape; 0 where nothing has weight."""
     if weights is None:
         return jnp.sum(values) / max(values.size, 1)
-    weights = full_precision(weights)
+    weights = full_precision(weights, "weights")
     check_shape("weights", weights, values.shape, "one entry per example")
     total = jnp.sum(weights)
     return weighted_sum(values, weights) / jnp.where(total == 0, 1, total)
 
 
 def weighted_sum(values: jax.Array, weights: jax.Array) -> jax.Array:
-    """Sum of `weighted`."""
+    """Sum of the products, 0 where an infinite value has no weight."""
     return jnp.sum(weighted(values, weights))
-
-
-def weighted(values: jax.Array, weights: jax.Array) -> jax.Array:
-    """`weights * values`, 0 where an infinite value has no weight.
-
-    A finite one stays, for the derivative by its weight.
-    """
-    return weights * jnp.where((weights == 0) & jnp.isinf(values), 0, values)
 
 
 @jax.custom_jvp

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from pujax import arrays
+from pujax import arrays, checks
 from pujax.risks import _arrays
 
 
@@ -76,7 +76,7 @@ def two_way_sigmoid_loss(scores: ArrayLike, *, margin: float | jax.Array = 0.6) 
       ValueError: if `margin` is below 0.
     """
     _check_margin(margin)
-    scores = arrays.full_precision(scores)
+    scores = arrays.full_precision(scores, "scores")
     return _arrays.sigmoid(scores) * _arrays.sigmoid(margin - scores)
 
 
@@ -117,6 +117,8 @@ def label_alignment(
     """
     arrays.check_share("prior", prior)
     _check_decay(decay)
+    is_average = average is None or isinstance(average, MovingMean)
+    checks.require(is_average, "average", average, "a MovingMean, or None")
     scores, is_positive = _arrays.checked(scores, labeled)
     missed = arrays.mean_where(_arrays.sigmoid(-scores), is_positive)
     share, updated = _moved(average, _arrays.sigmoid(scores), ~is_positive, decay=decay)
@@ -160,11 +162,16 @@ def two_way_margin(
     """
     arrays.check_share("prior", prior)
     _check_decay(decay)
+    pair = (None, None) if averages is None else averages
+    # One average is a tuple of length 2 as well.
+    is_pair = isinstance(pair, tuple) and len(pair) == 2 and not isinstance(pair, MovingMean)
+    is_pair = is_pair and all(x is None or isinstance(x, MovingMean) for x in pair)
+    checks.require(is_pair, "averages", averages, "a pair of MovingMean, of U and P, or None")
     scores, is_positive = _arrays.checked(scores, labeled)
     within = two_way_sigmoid_loss(scores, margin=margin)
     positive_term = prior * arrays.mean_where(within, is_positive)
     negative = two_way_sigmoid_loss(-scores, margin=margin)
-    of_u, of_p = averages or (None, None)
+    of_u, of_p = pair
     unlabeled, updated_u = _moved(of_u, negative, ~is_positive, decay=decay)
     positive, updated_p = _moved(of_p, negative, is_positive, decay=decay)
     scale = jnp.where(unlabeled.was_started & positive.was_started, 1 / (1 - decay), 1)

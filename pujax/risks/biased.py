@@ -87,7 +87,8 @@ def cvir_of_samples(
     Raises:
       ValueError: if the shapes of `unlabeled` and `kept` differ.
     """
-    positives, unlabeled = arrays.full_precision(positives), arrays.full_precision(unlabeled)
+    positives = arrays.full_precision(positives, "positives")
+    unlabeled = arrays.full_precision(unlabeled, "unlabeled")
     kept = jnp.asarray(kept)
     _arrays.check_shape("kept", kept, unlabeled.shape, "the shape of unlabeled")
     every = jnp.ones(positives.shape, bool)
@@ -136,9 +137,10 @@ def weighted_bce(
     # The factor comes after the choice: times the loss that is not chosen, which may be infinite,
     # its derivative would not be a number.
     losses = surrogates.logistic_loss(jnp.where(is_positive, scores, -scores))
-    losses = jnp.where(is_positive, positive_weight, 1) * losses
+    factors = jnp.where(is_positive, jnp.asarray(positive_weight), 1)
+    losses = arrays.weighted(losses, factors)
     if weights is None:
         return jnp.sum(losses) / max(scores.size, 1)
-    weights = arrays.full_precision(weights)
+    weights = arrays.full_precision(weights, "weights")
     _arrays.check_shape("weights", weights, scores.shape, "one entry per example")
     return _arrays.weighted_sum(losses, weights) / max(scores.size, 1)

@@ -62,7 +62,7 @@ def prediction_entropy(scores: ArrayLike, *, weights: ArrayLike | None = None) -
     Raises:
       ValueError: if the shapes of `scores` and `weights` differ.
     """
-    scores = arrays.full_precision(scores)
+    scores = arrays.full_precision(scores, "scores")
     # Not `clip`, which would halve the gradient exactly at the ends.
     inside = jnp.abs(scores) <= ENTROPY_CLIP
     scores = jnp.where(inside, scores, ENTROPY_CLIP * jnp.sign(scores))

@@ -2,6 +2,7 @@
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.typing import ArrayLike
 
 from pujax import arrays
@@ -32,7 +33,7 @@ def lbe_posterior(scores: ArrayLike, propensity_scores: ArrayLike, labeled: Arra
       ValueError: if the shapes differ or `labeled` holds other codes.
     """
     scores, is_labeled = _arrays.checked(scores, labeled)
-    propensity_scores = arrays.full_precision(propensity_scores)
+    propensity_scores = arrays.full_precision(propensity_scores, "propensity_scores")
     _same_shape("propensity_scores", propensity_scores, scores)
     both_certain = jnp.isposinf(scores) & jnp.isposinf(propensity_scores)
     log_odds = scores - jax.nn.softplus(jnp.where(both_certain, 0, propensity_scores))
@@ -64,7 +65,9 @@ def lbe_classifier(
       scores: raw scores, `[batch]`; `h = sigmoid(scores)`.
       posterior: q, from `lbe_posterior`, same shape.
       labeled: None, or 1 for labelled positives and 0 for unlabeled examples, same shape.
-      keep: share of the examples that count, above 0 and at most 1.
+      keep: share of the examples that count, above 0 and at most 1. A known one is multiplied in
+        Python's precision, as in the authors' code, where `0.29 * 100` is below 29; a traced one in
+        its own.
       epsilon: inside the logarithms, 0 or more.
 
     Returns:
@@ -80,10 +83,11 @@ def lbe_classifier(
     losses = -(_arrays.weighted(positive, posterior) + _arrays.weighted(negative, 1 - posterior))
     fixed = jax.lax.stop_gradient(losses)
     if labeled is None:
-        kept = _rank(fixed) < _floor(keep * losses.size)
+        kept = _rank(fixed) < _num_kept(keep, losses.size, losses.size)
         return arrays.mean_where(losses, kept), kept
     _, is_p = _arrays.checked(scores, labeled)
-    of_u = ~is_p & (_rank(jnp.where(is_p, jnp.inf, fixed)) < jnp.floor(keep * jnp.sum(~is_p)))
+    num_kept = _num_kept(keep, jnp.sum(~is_p), losses.size)
+    of_u = ~is_p & (_rank(jnp.where(is_p, jnp.inf, fixed)) < num_kept)
     means = arrays.mean_where(losses, is_p) + arrays.mean_where(losses, of_u)
     groups = jnp.any(is_p).astype(losses.dtype) + jnp.any(of_u)
     return means / jnp.maximum(groups, 1), is_p | of_u
@@ -124,8 +128,8 @@ def lbe_propensity(
 def _pair(scores: ArrayLike, posterior: ArrayLike, epsilon: float) -> tuple[jax.Array, jax.Array]:
     """Scores and posterior in full precision, of one shape, the posterior without gradient."""
     arrays.check_number("epsilon", epsilon, lambda x: x >= 0, "0 or more")
-    scores = arrays.full_precision(scores)
-    posterior = jax.lax.stop_gradient(arrays.full_precision(posterior))
+    scores = arrays.full_precision(scores, "scores")
+    posterior = jax.lax.stop_gradient(arrays.full_precision(posterior, "posterior"))
     _same_shape("posterior", posterior, scores)
     return scores, posterior
 
@@ -154,9 +158,12 @@ def _log_share(scores: jax.Array, epsilon: float) -> jax.Array:
     return jnp.where(is_zero, at_zero, jnp.log(p + jnp.where(is_zero, 1, epsilon)))
 
 
-def _floor(number: float | jax.Array) -> int | jax.Array:
-    """The whole part; of a known number in Python's precision, as the authors' code has it."""
-    return jnp.floor(number) if isinstance(number, jax.core.Tracer) else int(number)
+def _num_kept(keep: float | jax.Array, count: int | jax.Array, largest: int) -> jax.Array:
+    """`floor(keep count)`, where `count` is at most `largest`."""
+    known = arrays.on_host(keep)
+    if known is None:
+        return jnp.floor(keep * count)
+    return jnp.asarray(np.floor(float(known) * np.arange(largest + 1)), jnp.int32)[count]
 
 
 def _rank(values: jax.Array) -> jax.Array:

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from pujax import arrays
+from pujax import arrays, checks
 from pujax.risks import _arrays, surrogates
 
 # The authors' epsilon; the variational term adds it twice.
@@ -65,7 +65,7 @@ def multilabel_vpu(
 
     everyone = jnp.ones_like(is_positive)
     share = jnp.mean(jax.lax.stop_gradient(_arrays.sigmoid(scores)), axis=0)
-    factor = jax.lax.stop_gradient(share**gamma)
+    factor = jax.lax.stop_gradient(share ** jnp.asarray(gamma))
     log_share = _log_plus(_arrays.log_mean_sigmoid(scores, everyone, axis=0), 2 * EPSILON)
     log_q = _log_plus(jax.nn.log_sigmoid(scores), 2 * EPSILON)
     return jnp.sum(factor * log_share - arrays.mean_where(log_q, is_positive, axis=0))
@@ -183,7 +183,8 @@ def multilabel_mixup_consistency(
         other codes, or `permutation` or `mix` is out of range.
     """
     scores, is_positive = _checked(scores, positives)
-    mixed_scores, permutation = arrays.full_precision(mixed_scores), jnp.asarray(permutation)
+    mixed_scores = arrays.full_precision(mixed_scores, "mixed_scores")
+    permutation = jnp.asarray(permutation)
     batch, classes = scores.shape
     half = batch // 2
     if half == 0:
@@ -197,6 +198,7 @@ def multilabel_mixup_consistency(
         "permutation", permutation, lambda p: (p >= 0) & (p < half), accepted, shapes=None
     )
     arrays.check_number("mix", mix, lambda m: (m >= 0) & (m <= 1), "in [0, 1]")
+    checks.one_of("detach_targets", detach_targets, (True, False))
 
     if detach_targets:
         scores = jax.lax.stop_gradient(scores)
@@ -214,7 +216,7 @@ def _checked(
     `name` is what the function that is called says to the codes.
     """
     arrays.check_codes(name, codes, CODES)
-    scores, codes = arrays.full_precision(scores), jnp.asarray(codes)
+    scores, codes = arrays.full_precision(scores, "scores"), jnp.asarray(codes)
     if scores.ndim != 2:
         raise ValueError(f"scores has shape {scores.shape}, but must be [batch, classes]")
     _arrays.check_shape(name, codes, scores.shape, "the shape of scores")

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from pujax import arrays
+from pujax import arrays, checks
 from pujax.risks import _arrays, multilabel, surrogates
 
 # Smallest probability inside the logarithms of the asymmetric loss, from its authors' code.
@@ -127,6 +127,8 @@ def asymmetric(
     arrays.check_number("clip", clip, lambda c: (c >= 0) & (c < 1), accepted, shapes=shapes)
     if unknown not in UNKNOWN:
         raise ValueError(f"unknown is {unknown!r}, but must be 'negative' or 'ignore'")
+    checks.one_of("stop_weight_gradient", stop_weight_gradient, (True, False))
+    gamma_negative, gamma_positive, clip = map(jnp.asarray, (gamma_negative, gamma_positive, clip))
 
     p, lacking = _arrays.sigmoid(scores), _arrays.sigmoid(-scores)
     shifted = jnp.maximum(p - clip, 0)
@@ -153,7 +155,7 @@ def _cross_entropy(scores: jax.Array, is_positive: jax.Array) -> jax.Array:
 def _checked(scores: ArrayLike, known: ArrayLike) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Scores in full precision and masks of the positives and of the known, of one shape."""
     arrays.check_codes("known", known, multilabel.CODES)
-    scores, known = arrays.full_precision(scores), jnp.asarray(known)
+    scores, known = arrays.full_precision(scores, "scores"), jnp.asarray(known)
     if scores.ndim != 2:
         raise ValueError(f"scores has shape {scores.shape}, but must be [batch, classes]")
     _arrays.check_shape("known", known, scores.shape, "the shape of scores")

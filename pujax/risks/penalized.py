@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from pujax import arrays
+from pujax import arrays, checks
 from pujax.risks import _arrays
 
 
@@ -37,9 +37,10 @@ def gradpu(
 
     Raises:
       ValueError: if the shapes of `scores` and `labeled` differ, `labeled` holds other codes, or
-        `beta` is out of range.
+        an option is not accepted.
     """
     arrays.check_number("beta", beta, lambda b: b >= 0, "0 or more")
+    checks.one_of("stop_weight_gradient", stop_weight_gradient, (True, False))
     scores, is_positive = _arrays.checked(scores, labeled)
     # An unlabeled row has no weight, also where that would be infinite.
     missed = jax.nn.softplus(-2 * jnp.where(is_positive, scores, 0))
@@ -83,8 +84,9 @@ def gradient_penalty(
     Raises:
       ValueError: if the shapes do not fit.
     """
-    positives, unlabeled = arrays.full_precision(positives), arrays.full_precision(unlabeled)
-    mix = arrays.full_precision(mix)
+    positives = arrays.full_precision(positives, "positives")
+    unlabeled = arrays.full_precision(unlabeled, "unlabeled")
+    mix = arrays.full_precision(mix, "mix")
     _arrays.check_shape("unlabeled", unlabeled, positives.shape, "the shape of positives")
     _arrays.check_shape("mix", mix, positives.shape[:1], "one entry per pair")
     if mix.size == 0:

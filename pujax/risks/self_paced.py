@@ -108,12 +108,17 @@ def self_paced_weights(
       Weights, elementwise.
 
     Raises:
-      ValueError: if `scheme` is another word, or `tolerance` not above 0.
+      ValueError: if `scheme` is another word, `tolerance` not above 0, or `hardness` below 0.
     """
     checks.one_of("scheme", scheme, SELF_PACED_SCHEMES)
     arrays.check_number("tolerance", tolerance, lambda x: x > 0, "above 0", shapes=None)
-    x = arrays.full_precision(hardness)
-    return _SCHEMES[scheme](x, jnp.asarray(tolerance, x.dtype))
+    x = arrays.full_precision(hardness, "hardness")
+    not_below = "0 or more"
+    arrays.check_number("hardness", x, lambda x: ~(x < 0), not_below, finite=False, shapes=None)
+    # Every scheme ends at 0, by terms of the tolerance whose derivatives there are not numbers.
+    is_infinite = jnp.isinf(x)
+    weights = _SCHEMES[scheme](jnp.where(is_infinite, 0, x), jnp.asarray(tolerance, x.dtype))
+    return jnp.where(is_infinite, 0, weights)
 
 
 def weighted_cross_entropy(
@@ -136,7 +141,7 @@ def weighted_cross_entropy(
       ValueError: if the shapes differ or `labeled` holds other codes.
     """
     scores, is_positive = _arrays.checked(scores, labeled)
-    weights = jax.lax.stop_gradient(arrays.full_precision(weights))
+    weights = jax.lax.stop_gradient(arrays.full_precision(weights, "weights"))
     _arrays.check_shape("weights", weights, scores.shape, "the shape of scores")
     losses = surrogates.logistic_loss(jnp.where(is_positive, scores, -scores))
     return _arrays.weighted_sum(losses, weights) / max(scores.size, 1)

@@ -20,7 +20,7 @@ def sigmoid_loss(margin: ArrayLike) -> jax.Array:
     Returns:
       The loss of each element.
     """
-    return _arrays.sigmoid(-arrays.full_precision(margin))
+    return _arrays.sigmoid(-arrays.full_precision(margin, "margin"))
 
 
 def logistic_loss(margin: ArrayLike) -> jax.Array:
@@ -32,4 +32,4 @@ def logistic_loss(margin: ArrayLike) -> jax.Array:
     Returns:
       The loss of each element.
     """
-    return jax.nn.softplus(-arrays.full_precision(margin))
+    return jax.nn.softplus(-arrays.full_precision(margin, "margin"))

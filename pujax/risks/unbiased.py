@@ -64,6 +64,7 @@ def pu_parts(
         "unlabeled_prior", unlabeled_prior, lambda share: (share >= 0) & (share <= 1), "in [0, 1]"
     )
     arrays.check_number("unlabeled_weight", unlabeled_weight, lambda w: w >= 0, "0 or more")
+    checks.require(callable(loss), "loss", loss, "a function of the margin, elementwise")
     scores, is_positive = _arrays.checked(scores, labeled)
     as_negative = loss(-scores)
     unlabeled_risk = arrays.mean_where(as_negative, ~is_positive)

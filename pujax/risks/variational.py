@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from pujax import arrays
+from pujax import arrays, checks
 from pujax.risks import _arrays, surrogates
 
 
@@ -25,8 +25,10 @@ def vpu(scores: ArrayLike, labeled: ArrayLike, *, include_positives: bool = Fals
       The scalar risk; the term of an empty group is 0, its logarithm included.
 
     Raises:
-      ValueError: if the shapes of `scores` and `labeled` differ, or `labeled` holds other codes.
+      ValueError: if the shapes of `scores` and `labeled` differ, `labeled` holds other codes, or
+        `include_positives` is not a boolean.
     """
+    checks.one_of("include_positives", include_positives, (True, False))
     scores, is_positive = _arrays.checked(scores, labeled)
     population = jnp.ones_like(is_positive) if include_positives else ~is_positive
     positive_term = arrays.mean_where(surrogates.logistic_loss(scores), is_positive)
@@ -52,7 +54,8 @@ def vpu_mixup(mixed_scores: ArrayLike, targets: ArrayLike) -> jax.Array:
     Raises:
       ValueError: if the shapes differ.
     """
-    mixed_scores, targets = arrays.full_precision(mixed_scores), arrays.full_precision(targets)
+    mixed_scores = arrays.full_precision(mixed_scores, "mixed_scores")
+    targets = arrays.full_precision(targets, "targets")
     _arrays.check_shape("targets", targets, mixed_scores.shape, "the shape of mixed_scores")
     # A slope of the logarithm at the floor must not overflow, not even times the gap.
     smallest = jnp.finfo(targets.dtype).tiny / jnp.finfo(targets.dtype).eps

@@ -530,3 +530,12 @@ def test_settings_that_cannot_be_are_refused_by_name(field, value):
 def test_arguments_that_cannot_be_are_refused(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_the_number_of_kept_examples_is_that_of_python_in_both_forms():
+    """The authors' code has int(0.29 * 100), which is 28; no form may keep another number."""
+    scores, q = jnp.linspace(-1, 1, 100), jnp.full(100, 0.5)
+    of_all = functools.partial(risks.lbe_classifier, scores, q, keep=0.29)
+    of_u = functools.partial(risks.lbe_classifier, scores, q, np.zeros(100), keep=0.29)
+    for call in (of_all, of_u, jax.jit(of_all), jax.jit(of_u)):
+        assert int(call()[1].sum()) == 28

@@ -396,3 +396,16 @@ def test_teacher_decay_is_a_plain_mean_until_it_reaches_its_limit():
         decay = float(self_paced.teacher_decay(t, decay=0.999))
         mean = decay * mean + (1 - decay) * value
     assert mean == pytest.approx(values.mean())
+
+
+@pytest.mark.parametrize("scheme", risks.SELF_PACED_SCHEMES)
+def test_infinite_hardness_has_no_weight_and_no_slope_by_the_tolerance(scheme):
+    """The limit of large ones, whose weights no tolerance changes any more."""
+    weight, slope = jax.value_and_grad(
+        lambda t: risks.self_paced_weights(jnp.inf, tolerance=t, scheme=scheme)
+    )(0.5)
+    assert (weight, slope) == (0, 0)
+    far = risks.self_paced_weights(1e30, tolerance=0.5, scheme=scheme)
+    assert float(far) < 1e-14
+    with pytest.raises(ValueError, match="hardness is -1.0, but must be 0 or more"):
+        risks.self_paced_weights(-1.0, tolerance=0.5, scheme=scheme)

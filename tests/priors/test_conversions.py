@@ -1,5 +1,8 @@
 """Conversions between priors and the label frequency: by hand, from counts, and back."""
 
+import functools
+
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -87,3 +90,17 @@ def test_numbers_may_be_arrays_without_axes():
         assert float(conversions.unlabeled_prior(one(0.5), n_p=one(10), n_u=one(30))) == (
             pytest.approx(conversions.unlabeled_prior(0.5, n_p=10, n_u=30), rel=1e-6)
         )
+
+
+def test_a_learned_prior_goes_through_the_conversions():
+    """The population's is linear in that of U, slope n_u / (n_p + n_u); the inverse undoes it."""
+    there = functools.partial(conversions.population_prior, **COUNTS)
+    back = functools.partial(conversions.unlabeled_prior, **COUNTS)
+    slope = COUNTS["n_u"] / sum(COUNTS.values())
+    value, found = jax.jit(jax.value_and_grad(there))(0.2)
+    np.testing.assert_allclose([value, found], [there(0.2), slope], rtol=1e-6)
+    np.testing.assert_allclose(jax.jit(lambda x: back(there(x)))(0.2), 0.2, rtol=1e-6)
+    frequency = functools.partial(conversions.label_frequency_from_unlabeled_prior, **COUNTS)
+    prior = functools.partial(conversions.unlabeled_prior_from_label_frequency, **COUNTS)
+    np.testing.assert_allclose(jax.jit(lambda x: prior(frequency(x)))(0.2), 0.2, rtol=1e-6)
+    assert jax.jit(prior)(1e-3) == 1

@@ -6,7 +6,7 @@ import math
 import jax
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import special, stats
 
 from pujax.priors import _best_bin, scores
 
@@ -271,3 +271,13 @@ def test_wrong_arguments_are_named():
         scores.elkan_noto(good, good, estimator="e4")
     with pytest.raises(ValueError, match="scores_unlabeled has values from -0.5 to 1.5; accepted"):
         scores.elkan_noto(good, [-0.5, 1.5])
+
+
+def test_shares_above_one_on_every_resample_say_nothing(caplog):
+    """Probabilities that are far too small give more positives than U has examples."""
+    rng = np.random.default_rng(0)
+    positive = special.expit(rng.normal(2, 1, 60) - 3)
+    unlabeled = special.expit(np.r_[rng.normal(2, 1, 30), rng.normal(-1, 1, 70)] - 3)
+    found = scores.elkan_noto(positive, unlabeled, num_resamples=200)
+    assert (found.value, found.low, found.high) == (1, 0, 1)
+    assert "more than 1 on every resample" in caplog.text
