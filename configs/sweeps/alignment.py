@@ -21,6 +21,7 @@ from pujax.training import config as config_lib
 
 _METHODS = ("naive", "upu", "nnpu", "vpu", "dist_pu", "gradpu")
 _SEEDS = {"digits": 5, "fashion_mnist": 3}
+_NUM_SUPPORT = {"digits": 60, "fashion_mnist": 200}
 _SHARED = ("batch_size", "flip", "num_epochs")
 _WEIGHT = 50.0
 
@@ -55,6 +56,8 @@ def _others(data: str) -> sweep.Plan:
         config = baseline.get_config(f"method={name}")
         config.data = ncpu.get_config(f"task={data}").data
         common.hold_out(config, data)
+        if name == "self_pu":  # which learns the weights of examples from known ones
+            config.data.num_support = _NUM_SUPPORT[data]
         config.run.update({"figures": False, "compare": ""})
         cells.append(sweep.Cell(name, data, config))
     seeds = tuple(range(_SEEDS[data]))
@@ -70,7 +73,7 @@ def _lagam(data: str) -> ml_collections.ConfigDict:
         return lagam_digits.get_config()
     config = lagam_mnist.get_config("task=fashion_mnist")
     config.data = ncpu.get_config(f"task={data}").data
-    config.data.num_support = 200
+    config.data.num_support = _NUM_SUPPORT[data]
     return config
 
 
