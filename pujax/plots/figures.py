@@ -18,6 +18,8 @@ from matplotlib.figure import Figure
 from pujax.files import replacing
 from pujax.plots import style as style_lib
 
+MADE_BY = "pujax"
+"""What a PNG file of `save` says of the program that made it."""
 _DPI = 120
 _TWO_PANELS = (10.5, 4.8)  # inches, with room for legends below the panels
 _BINS = 40
@@ -48,14 +50,15 @@ def score_histogram(
 
 
 def save(figure: Figure, path: str | os.PathLike) -> None:
-    """Draws a figure into a PNG file, which is replaced atomically.
+    """Draws a figure into a PNG file, which is replaced atomically and says who made it.
 
     Args:
       figure: what to draw.
       path: file to write; its folder is made if missing.
     """
     image = io.BytesIO()
-    FigureCanvasAgg(figure).print_figure(image, format="png", dpi=_DPI)
+    made_by = {"Software": MADE_BY}
+    FigureCanvasAgg(figure).print_figure(image, format="png", dpi=_DPI, metadata=made_by)
     path = os.fspath(path)
     os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
     with replacing(path) as file:

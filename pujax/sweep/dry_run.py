@@ -24,11 +24,14 @@ def describe(
     place: Place,
     *,
     dry_run: bool,
-) -> str:
+) -> tuple[str, bool | None]:
     """Builds the method of a cell, which checks it, and says what there is to do.
 
     In a dry run nothing is downloaded, and no labeling mechanism is fitted: the numbers of labelled
     positives are those of `scar`.
+
+    Returns:
+      The text, and whether the method estimates numbers; None where it could not be built.
 
     Raises:
       ValueError: if configuration and data do not fit.
@@ -36,7 +39,7 @@ def describe(
     seeds = [config.seed for config in configs]
     if dry_run:
         if configs[0].data.source == "tfds":
-            return f"  {cell.name}: data of 'tfds' are not looked at in a dry run"
+            return f"  {cell.name}: data of 'tfds' are not looked at in a dry run", None
         configs = [_without_mechanism(config) for config in configs]
     try:
         with _offline(configs[0].data) if dry_run else contextlib.nullcontext():
@@ -50,7 +53,7 @@ def describe(
     except download.MissingDataError as error:
         if not dry_run:
             raise ValueError(f"{cell.name}: {error}") from error
-        return f"  {cell.name}: data not found at {_root(configs[0].data)}"
+        return f"  {cell.name}: data not found at {_root(configs[0].data)}", None
     except ValueError as error:
         raise ValueError(f"{cell.name}: {error}") from error
     n = len(setup.data.labeled)
@@ -61,7 +64,8 @@ def describe(
     text = f"  {cell.name}: {epochs} epochs, {steps} steps, seeds {', '.join(map(str, seeds))}" + (
         f" (finished: {', '.join(map(str, done))})" if done else ""
     )
-    return text + (f"; {_mode(cell, configs, left, setup, place)}" if dry_run and left else "")
+    text += f"; {_mode(cell, configs, left, setup, place)}" if dry_run and left else ""
+    return text, setup.method.estimates is not None
 
 
 def _mode(

@@ -1,10 +1,14 @@
 """Figures of a sweep: differences from its reference, and curves over what columns count."""
 
+import contextlib
 import math
 import os
+import pathlib
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+from PIL import Image
 
 from pujax import report
 from pujax.plots import figures, number_curves, paired
@@ -27,10 +31,26 @@ def write(results: Mapping[str, Any], folder: str | os.PathLike) -> list[str]:
     Returns:
       The files: `paired_COLUMN.png` of the first metric for each column in which a row shares a
       seed with the reference, if there is one, and `curve_COLUMNS.png` of all metrics for each
-      three columns or more that differ in one number alone.
+      three columns or more that differ in one number alone. Figures of these kinds that pujax drew
+      of an earlier table in the folder are removed: they would stand beside another table.
     """
     cells = [{**cell, "summaries": summary.records_of(cell, results)} for cell in results["cells"]]
-    return [*_differences(results, cells, folder), *_curves(results, cells, folder)]
+    written = [*_differences(results, cells, folder), *_curves(results, cells, folder)]
+    _remove_others(folder, written)
+    return written
+
+
+def _remove_others(folder: str | os.PathLike, written: Sequence[str]) -> None:
+    """Removes figures of an earlier table; what pujax has not drawn stays, whatever its name."""
+    kept = {os.path.basename(path) for path in written}
+    for path in pathlib.Path(folder).glob("*.png"):
+        if path.name in kept or not path.name.startswith(("paired_", "curve_")):
+            continue
+        with contextlib.suppress(OSError):  # no image, or gone by now
+            with Image.open(path) as image:
+                is_ours = image.info.get("Software") == figures.MADE_BY
+            if is_ours:
+                path.unlink()
 
 
 def _curves(

@@ -126,7 +126,8 @@ def settle(plan: Plan, known: Sequence[OwnRows | None]) -> Plan:
             accepted = f"{_listed(report.HELD_OUT)}, since no cell has a test set"
             checks.require(has_test, field, name, accepted)
             continue
-        accepted = f"{_listed(report.TEST_METRICS)}, since no cell holds out a part of own rows"
+        known_ones = (*names, model_selection.PRIOR_ERROR)
+        accepted = f"{_listed(known_ones)}, since no cell holds out a part of own rows"
         checks.require(has_held_out, field, name, accepted)
         for rule in rules:
             accepted = (
@@ -146,6 +147,25 @@ def settle(plan: Plan, known: Sequence[OwnRows | None]) -> Plan:
     if plan.published_rule:
         checks.one_of("published_rule", plan.published_rule, rules)
     return plan._replace(rules=tuple(rules), metric=metric, also=tuple(also))
+
+
+def check_estimates(plan: Plan, estimates: Sequence[bool | None]) -> None:
+    """Raises a ValueError for the error of a prior that no method which is trained estimates.
+
+    Args:
+      plan: with its metrics settled.
+      estimates: of every cell that is trained, whether its method estimates numbers; None unknown.
+    """
+    for field, names in (("metric", [plan.metric]), ("also", plan.also or [])):
+        is_possible = model_selection.PRIOR_ERROR not in names or any(
+            x is not False for x in estimates
+        )
+        checks.require(
+            is_possible,
+            field,
+            model_selection.PRIOR_ERROR,
+            "a metric of predictions, since no method that is trained estimates the class prior",
+        )
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -5,6 +5,7 @@ import importlib.util
 import inspect
 import os
 import re
+import traceback
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -93,13 +94,22 @@ def check(plan: Plan) -> None:
 
     What depends on the data is checked by `own_rows.settle`.
     """
+    checks.require(isinstance(plan.title, str), "title", plan.title, "a string")
+    are_cells = _is_sequence(plan.cells) and all(isinstance(x, Cell) for x in plan.cells)
+    kinds = type(plan.cells).__name__
+    if _is_sequence(plan.cells):
+        kinds = f"{kinds} of {', '.join(sorted({type(x).__name__ for x in plan.cells}))}"
+    if not are_cells:
+        raise ValueError(f"cells is a {kinds}; accepted: a list of pujax.sweep.Cell")
     checks.require(len(plan.cells) > 0, "cells", (), "at least one cell")
     for cell in plan.cells:
         _check_cell(cell)
+    for field, example in (("seeds", (0, 1, 2)), ("rules", ("last",)), ("also", ("auc",))):
+        value = getattr(plan, field)
+        is_list = _is_sequence(value) or (value is None and field != "seeds")
+        checks.require(is_list, field, value, f"a sequence, such as {example}")
     if plan.reference:
         checks.one_of("reference", plan.reference, sorted({cell.row for cell in plan.cells}))
-    is_list = isinstance(plan.seeds, Sequence)
-    checks.require(is_list, "seeds", plan.seeds, "a sequence, such as (0, 1, 2)")
     checks.require(len(plan.seeds) > 0, "seeds", (), "at least one seed")
     checks.require(
         len(set(plan.seeds)) == len(plan.seeds), "seeds", plan.seeds, "seeds that differ"
@@ -144,11 +154,22 @@ def check(plan: Plan) -> None:
             )
 
 
+def _is_sequence(value: Any) -> bool:
+    """Whether it is a list of things; a string and a named tuple are sequences to Python alone."""
+    return isinstance(value, Sequence) and not isinstance(value, (str, Cell))
+
+
 def _check_cell(cell: Cell) -> None:
-    """Raises a ValueError for labels and figures that the table, made after training, fails on."""
+    """Raises a ValueError for what a cell cannot be trained with or the table fails on."""
     for field in ("row", "column"):
         text = getattr(cell, field)
         checks.require(isinstance(text, str), f"{field} of a cell", text, "a string")
+    kinds = ml_collections.ConfigDict, ml_collections.FrozenConfigDict
+    if not isinstance(cell.config, kinds):
+        kind = type(cell.config).__name__
+        raise ValueError(
+            f"config of {cell.name} is a {kind}; accepted: a ml_collections.ConfigDict"
+        )
     accepted = "None, or a mean and a standard deviation, which may be None"
     is_known = is_published(cell.published)
     checks.require(is_known, f"published of {cell.name}", cell.published, accepted)
@@ -178,7 +199,16 @@ def from_file(text: str) -> Plan:
     get_plan = _function("--plan", path, "get_plan")
     if argument and not inspect.signature(get_plan).parameters:
         raise ValueError(f"--plan is {text!r}; accepted: {path!r}, which takes no argument")
-    plan = get_plan(argument) if argument else get_plan()
+    try:
+        plan = get_plan(argument) if argument else get_plan()
+    except ValueError:  # of a field or an argument, which it names
+        raise
+    except Exception as error:
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        raise ValueError(
+            f"--plan={text}: get_plan raised {type(error).__name__}: {error} ({where.filename}, "
+            f"line {where.lineno}); accepted: a file whose get_plan returns a pujax.sweep.Plan"
+        ) from error
     if not isinstance(plan, Plan):
         raise ValueError(
             f"--plan={text} gives a {type(plan).__name__}; accepted: a pujax.sweep.Plan"
@@ -273,7 +303,8 @@ def _set(config: ml_collections.ConfigDict, setting: str, cell: Cell) -> None:
         raise ValueError(f"--set is {setting!r}; accepted: another field; --seeds has the seeds")
     section = _section(config, setting)
     if not equals or section is None:
-        which = "" if section is not None else f" ({cell.name} has no such field)"
+        lacking = f" ({cell.name} has no such field; --only=TEXT trains those that TEXT names)"
+        which = "" if section is not None else lacking
         raise ValueError(
             f"--set is {setting!r}; accepted: SECTION.FIELD=VALUE with a field of every cell that "
             f"is trained{which}"

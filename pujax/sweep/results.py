@@ -64,8 +64,8 @@ def outside(plan: Plan, workdir: str) -> str:
         return ""
     return (
         f"{lost} of the {len(found)} results in {path} are of cells or seeds that this call does "
-        "not have: the tables will leave them out, their folders stay, and a call that has all of "
-        "them writes all again"
+        "not have: the tables leave them out, their folders stay, and a call that has all of them "
+        "writes all again"
     )
 
 

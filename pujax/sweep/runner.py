@@ -34,12 +34,14 @@ class Sweep(NamedTuple):
       resolved: their configurations, one per seed.
       chosen: places in the plan of the cells that this call trains.
       place: what the cells have in common.
+      left_out: what to say of results that the tables will no longer have; '' if there are none.
     """
 
     plan: Plan
     resolved: list[list[ml_collections.FrozenConfigDict]]
     chosen: tuple[int, ...]
     place: cell_runner.Place
+    left_out: str = ""
 
     def is_over(self, index: int) -> bool:
         """Whether every seed of a cell has ended, well or with an error."""
@@ -89,18 +91,25 @@ def run(
     sweep = prepare(plan, workdir, dry_run=dry_run, only=only, sequential=sequential, shard=shard)
     if dry_run:
         return 0
-    num_failed = 0
+    stopped = []
     with preemption.StopRequest() as request:
         for index in sweep.chosen:
             try:
-                num_failed += not train_cell(sweep, index, request)
+                if not train_cell(sweep, index, request):
+                    stopped.append(sweep.plan.cells[index])
             finally:  # finished seeds are reported after a signal too
                 if shard is None:
                     sweep.write_results()
             if request.signal:
                 raise SystemExit(128 + request.signal)
     show_table(sweep, needs_all=shard is not None)
-    return num_failed
+    elsewhere = [x.name for x in stopped if not sweep.place.error(x, sweep.plan.seeds)]
+    if elsewhere:
+        message(
+            f"left to other processes, which write the tables again: {', '.join(elsewhere)}; until "
+            "then the exit status is 1"
+        )
+    return len(stopped)
 
 
 def show_table(sweep: Sweep, *, needs_all: bool) -> None:
@@ -119,6 +128,8 @@ def show_table(sweep: Sweep, *, needs_all: bool) -> None:
         )
         return
     message(f"{sweep.write_results()}\nFolder of the sweep: {sweep.place.workdir}")
+    if sweep.left_out:  # once more, where the table is looked at
+        message(sweep.left_out)
     columns = {cell.column for cell in sweep.plan.cells}
     if sweep.plan.reference or len(columns) > 2:  # else there is nothing to draw
         _draw(sweep.place.workdir)
@@ -169,21 +180,24 @@ def prepare(
     resolved, known = [configs for configs, _ in looked], [rows for _, rows in looked]
     plan = own_rows.settle(plan, known)
     notes = [note for i in chosen if (rows := known[i]) is not None for note in rows.notes]
-    lines = []
+    lines, estimates = [], []
     for index, (cell, configs) in enumerate(zip(plan.cells, resolved, strict=True)):
         for config in configs if workdir else ():
             folder = resume.seed_folder(place.folder(cell), config.seed)
             experiment.refuse_other_run(folder, config)
             place.summary(cell, config.seed)  # which the tables need of all cells
         if index in chosen:
-            lines.append(dry_run_lib.describe(cell, configs, place, dry_run=dry_run))
+            line, has_estimates = dry_run_lib.describe(cell, configs, place, dry_run=dry_run)
+            lines.append(line)
+            estimates.append(has_estimates)
             if not dry_run:
                 _refuse_other_data(cell, configs, place)
-    if workdir and writes_tables and (left := results.outside(plan, workdir)):
-        notes.append(left)
+    own_rows.check_estimates(plan, estimates)
+    left_out = results.outside(plan, workdir) if workdir and writes_tables else ""
+    notes += [left_out] * bool(left_out)
     heading = f"{plan.title}: {len(chosen)} of {len(plan.cells)} cells"
     message("\n".join([*dict.fromkeys(notes), heading, *lines]))
-    return Sweep(plan, resolved, chosen, place)
+    return Sweep(plan, resolved, chosen, place, left_out)
 
 
 def _refuse_other_data(

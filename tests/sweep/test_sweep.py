@@ -17,7 +17,7 @@ import pytest
 from pujax import report, sweep
 from pujax.data.readers import download
 from pujax.sweep import __main__ as command
-from pujax.sweep import cell_runner, figure, resume, runner, tables
+from pujax.sweep import cell_runner, claims, figure, resume, runner, tables
 from pujax.sweep import plan as plan_lib
 from pujax.training import (
     checkpoint,
@@ -193,7 +193,11 @@ def test_figures_of_many_columns_need_no_reference(columns, reference, drawn, mo
     plan = plan_lib.Plan("a title", cells, reference=reference)
     place = types.SimpleNamespace(workdir="here")
     ended = types.SimpleNamespace(
-        plan=plan, place=place, is_over=lambda _: True, write_results=lambda: "table"
+        plan=plan,
+        place=place,
+        is_over=lambda _: True,
+        write_results=lambda: "table",
+        left_out="",
     )
     found = []
     monkeypatch.setattr(runner, "_draw", found.append)
@@ -553,6 +557,7 @@ def test_errors_of_data_keep_their_kind_and_advise_with_the_sweeps_flags(monkeyp
             "No module named 'no_such_module'; accepted: a file that imports",
         ),
         ("def get_plan(): pass", "gives a NoneType; accepted: a pujax.sweep.Plan"),
+        ("def get_plan():\n    return {}['boom']", "get_plan raised KeyError: 'boom' ("),
     ],
 )
 def test_a_file_without_a_plan_is_named(tmp_path, capsys, text, said):
@@ -620,7 +625,7 @@ def test_a_setting_is_asked_of_the_cells_that_are_trained_alone(config_file, tmp
         ("seed=3", "--seeds has the seeds"),
         ("config.seed=3", "--seeds has the seeds"),
         ("method.num_epochs", "that is trained$"),
-        ("method.rate=1", "that is trained .naive on even has no such field.$"),
+        ("method.rate=1", "that is trained .naive on even has no such field; --only=TEXT .*.$"),
     ],
 )
 def test_a_setting_that_is_none_is_told_why(config_file, setting, said):
@@ -870,12 +875,19 @@ def test_a_wide_table_shows_several_metrics_costs_and_corrected_tests():
         ({"costs": "no"}, "costs is 'no'; accepted: True or False"),
         ({"seeds": 3}, r"seeds is 3; accepted: a sequence, such as \(0, 1, 2\)"),
         ({"seeds": {0, 1}}, r"seeds is \{0, 1\}; accepted: a sequence"),
+        ({"seeds": "01"}, "seeds is '01'; accepted: a sequence"),
+        ({"rules": "last"}, r"rules is 'last'; accepted: a sequence, such as \('last',\)"),
+        ({"also": "auc"}, r"also is 'auc'; accepted: a sequence, such as \('auc',\)"),
+        ({"title": None}, "title is None; accepted: a string"),
+        ({"cells": sweep.Cell("a", "c", None)}, "cells is a Cell; accepted: a list of"),
+        ({"cells": [("a", "c", None)]}, "cells is a list of tuple; accepted: a list of"),
+        ({"cells": None}, "cells is a NoneType; accepted: a list of"),
     ],
 )
 def test_what_a_wide_table_shows_is_checked(change, message):
-    plan = sweep.Plan("one", [sweep.Cell("a", "c", config_lib.default_config("naive"))], **change)
+    plan = sweep.Plan("one", [sweep.Cell("a", "c", config_lib.default_config("naive"))])
     with pytest.raises(ValueError, match=message):
-        plan_lib.check(plan)
+        plan_lib.check(plan._replace(**change))
 
 
 @pytest.mark.parametrize(
@@ -883,6 +895,8 @@ def test_what_a_wide_table_shows_is_checked(change, message):
     [
         ({"row": 100}, "row of a cell is 100; accepted: a string"),
         ({"column": None}, "column of a cell is None; accepted: a string"),
+        ({"config": {}}, "config of a on c is a dict; accepted: a ml_collections.ConfigDict"),
+        ({"config": None}, "config of a on c is a NoneType; accepted: a ml_coll"),
         ({"published": 90.0}, "published of a on c is 90.0; accepted: None, or a mean and a"),
         ({"published": (90.0,)}, r"published of a on c is \(90.0,\); accepted: "),
         ({"published": (None, 1.0)}, r"published of a on c is \(None, 1.0\); accepted: "),
@@ -900,3 +914,29 @@ def test_a_reference_is_one_of_the_rows():
     plan = sweep.Plan("one", cells, reference="b")
     with pytest.raises(ValueError, match="reference is 'b'; accepted: 'a'"):
         plan_lib.check(plan)
+
+
+def test_the_error_of_a_prior_that_nobody_estimates_is_refused_before_anything_trains(tmp_path):
+    plan = small_plan.plan(["naive"])
+    for change in ({"metric": "prior_error"}, {"also": ("prior_error",)}):
+        with pytest.raises(ValueError, match="is 'prior_error'; accepted: a metric of predictions"):
+            sweep.run(plan._replace(**change), str(tmp_path / "new"))
+    assert not (tmp_path / "new").exists()
+
+
+def test_what_the_table_leaves_out_is_said_below_it_too(tmp_path, capsys):
+    sweep.run(small_plan.plan(["naive"], seeds=(0, 1), epochs=1), str(tmp_path))
+    capsys.readouterr()
+    sweep.run(small_plan.plan(["naive"], seeds=(0,), epochs=1), str(tmp_path))
+    said = capsys.readouterr().out
+    assert said.count("1 of the 2 results in") == 2
+    assert said.rindex("1 of the 2 results in") > said.rindex("Folder of the sweep")
+
+
+def test_a_cell_left_to_another_process_is_said_below_the_table(tmp_path, capsys):
+    plan = small_plan.plan(["naive"], epochs=1)
+    with claims.claim(str(tmp_path / "even" / "naive")) as is_ours:
+        assert is_ours and sweep.run(plan, str(tmp_path)) == 1
+    assert "left to other processes, which write the tables again: naive on even" in (
+        capsys.readouterr().out
+    )

@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from PIL import Image
 
 from pujax.sweep import figure, summary, tables
 
@@ -372,3 +373,14 @@ def test_a_summary_from_before_the_criterion_is_replaced_as_one(swept, tmp_path)
     (tmp_path / "table.csv").write_text(f"{before}\n")
     assert run(swept, f"--out={tmp_path / 'table'}") == 0
     assert (tmp_path / "table.csv").read_text() == now
+
+
+def test_a_figure_of_an_earlier_table_does_not_stay_beside_another_one(tmp_path):
+    """But what pujax did not draw stays, whatever it is called."""
+    Image.new("RGB", (2, 2)).save(tmp_path / "paired_mine.png")
+    (tmp_path / "curve_mine.png").write_text("no image")
+    found = results(reference="naive")
+    (path,) = figure.write(found, tmp_path)
+    assert os.path.exists(path)
+    assert figure.write(results(), tmp_path) == []
+    assert sorted(os.listdir(tmp_path)) == ["curve_mine.png", "paired_mine.png"]
