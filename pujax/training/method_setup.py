@@ -94,9 +94,12 @@ def _check_batches(
 
 
 def _check_length(config: ml_collections.FrozenConfigDict, method: Method, data: Problem) -> None:
-    """Steps are counted in 32 bits."""
+    """Requires an epoch to profile that there is, and steps that 32 bits can count."""
     steps = [stage.batching.steps_per_epoch(len(data.labeled)) for stage in method.stages]
     epochs = [stage.num_epochs for stage in method.stages]
+    accepted = f"0, or one of the run's epochs, 1 to {sum(epochs)}"
+    profiled = config.run.get("profile_epoch", 0)
+    checks.require(profiled <= sum(epochs), "run.profile_epoch", profiled, accepted)
     total = sum(count * length for count, length in zip(steps, epochs, strict=True))
     if total >= 2**31:
         raise ValueError(

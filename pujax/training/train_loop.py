@@ -10,14 +10,16 @@ checkpoint of its own in its own folder, and they go on.
 import collections
 import contextlib
 import logging
+import os
 import signal
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from typing import Any
 
 import jax
 import numpy as np
 
+from pujax.console import message
 from pujax.data import streaming
 from pujax.data.pu_dataset import TrainingData
 from pujax.training import loop_state, nonfinite, preemption, seed_axis, sharding, train_step
@@ -82,11 +84,27 @@ def _train_epoch(state: LoopState, request: preemption.StopRequest, progress: Pr
     if state.data is None:
         state.data = _stage_data(run, index, state.carry.state)
     state.plan = train_step.epoch_plan(run.stages[index], run.key, epoch, run.on_device)
-    started = _train_steps(state, index, started, request, progress)
+    with _profiled(run, epoch):
+        started = _train_steps(state, index, started, request, progress)
     if state.position.step < run.steps_per_epoch(index):
         return
     state.position = state.position._replace(epoch=epoch + 1, step=0, seconds=0.0)
     _end_epoch(state, index, time.monotonic() - started, progress)
+
+
+@contextlib.contextmanager
+def _profiled(run: Run, epoch: int) -> Iterator[None]:
+    """Traces the steps of the epoch that `run.profile_epoch` names, counted from 1.
+
+    The steps of an epoch end with a look at their metrics, so that all of them are in the trace.
+    """
+    if run.config.run.get("profile_epoch", 0) != epoch + 1:
+        yield
+        return
+    folder = os.path.join(run.members[0].folder, "profile")
+    with jax.profiler.trace(folder):
+        yield
+    message(f"profile of epoch {epoch + 1} of {run.num_epochs}: {folder}")
 
 
 def _refreshed(run: Run, state: Any, epoch: int) -> Any:

@@ -136,6 +136,21 @@ def test_rows_are_the_same_whenever_they_are_computed(tmp_path):
     assert rows(10) == rows(1)
 
 
+def test_a_profile_of_an_epoch_is_in_the_folder_and_changes_no_number(tmp_path):
+    data = tiny.problem()
+
+    def rows(folder, **run):
+        made = config("naive", **run)
+        setup = method_setup.build(made, data, tiny.mesh())
+        return tiny.train_in(tmp_path / folder, made, data, setup=setup)[1]
+
+    assert rows("with", profile_epoch=1) == rows("without")
+    assert list((tmp_path / "with" / "profile").rglob("*.xplane.pb"))
+    assert not (tmp_path / "without" / "profile").exists()
+    with pytest.raises(ValueError, match="run.profile_epoch is 999; accepted: 0, or one of the"):
+        method_setup.build(config("naive", profile_epoch=999), data, tiny.mesh())
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize("method", ["lagam", "impulses"])  # one refreshes, the other encodes
 def test_whole_sets_in_one_call_give_the_numbers_of_a_call_per_batch(tmp_path, monkeypatch, method):

@@ -74,6 +74,7 @@ def default_config(method: str) -> ml_collections.ConfigDict:
                 "few_kernels": "auto",  # on accelerators; 'on' and 'off' give the same numbers
                 "compilation_cache": "on",  # programs are kept for later runs; or 'off'
                 "progress_seconds": 5.0,  # between updates of the progress bar
+                "profile_epoch": 0,  # the n-th epoch is profiled into the run's folder; 0: none
                 "nonfinite": "stop",  # or 'skip': undo the step, count it, go on
                 "compare": "",  # methods to train on the same split afterwards: 'naive,supervised'
                 "figures": True,
@@ -258,6 +259,7 @@ def _check_run(run: ml_collections.ConfigDict) -> None:
     from_zero = ("eval_every", "stop_after_epoch", "seed_devices", "steps_per_dispatch")
     for name in (*from_zero, "num_processes"):
         checks.whole_number(f"run.{name}", run[name], 0)
+    checks.whole_number("run.profile_epoch", run.get("profile_epoch", 0), 0)
     for name in ("checkpoint_every", "keep_checkpoints"):
         checks.whole_number(f"run.{name}", run[name], 1)
     checks.between("run.eval_batch_size", run.eval_batch_size, 1, 2**20)
@@ -326,7 +328,7 @@ def to_compare(config: ml_collections.ConfigDict, method: str) -> ml_collections
         section.augment = False  # the run has no views that could carry over
     other.method = section
     other.run.compare = ""
-    other.run.figures = False
+    other.run.update({"figures": False, "profile_epoch": 0})
     return other
 
 
