@@ -19,8 +19,9 @@ The label update is in `label_update`, what else its virtual steps can be in `vi
 support set without clean examples in `pseudo_support`, the training losses in `losses`.
 """
 
+import functools
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -327,105 +328,50 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
     network = network_lib.build(
         config, info, embedding_dim=c.embedding_dim, aligned_dim=alignment.width(c)
     )
-    align = alignment.switched(c, info, network)
-    optimizer = optimizer_lib.build(c, num_epochs=c.num_epochs)
-    few_kernels = accelerator.few_kernels(config.run.few_kernels)
-    is_pseudo = c.use_meta and c.support_source == _PSEUDO
+    pseudo = _pseudo_sizes(c, info) if c.use_meta and c.support_source == _PSEUDO else None
     is_recorded = c.use_meta and c.record_label_gradients
-    clean = c.support_batch_size if c.use_meta and not is_pseudo else 0
-    num_low = max(round(c.pseudo_negative_share * info.n_u), 1)
-    half = c.pseudo_support_size // 2
-    counts = {"num_positives": min(half, info.n_p), "num_negatives": min(half, num_low)}
-    batching = Batching(batch_size=c.batch_size, support_batch_size=clean)
-
+    training = _Training(
+        config=config,
+        info=info,
+        network=network,
+        align=alignment.switched(c, info, network),
+        optimizer=optimizer_lib.build(c, num_epochs=c.num_epochs),
+        pseudo=pseudo,
+        is_recorded=is_recorded,
+        few_kernels=accelerator.few_kernels(config.run.few_kernels),
+    )
     if c.use_contrast:
         views_lib.say_of_tables(
             info,
             "the weak and the strong view of a row are the row itself, so that the instance loss "
             "only pushes rows apart",
         )
-    needs_clusters = c.use_contrast and c.use_groups
     too_short = label_update.too_short(c) if c.use_meta else None
     if too_short:
         _LOG.warning("%s", too_short)
 
-    def init(key: jax.Array, previous: State | None, data: TrainingData) -> State:
-        if previous is not None:
-            return previous
-        params, batch_stats = network.init(key, data.inputs[:2], data.encoder)
-        return State(
-            params=params,
-            batch_stats=batch_stats,
-            opt_state=optimizer.init(params),
-            labels=data.labeled.astype(jnp.float32),
-            clusters=jnp.zeros(data.labeled.shape, jnp.int32),
-            support=pseudo_support.empty(data, **counts) if is_pseudo else None,
-            pulls=jnp.zeros(data.labeled.shape, jnp.float32) if is_recorded else None,
-            target=alignment.first_target(params, batch_stats) if align else None,
-        )
-
-    def step(state: State, batch: Batch, key: jax.Array, *, in_warmup: bool):
-        views = losses.draw_views(c, network, batch, key)
-        # Not `state` itself: a batch that is left out does not move the target either.
-        begun, pair = alignment.begin(align, state, batch, key, parts=losses.NUM_KEYS)
-
-        def loss_of(params):
-            loss, (metrics, stats, *learned), scores = _losses(
-                c, info, network, params, state, batch, views, key, in_warmup=in_warmup
-            )
-            if align:
-                found = loss, stats, metrics
-                loss, stats, metrics = align.add(
-                    found, scores, params=params, views=pair, batch=batch
-                )
-            return loss, (metrics, stats, *learned)
-
-        updated, loss, (metrics, stats, labels, pulls) = optimizer_lib.descend(
-            optimizer, begun, loss_of, batch.progress
-        )
-        updated = updated._replace(batch_stats=stats, labels=state.labels.at[batch.ids].set(labels))
-        if state.pulls is not None and pulls is not None:
-            updated = updated._replace(pulls=state.pulls.at[batch.ids].set(pulls))
-        # A batch without positive mass leaves the balanced loss undefined; the code drops it whole.
-        may_skip = c.skip_empty_batches and c.classification_loss == "balanced"
-        skip = jnp.logical_and(may_skip, jnp.sum(state.labels[batch.ids]) <= 0)
-        state = packing.choose(skip, state, updated, packed=few_kernels)
-        return state, metrics | {"loss": loss, "skipped": skip.astype(jnp.float32)}
+    def predict(state: State, inputs: jax.Array) -> jax.Array:
+        return network.infer(state.params, state.batch_stats, inputs).logits
 
     @jax.jit
     def embed(state: State, inputs: jax.Array) -> jax.Array:
         return network.infer(state.params, state.batch_stats, inputs, with_embedding=True).embedding
 
-    def refresh(state: State, data: TrainingData, key: jax.Array, epoch: int = 0) -> State:
-        size = config.run.eval_batch_size
-        if needs_clusters:
-            points = batching_lib.map_batches(embed, data.inputs, batch_size=size, args=(state,))
-            state = state._replace(clusters=_cluster(c, key, points))
-        if is_pseudo:
-            scores = batching_lib.map_batches(score, data.inputs, batch_size=size, args=(state,))
-            key = jax.random.fold_in(key, _SUPPORT_KEY)
-            support = pseudo_support.choose(data, scores, key, num_low=num_low, **counts)
-            state = state._replace(support=support)
-        return state
-
-    def predict(state: State, inputs: jax.Array) -> jax.Array:
-        return network.infer(state.params, state.batch_stats, inputs).logits
-
-    score = jax.jit(predict)
+    clean = c.support_batch_size if c.use_meta and pseudo is None else 0
     warmup = Stage(
         name="warmup",
         num_epochs=c.warmup_epochs,
-        init=init,
-        step=lambda *args: step(*args, in_warmup=True),
+        init=training.init,
+        step=functools.partial(training.step, in_warmup=True),
         batching=Batching(batch_size=c.batch_size),
     )
     main = Stage(
         name="main",
         num_epochs=c.num_epochs - c.warmup_epochs,
-        init=init,
-        step=lambda *args: step(*args, in_warmup=False),
-        batching=batching,
-        refresh=refresh if needs_clusters or is_pseudo else None,
+        init=training.init,
+        step=functools.partial(training.step, in_warmup=False),
+        batching=Batching(batch_size=c.batch_size, support_batch_size=clean),
+        refresh=_refresh(config, embed, jax.jit(predict), pseudo),
     )
     return Method(
         stages=tuple(stage for stage in (warmup, main) if stage.num_epochs),
@@ -435,6 +381,127 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
         label_gradients=(lambda state: state.pulls) if is_recorded else None,
         diagnose=lambda estimates: [too_short] if too_short else [],
     )
+
+
+class _PseudoSizes(NamedTuple):
+    """Numbers of a support set that is chosen out of P and U.
+
+    Attributes:
+      num_positives: of P that are in it.
+      num_negatives: of U that are in it.
+      num_low: rows of U with the lowest scores, which the negatives are drawn from.
+    """
+
+    num_positives: int
+    num_negatives: int
+    num_low: int
+
+
+def _pseudo_sizes(c: ml_collections.ConfigDict, info: DataInfo) -> _PseudoSizes:
+    num_low = max(round(c.pseudo_negative_share * info.n_u), 1)
+    half = c.pseudo_support_size // 2
+    return _PseudoSizes(min(half, info.n_p), min(half, num_low), num_low)
+
+
+class _Training(NamedTuple):
+    """The first state and the step of both stages.
+
+    Attributes:
+      config: the resolved configuration.
+      info: numbers of the data set.
+      network: with its heads.
+      align: the part that aligns representations, or None.
+      optimizer: of the network.
+      pseudo: sizes of a support set that is chosen out of P and U, or None.
+      is_recorded: whether the pulls of label gradients are kept.
+      few_kernels: whether a state is chosen in one piece.
+    """
+
+    config: ml_collections.ConfigDict
+    info: DataInfo
+    network: network_lib.Network
+    align: alignment.Aligner | None
+    optimizer: optimizer_lib.Optimizer
+    pseudo: _PseudoSizes | None
+    is_recorded: bool
+    few_kernels: bool
+
+    def init(self, key: jax.Array, previous: State | None, data: TrainingData) -> State:
+        """A fresh network with U labelled negative, or the state of the warm-up."""
+        if previous is not None:
+            return previous
+        params, batch_stats = self.network.init(key, data.inputs[:2], data.encoder)
+        support = None
+        if self.pseudo is not None:
+            support = pseudo_support.empty(
+                data,
+                num_positives=self.pseudo.num_positives,
+                num_negatives=self.pseudo.num_negatives,
+            )
+        return State(
+            params=params,
+            batch_stats=batch_stats,
+            opt_state=self.optimizer.init(params),
+            labels=data.labeled.astype(jnp.float32),
+            clusters=jnp.zeros(data.labeled.shape, jnp.int32),
+            support=support,
+            pulls=jnp.zeros(data.labeled.shape, jnp.float32) if self.is_recorded else None,
+            target=alignment.first_target(params, batch_stats) if self.align else None,
+        )
+
+    def step(self, state: State, batch: Batch, key: jax.Array, *, in_warmup: bool):
+        """A step of the network, and in the main stage one of the batch's labels before it."""
+        c = self.config.method
+        views = losses.draw_views(c, self.network, batch, key)
+        # Not `state` itself: a batch that is left out does not move the target either.
+        begun, pair = alignment.begin(self.align, state, batch, key, parts=losses.NUM_KEYS)
+
+        def loss_of(params):
+            loss, (metrics, stats, *learned), scores = _losses(
+                c, self.info, self.network, params, state, batch, views, key, in_warmup=in_warmup
+            )
+            if self.align:
+                found = loss, stats, metrics
+                loss, stats, metrics = self.align.add(
+                    found, scores, params=params, views=pair, batch=batch
+                )
+            return loss, (metrics, stats, *learned)
+
+        updated, loss, (metrics, stats, labels, pulls) = optimizer_lib.descend(
+            self.optimizer, begun, loss_of, batch.progress
+        )
+        updated = updated._replace(batch_stats=stats, labels=state.labels.at[batch.ids].set(labels))
+        if state.pulls is not None and pulls is not None:
+            updated = updated._replace(pulls=state.pulls.at[batch.ids].set(pulls))
+        # A batch without positive mass leaves the balanced loss undefined; the code drops it whole.
+        may_skip = c.skip_empty_batches and c.classification_loss == "balanced"
+        skip = jnp.logical_and(may_skip, jnp.sum(state.labels[batch.ids]) <= 0)
+        state = packing.choose(skip, state, updated, packed=self.few_kernels)
+        return state, metrics | {"loss": loss, "skipped": skip.astype(jnp.float32)}
+
+
+def _refresh(
+    config: ml_collections.ConfigDict,
+    embed: Callable[..., jax.Array],
+    score: Callable[..., jax.Array],
+    pseudo: _PseudoSizes | None,
+) -> Callable[..., State] | None:
+    """What precedes an epoch of the main stage: clusters and the pseudo support set, if any."""
+    c, size = config.method, config.run.eval_batch_size
+    needs_clusters = c.use_contrast and c.use_groups
+
+    def refresh(state: State, data: TrainingData, key: jax.Array, epoch: int = 0) -> State:
+        if needs_clusters:
+            points = batching_lib.map_batches(embed, data.inputs, batch_size=size, args=(state,))
+            state = state._replace(clusters=_cluster(c, key, points))
+        if pseudo is not None:
+            scores = batching_lib.map_batches(score, data.inputs, batch_size=size, args=(state,))
+            key = jax.random.fold_in(key, _SUPPORT_KEY)
+            support = pseudo_support.choose(data, scores, key, **pseudo._asdict())
+            state = state._replace(support=support)
+        return state
+
+    return refresh if needs_clusters or pseudo is not None else None
 
 
 def _cluster(config, key, points):
