@@ -19,6 +19,7 @@ the large weights; tests show that ours does not.
 """
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -180,30 +181,73 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
 
     def stage(name: str, length: int, settings: Any, loss: Any, batching: Batching) -> Stage:
         optimizer = optimizer_lib.build(settings, num_epochs=max(length, 1))
+        training = _Training(c, network, optimizer, loss)
+        return Stage(name, length, training.init, training.step, batching)
 
-        def init(key: jax.Array, previous: State | None, data: TrainingData) -> State:
-            if previous is not None:
-                return previous._replace(opt_state=optimizer.init(previous.params))
-            params, batch_stats = network.init(key, data.inputs[:2], data.encoder)
-            weights = jnp.ones(data.labeled.shape)
-            return State(
-                params, batch_stats, optimizer.init(params), weights, jnp.ones([]), jnp.ones([])
-            )
+    def infer(state: State, inputs: jax.Array):
+        return network.infer(state.params, state.batch_stats, inputs)
 
-        def step(state: State, batch: Batch, key: jax.Array):
-            images = classifier.weak_view(c, network, batch.inputs, key)
+    first = stage("nnpu", c.pretrain_epochs, first_config, nnpu_loss, sections.batches(c, info))
+    first = first._replace(selection=c.pretrain_selection)
+    length = c.num_epochs - c.pretrain_epochs
+    episodes = stage("episodes", length, c, weighted_loss, Batching(c.batch_size))
+    episodes = episodes._replace(
+        refresh=_begin_episode(config, network), refresh_every=c.episode_epochs
+    )
+    return Method(
+        stages=tuple(part for part in (first, episodes) if part.num_epochs),
+        predict=lambda state, inputs: infer(state, inputs).logits,
+        embed=lambda state, inputs: infer(state, inputs).features,
+        estimates=lambda state: {
+            "mean_weight_positive": state.mean_positive,
+            "mean_weight_unlabeled": state.mean_unlabeled,
+        },
+        diagnose=diagnose if length else lambda _: [_NO_EPISODE],
+    )
 
-            def loss_of(params):
-                outputs, stats = network.train_pass(params, state.batch_stats, images)
-                return loss(outputs.logits, state, batch), stats
 
-            state, total, stats = optimizer_lib.descend(
-                optimizer, state, loss_of, batch.stage_progress
-            )
-            return state._replace(batch_stats=stats), {"loss": total}
+class _Training(NamedTuple):
+    """The first state and the step of a stage.
 
-        return Stage(name, length, init, step, batching)
+    Attributes:
+      config: the method's section.
+      network: of both stages.
+      optimizer: of this stage.
+      loss: `loss(scores, state, batch)`, a scalar.
+    """
 
+    config: ml_collections.ConfigDict
+    network: network_lib.Network
+    optimizer: optimizer_lib.Optimizer
+    loss: Callable[[jax.Array, State, Batch], jax.Array]
+
+    def init(self, key: jax.Array, previous: State | None, data: TrainingData) -> State:
+        """A fresh network, or that of the stage before with a new optimizer."""
+        if previous is not None:
+            return previous._replace(opt_state=self.optimizer.init(previous.params))
+        params, batch_stats = self.network.init(key, data.inputs[:2], data.encoder)
+        weights, mean = jnp.ones(data.labeled.shape), jnp.ones([])
+        return State(params, batch_stats, self.optimizer.init(params), weights, mean, mean)
+
+    def step(self, state: State, batch: Batch, key: jax.Array):
+        """A step of the network."""
+        images = classifier.weak_view(self.config, self.network, batch.inputs, key)
+
+        def loss_of(params):
+            outputs, stats = self.network.train_pass(params, state.batch_stats, images)
+            return self.loss(outputs.logits, state, batch), stats
+
+        state, total, stats = optimizer_lib.descend(
+            self.optimizer, state, loss_of, batch.stage_progress
+        )
+        return state._replace(batch_stats=stats), {"loss": total}
+
+
+def _begin_episode(
+    config: ml_collections.ConfigDict, network: network_lib.Network
+) -> Callable[..., State]:
+    """What begins an episode: weights by the network as it is, and a new optimizer."""
+    c = config.method
     score = jax.jit(lambda params, stats, inputs: network.infer(params, stats, inputs).logits)
     optimizer = optimizer_lib.build(c, num_epochs=max(c.num_epochs - c.pretrain_epochs, 1))
 
@@ -226,8 +270,7 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
             mean_unlabeled=jnp.mean(weights, where=~labeled),
         )
 
-    def begin_episode(state: State, data: TrainingData, key: jax.Array, epoch: int = 0) -> State:
-        """Weights by the network as it is, and a new optimizer."""
+    def begin(state: State, data: TrainingData, key: jax.Array, epoch: int = 0) -> State:
         del key
         episode = epoch // c.episode_epochs
         scores = batching_lib.map_batches(
@@ -247,25 +290,7 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
         smoothing = jnp.float32(c.smoothing if episode else 0)  # there are no older weights
         return weighted(state, scores, data.labeled, of_p, of_u, smoothing)
 
-    def infer(state: State, inputs: jax.Array):
-        return network.infer(state.params, state.batch_stats, inputs)
-
-    drawn = sections.batches(c, info)
-    first = stage("nnpu", c.pretrain_epochs, first_config, nnpu_loss, drawn)
-    first = first._replace(selection=c.pretrain_selection)
-    length = c.num_epochs - c.pretrain_epochs
-    episodes = stage("episodes", length, c, weighted_loss, Batching(c.batch_size))
-    episodes = episodes._replace(refresh=begin_episode, refresh_every=c.episode_epochs)
-    return Method(
-        stages=tuple(part for part in (first, episodes) if part.num_epochs),
-        predict=lambda state, inputs: infer(state, inputs).logits,
-        embed=lambda state, inputs: infer(state, inputs).features,
-        estimates=lambda state: {
-            "mean_weight_positive": state.mean_positive,
-            "mean_weight_unlabeled": state.mean_unlabeled,
-        },
-        diagnose=diagnose if length else lambda _: [_NO_EPISODE],
-    )
+    return begin
 
 
 def diagnose(estimates: dict[str, float]) -> list[str]:
