@@ -3,7 +3,8 @@
     python train.py --config=configs/baseline.py:method=nnpu,task=fashion_mnist,setting=two_sample
 
 Arguments: method = naive (default) or any name in pujax/methods but those for several labels per
-example (see configs/pu_mlc.py); task = digits (default) or any name in configs/common.py;
+example (see configs/pu_mlc.py), or a module of your own, such as mypackage.mine
+(docs/adding_a_method.md); task = digits (default) or any name in configs/common.py;
 backbone = auto (default: small_cnn for images, mlp for tables) or any name in pujax/models;
 setting = one_sample (default), two_sample. Methods whose last epoch is well below their best one
 hold out 500 examples, of digits 100, that choose the epoch without a negative label
@@ -24,7 +25,8 @@ def get_config(argument: str = "") -> ml_collections.ConfigDict:
     """The configuration of one method, task, backbone and setting."""
     chosen = common.parse(
         argument,
-        method=_first("naive", [x for x in methods.names() if not methods.is_multilabel(x)]),
+        own_methods=True,
+        method=_first("naive", methods.of_kind(multilabel=False)),
         task=tuple(common.TASKS),
         backbone=("auto", *models.NAMES),
         setting=("one_sample", "two_sample"),

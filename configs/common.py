@@ -65,11 +65,14 @@ TABLES = ("a9a", "ijcnn1", "mushrooms", "phishing", "newsgroups")
 _DEFAULTS = {"num_labeled": 1000, "num_support": 500}
 
 
-def parse(argument: str, **accepted: tuple[str, ...] | None) -> dict[str, str]:
+def parse(
+    argument: str, *, own_methods: bool = False, **accepted: tuple[str, ...] | None
+) -> dict[str, str]:
     """Reads `key=value,key=value`; a missing key takes the first accepted value.
 
     Args:
       argument: what follows the colon in `--config=FILE:...`.
+      own_methods: whether the key `method` takes the dotted name of a module of one's own, too.
       **accepted: accepted values of every key, the default first; None takes any text, '' by
         default.
 
@@ -88,6 +91,11 @@ def parse(argument: str, **accepted: tuple[str, ...] | None) -> dict[str, str]:
         if not equals:
             value = ", ".join(accepted[key] or ("TEXT",))
             raise ValueError(f"config argument {key} has no value; accepted: {key}={value}")
+        if own_methods and key == "method" and value not in accepted[key]:
+            if value in methods.names():
+                methods.module(value)  # a file that cannot be read is in no list, and says why here
+            if methods.is_own(value):
+                accepted[key] = (*accepted[key], value)
         if accepted[key] is not None and value not in accepted[key]:
             raise ValueError(
                 f"config argument {key} is {value!r}; accepted: {', '.join(accepted[key])}"
@@ -123,12 +131,13 @@ def own_rows(argument: str, *, source: str, num_epochs: int) -> ml_collections.C
     """What one's own table and one's own folder share: P and U from one place, and nothing else.
 
     Args:
-      argument: what follows the colon; method = nnpu or another that needs no clean examples.
+      argument: what follows the colon; method = nnpu or another that needs no clean examples,
+        which may be a module of one's own.
       source: name of the data source.
       num_epochs: of nnPU; the other methods keep their own.
     """
     others = (x for x in methods.without_negatives() if x != "nnpu")
-    method = parse(argument, method=("nnpu", *others))["method"]
+    method = parse(argument, own_methods=True, method=("nnpu", *others))["method"]
     config = config_lib.default_config(method)
     config.data.update(
         {

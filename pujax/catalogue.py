@@ -4,11 +4,13 @@ A help text has to be there at once, and importing one method imports JAX.
 """
 
 import ast
+import functools
 import pathlib
 from collections.abc import Iterable
 from typing import NamedTuple
 
 _METHODS = pathlib.Path(__file__).resolve().parent / "methods"
+_SEVERAL = "several labels"
 
 
 class Entry(NamedTuple):
@@ -29,6 +31,11 @@ class Entry(NamedTuple):
     is_oracle: bool
 
     @property
+    def is_multilabel(self) -> bool:
+        """Whether it is for several labels per example."""
+        return self.labels == _SEVERAL
+
+    @property
     def kind(self) -> str:
         """The last three in words; an oracle has negatives in any case."""
         needs = "oracle" if self.is_oracle else "needs negatives" if self.needs_negatives else ""
@@ -36,15 +43,53 @@ class Entry(NamedTuple):
 
 
 def methods() -> tuple[Entry, ...]:
-    """All methods, in alphabetical order, as `pujax.methods.names` has them."""
+    """All methods whose file can be read, in alphabetical order."""
+    return tuple(entry(name, path) for name, path in _files().items() if not _fault(path))
+
+
+def unreadable() -> str:
+    """One line that names the files of methods that `methods` leaves out; '' where there is none.
+
+    A file that is being written is no Python at times, and says so when its method is asked for.
+    """
+    faults = [f"{path} ({_fault(path)})" for path in _files().values() if _fault(path)]
+    return f"Left out, which cannot be read: {', '.join(faults)}" if faults else ""
+
+
+def _files() -> dict[str, pathlib.Path]:
+    """Files of the methods by name, in alphabetical order, as `pujax.methods.names` has them."""
     found = {path.stem: path for path in _METHODS.glob("*.py")}
     found |= {path.parent.name: path for path in _METHODS.glob("*/__init__.py")}
     names = sorted(name for name in found if name != "base" and not name.startswith("_"))
-    return tuple(_entry(name, found[name]) for name in names)
+    return {name: found[name] for name in names}
 
 
-def _entry(name: str, path: pathlib.Path) -> Entry:
-    module = ast.parse(path.read_text(encoding="utf-8"))
+@functools.cache
+def _fault(path: pathlib.Path) -> str:
+    """Why a file cannot be read, in a few words; '' where it can."""
+    try:
+        _tree(path)
+    except SyntaxError as error:
+        return f"line {error.lineno}: {error.msg}"
+    except (OSError, ValueError) as error:
+        return " ".join(str(error).split())
+    return ""
+
+
+@functools.cache
+def _tree(path: pathlib.Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@functools.cache
+def entry(name: str, path: pathlib.Path) -> Entry:
+    """What the file of a method says of it.
+
+    Args:
+      name: of the method.
+      path: of its file, which can be read.
+    """
+    module = _tree(path)
     marks = {
         target.id: node.value.value
         for node in module.body
@@ -55,7 +100,7 @@ def _entry(name: str, path: pathlib.Path) -> Entry:
     return Entry(
         name,
         _first_line(module),
-        "several labels" if marks.get("MULTILABEL") else "one label",
+        _SEVERAL if marks.get("MULTILABEL") else "one label",
         bool(marks.get("NEEDS_NEGATIVES")),
         bool(marks.get("ORACLE")),
     )

@@ -33,7 +33,7 @@ Some fields of every run, with their defaults, which a configuration may change:
 Those of a method are --config.method.FIELD; `pujax methods NAME` lists them with their defaults.
 
 Methods, of one label per example as --config=baseline:method=NAME, of several as
---config=pu_mlc:method=NAME:
+--config=pu_mlc:method=NAME; a module of your own is named method=PACKAGE.MODULE:
 {methods}
 
 Configurations:
@@ -178,7 +178,8 @@ TOPOLOGIES = (
 """`pujax.aot.topologies.ACCEPTED`."""
 
 _METHODS = """usage: {program} [NAME] [--json]
-  NAME                 shows the fields of this method with their defaults
+  NAME                 shows the fields of this method with their defaults; of a module of your own
+                       by PACKAGE.MODULE
   --json               writes the same for programs
   --help               shows this text
 
@@ -234,9 +235,10 @@ def _summaries(files: Mapping[str, pathlib.Path]) -> str:
 
 
 def _methods_of_all_kinds() -> str:
-    return catalogue.lines(
+    text = catalogue.lines(
         (method.name, f"{method.summary} [{method.kind}]") for method in catalogue.methods()
     )
+    return "\n".join(filter(None, (text, catalogue.unreadable())))
 
 
 def _wrapped(names: Sequence[str]) -> str:

@@ -50,8 +50,8 @@ def _others(data: str) -> sweep.Plan:
     """Methods without the switch, by their own defaults."""
     shown = {"lagam", "ncpu", *_METHODS} - {"nnpu"}
     cells = []
-    for name in methods.names():
-        if methods.is_multilabel(name) or name in shown:
+    for name in methods.of_kind(multilabel=False):
+        if name in shown:
             continue
         config = baseline.get_config(f"method={name}")
         config.data = ncpu.get_config(f"task={data}").data

@@ -36,7 +36,7 @@ _RULES = (
 
 def get_plan(argument: str = "") -> sweep.Plan:
     """The methods of one label per example on all sets, or on one."""
-    names = [name for name in methods.names() if not methods.is_multilabel(name)]
+    names = list(methods.of_kind(multilabel=False))
     chosen = common.parse(argument, part=("all", *_SETS), method=("all", *names))
     if chosen["method"] != "all":
         names = [chosen["method"]]

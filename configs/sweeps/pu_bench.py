@@ -226,7 +226,7 @@ def num_labeled(data: str, share: float) -> int:
 
 def _of_one_label() -> list[str]:
     """Methods of one label per example."""
-    return [name for name in methods.names() if not methods.is_multilabel(name)]
+    return list(methods.of_kind(multilabel=False))
 
 
 def _config(method: str, data: str, drawn: dict[str, object]) -> ml_collections.ConfigDict:

@@ -125,7 +125,7 @@ def get_plan(argument: str = "") -> sweep.Plan:
 
 def _of_one_label() -> list[str]:
     """Methods of one label per example."""
-    return [name for name in methods.names() if not methods.is_multilabel(name)]
+    return list(methods.of_kind(multilabel=False))
 
 
 def _config(

@@ -2,11 +2,11 @@
 
 A method is a `Method` of pure functions. The loop owns keys, sharding, donation, logging,
 evaluation, checkpoints, signals and non-finite numbers; a method owns its mathematics. Adding one
-is adding a file here: `config.method.name` is imported by name.
+is adding a file here, which `config.method.name` names, or a module anywhere that Python can import
+it from: a name with a dot is that of such a module, as `mypackage.mine`.
 """
 
 import functools
-import importlib
 import pkgutil
 from collections.abc import Mapping
 from types import ModuleType
@@ -15,13 +15,15 @@ from typing import Any
 import ml_collections
 import numpy as np
 
-from pujax import checks
+from pujax import catalogue, checks
 from pujax.data.multilabel_dataset import MultilabelInfo
 from pujax.data.pu_dataset import DataInfo
+from pujax.methods import _loading
 from pujax.methods._common import alignment, averaging, freezing
 from pujax.methods._common.network import build as build_network
 from pujax.methods._common.optimizer import RENAMED
 from pujax.methods._common.sections import shared_fields
+from pujax.methods._loading import UnusableMethod
 from pujax.methods.base import Method, Metrics, Stage
 
 __all__ = [
@@ -30,14 +32,17 @@ __all__ = [
     "Method",
     "Metrics",
     "Stage",
+    "UnusableMethod",
     "build",
     "build_network",
     "from_labels",
     "has_network",
     "is_multilabel",
+    "is_own",
     "module",
     "names",
     "needs_negatives",
+    "of_kind",
     "own_rows",
     "selection",
     "set_length",
@@ -60,7 +65,8 @@ MARKERS: dict[str, Any] = {
 """What a method's module may say of it in upper case, and what holds where it says nothing.
 
 `docs/adding_a_method.md` says what each means. Other names in upper case that a method's module
-gives a value begin with an underscore, so that a misspelt one is found (`tests/contract`).
+gives a value begin with an underscore, so that a misspelt one is found: near ones are refused, and
+the others by `tests/contract`.
 """
 
 
@@ -70,7 +76,7 @@ def _said(name: str, marker: str) -> Any:
 
 
 def names() -> tuple[str, ...]:
-    """Names of all methods, in alphabetical order.
+    """Names of all methods of pujax, in alphabetical order.
 
     They are the files and folders here but `base.py` and those that start with `_`.
     """
@@ -82,6 +88,22 @@ def _names_in(folders: tuple[str, ...]) -> tuple[str, ...]:
     """The same, looked up once: a configuration asks dozens of times."""
     modules = (module.name for module in pkgutil.iter_modules(folders))
     return tuple(sorted(name for name in modules if name != "base" and not name.startswith("_")))
+
+
+def of_kind(*, multilabel: bool) -> tuple[str, ...]:
+    """Names of the methods of pujax for one label per example, or for several.
+
+    None is imported. A file that is no Python is left out; who asks for its method is told.
+
+    Args:
+      multilabel: whether for several.
+    """
+    return tuple(x.name for x in catalogue.methods() if x.is_multilabel == multilabel)
+
+
+def is_own(name: object) -> bool:
+    """Whether a name is that of a module outside of pujax, which has a dot: PACKAGE.MODULE."""
+    return isinstance(name, str) and "." in name
 
 
 def is_multilabel(name: str) -> bool:
@@ -107,14 +129,18 @@ def without_negatives(name: str = "", section: Mapping[str, Any] | None = None) 
     """Names of the methods of one label per example that need positive and unlabeled data only.
 
     Args:
-      name: a method that is judged by its fields instead of its defaults; '' for none.
+      name: a method that is judged by its fields instead of its defaults, and which may be a
+        module of one's own; '' for none. The others are not imported.
       section: those fields, as in `needs_negatives`.
+
+    Raises:
+      UnusableMethod: if `name` is that of a module which cannot be used.
     """
-
-    def needs(other: str) -> bool:
-        return needs_negatives(other, section if other == name else None)
-
-    return tuple(x for x in names() if not is_multilabel(x) and not needs(x))
+    free = {x.name for x in catalogue.methods() if not x.is_multilabel and not x.needs_negatives}
+    if name in names() or is_own(name):
+        is_free = not is_multilabel(name) and not needs_negatives(name, section)
+        free = free | {name} if is_free else free - {name}
+    return tuple(sorted(free))
 
 
 def has_network(name: str) -> bool:
@@ -229,17 +255,23 @@ def module(name: str) -> ModuleType:
     """Imports the module of a method.
 
     Args:
-      name: file name without the ending, for example 'lagam'.
+      name: file name without the ending, for example 'lagam'; or a module that Python can import
+        from elsewhere by its dotted name, for example 'mypackage.mine'.
 
     Returns:
       A module with `default_config()` and `build(config, info)`.
 
     Raises:
       ValueError: if there is no such method.
+      UnusableMethod: a ValueError, if its module cannot be imported or is not that of a method.
     """
-    if name not in names():
-        raise ValueError(f"method.name is {name!r}; accepted: {', '.join(map(repr, names()))}")
-    return importlib.import_module(f"{__name__}.{name}")
+    if is_own(name):
+        accepted = "the dotted name of a module, PACKAGE.MODULE"
+        parts = name.split(".")
+        checks.require(all(map(str.isidentifier, parts)), "method.name", name, accepted)
+        return _loading.load(name, name, MARKERS)
+    checks.one_of("method.name", name, names())
+    return _loading.load(name, f"{__name__}.{name}", MARKERS)
 
 
 def build(config: ml_collections.ConfigDict, info: DataInfo | MultilabelInfo) -> Method:
@@ -256,9 +288,17 @@ def build(config: ml_collections.ConfigDict, info: DataInfo | MultilabelInfo) ->
       ValueError: for a setting that cannot be.
     """
     if not has_network(config.method.name):
-        return module(config.method.name).build(config, info)
+        return _built(config, info)
     averaging.check(config.method)
     config = freezing.resolved(config)
-    method = module(config.method.name).build(config, info)
+    method = _built(config, info)
     method = alignment.diagnosed(method, config.method, info)
     return averaging.wrap(method, config.method, info)
+
+
+def _built(config: ml_collections.ConfigDict, info: DataInfo | MultilabelInfo) -> Method:
+    """What the method's own module builds."""
+    name = config.method.name
+    method = module(name).build(config, info)
+    checks.require(isinstance(method, Method), f"build() of {name}", method, "a Method")
+    return method

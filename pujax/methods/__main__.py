@@ -1,6 +1,7 @@
 """The command `pujax methods [NAME]`: all methods in a line each, or the fields of one."""
 
 import json
+import pathlib
 import sys
 from typing import Any
 
@@ -26,6 +27,8 @@ def main(argv: list[str]) -> int:
 
 def _of_all(as_json: bool) -> str:
     entries = catalogue.methods()
+    if catalogue.unreadable():
+        sys.stderr.write(f"{catalogue.unreadable()}\n")
     if as_json:
         return _json([_record(entry) for entry in entries])
     rows = ((entry.name, f"{entry.summary} [{entry.kind}]") for entry in entries)
@@ -33,11 +36,12 @@ def _of_all(as_json: bool) -> str:
 
 
 def _of_one(name: str, as_json: bool) -> str:
-    entries = {entry.name: entry for entry in catalogue.methods()}
-    one_of("NAME", name, entries)
-    fields = methods.module(name).default_config().to_dict()
+    if not methods.is_own(name):
+        one_of("NAME", name, methods.names())
+    module = methods.module(name)
+    fields = module.default_config().to_dict()
     del fields["name"]
-    entry = entries[name]
+    entry = catalogue.entry(name, pathlib.Path(str(module.__file__)))
     if as_json:
         return _json(_record(entry) | {"fields": fields})
     rows = catalogue.lines((field, repr(fields[field])) for field in sorted(fields))

@@ -204,7 +204,7 @@ def check_names(config: ml_collections.FrozenConfigDict) -> None:
     name = config.method.name
     checks.one_of("method.name", name, methods.without_negatives(name, config.method))
     for name in config_lib.compared_methods(config.run):
-        checks.one_of("run.compare", name, methods.without_negatives())
+        checks.one_of("run.compare", name, methods.without_negatives(name))
 
 
 def check_method(name: str, method: Method) -> None:

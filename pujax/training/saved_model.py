@@ -368,6 +368,8 @@ def load(folder: str | os.PathLike[str]) -> SavedModel:
         require(isinstance(document["id_name"], str), "id_name", document["id_name"], "a name")
         size = config.run.eval_batch_size
         require(type(size) is int and 0 < size <= 2**20, "run.eval_batch_size", size, "1 to 2**20")
+    except methods.UnusableMethod as error:  # a module of the maker's own, which is not here
+        raise ValueError(f"{path}: {error}") from error
     except Exception as error:  # whatever a method makes of settings that are none
         raise _refusal(path, document, error) from error
     described, path = path, os.path.join(folder, _NUMBERS)

@@ -38,7 +38,7 @@ def default_config(method: str) -> ml_collections.ConfigDict:
     """The whole tree with the defaults of one method; configuration files start from it.
 
     Args:
-      method: name of a file in `pujax/methods`.
+      method: name of a file in `pujax/methods`, or of a module of one's own, with a dot.
 
     Returns:
       A `ConfigDict` with the sections `seed`, `data`, `model`, `method`, `run`.
@@ -146,7 +146,7 @@ def resolve(config: ml_collections.ConfigDict) -> ml_collections.ConfigDict:
 @functools.cache
 def _defaults(method: types.ModuleType) -> dict[str, Any]:
     """`default_config` as values and references, which nobody may change."""
-    name = method.__name__.rpartition(".")[2]
+    name = method.__name__.removeprefix(f"{methods.__name__}.")
     return default_config(name).to_dict(preserve_field_references=True)
 
 
@@ -290,7 +290,8 @@ def _check_compared(config: ml_collections.ConfigDict) -> None:
     """Raises a ValueError for names that would share a folder, or that are no methods."""
     compared, own = compared_methods(config.run), config.method.name
     for name in compared:
-        checks.one_of("run.compare", name, methods.names())
+        if not methods.is_own(name):
+            checks.one_of("run.compare", name, methods.names())
         several = methods.is_multilabel(own)
         accepted = f"methods for {'several labels' if several else 'one label'}, as {own!r} is"
         checks.require(methods.is_multilabel(name) == several, "run.compare", name, accepted)

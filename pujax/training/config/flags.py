@@ -52,7 +52,8 @@ def parse(argv: list[str]) -> tuple[ml_collections.ConfigDict, str, str]:
         if not _config_path(argv) and any(word.startswith("--config.") for word in argv):
             raise ValueError(f"--config is missing; accepted: {configs.accepted()}") from error
         # An error inside a config file arrives as a traceback in the message; its end says it.
-        text = str(error).strip().splitlines()[-1].removeprefix("ValueError: ")
+        text = str(error).strip().splitlines()[-1]
+        text = re.sub(r"^(ValueError|[\w.]+\.UnusableMethod): ", "", text)
         raise ValueError(_bad_value(text)) from error
     except (AttributeError, KeyError, TypeError) as error:
         raise ValueError(_bad_override(argv, error)) from error

@@ -62,7 +62,7 @@ def check(config: ml_collections.ConfigDict, data: Problem) -> None:
     wanted, name = isinstance(data, MultilabelDataset), config.method.name
     if methods.is_multilabel(name) == wanted:
         return
-    accepted = [other for other in methods.names() if methods.is_multilabel(other) == wanted]
+    accepted = methods.of_kind(multilabel=wanted)
     raise ValueError(
         f"method.name is {name!r} and the data ({data.info.name}) are {of(data).name}; accepted: "
         + ", ".join(map(repr, accepted))
