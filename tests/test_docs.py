@@ -14,6 +14,7 @@ from pujax import commands as pujax_commands
 from pujax import configs, methods, usage
 from pujax.training import config as config_lib
 from pujax.training.config import flags
+from tests import tiny
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
 PAGES = (
@@ -134,8 +135,11 @@ def wrong_words(words):
 
 
 @pytest.mark.parametrize("words", OWN, ids=" ".join)
-def test_a_pujax_command_and_what_it_names_exist(words, monkeypatch):
+def test_a_pujax_command_and_what_it_names_exist(words, monkeypatch, tmp_path):
     assert wrong_words(words) == []
+    if any("mypackage.mine" in word for word in words):  # the reader's own method
+        tiny.write_own_method(tmp_path, "mypackage")
+        monkeypatch.syspath_prepend(str(tmp_path))
     if words[0] == "train" and any("--config=" in word and "..." not in word for word in words):
         monkeypatch.chdir(REPOSITORY)
         flags.parse(["pujax train", *words[1:]])

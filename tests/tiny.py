@@ -1,5 +1,6 @@
 """Problems and configurations small enough to train within a second."""
 
+import os
 import pathlib
 from collections.abc import Callable
 
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 from jax.sharding import Mesh
 
-from pujax import accelerator
+from pujax import accelerator, methods
 from pujax.data import batching, dataset, multilabel_dataset, pu_dataset
 from pujax.data import raw as raw_lib
 from pujax.data.raw import RawDataset
@@ -19,6 +20,11 @@ from pujax.training.config import flags
 from pujax.training.seed_axis import Member
 
 _REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
+
+OWN = os.environ.get("PUJAX_TEST_METHOD", "")
+"""A method of one's own that is put to the tests as well, PACKAGE.MODULE; '' for none."""
+METHODS = (*methods.names(), *filter(None, [OWN]))
+"""All methods that what every method must do is tested on."""
 
 # Set where a method has the field; a method of its own length or batch needs nothing else.
 _SMALL = {
@@ -160,12 +166,12 @@ from two pools, halves of a batch for several labels, and what is fitted without
 def by_kind(names, *daily: str, kinds=KINDS):
     """Methods as parameters of a test that looks at code which all methods share.
 
-    Those named `daily` run by default, of the others one of each kind in the thorough tests; the
-    rest is slow.
+    Those named `daily` and one's own run by default, of the others one of each kind in the thorough
+    tests; the rest is slow.
     """
 
     def marks(name):
-        if name in daily:
+        if name in daily or methods.is_own(name):
             return ()
         return pytest.mark.thorough if name in kinds else pytest.mark.slow
 
@@ -199,6 +205,14 @@ def config(method: str, *, model="small_cnn", options=None, dtype="float32", see
         if key in tree.method:
             tree.method[key] = value
     return config_lib.resolve(tree)
+
+
+def write_own_method(folder: pathlib.Path, package: str) -> None:
+    """Writes a package whose module `mine` is uPU under its own name."""
+    (folder / package).mkdir()
+    (folder / package / "__init__.py").write_text("")
+    text = (_REPOSITORY / "pujax" / "methods" / "upu.py").read_text()
+    (folder / package / "mine.py").write_text(text.replace('"upu"', "__name__"))
 
 
 # One program for a batch, as in training; eagerly every part of it is a program of its own.

@@ -79,18 +79,18 @@ def wrong(module):
     return sorted(idle | {name for name, is_good in good.items() if not is_good})
 
 
-@pytest.mark.parametrize("name", methods.names())
+@pytest.mark.parametrize("name", tiny.METHODS)
 def test_upper_case_names_of_a_method_are_known(name):
     hint = "pujax.methods.MARKERS lists what is read; other constants begin with an underscore"
     assert unknown(source_of(name)) == [], hint
 
 
-@pytest.mark.parametrize("name", methods.names())
+@pytest.mark.parametrize("name", tiny.METHODS)
 def test_what_a_method_says_of_itself_can_be(name):
     assert wrong(methods.module(name)) == []
 
 
-@pytest.mark.parametrize("name", methods.names())
+@pytest.mark.parametrize("name", tiny.METHODS)
 def test_a_method_says_whether_it_needs_negatives_or_hidden_labels(name):
     config = config_lib.default_config(name)
     config.model.name = "mlp"

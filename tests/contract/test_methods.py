@@ -1,4 +1,4 @@
-"""What every method must do; the list of methods is what `pujax/methods` holds.
+"""What every method must do: those in `pujax/methods`, and the one that PUJAX_TEST_METHOD names.
 
 Three methods are put to every test in the default run; the others are built and traced there.
 With the marker `thorough` one method of each kind is put to every test, and every method to those
@@ -18,7 +18,7 @@ from pujax import methods
 from pujax.training import method_setup, train_step
 from tests import tiny
 
-METHODS = methods.names()
+METHODS = tiny.METHODS
 BINARY = [name for name in METHODS if not methods.is_multilabel(name)]
 # One stage, two stages with a refresh, and several labels per example.
 ALWAYS = ("nnpu", "dist_pu", "partial_bce")

@@ -54,6 +54,7 @@ def refused(capsys, *words):
         ("\nimport ml_collection\n", "line 2: ModuleNotFoundError: No module named 'ml_collectio"),
         ("x = [][0]\n", "line 1: IndexError: list index out of range"),
     ],
+    ids=["syntax", "import", "error"],
 )
 def test_a_file_that_cannot_be_imported_is_named_where_its_method_is_asked_for(
     text, reason, mine, tmp_path, capsys
@@ -69,7 +70,9 @@ def test_a_file_that_cannot_be_imported_is_named_where_its_method_is_asked_for(
     assert said.startswith(start)
 
 
-@pytest.mark.parametrize("text", ["def f(:\n", "import ml_collection\n", "x = '\0'\n"])
+@pytest.mark.parametrize(
+    "text", ["def f(:\n", "import ml_collection\n", "x = '\0'\n"], ids=["syntax", "import", "nul"]
+)
 def test_other_methods_and_their_lists_go_on(text, mine):
     mine(text)
     assert "mine" in methods.names()
@@ -104,6 +107,7 @@ def test_a_list_says_what_it_leaves_out(mine, capsys):
         (WHOLE.replace('"mine"', '"nnpu"'), "a default_config() that has the name 'nnpu'; accepte"),
         (WHOLE.replace("return", ""), "a default_config() that is None; accepted: a ConfigDict"),
     ],
+    ids=["empty", "build", "default_config", "misspelt", "annotated", "name", "stub"],
 )
 def test_a_module_that_is_not_that_of_a_method_is_refused(text, said, mine, capsys):
     path = mine(text)

@@ -28,7 +28,7 @@ def changed(**fields):
     return config
 
 
-@pytest.mark.parametrize("name", methods.names())
+@pytest.mark.parametrize("name", tiny.METHODS)
 def test_defaults_of_every_method_resolve(name):
     resolved = config_lib.resolve(config_lib.default_config(name))
     assert resolved.method.name == name
@@ -144,7 +144,7 @@ def test_a_comparison_takes_length_and_optimizer_and_leaves_the_loss(method):
         assert compared.learning_rate == rate
 
 
-@pytest.mark.parametrize("name", [x for x in methods.without_negatives() if x != "nnpu"])
+@pytest.mark.parametrize("name", [x for x in methods.without_negatives(tiny.OWN) if x != "nnpu"])
 @pytest.mark.parametrize("num_epochs", [4, 30])
 def test_every_method_without_negatives_can_be_compared_on_ones_own_table(name, num_epochs):
     config = own_table.get_config()
@@ -159,7 +159,7 @@ def test_every_method_without_negatives_can_be_compared_on_ones_own_table(name, 
         assert sum(lengths) == num_epochs
 
 
-@pytest.mark.parametrize("name", [x for x in methods.names() if methods.has_network(x)])
+@pytest.mark.parametrize("name", [x for x in tiny.METHODS if methods.has_network(x)])
 def test_a_method_of_twice_the_length_has_stages_of_twice_the_length(name):
     config = config_lib.default_config(name)
     config.model.name = "mlp"
