@@ -70,7 +70,7 @@ def _fault(path: pathlib.Path) -> str:
     try:
         _tree(path)
     except SyntaxError as error:
-        return f"line {error.lineno}: {error.msg}"
+        return f"line {error.lineno}: {error.msg}" if error.lineno else error.msg
     except (OSError, ValueError) as error:
         return " ".join(str(error).split())
     return ""

@@ -279,7 +279,7 @@ FIELDS = fields()
 MADE_BY_THE_READER = {
     *("pujax/methods/mine.py", "configs/mine.py", "pujax/methods/NAME.py", "configs/NAME.py"),
     *("pujax/data/sources/NAME.py", "tests/methods/test_NAME.py", "docs/methods/NAME.md"),
-    *("tests/data/test_sources_NAME.py", "configs/sweeps/NAME.py"),
+    *("tests/data/test_sources_NAME.py", "configs/sweeps/NAME.py", "pujax/models/NAME.py"),
 }
 
 

@@ -8,6 +8,7 @@ import ast
 import difflib
 import functools
 import importlib
+import importlib.util
 import re
 import traceback
 from collections.abc import Iterable
@@ -54,17 +55,27 @@ def _refuse_import(name: str, path: str, error: Exception) -> NoReturn:
     ]
     text = " ".join(f"{type(error).__name__}: {error}".split())
     if not places and isinstance(error, SyntaxError):
-        places, text = [(error.filename or path, error.lineno)], error.msg
-    if not places:  # no line of any file has run: there is none
+        places, text = [(error.filename or _file(path), error.lineno)], error.msg
+    if not places and isinstance(error, ModuleNotFoundError):  # no line of any file has run
         raise UnusableMethod(
             f"method.name is {name!r}, which is no module ({text}); accepted: the name of a method "
             "of pujax, or of a module that Python can import, PACKAGE.MODULE"
         ) from error
-    file, line = places[0]
+    file, line = places[0] if places else (_file(path), None)
+    where = f"line {line}: " if line else ""  # there is none of bytes that are no text
     raise UnusableMethod(
-        f"method.name is {name!r}, whose file {file} cannot be imported (line {line}: {text}); "
+        f"method.name is {name!r}, whose file {file} cannot be imported ({where}{text}); "
         "accepted: a file that imports"
     ) from error
+
+
+def _file(path: str) -> str:
+    """The file of a module that is there; its name where the package that it is in fails."""
+    try:
+        spec = importlib.util.find_spec(path)
+    except Exception:  # whatever the code of a package raises
+        spec = None
+    return spec.origin if spec and spec.origin else path
 
 
 @functools.cache

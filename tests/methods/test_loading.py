@@ -31,7 +31,7 @@ def mine(tmp_path, monkeypatch):
 
     def write(text):
         path = tmp_path / "mine.py"
-        path.write_text(text)
+        path.write_text(text, encoding="utf-8", errors="surrogateescape")
         return str(path)
 
     yield write
@@ -53,8 +53,10 @@ def refused(capsys, *words):
         ("\ndef f(:\n", "line 2: invalid syntax"),
         ("\nimport ml_collection\n", "line 2: ModuleNotFoundError: No module named 'ml_collectio"),
         ("x = [][0]\n", "line 1: IndexError: list index out of range"),
+        ("x = '\0'\n", ""),  # the words are another version's of Python
+        ("x = '\udcff'\n", ""),
     ],
-    ids=["syntax", "import", "error"],
+    ids=["syntax", "import", "error", "nul", "bytes"],
 )
 def test_a_file_that_cannot_be_imported_is_named_where_its_method_is_asked_for(
     text, reason, mine, tmp_path, capsys
@@ -71,7 +73,9 @@ def test_a_file_that_cannot_be_imported_is_named_where_its_method_is_asked_for(
 
 
 @pytest.mark.parametrize(
-    "text", ["def f(:\n", "import ml_collection\n", "x = '\0'\n"], ids=["syntax", "import", "nul"]
+    "text",
+    ["def f(:\n", "import ml_collection\n", "x = '\0'\n", "x = '\udcff'\n"],
+    ids=["syntax", "import", "nul", "bytes"],
 )
 def test_other_methods_and_their_lists_go_on(text, mine):
     mine(text)
