@@ -19,6 +19,35 @@ _IMAGES = 100
 """Rows, and images, counted at once, which bounds the memory that NumPy takes for it."""
 
 
+class SharedRows(NamedTuple):
+    """Test rows that training has, too.
+
+    Attributes:
+      rows: test rows that equal a training row in every feature column, or have its id.
+      same_id: those of them that have its id.
+      of: all test rows.
+      among_training: share of the training rows that equal another training row in every feature
+        column: what is to be expected where equal rows are different cases.
+    """
+
+    rows: int
+    same_id: int
+    of: int
+    among_training: float
+
+    @property
+    def sentence(self) -> str:
+        """What a run warns of."""
+        by_id = f", {self.same_id:,} of them by their id" if self.same_id else ""
+        return (
+            f"{self.rows:,} of {self.of:,} test rows ({self.rows / self.of:.1%}) are also training "
+            f"rows, equal in every feature column{by_id}; of the training rows "
+            f"{self.among_training:.1%} equal another one. Unless equal rows are different cases, "
+            "the numbers of the test set are too good: leave them out of data.path or of "
+            "data.test_path"
+        )
+
+
 class OwnRows(NamedTuple):
     """What is kept of a user's own rows beside their numbers.
 
@@ -27,12 +56,14 @@ class OwnRows(NamedTuple):
       ids: `[n]`, name of every row of the training set, in its order.
       notes: sentences on how the file was read, for the run to print.
       preparation: turns new rows into inputs, once it is learned; None before.
+      test_copies: test rows that are also training rows; None without any.
     """
 
     id_name: str
     ids: np.ndarray
     notes: tuple[str, ...] = ()
     preparation: Any = None
+    test_copies: SharedRows | None = None
 
 
 class RawDataset(NamedTuple):

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from scipy import stats
+
 from pujax.console import plural
 from pujax.reports import comparison
 from pujax.reports.evidence import HELD_OUT, TEST, Evidence
@@ -15,6 +17,8 @@ WEAK_AUC = 0.7
 """Below this a ranking separates poorly (Hosmer and Lemeshow call 0.7 to 0.8 acceptable)."""
 WIDE_PRIOR = 2.0
 """Ratio of the ends of the prior's interval from which on it counts as uncertain."""
+_ALPHA = 0.01
+"""Chance below which equal rows of different cases do not explain what test and training share."""
 
 
 class Doubt(NamedTuple):
@@ -33,9 +37,10 @@ def of(run: Run, known: Evidence, pairings: Sequence[comparison.Pairing]) -> lis
       pairings: differences of other methods from it, on the same data.
     """
     found = [(rule, doubt) for rule in _DOUBTS if (doubt := rule(run, known)) is not None]
-    # A better method comes before what is doubtful of this one, but not before a lack of rows.
-    first = [doubt for rule, doubt in found if rule in (_reference, _few)]
-    others = [doubt for rule, doubt in found if rule not in (_reference, _few)]
+    # A better method comes before what is doubtful of this one, but not before what is doubtful of
+    # the rows that all are measured on.
+    first = [doubt for rule, doubt in found if rule in _ROWS]
+    others = [doubt for rule, doubt in found if rule not in _ROWS]
     return first + _better_methods(known, pairings) + others
 
 
@@ -65,6 +70,24 @@ def _reference(run: Run, known: Evidence) -> Doubt | None:
             "train with run.selection=last, or a rule that needs no true label",
         )
     return None
+
+
+def _test_copies(run: Run, known: Evidence) -> Doubt | None:
+    """Test rows that were trained on, more than equal rows of different cases would explain."""
+    copies = (run.summary or {}).get("test_copies") or {}
+    rows, total = int(copies.get("rows") or 0), int(copies.get("of") or 0)
+    if known.source != TEST or not 0 < rows <= total:
+        return None
+    natural = number(copies.get("among_training"))
+    expected = min(max(natural, 1e-6), 1.0) if natural == natural else 1e-6
+    by_chance = stats.binomtest(rows, total, expected, "greater").pvalue >= _ALPHA
+    if by_chance and not copies.get("same_id"):
+        return None
+    return Doubt(
+        f"{rows:,} of {total:,} test rows are also training rows, so that the numbers of the test "
+        "set are too good, and say less of new rows",
+        "leave the rows of the test set out of data.path, and train again",
+    )
 
 
 def _few(run: Run, known: Evidence) -> Doubt | None:
@@ -171,6 +194,7 @@ def _one_class_epochs(run: Run, known: Evidence) -> Doubt | None:
 
 _DOUBTS: tuple[Callable[[Run, Evidence], Doubt | None], ...] = (
     _reference,
+    _test_copies,
     _few,
     _weak,
     _one_class_epochs,
@@ -178,6 +202,8 @@ _DOUBTS: tuple[Callable[[Run, Evidence], Doubt | None], ...] = (
     _no_better_than_majority,
     _off_threshold,
 )
+_ROWS = (_reference, _test_copies, _few)
+"""Doubts of the numbers themselves, which come before a better method."""
 
 
 def _better_methods(known: Evidence, pairings: Sequence[comparison.Pairing]) -> list[Doubt]:

@@ -43,6 +43,7 @@ _OTHER_FIELDS: dict[str, tuple[type, ...]] = {
     "reveals": (str,),
     "selection": (dict,),
     "setting": (str,),
+    "test_copies": (dict, type(None)),
     "train": (dict,),
     "undone_steps": (int, float),
     "versions": (dict,),
@@ -54,6 +55,7 @@ _OF_NUMBERS = (
     "mean_probability",
     "oracle_best_epoch",
     "test",
+    "test_copies",
     "train",
 )
 """Parts of a summary whose values are numbers or null."""

@@ -212,6 +212,23 @@ def _ends_in_one_class(summary):
     summary["one_class"] = [{"first_epoch": 1, "last_epoch": 3, "lasts": True}]
 
 
+def test_a_test_set_that_was_trained_on_is_the_main_doubt_unless_chance_explains_it(tmp_path):
+    def shared(rows, natural, same_id=0):
+        def change(summary):
+            named = {"rows": rows, "same_id": same_id, "of": 150, "among_training": natural}
+            summary["test_copies"] = named
+
+        return change
+
+    many = judged(folders.tested(tmp_path / "many", change=shared(20, 0.01)))
+    assert many.level == verdict.CARE
+    assert "20 of 150 test rows are also training rows" in many.sentences[1]
+    by_chance = folders.tested(tmp_path / "natural", change=shared(20, 0.15))
+    assert judged(by_chance).level == verdict.GOOD
+    by_id = folders.tested(tmp_path / "ids", change=shared(20, 0.15, same_id=3))
+    assert judged(by_id).level == verdict.CARE
+
+
 @pytest.mark.parametrize(
     ("change", "text"),
     [

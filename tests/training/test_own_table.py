@@ -58,6 +58,11 @@ def configured(path, method="nnpu", **data):
     return config
 
 
+def load(path, **data):
+    """The problem of a file, without a run."""
+    return experiment.load_data(config_lib.resolve(configured(path, **data)))
+
+
 def prior_in_unlabeled(folder):
     """The prior in U of a finished run."""
     return json.loads((folder / "run" / "summary.json").read_text())["prior_unlabeled"]
@@ -415,6 +420,67 @@ def test_a_file_of_known_classes_beside_the_table_is_the_test_set(tmp_path):
     assert summary["test"]["accuracy"] == pytest.approx(np.mean((scores > 0) == fraud[300:]))
     assert summary["test"]["auc"] == pytest.approx(metrics.auc(scores, fraud[300:]))
     assert {entry["name"] for entry in summary["held_out"]} >= {"recall", "auc"}
+
+
+def test_how_the_labels_of_a_test_set_were_read_is_said(tmp_path):
+    frame, fraud = table()
+    frame[:300].to_csv(tmp_path / "a.csv", index=False)
+    frame[300:].assign(is_fraud=fraud[300:].astype(int)).to_csv(tmp_path / "b.csv", index=False)
+    data = load(tmp_path / "a.csv", test_path=str(tmp_path / "b.csv"))
+    count = fraud[300:].sum()
+    said = f"test label 'is_fraud': {count} rows '1' positive, {100 - count} rows '0' negative"
+    assert said in data.own.notes and data.own.test_copies is None
+    words = np.where(fraud[300:], "fraud", np.where(np.arange(100) % 2, "open", "closed"))
+    frame[300:].assign(is_fraud=words).to_csv(tmp_path / "b.csv", index=False)
+    frame[:300].replace({"is_fraud": {1: "fraud"}}).to_csv(tmp_path / "a.csv", index=False)
+    data = load(tmp_path / "a.csv", test_path=str(tmp_path / "b.csv"), positive="fraud")
+    said = next(note for note in data.own.notes if note.startswith("test label"))
+    assert f"{count} rows 'fraud' positive" in said and "rows 'open' negative" in said
+
+
+@pytest.mark.parametrize("link", [False, True])
+def test_the_training_file_is_no_test_set(tmp_path, link):
+    table()[0].to_csv(tmp_path / "a.csv", index=False)
+    test_path = tmp_path / "a.csv"
+    if link:
+        test_path = tmp_path / "b.csv"
+        test_path.symlink_to(tmp_path / "a.csv")
+    with pytest.raises(ValueError, match="^data.test_path is .*same file as data.path; accepted"):
+        training.run(configured(tmp_path / "a.csv", test_path=str(test_path)), str(tmp_path / "r"))
+    assert not (tmp_path / "r").exists()
+
+
+def test_test_rows_that_are_training_rows_are_counted_and_warned_of(tmp_path, monkeypatch):
+    frame, fraud = table()
+    frame[:300].to_csv(tmp_path / "a.csv", index=False)
+    known = frame.assign(is_fraud=fraud.astype(int))[280:].drop(columns="customer")
+    known.to_csv(tmp_path / "b.csv", index=False)
+    said = []
+    monkeypatch.setattr(experiment, "message", said.append)
+    config = configured(tmp_path / "a.csv", "naive", test_path=str(tmp_path / "b.csv"))
+    config.method.num_epochs = 1
+    summary = training.run(config, str(tmp_path / "run"))
+    text = "20 of 120 test rows (16.7%) are also training rows, equal in every feature column; of"
+    assert any(f"warning: {text}" in x for x in said)
+    assert any(x.startswith(text) for x in summary["warnings"])
+    copies = {"rows": 20, "same_id": 0, "of": 120, "among_training": 0.0}
+    assert summary["test_copies"] == copies
+
+
+def test_a_test_row_with_the_id_of_a_training_row_is_counted_and_a_count_of_rows_names_none(
+    tmp_path,
+):
+    frame, fraud = table()
+    frame[:300].to_csv(tmp_path / "a.csv", index=False)
+    known = frame[300:].assign(is_fraud=fraud[300:].astype(int))
+    known.iloc[:7, 0] = frame.customer[:7]
+    known.to_csv(tmp_path / "b.csv", index=False)
+    copies = load(tmp_path / "a.csv", test_path=str(tmp_path / "b.csv")).own.test_copies
+    assert copies.rows == copies.same_id == 7 and copies.of == 100
+    assert "7 of them by their id" in copies.sentence
+    for name, part in (("a.csv", frame[:300]), ("b.csv", known)):
+        part.assign(customer=np.arange(len(part))).to_csv(tmp_path / name, index=False)
+    assert load(tmp_path / "a.csv", test_path=str(tmp_path / "b.csv")).own.test_copies is None
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pujax.checks import one_of
+from pujax.console import plural
 from pujax.data.raw import UNKNOWN
 from pujax.data.readers import columns, written_numbers
 from pujax.data.readers.frames import Frame
@@ -228,6 +229,27 @@ def _sentence(
     elif zero_is == "auto" and negative:
         hint = f"; zero_is='unlabeled' if {negative[0]!r} only says that nothing is known"
     return f"label {column!r}: {', '.join(parts)}{hint}"
+
+
+def describe_known(frame: Frame, column: str, classes: np.ndarray) -> str:
+    """How the labels of a test set were read, in a sentence.
+
+    Args:
+      frame: all rows.
+      column: of the labels.
+      classes: `[n]`, 1 for a positive row and 0 for a negative one.
+    """
+    counts = collections.Counter(zip(_cells(frame, column), classes.tolist(), strict=True))
+    ordered = sorted(counts, key=lambda key: (-key[1], -counts[key]))
+    parts = [
+        f"{plural(counts[word, positive], 'row')} {word!r} {'positive' if positive else 'negative'}"
+        for word, positive in ordered[:_SHOWN]
+    ]
+    if len(ordered) > _SHOWN:
+        parts.append(
+            f"{plural(sum(counts[key] for key in ordered[_SHOWN:]), 'row')} of other words"
+        )
+    return f"test label {column!r}: {', '.join(parts)}"
 
 
 def _where(frame: Frame, column: str) -> str:

@@ -1,5 +1,6 @@
 """Your own table in one file: who is labelled positive, and everybody else."""
 
+import collections
 import dataclasses
 import os
 import pathlib
@@ -127,17 +128,20 @@ def load(
     if test_path:
         accepted = "a file with labels, such as an .npz that holds 'x' and 'labels'"
         require(not _is_features_only(test_path), "data.test_path", test_path, accepted)
-        tested = frames.read(_found("data.test_path", test_path, directory))
+        found = _found("data.test_path", test_path, directory)
+        _check_other_file(test_path, found, path, directory)
+        tested = frames.read(found)
     own_rows = read(
         directory, path=path, label=label, id_column=id_column, zero_is=zero_is, positive=positive
     )
     frame, labels, ids = own_rows
     try:
-        test_labels = _test_labels(tested, labels.column, positive)
+        test_labels, test_notes = _test_labels(tested, labels.column, positive)
     except ValueError as error:
         raise ValueError(_in_fields(str(error))) from error
     values = np.arange(1, frame.num_rows + 1) if ids.values is None else ids.values
-    own = raw.OwnRows(id_name=ids.column or _WITHOUT_ID, ids=values, notes=own_rows.notes)
+    notes = (*own_rows.notes, *test_notes)
+    own = raw.OwnRows(id_name=ids.column or _WITHOUT_ID, ids=values, notes=notes)
     data = raw.RawDataset(
         name="own_table",
         train_inputs=np.zeros([frame.num_rows, 1], np.float32),
@@ -160,12 +164,21 @@ def load(
             columns=learned.feature_names,
             row=lambda i: f"{own.id_name} {own.ids[rows[i]]}",
         )
+        test_inputs, copies = inputs[:0], None
+        if tested is not None:
+            test_inputs = learned.transform(tested)
+            copies = _test_copies(own_rows, tested, learned)
+        warned = () if copies is None else (f"warning: {copies.sentence}",)
         return data._replace(
             train_inputs=inputs,
-            test_inputs=inputs[:0] if tested is None else learned.transform(tested),
+            test_inputs=test_inputs,
             mean=mean,
             std=std,
-            own=own._replace(preparation=learned, notes=(*own.notes, *learned.messages, *far)),
+            own=own._replace(
+                preparation=learned,
+                notes=(*own.notes, *learned.messages, *far, *warned),
+                test_copies=copies,
+            ),
         )
 
     return data._replace(prepare=prepare)
@@ -210,10 +223,52 @@ def _labels_beside(frame: frames.Frame, path: str, directory: pathlib.Path) -> f
     return dataclasses.replace(frame, path=str(found), beside={_BESIDE: labels})
 
 
-def _test_labels(frame: frames.Frame | None, column: str, positive: str) -> np.ndarray:
-    """Class ids `[t]` of test rows, which all must be known; none without a test set."""
+def _check_other_file(
+    test_path: str, found: pathlib.Path, path: str, directory: pathlib.Path
+) -> None:
+    """Raises a ValueError for a test set that is the training file, by whatever name."""
+    if os.path.samefile(found, _found("data.path", path, directory)):
+        raise ValueError(
+            f"data.test_path is {test_path!r}, the same file as data.path; accepted: a file of "
+            "other rows, each known to be positive or negative, or '' for no test set"
+        )
+
+
+def _test_copies(
+    rows: Rows, tested: frames.Frame, learned: preparation.Preparation
+) -> raw.SharedRows | None:
+    """The test rows that training has, too, by their features or their id; None without any."""
+    counts = collections.Counter(learned.row_keys(rows.frame))
+    equal = np.array([key in counts for key in learned.row_keys(tested)], bool)
+    same_id = np.zeros(len(equal), bool)
+    name = rows.ids.column
+    if name is not None and rows.ids.values is not None and name in tested.names:
+        ids = columns.text(tested.column(name, field="id_column"))
+        # A number that only counts the rows of its file names nothing that two files share.
+        if not _counts_rows(ids):
+            same_id = ids.isin(rows.ids.values).to_numpy(bool)
+    found = int((equal | same_id).sum())
+    if not found:
+        return None
+    again = sum(count for count in counts.values() if count > 1) / rows.frame.num_rows
+    return raw.SharedRows(found, int(same_id.sum()), len(equal), again)
+
+
+def _counts_rows(ids: Any) -> bool:
+    """Whether ids, text, are 0, 1, 2 and so on, or begin at 1."""
+    words = ids.tolist()
+    return any(words == [str(i + start) for i in range(len(words))] for start in (0, 1))
+
+
+def _test_labels(
+    frame: frames.Frame | None, column: str, positive: str
+) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Class ids `[t]` of test rows, which all must be known, and a sentence on how they were read.
+
+    None of either without a test set.
+    """
     if frame is None:
-        return np.zeros(0, np.int32)
+        return np.zeros(0, np.int32), ()
     read = pu_labels.read(
         frame,
         column,
@@ -231,7 +286,7 @@ def _test_labels(frame: frames.Frame | None, column: str, positive: str) -> np.n
             f"{frame.place(int(unknown[0]))}, column {column!r} says nothing of the class; "
             "accepted in a test set: a known positive or negative in every row"
         )
-    return labels.astype(np.int32)
+    return labels.astype(np.int32), (pu_labels.describe_known(frame, column, labels),)
 
 
 def in_options(text: str) -> str:

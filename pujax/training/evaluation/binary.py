@@ -212,6 +212,7 @@ def summarize(
     stage = method.stages[-1]
     tested = [row for row in rows if row.get("test_accuracy") is not None]
     best = max(tested, key=lambda row: row["test_accuracy"], default={})
+    copies = data.own.test_copies if data.own else None
     return {
         **summary.identity(config, method, info.name, rows),
         "setting": info.setting,
@@ -223,6 +224,7 @@ def summarize(
         "prior_unlabeled": info.prior_unlabeled,
         "labeling": data.labeling._asdict(),
         "test": final.test,
+        "test_copies": copies and copies._asdict(),
         # Chosen on test labels, so never the result: it says how much choosing could give.
         "oracle_best_epoch": {key: best.get(key) for key in ("epoch", "test_accuracy")},
         "train": {
@@ -241,6 +243,7 @@ def summarize(
             ),
             *one_class.warnings(rows, config.method, stage.batching),
             *_few_labels(data),
+            *([copies.sentence] if copies else []),
             *summary.diagnosis(method, final),
         ],
         **summary.costs(rows, mesh),
