@@ -15,11 +15,13 @@ labelled positives (on a GPU: model.name=resnet18, method.augment=True).
 import ml_collections
 
 from pujax.configs import common
+from pujax.training import config as config_lib
 
 
 def get_config(argument: str = "") -> ml_collections.ConfigDict:
     """The configuration: a small network, a fifth held out, and a prior that is estimated."""
-    config = common.own_rows(argument, source="own_folder", num_epochs=20)
+    num_epochs = config_lib.OWN_EPOCHS["own_folder"]
+    config = common.own_rows(argument, source="own_folder", num_epochs=num_epochs)
     config.model.name = "small_cnn"
     config.model.options = {"channels": (16, 32, 64)}
     config.run.compare = ""

@@ -10,11 +10,13 @@ method = nnpu (default) or another method that needs no known negatives.
 import ml_collections
 
 from pujax.configs import common
+from pujax.training import config as config_lib
 
 
 def get_config(argument: str = "") -> ml_collections.ConfigDict:
     """The configuration: a perceptron, a fifth held out, and a prior that is estimated."""
-    config = common.own_rows(argument, source="own_table", num_epochs=30)
+    num_epochs = config_lib.OWN_EPOCHS["own_table"]
+    config = common.own_rows(argument, source="own_table", num_epochs=num_epochs)
     config.model.name = "mlp"
     if "augment" in config.method:
         config.method.augment = False

@@ -208,6 +208,17 @@ def test_nnpu_has_the_logistic_loss_on_own_rows_and_its_published_one_elsewhere(
 
 
 @pytest.mark.parametrize("source", ["own_table", "own_folder"])
+@pytest.mark.parametrize("name", ["nnpu", "vpu"])
+def test_beside_classical_rows_a_method_is_as_it_is_by_itself_on_own_rows(source, name):
+    file = {"own_table": own_table, "own_folder": own_folder}[source]
+    beside = config_lib.to_compare(file.get_config("method=classic"), name).method
+    by_itself = file.get_config(f"method={name}").method
+    assert beside.num_epochs == by_itself.num_epochs
+    if source == "own_table":  # a network for images may augment them by itself
+        assert beside.to_dict() == by_itself.to_dict()
+
+
+@pytest.mark.parametrize("source", ["own_table", "own_folder"])
 def test_self_pu_learns_no_weights_on_own_rows_which_hold_no_clean_examples(source):
     file = {"own_table": own_table, "own_folder": own_folder}[source]
     assert not file.get_config("method=self_pu").method.calibration_meta

@@ -30,6 +30,9 @@ _LATER = (
 """Fields that came after the first runs, with the value that changes nothing: where they have it
 they are left out of a fingerprint, so that runs which began without them go on."""
 
+OWN_EPOCHS = {"own_table": 30, "own_folder": 20}
+"""Epochs of nnPU on a user's own rows, by `data.source`; other methods keep their own number."""
+
 SAVED = "saved"
 """`model.name` that stands for the network of the encoder in `init_from`."""
 
@@ -313,7 +316,8 @@ def to_compare(config: ml_collections.ConfigDict, method: str) -> ml_collections
     and in nothing else; the stages of a method share that length as they share its own. Where the
     run's method trains from scratch in a warm-up stage with settings of its own
     (`warmup_learning_rate`, say), it is those that carry over. On a user's own rows a method has
-    its settings for them, `methods.own_rows`.
+    its settings for them, `methods.own_rows`. Where the run's method trains no network, the other
+    one has the settings, its length among them, that the source's configuration gives it by itself.
     """
     other = ml_collections.ConfigDict(config.to_dict())
     section = methods.module(method).default_config()
@@ -322,6 +326,8 @@ def to_compare(config: ml_collections.ConfigDict, method: str) -> ml_collections
     both_networks = methods.has_network(method) and methods.has_network(config.method.name)
     if both_networks:
         methods.set_length(section, config.method.num_epochs)
+    elif method == "nnpu" and config.data.source in OWN_EPOCHS:
+        section.num_epochs = OWN_EPOCHS[config.data.source]
     for key in methods.shared_fields() if both_networks else ():
         if key in config.method and key in section:
             section[key] = config.method.get(f"warmup_{key}", config.method[key])
