@@ -37,6 +37,7 @@ def main(argv: list[str]) -> int:
             seed=values.seed,
         )
         if values.json:
+            files.make_folder_of(values.json)
             files.write_json(values.json, report.document(found))
         message(report.text(found))
         return found.status
@@ -46,10 +47,10 @@ def main(argv: list[str]) -> int:
 
 def _check_writable(path: str, data: str) -> None:
     """Raises a ValueError before the work unless the JSON file is new, or an earlier result."""
-    folder = os.path.dirname(path) or "."
-    if os.path.isdir(path) or not os.path.isdir(folder):
-        raise ValueError(f"--json is {path!r}; accepted: a file in a folder that exists")
-    if not path or not os.path.exists(path):
+    if not path:
+        return
+    files.check_writable("--json", path)
+    if not os.path.exists(path):
         return
     if not os.path.isfile(path):  # a pipe or a device
         raise ValueError(f"--json is {path!r}, no regular file; accepted: a file")

@@ -34,6 +34,7 @@ def main(argv: list[str]) -> int:
         result = _compile(config, topologies.find(name), own["hlo"].value or "")
         message(report.text(result))
         if own["json"].value:
+            files.make_folder_of(own["json"].value)
             files.write_json(own["json"].value, result)
         lacking = [
             entry["out_of_memory"] for entry in result["programs"] if "out_of_memory" in entry
@@ -59,6 +60,7 @@ def _compile(config: Any, topology: topologies.Topology, hlo: str) -> dict[str, 
         keep_text=keep if hlo else lambda name, text: None,
     )
     if hlo:
+        files.make_folder_of(hlo)
         files.replace_text(hlo, "\n".join(texts))
     return result
 
@@ -73,16 +75,11 @@ def _flags() -> absl_flags.FlagValues:
 
 
 def _check_writable(values: absl_flags.FlagValues) -> None:
-    """Folders of the files to write exist: a compilation of minutes is not to end in vain."""
+    """The files can be written: a compilation of minutes is not to end in vain."""
     for name in ("hlo", "json"):
         path = values[name].value or ""
-        folder = os.path.dirname(path)
-        if folder and not os.path.isdir(folder):
-            raise ValueError(
-                f"--{name} is {path!r}, whose folder does not exist; accepted: a file in a folder "
-                "that does"
-            )
-        require(not os.path.isdir(path), f"--{name}", path, "the name of a file")
+        if path:
+            files.check_writable(f"--{name}", path)
         if path and os.path.exists(path):
             accepted = "the name of a new file, or of an earlier result of pujax compile"
             require(_is_result(name, path), f"--{name}", path, accepted)

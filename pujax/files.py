@@ -9,6 +9,7 @@ import json
 import math
 import numbers
 import os
+import tempfile
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from typing import IO, Any
@@ -103,6 +104,44 @@ def check_folder(field: str, path: str | os.PathLike) -> None:
     if not os.path.isdir(place):
         what = "a file" if place == os.path.abspath(path) else f"below the file {place}"
         raise ValueError(f"{field} is {os.fspath(path)!r}, {what}; accepted: a folder")
+
+
+def check_writable(field: str, path: str | os.PathLike, *, is_folder: bool = False) -> None:
+    """Requires that a file can be written, or a folder be made and written into; leaves nothing.
+
+    A full disk is not noticed, which may have room again once there is something to write.
+
+    Args:
+      field: what a message calls it.
+      path: of the file, whose folder may be missing, or of the folder.
+      is_folder: which of both it is.
+
+    Raises:
+      ValueError: naming the field, the path and why nothing can be written there.
+    """
+    place = os.path.realpath(path)
+    if not is_folder:
+        place = os.path.dirname(place)
+        if os.path.isdir(path):
+            raise ValueError(f"{field} is {os.fspath(path)!r}, a folder; accepted: a file")
+    while not os.path.lexists(place):
+        place = os.path.dirname(place)
+    what = "a folder" if is_folder else "a file"
+    try:
+        with tempfile.TemporaryFile(dir=place):
+            pass
+    except OSError as error:
+        why = f"nothing can be written in {place} ({error.strerror})"
+        if not os.path.isdir(place):
+            why = f"{place} is no folder"
+        raise ValueError(
+            f"{field} is {os.fspath(path)!r}, but {why}; accepted: {what} that can be written"
+        ) from error
+
+
+def make_folder_of(path: str | os.PathLike) -> None:
+    """Makes the folder of a file to write, if it is missing."""
+    os.makedirs(os.path.dirname(os.path.realpath(path)), exist_ok=True)
 
 
 @contextlib.contextmanager

@@ -28,7 +28,7 @@ from pujax.checks import one_of, require, whole_number
 from pujax.console import message, show_own_messages
 from pujax.data.preparation import Preparation
 from pujax.data.readers import image_trees
-from pujax.files import check_folder, replacing
+from pujax.files import check_writable, make_folder_of, replacing
 from pujax.training import (
     compilation_cache,
     decisions,
@@ -179,7 +179,7 @@ class Predictor(NamedTuple):
                     named = np.array(list(itertools.islice(ids, _WRITTEN)), object)
                     yield lines(named, slice(start, start + _WRITTEN), not start)
 
-            os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
+            make_folder_of(path)
             with replacing(path) as file:
                 file.writelines(text.encode("utf-8") for text in texts())
         return len(scores), int(chosen.sum()), found.reasons
@@ -300,7 +300,6 @@ def main(argv: list[str]) -> int:
                 f"FILE is {rest[1]!r}, which does not exist; accepted: rows or images as in "
                 "training"
             )
-        check_folder("--output", os.path.dirname(os.path.abspath(values.output)))
         options = {"decide": values.decide, "unreadable": values.unreadable}
         if not hub.is_address(rest[0]):
             saved_model.check_run(rest[0])
@@ -337,6 +336,7 @@ def _check_takes_folders(rows: str, model: Predictor) -> None:
 def _check_output(path: str, run: str, rows: str) -> None:
     """Raises a ValueError for an output that would take the place of something else."""
     _check_place("--output", path, rows)
+    check_writable("--output", path)
     inside = os.path.dirname(os.path.realpath(path))
     own = os.path.realpath(run)
     if os.path.commonpath([inside, own]) == own:

@@ -54,6 +54,24 @@ def test_a_document_that_is_none_is_refused_in_one_line(tmp_path, text):
     assert len(str(error.value).splitlines()) == 1
 
 
+@pytest.mark.parametrize("is_folder", [False, True])
+def test_where_nothing_can_be_written_is_named_and_nothing_is_left(tmp_path, is_folder):
+    (tmp_path / "file").touch()
+    files.check_writable("--out", tmp_path / "new" / "a", is_folder=is_folder)
+    files.check_writable("--out", tmp_path / "file", is_folder=False)
+    for place, why in (
+        ("/proc/x/a", r"written in /proc \("),
+        (tmp_path / "file/a", "is no folder"),
+    ):
+        with pytest.raises(ValueError, match=f"^--out is '{place}', but .*{why}.*; accepted: a f"):
+            files.check_writable("--out", place, is_folder=is_folder)
+    with pytest.raises(ValueError, match="a folder; accepted: a file"):
+        files.check_writable("--out", tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+    files.make_folder_of(tmp_path / "new" / "a")
+    assert (tmp_path / "new").is_dir()
+
+
 def test_a_failed_rewrite_leaves_the_old_file_whole(tmp_path, monkeypatch):
     files.write_json(tmp_path / "a.json", {"old": 1})
 

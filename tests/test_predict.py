@@ -322,6 +322,11 @@ def test_what_is_interrupted_leaves_the_old_file(
         ((".",), "FILE is '.', which is a folder; accepted: a file that holds a table with"),
         (("a.csv", "--output="), "--output is ''; accepted: the name of a file"),
         (("a.csv", "--output=."), "--output is '.'; accepted: the name of a file"),
+        (
+            ("a.csv", "--output=/proc/x.csv"),
+            "--output is '/proc/x.csv', but nothing can",
+        ),
+        (("a.csv", "--output=a.csv/x.csv"), "--output is 'a.csv/x.csv', but "),
     ],
 )
 def test_a_wrong_command_is_refused_in_one_line(

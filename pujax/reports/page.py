@@ -10,8 +10,8 @@ from typing import NamedTuple
 import jinja2
 
 import pujax
+from pujax import files
 from pujax.console import plural
-from pujax.files import replace_text
 from pujax.reports import (
     calibration,
     comparison,
@@ -107,21 +107,20 @@ def write(path: str, page: Page) -> None:
     """Writes a page atomically, in place of an earlier page of pujax and of nothing else.
 
     Args:
-      path: file in a folder that exists.
+      path: of the file; its folder is made if missing.
       page: of `build`.
 
     Raises:
-      ValueError: naming the file, if it is not one of pujax, or its folder.
+      ValueError: naming the file, if it is not one of pujax, or cannot be written.
     """
     check_writable(path)
-    replace_text(path, page.html)
+    files.make_folder_of(path)
+    files.replace_text(path, page.html)
 
 
 def check_writable(path: str) -> None:
     """Raises a ValueError unless `write` may write there."""
-    folder = os.path.dirname(path) or "."
-    if os.path.isdir(path) or not os.path.isdir(folder):
-        raise ValueError(f"--out is {path!r}; accepted: a file in a folder that exists")
+    files.check_writable("--out", path)
     if os.path.exists(path):
         with open(path, encoding="utf-8", errors="replace") as file:
             if MARK not in file.read(_LOOKED_AT):

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import ml_collections
 
 from pujax.console import message
-from pujax.files import check_folder
+from pujax.files import check_folder, check_writable
 from pujax.sweep import cell_runner, claims, own_rows, results, resume
 from pujax.sweep import dry_run as dry_run_lib
 from pujax.sweep import plan as plan_lib
@@ -166,6 +166,8 @@ def prepare(
         raise ValueError("workdir is ''; accepted: a folder, or none in a dry run")
     if workdir:
         check_folder("--workdir", workdir)
+        if not dry_run:
+            check_writable("--workdir", workdir, is_folder=True)
     resolved = [_resolve(cell, plan) for cell in plan.cells]
     wanted = {cell.folder for cell in plan_lib.only(plan, only).cells}
     chosen = tuple(i for i, cell in enumerate(plan.cells) if cell.folder in wanted)

@@ -18,7 +18,7 @@ from pujax.console import message, render_table
 from pujax.data import dataset, multilabel_dataset, sources
 from pujax.data.multilabel_dataset import MultilabelDataset
 from pujax.data.pu_dataset import PUDataset
-from pujax.files import check_folder, read_json, to_plain, write_json
+from pujax.files import check_folder, check_writable, read_json, to_plain, write_json
 from pujax.training import (
     compilation_cache,
     compile_ahead,
@@ -283,7 +283,12 @@ _ACCEPTED = "another folder, or this one once that process has ended"
 def _refuse_in_use(folder: str) -> None:
     """Raises where `in_use` would, and writes nothing."""
     path, what = os.path.join(folder, _LOCK), f"--workdir={folder}"
-    _on_writer(folder, lambda: locks.refuse_held(path, what=what, accepted=_ACCEPTED))
+
+    def look() -> None:
+        check_writable("--workdir", folder, is_folder=True)
+        locks.refuse_held(path, what=what, accepted=_ACCEPTED)
+
+    _on_writer(folder, look)
 
 
 @contextlib.contextmanager
@@ -417,6 +422,7 @@ def _new_folder(name: str) -> Iterator[str]:
     folder, number = base, 1
     is_first = not os.path.exists("runs")
     check_folder("--workdir", base)
+    check_writable("--workdir", base, is_folder=True)
     while True:
         try:
             os.makedirs(folder)  # of two runs that begin in one second, one takes the next name

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from pujax import audit, check
-from pujax.audit import inputs, recommendation
+from pujax.audit import inputs, recommendation, report
 from pujax.training.config import flags
 
 
@@ -57,6 +57,14 @@ def test_nothing_but_an_earlier_result_is_overwritten(tmp_path, monkeypatch, cap
         (tmp_path / name).write_text(content)
     for allowed in ("new.json", "empty.json"):
         check._check_writable(allowed, path)
+    assert run(path, "--label=known", "--json=new/folder/a.json") != 2
+    assert report.is_document("new/folder/a.json")
+    capsys.readouterr()
+    monkeypatch.setattr(audit, "audit", lambda *a, **k: pytest.fail("the work was begun"))
+    for place in ("/proc/a.json", "."):
+        assert run(path, "--label=known", f"--json={place}") == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line.startswith(f"--json is '{place}', ") and "; accepted: a file" in line
     os.mkfifo("pipe")
     for name, said in (("deep.json", "did not make"), ("pipe", "'pipe', no regular file")):
         with pytest.raises(ValueError, match=said):
@@ -167,7 +175,10 @@ def test_a_good_table_has_the_status_0_and_a_warning_1(tmp_path, capsys):
         (("{path}",), r"--label is ''; accepted: the column that holds the label: 'a', 'b'"),
         (("{path}", "--label=knwon"), "--?label is 'knwon'; accepted: a column.*did you mean"),
         (("{path}", "--label=known", "--positive=ja"), "has no positive"),
-        (("{path}", "--label=known", "--json=none/x.json"), "--json is 'none/x.json'; accepted"),
+        (
+            ("{path}", "--label=known", "--json={path}/x.json"),
+            "--json is .*, but .*x.csv is no folder; a",
+        ),
         (("{path}", "--label=known", "--seed=-1"), "seed"),
         (("{folder}",), "an empty folder; accepted: a folder that holds positive/"),
         (("{folder}", "--label=known"), "--label is 'known'; accepted: nothing, since DATA is the"),

@@ -1,6 +1,7 @@
 """The command: what it reads, where it writes, and what it refuses."""
 
 import json
+import pathlib
 import re
 
 import numpy as np
@@ -58,9 +59,16 @@ def test_a_file_that_somebody_else_made_stays(tmp_path, capsys):
         assert run(*words) == 2
         assert "a file that pujax report did not make" in capsys.readouterr().err
     assert mine.read_text() == "<p>mine</p>"
-    for out in (tmp_path / "none" / "x.html", tmp_path):
+    for out in (tmp_path, pathlib.Path("/proc/x.html")):
         assert run(folder, f"--out={out}") == 2
-        assert "accepted: a file in a folder that exists" in capsys.readouterr().err
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line.startswith(f"--out is '{out}', ") and "; accepted: a file" in line
+
+
+def test_the_folder_of_the_page_is_made(tmp_path):
+    out = tmp_path / "none" / "x.html"
+    assert run(folders.tested(tmp_path / "run"), "--noexamples", f"--out={out}") == 0
+    assert page.MARK in out.read_text()
 
 
 def test_what_is_no_run_is_refused_in_a_line(tmp_path, capsys):

@@ -355,6 +355,12 @@ def test_a_run_that_is_refused_leaves_no_folder(tmp_path, monkeypatch):
     assert [path.name for path in tmp_path.iterdir()] == ["a.csv"]
 
 
+def test_a_folder_that_cannot_be_written_is_named_before_the_file_is_read(tmp_path):
+    accepted = r"^--workdir is '/proc/x/run', but nothing can be written in /proc "
+    with pytest.raises(ValueError, match=accepted):
+        training.run(configured(tmp_path / "none.csv"), "/proc/x/run")
+
+
 def test_runs_that_begin_in_one_second_have_folders_of_their_own(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with experiment._new_folder("x") as first, experiment._new_folder("x") as second:
