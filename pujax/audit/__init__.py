@@ -76,7 +76,7 @@ def audit(
       ValueError: in one line, what cannot be read.
     """
     read = inputs.read(path, label=label, positive=positive, id_column=id_column)
-    found, not_checked, prior = check(read.problem, seed=seed)
+    found, not_checked, prior = check(read.problem, seed=seed, kind=read.kind)
     found = in_order([*image_files.check(read.damaged, read.test_copies), *found])
     num_p = int(read.problem.labeled.sum())
     num_u = len(read.problem.labeled) - num_p
@@ -102,7 +102,9 @@ def audit(
     )
 
 
-def check(data: Problem, *, seed: int = 0) -> tuple[list[Finding], list[str], float | None]:
+def check(
+    data: Problem, *, seed: int = 0, kind: str = "table"
+) -> tuple[list[Finding], list[str], float | None]:
     """All checks of rows in memory.
 
     Columns that leak the label are left out of what follows, since they would hide everything else.
@@ -110,13 +112,14 @@ def check(data: Problem, *, seed: int = 0) -> tuple[list[Finding], list[str], fl
     Args:
       data: P and U.
       seed: of everything random.
+      kind: 'table' or 'images', of which what is advised for few labels depends.
 
     Returns:
       The findings, the most severe first; what was not checked, in sentences; and the
       share of positives in U as estimated, None where nothing is known of it.
     """
     findings = [
-        *label_counts.check(data.labeled),
+        *label_counts.check(data.labeled, kind=kind),
         *scales.check(data),
         *duplicates.check(data),
     ]

@@ -73,14 +73,14 @@ def _table(path: str, label: str, positive: str, id_column: str) -> Input:
     data = read.prepare(np.arange(len(read.train_labels)))
     assert data.own is not None
     learned = data.own.preparation
+    rows = own_table.read(
+        pathlib.Path(), path=path, label=label, positive=positive, id_column=id_column
+    )
     found = problem(
         as_array(data.train_inputs),
         data.train_labels == 1,
         learned.sources or learned.feature_names,  # arrays have no columns but their features
-        ids=np.array([f"{data.own.id_name} {x}" for x in data.own.ids], object),
-    )
-    rows = own_table.read(
-        pathlib.Path(), path=path, label=label, positive=positive, id_column=id_column
+        ids=np.array([rows.named(i) for i in range(len(data.own.ids))], object),
     )
     found = found._replace(keys=same(learned.row_keys(rows.frame)))
     return Input(found, "table", tuple(map(own_table.in_options, data.own.notes)), {})

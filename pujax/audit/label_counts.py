@@ -11,14 +11,19 @@ FEW = 30
 """Below this a held-out fifth is at most six rows, and no held-out number says much."""
 MEASURED = 80
 """The fewest labels with which docs/results/own_data.md has measured methods on tables."""
+MEASURED_IMAGES = 200
+"""Likewise on folders of images."""
+_KINDS = {"table": "tables", "images": "images"}
 
 
-def check(labeled: np.ndarray) -> list[Finding]:
+def check(labeled: np.ndarray, *, kind: str = "table") -> list[Finding]:
     """Findings of the numbers of P and of U.
 
     Args:
       labeled: bool `[n]`.
+      kind: 'table' or 'images'.
     """
+    measured = MEASURED_IMAGES if kind == "images" else MEASURED
     num_p = int(labeled.sum())
     num_u = len(labeled) - num_p
     numbers = {"labeled": num_p, "unlabeled": num_u}
@@ -35,7 +40,7 @@ def check(labeled: np.ndarray) -> list[Finding]:
             ERROR,
             f"{labels} fewer than any method can use",
             f"a fifth is held out and the prior needs 4 of the rest: at least {LEAST} labels",
-            f"label more positives: {LEAST} let the commands run, {MEASURED} are the fewest with "
+            f"label more positives: {LEAST} let the commands run, {measured} are the fewest with "
             "which results were measured",
         )
     if num_u < LEAST:
@@ -51,7 +56,7 @@ def check(labeled: np.ndarray) -> list[Finding]:
             f"{num_p} labels are too few to judge a result by",
             f"the held-out fifth is {max(1, round(num_p / 5))} labels, so that recall moves by "
             f"{1 / max(1, round(num_p / 5)):.0%} with each of them",
-            f"label at least {FEW}, better {MEASURED}; until then read rankings only",
+            f"label at least {FEW}, better {measured}; until then read rankings only",
         )
     if num_u < FEW:
         return finding(
@@ -60,11 +65,14 @@ def check(labeled: np.ndarray) -> list[Finding]:
             f"the held-out fifth is {max(1, round(num_u / 5))} rows",
             "add unlabeled rows of the population that the classifier is for",
         )
-    if num_p < MEASURED:
+    if num_p < measured:
+        advice = "prefer bagged logistic regression, which needs the fewest, and compare with seeds"
+        if kind == "images":
+            advice = "train with several seeds and compare them, and label more if you can"
         return finding(
             NOTE,
             f"{num_p} labels are fewer than methods were measured with",
-            f"docs/results/own_data.md begins at {MEASURED} labels",
-            "prefer bagged logistic regression, which needs the fewest, and compare with seeds",
+            f"docs/results/own_data.md begins at {measured} labels for {_KINDS[kind]}",
+            advice,
         )
     return []

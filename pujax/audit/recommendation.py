@@ -23,8 +23,8 @@ class Recommendation(NamedTuple):
     """What to type.
 
     Attributes:
-      method: name of a method of `pujax.methods`.
-      command: the command line.
+      method: name of a method of `pujax.methods`; '' where there are too few rows for any.
+      command: the command line; '' likewise.
       reasons: sentences.
       first: what has to be done before; empty without errors and leaks.
     """
@@ -58,6 +58,11 @@ def recommend(
       prior: share of positives in U as estimated, None where unknown.
       findings: all of them.
     """
+    first = tuple(
+        f"{x.title}: {x.advice}" for x in findings if x.severity == ERROR or x.name == "leak"
+    )
+    if any(x.name == "label_counts" and x.severity == ERROR for x in findings):
+        return Recommendation("", "", (), first)  # training would refuse the data
     method, options, reasons = _choice(kind, num_labeled, prior)
     file = {"table": "own_table", "images": "own_folder"}[kind]
     words = ["pujax", "train", f"--config={file}:method={method}"]
@@ -79,9 +84,6 @@ def recommend(
         reasons.append("the share of positives is uncertain: add --config.data.prior=... if known")
     if method != "nnpu":
         reasons.append("compare with nnPU by --config.run.compare=nnpu")
-    first = tuple(
-        f"{x.title}: {x.advice}" for x in findings if x.severity == ERROR or x.name == "leak"
-    )
     return Recommendation(method, shlex.join(words), tuple(reasons), first)
 
 

@@ -19,9 +19,9 @@ def text(audit: Audit) -> str:
     if not audit.findings:
         lines += ["No findings.", ""]
     advised = audit.recommendation
-    lines.append(f"RECOMMENDED: {advised.method}")
+    lines.append(f"RECOMMENDED: {advised.method or 'nothing to train yet'}")
     lines += [_wrapped(f"First: {sentence}.", "  ") for sentence in advised.first]
-    lines.append(f"  {advised.command}")
+    lines += [f"  {advised.command}"] * bool(advised.command)
     lines += [_wrapped(f"Reason: {sentence}.", "  ") for sentence in advised.reasons]
     lines += ["", *(_wrapped(f"Not checked: {sentence}.", "") for sentence in audit.not_checked)]
     return "\n".join(lines)

@@ -148,12 +148,23 @@ def test_the_recommendation_follows_what_was_measured():
     assert not any("data.prior" in reason for reason in reasons)
 
 
+def test_rows_without_an_id_are_called_by_their_line_as_in_other_messages(tmp_path):
+    path = write_table(tmp_path / "a.csv")
+    assert list(inputs.read(path, label="known").problem.ids[:2]) == ["line 2", "line 3"]
+    lines = (tmp_path / "a.csv").read_text().splitlines()
+    named = [f"{'key' if i == 0 else f'k{i}'},{line}" for i, line in enumerate(lines)]
+    (tmp_path / "b.csv").write_text("\n".join(named))
+    ids = inputs.read(str(tmp_path / "b.csv"), label="known").problem.ids
+    assert list(ids[:2]) == ["key k1", "key k2"]
+
+
 def test_three_labels_are_an_error_and_the_rest_is_not_checked(tmp_path, capsys):
     path = write_table(tmp_path / "few.csv", num_p=3)
     assert run(path, "--label=known") == 3
     text = capsys.readouterr().out
     assert "ERROR: 3 labels are fewer than any method can use" in text
     assert "Not checked: everything but counts and copies" in text and "prior:" not in text
+    assert "RECOMMENDED: nothing to train yet" in text and "pujax train" not in text
 
 
 @pytest.mark.thorough

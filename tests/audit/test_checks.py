@@ -56,6 +56,13 @@ def test_few_labels_say_what_the_held_out_fifth_can_tell(num_p, held, step):
     assert f"is {held} labels, so that recall moves by {step} with" in finding.evidence[1]
 
 
+def test_the_advice_for_few_labels_fits_the_kind_of_data():
+    labeled = np.arange(500) < 40
+    (table,), (images,) = (label_counts.check(labeled, kind=kind) for kind in ("table", "images"))
+    assert "logistic regression" in table.advice and "begins at 80 labels" in table.evidence[1]
+    assert "logistic" not in images.advice and "begins at 200 labels for im" in images.evidence[1]
+
+
 def test_many_labels_are_no_finding_and_few_unlabeled_rows_are():
     assert label_counts.check(np.arange(500) < 80) == []
     assert severities(label_counts.check(np.arange(100) < 97)) == {"label_counts": ERROR}

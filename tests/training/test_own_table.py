@@ -444,6 +444,13 @@ def test_how_the_labels_of_a_test_set_were_read_is_said(tmp_path):
     assert f"{count} rows 'fraud' positive" in said and "rows 'open' negative" in said
 
 
+def test_a_single_positive_cannot_be_held_out_and_is_one_example(tmp_path):
+    frame = table()[0].assign(is_fraud=[1, *[0] * (ROWS - 1)])
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    with pytest.raises(ValueError, match="has 1 positive example, of which data.holdout=0.25 hold"):
+        load(tmp_path / "a.csv")
+
+
 @pytest.mark.parametrize("link", [False, True])
 def test_the_training_file_is_no_test_set(tmp_path, link):
     table()[0].to_csv(tmp_path / "a.csv", index=False)

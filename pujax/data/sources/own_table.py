@@ -41,6 +41,12 @@ class Rows(NamedTuple):
         """Columns that are no features."""
         return (self.labels.column, *self.ids.aside)
 
+    def named(self, row: int) -> str:
+        """What messages call a row: by its id, else by its line, else by its number from 1."""
+        if self.ids.values is not None:
+            return f"{self.ids.column} {self.ids.values[row]}"
+        return self.frame.place(row).removeprefix(f"{self.frame.path}, ")
+
     @property
     def notes(self) -> tuple[str, ...]:
         """How it was read, in sentences that name the configuration's fields."""
@@ -162,7 +168,7 @@ def load(
         far = raw.describe_outliers(
             inputs[rows],
             columns=learned.feature_names,
-            row=lambda i: f"{own.id_name} {own.ids[rows[i]]}",
+            row=lambda i: own_rows.named(int(rows[i])),
         )
         test_inputs, copies = inputs[:0], None
         if tested is not None:

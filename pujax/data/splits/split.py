@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pujax.console import plural
 from pujax.data.splits import case_control, class_pools, labeling_mechanisms
 from pujax.data.splits.class_pools import Pools
 from pujax.data.splits.settings import BALANCED, BY_CLASS, FILE_ORDER, UNKNOWN_CLASS, Settings
@@ -66,8 +67,8 @@ def as_labelled(binary: np.ndarray, *, holdout: float, seed: int) -> Split:
         held = max(round(holdout * len(rows)), 1) if holdout else 0
         if len(rows) <= held:
             raise ValueError(
-                f"the training set has {len(rows)} {name} examples, of which data.holdout="
-                f"{holdout:g} holds out {held}; accepted: at least one more"
+                f"the training set has {plural(len(rows), f'{name} example')}, of which "
+                f"data.holdout={holdout:g} holds out {held}; accepted: at least one more"
             )
         parts.append((np.sort(rows[held:]), np.sort(rows[:held])))
     (labeled, held_labeled), (unlabeled, held_unlabeled) = parts
