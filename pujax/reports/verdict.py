@@ -45,12 +45,15 @@ class Verdict(NamedTuple):
         return WORDS[self.level]
 
 
-def of(run: Run, pairings: Sequence[comparison.Pairing] = ()) -> Verdict:
+def of(
+    run: Run, pairings: Sequence[comparison.Pairing] = (), *, with_examples: bool = True
+) -> Verdict:
     """The verdict on one run.
 
     Args:
       run: what its folder holds.
       pairings: differences of other methods from it, on the same data.
+      with_examples: whether the page has examples to look at.
     """
     if run.summary is None:
         return _unfinished(run)
@@ -65,9 +68,8 @@ def of(run: Run, pairings: Sequence[comparison.Pairing] = ()) -> Verdict:
     found_doubts = doubts.of(run, known, pairings)
     first = _quality(run, known)
     if not found_doubts:
-        return Verdict(
-            GOOD, (f"It can be used: {first}", _in_favour(run, known), _next(run)), remarks
-        )
+        then = _next(run, with_examples)
+        return Verdict(GOOD, (f"It can be used: {first}", _in_favour(run, known), then), remarks)
     return Verdict(
         CARE,
         (
@@ -118,7 +120,7 @@ def of_several(
         second = "They are seeds of one configuration: their spread shows what chance does."
         if len(comparison.distinct(runs)) == 1:
             second = "They are one seed of one configuration, so they do not show what chance does."
-        return Verdict(level, (first, second, "Next: read the verdict on each run below."))
+        return Verdict(level, (first, second, "Next: read the verdict on each run on the page."))
     if not usable:
         second = "None can be paired: they were trained on other data or other splits."
         advice = "Next: train all on the same data with the same seeds, and compare again."
@@ -176,7 +178,7 @@ def _unfinished(run: Run) -> Verdict:
         UNFINISHED,
         (
             f"This run is not finished: {done} were trained, and nothing was evaluated at its end.",
-            "What is shown below is what it has left so far; no number of it is a result.",
+            "What the page shows is what it has left so far; no number of it is a result.",
             f"Next: the same command with --workdir={run.folder} goes on where it stopped.",
         ),
     )
@@ -334,10 +336,10 @@ def _in_favour(run: Run, known: Evidence) -> str:
     )
 
 
-def _next(run: Run) -> str:
+def _next(run: Run, with_examples: bool) -> str:
+    """What to do with a good classifier; the sentence stands in a terminal, too."""
+    look = "look at the examples on the page, " * with_examples
     if run.dataset in ("own_table", "own_folder"):
-        return (
-            "Next: look at the examples below, then score new data with "
-            f"`pujax predict {run.folder} NEW`."
-        )
-    return "Next: look at the examples below, and repeat the run with other seeds."
+        then = "then " * with_examples
+        return f"Next: {look}{then}score new data with `pujax predict {run.folder} NEW`."
+    return f"Next: {look}{'and ' * with_examples}repeat the run with other seeds."

@@ -28,6 +28,7 @@ def test_the_page_lies_in_the_first_folder_and_the_verdict_is_printed(tmp_path, 
     assert run(folder, "--noexamples") == 0
     out = capsys.readouterr().out
     assert out.startswith("Can be used:\nIt can be used: it is right for ")
+    assert "examples" not in out.partition("Next:")[2]
     assert out.endswith(f"Report: {folder / 'report.html'}\n") and out.count("\n") == 5
     assert sorted(path.name for path in folder.iterdir()) == sorted([*before, "report.html"])
     text = (folder / "report.html").read_text()

@@ -1,6 +1,7 @@
 """Every rule of the verdict, each with a run that it is for."""
 
 import math
+import re
 
 import numpy as np
 import pytest
@@ -29,6 +30,15 @@ def test_a_good_classifier_can_be_used_and_says_how_good_it_is(tmp_path):
     assert f"right for {100 * accuracy:.1f} %" in found.sentences[0]
     assert f"AUC of {auc:.4f} [" in found.sentences[0] and "150 test examples" in found.sentences[0]
     assert found.remarks == () and len(found.sentences) == 3
+
+
+@pytest.mark.parametrize("make", [folders.tested, folders.held])
+def test_examples_that_are_not_shown_are_not_to_be_looked_at(make, tmp_path):
+    make(tmp_path / "run")
+    run = folders.read(tmp_path / "run")
+    assert "look at the examples on the page" in verdict.of(run).sentences[2]
+    left_out = verdict.of(run, with_examples=False).sentences[2]
+    assert "examples on the page" not in left_out and re.match("Next: (score|repeat) ", left_out)
 
 
 def test_a_good_classifier_of_own_rows_says_what_to_do_with_new_ones(tmp_path):
