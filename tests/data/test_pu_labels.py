@@ -110,6 +110,15 @@ def test_the_sentence_counts_what_was_read_as_what():
     assert "zero_is='unlabeled' if 'no'" in sentence
 
 
+def test_words_that_stand_for_a_missing_cell_are_said_as_they_are(tmp_path):
+    sentence = labels_of(["1", "?", "?", "NA", "", "0"]).sentence
+    for said in ("2 are '?' (unlabeled)", "1 is 'NA' (unl", "1 is empty (unl", "1 is '0' (known"):
+        assert said in sentence
+    pd.DataFrame({"x": [1, 2, 3], "s": [1.0, None, 0.0]}).to_parquet(tmp_path / "a.parquet")
+    sentence = pu_labels.read(frames.read(tmp_path / "a.parquet"), "s").sentence
+    assert "1 is empty (unlabeled), 1 is '0' (known negative)" in sentence
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

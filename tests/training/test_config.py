@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 
 import ml_collections
 import pytest
@@ -372,6 +373,16 @@ def test_unknown_method_is_refused_with_the_known_ones():
 def test_unknown_compared_method_is_refused():
     with pytest.raises(ValueError, match="run.compare is 'naif'; accepted: .*'naive'"):
         config_lib.resolve(changed(run__compare="naif"))
+
+
+def test_an_unknown_compared_method_on_own_rows_gets_the_names_that_own_rows_take():
+    config = own_table.get_config("")
+    config.data.path = "a.csv"
+    config.run.compare = "xgboost"
+    with pytest.raises(ValueError, match="run.compare is 'xgboost'; accepted: ") as error:
+        config_lib.resolve(config)
+    listed = set(re.findall(r"'(\w+)'", str(error.value).partition("accepted")[2]))
+    assert listed == set(methods.without_negatives()) - {"nnpu"}
 
 
 @pytest.mark.parametrize(

@@ -154,7 +154,8 @@ def read(
     values = np.array(
         [1 if c in found else 0 if c in negative else UNKNOWN for c in cells], np.int8
     )
-    sentence = _sentence(column, counts, found[0], negative, zero_is)
+    missing = _missing_words(frame, column) if "" in counts else {}
+    sentence = _sentence(column, counts, found[0], negative, zero_is, missing)
     return Labels(values, column, sentence)
 
 
@@ -174,6 +175,14 @@ def _cells(frame: Frame, column: str) -> list[str]:
     """The cells in lower case, '' where one is missing; whole numbers without a decimal point."""
     words = columns.text(frame.column(column, field="label")).fillna("").str.lower()
     return [_normalised(word) for word in words]
+
+
+def _missing_words(frame: Frame, column: str) -> dict[str, int]:
+    """What the cells hold that count as missing, such as '?' or NA, and how often."""
+    cells = frame.column(column, field="label")
+    gone = columns.text(cells).isna()
+    words = cells[gone].astype(object).where(cells[gone].notna(), "").astype(str).str.strip()
+    return dict(collections.Counter(words))
 
 
 def _normalised(word: str) -> str:
@@ -211,16 +220,24 @@ def _negatives(others: list[str], zero_is: str, *, given: bool) -> list[str]:
 
 
 def _sentence(
-    column: str, counts: collections.Counter, found: str, negative: list[str], zero_is: str
+    column: str,
+    counts: collections.Counter,
+    found: str,
+    negative: list[str],
+    zero_is: str,
+    missing: dict[str, int],
 ) -> str:
     verb = "row is" if counts[found] == 1 else "rows are"
     parts = [f"{counts[found]:,} {verb} {found!r} (labelled positive)"]
     rest = [value for value in counts if value != found]
-    for value in sorted(rest, key=lambda value: -counts[value])[:_SHOWN]:
+    others: dict[str, int] = {}
+    for value in rest:
+        others |= {value: counts[value]} if value else missing
+    for value in sorted(others, key=lambda value: -others[value])[:_SHOWN]:
         meaning = "known negative" if value in negative else "unlabeled"
-        verb = "is" if counts[value] == 1 else "are"
-        parts.append(f"{counts[value]:,} {verb} {_quoted(value)} ({meaning})")
-    if len(rest) > _SHOWN:
+        verb = "is" if others[value] == 1 else "are"
+        parts.append(f"{others[value]:,} {verb} {_quoted(value)} ({meaning})")
+    if len(others) > _SHOWN:
         parts.append(f"{sum(counts[v] for v in rest):,} in all are unlabeled")
     hint = ""
     doubtful = [value for value in rest if value in (*NEGATIVE, MINUS)]

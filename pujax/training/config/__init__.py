@@ -292,10 +292,13 @@ def _check_run(run: ml_collections.ConfigDict) -> None:
 def _check_compared(config: ml_collections.ConfigDict) -> None:
     """Raises a ValueError for names that would share a folder, or that are no methods."""
     compared, own = compared_methods(config.run), config.method.name
+    several = methods.is_multilabel(own)
+    known = methods.of_kind(multilabel=several)
+    if sources.is_own(config.data.source) and not several:  # which have no known negatives
+        known = methods.without_negatives()
     for name in compared:
-        if not methods.is_own(name):
-            checks.one_of("run.compare", name, methods.names())
-        several = methods.is_multilabel(own)
+        if name not in methods.names() and not methods.is_own(name):
+            checks.one_of("run.compare", name, (x for x in known if x != own))
         accepted = f"methods for {'several labels' if several else 'one label'}, as {own!r} is"
         checks.require(methods.is_multilabel(name) == several, "run.compare", name, accepted)
         accepted = f"methods other than the run's own, {own!r}, which is in the table anyway"
