@@ -7,7 +7,7 @@ from typing import Any
 import jax
 from absl import flags as absl_flags
 
-from pujax import files, usage
+from pujax import command_line, files, usage
 from pujax.aot import OutOfMemoryError, compile_all, report, topologies
 from pujax.checks import require
 from pujax.console import message
@@ -22,6 +22,7 @@ def main(argv: list[str]) -> int:
         if own.help:
             message(usage.text("compile", argv[0]))
             return 0
+        command_line.check_once(argv, own)
         name = own["topology"].value
         if not name:
             raise ValueError(f"--topology is missing; accepted: {topologies.ACCEPTED}")
@@ -42,7 +43,7 @@ def main(argv: list[str]) -> int:
         if lacking:
             raise OutOfMemoryError("; ".join(lacking))
     except (ValueError, OSError, absl_flags.Error) as error:
-        sys.stderr.write(f"{' '.join(str(error).split())}\n")
+        sys.stderr.write(f"{command_line.describe(error, own)}\n")
         return 2
     return 0
 

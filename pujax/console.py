@@ -16,6 +16,7 @@ from absl import flags
 from absl import logging as absl_logging
 
 import pujax
+from pujax import command_line
 
 _LONGEST = 300
 """Characters, about, of a line that another library wrote."""
@@ -209,20 +210,11 @@ def run_command(
         if values.help:
             message(usage())
             return 0
+        command_line.check_once(argv, values)
         return body(rest)
     except (ValueError, OSError, flags.Error) as error:
-        sys.stderr.write(f"{_with_accepted(error)}\n")
+        sys.stderr.write(f"{command_line.describe(error, values)}\n")
         return 2
-
-
-def _with_accepted(error: BaseException) -> str:
-    """An error in one line; absl's of a flag do not say what is accepted."""
-    text = " ".join(str(error).split())
-    if isinstance(error, flags.UnrecognizedFlagError):
-        return f"{text.rstrip(' ?.')}; accepted: those that --help lists"
-    if isinstance(error, flags.IllegalFlagValueError) and "Non-boolean argument" in text:
-        return f"{text.partition(': ')[0]}; accepted: true or false"
-    return text
 
 
 def first_line(error: BaseException) -> str:

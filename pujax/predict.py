@@ -23,9 +23,9 @@ import rich.progress
 from absl import flags
 from rich.console import Console
 
-from pujax import huge_pages, usage
+from pujax import command_line, huge_pages, usage
 from pujax.checks import one_of, require, whole_number
-from pujax.console import message, show_own_messages
+from pujax.console import message, plural, show_own_messages
 from pujax.data.preparation import Preparation
 from pujax.data.readers import image_trees
 from pujax.files import check_writable, make_folder_of, replacing
@@ -292,6 +292,7 @@ def main(argv: list[str]) -> int:
         if values.help:
             message(usage.text("predict", argv[0]))
             return 0
+        command_line.check_once(argv, values)
         accepted = "two, RUN and FILE or FOLDER; --help says more"
         require(len(rest) == 2, "the number of arguments", len(rest), accepted)
         one_of("--unreadable", values.unreadable, image_trees.UNREADABLE)
@@ -312,16 +313,27 @@ def main(argv: list[str]) -> int:
         sys.stderr.write("interrupted; nothing was written\n")
         return 130
     except (ValueError, OSError, flags.Error) as error:
-        text = str(error).replace("unreadable='skip'", "--unreadable=skip")
+        text = command_line.describe(error, values).replace(
+            "unreadable='skip'", "--unreadable=skip"
+        )
         text = re.sub("^the run is ", "RUN is ", text)
         sys.stderr.write(f"{text}\n")
         return 2
-    for reason in reasons:
-        sys.stderr.write(f"{reason}\n")
+    rule = values.decide or model.model.description["decide"]
+    for line in (*reasons, *_beyond_rows(rule, count - len(reasons))):
+        sys.stderr.write(f"{line}\n")
     left_out = f", {len(reasons)} without a score as they cannot be read" if reasons else ""
     what = "labels predicted" if model.model.label_names else "called positive"
     message(f"{count} rows, {chosen} {what}{left_out}: {values.output}")
     return 0
+
+
+def _beyond_rows(rule: str, count: int) -> list[str]:
+    """A sentence where a budget is larger than the number of rows with a score; else none."""
+    name, budget = decisions.parse(rule)
+    if name != "top" or budget <= count:
+        return []
+    return [f"{rule} is more than {plural(count, 'row')}: all are called positive"]
 
 
 def _check_takes_folders(rows: str, model: Predictor) -> None:

@@ -186,7 +186,7 @@ def test_a_method_is_shown_with_its_fields(capsys):
     [
         (["nnup"], "NAME is 'nnup'; accepted: 'assume_negative', "),
         (["nnpu", "vpu"], "NAME is 'nnpu vpu'; accepted: one method, or none for all"),
-        (["--jsn"], "Unknown command line flag 'jsn'"),
+        (["--jsn"], "--jsn is not an option of this command (did you mean --json?); accepted: --"),
     ],
 )
 def test_what_methods_cannot_show_is_one_line(words, said, capsys):

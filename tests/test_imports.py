@@ -13,7 +13,7 @@ REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
 
 # A file imports from its own package and from floors below it. A new package goes on one of them.
 FLOORS = (
-    ("catalogue", "configs", "reading"),
+    ("catalogue", "command_line", "configs", "reading"),
     ("arrays", "checks", "checksums", "console", "files", "huge_pages", "locks", "processor"),
     ("packing", "significance", "usage"),
     ("accelerator",),

@@ -318,6 +318,10 @@ def test_what_is_interrupted_leaves_the_old_file(
         (("a.csv", "--decide=best:3"), "--decide is 'best:3'; accepted: 'score:0'"),
         (("a.csv", "--decide=top:0.5"), "--decide is 'top:0.5'; accepted"),
         (("a.csv", "--unreadable=no"), "--unreadable is 'no'; accepted: 'fail', 'skip'"),
+        (
+            ("a.csv", "--decide=top:1", "--decide=top:2"),
+            "--decide is 'top:1' and 'top:2'; accepted",
+        ),
         (("nowhere.csv",), "FILE is 'nowhere.csv', which does not exist; accepted: rows"),
         ((".",), "FILE is '.', which is a folder; accepted: a file that holds a table with"),
         (("a.csv", "--output="), "--output is ''; accepted: the name of a file"),
@@ -337,6 +341,17 @@ def test_a_wrong_command_is_refused_in_one_line(
     assert command(*words) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(said) and [p.name for p in tmp_path.iterdir()] == ["a.csv"]
+
+
+def test_a_budget_of_more_rows_than_there_are_is_said(command, tmp_path, capsys):
+    path, count = save(table(), tmp_path / "a.csv"), len(table())
+    for budget, said in (
+        (count, ""),
+        (5000, f"top:5000 is more than {count} rows: all are called"),
+    ):
+        assert command(path, f"--output={tmp_path / 'b.csv'}", f"--decide=top:{budget}") == 0
+        error = capsys.readouterr().err
+        assert error.startswith(said) and bool(error) == bool(said)
 
 
 @pytest.mark.parametrize(

@@ -66,6 +66,8 @@ def main(argv: list[str]) -> int:
             raise ValueError(f"--methods is ''; accepted: {', '.join(map(repr, NAMES))}")
         for method in values.methods:
             check_name(method, "--methods")
+        is_once = len(set(values.methods)) == len(values.methods)
+        checks.require(is_once, "--methods", ",".join(values.methods), "every method once")
         enough = not values.resamples or values.resamples >= MIN_RESAMPLES
         accepted = f"0, for no intervals, or an integer from {MIN_RESAMPLES}"
         checks.require(enough, "--resamples", values.resamples, accepted)

@@ -7,7 +7,7 @@ import sys
 import jax
 from absl import flags
 
-from pujax import checks, console, huge_pages, usage
+from pujax import checks, command_line, console, huge_pages, usage
 from pujax.sweep import launch, ray_engine, runner, shards, slurm_engine
 from pujax.sweep import plan as plan_lib
 
@@ -54,7 +54,8 @@ def parse(argv: list[str]) -> tuple[plan_lib.Plan | None, flags.FlagValues]:
         if given and given[1] in _INTEGERS:
             accepted = f"accepted: an integer from {_INTEGERS[given[1]][0]}"
             raise ValueError(f"--{given[1]} is {given[2]!r}; {accepted}") from error
-        raise ValueError(f"command line: {error}") from error
+        raise ValueError(command_line.describe(error, values)) from error
+    command_line.check_once(argv, values)
     if len(rest) > 1:
         raise ValueError(f"command line: {rest[1:]} is not understood; options begin with --")
     if values.help:

@@ -219,10 +219,11 @@ def test_the_label_is_the_last_column_unless_it_is_said(tmp_path, capsys):
         (("a.csv", "b.csv"), "DATA is 'a.csv b.csv'"),
         (("a.csv", "--methods=bbe"), "--methods is 'bbe'; accepted: 'km1'"),
         (("a.csv", "--methods="), "--methods is ''; accepted: 'km1'"),
-        (("a.csv", "--resamples=-1"), "resamples"),
+        (("a.csv", "--resamples=-1"), "--resamples is '-1'; accepted: an integer from 0"),
+        (("a.csv", "--methods=km2,km2"), "--methods is 'km2,km2'; accepted: every method once"),
         (("a.csv", "--resamples=1"), "--resamples is 1; accepted: 0, for no intervals, or an int"),
         (("a.csv", "--resamples=19"), "--resamples is 19; accepted: 0, for no intervals, or an in"),
-        (("a.csv", "--rows=3"), "Unknown command line flag 'rows'"),
+        (("a.csv", "--rows=3"), "--rows is not an option of this command; accepted: --help, --id_"),
     ],
 )
 def test_what_is_wrong_is_one_line_and_status_2(arguments, message, capsys):

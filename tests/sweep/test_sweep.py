@@ -510,7 +510,8 @@ EMPTY = ("methods", "tasks", "seeds", "rules", "only", "shard", "launch")
             "--plan and --config are both given; accepted: one of them\nusage: ",
         ),
         (["--set=run.distributed=true"], "run.distributed is True; accepted: False"),
-        (["--nonsense=1"], "command line: "),
+        (["--nonsense=1"], "--nonsense is not an option of this command; accepted: --config, "),
+        (["--seeds=0", "--seeds=1"], "--seeds is '0' and '1'; accepted: every option once"),
     ],
 )
 def test_bad_input_is_named_before_anything_is_written(config_file, tmp_path, capsys, more, said):

@@ -266,7 +266,7 @@ def test_results_that_no_sweep_wrote_are_refused(swept, change, said):
         (("{swept}", "--out={here}/none/table"), "accepted: a path without an ending"),
         (("{swept}", "--out={here}/table.md"), "accepted: a path without an ending"),
         (("{here}", "--out={here}/table"), "without results.json; accepted: a sweep's folder"),
-        (("{swept}", "--ou=x"), "Unknown command line flag"),
+        (("{swept}", "--ou=x"), "--ou is not an option of this command (did you mean --out?)"),
     ],
 )
 def test_a_command_line_that_is_not_understood_is_one_line(

@@ -607,6 +607,37 @@ def test_a_renamed_field_on_the_command_line_is_refused_with_its_new_name():
         flags.parse(argv)
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ["--config.num_epochs=6"],
+            "^num_epochs is not a field .* cannot be '6'; accepted: config",
+        ),
+        (["--config.run.num_epochs=6"], r"; accepted: config\.method\.num_epochs, a field of that"),
+        (["--config.method.seed=6"], r"; accepted: config\.seed, a field of that name in another"),
+        (
+            ["--data.path=a"],
+            "^--data.path is not an option .*; accepted: --config.data.path=VALUE$",
+        ),
+        (
+            ["--path=a"],
+            r"^--path is not an option .*\(did you mean --config.data.path\?\); accepted",
+        ),
+        (["--workdri=a"], r"did you mean --workdir\?\); accepted: --config, --workdir, --help and"),
+        (
+            ["--config.data.prior=0.4", "--config.data.prior=0.5"],
+            "^--config.data.prior is '0.4' and '0.5'; accepted: every option once",
+        ),
+        (["--workdir", "a", "--workdir=b"], "^--workdir is 'a' and 'b'; accepted: every option"),
+    ],
+)
+def test_an_option_in_a_wrong_place_or_given_twice_is_refused_with_the_right_one(words, said):
+    with pytest.raises(ValueError, match=said) as error:
+        flags.parse(["train.py", "--config=configs/own_table.py", *words])
+    assert len(str(error.value).splitlines()) == 1
+
+
 @pytest.mark.parametrize(("section", "name"), [("data", "dir"), ("method", "batch_size")])
 def test_a_field_of_another_section_is_refused_and_not_its_namesake(section, name):
     argv = ["train.py", "--config=configs/pu_mlc_scene.py", f"--config.{section}.{name}=2"]

@@ -5,6 +5,7 @@ In place of FILE stands the name of a configuration of pujax, too.
 
 import ast
 import contextlib
+import difflib
 import os
 import re
 from typing import Any
@@ -13,7 +14,7 @@ import ml_collections
 from absl import flags
 from ml_collections import config_flags
 
-from pujax import configs, methods, models
+from pujax import command_line, configs, methods, models
 
 _CONFIG = ("--config", "-config")
 _OPTIONS = "config.model.options."
@@ -38,6 +39,7 @@ def parse(argv: list[str]) -> tuple[ml_collections.ConfigDict, str, str]:
     Raises:
       ValueError: naming the flag and what is wrong with it.
     """
+    command_line.check_once(argv)
     argv, options = _model_options(_with_files(argv))
     values = flags.FlagValues()
     config = config_flags.DEFINE_config_file("config", flag_values=values, sys_argv=argv)
@@ -51,6 +53,8 @@ def parse(argv: list[str]) -> tuple[ml_collections.ConfigDict, str, str]:
     except flags.Error as error:
         if not _config_path(argv) and any(word.startswith("--config.") for word in argv):
             raise ValueError(f"--config is missing; accepted: {configs.accepted()}") from error
+        if isinstance(error, flags.UnrecognizedFlagError):
+            raise ValueError(_unknown_option(argv, error.flagname)) from error
         # An error inside a config file arrives as a traceback in the message; its end says it.
         text = str(error).strip().splitlines()[-1]
         text = re.sub(r"^(ValueError|[\w.]+\.UnusableMethod): ", "", text)
@@ -155,6 +159,30 @@ def _config_path(argv: list[str]) -> str:
     return ""
 
 
+def _unknown_option(argv: list[str], name: str) -> str:
+    """Names an option that there is not, and the field of the configuration that it may mean."""
+    config = _as_in_file([word for word in argv if word.lstrip("-").partition("=")[0] != name])
+    if _has(config, name):
+        return f"--{name} is not an option of this command; accepted: --config.{name}=VALUE"
+    near = difflib.get_close_matches(name, ("config", "workdir", "help"), n=1)
+    found = [f"config.{field}" for field in _namesakes(config, name)] + near
+    hint = f" (did you mean {' or '.join(f'--{x}' for x in found)}?)" if found else ""
+    return (
+        f"--{name} is not an option of this command{hint}; accepted: --config, --workdir, --help "
+        "and --config.SECTION.FIELD"
+    )
+
+
+def _namesakes(config: ml_collections.ConfigDict | None, field: str) -> list[str]:
+    """The fields of any section that have the last name of a field."""
+    name = field.rpartition(".")[2]
+    if config is None:
+        return []
+    sections = [x for x in sorted(config) if isinstance(config[x], ml_collections.ConfigDict)]
+    top = [name] if name in config and name not in sections else []
+    return top + [f"{section}.{name}" for section in sections if name in config[section]]
+
+
 def _bad_value(text: str) -> str:
     """A flag's error in the form of `checks`, where the value of a field is not of its type."""
     for reason, accepted in _ACCEPTED.items():
@@ -178,6 +206,14 @@ def _bad_override(argv: list[str], error: Exception) -> str:
             new = methods.RENAMED.get(field.removeprefix("method."))
             if new:
                 return f"{field} was renamed; accepted: method.{new}={value}"
+            section = field.rpartition(".")[0]
+            namesakes = _namesakes(config, field)
+            if namesakes and _has(config, section or namesakes[0]):  # else the section is wrong
+                return (
+                    f"{field} is not a field of the config, so it cannot be {value!r}; accepted: "
+                    + " or ".join(f"config.{other}" for other in namesakes)
+                    + ", a field of that name in another section"
+                )
             hint = re.search(r'Did you mean "(\w+)"', text)
             also = f" (did you mean {hint[1]!r}?)" if hint else ""
             return (
