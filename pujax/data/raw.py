@@ -38,7 +38,7 @@ class SharedRows(NamedTuple):
     @property
     def sentence(self) -> str:
         """What a run warns of."""
-        by_id = f", {self.same_id:,} of them by their id" if self.same_id else ""
+        by_id = f" or with the same id ({self.same_id:,})" if self.same_id else ""
         return (
             f"{self.rows:,} of {self.of:,} test rows ({self.rows / self.of:.1%}) are also training "
             f"rows, equal in every feature column{by_id}; of the training rows "
