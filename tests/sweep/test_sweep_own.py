@@ -257,8 +257,8 @@ def test_rows_that_changed_since_a_seed_finished_are_refused(folder, finished, t
     head, *rows = (folder / "rows.csv").read_text().splitlines()
     (tmp_path / "rows.csv").write_text("\n".join([head, *reversed(rows)]))
     before = (tmp_path / "swept/results.json").read_text()
-    more = (f"--workdir={tmp_path / 'swept'}", f"--set=data.path={tmp_path / 'rows.csv'}")
-    assert command.main(sweep_of(folder, "swept", *more, seeds=(3, 2))) == 2
+    more = f"--set=data.path={tmp_path / 'rows.csv'}"
+    assert command.main(sweep_of(tmp_path, "swept", more, seeds=(3, 2))) == 2
     said = capsys.readouterr().err
     assert f"{tmp_path / 'swept/own_table/nnpu/seed_2'} holds a run on other data" in said
     assert not (tmp_path / "swept/own_table/nnpu/seed_3").exists()
