@@ -64,9 +64,9 @@ def arguments(name):
     common = importlib.import_module("pujax.configs.common")
     calls, parse = [], common.parse
 
-    def recorded(argument, **accepted):
+    def recorded(argument, *, own_methods=False, **accepted):
         calls.append({key: values for key, values in accepted.items() if values is not None})
-        return parse(argument, **accepted)
+        return parse(argument, own_methods=own_methods, **accepted)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(common, "parse", recorded)
