@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import pytest
-from PIL import Image
+from PIL import Image, PngImagePlugin
 
 from pujax.sweep import figure, summary, tables
 
@@ -377,7 +377,9 @@ def test_a_summary_from_before_the_criterion_is_replaced_as_one(swept, tmp_path)
 
 def test_a_figure_of_an_earlier_table_does_not_stay_beside_another_one(tmp_path):
     """But what pujax did not draw stays, whatever it is called."""
-    Image.new("RGB", (2, 2)).save(tmp_path / "paired_mine.png")
+    other = PngImagePlugin.PngInfo()
+    other.add_text("Software", "another program")
+    Image.new("RGB", (2, 2)).save(tmp_path / "paired_mine.png", pnginfo=other)
     (tmp_path / "curve_mine.png").write_text("no image")
     found = results(reference="naive")
     (path,) = figure.write(found, tmp_path)
