@@ -12,6 +12,8 @@ code is stored.
 """
 
 import functools
+import importlib.util
+import itertools
 import logging
 import math
 import os
@@ -330,13 +332,33 @@ def file_names(description: str, document: Mapping[str, Any]) -> list[str]:
     return [x for x in os.listdir(folder) if os.path.isfile(os.path.join(folder, x))]
 
 
+def _refuse_own_code(method: Any, folders: Sequence[str | os.PathLike[str]]) -> None:
+    """Raises if a method is a module in one of the model's folders; nothing is imported.
+
+    A model brings no code. What lies in its folder may be a stranger's, and commands look for
+    modules in the current folder, too.
+    """
+    if not methods.is_own(method):
+        return
+    top, *rest = method.split(".")
+    spec = importlib.util.find_spec(top)
+    places = [] if spec is None else [spec.origin or "", *(spec.submodule_search_locations or ())]
+    for place, inside in itertools.product(places, map(os.path.realpath, folders)):
+        path = os.path.realpath(os.path.join(place, *rest))
+        if os.path.commonpath([path, inside]) == inside:
+            raise methods.UnusableMethod(
+                f"method.name is {method!r}, a module in the model's own folder; accepted: a "
+                "module apart from it, since a model brings no code"
+            )
+
+
 def load(folder: str | os.PathLike[str]) -> SavedModel:
     """Reads what `save` wrote, from a run's folder or from `model/` in it.
 
     Raises:
       ValueError: naming the file that is missing, damaged or of another format.
     """
-    path = description_of(folder)
+    path, given = description_of(folder), folder
     folder, name = os.path.split(path)
     try:
         document = reading.read_json(path)
@@ -353,6 +375,7 @@ def load(folder: str | os.PathLike[str]) -> SavedModel:
         _check_files(path, document)
     try:
         settings = document["config"]
+        _refuse_own_code(settings["method"]["name"], (given, folder))
         if _reads_word_vectors(settings):
             settings = settings | {"method": dict(settings["method"])}
             settings["method"]["word_vectors"] = os.path.join(folder, _WORD_VECTORS)

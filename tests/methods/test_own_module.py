@@ -2,6 +2,7 @@
 
 import csv
 import re
+import shutil
 import sys
 
 import numpy as np
@@ -89,6 +90,24 @@ def test_a_saved_model_without_its_module_is_refused_in_a_line(trained, own, cap
         err = capsys.readouterr().err
         assert err.count("\n") == 1 and "No module named 'own_package'" in err
         assert not (trained / "none.csv").exists()
+
+
+@pytest.mark.parametrize("model", ["", "model"])  # in the model itself, or in its run's folder
+def test_a_module_in_the_model_s_own_folder_is_not_imported(
+    trained, own, tmp_path, monkeypatch, model
+):
+    """A stranger's model could bring one, and commands look for modules in the current folder."""
+    folder = tmp_path / "own_package"
+    shutil.copytree(trained / "run" / "model", folder / model)
+    for file in (own / "own_package").glob("*.py"):
+        (folder / file.name).write_text("raise SystemExit('code of the model ran')")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    forget()
+    with pytest.raises(
+        ValueError, match="config.json: method.name is 'own_package.mine', a module"
+    ):
+        saved_model.load(folder)
+    assert "own_package" not in sys.modules
 
 
 def test_it_can_be_compared_and_estimated_with():
