@@ -143,7 +143,8 @@ def check_key(key: Any, purpose: str = "") -> None:
     words = jax.eval_shape(jax.random.PRNGKey, 0).shape  # of a raw key
     ok = np.shape(key) == () if is_typed else kind == "uint32" and np.shape(key) == words
     if not ok:
-        raise ValueError(f"key is {key!r}; accepted: one jax.random key{purpose}")
+        shown = " ".join(repr(key).split())
+        raise ValueError(f"key is {shown}; accepted: one jax.random key{purpose}")
 
 
 def check_labeled(labeled: ArrayLike) -> None:

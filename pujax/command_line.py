@@ -23,6 +23,8 @@ def check_once(argv: Sequence[str], values: flags.FlagValues | None = None) -> N
     for name, value in _options(argv[1:], values):
         if values is not None and name in values and isinstance(values[name], flags.MultiFlag):
             continue
+        if name == "flagfile":  # absl reads all of them
+            continue
         if known.setdefault(name, value) != value:
             raise ValueError(
                 f"--{name} is {known[name]!r} and {value!r}; accepted: every option once"
@@ -31,8 +33,9 @@ def check_once(argv: Sequence[str], values: flags.FlagValues | None = None) -> N
 
 def _options(words: Sequence[str], values: flags.FlagValues | None) -> Iterator[tuple[str, str]]:
     """Names and values of options, in order."""
-    rest = iter(words)
-    for word in rest:
+    rest = list(words)
+    while rest:
+        word = rest.pop(0)
         name, equals, value = word.lstrip("-").partition("=")
         if word == "--":
             return
@@ -44,8 +47,10 @@ def _options(words: Sequence[str], values: flags.FlagValues | None) -> Iterator[
             yield name, "true"
         elif name.startswith("no") and _is_boolean(name[2:], values):
             yield name[2:], "false"
+        elif values is None and (not rest or rest[0].startswith("--")):  # a boolean, most likely
+            yield name, "true"
         else:
-            yield name, next(rest, "")
+            yield name, rest.pop(0) if rest else ""
 
 
 def _is_boolean(name: str, values: flags.FlagValues | None) -> bool:

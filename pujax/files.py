@@ -130,6 +130,9 @@ def check_writable(field: str, path: str | os.PathLike, *, is_folder: bool = Fal
     try:
         with tempfile.TemporaryFile(dir=place):
             pass
+        if not is_folder:  # a name that is too long, with what `replacing` adds to it
+            with contextlib.suppress(FileNotFoundError):
+                os.lstat(_temporary(os.path.realpath(path)))
     except OSError as error:
         why = f"nothing can be written in {place} ({error.strerror})"
         if not os.path.isdir(place):
@@ -155,6 +158,14 @@ def naming(path: str | os.PathLike) -> Iterator[None]:
         raise
 
 
+def _temporary(target: str) -> str:
+    """A name for what will take the place of a file.
+
+    Two processes never write the same one, not on two machines that share a folder either.
+    """
+    return f"{target}.{uuid.uuid4().hex}.tmp"
+
+
 @contextlib.contextmanager
 def replacing(path: str | os.PathLike) -> Iterator[IO[bytes]]:
     """A file to write bytes to, which takes its place once it is complete.
@@ -166,8 +177,7 @@ def replacing(path: str | os.PathLike) -> Iterator[IO[bytes]]:
       path: file to write or replace, in a folder that exists.
     """
     target = os.path.realpath(path)  # /dev/stdout may be a link, too
-    # Two processes never write the same file, not on two machines that share a folder either.
-    temporary = f"{target}.{uuid.uuid4().hex}.tmp"
+    temporary = _temporary(target)
     try:
         with naming(path):
             with open(temporary, "wb") as file:

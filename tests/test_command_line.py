@@ -65,3 +65,21 @@ def test_an_error_of_an_option_says_what_is_accepted(values, word, said):
 
 def test_another_error_is_its_text_in_one_line(values):
     assert command_line.describe(ValueError("a\n  b"), values) == "a b"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--config.run.figures", "--workdir=a", "--config.run.figures", "--config.seed=2"],
+        ["--flagfile=a", "--flagfile=b"],
+        ["--config.data.prior", "-0.5", "--config.seed=1"],
+    ],
+)
+def test_what_is_given_once_or_may_be_repeated_goes_on(words):
+    command_line.check_once(["pujax train", *words])
+
+
+def test_an_option_after_a_bare_boolean_is_seen():
+    words = ["pujax train", "--config.run.figures", "--config.seed=1", "--config.seed=2"]
+    with pytest.raises(ValueError, match="--config.seed is '1' and '2'; accepted: every option"):
+        command_line.check_once(words)

@@ -67,6 +67,8 @@ def test_where_nothing_can_be_written_is_named_and_nothing_is_left(tmp_path, is_
             files.check_writable("--out", place, is_folder=is_folder)
     with pytest.raises(ValueError, match="a folder; accepted: a file"):
         files.check_writable("--out", tmp_path)
+    with pytest.raises(ValueError, match="File name too long"):  # with what `replacing` adds
+        files.check_writable("--out", tmp_path / ("a" * 240))
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
     files.make_folder_of(tmp_path / "new" / "a")
     assert (tmp_path / "new").is_dir()

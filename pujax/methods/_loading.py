@@ -9,6 +9,7 @@ import difflib
 import functools
 import importlib
 import importlib.util
+import os
 import re
 import traceback
 from collections.abc import Iterable
@@ -38,15 +39,60 @@ def load(name: str, path: str, markers: Iterable[str]) -> ModuleType:
     Raises:
       UnusableMethod: in one line that names the module's file.
     """
+    _look(name, path)
     try:
         module = importlib.import_module(path)
-    except Exception as error:  # whatever the code of a module raises
+    except (Exception, SystemExit) as error:  # whatever the code of a module raises
         _refuse_import(name, path, error)
     _check(module, name, tuple(markers))
     return module
 
 
-def _refuse_import(name: str, path: str, error: Exception) -> NoReturn:
+def _look(name: str, path: str) -> None:
+    """Refuses a file that has not what a method has before any line of it runs.
+
+    A saved model of somebody else may name any module, and many do something when they run.
+    """
+    file = _source(path)
+    if file is None:
+        return
+    try:
+        with open(file, "rb") as source:
+            nodes = list(ast.walk(ast.parse(source.read())))
+    except (OSError, SyntaxError, ValueError):  # said where it is imported
+        return
+    bound = {x.name for x in nodes if isinstance(x, ast.FunctionDef | ast.ClassDef)}
+    bound |= {x.id for x in nodes if isinstance(x, ast.Name) and isinstance(x.ctx, ast.Store)}
+    bound |= {x.asname or x.name for x in nodes if isinstance(x, ast.alias)}
+    if "*" not in bound:
+        _refuse_lacking(f"method.name is {name!r}, whose file {file}", set(_FUNCTIONS) - bound)
+
+
+def _source(path: str) -> str | None:
+    """The file of a module, found without importing its package; None where that is not seen."""
+    top, *rest = path.split(".")
+    try:
+        spec = importlib.util.find_spec(top)
+    except (ImportError, ValueError):
+        return None
+    for place in (spec and spec.submodule_search_locations) or ():
+        base = os.path.join(place, *rest)
+        for file in (f"{base}.py", os.path.join(base, "__init__.py")):
+            if os.path.isfile(file):
+                return file
+    return None
+
+
+def _refuse_lacking(subject: str, missing: Iterable[str]) -> None:
+    missing = [x for x in _FUNCTIONS if x in missing]
+    if missing:
+        raise UnusableMethod(
+            f"{subject} has no {' and no '.join(f'{x}()' for x in missing)}; accepted: one that "
+            "defines default_config() and build(config, info)"
+        )
+
+
+def _refuse_import(name: str, path: str, error: BaseException) -> NoReturn:
     places = [
         (frame.filename, frame.lineno)
         for frame in traceback.extract_tb(error.__traceback__)
@@ -83,12 +129,7 @@ def _check(module: ModuleType, name: str, markers: tuple[str, ...]) -> None:
     """Raises an `UnusableMethod` for a module that is not that of a method."""
     file = getattr(module, "__file__", None) or module.__name__
     subject = f"method.name is {name!r}, whose file {file}"
-    missing = [x for x in _FUNCTIONS if not callable(getattr(module, x, None))]
-    if missing:
-        raise UnusableMethod(
-            f"{subject} has no {' and no '.join(f'{x}()' for x in missing)}; accepted: one that "
-            "defines default_config() and build(config, info)"
-        )
+    _refuse_lacking(subject, [x for x in _FUNCTIONS if not callable(getattr(module, x, None))])
     for constant in _constants(file):
         near = difflib.get_close_matches(constant, markers, n=1, cutoff=_NEAR)
         if near and constant not in markers:
@@ -96,7 +137,15 @@ def _check(module: ModuleType, name: str, markers: tuple[str, ...]) -> None:
                 f"{subject} has the constant {constant} (did you mean {near[0]}?); accepted: "
                 f"{', '.join(markers)}, or a name that begins with an underscore"
             )
-    section = module.default_config()
+    try:
+        section = module.default_config()
+    except Exception as error:  # whatever the code of a module raises
+        line = traceback.extract_tb(error.__traceback__)[-1]
+        text = " ".join(f"{type(error).__name__}: {error}".split())
+        raise UnusableMethod(
+            f"{subject} has a default_config() that raises {text} ({line.filename}, line "
+            f"{line.lineno}); accepted: one that returns a ConfigDict"
+        ) from error
     is_section = isinstance(section, ml_collections.ConfigDict)
     named = section.get("name") if is_section else section
     if named != name:

@@ -44,9 +44,10 @@ def _remove_others(folder: str | os.PathLike, written: Sequence[str]) -> None:
     """Removes figures of an earlier table; what pujax has not drawn stays, whatever its name."""
     kept = {os.path.basename(path) for path in written}
     for path in pathlib.Path(folder).glob("*.png"):
-        if path.name in kept or not path.name.startswith(("paired_", "curve_")):
+        if path.name in kept or path.name.partition("_")[0] not in plan_lib.FIGURES:
             continue
-        with contextlib.suppress(OSError):  # no image, or gone by now
+        # No image, one of somebody's that is too large to be a figure, or gone by now.
+        with contextlib.suppress(OSError, Image.DecompressionBombError):
             with Image.open(path) as image:
                 is_ours = image.info.get("Software") == figures.MADE_BY
             if is_ours:

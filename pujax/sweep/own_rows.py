@@ -150,11 +150,12 @@ def settle(plan: Plan, known: Sequence[OwnRows | None]) -> Plan:
 
 
 def check_estimates(plan: Plan, estimates: Sequence[bool | None]) -> None:
-    """Raises a ValueError for the error of a prior that no method which is trained estimates.
+    """Raises a ValueError for the error of a prior that no method of the plan estimates.
 
     Args:
       plan: with its metrics settled.
-      estimates: of every cell that is trained, whether its method estimates numbers; None unknown.
+      estimates: of every cell, whether its method estimates numbers; None where that is unknown, as
+        of cells that this call does not train.
     """
     for field, names in (("metric", [plan.metric]), ("also", plan.also or [])):
         is_possible = model_selection.PRIOR_ERROR not in names or any(
@@ -164,7 +165,7 @@ def check_estimates(plan: Plan, estimates: Sequence[bool | None]) -> None:
             is_possible,
             field,
             model_selection.PRIOR_ERROR,
-            "a metric of predictions, since no method that is trained estimates the class prior",
+            "a metric of predictions, since no method of the plan estimates the class prior",
         )
 
 

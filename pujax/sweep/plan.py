@@ -17,6 +17,8 @@ from pujax.training import config as config_lib
 from pujax.training.config import flags
 from pujax.training.evaluation import model_selection
 
+FIGURES = ("paired", "curve")
+"""What the names of a sweep's figures begin with."""
 _SEEDS = f"whole numbers from 0 to {2**31 - 1}"
 
 

@@ -1,5 +1,6 @@
 """Trains the cells of a plan one after another and collects their results."""
 
+import glob
 import logging
 import os
 from typing import NamedTuple
@@ -131,8 +132,14 @@ def show_table(sweep: Sweep, *, needs_all: bool) -> None:
     if sweep.left_out:  # once more, where the table is looked at
         message(sweep.left_out)
     columns = {cell.column for cell in sweep.plan.cells}
-    if sweep.plan.reference or len(columns) > 2:  # else there is nothing to draw
+    # Else there is nothing to draw, and nothing to remove that was drawn of an earlier table.
+    if sweep.plan.reference or len(columns) > 2 or _has_figures(sweep.place.workdir):
         _draw(sweep.place.workdir)
+
+
+def _has_figures(workdir: str) -> bool:
+    kinds = plan_lib.FIGURES
+    return any(glob.glob(os.path.join(glob.escape(workdir), f"{kind}_*.png")) for kind in kinds)
 
 
 def _draw(workdir: str) -> None:
@@ -182,7 +189,8 @@ def prepare(
     resolved, known = [configs for configs, _ in looked], [rows for _, rows in looked]
     plan = own_rows.settle(plan, known)
     notes = [note for i in chosen if (rows := known[i]) is not None for note in rows.notes]
-    lines, estimates = [], []
+    lines: list[str] = []
+    estimates: list[bool | None] = [None] * len(plan.cells)
     for index, (cell, configs) in enumerate(zip(plan.cells, resolved, strict=True)):
         for config in configs if workdir else ():
             folder = resume.seed_folder(place.folder(cell), config.seed)
@@ -191,7 +199,7 @@ def prepare(
         if index in chosen:
             line, has_estimates = dry_run_lib.describe(cell, configs, place, dry_run=dry_run)
             lines.append(line)
-            estimates.append(has_estimates)
+            estimates[index] = has_estimates
             if not dry_run:
                 _refuse_other_data(cell, configs, place)
     own_rows.check_estimates(plan, estimates)

@@ -110,8 +110,9 @@ def test_a_list_says_what_it_leaves_out(mine, capsys):
         (WHOLE + "STAGE_LENGHTS: tuple = ()", "the constant STAGE_LENGHTS (did you mean STAGE_LEN"),
         (WHOLE.replace('"mine"', '"nnpu"'), "a default_config() that has the name 'nnpu'; accepte"),
         (WHOLE.replace("return", ""), "a default_config() that is None; accepted: a ConfigDict"),
+        (WHOLE.replace("return", "return 1 / 0;"), "a default_config() that raises ZeroDivision"),
     ],
-    ids=["empty", "build", "default_config", "misspelt", "annotated", "name", "stub"],
+    ids=["empty", "build", "default_config", "misspelt", "annotated", "name", "stub", "raises"],
 )
 def test_a_module_that_is_not_that_of_a_method_is_refused(text, said, mine, capsys):
     path = mine(text)

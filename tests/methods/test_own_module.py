@@ -176,3 +176,24 @@ def test_a_name_that_no_module_can_have_is_refused(name):
 def test_what_has_protocols_of_its_own_takes_its_own_methods_only():
     with pytest.raises(ValueError, match=f"config argument method is '{NAME}'; accepted: gradpu,"):
         flags.parse(["", f"--config=gradpu:method={NAME}"])
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("open({mark!r}, 'w')", "has no default_config() and no build(); accepted"),
+        (
+            "def build(): ...\ndefault_config = exit(0)",
+            "cannot be imported (line 2: SystemExit: 0)",
+        ),
+    ],
+    ids=["no method", "a script"],
+)
+def test_a_file_is_looked_at_before_it_runs(own, tmp_path, text, said):
+    mark = tmp_path / "ran"
+    file = own / "own_package" / "script.py"
+    file.write_text(text.format(mark=str(mark)))
+    with pytest.raises(methods.UnusableMethod, match=re.escape(f"whose file {file} {said}")):
+        methods.module("own_package.script")
+    assert not mark.exists()
+    file.unlink()

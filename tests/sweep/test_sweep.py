@@ -941,3 +941,23 @@ def test_a_cell_left_to_another_process_is_said_below_the_table(tmp_path, capsys
     assert "left to other processes, which write the tables again: naive on even" in (
         capsys.readouterr().out
     )
+
+
+def test_a_part_of_a_plan_may_have_no_method_that_estimates_the_prior(tmp_path):
+    """The table holds the others as well."""
+    plan = small_plan.plan(["naive", "weighted_bce"])._replace(also=("prior_error",))
+    sweep.run(plan, str(tmp_path), dry_run=True, only="naive")
+    with pytest.raises(ValueError, match="no method of the plan estimates"):
+        sweep.run(plan, str(tmp_path), dry_run=True)
+
+
+def test_a_table_without_figures_removes_those_of_an_earlier_one(tmp_path, monkeypatch):
+    plan = small_plan.plan(["naive"], epochs=1)
+    sweep.run(plan, str(tmp_path))
+    found = []
+    monkeypatch.setattr(runner, "_draw", found.append)
+    sweep.run(plan, str(tmp_path))
+    assert not found
+    (tmp_path / "paired_even.png").write_bytes(b"")
+    sweep.run(plan, str(tmp_path))
+    assert found == [str(tmp_path)]

@@ -492,7 +492,8 @@ def test_a_test_row_with_the_id_of_a_training_row_is_counted_and_a_count_of_rows
     assert copies.rows == copies.same_id == 7 and copies.of == 100
     assert "equal in every feature column or with the same id (7); of" in copies.sentence
     for name, part in (("a.csv", frame[:300]), ("b.csv", known)):
-        part.assign(customer=np.arange(len(part))).to_csv(tmp_path / name, index=False)
+        counted = np.arange(len(part))[::-1]  # in any order, as after a sort
+        part.assign(customer=counted).to_csv(tmp_path / name, index=False)
     assert load(tmp_path / "a.csv", test_path=str(tmp_path / "b.csv")).own.test_copies is None
 
 
