@@ -39,7 +39,8 @@ def load(name: str, path: str, markers: Iterable[str]) -> ModuleType:
     Raises:
       UnusableMethod: in one line that names the module's file.
     """
-    _look(name, path)
+    if name == path:  # outside of pujax
+        _look(name, path)
     try:
         module = importlib.import_module(path)
     except (Exception, SystemExit) as error:  # whatever the code of a module raises
