@@ -140,7 +140,7 @@ def check_key(key: Any, purpose: str = "") -> None:
     """Requires one key of `jax.random`, new style or raw, traced or not, for a `purpose`."""
     kind = getattr(key, "dtype", None)
     is_typed = kind is not None and jax.dtypes.issubdtype(kind, jax.dtypes.prng_key)
-    words = jax.eval_shape(jax.random.PRNGKey, 0).shape  # of a raw key
+    words = jax.eval_shape(lambda: jax.random.key_data(jax.random.key(0))).shape  # of a raw key
     ok = np.shape(key) == () if is_typed else kind == "uint32" and np.shape(key) == words
     if not ok:
         shown = " ".join(repr(key).split())

@@ -5,6 +5,8 @@ A help text has to be there at once, and importing one method imports JAX.
 
 import ast
 import functools
+import importlib.util
+import os
 import pathlib
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -45,6 +47,21 @@ class Entry(NamedTuple):
 def methods() -> tuple[Entry, ...]:
     """All methods whose file can be read, in alphabetical order."""
     return tuple(entry(name, path) for name, path in _files().items() if not _fault(path))
+
+
+def module_places(name: str) -> list[str]:
+    """Where Python would look for a module, without endings; nothing is imported.
+
+    Args:
+      name: of the module, with dots.
+    """
+    top, *rest = name.split(".")
+    try:
+        spec = importlib.util.find_spec(top)
+    except (ImportError, ValueError):
+        return []
+    places = (spec and spec.submodule_search_locations) or ()
+    return [os.path.join(place, *rest) for place in places]
 
 
 def unreadable() -> str:

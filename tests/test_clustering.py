@@ -177,8 +177,7 @@ def test_what_is_no_key_is_named(key):
 
 def test_a_raw_key_of_numpy_is_the_same_key():
     points = np.random.default_rng(0).normal(size=(30, 2))
-    key = jax.random.PRNGKey(3)
-    first = clustering.kmeans(key, points, num_clusters=3)
-    np.testing.assert_array_equal(
-        first.centers, clustering.kmeans(np.asarray(key), points, num_clusters=3).centers
-    )
+    key = jax.random.key(3)
+    raw = np.asarray(jax.random.key_data(key))
+    first, second = (clustering.kmeans(k, points, num_clusters=3) for k in (key, raw))
+    np.testing.assert_array_equal(first.centers, second.centers)

@@ -18,6 +18,8 @@ from typing import NoReturn
 
 import ml_collections
 
+from pujax import catalogue
+
 _FUNCTIONS = ("default_config", "build")
 _NEAR = 0.8
 """Similarity, as `difflib` has it, from which a constant is taken for a misspelt marker: a letter
@@ -71,14 +73,8 @@ def _look(name: str, path: str) -> None:
 
 def _source(path: str) -> str | None:
     """The file of a module, found without importing its package; None where that is not seen."""
-    top, *rest = path.split(".")
-    try:
-        spec = importlib.util.find_spec(top)
-    except (ImportError, ValueError):
-        return None
-    for place in (spec and spec.submodule_search_locations) or ():
-        base = os.path.join(place, *rest)
-        for file in (f"{base}.py", os.path.join(base, "__init__.py")):
+    for place in catalogue.module_places(path):
+        for file in (f"{place}.py", os.path.join(place, "__init__.py")):
             if os.path.isfile(file):
                 return file
     return None

@@ -12,7 +12,6 @@ code is stored.
 """
 
 import functools
-import importlib.util
 import itertools
 import logging
 import math
@@ -29,7 +28,7 @@ import numpy as np
 import safetensors.numpy
 
 import pujax
-from pujax import calibration, checksums, methods, models, reading
+from pujax import calibration, catalogue, checksums, methods, models, reading
 from pujax.checks import between, one_of, require
 from pujax.data import image_preparation, preparation
 from pujax.data.image_preparation import ImagePreparation
@@ -340,12 +339,9 @@ def _refuse_own_code(method: Any, folders: Sequence[str | os.PathLike[str]]) -> 
     """
     if not methods.is_own(method):
         return
-    top, *rest = method.split(".")
-    spec = importlib.util.find_spec(top)
-    places = [] if spec is None else [spec.origin or "", *(spec.submodule_search_locations or ())]
+    places = map(os.path.realpath, catalogue.module_places(method))
     for place, inside in itertools.product(places, map(os.path.realpath, folders)):
-        path = os.path.realpath(os.path.join(place, *rest))
-        if os.path.commonpath([path, inside]) == inside:
+        if os.path.commonpath([place, inside]) == inside:
             raise methods.UnusableMethod(
                 f"method.name is {method!r}, a module in the model's own folder; accepted: a "
                 "module apart from it, since a model brings no code"

@@ -104,7 +104,8 @@ def _profiled(run: Run, epoch: int) -> Iterator[None]:
     folder = os.path.join(run.members[0].folder, "profile")
     with jax.profiler.trace(folder):
         yield
-    message(f"profile of epoch {epoch + 1} of {run.num_epochs}: {folder}")
+    if sharding.is_writer():
+        message(f"profile of epoch {epoch + 1} of {run.num_epochs}: {folder}")
 
 
 def _refreshed(run: Run, state: Any, epoch: int) -> Any:
