@@ -14,7 +14,7 @@ def check_once(argv: Sequence[str], values: flags.FlagValues | None = None) -> N
       argv: program name and arguments.
       values: the options that there are: those that may be repeated by design are left out, and
         `--NAME` and `--noNAME` are values of the option NAME where it is a boolean. None where
-        all take a value.
+        they are not known yet: an option that another one follows is then taken for a boolean.
 
     Raises:
       ValueError: naming the option and both values.

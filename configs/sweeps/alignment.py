@@ -9,7 +9,8 @@ own optimizer; LaGAM has its own settings, and a support set of clean examples. 
 `method.align_weight=50`; LaGAM's pairs count from the end of its own warm-up. The last epoch.
 With rows=others the methods without the switch have the same data and network, and for the rest
 their own defaults: length, batches, views, and the epoch that they report (`run.selection=auto`),
-which some choose on 100 digits, or 500 images, held out. nnPU by its defaults is compared with.
+which some choose on 100 digits, or 500 images, held out; Self-PU has 60 or 200 known examples more,
+from which it learns weights. nnPU by its defaults is compared with.
 Five seeds on the digits, three on Fashion-MNIST.
 """
 
