@@ -127,7 +127,9 @@ def numbers(
         is_one = words.str.fullmatch(_DURATION).fillna(False).astype(bool)
         values = pd.to_timedelta(words.where(is_one)).dt.total_seconds().to_numpy(np.float64)
         return values, (words.notna() & ~is_one).to_numpy()
-    words = words.str.replace(rf"(^|[eE]){written_numbers.MINUS}(?=[\d.])", r"\1-", regex=True)
+    # Most columns have no such sign, and the search costs six times what reading the numbers does.
+    if words.str.contains(written_numbers.MINUS, regex=False, na=False).any():
+        words = words.str.replace(rf"(^|[eE]){written_numbers.MINUS}(?=[\d.])", r"\1-", regex=True)
     values = pd.to_numeric(words, errors="coerce").to_numpy(np.float64, na_value=np.nan).copy()
     wrong = np.isnan(values) & words.notna().to_numpy()
     if wrong.any() or not np.isfinite(values).any():  # 'INF' is a word among words
