@@ -29,6 +29,7 @@ _RULES = (
     "proxy_accuracy",
     "nnpu_risk",
     "vpu_risk",
+    "proxy_accuracy_vpu",
     "proxy_auc",
     "oracle_best_epoch",
 )

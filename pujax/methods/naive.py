@@ -10,7 +10,8 @@ from pujax.data.pu_dataset import DataInfo
 from pujax.methods._common import alignment, calibration, classifier, losses, online, sections
 from pujax.methods.base import Method
 
-SELECTION = "vpu_risk"
+SELECTION = "proxy_accuracy_vpu"
+SELECTION_WITHOUT_PRIOR = "vpu_risk"
 
 _THRESHOLDS = ("zero", "unlabeled", "pooled")
 

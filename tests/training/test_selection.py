@@ -50,6 +50,7 @@ def test_auto_is_the_rule_that_suits_the_method(rule, suits, has_validation, has
     [
         ("lbe", 0.3, "nnpu_risk"),
         ("lbe", None, "last"),  # by the proxy AUC it lost up to eight points under biased labels
+        ("naive", 0.3, "proxy_accuracy_vpu"),
         ("naive", None, "vpu_risk"),
         ("pan", None, "proxy_auc"),
     ],
@@ -86,6 +87,8 @@ def test_one_sample_criteria_by_hand():
     log_phi = np.log(sigmoid(SCORES))
     vpu = np.log(np.mean(sigmoid(SCORES))) - log_phi[:3].mean()
     assert found["val_vpu_risk"] == pytest.approx(vpu, rel=1e-5)
+    mixed = 2 / 3 + 5 / 8 - 0.3 * vpu  # the lower the risk, the better
+    assert found["val_proxy_accuracy_vpu"] == pytest.approx(mixed, rel=1e-5)
     # float32 inside the risk.
     assert found["val_nnpu_risk"] == pytest.approx(positive + negative, rel=1e-5)
 
@@ -165,7 +168,7 @@ def test_the_vpu_risk_looks_at_scores_before_the_threshold():
 def test_without_a_prior_the_rules_that_need_one_have_no_value_and_are_refused():
     found = model_selection.criteria(SCORES, LABELED, TRUTH, prior=math.nan, setting="one_sample")
     without = {name for name, value in found.items() if math.isnan(value)}
-    assert without == {"val_proxy_accuracy", "val_nnpu_risk"}
+    assert without == {"val_proxy_accuracy", "val_nnpu_risk", "val_proxy_accuracy_vpu"}
     model_selection.check("vpu_risk", math.nan)
     with pytest.raises(ValueError, match=r"run.selection is 'nnpu_risk' and data.prior None"):
         model_selection.check("nnpu_risk", math.nan)
