@@ -10,7 +10,7 @@ import io
 import json
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from pujax import reading
@@ -28,8 +28,9 @@ class MetricsWriter:
 
     Rows that an earlier process left in the folder are read first, so that a resumed run goes on
     in the same files. What a crash can leave is repaired: an unfinished last line is dropped, and
-    the CSV is written again from the JSON lines. Epochs that only the CSV has are taken from there,
-    and JSON lines that are lost while the run lasts are written again.
+    the CSV is written again from the JSON lines, as it is where a row has a new column. Epochs that
+    only the CSV has are taken from there, and lines that are lost while the run lasts are written
+    again.
 
     Args:
       folder: where the files go; made if missing.
@@ -48,7 +49,8 @@ class MetricsWriter:
         self._make_events = _tensorboard_writer() if tensorboard else None
         self._events: Any = None
         path = self._path(JSON_LINES)
-        self._size = 0  # of the JSON lines as this process wrote them
+        self._sizes = {JSON_LINES: 0, CSV: 0}  # of the files as this process wrote them
+        self._columns: list[str] = []  # of the CSV
         self.rows, intact = _read_rows(path) if os.path.exists(path) else ([], True)
         lost = _rows_of_table(self._path(CSV), {row["epoch"] for row in self.rows})
         if lost:
@@ -56,7 +58,7 @@ class MetricsWriter:
             self.rows = sorted([*self.rows, *lost], key=lambda row: row["epoch"])
         if lost or not intact:
             self._write_lines()
-        self._note_size()
+        self._note_size(JSON_LINES)
         if self.rows:
             self._write_csv()
 
@@ -74,17 +76,16 @@ class MetricsWriter:
             raise ValueError(f"a row needs an integer 'epoch'; got the row {plain}")
         self.rows.append(plain)
         path = self._path(JSON_LINES)
-        if self._size_now() != self._size:
+        if self._is_changed(JSON_LINES):
             _LOG.warning("%s was changed or removed; it is written again", path)
             os.makedirs(self._folder, exist_ok=True)
             self._write_lines()
         else:
-            with naming(path), open(path, "a", encoding="utf-8") as file:
-                file.write(_line(plain))
-                file.flush()
-                os.fsync(file.fileno())
-        self._note_size()
-        self._write_csv()
+            self._add(JSON_LINES, _line(plain))
+        if self._is_changed(CSV) or not plain.keys() <= set(self._columns):
+            self._write_csv()
+        else:
+            self._add(CSV, _table([plain], self._columns))
         self._write_events(plain)
 
     def hole(self, num_epochs: int) -> str:
@@ -128,27 +129,37 @@ class MetricsWriter:
 
     def _write_lines(self) -> None:
         replace_text(self._path(JSON_LINES), "".join(map(_line, self.rows)))
-        self._note_size()
+        self._note_size(JSON_LINES)
 
-    def _size_now(self) -> int:
-        """Bytes of the JSON lines; 0 where there are none."""
+    def _write_csv(self) -> None:
+        self._columns = list(dict.fromkeys(name for row in self.rows for name in row))
+        # The header is a row whose cells are called what they are.
+        header = [dict(zip(self._columns, self._columns, strict=True))] if self._columns else []
+        replace_text(self._path(CSV), _table([*header, *self.rows], self._columns))
+        self._note_size(CSV)
+
+    def _add(self, name: str, text: str) -> None:
+        """Writes text at the end of a file; the cost of a row does not grow with their number."""
+        path = self._path(name)
+        with naming(path), open(path, "a", encoding="utf-8", newline="") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        self._note_size(name)
+
+    def _is_changed(self, name: str) -> bool:
+        """Whether a file is not as this process wrote it."""
+        return self._size_now(name) != self._sizes[name]
+
+    def _size_now(self, name: str) -> int:
+        """Bytes of a file; 0 where there is none."""
         try:
-            return os.stat(self._path(JSON_LINES)).st_size
+            return os.stat(self._path(name)).st_size
         except FileNotFoundError:
             return 0
 
-    def _note_size(self) -> None:
-        self._size = self._size_now()
-
-    def _write_csv(self) -> None:
-        columns = dict.fromkeys(name for row in self.rows for name in row)
-        text = io.StringIO()
-        if columns:
-            # None and absent cells are empty; csv writes a float as its repr.
-            table = csv.DictWriter(text, columns, restval="", lineterminator="\n")
-            table.writeheader()
-            table.writerows(self.rows)
-        replace_text(self._path(CSV), text.getvalue())
+    def _note_size(self, name: str) -> None:
+        self._sizes[name] = self._size_now(name)
 
     def _write_events(self, row: Mapping[str, Any]) -> None:
         if self._make_events is None:
@@ -169,6 +180,13 @@ class MetricsWriter:
 
 def _line(row: Mapping[str, Any]) -> str:
     return json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _table(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> str:
+    """Lines of a CSV without a header: None and absent cells are empty, floats are their repr."""
+    text = io.StringIO()
+    csv.DictWriter(text, columns, restval="", lineterminator="\n").writerows(rows)
+    return text.getvalue()
 
 
 def _is_row(value: Any) -> bool:
@@ -204,10 +222,14 @@ def _parse(line: bytes) -> dict[str, Any] | None:
 
 
 def _rows_of_table(path: str, known: set[int]) -> list[dict[str, Any]]:
-    """Rows of a CSV whose epochs are not known; an empty cell is no entry."""
+    """Rows of a CSV whose epochs are not known; an empty cell is no entry.
+
+    An unfinished last line is no row: its last number may lack digits.
+    """
     try:
         with open(path, encoding="utf-8", newline="") as file:
-            cells = list(csv.DictReader(file))
+            whole = file.read().rpartition("\n")[0]
+        cells = list(csv.DictReader(io.StringIO(whole, newline="")))
     except (FileNotFoundError, ValueError, csv.Error):
         return []
     rows = [{k: _number(v) for k, v in row.items() if k and v} for row in cells]

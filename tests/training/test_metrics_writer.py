@@ -103,6 +103,25 @@ def test_a_csv_that_fell_behind_is_brought_level(tmp_path):
     assert len(table_of(tmp_path)) == 3
 
 
+def test_a_row_of_known_columns_is_added_to_the_csv_as_it_stands(tmp_path):
+    """A long run would write its whole table anew with every epoch."""
+    writer, path = filled(tmp_path, 2), tmp_path / "metrics.csv"
+    file, text = path.stat().st_ino, path.read_text()
+    writer.append({"epoch": 2, "loss": math.nan})
+    assert (path.stat().st_ino, path.read_text()) == (file, f"{text}2,\n")
+    path.write_text("epoch\n")  # by somebody else
+    writer.append({"epoch": 3})
+    assert path.read_text() == f"{text}2,\n3,\n"
+
+
+def test_a_torn_last_row_of_the_csv_is_no_row(tmp_path):
+    rows = filled(tmp_path, 2).rows
+    (tmp_path / "metrics.jsonl").unlink()
+    with open(tmp_path / "metrics.csv", "a") as file:
+        file.write("2,0.1")  # of 2,0.125
+    assert MetricsWriter(tmp_path).rows == rows
+
+
 @pytest.mark.parametrize("num_epochs", [0, 1, 3, 9])
 def test_truncate_keeps_the_first_epochs_in_memory_and_on_disk(tmp_path, num_epochs):
     filled(tmp_path, 3)
