@@ -325,6 +325,36 @@ def test_scores_that_are_no_real_numbers_are_named(name, scores):
         RISKS[name](scores, [1, 0])
 
 
+WITH_LOSS = {
+    "naive": risks.naive,
+    "cvir": functools.partial(risks.cvir, kept=[False, True]),
+    "cvir_of_samples": functools.partial(risks.cvir_of_samples, kept=[False, True]),
+    "upu": functools.partial(risks.upu, prior=0.4),
+    "nnpu": functools.partial(risks.nnpu, prior=0.4),
+    "imbalanced_nnpu": functools.partial(risks.imbalanced_nnpu, prior=0.4),
+}
+
+
+@pytest.mark.parametrize("name", WITH_LOSS)
+def test_a_loss_that_is_not_elementwise_is_refused(name):
+    """Its values would broadcast into the masks: a mean to itself, a column to a matrix."""
+    call = functools.partial(WITH_LOSS[name], [1.0, -1.0], [1, 0])
+    for wrong in (lambda m: jnp.mean(jnp.exp(-m)), lambda m: jnp.exp(-m)[:, None]):
+        with pytest.raises(ValueError, match=r"the shape of loss is .*; accepted: .*\(2,\), since"):
+            call(loss=wrong)
+        with pytest.raises(ValueError, match="the shape of loss is"):
+            jax.eval_shape(functools.partial(call, loss=wrong))
+    with pytest.raises(ValueError, match="loss is 'logistic'; accepted: a function of the margin"):
+        call(loss="logistic")
+
+
+@pytest.mark.parametrize("kept", [None, ["x", "y"], [1j, 0], [[True], [False, True]]])
+@pytest.mark.parametrize("risk", [risks.cvir, risks.cvir_of_samples])
+def test_what_is_kept_must_be_numbers(risk, kept):
+    with pytest.raises(ValueError, match="kept is .*; accepted: an array of real numbers"):
+        risk([1.0, -1.0], [1, 0], kept=kept)
+
+
 @pytest.mark.parametrize(
     "call, said",
     [

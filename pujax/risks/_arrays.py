@@ -1,9 +1,12 @@
 """What every risk needs: checked arguments, means over groups, exact sigmoids."""
 
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
+from pujax import checks
 from pujax.arrays import check_labeled, full_precision, mean_where, weighted
 
 
@@ -19,6 +22,21 @@ def check_shape(name: str, values: jax.Array, expected: tuple[int, ...], meaning
     """Requires the shape `expected`, described as `meaning`."""
     if values.shape != expected:
         raise ValueError(f"{name} has shape {values.shape}, but must have {meaning}, {expected}")
+
+
+def losses(loss: Callable[[jax.Array], jax.Array], *margins: jax.Array) -> list[jax.Array]:
+    """The loss of each of several arrays of margins; it must be elementwise.
+
+    One that returns its mean, or a column, would broadcast into the masks of another function,
+    whose result looks like a risk.
+    """
+    checks.require(callable(loss), "loss", loss, "a function of the margin, elementwise")
+    values = [loss(margin) for margin in margins]
+    for margin, value in zip(margins, values, strict=True):
+        shape = jnp.shape(value)
+        accepted = f"that of the margin, {margin.shape}, since it is elementwise"
+        checks.require(shape == margin.shape, "the shape of loss", shape, accepted)
+    return values
 
 
 def weighted_mean(values: jax.Array, weights: ArrayLike | None) -> jax.Array:

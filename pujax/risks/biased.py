@@ -26,12 +26,13 @@ def naive(
       The scalar risk.
 
     Raises:
-      ValueError: if the shapes of `scores` and `labeled` differ, or `labeled` holds other codes.
+      ValueError: if the shapes of `scores` and `labeled` differ, `labeled` holds other codes, or
+        `loss` is not elementwise.
     """
     scores, is_positive = _arrays.checked(scores, labeled)
-    return arrays.mean_where(loss(scores), is_positive) + arrays.mean_where(
-        loss(-scores), ~is_positive
-    )
+    as_positive, as_negative = _arrays.losses(loss, scores, -scores)
+    positive_term = arrays.mean_where(as_positive, is_positive)
+    return positive_term + arrays.mean_where(as_negative, ~is_positive)
 
 
 def cvir(
@@ -57,13 +58,14 @@ def cvir(
       The scalar risk; half the mean over P where nothing of U is kept.
 
     Raises:
-      ValueError: if the shapes of `scores`, `labeled` and `kept` differ, or `labeled` holds other
-        codes.
+      ValueError: if the shapes of `scores`, `labeled` and `kept` differ, `labeled` holds other
+        codes, or `loss` is not elementwise.
     """
     scores, is_positive = _arrays.checked(scores, labeled)
-    kept = jnp.asarray(kept)
+    kept = arrays.real("kept", kept)
     _arrays.check_shape("kept", kept, scores.shape, "the shape of scores")
-    return _half_each(loss(scores), is_positive, loss(-scores), ~is_positive & (kept > 0))
+    as_positive, as_negative = _arrays.losses(loss, scores, -scores)
+    return _half_each(as_positive, is_positive, as_negative, ~is_positive & (kept > 0))
 
 
 def cvir_of_samples(
@@ -85,14 +87,14 @@ def cvir_of_samples(
       The scalar risk; half the mean over P where nothing of U is kept.
 
     Raises:
-      ValueError: if the shapes of `unlabeled` and `kept` differ.
+      ValueError: if the shapes of `unlabeled` and `kept` differ, or `loss` is not elementwise.
     """
     positives = arrays.full_precision(positives, "positives")
     unlabeled = arrays.full_precision(unlabeled, "unlabeled")
-    kept = jnp.asarray(kept)
+    kept = arrays.real("kept", kept)
     _arrays.check_shape("kept", kept, unlabeled.shape, "the shape of unlabeled")
-    every = jnp.ones(positives.shape, bool)
-    return _half_each(loss(positives), every, loss(-unlabeled), kept > 0)
+    as_positive, as_negative = _arrays.losses(loss, positives, -unlabeled)
+    return _half_each(as_positive, jnp.ones(positives.shape, bool), as_negative, kept > 0)
 
 
 def _half_each(

@@ -54,8 +54,8 @@ def pu_parts(
       `negative = unlabeled_weight (E_U l(-g) - unlabeled_prior E_P l(-g))`.
 
     Raises:
-      ValueError: if the shapes of `scores` and `labeled` differ, `labeled` holds other codes, or
-        a number is out of its range.
+      ValueError: if the shapes of `scores` and `labeled` differ, `labeled` holds other codes, a
+        number is out of its range, or `loss` is not elementwise.
     """
     arrays.check_share("prior", prior)
     if unlabeled_prior is None:
@@ -64,13 +64,12 @@ def pu_parts(
         "unlabeled_prior", unlabeled_prior, lambda share: (share >= 0) & (share <= 1), "in [0, 1]"
     )
     arrays.check_number("unlabeled_weight", unlabeled_weight, lambda w: w >= 0, "0 or more")
-    checks.require(callable(loss), "loss", loss, "a function of the margin, elementwise")
     scores, is_positive = _arrays.checked(scores, labeled)
-    as_negative = loss(-scores)
+    as_positive, as_negative = _arrays.losses(loss, scores, -scores)
     unlabeled_risk = arrays.mean_where(as_negative, ~is_positive)
     positives_in_unlabeled = unlabeled_prior * arrays.mean_where(as_negative, is_positive)
     return PUParts(
-        positive=prior * arrays.mean_where(loss(scores), is_positive),
+        positive=prior * arrays.mean_where(as_positive, is_positive),
         negative=unlabeled_weight * (unlabeled_risk - positives_in_unlabeled),
     )
 
@@ -104,8 +103,8 @@ def upu(
       The scalar risk.
 
     Raises:
-      ValueError: if the shapes of `scores` and `labeled` differ, `labeled` holds other codes, or
-        a number is out of its range.
+      ValueError: if the shapes of `scores` and `labeled` differ, `labeled` holds other codes, a
+        number is out of its range, or `loss` is not elementwise.
     """
     parts = pu_parts(
         scores,
@@ -177,8 +176,8 @@ def nnpu(
       The scalar risk, with the gradient described above.
 
     Raises:
-      ValueError: if the shapes of `scores` and `labeled` differ, `labeled` holds other codes, or
-        a number is out of its range.
+      ValueError: if the shapes of `scores` and `labeled` differ, `labeled` holds other codes, a
+        number is out of its range, or `loss` is not elementwise.
     """
     parts = pu_parts(
         scores,
@@ -226,8 +225,8 @@ def imbalanced_nnpu(
       The scalar risk, with the gradient described in `nnpu`.
 
     Raises:
-      ValueError: if the shapes of `scores` and `labeled` differ, `labeled` holds other codes, or
-        a number is out of its range.
+      ValueError: if the shapes of `scores` and `labeled` differ, `labeled` holds other codes, a
+        number is out of its range, or `loss` is not elementwise.
     """
     arrays.check_share("prior", prior)
     arrays.check_share("target_prior", target_prior)
