@@ -131,9 +131,9 @@ def test_equal_vectors_have_a_finite_gradient():
             {"same_class": [["word"] * 3] * 3},
             r"same_class is \[\['word', .*; accepted: an array of real",
         ),
-        ({"target": np.ones((3, 2)) * 1j}, "a view is complex64; accepted: an array of real"),
+        ({"target": np.ones((3, 2)) * 1j}, "target is complex64; accepted: an array of real"),
         ({"online": np.ones((0, 2)), "target": np.ones((0, 2))}, r"online is \(0, 2\); accepted"),
-        ({"target": np.ones((3, 4))}, r"both views must be \[batch, dim\] and of one shape"),
+        ({"target": np.ones((3, 4))}, r"online and target must be \[batch, dim\] and of one shape"),
     ],
 )
 def test_bad_input_is_refused_by_name(changes, said):

@@ -325,6 +325,13 @@ def test_scores_that_are_no_real_numbers_are_named(name, scores):
         RISKS[name](scores, [1, 0])
 
 
+def test_the_scores_of_the_propensity_are_named_as_its_argument():
+    with pytest.raises(ValueError, match="^propensity_scores is None; accepted"):
+        risks.lbe_propensity(None, [0.5], [1])
+    with pytest.raises(ValueError, match="posterior has shape .* the shape of propensity_scores"):
+        risks.lbe_propensity([0.5], [0.5, 0.5], [1])
+
+
 WITH_LOSS = {
     "naive": risks.naive,
     "cvir": functools.partial(risks.cvir, kept=[False, True]),

@@ -200,6 +200,11 @@ def test_a_distance_is_taken_in_full_precision_whatever_the_type():
     assert np.shape(risks.softplus_distance([1.0, 2.0], 0.5, sharpness=1.0)) == (2,)
     with pytest.raises(ValueError, match=r"second has shape \(2,\).*\(3,\)"):
         risks.softplus_distance(np.zeros(3), np.zeros(2), sharpness=1.0)
+    for name in ("first", "second"):
+        for wrong in (1j, "0.4", None):
+            values = {"first": 0.4, "second": 0.4, name: wrong}
+            with pytest.raises(ValueError, match=f"{name} is .*; accepted: an array of real"):
+                risks.softplus_distance(**values, sharpness=1.0)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

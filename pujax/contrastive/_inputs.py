@@ -10,12 +10,12 @@ from jax.typing import ArrayLike
 from pujax.arrays import check_shape_of_number, full_precision, is_real, on_host, real
 
 
-def pair(first: ArrayLike, second: ArrayLike) -> tuple[jax.Array, jax.Array]:
-    """Two matrices of one shape and one dtype, at least float32."""
-    first, second = (real("a view", view) for view in (first, second))
+def pair(**views: ArrayLike) -> tuple[jax.Array, jax.Array]:
+    """Two matrices of one shape and one dtype, at least float32, by the names of the arguments."""
+    first, second = (real(name, view) for name, view in views.items())
     if first.ndim != 2 or first.shape != second.shape:
         raise ValueError(
-            "both views must be [batch, dim] and of one shape, "
+            f"{' and '.join(views)} must be [batch, dim] and of one shape, "
             f"got {first.shape} and {second.shape}"
         )
     dtype = jnp.promote_types(jnp.promote_types(first.dtype, second.dtype), jnp.float32)

@@ -48,7 +48,7 @@ def noise_robust_alignment(
         `same_class` is not bool of their batch, or `clamp` is unknown.
     """
     checks.one_of("clamp", clamp, CLAMPS)
-    online, target = _inputs.pair(online, target)
+    online, target = _inputs.pair(online=online, target=target)
     same_class = _inputs.real("same_class", same_class)
     batch = len(online)
     checks.require(batch > 0, "online", online.shape, "[batch, dim] with at least one row")

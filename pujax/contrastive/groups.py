@@ -160,7 +160,7 @@ def log_probabilities(
 
 def _similarities(queries: ArrayLike, keys: ArrayLike) -> jax.Array:
     """Inner products of the queries with the pool `concat(queries, keys)`, `[batch, 2 * batch]`."""
-    queries, keys = _inputs.pair(queries, keys)
+    queries, keys = _inputs.pair(queries=queries, keys=keys)
     pool = jnp.concatenate([queries, keys])
     return jnp.matmul(queries, pool.T, precision=jax.lax.Precision.HIGHEST)
 

@@ -37,7 +37,7 @@ def nt_xent(
         number is out of its range.
     """
     _inputs.check_temperature(temperature)
-    views = jnp.stack(_inputs.pair(first, second))
+    views = jnp.stack(_inputs.pair(first=first, second=second))
     return _mean_loss(views, temperature, None, block_size)
 
 
@@ -75,7 +75,7 @@ def debiased(
     """
     _inputs.check_temperature(temperature)
     _inputs.check_tau_plus(tau_plus)
-    views = jnp.stack(_inputs.pair(first, second))
+    views = jnp.stack(_inputs.pair(first=first, second=second))
     return _mean_loss(views, temperature, tau_plus, block_size)
 
 

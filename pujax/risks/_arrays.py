@@ -10,11 +10,16 @@ from pujax import checks
 from pujax.arrays import check_labeled, full_precision, mean_where, weighted
 
 
-def checked(scores: ArrayLike, labeled: ArrayLike) -> tuple[jax.Array, jax.Array]:
-    """Scores in full precision and a boolean mask of the labelled positives, of one shape."""
+def checked(
+    scores: ArrayLike, labeled: ArrayLike, *, name: str = "scores"
+) -> tuple[jax.Array, jax.Array]:
+    """Scores in full precision and a boolean mask of the labelled positives, of one shape.
+
+    `name` is what the function that is called says to the scores.
+    """
     check_labeled(labeled)
-    scores, labeled = full_precision(scores, "scores"), jnp.asarray(labeled)
-    check_shape("labeled", labeled, scores.shape, "the shape of scores")
+    scores, labeled = full_precision(scores, name), jnp.asarray(labeled)
+    check_shape("labeled", labeled, scores.shape, f"the shape of {name}")
     return scores, labeled > 0
 
 

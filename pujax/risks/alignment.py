@@ -45,10 +45,11 @@ def softplus_distance(
       Distances, elementwise.
 
     Raises:
-      ValueError: if `sharpness` is not above 0, or the shapes differ.
+      ValueError: if `sharpness` is not above 0, the shapes differ, or an argument is no array of
+        real numbers.
     """
     _check_sharpness(sharpness)
-    first, second = jnp.asarray(first), jnp.asarray(second)
+    first, second = arrays.real("first", first), arrays.real("second", second)
     # One type before the difference: those of integers wrap around, those of bfloat16 are rounded.
     precision = jnp.promote_types(jnp.result_type(first, second), jnp.float32)
     first, second = first.astype(precision), second.astype(precision)

@@ -34,7 +34,8 @@ def lbe_posterior(scores: ArrayLike, propensity_scores: ArrayLike, labeled: Arra
     """
     scores, is_labeled = _arrays.checked(scores, labeled)
     propensity_scores = arrays.full_precision(propensity_scores, "propensity_scores")
-    _same_shape("propensity_scores", propensity_scores, scores)
+    accepted = "the shape of scores"
+    _arrays.check_shape("propensity_scores", propensity_scores, scores.shape, accepted)
     both_certain = jnp.isposinf(scores) & jnp.isposinf(propensity_scores)
     log_odds = scores - jax.nn.softplus(jnp.where(both_certain, 0, propensity_scores))
     unlabeled = jnp.where(both_certain, 0, _arrays.sigmoid(log_odds))
@@ -118,24 +119,23 @@ def lbe_propensity(
     Raises:
       ValueError: if the shapes differ, `labeled` holds other codes, or `epsilon` is below 0.
     """
-    scores, is_labeled = _arrays.checked(propensity_scores, labeled)
-    scores, posterior = _pair(scores, posterior, epsilon)
+    name = "propensity_scores"
+    scores, is_labeled = _arrays.checked(propensity_scores, labeled, name=name)
+    scores, posterior = _pair(scores, posterior, epsilon, name=name)
     positive, negative = _log_shares(scores, epsilon)
     losses = -_arrays.weighted(jnp.where(is_labeled, positive, negative), posterior)
     return jnp.sum(losses) / max(losses.size, 1)
 
 
-def _pair(scores: ArrayLike, posterior: ArrayLike, epsilon: float) -> tuple[jax.Array, jax.Array]:
+def _pair(
+    scores: ArrayLike, posterior: ArrayLike, epsilon: float, *, name: str = "scores"
+) -> tuple[jax.Array, jax.Array]:
     """Scores and posterior in full precision, of one shape, the posterior without gradient."""
     arrays.check_number("epsilon", epsilon, lambda x: x >= 0, "0 or more")
-    scores = arrays.full_precision(scores, "scores")
+    scores = arrays.full_precision(scores, name)
     posterior = jax.lax.stop_gradient(arrays.full_precision(posterior, "posterior"))
-    _same_shape("posterior", posterior, scores)
+    _arrays.check_shape("posterior", posterior, scores.shape, f"the shape of {name}")
     return scores, posterior
-
-
-def _same_shape(name: str, values: jax.Array, scores: jax.Array) -> None:
-    _arrays.check_shape(name, values, scores.shape, "the shape of scores")
 
 
 def _log_shares(scores: jax.Array, epsilon: float) -> tuple[jax.Array, jax.Array]:
