@@ -70,6 +70,17 @@ def on_host(value: ArrayLike) -> np.ndarray | None:
     return np.asarray(value)
 
 
+def _without_holes(name: str, value: Any) -> Any:
+    """`value`, which must not be rows of several lengths, of which NumPy makes no array."""
+    if isinstance(value, list | tuple):
+        try:
+            np.shape(value)  # type: ignore[arg-type]  # of traced values, too
+        except ValueError as error:
+            shown = " ".join(reprlib.repr(value).split())
+            raise ValueError(f"{name} is {shown}; accepted: rows of one length") from error
+    return value
+
+
 def check_shape_of_number(
     name: str, value: ArrayLike, shapes: Sequence[tuple[int, ...]] = ((),)
 ) -> None:
@@ -78,7 +89,7 @@ def check_shape_of_number(
     Another shape would broadcast into the values of another function: `[batch]` against
     `[batch, 1]` is a matrix, whose sum looks like a risk.
     """
-    shape = np.shape(value)  # type: ignore[arg-type]  # of traced values, too
+    shape = np.shape(_without_holes(name, value))  # type: ignore[arg-type]  # of traced values, too
     if shape not in shapes:
         others = [f"an array of shape {accepted}" for accepted in shapes if accepted]
         accepted = " or ".join(["a single number"] * (() in shapes) + others)
@@ -100,7 +111,7 @@ def check_number(
     """
     if shapes is not None:
         check_shape_of_number(name, value, shapes)
-    number = on_host(value)
+    number = on_host(_without_holes(name, value))
     if number is None:
         return
     if not _is_numeric(number) or not np.all(
@@ -123,7 +134,7 @@ def check_share(
 
 def check_codes(name: str, codes: ArrayLike, accepted: Sequence[tuple[int, ...]]) -> None:
     """Requires known `codes` to hold booleans or the values of one of the `accepted` codings."""
-    values = on_host(codes)
+    values = on_host(_without_holes(name, codes))
     if values is None or values.dtype == bool:
         return
     codings = " or ".join("/".join(map(str, coding)) for coding in accepted)

@@ -58,12 +58,19 @@ def is_number(value: object) -> bool:
 def real_numbers(field: str, values: object, accepted: str) -> np.ndarray:
     """The array of real numbers in `values`: floating-point ones as they are, others as float64.
 
-    Requires that they are real numbers: words, complex numbers and rows of several lengths are not.
+    Requires that they are real numbers: words, also of digits, None, complex numbers and rows of
+    several lengths are not.
     """
     try:
         array = np.asarray(values)
         if array.dtype.kind == "c":  # NumPy would drop a part of them, with no more than a warning
             raise TypeError("complex numbers")
+        # NumPy would read '0.5' as a number and None as NaN.
+        is_other = array.dtype.kind in "SU"
+        if array.dtype.kind == "O":
+            is_other = any(x is None or isinstance(x, str | bytes) for x in array.flat)
+        if is_other:
+            raise TypeError("words, or None")
         return array if array.dtype.kind in "fV" else array.astype(np.float64)  # V is bfloat16's
     except (TypeError, ValueError, OverflowError) as error:
         shown = " ".join(reprlib.repr(values).split())  # the first few of many

@@ -110,7 +110,10 @@ def test_wrong_arguments_are_named(metric):
 
 
 @pytest.mark.parametrize("metric", [*ALL, metrics.proxy_auc])
-@pytest.mark.parametrize("scores", [["a", "b"], [[1.0], [2.0, 3.0]], [1j, 2.0], [10**400, 1], 1j])
+@pytest.mark.parametrize(
+    "scores",
+    [["a", "b"], ["0.5", "-1"], [None, 1.0], [[1.0], [2.0, 3.0]], [1j, 2.0], [10**400, 1], 1j],
+)
 def test_scores_that_are_no_real_numbers_are_named(metric, scores):
     with pytest.raises(ValueError, match=r"scores is .*; accepted: \[n\], one number each"):
         metric(scores, [0, 1])

@@ -332,6 +332,13 @@ def test_the_scores_of_the_propensity_are_named_as_its_argument():
         risks.lbe_propensity([0.5], [0.5, 0.5], [1])
 
 
+@pytest.mark.parametrize("name", ["labeled", "prior", "beta"])
+def test_rows_of_several_lengths_are_named(name):
+    given = {"scores": [1.0, -1.0], "labeled": [1, 0], "prior": 0.4, name: [1, [0, 1]]}
+    with pytest.raises(ValueError, match=rf"{name} is \[1, \[0, 1\]\]; accepted: rows of one"):
+        risks.nnpu(**given)
+
+
 WITH_LOSS = {
     "naive": risks.naive,
     "cvir": functools.partial(risks.cvir, kept=[False, True]),
