@@ -1,5 +1,6 @@
 """TED^n: in turns a classifier without the likely positives of U, and the prior it shows."""
 
+import functools
 import logging
 import math
 from collections.abc import Callable, Sequence
@@ -132,14 +133,14 @@ def ted_n_fit(
     def standardise(features: np.ndarray) -> jax.Array:
         return jnp.asarray((features / unit - mean) / std, jnp.float32)
 
-    net = network or mlp(hidden)
-    optimizer = optax.chain(
-        optax.add_decayed_weights(weight_decay), optax.sgd(learning_rate, momentum=momentum)
-    )
+    rates = float(learning_rate), float(momentum), float(weight_decay)
+    if network is None:
+        training = _default_training(base.layer_sizes("hidden", hidden), int(batch_size), *rates)
+    else:
+        training = _training(network, int(batch_size), *rates)
+    net, optimizer, score, epoch = training
     arrays = standardise(p[train_p]), standardise(u[train_u])
     held = standardise(p[held_p]), standardise(u[held_u])
-    score = jax.jit(net.apply)
-    epoch = make_epoch(net, optimizer, batch_size)
     root = jax.random.key(rng.integers(2**31))
     params = net.init(jax.random.fold_in(root, 0), arrays[0][:2])
     state, n = optimizer.init(params), len(train_u)
@@ -174,6 +175,31 @@ def ted_n_fit(
         scores_u,
         predict=lambda x: np.asarray(score(params, standardise(_rows(x))), np.float64),
     )
+
+
+class _Training(NamedTuple):
+    """A network, its optimizer, and what is compiled of them: scores, and an epoch of training."""
+
+    network: Network
+    optimizer: optax.GradientTransformation
+    score: Callable[..., jax.Array]
+    epoch: Callable[..., tuple[Any, Any]]
+
+
+def _training(
+    network: Network, batch_size: int, learning_rate: float, momentum: float, weight_decay: float
+) -> _Training:
+    optimizer = optax.chain(
+        optax.add_decayed_weights(weight_decay), optax.sgd(learning_rate, momentum=momentum)
+    )
+    epoch = make_epoch(network, optimizer, batch_size)
+    return _Training(network, optimizer, jax.jit(network.apply), epoch)
+
+
+@functools.lru_cache(maxsize=16)
+def _default_training(hidden: tuple[int, ...], *settings: Any) -> _Training:
+    """`_training` of the default network; equal settings get the same one, which compiles once."""
+    return _training(mlp(hidden), *settings)
 
 
 def keep(scores: np.ndarray, share: float) -> np.ndarray:

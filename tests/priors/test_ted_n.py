@@ -14,6 +14,13 @@ from pujax.priors._classifier import Network
 FEW = {"num_warmup_epochs": 3, "num_epochs": 3, "hidden": (16,)}
 
 
+def patch_epoch(monkeypatch, make_epoch):
+    """Another training epoch, that of no earlier test and not kept for later ones."""
+    names = ted_n_fit.__globals__
+    monkeypatch.setitem(names, "make_epoch", make_epoch)
+    monkeypatch.setitem(names, "_default_training", names["_default_training"].__wrapped__)
+
+
 def samples(prior, *, m=400, n=600, shift=4.0, seed=0):
     """Unit Gaussians in two dimensions, `shift` apart along each."""
     rng = np.random.default_rng(seed)
@@ -94,8 +101,9 @@ def test_the_highest_share_of_u_is_dropped(monkeypatch):
 
         return epoch
 
-    monkeypatch.setitem(ted_n_fit.__globals__, "make_epoch", watched)
+    patch_epoch(monkeypatch, watched)
     fit = ted_n_fit(*samples(0.4, shift=2), **FEW)
+    assert len(seen) == len(fit.history)
     for index, (scores, kept) in enumerate(seen):
         dropped = 0 if index < 3 else math.floor(fit.history[index - 1] * 300)
         assert (kept == 0).sum() == dropped
@@ -141,7 +149,7 @@ def test_epochs_that_say_nothing_drop_nothing_and_do_not_count(monkeypatch, capl
 
         return epoch
 
-    monkeypatch.setitem(ted_n_fit.__globals__, "make_epoch", watched)
+    patch_epoch(monkeypatch, watched)
     monkeypatch.setitem(ted_n_fit.__globals__, "best_bin_value", lambda *scores: next(values))
     fit = ted_n_fit(*samples(0.4), num_warmup_epochs=2, num_epochs=4, hidden=(4,))
     assert seen == [0, 0, 0, 0, math.floor(0.4 * 300), 0]
@@ -184,3 +192,21 @@ def test_bad_settings_are_named(options, message):
 def test_too_few_examples_are_named():
     with pytest.raises(ValueError, match="positives has 3 examples; accepted: at least 4"):
         ted_n(np.arange(3.0), np.arange(8.0))
+
+
+def test_equal_settings_are_compiled_once(monkeypatch):
+    """Many keys or data sets of one shape need not wait for the compiler each."""
+    made = []
+    settings = {"num_warmup_epochs": 1, "num_epochs": 0, "hidden": [7]}  # of no other test
+
+    def counted(*arguments):
+        made.append(arguments)
+        return _classifier.make_epoch(*arguments)
+
+    monkeypatch.setitem(ted_n_fit.__globals__, "make_epoch", counted)
+    p, u = samples(0.5, m=20, n=30)
+    found = [ted_n(p, u, key=key, **settings).value for key in (0, 1, 0)]
+    assert found[0] == found[2]
+    assert len(made) == 1
+    ted_n(p, u, batch_size=10, **settings)
+    assert len(made) == 2
