@@ -88,7 +88,9 @@ def _of_one_label(document: Mapping[str, Any]) -> str:
 
 def shares_of(low: float, high: float) -> str:
     """Two shares in words; one where both are the same."""
-    return f"{low:.1%}" if low == high else f"{low:.1%} to {high:.1%}"
+    # A share that is small, but not none, is not to read as 0.0%.
+    ends = [f"{x:.1%}" if x >= 0.0005 or not x else f"{100 * x:.1g}%" for x in (low, high)]
+    return ends[0] if low == high else " to ".join(ends)
 
 
 def _of_scores(document: Mapping[str, Any]) -> str:

@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from pujax import metrics
-from pujax.reports import comparison, evidence, run_folder, shares, verdict
+from pujax.reports import comparison, evidence, parts, run_folder, shares, verdict
 from pujax.training.evaluation import one_class
 from pujax.training.evaluation.model_selection import FEW_POSITIVES
 from tests.reports import folders
@@ -186,6 +186,12 @@ def test_an_uncertain_prior_leaves_the_ranking(change, text, tmp_path):
     found = judged(folders.held(tmp_path / "run", change=change))
     assert found.level == verdict.CARE
     assert text in found.sentences[1] and "top:K" in found.sentences[2]
+
+
+def test_a_small_share_is_not_said_to_be_0():
+    found = [parts.percent(x) for x in (0.0, 0.0001, 0.00049, 0.0005, 0.171, math.nan)]
+    assert found == ["0.0 %", "0.01 %", "0.05 %", "0.1 %", "17.1 %", "unknown"]
+    assert parts.percent(0.003, 0) == "0.3 %"
 
 
 def test_a_prior_that_chance_explains_is_no_doubt(tmp_path):

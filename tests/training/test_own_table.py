@@ -795,6 +795,17 @@ def test_what_the_mean_probability_may_be_is_said_with_the_shares_it_rests_on(la
     assert f"is 0.300. It may be from 0.100 to 0.600, {said} are positive" in text
 
 
+def test_a_small_end_of_the_mean_probability_is_not_said_to_be_0():
+    known = {"name": "recall", "value": 0.5, "low": 0.25, "high": 0.75, "assumption": "of P"}
+    doubt = {"mean": 0.06, "low": 0.00005, "high": 0.2, "smallest_prior": 1e-4}
+    doubt |= {"largest_prior": 0.17}
+    text = own_results.describe(summary_of([known]) | {"mean_probability": doubt})
+    assert "is 0.060. It may be from 0.00005 to 0.200, if 0.01% to 17.0% of them" in text
+    assert "It may be from 0.000 to 0.200" in own_results.describe(
+        summary_of([known]) | {"mean_probability": doubt | {"low": 0.0}}
+    )
+
+
 def test_estimates_that_are_not_known_are_listed_as_such():
     known = {"name": "recall", "value": 0.5, "low": 0.25, "high": 0.75, "assumption": "of P"}
     unknown = [
