@@ -49,6 +49,12 @@ def test_a_column_of_all_labels(tmp_path):
     assert both("multilabel", tmp_path)[1] == {"a.jpg": {"dog", "cat"}}
 
 
+def test_a_name_may_hold_a_comma(tmp_path):
+    rows = ['a.jpg,train,"Gen A, B"', "b.jpg,train,B", 'c.jpg,test,"Gen A, B|C"']
+    write_table(tmp_path, "\n".join(["file,split,labels", *rows]))
+    assert load(tmp_path).class_names == ("B", "C", "Gen A, B")
+
+
 def test_without_a_split_a_fifth_of_the_known_rows_is_held_out_always_the_same(tmp_path):
     rows = [f"{i}.jpg,{i % 2},{'' if i < 10 else 1}" for i in range(30)]
     write_table(tmp_path, "\n".join(["file,odd,all", *rows]))
@@ -80,6 +86,14 @@ def test_without_a_split_a_fifth_of_the_known_rows_is_held_out_always_the_same(t
         ("file,dog\na.jpg,1,0", "line 2, has 3 cells; accepted: 2"),
         ("file,dog\na.jpg,1\nb.jpg,0", "2 images whose labels are all known; accepted: at least 5"),
         ("file,labels\na.jpg,\nb.jpg,", "has no labels"),
+        (
+            'file,labels\na.jpg,"dog, cat"\nb.jpg,dog\nc.jpg,cat|ant',
+            "'labels' of 'a.jpg' is 'dog, cat', whose parts are labels of other images; accepted",
+        ),
+        (
+            "dog,cat\n0.5,1\n0.7,0.25",
+            "'cat' of '0.7' is '0.25'; .* numbers into an archive NAME.npz",
+        ),
         ("file,split,dog\na.jpg,train,0\nb.jpg,test,1", "train_labels is 'without a 1'"),
     ],
 )
@@ -91,7 +105,9 @@ def test_a_table_that_cannot_be_is_refused(text, message, tmp_path):
 
 def test_a_table_that_is_no_text_is_named(tmp_path):
     (tmp_path / "labels.csv").write_bytes("file,Hündin\n".encode("latin-1"))
-    with pytest.raises(ValueError, match="labels.csv cannot be read as UTF-8"):
+    with pytest.raises(
+        ValueError, match="labels.csv, line 1, byte 7 is 0xfc; accepted: text in UTF-8"
+    ):
         load(tmp_path)
 
 

@@ -13,7 +13,7 @@ import re
 import numpy as np
 
 from pujax.data.raw import UNKNOWN, RawDataset
-from pujax.data.readers import csv_tables, image_folders, image_lists
+from pujax.data.readers import csv_tables, image_folders, image_lists, packed
 
 _SPLIT, _LABELS = "split", "labels"
 
@@ -44,7 +44,7 @@ def load(path: pathlib.Path, *, image_size: int, load_size: int, missing: str) -
         with path.open(encoding="utf-8-sig", newline="") as file:
             lines = csv_tables.lines(os.fspath(path), file)
     except UnicodeDecodeError as error:
-        raise ValueError(f"{path} cannot be read as UTF-8: {error}") from error
+        raise ValueError(packed.encoding_error(os.fspath(path))) from error
     if pathlib.PurePath(lines.header[0]).suffix.lower() in image_folders.SUFFIXES:
         raise ValueError(
             f"{path} begins with the image {lines.header[0]!r}; accepted: a header first, such as "
@@ -58,7 +58,7 @@ def load(path: pathlib.Path, *, image_size: int, load_size: int, missing: str) -
     _check_files(path, files)
     splits = columns.pop(_SPLIT, None)
     if list(columns) == [_LABELS]:
-        names, labels = _listed(columns[_LABELS])
+        names, labels = _listed(path, files, columns[_LABELS])
     else:
         names, labels = tuple(columns), _coded(path, files, columns)
     if not names:
@@ -103,10 +103,20 @@ def _check_files(path: pathlib.Path, files: list[str]) -> None:
         )
 
 
-def _listed(cells: list[str]) -> tuple[tuple[str, ...], np.ndarray]:
+def _listed(
+    path: pathlib.Path, files: list[str], cells: list[str]
+) -> tuple[tuple[str, ...], np.ndarray]:
     """Names and labels of a column that lists names."""
     lists = [{name.strip() for name in re.split(r"[|;]", cell)} - {""} for cell in cells]
     names = tuple(sorted(set().union(*lists)))
+    for name in names:
+        # A name may hold a comma, but not between two other names.
+        if "," in name and all(part.strip() in names for part in name.split(",")):
+            file = files[next(row for row, named in enumerate(lists) if name in named)]
+            raise ValueError(
+                f"{path}: {_LABELS!r} of {file!r} is {name!r}, whose parts are labels of other "
+                "images; accepted: names separated by | or ;"
+            )
     return names, np.array([[name in named for name in names] for named in lists], np.int8)
 
 
@@ -119,7 +129,8 @@ def _coded(path: pathlib.Path, files: list[str], columns: dict[str, list[str]]) 
             if cell not in codes:
                 raise ValueError(
                     f"{path}: {name!r} of {files[row]!r} is {cell!r}; accepted: 1, 0, -1 or "
-                    f"nothing; names of labels go into one column {_LABELS!r}"
+                    f"nothing; names of labels go into one column {_LABELS!r}, and rows of numbers "
+                    "into an archive NAME.npz"
                 )
             labels[row, column] = codes[cell]
     return labels
