@@ -41,6 +41,11 @@ from pujax.training.saved_model import SavedModel
 
 _WRITTEN = 10_000
 """Rows that are written at once."""
+_OTHER_FORMATS = frozenset(
+    [".xlsx", ".xls", ".ods", ".parquet", ".json", ".jsonl", ".npz", ".npy", ".html", ".tsv"]
+    + [".gz", ".bz2", ".xz", ".zip"]
+)
+"""Endings of files that other programs would not read as CSV."""
 _HEADING = 1_000_000
 """Characters of the longest heading that is looked at; thousands of labels have a long one."""
 
@@ -358,6 +363,8 @@ def _check_output(path: str, run: str, rows: str) -> None:
             f"--output is {path!r}, a file that pujax predict did not make; accepted: the name of "
             "a new file, or of earlier predictions"
         )
+    ending = os.path.splitext(path)[1].lower()
+    require(ending not in _OTHER_FORMATS, "--output", path, "a name such as scores.csv, for a CSV")
 
 
 def _check_place(field: str, path: str, rows: Any) -> None:

@@ -331,6 +331,7 @@ def test_what_is_interrupted_leaves_the_old_file(
             "--output is '/proc/x.csv', but nothing can",
         ),
         (("a.csv", "--output=a.csv/x.csv"), "--output is 'a.csv/x.csv', but "),
+        (("a.csv", "--output=x.XLSX"), "--output is 'x.XLSX'; accepted: a name such as scores.csv"),
     ],
 )
 def test_a_wrong_command_is_refused_in_one_line(
