@@ -120,6 +120,25 @@ def test_missing_images_of_a_table_are_named_or_left_out(tmp_path):
     np.testing.assert_array_equal(data.train_labels, [[1, 0], [-1, 0]])
 
 
+@pytest.mark.parametrize(
+    ("written", "stored", "said"),
+    [
+        ("sub\\b.jpg", "sub/b.jpg", "there with / in place of"),
+        ("sub/a\u0308.jpg", "sub/\u00e4.jpg", "composed otherwise: Unicode NFC and NFD"),
+        ("sub/b.jpg", "sub/B.JPG", "there is 'B.JPG', in other upper or lower case"),
+        ("sub/b.jpg", "sub/c.jpg", "sub/b.jpg; accepted"),
+    ],
+)
+def test_an_image_that_is_nearly_there_is_said_to_be(written, stored, said, tmp_path):
+    for name in ("a.jpg", stored):
+        write_image(tmp_path / name)
+    (tmp_path / "t.csv").write_text(
+        f"file,split,dog\na.jpg,test,1\n{written},train,1\n", encoding="utf-8"
+    )
+    with pytest.raises(ValueError, match=said):
+        load(tmp_path)
+
+
 def write_folders(root, places):
     for seed, (image, classes) in enumerate(places.items()):
         for name in classes:

@@ -5,6 +5,7 @@ import logging
 import os
 import pathlib
 import re
+import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -235,7 +236,7 @@ def _present(source: str, which: str, split: Split, missing: str) -> np.ndarray:
     if absent:
         message = (
             f"source {source!r}: {len(absent)} of {len(split.names)} {which} images are not in "
-            f"{split.folder}: {first_few(absent)}"
+            f"{split.folder}: {first_few(absent)}{_nearly_there(split.folder, absent)}"
         )
         if missing == "fail" or len(absent) == len(split.names):
             raise download.MissingDataError(
@@ -245,6 +246,20 @@ def _present(source: str, which: str, split: Split, missing: str) -> np.ndarray:
             )
         _LOG.warning("%s; they are left out, as data.missing='skip' says", message)
     return np.flatnonzero(is_there)
+
+
+def _nearly_there(folder: pathlib.Path, absent: Sequence[str]) -> str:
+    """Why the first of some names is not found though its file is there; '' where it is not."""
+    name = absent[0]
+    place, last = os.path.split(os.path.join(folder, name.replace("\\", "/")))
+    there = names_in(place)
+    if "\\" in name and last in there:
+        return " (the first is there with / in place of \\, which pujax reads)"
+    forms = {unicodedata.normalize("NFC", x): x for x in there}
+    if unicodedata.normalize("NFC", last) in forms:
+        return " (the first is there, but its letters are composed otherwise: Unicode NFC and NFD)"
+    other = {x.casefold(): x for x in there}.get(last.casefold())
+    return f" (there is {other!r}, in other upper or lower case)" if other else ""
 
 
 def names_in(folder: str | os.PathLike[str]) -> set[str]:
