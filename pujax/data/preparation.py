@@ -12,6 +12,7 @@ dates. The former has the SHA-256 of the latter.
 """
 
 import dataclasses
+import logging
 import os
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
@@ -25,6 +26,7 @@ from pujax.data import column_kinds, table_encoder
 from pujax.data.column_kinds import Column, listed
 from pujax.data.readers import columns, frames, written_numbers
 
+_LOG = logging.getLogger(__name__)
 _JSON = "preparation.json"
 _FORMAT = 1
 _NOTHING_LEFT = (
@@ -112,6 +114,7 @@ class Preparation:
           ValueError: as `transform`; what can be said of whole columns only, after the last part.
         """
         numbers: dict[str, _Numbers | None] = {}
+        unlike = _Unlike()
         for part in parts:
             frame = frames.of(part)
             if not self.columns:
@@ -126,12 +129,15 @@ class Preparation:
             for column in self.columns:
                 if column.kind == "words":
                     _note_numbers(frame, column, numbers)
-            raw, *_ = _features(frame, self.columns, self.encoder, dtype)
+            raw, _, sources = _features(frame, self.columns, self.encoder, dtype)
+            unlike.add(frame, self.columns, raw, sources)
             filled = np.where(np.isnan(raw), np.asarray(self.fill), raw)
             yield filled[:, list(self.kept)].astype(dtype)
         for noted in filter(None, numbers.values()):
             if noted.cells >= _MANY:
                 raise noted.error
+        for sentence in unlike.sentences():
+            _LOG.warning("%s", sentence)
 
     def row_keys(self, rows: Any) -> list[bytes]:
         """What a row says, `[n]`, equal where all cells that features are made of are.
@@ -391,6 +397,48 @@ def _note_numbers(frame: frames.Frame, column: Column, found: dict[str, _Numbers
             _check_cells(frame, column, present, "words as in training rows")
         except ValueError as error:
             found[name] = _Numbers(int(present.sum()), error)
+
+
+class _Unlike:
+    """Counts columns of which no row has anything that training rows had."""
+
+    def __init__(self) -> None:
+        self.path = ""
+        self.rows = 0
+        self.cells: dict[str, int] = {}
+        self.known: dict[str, bool] = {}
+
+    def add(
+        self,
+        frame: frames.Frame,
+        found: Sequence[Column],
+        raw: np.ndarray,
+        sources: Sequence[str],
+    ) -> None:
+        """Takes part of the rows in, with their features and the column of each feature."""
+        self.path, self.rows = frame.path, self.rows + frame.num_rows
+        for column in found:
+            name = column.name
+            if column.kind == "dropped" or self.known.get(name):
+                continue
+            present = columns.text(frame.values[name]).notna().to_numpy()
+            self.cells[name] = self.cells.get(name, 0) + int(present.sum())
+            self.known[name] = bool(present.any() or column.had_missing)
+            if present.any() and column.kind in ("words", "codes"):
+                # A word that training rows lack is 0 in all features of its column.
+                own = raw[:, [i for i, source in enumerate(sources) if source == name]]
+                self.known[name] = bool(own[present].any())
+
+    def sentences(self) -> list[str]:
+        """What to say of such columns of many rows."""
+        found = []
+        for name in (name for name, known in self.known.items() if not known):
+            count = self.cells[name]
+            if self.rows >= _MANY and not count:
+                found.append(f"column {name!r} is empty, and was in no training row")
+            elif count >= _MANY:
+                found.append(f"column {name!r} has {count} words, none of which training rows have")
+        return [f"{self.path}: {text}; scores may be wrong" for text in found]
 
 
 def _check_cells(frame: frames.Frame, column: Column, wrong: np.ndarray, accepted: str) -> None:

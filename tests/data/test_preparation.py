@@ -177,6 +177,32 @@ def test_new_words_and_missing_cells_are_accepted(learned):
     )
 
 
+@pytest.mark.parametrize(
+    ("column", "cell", "said"),
+    [
+        ("colour", "RED", f"t.csv: column 'colour' has {N} words, none of which training rows"),
+        ("colour", "", "t.csv: column 'colour' is empty, and was in no training row; scores may"),
+        ("visits", "", "t.csv: column 'visits' is empty, and was in no training row; scores may"),
+        ("amount", "", ""),  # empty cells are usual there
+        ("colour", "red", ""),
+    ],
+)
+def test_a_column_with_nothing_of_training_is_warned_about(
+    learned, column, cell, said, tmp_path, caplog
+):
+    table = customers(1)
+    table[column] = cell
+    table.to_csv(tmp_path / "t.csv", index=False)
+    frame = frames.read(str(tmp_path / "t.csv"))
+    list(learned.transform_parts(frame.take(np.arange(i, N, 2)) for i in (0, 1)))
+    assert said in caplog.text and bool(said) == bool(caplog.text)
+    caplog.clear()
+    learned.transform(frame.take(np.arange(19)))  # few rows may well be unlike the others
+    table.loc[N - 1, column] = customers()[column][0]
+    list(learned.transform_parts([table[: N - 1], table[N - 1 :]]))
+    assert not caplog.text
+
+
 def test_a_word_that_is_new_differs_from_both_of_two():
     table = pd.DataFrame({"sex": ["f", "m"] * 10})
     learned = preparation.fit(table)
