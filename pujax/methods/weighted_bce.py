@@ -7,7 +7,8 @@ from pujax.data.pu_dataset import DataInfo
 from pujax.methods._common import classifier, online, sections
 from pujax.methods.base import Method
 
-SELECTION = "vpu_risk"
+SELECTION = "proxy_accuracy_vpu"
+SELECTION_WITHOUT_PRIOR = "vpu_risk"
 
 
 def default_config() -> ml_collections.ConfigDict:
