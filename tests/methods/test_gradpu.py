@@ -78,6 +78,18 @@ def test_shares_are_uniform_and_one_per_pair():
     assert np.mean(mix < 0.25) == pytest.approx(0.25, abs=0.04)
 
 
+@pytest.mark.parametrize("num_positives", [0, 500])
+def test_which_positive_is_drawn_tells_nothing_of_the_share(num_positives):
+    labeled = (jnp.arange(2500) < 500).astype(jnp.float32)
+    positives, _, mix, weights = gradpu.pairs(
+        jax.random.key(0), jnp.arange(2500.0)[:, None], labeled, num_positives=num_positives
+    )
+    exists = np.ones(len(mix), bool) if weights is None else np.asarray(weights) > 0
+    assert exists.sum() == 2000
+    drawn, shares = np.ravel(positives)[exists], np.asarray(mix)[exists]
+    assert abs(np.corrcoef(drawn, shares)[0, 1]) < 0.1  # 4 standard errors are 0.09
+
+
 def test_without_its_two_terms_it_is_the_naive_classifier_with_the_absolute_loss(data):
     shared = {
         "optimizer": "adam",
@@ -202,6 +214,13 @@ def test_noise_has_the_standard_deviation_of_the_configuration_and_new_values_ev
     assert abs(np.corrcoef(noise.ravel(), second.ravel())[0, 1]) < 0.05
     same, _ = regularized(images, labeled, jax.random.key(0))
     np.testing.assert_array_equal(same, images)
+
+
+def test_noise_changes_the_risk_and_leaves_the_penalty(data):
+    *_, noisy = first_step(data, alpha=0.5, input_noise=0.5)
+    *_, plain = first_step(data, alpha=0.5)
+    assert abs(float(noisy["risk"]) / float(plain["risk"]) - 1) > 1e-3
+    np.testing.assert_allclose(noisy["penalty"], plain["penalty"], rtol=1e-6)
 
 
 def test_dropout_changes_the_risk_and_leaves_the_penalty_and_the_predictions(data):
