@@ -114,6 +114,14 @@ def test_the_head_trains_a_fresh_classifier_on_features_computed_once(small):
     )
 
 
+def test_the_head_reads_features_with_the_statistics_of_pretraining(small):
+    _, method, arrays = small
+    pretraining, head = method.stages
+    before = start(pretraining, arrays)
+    moved = before._replace(batch_stats=jax.tree.map(lambda x: x + 0.5, before.batch_stats))
+    tiny.assert_same(start(head, arrays, moved).batch_stats, moved.batch_stats)
+
+
 def test_the_head_minimises_the_imbalanced_risk_with_the_prior_of_u(data, small):
     _, method, arrays = small
     head = method.stages[1]
@@ -154,6 +162,16 @@ def test_fine_tuning_moves_the_encoder_and_sees_images(data):
     assert differ(after.batch_stats, state.batch_stats)
 
 
+def test_the_rate_of_fine_tuning_warms_up_from_the_end_of_pretraining(data):
+    _, method, arrays = built(data, head="finetune", lr_warmup=1.0)
+    stage = method.stages[1]
+    state = start(stage, arrays, start(method.stages[0], arrays))
+    plan = train_step.epoch_plan(stage, jax.random.key(1), 2, arrays)
+    first = tiny.gather(arrays, plan, 0, epoch=2, step=24, first_epoch=2)
+    after, _ = jax.jit(stage.step)(state, first, jax.random.key(0))
+    tiny.assert_same(after.params, state.params)
+
+
 @pytest.mark.thorough
 def test_more_views_than_two(data):
     _, method, arrays = built(data, num_views=3, block_size=7)
@@ -183,6 +201,16 @@ CIFAR = tiny.problem().info._replace(
         ({}, lambda s, y: risks.imbalanced_nnpu(s, y, prior=0.0740740740740740)),
         ({"prior_factor": 10.0}, lambda s, y: risks.imbalanced_nnpu(s, y, prior=0.740740740740740)),
         ({"head_loss": "nnpu"}, lambda s, y: risks.nnpu(s, y, prior=0.0740740740740740)),
+        (
+            {"head_loss": "nnpu", "prior_factor": 2.0, "calibration": "none"},
+            lambda s, y: risks.nnpu(s, y, prior=2 / 11),
+        ),
+        (
+            {"head_loss": "nnpu", "prior_factor": 2.0, "calibration": "auto"},
+            lambda s, y: risks.nnpu(
+                s, y, prior=2 / 11, unlabeled_prior=4 / 27, unlabeled_weight=54 / 55
+            ),
+        ),
         ({"head_loss": "bce"}, lambda s, y: risks.weighted_bce(s, y, positive_weight=1.0)),
         ({"head_loss": "weighted_bce"}, lambda s, y: risks.weighted_bce(s, y, positive_weight=54)),
     ],
