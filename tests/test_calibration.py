@@ -362,21 +362,37 @@ def test_ends_cover_chance_and_the_range_of_priors():
     assert 0.05 < narrow < wide - 0.1
 
 
-@pytest.mark.parametrize(("kind", "most"), [("platt", 10_000), ("isotonic", 10_000), ("platt", 50)])
-def test_an_end_is_the_quantile_of_calibrations_of_resamples(monkeypatch, kind, most):
+@pytest.mark.parametrize(
+    ("kind", "most", "num_positives"),
+    [
+        ("platt", 10_000, 20),
+        ("isotonic", 10_000, 20),
+        ("platt", 50, 20),
+        ("isotonic", 10_000, 8),
+        ("isotonic", 10_000, 7),
+    ],
+)
+def test_an_end_is_the_quantile_of_calibrations_of_resamples(
+    monkeypatch, kind, most, num_positives
+):
     monkeypatch.setattr(calibration, "_MAX_DRAWN", most)  # of U, half of it
-    p, u, _ = gaussians(20, 100)
+    p, u, _ = gaussians(num_positives, 100)
     ends = calibration.fit_ends(
         p, u, priors=(0.2, 0.4), setting="one_sample", kind=kind, num_resamples=7, seed=3
     )
     for end, prior, level in ((ends.low, 0.2, 0.05), (ends.high, 0.4, 0.95)):
         rng, curves = np.random.default_rng(3), []
         for _ in range(7):
-            drawn = [x[rng.integers(len(x), size=min(len(x), most))] for x in (p, u)]
+            # Of fewer than eight of P, one row of U takes part in the draw, not in its size.
+            pool = np.append(p, rng.choice(u)) if num_positives < 8 else p
+            drawn = [
+                x[rng.integers(len(x), size=min(size, most))]
+                for x, size in ((pool, num_positives), (u, 100))
+            ]
             again = fit(*drawn, prior=prior, setting="one_sample", kind=kind)
             curves.append(calibration.probabilities(again, end.scores))
         np.testing.assert_allclose(end.values, np.quantile(curves, level, axis=0), atol=1e-5)
-        assert end.labeled_odds == pytest.approx(20 / 100 / prior)
+        assert end.labeled_odds == pytest.approx(num_positives / 100 / prior)
 
 
 def test_chance_counts_for_half_as_much_with_four_times_as_many_held_out_rows():
