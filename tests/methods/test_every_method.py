@@ -126,6 +126,36 @@ def test_frozen_stages_and_frozen_statistics_stay_and_the_rest_trains(name):
         assert np.array_equal(leaf, new[path]) != is_new, path
 
 
+def first_step_of_the_last_stage(name, **changes):
+    """Places of the networks that it moves, and of all networks."""
+    data, method, arrays, state = tiny.initialised(name, **NORMED, **changes)
+    stage, first = method.stages[-1], sum(stage.num_epochs for stage in method.stages[:-1])
+    assert first > 0
+    arrays = train_step.stage_data(stage, state, arrays, tiny.mesh(), batch_size=50)
+    plan = train_step.epoch_plan(stage, jax.random.key(1), first, arrays)
+    batch = tiny.gather(arrays, plan, 0, epoch=first, step=100, first_epoch=first)
+    after, _ = jax.jit(stage.step)(state, batch, jax.random.key(0))
+    before, new = (numbers(x, "params") for x in (state, after))
+    moved = (path for path in before if np.any(before[path] != new[path]))
+    return tuple({path.partition("params")[0] for path in paths} for paths in (moved, before))
+
+
+OWN_SCHEDULE = ("dist_pu", "holistic_pu", "impulses", "pulda", "purl", "robust_pu")
+ONE_SCHEDULE = ("cvir", "lagam", "lbe", "self_pu")
+
+
+@tiny.by_kind(OWN_SCHEDULE, "impulses", kinds=OWN_SCHEDULE)
+def test_the_rate_of_a_stage_with_a_schedule_of_its_own_warms_up_from_its_start(name):
+    changes = {"head": "finetune"} if name == "impulses" else {}
+    assert not first_step_of_the_last_stage(name, lr_warmup=1.0, **changes)[0]
+
+
+@tiny.by_kind(ONE_SCHEDULE, "lbe", kinds=ONE_SCHEDULE)
+def test_a_schedule_over_all_stages_goes_on(name):
+    moved, networks = first_step_of_the_last_stage(name, lr_warmup=1.0)
+    assert moved == networks
+
+
 def test_all_that_is_read_of_the_weights_is_averaged_but_labels_and_the_raw_scores():
     class Weights(NamedTuple):
         params: dict

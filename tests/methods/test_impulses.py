@@ -162,16 +162,6 @@ def test_fine_tuning_moves_the_encoder_and_sees_images(data):
     assert differ(after.batch_stats, state.batch_stats)
 
 
-def test_the_rate_of_fine_tuning_warms_up_from_the_end_of_pretraining(data):
-    _, method, arrays = built(data, head="finetune", lr_warmup=1.0)
-    stage = method.stages[1]
-    state = start(stage, arrays, start(method.stages[0], arrays))
-    plan = train_step.epoch_plan(stage, jax.random.key(1), 2, arrays)
-    first = tiny.gather(arrays, plan, 0, epoch=2, step=24, first_epoch=2)
-    after, _ = jax.jit(stage.step)(state, first, jax.random.key(0))
-    tiny.assert_same(after.params, state.params)
-
-
 @pytest.mark.thorough
 def test_more_views_than_two(data):
     _, method, arrays = built(data, num_views=3, block_size=7)

@@ -104,6 +104,19 @@ def test_gradient_noise_has_the_variance_of_the_schedule(updates):
     assert not np.array_equal(noise["a"], noise["b"].reshape(-1))
 
 
+def test_noise_falls_with_all_updates_so_far():
+    _, method, arrays, state = setup(gradient_noise=0.01)
+    step, biases = jax.jit(method.stages[0].step), []
+    for updates in (0, 5, 50_000):  # each moves the head
+        batch = batch_of(method.stages[0], arrays, step=updates)
+        after, _ = step(state, batch, jax.random.key(0))
+        biases.append(float(after.current.params["classifier"]["bias"][0]))
+    # The gradient is the same, and the normal numbers, too.
+    scales = [(1 + updates) ** (-0.55 / 2) for updates in (0, 5, 50_000)]
+    wanted = (scales[0] - scales[1]) / (scales[0] - scales[2])
+    assert (biases[0] - biases[1]) / (biases[0] - biases[2]) == pytest.approx(wanted, rel=0.01)
+
+
 # What is held out.
 
 
@@ -309,6 +322,12 @@ def test_pnrl_takes_unlabeled_for_negative(data):
     p, u = ratios[held & data.labeled], ratios[held & ~data.labeled]
     wanted = mutual_info.pn_objective(p, u, prior=data.info.n_p / data.info.n)
     assert state.current.objective == pytest.approx(float(wanted), rel=1e-4)
+    # With P among the negatives the prior is known, whatever is estimated of U.
+    state = method.stages[1].init(jax.random.key(0), state, arrays)
+    found = {name: float(value) for name, value in method.estimates(state).items()}
+    share = data.info.n_p / data.info.n
+    smi = -share / (1 - share) * (found["validation_objective"] + 0.5)
+    assert found["smi"] == pytest.approx(smi, rel=1e-4)
 
 
 def test_the_classifier_trains_on_features_that_are_computed_once(data):
