@@ -427,6 +427,31 @@ def test_the_two_networks_of_a_round_follow_losses_of_their_own():
     assert 0 < metrics["kept_positives"] < 2
 
 
+def test_the_two_networks_start_apart():
+    *_, state = setup()
+    kernels = [player.params["classifier"]["kernel"] for player in state[:2]]
+    assert np.any(kernels[0] != kernels[1])
+
+
+@pytest.mark.parametrize("keep_positives", [False, True])
+def test_a_round_minimises_the_losses_of_its_settings(keep_positives):
+    given = {"keep": 0.5, "epsilon": 0.05, "subset_share": 0.5, "keep_positives": keep_positives}
+    plain = {"options": {"hidden": (8,), "batch_norm": False}, "augment": False}
+    _, method, arrays, state = tiny.initialised("lbe", **(OPTIONS | plain | given))
+    stage = method.stages[1]
+    state = stage.refresh(state, arrays, jax.random.key(0), 0)
+    batch = batch_of(stage, arrays)
+    _, metrics = jax.jit(stage.step)(state, batch, jax.random.key(0))
+    swapped = state._replace(classifier=state.propensity)
+    a, b = (method.predict(x, batch.inputs) for x in (state, swapped))
+    q, s = state.posterior[batch.ids], batch.labeled
+    known = s if keep_positives else None
+    loss, _ = risks.lbe_classifier(a, q, known, keep=0.5, epsilon=0.05)
+    np.testing.assert_allclose(metrics["loss"], loss, rtol=1e-4)
+    loss = risks.lbe_propensity(b, q, s, epsilon=0.05)
+    np.testing.assert_allclose(metrics["loss_propensity"], loss, rtol=1e-4)
+
+
 @pytest.mark.thorough
 def test_the_kept_positives_of_a_round_average_to_their_share():
     """Most subsets hold none of six positives; with nothing dropped all of them stay."""
