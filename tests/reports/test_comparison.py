@@ -131,6 +131,9 @@ def test_a_seed_that_ran_twice_counts_once(tmp_path):
     assert found.pairs == 1 and found.differences["accuracy"].value == pytest.approx(0.02)
     low, high = found.differences["accuracy"][1:]
     assert low != high  # not the t interval of two equal differences
+    folders.tested(tmp_path / "copy", digest="split0", change=set_accuracy(0.80))
+    copy = folders.read(tmp_path / "copy", "copy")
+    assert comparison.paired([*first, copy, *second, again])[0].pairs == 1
     table = comparison.section([*second, again])[0].tables[0]
     assert "of 1 seed" in table.caption and table.rows[0][1] == "0.8200"
     sentences = reports.build([str(tmp_path / "vpu_0"), str(tmp_path / "again")]).verdict.sentences
@@ -258,6 +261,18 @@ def test_intervals_of_what_depends_on_the_share_of_positives_hold_the_truth(monk
     assert 83 <= held <= 97  # three deviations around 90
 
 
+def test_every_resample_holds_both_classes():
+    seen = []
+
+    def share(scores, labels):
+        seen.append(set(labels.tolist()))
+        return labels.mean()
+
+    labels = np.array([1, 0, 0, 0])  # a third of all draws of four would miss the positive
+    evidence.resampled(share, np.arange(4.0), labels, value=0.25, fixed_classes=False)
+    assert seen == [{0, 1}] * 20
+
+
 @pytest.mark.parametrize("order", [("vpu", "upu"), ("upu", "vpu")])
 def test_of_several_better_ones_the_best_is_taken_and_a_worse_one_is_said(tmp_path, order):
     gaps = {"nnpu": 1.5, "vpu": 4.0, "upu": 6.0, "naive": 0.7}
@@ -289,3 +304,10 @@ def test_runs_of_one_configuration_say_whether_they_show_chance(tmp_path, count,
         folders.tested(tmp_path / str(i), gap=4.0, seed=seed, digest=f"split{seed}")
     found = reports.build([str(tmp_path / str(i)) for i in range(2)]).verdict
     assert said in found.sentences[1]
+
+
+def test_a_method_is_as_good_as_its_worst_seed(tmp_path):
+    for seed, gap in enumerate([4.0, 0.0]):
+        folders.tested(tmp_path / str(seed), gap=gap, seed=seed, digest=f"split{seed}")
+    found = reports.build([str(tmp_path / str(seed)) for seed in range(2)]).verdict
+    assert found.level == "bad"

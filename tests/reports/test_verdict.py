@@ -275,6 +275,16 @@ def test_a_threshold_that_is_off_calls_for_another_rule(tmp_path):
     assert "than calling all negative, which is right for 80.0 %" in found.sentences[1]
 
 
+@pytest.mark.parametrize(("accuracy", "is_doubted"), [(0.64, True), (0.74, False)])
+def test_an_accuracy_is_above_the_majority_by_its_whole_interval(tmp_path, accuracy, is_doubted):
+    # 90 of 150 test examples are negative; 0.64 of 150 is known to 0.06.
+    folder = folders.tested(
+        tmp_path / "run", change=lambda summary: summary["test"].update(accuracy=accuracy)
+    )
+    text = "than calling all negative, which is right for 60.0 %"
+    assert (text in said(judged(folder))) == is_doubted
+
+
 def test_a_better_method_on_the_same_rows_is_recommended(tmp_path, monkeypatch):
     monkeypatch.setattr(evidence, "_RESAMPLES", 40)
     folders.tested(tmp_path / "run", gap=2.0)
