@@ -91,9 +91,12 @@ def test_main_loss_clips_scores_and_adds_mixup():
     p = 1 / (1 + np.exp(-np.clip(np.float64(first.logits), -10, 10)))
     mixup = np.mean(-targets * np.log(p) - (1 - targets) * np.log(1 - p))
     prior = tiny.problem().info.prior_unlabeled
-    loss, _ = risks_of(
+    loss, averages = risks_of(
         config.method, prior, np.clip(scores, -10, 10), batch.labeled, (None, None, None)
     )
+    for got, average in zip(after.averages, averages, strict=True):
+        assert got.started
+        np.testing.assert_allclose(got.value, average.value, rtol=1e-5)
     np.testing.assert_allclose(metrics["loss"], loss + 4.2 * mixup, rtol=1e-5)
     is_p = np.asarray(batch.labeled) > 0
     wanted = np.where(is_p, 1, 1 / (1 + np.exp(-np.clip(scores, -10, 10))))
