@@ -1,5 +1,7 @@
 """Dist-PU's own mathematics: every piece of its two losses, the memory, the two schedules."""
 
+from types import SimpleNamespace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -156,6 +158,19 @@ def test_a_step_overwrites_the_memory_of_its_batch_and_keeps_labelled_positives_
     np.testing.assert_allclose(after.labels, wanted, rtol=1e-5)
     np.testing.assert_array_equal(after.labels[: data.info.n_p], 1)
     assert np.abs(wanted[ids] - np.asarray(state.labels)[ids])[~is_p].min() > 1e-4  # it moved
+
+
+@pytest.mark.parametrize(
+    ("calibration", "share"), [("auto", (0.6 * 192 - 40) / 152), ("none", 0.6)]
+)
+def test_a_learned_prior_asks_of_u_what_it_leaves_there(data, calibration, share):
+    config = tiny.config("dist_pu", calibration=calibration).method
+    parts = SimpleNamespace(config=config, info=data.info, share=0.1)
+    numbers = dist_pu._numbers(parts, {"prior": 0.6, "mixup_weight": 9.0})
+    assert numbers["share"] == pytest.approx(share)
+    assert numbers["mixup_weight"] == 9.0
+    assert numbers["entropy_weight"] == config.entropy_weight
+    assert dist_pu._numbers(parts, {})["share"] == 0.1
 
 
 def test_memory_starts_from_evaluation_mode_probabilities_with_positives_at_one(data, trained):
