@@ -405,8 +405,9 @@ def test_vpu_calls_positive_what_exceeds_half_of_the_largest_phi(data, quantile)
     calibrated = method.calibrate(state, arrays)
     scores = np.asarray(method.predict(state, arrays.inputs), np.float64)
     phi, largest = sigmoid(scores), sigmoid(np.quantile(scores, quantile))
-    positive = np.asarray(method.predict(calibrated, arrays.inputs)) > 0
-    ratio = phi / largest
+    moved = np.asarray(method.predict(calibrated, arrays.inputs))
+    np.testing.assert_allclose(scores - moved, -np.log(2 / largest - 1), rtol=1e-4)
+    positive, ratio = moved > 0, phi / largest
     clear = abs(ratio - 0.5) > 1e-5
     np.testing.assert_array_equal(positive[clear], (ratio > 0.5)[clear])
 
