@@ -83,6 +83,8 @@ def test_the_held_out_halves_are_scored_and_copies_of_p_are_not_in_u(monkeypatch
     assert len(np.unique(both, axis=0)) == len(both)
     copies = np.isin(data.source_ids, data.source_ids[data.labeled]) & ~data.labeled
     assert copies.sum() == 40 and not np.isin(rows, np.flatnonzero(copies)).any()
+    prior_estimation.estimate_unlabeled(config(seed=1), data, tiny.mesh(1))
+    assert set(seen["rows"]) != set(rows)  # another seed, other halves
 
 
 def test_u_share_becomes_the_priors_of_each_setting(tmp_path, found):
