@@ -10,7 +10,8 @@ import pytest
 from pujax import calibration, metrics, training
 from pujax.data.pu_dataset import PriorChoice
 from pujax.training import config as config_lib
-from pujax.training import prior_dependence, prior_estimation
+from pujax.training import own_results, prior_dependence, prior_estimation
+from pujax.training.evaluation.summary import Final
 from tests import tiny  # noqa: F401  (devices are set there)
 
 CHOICE = PriorChoice(
@@ -59,6 +60,20 @@ def test_a_row_is_what_the_functions_say_at_its_prior(setting):
         learned = calibration.fit(positive, unlabeled, **known)
         above = unlabeled > calibration.threshold_at(learned, 0.5)
         assert row["called positive"] == above.sum()
+
+
+@pytest.mark.parametrize("setting", ["one_sample", "two_sample"])
+def test_all_rows_of_u_count_as_called_positive_and_none_of_p(setting):
+    choice = PriorChoice("tice", False, {"tice": (0.1,), "ratio": (0.6,)})
+    data = tiny.problem(num_validation=60, setting=setting)._replace(prior_choice=choice)
+    rng = np.random.default_rng(0)
+    train, held = (
+        rng.normal(4.0 * truth - 2, 0.3) for truth in (data.truth, data.validation_truth)
+    )
+    final = Final({}, np.zeros(0), train, None, {}, {}, held)
+    found = own_results.of(data, final).dependence
+    of_u = data.truth[data.hidden()].sum() + data.validation_truth[~data.validation_labeled].sum()
+    assert found[-1][prior_dependence.CALLED] == of_u > 0
 
 
 def test_precision_is_proportional_to_the_prior_until_it_is_one():
