@@ -1,6 +1,7 @@
 """LaGAM's own mathematics: the label update, the views, the skip rule, schedules, every switch."""
 
 import functools
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -257,7 +258,7 @@ def test_a_batch_without_positive_mass_changes_nothing(data):
 
 
 def test_a_batch_without_stored_mass_is_left_out_in_the_main_stage_too(data):
-    _, arrays, stage, state = setup(data)
+    _, arrays, stage, state = setup(data, record_label_gradients=True)
     empty = first_batch(stage, arrays)._replace(ids=jnp.arange(100, 116), labeled=jnp.zeros([16]))
     for seed in range(3):  # whatever the update would make of the labels
         after, metrics = stage.step(state, empty, jax.random.key(seed))
@@ -496,6 +497,18 @@ def test_ablations_keep_augmentation_and_contrast_apart(data, monkeypatch):
         called.clear()
         method_setup.build(tiny.config("lagam", **(DENSE | changes)), data, tiny.mesh())
         assert len(called) == 2 * calls, changes  # once in either stage
+
+
+def test_weak_and_strong_views_are_drawn_by_keys_of_their_own(monkeypatch):
+    for name in ("weak_view", "strong_view"):
+        monkeypatch.setattr(
+            augment, name, lambda key, x, **_: jnp.full(x.shape, jax.random.uniform(key))
+        )
+    config = tiny.config("lagam", **(DENSE | {"augment": True})).method
+    network: Any = SimpleNamespace(normalize=lambda x: x)
+    batch: Any = SimpleNamespace(inputs=jnp.zeros([4, 2]))
+    views = losses.draw_views(config, network, batch, jax.random.key(0))
+    assert np.all(views.weak != views.strong)
 
 
 def test_step_schedule_drops_after_the_named_epochs():

@@ -306,6 +306,34 @@ def test_the_support_set_is_known_positives_and_the_lowest_scores_of_u():
     )
 
 
+@pytest.mark.parametrize(("share", "wanted"), [(0.5, (40, 50, 76)), (0.1, (40, 15, 15))])
+def test_the_share_of_low_scores_is_one_of_u(share, wanted):
+    # 40 of P and 152 of U; a set of 100 is half of either where there are so many.
+    config = tiny.config("lagam", pseudo_negative_share=share, pseudo_support_size=100).method
+    assert tuple(lagam._pseudo_sizes(config, problem().info)) == wanted
+
+
+@pytest.mark.parametrize(
+    ("estimator", "options"),
+    [
+        ("truncated", {"window": 2}),
+        ("implicit_cg", {"max_iterations": 3, "damping": 0.5}),
+        ("implicit_neumann", {"num_terms": 3, "damping": 0.5, "step_size": 0.2}),
+        ("es", {"num_pairs": 5, "sigma": 0.3, "key": "a key"}),
+    ],
+)
+def test_an_estimator_gets_its_own_numbers(estimator, options):
+    config = tiny.config(
+        "lagam",
+        **{"meta_estimator": estimator, "meta_num_steps": 4, "meta_learning_rate": 0.2},
+        **{"meta_window": 2, "meta_terms": 3, "meta_damping": 0.5},
+        **{"meta_num_pairs": 5, "meta_sigma": 0.3},
+    )
+    found = virtual_steps.arguments(config.method, "a key")
+    found.pop("max_residual", None)
+    assert found == options | {"estimator": estimator, "learning_rate": 0.2, "num_steps": 4}
+
+
 def leaves(tree):
     return [np.asarray(x) for x in jax.tree.leaves(tree)]
 
