@@ -269,14 +269,14 @@ def network_scores(
         stage, train_step.stage_key(key, train_step.INIT, 0), None, on_device, mesh
     )
     carry = train_step.Carry(state, train_step.zero_sums(names, mesh))
-    train, step = train_step.make_train(stage, mesh), 0
-    per_call = train_step.steps_per_dispatch(config.run.steps_per_dispatch, carry.state)
+    train = train_step.make_train(stage, mesh)
+    most = train_step.steps_per_dispatch(config.run.steps_per_dispatch, carry.state)
+    per_call = train_step.steps_per_call(num_steps, most)
     for epoch in range(stage.num_epochs):
         plan = train_step.epoch_plan(stage, key, epoch, on_device)
-        for first in range(0, num_steps, per_call):
-            count = min(per_call, num_steps - first)
-            carry = train(carry, on_device, plan, key, epoch, first, step, count=count)
-            step += count
+        at = epoch, 0, epoch * num_steps
+        for _, place in train_step.calls(*at, num_steps=num_steps, per_call=per_call):
+            carry = train(carry, on_device, plan, key, *place, count=per_call)
     predict = jax.jit(method.predict, out_shardings=sharding.replicated(mesh))
     result = batching.map_batches(
         predict,

@@ -221,14 +221,10 @@ def _calls(
     call, so that nothing is sent between two.
     """
     position = state.position
-    first = range(position.step, num_steps, per_call)
-    wanted = [min(per_call, num_steps - step) for step in first]
-    done = position.global_step - position.step
-    places: list[tuple[int, ...]] = [(position.epoch, step, done + step) for step in first]
-    if per_call > 1:
-        places = [(*place, count) for place, count in zip(places, wanted, strict=True)]
-    on_devices = sharding.replicate_numbers(places, state.run.mesh)
-    return collections.deque(zip(wanted, on_devices, strict=True))
+    at = position.epoch, position.step, position.global_step
+    calls = train_step.calls(*at, num_steps=num_steps, per_call=per_call)
+    on_devices = sharding.replicate_numbers([place for _, place in calls], state.run.mesh)
+    return collections.deque(zip([wanted for wanted, _ in calls], on_devices, strict=True))
 
 
 def _call(

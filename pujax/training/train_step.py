@@ -410,6 +410,29 @@ def steps_per_call(num_steps: int, most: int) -> int:
     return min(range(most, (most + 1) // 2 - 1, -1), key=cost)
 
 
+def calls(
+    epoch: int, step: int, global_step: int, *, num_steps: int, per_call: int
+) -> list[tuple[int, tuple[int, ...]]]:
+    """How many steps each call that is left of an epoch is wanted for, and its place.
+
+    Args:
+      epoch: counted from 0.
+      step: of the epoch, the first that is left.
+      global_step: of that step.
+      num_steps: of the epoch.
+      per_call: of each call, the `count` that `train` of `make_train` takes.
+
+    Returns:
+      By call, the number and what `train` takes after the key.
+    """
+    found: list[tuple[int, tuple[int, ...]]] = []
+    for first in range(step, num_steps, per_call):
+        wanted = min(per_call, num_steps - first)
+        place = epoch, first, global_step + first - step
+        found.append((wanted, (*place, wanted) if per_call > 1 else place))
+    return found
+
+
 def steps_per_dispatch(setting: int, state: Any = None) -> int:
     """How many steps one call runs at most; see `run.steps_per_dispatch`.
 

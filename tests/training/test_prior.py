@@ -282,6 +282,26 @@ def test_batches_of_the_scorer_hold_as_many_of_p_as_of_u(monkeypatch, num_rows):
     assert size == 2 * positives and size == min(128, num_rows - num_rows % 2)
 
 
+def test_all_calls_of_the_scorer_are_one_program(monkeypatch):
+    seen = []
+
+    def make_train(stage, mesh):
+        def train(carry, data, plan, key, *place, count):
+            seen.append((place, count))
+            return carry
+
+        return train
+
+    monkeypatch.setattr(prior_estimation.train_step, "make_train", make_train)
+    monkeypatch.setattr(prior_estimation, "_MIN_STEPS", 5)
+    data, rows = problem(), np.arange(60)
+    tree = config(prior_epochs=2, run={"steps_per_dispatch": 3})
+    prior_estimation.network_scores(tree, data, rows, data.inputs[:2], tiny.mesh(1))
+    # Epoch, step, step of the training, and how many steps are wanted of the three.
+    places = [(0, 0, 0, 3), (0, 3, 3, 2), (1, 0, 5, 3), (1, 3, 8, 2)]
+    assert seen == [(place, 3) for place in places]
+
+
 @pytest.mark.parametrize("values", [(0.0,), (1.0,), (1.0, 0.8, 1.0), (0.0, 0, 0.1), (0.5, 0, 1)])
 def test_an_estimate_that_says_nothing_ends_the_run(tmp_path, found, values):
     found.estimate = PriorEstimate(*values)
