@@ -4,6 +4,7 @@ import logging
 
 import jax.numpy as jnp
 import ml_collections
+import numpy as np
 import pytest
 
 from pujax import report, training
@@ -84,6 +85,42 @@ def test_an_epoch_without_an_evaluation_reaches_nothing():
     rows = made_rows([0.0] * 5)
     assert one_class.reached(rows) == Period(0, 4, "negative", True)
     assert one_class.reached([*rows, {"epoch": 5, "stage": "main"}]) is None
+
+
+def reached_by_periods(rows):
+    """The same from all periods with the newest row and without it."""
+    found, before = one_class.periods(rows), one_class.periods(rows[:-1])
+    if not found or not found[-1].lasts or found[-1].last_epoch != rows[-1]["epoch"]:
+        return None
+    is_known = bool(before) and before[-1].first_epoch == found[-1].first_epoch
+    return None if is_known else found[-1]
+
+
+@pytest.mark.parametrize("every", [1, 3])
+def test_what_is_reached_follows_from_the_periods_of_all_rows(every):
+    rng, found = np.random.default_rng(every), []
+    for _ in range(60):
+        shares = rng.choice([0.0, 1.0, 0.5, None], size=20, p=[0.6, 0.15, 0.05, 0.2])
+        start = rng.integers(20)
+        stages = ["before"] * start + ["main"] * (20 - start)
+        rows = made_rows(shares, every=every, stages=stages)
+        for stop in range(21):
+            found.append(one_class.reached(rows[:stop]))
+            assert found[-1] == reached_by_periods(rows[:stop])
+    assert 30 < sum(x is not None for x in found) < 300
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5])
+def test_the_rows_that_are_looked_at_do_not_grow_with_the_run(share):
+    class Row(dict):
+        def get(self, *args):
+            looked_at.add(self["epoch"])
+            return super().get(*args)
+
+    looked_at = set()
+    rows = [Row(row) for row in made_rows([0.0] * 500 + [share])]
+    assert one_class.reached(rows) is None
+    assert len(looked_at) <= one_class.EPOCHS + 1
 
 
 @pytest.mark.parametrize(

@@ -90,12 +90,23 @@ def reached(rows: Sequence[Row]) -> Period | None:
     Args:
       rows: one per epoch so far.
     """
-    found = periods(rows)
-    if not found or not found[-1].lasts or found[-1].last_epoch != rows[-1]["epoch"]:
+    last = _found(rows[-1]) if rows else None
+    if not last:
         return None
-    before = periods(rows[:-1])
-    is_known = bool(before) and before[-1].first_epoch == found[-1].first_epoch
-    return None if is_known else found[-1]
+    current, before = Period(rows[-1]["epoch"], rows[-1]["epoch"], last, lasts=True), None
+    evaluations = _evaluations(rows, backwards=True)
+    next(evaluations)  # the newest
+    for epoch, side in evaluations:
+        if not side:
+            break
+        before = epoch if before is None else before
+        # Said when that one was the newest. No row before this one is looked at, so that the work
+        # does not grow with the epochs of a run.
+        if before - epoch + 1 >= EPOCHS:
+            return None
+        both = side if side == current.predicted else "either"
+        current = current._replace(first_epoch=epoch, predicted=both)
+    return current if _length(current) >= EPOCHS else None
 
 
 def describe(period: Period, config: ml_collections.ConfigDict, batching: Batching) -> str:
@@ -128,13 +139,20 @@ def _length(period: Period) -> int:
     return period.last_epoch - period.first_epoch + 1
 
 
-def _evaluations(rows: Sequence[Row]) -> Iterator[tuple[int, str]]:
+def _evaluations(rows: Sequence[Row], *, backwards: bool = False) -> Iterator[tuple[int, str]]:
     """Epoch, and the one predicted class or '', of the evaluations of the last stage."""
-    for row in rows:
-        shares = [row.get(column) for column in SHARES]
-        known = {share for share in shares if share is not None}
-        if known and row["stage"] == rows[-1]["stage"]:
-            yield row["epoch"], {(0.0,): "negative", (1.0,): "positive"}.get(tuple(known), "")
+    for row in reversed(rows) if backwards else rows:
+        found = _found(row)
+        if found is not None and row["stage"] == rows[-1]["stage"]:
+            yield row["epoch"], found
+
+
+def _found(row: Row) -> str | None:
+    """The one class that the evaluation of an epoch finds, or ''; None without an evaluation."""
+    known = {row[column] for column in SHARES if row.get(column) is not None}
+    if not known:
+        return None
+    return {(0.0,): "negative", (1.0,): "positive"}.get(tuple(known), "")
 
 
 def _changes(config: ml_collections.ConfigDict, batching: Batching) -> list[str]:
