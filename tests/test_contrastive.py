@@ -280,3 +280,13 @@ def test_wrong_arguments_are_named():
     for num_neighbors in (-1, 2.5, None):
         with pytest.raises(ValueError, match=f"num_neighbors is {num_neighbors}"):
             contrastive.latent_group_positives(queries, keys, num_neighbors=num_neighbors)
+
+
+@x64()
+@pytest.mark.parametrize("name", ["log_probabilities", "instance_discrimination", "group_contrast"])
+def test_a_number_of_numpy_does_not_change_the_type_of_the_views(name):
+    queries, keys = unit_views().astype(np.float32)
+    positives = [random_mask(1, 5)] if name == "group_contrast" else []
+    loss = jax.jit(getattr(contrastive, name))
+    found = loss(queries, keys, *positives, temperature=np.float64(0.07))
+    assert found.dtype == jnp.float32

@@ -154,7 +154,9 @@ def log_probabilities(
     """
     _inputs.check_temperature(temperature)
     cosines = _similarities(queries, keys)
-    logits = jnp.where(_own_entries(cosines.shape), -jnp.inf, cosines / temperature)
+    # A number of NumPy would make float64 of float32 where that is enabled.
+    scaled = cosines / jnp.asarray(temperature, cosines.dtype)
+    logits = jnp.where(_own_entries(cosines.shape), -jnp.inf, scaled)
     return jax.nn.log_softmax(logits, axis=1)
 
 
