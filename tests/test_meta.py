@@ -502,6 +502,43 @@ def test_wrong_shapes_are_named():
         meta.ema_labels(np.zeros(3), np.zeros(3), rho=0.9, pinned=np.zeros(2))
 
 
+@pytest.mark.parametrize("pinned", [None, "ab", ["x", "y", "z"], [1j, 0, 1], [[1], [0, 1]]])
+def test_what_does_not_say_which_labels_are_pinned_is_named(pinned):
+    with pytest.raises(ValueError, match="pinned is .*; accepted: an array of real numbers"):
+        meta.ema_labels(np.zeros(3), np.zeros(3), rho=0.9, pinned=pinned)
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ("abc", "the type of params is 'str'"),
+        ({"a": np.ones(2), "b": "abc"}, r"the type of params\['b'\] is 'str'"),
+        ({"a": np.ones(2), "b": object()}, r"the type of params\['b'\] is 'object'"),
+        ([np.ones(2), np.array([None])], r"the type of params\[1\] is 'ndarray of object'"),
+        ([np.ones(2), np.array(["a"])], r"the type of params\[1\] is 'ndarray of <U1'"),
+    ],
+)
+def test_parameters_that_are_no_arrays_are_named(params, message):
+    def never(*args):
+        raise AssertionError("the loss was asked for")
+
+    with pytest.raises(ValueError, match=f"{message}; accepted: an array of numbers"):
+        meta.virtual_step(never, params, learning_rate=0.1)
+    with pytest.raises(ValueError, match=f"{message}; accepted: an array of numbers"):
+        meta.meta_gradient(never, never, params, np.ones(2), learning_rate=0.1)
+
+
+@pytest.mark.parametrize("loss", [None, "ab"])
+def test_a_loss_that_is_no_function_is_named(loss):
+    said = f"{loss!r}; accepted: a function that returns a scalar loss"
+    with pytest.raises(ValueError, match=f"inner_loss is {said}"):
+        meta.virtual_step(loss, np.ones(2), learning_rate=0.1)
+    with pytest.raises(ValueError, match=f"inner_loss is {said}"):
+        meta.meta_gradient(loss, np.sum, np.ones(2), np.ones(2), learning_rate=0.1)
+    with pytest.raises(ValueError, match=f"outer_loss is {said}"):
+        meta.meta_gradient(np.dot, loss, np.ones(2), np.ones(2), learning_rate=0.1)
+
+
 def test_soft_labels_take_one_memory_for_all_or_one_for_each():
     labels, targets, pinned = (
         np.array([0.5, 0.2, 0.8]),

@@ -234,6 +234,10 @@ BAD = [
         {"meta_params": {"a": np.ones(2), "b": np.array(1)}, "estimator": "forward"},
         r"the type of meta_params\['b'\] is 'int\d\d'; accepted: floating-point .*'forward'",
     ),
+    (
+        {"meta_params": [np.ones(2), np.array([None])]},
+        r"the type of meta_params\[1\] is 'ndarray of object'; accepted: an array of numbers",
+    ),
     ({"meta_params": KEY}, r"the type of meta_params is 'key.*'; accepted: floating-point"),
     ({"params": {"count": np.array(3)}}, r"trainable selects no floating-point leaf of params"),
     ({"trainable": lambda path: False}, r"trainable selects no .* their paths are \['\[0\]'\]"),

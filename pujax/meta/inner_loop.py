@@ -83,6 +83,7 @@ class InnerLoop:
 
     def check(self, *, fewest_steps: int) -> None:
         """Raises a ValueError for what cannot be, before anything is compiled."""
+        check_function("inner_loss", self.inner_loss)
         checks.whole_number("num_steps", self.num_steps, fewest_steps)
         checks.one_of("randomness", self.randomness, RANDOMNESS)
         checks.one_of("stats_update", self.stats_update, STATS_UPDATES)
@@ -343,6 +344,11 @@ def check_loss(which: str, value: Any, *, may_be_count: bool = False) -> None:
     known = (jnp.floating, jnp.integer, jnp.bool_) if may_be_count else (jnp.floating,)
     is_real = any(jnp.issubdtype(dtype, kind) for kind in known)
     checks.require(is_real, f"the type of the {which} loss", dtype.name, "real floating point")
+
+
+def check_function(name: str, value: Any) -> None:
+    """Requires a loss that can be called; what it returns is looked at by `check_loss`."""
+    checks.require(callable(value), name, value, "a function that returns a scalar loss")
 
 
 def check_rate(rate: Any) -> None:

@@ -1,7 +1,6 @@
 """`meta_gradient`: the derivative of an outer loss through inner steps, by any estimator."""
 
 import functools
-import numbers
 import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -15,7 +14,7 @@ from pujax import checks
 from pujax.arrays import full_precision, on_host
 from pujax.meta import evolution, implicit, leaves, unrolled
 from pujax.meta.estimates import Estimate
-from pujax.meta.inner_loop import InnerLoop
+from pujax.meta.inner_loop import InnerLoop, check_function
 
 
 class Estimator(NamedTuple):
@@ -174,10 +173,11 @@ def meta_gradient(
       A tree like `meta_params`, of at least float32; with `return_info`, `(gradient, info)`.
 
     Raises:
-      ValueError: if no leaf of `params` moves, for an argument or option out of range, for an
-        optimizer that the estimator cannot differentiate, for meta-parameters of integers
-        (but with 'reverse'), and for an implicit system that cannot be solved, with its
-        residual, where that is known; inside `jit` the gradient is then NaN.
+      ValueError: if no leaf of `params` moves or one is no array of numbers, for a loss that is no
+        function, for an argument or option out of range, for an optimizer that the estimator
+        cannot differentiate, for meta-parameters of integers (but with 'reverse'), and for an
+        implicit system that cannot be solved, with its residual, where that is known; inside
+        `jit` the gradient is then NaN.
 
     Warns:
         UserWarning: where the gradient of some leaves is known to be exactly zero, naming them.
@@ -187,6 +187,7 @@ def meta_gradient(
     checks.require(isinstance(return_info, bool), "return_info", return_info, "True or False")
     _check_options(estimator, options)
     _check_meta(estimator, meta_params)
+    check_function("outer_loss", outer_loss)
     meta = jax.tree_util.tree_map(full_precision, meta_params)
     loop = InnerLoop(
         inner_loss=inner_loss,
@@ -250,10 +251,8 @@ def _check_meta(estimator: str, meta_params: chex.ArrayTree) -> None:
     """Requires meta-parameters that have a derivative."""
     entries = leaves.named(meta_params)
     checks.require(bool(entries), "meta_params", meta_params, "a pytree with at least one array")
+    leaves.check_arrays("meta_params", meta_params)
     for name, leaf in entries:
-        is_array = isinstance(leaf, jax.Array | np.ndarray | numbers.Number)
-        found = type(leaf).__name__
-        checks.require(is_array, f"the type of meta_params{name}", found, "an array of numbers")
         kind = jax.numpy.result_type(leaf)
         other = jax.dtypes.extended, jax.numpy.complexfloating
         convertible = estimator == "reverse" and not any(

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from pujax.arrays import check_number, full_precision, weighted
+from pujax.arrays import check_number, full_precision, real, weighted
 
 
 def balanced_bce(
@@ -96,12 +96,13 @@ def ema_labels(
       The new soft labels, `[batch]`, exactly 1 where `pinned`.
 
     Raises:
-      ValueError: if the three arrays differ in shape, or `rho` is out of range.
+      ValueError: if the three arrays differ in shape or hold no real numbers, or `rho` is out of
+        range.
     """
     labels, targets = full_precision(labels, "labels"), full_precision(targets, "targets")
     in_range, shapes = "in [0, 1]", ((), labels.shape)
     check_number("rho", rho, lambda share: (share >= 0) & (share <= 1), in_range, shapes=shapes)
-    pinned = jnp.asarray(pinned)
+    pinned = real("pinned", pinned)
     if not labels.shape == targets.shape == pinned.shape:
         raise ValueError(
             "labels, targets and pinned must have one shape, "

@@ -6,11 +6,14 @@ from typing import Any
 import chex
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from pujax import checks
 from pujax.arrays import full_precision
 
 KeyPath = tuple[Any, ...]
+_NO_NUMBERS = tuple("OSUMm")
+"""Kinds of NumPy's arrays that JAX has not: objects, words, dates and times."""
 
 
 def split(
@@ -29,8 +32,9 @@ def split(
       leaves are the same objects.
 
     Raises:
-      ValueError: if no leaf moves, or `trainable` is no function.
+      ValueError: if no leaf moves, a leaf is no array of numbers, or `trainable` is no function.
     """
+    check_arrays("params", params)
     accepted = "a function of a leaf's path, or None for all leaves"
     checks.require(trainable is None or callable(trainable), "trainable", trainable, accepted)
     entries, treedef = jax.tree_util.tree_flatten_with_path(params)
@@ -59,6 +63,19 @@ def descend(
     A step size of a wider type would change them, and a loop over steps has one type.
     """
     return jax.tree_util.tree_map(lambda w, s: (w - rate * s).astype(w.dtype), moving, slopes)
+
+
+def check_arrays(name: str, tree: chex.ArrayTree) -> None:
+    """Requires leaves that JAX takes: arrays of numbers or keys, traced or not, and numbers."""
+    for path, leaf in named(tree):
+        is_array = isinstance(
+            leaf, jax.Array | np.ndarray | np.generic | bool | int | float | complex
+        )
+        is_array = is_array or hasattr(leaf, "__jax_array__")
+        found = type(leaf).__name__
+        if is_array and getattr(getattr(leaf, "dtype", None), "kind", "") in _NO_NUMBERS:
+            is_array, found = False, f"{found} of {leaf.dtype}"
+        checks.require(is_array, f"the type of {name}{path}", found, "an array of numbers")
 
 
 def is_floating(leaf: Any) -> bool:

@@ -6,7 +6,7 @@ import chex
 import jax
 
 from pujax.meta import leaves
-from pujax.meta.inner_loop import check_loss, check_rate
+from pujax.meta.inner_loop import check_function, check_loss, check_rate
 
 
 def virtual_step(
@@ -38,9 +38,10 @@ def virtual_step(
       float32, because a small step would be lost to rounding.
 
     Raises:
-      ValueError: if no leaf moves, the learning rate is not one number from 0, or the loss is not
-        one real number.
+      ValueError: if no leaf moves, one is no array of numbers, the learning rate is not one number
+        from 0, or the loss is no function or not one real number.
     """
+    check_function("inner_loss", inner_loss)
     check_rate(learning_rate)
     current, join = leaves.split(params, trainable)
 
