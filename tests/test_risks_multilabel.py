@@ -399,6 +399,9 @@ def test_arguments_that_do_not_fit_are_named():
             consistency(np.array(rows), 0.5)
     with pytest.raises(ValueError, match="permutation has type float.*integers"):
         consistency(np.array([0.0, 1.0]), 0.5)
+    for rows in (None, "abc", ["x", "y"], [[0], [0, 1]]):
+        with pytest.raises(ValueError, match="permutation is .*; accepted: an array of real num"):
+            consistency(rows, 0.5)
     for name in ("gamma", "alpha"):
         for value in (-1.0, np.nan, "much"):
             with pytest.raises(ValueError, match=f"{name} is .*0 or more"):

@@ -314,5 +314,7 @@ def test_options_out_of_range_are_named():
     for clip in (-0.1, 1.0, float("nan")):
         with pytest.raises(ValueError, match="clip is .*below 1"):
             risks.asymmetric(scores, known, clip=clip)
-    with pytest.raises(ValueError, match="unknown is 'positive'.*'negative' or 'ignore'"):
+    with pytest.raises(ValueError, match="unknown is 'positive'; accepted: 'negative', 'ignore'"):
         risks.asymmetric(scores, known, unknown="positive")
+    with pytest.raises(ValueError, match=r"unknown is array\(.*; accepted: 'negative', 'ignore'"):
+        risks.asymmetric(scores, known, unknown=np.array(["negative", "ignore"]))

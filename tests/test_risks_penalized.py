@@ -262,6 +262,9 @@ def test_penalty_names_the_argument_that_does_not_fit():
         penalty((4, 2), (4, 2), ())
     with pytest.raises(ValueError, match=r"weights has shape \(2,\).*\(4,\)"):
         penalty((4, 2), (4, 2), (4,), weights=np.ones(2))
+    for score_fn in (None, "ab"):
+        with pytest.raises(ValueError, match=f"score_fn is {score_fn!r}; accepted: a function of"):
+            risks.gradient_penalty(score_fn, np.ones(2), np.ones(2), np.ones(2))
 
 
 @pytest.mark.parametrize("beta", [0.0, 3.0])

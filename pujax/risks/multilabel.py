@@ -184,7 +184,7 @@ def multilabel_mixup_consistency(
     """
     scores, is_positive = _checked(scores, positives)
     mixed_scores = arrays.full_precision(mixed_scores, "mixed_scores")
-    permutation = jnp.asarray(permutation)
+    permutation = arrays.real("permutation", permutation)
     batch, classes = scores.shape
     half = batch // 2
     if half == 0:

@@ -125,8 +125,7 @@ def asymmetric(
         arrays.check_number(name, gamma, lambda g: g >= 0, accepted, shapes=shapes)
     accepted = "0 or more and below 1"
     arrays.check_number("clip", clip, lambda c: (c >= 0) & (c < 1), accepted, shapes=shapes)
-    if unknown not in UNKNOWN:
-        raise ValueError(f"unknown is {unknown!r}, but must be 'negative' or 'ignore'")
+    checks.one_of("unknown", unknown, UNKNOWN)
     checks.one_of("stop_weight_gradient", stop_weight_gradient, (True, False))
     gamma_negative, gamma_positive, clip = map(jnp.asarray, (gamma_negative, gamma_positive, clip))
 

@@ -82,8 +82,9 @@ def gradient_penalty(
       The scalar weighted mean, 0 where nothing has weight.
 
     Raises:
-      ValueError: if the shapes do not fit.
+      ValueError: if the shapes do not fit, or `score_fn` is no function.
     """
+    checks.require(callable(score_fn), "score_fn", score_fn, "a function of one example")
     positives = arrays.full_precision(positives, "positives")
     unlabeled = arrays.full_precision(unlabeled, "unlabeled")
     mix = arrays.full_precision(mix, "mix")

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.typing import ArrayLike
 
 from pujax import arrays, checks
@@ -101,24 +102,37 @@ def self_paced_weights(
 
     Args:
       hardness: x, 0 or more, of any shape.
-      tolerance: t, above 0, or one that broadcasts.
+      tolerance: t, above 0, or an array of such numbers that broadcasts.
       scheme: one of `SELF_PACED_SCHEMES`.
 
     Returns:
       Weights, elementwise.
 
     Raises:
-      ValueError: if `scheme` is another word, `tolerance` not above 0, or `hardness` below 0.
+      ValueError: if `scheme` is another word, `tolerance` not above 0 or of a shape that does not
+        broadcast, or `hardness` below 0.
     """
     checks.one_of("scheme", scheme, SELF_PACED_SCHEMES)
     arrays.check_number("tolerance", tolerance, lambda x: x > 0, "above 0", shapes=None)
     x = arrays.full_precision(hardness, "hardness")
     not_below = "0 or more"
     arrays.check_number("hardness", x, lambda x: ~(x < 0), not_below, finite=False, shapes=None)
+    _check_broadcasts(tolerance, x)
     # Every scheme ends at 0, by terms of the tolerance whose derivatives there are not numbers.
     is_infinite = jnp.isinf(x)
     weights = _SCHEMES[scheme](jnp.where(is_infinite, 0, x), jnp.asarray(tolerance, x.dtype))
     return jnp.where(is_infinite, 0, weights)
+
+
+def _check_broadcasts(tolerance: ArrayLike, hardness: jax.Array) -> None:
+    """Requires shapes that broadcast; without any tolerance no weight would be left."""
+    shape, against = np.shape(tolerance), hardness.shape
+    try:
+        ok = 0 in against or 0 not in np.broadcast_shapes(shape, against)
+    except ValueError:
+        ok = False
+    accepted = f"one that broadcasts against that of hardness, {against}"
+    checks.require(ok, "the shape of tolerance", shape, accepted)
 
 
 def weighted_cross_entropy(

@@ -311,6 +311,14 @@ def test_settings_that_cannot_be_are_refused_by_name(field, value):
         ),
         (lambda: risks.self_paced_weights(np.zeros(2), tolerance=0.0), "tolerance is 0.0"),
         (
+            lambda: risks.self_paced_weights(np.zeros(2), tolerance=[0.5] * 3),
+            r"the shape of tolerance is \(3,\); accepted: one that broadcasts .*, \(2,\)",
+        ),
+        (
+            lambda: risks.self_paced_weights(np.zeros(1), tolerance=[]),
+            r"the shape of tolerance is \(0,\); accepted: one that broadcasts .*, \(1,\)",
+        ),
+        (
             lambda: risks.self_paced_weights(np.zeros(2), tolerance=1.0, scheme="gauss"),
             "scheme is 'gauss'",
         ),
