@@ -20,7 +20,8 @@ def one_of(field: str, value: object, choices: Iterable[object]) -> None:
     """Requires `value` to be among `choices`."""
     choices = tuple(choices)
     # An array compares element by element, and is no choice.
-    known = not isinstance(value, np.ndarray) and value in choices
+    is_array = isinstance(value, np.ndarray) or getattr(value, "ndim", 0) > 0
+    known = not is_array and value in choices
     require(known, field, value, ", ".join(map(repr, choices)))
 
 

@@ -1,5 +1,6 @@
 """Metrics: hand-worked numbers, naive definitions, label codings, and undefined cases."""
 
+import functools
 import math
 
 import jax.numpy as jnp
@@ -8,6 +9,7 @@ import pytest
 
 from pujax import metrics
 
+proxy_accuracy = functools.partial(metrics.proxy_accuracy, prior=0.3, setting="one_sample")
 ALL = [metrics.accuracy, metrics.f1, metrics.auc, metrics.average_precision]
 # Predicted positive: the first three, of which two are; one positive of three is missed.
 SCORES = np.array([2.0, 1.0, 0.5, -0.5, -1.0])
@@ -122,14 +124,28 @@ def test_scores_that_are_no_real_numbers_are_named(metric, scores):
 @pytest.mark.parametrize(
     ("labels", "said"),
     [
-        ([None, 1], r"labels hold the values \[1, None\], but must be 0/1 or -1/1"),
-        (["a", "b"], r"labels hold the values \['a', 'b'\], but must be 0/1 or -1/1"),
+        ([None, 1], r"labels holds the values \[1, None\], but must be 0/1 or -1/1"),
+        (["a", "b"], r"labels holds the values \['a', 'b'\], but must be 0/1 or -1/1"),
         ([[1], [0, 1]], r"labels is \[\[1\], \[0, 1\]\]; accepted: an array, one label each"),
     ],
 )
 def test_labels_that_are_no_codes_are_named(labels, said):
     with pytest.raises(ValueError, match=said):
         metrics.accuracy([1.0, 2.0], labels)
+
+
+@pytest.mark.parametrize("metric", [metrics.proxy_auc, proxy_accuracy])
+@pytest.mark.parametrize(
+    ("labeled", "said"),
+    [
+        ([2, 1], r"labeled holds the values \[1, 2\], but must be 0/1 or -1/1"),
+        ([[1], [0, 1]], r"labeled is \[\[1\], \[0, 1\]\]; accepted: an array, one label each"),
+        ([1, 0, 1], r"scores and labeled must be \[n\] and of one shape, got \(2,\) and \(3,\)"),
+    ],
+)
+def test_proxies_call_their_argument_by_its_name(metric, labeled, said):
+    with pytest.raises(ValueError, match=said):
+        metric([1.0, 2.0], labeled)
 
 
 def test_the_first_few_of_many_words_are_shown():

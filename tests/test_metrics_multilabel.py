@@ -309,6 +309,19 @@ def test_what_are_no_numbers_or_no_arrays_are_named(metric):
         metric(SCORES[:2], [[1], [0, 1]])
 
 
+@pytest.mark.parametrize("value", ["False", None, np.array([True, False]), jnp.ones(2, bool), 2])
+def test_ignore_empty_is_true_or_false(value):
+    asked = {"ignore_empty": value}
+    for metric, options in (
+        (metrics.multilabel_report, asked | {"threshold": 0.5}),
+        (metrics.multilabel_f1, asked | {"threshold": 0.5}),
+        (metrics.oracle_multilabel_f1, asked),
+        (metrics.mean_average_precision, asked),
+    ):
+        with pytest.raises(ValueError, match="ignore_empty is .*; accepted: True, False"):
+            metric(SCORES, LABELS, **options)
+
+
 def test_thresholds_are_checked():
     for value in ("x", 1j, [[0.1], [0.2, 0.3]]):
         with pytest.raises(ValueError, match="threshold is .*; accepted: a number"):

@@ -325,6 +325,8 @@ def test_resamples_in_parts_are_as_good_as_all_at_once(monkeypatch):
         ({"u": 1.0}, "unlabeled_scores has shape"),
         ({"p": ["a"]}, r"positive_scores is \['a'\]; accepted: \[n\], one number each"),
         ({"u": [1j]}, r"unlabeled_scores is \[1j\]; accepted: \[n\], one number each"),
+        ({"prior": np.array([0.3, 0.4])}, r"prior is array\(\[0.3, 0.4\]\); accepted: a number in"),
+        ({"prior": ["a"]}, r"prior is \['a'\]; accepted: a number in \(0, 1\)"),
         ({"seed": -1}, "seed is -1; accepted: an integer from 0"),
         ({"seed": "a"}, "seed is 'a'; accepted: an integer from 0"),
         ({"seed": 1.5}, "seed is 1.5; accepted: an integer from 0"),

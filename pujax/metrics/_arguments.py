@@ -13,18 +13,18 @@ def score_list(name: str, scores: npt.ArrayLike) -> np.ndarray:
     return checks.real_numbers(name, scores, "[n], one number each").astype(np.float64, copy=False)
 
 
-def label_array(labels: npt.ArrayLike) -> np.ndarray:
-    """Labels of whatever kind, as an array."""
+def label_array(labels: npt.ArrayLike, name: str = "labels") -> np.ndarray:
+    """Labels of whatever kind, as an array; `name` is what the metric says to them."""
     try:
         return np.asarray(labels)
     except ValueError as error:  # rows of several lengths
         shown = reprlib.repr(labels)
-        raise ValueError(f"labels is {shown}; accepted: an array, one label each") from error
+        raise ValueError(f"{name} is {shown}; accepted: an array, one label each") from error
 
 
-def is_positive(labels: npt.ArrayLike) -> np.ndarray:
+def is_positive(labels: npt.ArrayLike, name: str = "labels") -> np.ndarray:
     """Boolean array of the positives among labels coded 0/1, -1/1 or False/True."""
-    labels = label_array(labels)
+    labels = label_array(labels, name)
     if labels.dtype == bool:
         return labels
     positive = labels == 1
@@ -34,7 +34,7 @@ def is_positive(labels: npt.ArrayLike) -> np.ndarray:
         except TypeError:  # such as None beside numbers, which have no order
             values = sorted(set(labels.ravel().tolist()), key=repr)
         listed = ", ".join(map(repr, values[:8])) + (", ..." if len(values) > 8 else "")
-        raise ValueError(f"labels hold the values [{listed}], but must be 0/1 or -1/1")
+        raise ValueError(f"{name} holds the values [{listed}], but must be 0/1 or -1/1")
     return positive
 
 

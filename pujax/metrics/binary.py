@@ -71,16 +71,7 @@ def auc(scores: npt.ArrayLike, labels: npt.ArrayLike) -> float:
       ValueError: if shapes do not fit, scores are no real numbers or labels are coded
         differently.
     """
-    scores, positive = _checked(scores, labels)
-    if np.isnan(scores).any() or positive.all() or not positive.any():
-        return float("nan")
-    # Of every distinct score the pairs that it wins: an audit asks a thousand times, and
-    # scikit-learn checks its input each time.
-    _, place, counts = np.unique(scores, return_inverse=True, return_counts=True)
-    positives = np.bincount(place, positive, len(counts))
-    negatives = counts - positives
-    won = positives @ (np.cumsum(negatives) - negatives / 2)
-    return float(won / (positives.sum() * negatives.sum()))
+    return _area(*_checked(scores, labels))
 
 
 def average_precision(scores: npt.ArrayLike, labels: npt.ArrayLike) -> float:
@@ -130,7 +121,7 @@ def proxy_accuracy(
       ValueError: if shapes do not fit, scores are no real numbers, labels are coded differently,
         or `prior` or `setting` is not accepted.
     """
-    scores, positive = _checked(scores, labeled)
+    scores, positive = _checked(scores, labeled, name="labeled")
     checks.between("prior", prior, 0, 1, include="neither")
     checks.one_of("setting", setting, ("one_sample", "two_sample"))
     population = np.ones_like(positive) if setting == "one_sample" else ~positive
@@ -157,7 +148,7 @@ def proxy_auc(scores: npt.ArrayLike, labeled: npt.ArrayLike) -> float:
       ValueError: if shapes do not fit, scores are no real numbers or labels are coded
         differently.
     """
-    return auc(scores, labeled)
+    return _area(*_checked(scores, labeled, name="labeled"))
 
 
 def predicts_one_class(scores: npt.ArrayLike) -> bool:
@@ -176,15 +167,33 @@ def predicts_one_class(scores: npt.ArrayLike) -> bool:
     return bool(predicted.size and (predicted.all() or not predicted.any()))
 
 
-def _checked(scores: npt.ArrayLike, labels: npt.ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-    """Scores in double precision and a boolean array of the true positives."""
+def _area(scores: np.ndarray, positive: np.ndarray) -> float:
+    """Area under the ROC curve; NaN without either class, or with a score that is no number."""
+    if np.isnan(scores).any() or positive.all() or not positive.any():
+        return float("nan")
+    # Of every distinct score the pairs that it wins: an audit asks a thousand times, and
+    # scikit-learn checks its input each time.
+    _, place, counts = np.unique(scores, return_inverse=True, return_counts=True)
+    positives = np.bincount(place, positive, len(counts))
+    negatives = counts - positives
+    won = positives @ (np.cumsum(negatives) - negatives / 2)
+    return float(won / (positives.sum() * negatives.sum()))
+
+
+def _checked(
+    scores: npt.ArrayLike, labels: npt.ArrayLike, *, name: str = "labels"
+) -> tuple[np.ndarray, np.ndarray]:
+    """Scores in double precision and a boolean array of the positives.
+
+    `name` is what the function that is called says to the labels.
+    """
     scores = _arguments.score_list("scores", scores)
-    labels = _arguments.label_array(labels)
+    labels = _arguments.label_array(labels, name)
     if scores.ndim != 1 or scores.shape != labels.shape:
         raise ValueError(
-            f"scores and labels must be [n] and of one shape, got {scores.shape} and {labels.shape}"
+            f"scores and {name} must be [n] and of one shape, got {scores.shape} and {labels.shape}"
         )
-    return scores, _arguments.is_positive(labels)
+    return scores, _arguments.is_positive(labels, name)
 
 
 def _ranks(scores: np.ndarray) -> np.ndarray:

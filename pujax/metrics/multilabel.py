@@ -74,9 +74,10 @@ def multilabel_report(
       The six figures; all are NaN without examples or where a score is not a number.
 
     Raises:
-      ValueError: if shapes do not fit, labels are coded differently or the threshold is not a
-        number.
+      ValueError: if shapes do not fit, labels are coded differently, the threshold is not a number
+        or `ignore_empty` neither True nor False.
     """
+    checks.one_of("ignore_empty", ignore_empty, (True, False))
     scores, positive = _arguments.matrices(scores, labels)
     cutoff = _checked_thresholds("threshold", threshold, 0)
     if _undefined(scores):
@@ -112,8 +113,8 @@ def multilabel_f1(
       is not a number.
 
     Raises:
-      ValueError: if shapes do not fit, labels are coded differently or the threshold is not a
-        number.
+      ValueError: if shapes do not fit, labels are coded differently, the threshold is not a number
+        or `ignore_empty` neither True nor False.
     """
     report = multilabel_report(scores, labels, threshold=threshold, ignore_empty=ignore_empty)
     return report.overall_f1, report.class_f1
@@ -145,9 +146,10 @@ def oracle_multilabel_f1(
       number.
 
     Raises:
-      ValueError: if shapes do not fit, labels are coded differently, or there is no threshold or
-        one that is not a number.
+      ValueError: if shapes do not fit, labels are coded differently, there is no threshold or one
+        that is not a number, or `ignore_empty` is neither True nor False.
     """
+    checks.one_of("ignore_empty", ignore_empty, (True, False))
     scores, positive = _arguments.matrices(scores, labels)
     tried = _checked_thresholds("thresholds", thresholds, 1)
     if _undefined(scores):

@@ -3,6 +3,7 @@
 import numpy as np
 from numpy import typing as npt
 
+from pujax import checks
 from pujax.metrics import _arguments
 
 # Added to the number of positives, as the authors of PU-MLC do: a category without positives gets 0
@@ -28,8 +29,10 @@ def mean_average_precision(
       category is left.
 
     Raises:
-      ValueError: if shapes do not fit or labels are coded differently.
+      ValueError: if shapes do not fit, labels are coded differently or `ignore_empty` is neither
+        True nor False.
     """
+    checks.one_of("ignore_empty", ignore_empty, (True, False))
     values = average_precisions(scores, labels)
     if ignore_empty:
         values = values[_arguments.is_positive(labels).any(axis=0)]

@@ -360,7 +360,7 @@ def _priors(prior: float | None, interval: tuple[float, float] | None) -> list[f
     is_pair = pair.shape == (2,) and pair.dtype.kind in "fiu"
     checks.require(is_pair, "prior_interval", interval, "two numbers, or None")
     ends = [] if interval is None else [float(end) for end in interval]
-    if prior is None or prior != prior:  # NaN
+    if prior is None or (checks.is_number(prior) and prior != prior):  # NaN
         return [math.nan]
     checks.between("prior", prior, 0, 1, include="neither")
     if not ends or any(map(math.isnan, ends)):
