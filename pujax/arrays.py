@@ -61,6 +61,11 @@ def consecutive_shuffles(key: jax.Array, size: int, wanted: int) -> jax.Array:
     return jax.vmap(lambda k: jax.random.permutation(k, size))(keys).reshape(-1)[:wanted]
 
 
+def ranks(values: jax.Array) -> jax.Array:
+    """Place of every value `[n]` in ascending order, from 0; equal ones in their order."""
+    return jnp.argsort(jnp.argsort(values, stable=True))
+
+
 def on_host(value: ArrayLike) -> np.ndarray | None:
     """The numbers in `value`, or None where they are traced or lie on other hosts."""
     if isinstance(value, jax.core.Tracer):

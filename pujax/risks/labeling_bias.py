@@ -84,11 +84,11 @@ def lbe_classifier(
     losses = -(_arrays.weighted(positive, posterior) + _arrays.weighted(negative, 1 - posterior))
     fixed = jax.lax.stop_gradient(losses)
     if labeled is None:
-        kept = _rank(fixed) < _num_kept(keep, losses.size, losses.size)
+        kept = arrays.ranks(fixed) < _num_kept(keep, losses.size, losses.size)
         return arrays.mean_where(losses, kept), kept
     _, is_p = _arrays.checked(scores, labeled)
     num_kept = _num_kept(keep, jnp.sum(~is_p), losses.size)
-    of_u = ~is_p & (_rank(jnp.where(is_p, jnp.inf, fixed)) < num_kept)
+    of_u = ~is_p & (arrays.ranks(jnp.where(is_p, jnp.inf, fixed)) < num_kept)
     means = arrays.mean_where(losses, is_p) + arrays.mean_where(losses, of_u)
     groups = jnp.any(is_p).astype(losses.dtype) + jnp.any(of_u)
     return means / jnp.maximum(groups, 1), is_p | of_u
@@ -164,8 +164,3 @@ def _num_kept(keep: float | jax.Array, count: int | jax.Array, largest: int) -> 
     if known is None:
         return jnp.floor(keep * count)
     return jnp.asarray(np.floor(float(known) * np.arange(largest + 1)), jnp.int32)[count]
-
-
-def _rank(values: jax.Array) -> jax.Array:
-    """Place of each value in ascending order, from 0; of equal ones the first comes first."""
-    return jnp.argsort(jnp.argsort(values, stable=True))

@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from pujax import risks
+from pujax.arrays import ranks
 from pujax.data.pu_dataset import DataInfo
 from pujax.meta import leaves
 from pujax.methods._common import losses
@@ -54,11 +55,11 @@ def pick(
     Returns:
       int8 `[n]` of `NOISY`, `NEGATIVE` and `POSITIVE`.
     """
-    rank = _ranks(jnp.where(labeled, jnp.inf, scores))
+    rank = ranks(jnp.where(labeled, jnp.inf, scores))
     lowest = ~labeled & (rank < count)
     highest = ~labeled & (rank >= jnp.sum(~labeled) - count)
     draw = jnp.where(labeled, jax.random.uniform(key, labeled.shape), jnp.inf)
-    drawn = labeled & (_ranks(draw) < count_labeled)
+    drawn = labeled & (ranks(draw) < count_labeled)
     pool = jnp.where(lowest, NEGATIVE, jnp.where(highest | drawn, POSITIVE, NOISY))
     return pool.astype(jnp.int8)
 
@@ -241,11 +242,6 @@ def teacher_decay(updates: int | jax.Array, *, decay: float) -> jax.Array:
     `min(1 - 1 / (updates + 1), decay)`: a plain mean of the students so far until that is slower.
     """
     return jnp.minimum(1 - 1 / (updates + 1), decay)
-
-
-def _ranks(values: jax.Array) -> jax.Array:
-    """Place of every value in ascending order; equal ones in their order."""
-    return jnp.argsort(jnp.argsort(values, stable=True))
 
 
 def _inverse_share(rows: jax.Array, group: jax.Array) -> jax.Array:
