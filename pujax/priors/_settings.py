@@ -80,7 +80,7 @@ def checked(
         checks.require(is_fine, name, number, "a finite number above 0, or None")
     if centers is not None:
         accepted = f"finite numbers, [b, {num_features}]"
-        array = base.real_numbers("centers", centers, accepted).astype(np.float64)
+        array = base.real_array("centers", centers, accepted).astype(np.float64)
         shape = array.shape
         array = array.reshape(len(array), -1) if array.ndim and len(array) else array
         fits = array.ndim == 2 and len(array) > 0 and array.shape[1] == num_features

@@ -136,7 +136,7 @@ def are_blank(positive: np.ndarray, unlabeled: np.ndarray) -> bool:
 def _sample(values: npt.ArrayLike, name: str) -> np.ndarray:
     if isinstance(values, np.ma.MaskedArray):
         raise ValueError(f"{name} is a masked array; accepted: numbers without a mask")
-    array = real_numbers(name, values, "real numbers, one row per example")
+    array = real_array(name, values, "real numbers, one row per example")
     if array.ndim == 0 or len(array) < 2:
         raise ValueError(f"{name} has shape {array.shape}; accepted: at least 2 examples")
     array = array.astype(np.float64).reshape(len(array), -1)
@@ -151,8 +151,8 @@ def _sample(values: npt.ArrayLike, name: str) -> np.ndarray:
     return array
 
 
-def real_numbers(name: str, values: npt.ArrayLike, accepted: str) -> np.ndarray:
-    """`values` as an array of their own type.
+def real_array(name: str, values: npt.ArrayLike, accepted: str) -> np.ndarray:
+    """`values` as an array of their own type; `checks.real_numbers` makes floats of integers.
 
     Raises:
       ValueError: if they are no array, as rows of different lengths, or no real numbers.

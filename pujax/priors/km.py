@@ -161,7 +161,7 @@ def distance_curve(
       ValueError: naming the argument that is not accepted.
     """
     accepted = "a vector of finite numbers from 1"
-    lambdas = base.real_numbers("lambdas", lambdas, accepted).astype(np.float64)
+    lambdas = base.real_array("lambdas", lambdas, accepted).astype(np.float64)
     if lambdas.ndim != 1 or not (np.isfinite(lambdas) & (lambdas >= 1)).all():
         raise ValueError(f"lambdas is {lambdas}; accepted: {accepted}")
     p, u, _ = base.points(positives, unlabeled)

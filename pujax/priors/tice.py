@@ -180,7 +180,7 @@ def _folds(
     """The given folds, checked, or random ones of equal size."""
     if folds is None:
         return rng.permutation(num_points) % num_folds
-    folds = base.real_numbers("folds", folds, f"integers [{num_points}], the fold of each point")
+    folds = base.real_array("folds", folds, f"integers [{num_points}], the fold of each point")
     if folds.shape != (num_points,) or folds.dtype.kind not in "iu" or (folds == folds[0]).all():
         raise ValueError(
             f"folds has shape {folds.shape}, dtype {folds.dtype} and {np.unique(folds).size} "
