@@ -44,6 +44,7 @@ __all__ = [
     "average_precision",
     "average_precisions",
     "f1",
+    "largest_prior",
     "mean_average_precision",
     "multilabel_f1",
     "multilabel_report",
@@ -52,6 +53,5 @@ __all__ = [
     "proxy_accuracy",
     "proxy_auc",
     "tied_scores",
-    "largest_prior",
     "unlabeled_estimates",
 ]

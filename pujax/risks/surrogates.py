@@ -9,6 +9,7 @@ from pujax import arrays
 from pujax.risks import _arrays
 
 Loss = Callable[[jax.Array], jax.Array]
+"""What risks take as `loss`: a function of the margin, elementwise."""
 
 
 def sigmoid_loss(margin: ArrayLike) -> jax.Array:
