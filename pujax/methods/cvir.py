@@ -18,6 +18,7 @@ implementation drops as many as the population has, and weighs P and U by that, 
 """
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -150,31 +151,62 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
     c = config.method
     check(c, info)
     network = network_lib.build(config, info, embedding_dim=0)
-    optimizer = optimizer_lib.build(c, num_epochs=c.num_epochs)
+    training = _Training(c, info, network, optimizer_lib.build(c, num_epochs=c.num_epochs))
     is_known = c.alpha == "known"
-    known_share = calibration.unlabeled_prior(info) if is_known else 0.0
-    held_p, held_u = num_held_out(c, info)
+    drop = _drop(config, network, calibration.unlabeled_prior(info) if is_known else None)
     batching = sections.batches(c, info)
     from_u = batching.batch_size - batching.num_positives
     batching = batching._replace(steps=info.n_u // from_u)
-    score = jax.jit(lambda params, stats, inputs: network.infer(params, stats, inputs).logits)
 
-    def init(key: jax.Array, previous: State | None, data: TrainingData) -> State:
+    def infer(state: State, inputs: jax.Array):
+        return network.infer(state.params, state.batch_stats, inputs)
+
+    parts = (training.init, training.step, batching)
+    warmup = Stage("warmup", c.warmup_epochs, *parts)
+    main = Stage("main", c.num_epochs - c.warmup_epochs, *parts, drop)
+    return Method(
+        stages=tuple(part for part in (warmup, main) if part.num_epochs),
+        predict=lambda state, inputs: infer(state, inputs).logits,
+        embed=lambda state, inputs: infer(state, inputs).features,
+        estimates=None if is_known else _estimates,
+        diagnose=None if is_known else diagnose,
+    )
+
+
+class _Training(NamedTuple):
+    """The first state and the step of both stages.
+
+    Attributes:
+      config: the method's section.
+      info: numbers of the data set.
+      network: of both stages.
+      optimizer: of both stages.
+    """
+
+    config: ml_collections.ConfigDict
+    info: DataInfo
+    network: network_lib.Network
+    optimizer: optimizer_lib.Optimizer
+
+    def init(self, key: jax.Array, previous: State | None, data: TrainingData) -> State:
+        """A fresh network with all of U kept, or the state of the warm-up."""
         if previous is not None:
             return previous
         net_key, held_key = jax.random.split(key)
-        params, batch_stats = network.init(net_key, data.inputs[:2], data.encoder)
+        params, batch_stats = self.network.init(net_key, data.inputs[:2], data.encoder)
+        held_p, held_u = num_held_out(self.config, self.info)
+        num_unlabeled = holdout.num_unlabeled(held_p, held_u, info=self.info, copies=data.copies)
         held = holdout.choose(
             held_key,
             data.labeled,
             num_positives=held_p,
-            num_unlabeled=holdout.num_unlabeled(held_p, held_u, info=info, copies=data.copies),
+            num_unlabeled=num_unlabeled,
             copies=data.copies,
         )
         return State(
             params=params,
             batch_stats=batch_stats,
-            opt_state=optimizer.init(params),
+            opt_state=self.optimizer.init(params),
             kept=~data.labeled,
             held=held,
             history=jnp.full([_LAST], _UNKNOWN),
@@ -182,8 +214,35 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
             first=jnp.zeros([]),
         )
 
+    def step(self, state: State, batch: Batch, key: jax.Array):
+        """A step of P against what is kept of U."""
+        inputs, ids = batch.inputs, batch.ids
+        if self.config.alpha != "known":
+            rows = holdout.replacements(state.held[ids], batch.labeled)
+            inputs, ids = inputs[rows], ids[rows]
+        images = classifier.weak_view(self.config, self.network, inputs, key)
+        kept = state.kept[ids]
+
+        def loss_of(params):
+            outputs, stats = self.network.train_pass(params, state.batch_stats, images)
+            return risks.cvir(outputs.logits, batch.labeled, kept=kept), stats
+
+        state, loss, stats = optimizer_lib.descend(self.optimizer, state, loss_of, batch.progress)
+        is_u = batch.labeled <= 0
+        share = jnp.sum(kept & is_u) / jnp.maximum(jnp.sum(is_u), 1)
+        return state._replace(batch_stats=stats), {"loss": loss, "kept": share}
+
+
+def _drop(
+    config: ml_collections.ConfigDict, network: network_lib.Network, known_share: float | None
+) -> Callable[..., State]:
+    """What begins an epoch: U is scored, and the likely positives are dropped.
+
+    As many as the share says that is known, or else that the held-out scores give.
+    """
+    score = jax.jit(lambda params, stats, inputs: network.infer(params, stats, inputs).logits)
+
     def drop(state: State, data: TrainingData, key: jax.Array, epoch: int = 0) -> State:
-        """Scores U and drops the likely positives, as many as are known or estimated."""
         del key
         scores = batching_lib.map_batches(
             score,
@@ -193,12 +252,14 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
         )
         scores = host.on_host(scores, like=data.labeled).astype(np.float64)
         labeled, held = (host.on_host(x, like=data.labeled) for x in (data.labeled, state.held))
-        history, share = np.asarray(state.history), known_share
-        if not is_known:
+        if known_share is not None:
+            history, share = np.asarray(state.history), known_share
+        else:
             # Numbers that are not finite are the loop's to deal with; here they say nothing.
             sides = scores[held & labeled], scores[held & ~labeled]
             is_finite = all(np.isfinite(side).all() for side in sides)
-            history, share = updated(history, best_bin_value(*sides) if is_finite else math.nan)
+            estimate = best_bin_value(*sides) if is_finite else math.nan
+            history, share = updated(np.asarray(state.history), estimate)
         kept = ~labeled & ~held
         kept[kept] = keep(scores[kept], share)
         return state._replace(
@@ -208,35 +269,7 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
             first=state.first if epoch else jnp.float32(share),
         )
 
-    def step(state: State, batch: Batch, key: jax.Array):
-        inputs, ids = batch.inputs, batch.ids
-        if not is_known:
-            rows = holdout.replacements(state.held[ids], batch.labeled)
-            inputs, ids = inputs[rows], ids[rows]
-        images = classifier.weak_view(c, network, inputs, key)
-        kept = state.kept[ids]
-
-        def loss_of(params):
-            outputs, stats = network.train_pass(params, state.batch_stats, images)
-            return risks.cvir(outputs.logits, batch.labeled, kept=kept), stats
-
-        state, loss, stats = optimizer_lib.descend(optimizer, state, loss_of, batch.progress)
-        is_u = batch.labeled <= 0
-        share = jnp.sum(kept & is_u) / jnp.maximum(jnp.sum(is_u), 1)
-        return state._replace(batch_stats=stats), {"loss": loss, "kept": share}
-
-    def infer(state: State, inputs: jax.Array):
-        return network.infer(state.params, state.batch_stats, inputs)
-
-    warmup = Stage("warmup", c.warmup_epochs, init, step, batching)
-    main = Stage("main", c.num_epochs - c.warmup_epochs, init, step, batching, drop)
-    return Method(
-        stages=tuple(part for part in (warmup, main) if part.num_epochs),
-        predict=lambda state, inputs: infer(state, inputs).logits,
-        embed=lambda state, inputs: infer(state, inputs).features,
-        estimates=None if is_known else _estimates,
-        diagnose=None if is_known else diagnose,
-    )
+    return drop
 
 
 def _estimates(state: State) -> dict[str, jax.Array]:
