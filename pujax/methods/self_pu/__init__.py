@@ -27,7 +27,8 @@ averages of themselves. What differs from the authors' code, and why:
 import functools
 import itertools
 import math
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -135,18 +136,43 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
     c = config.method
     check(c, info)
     network = network_lib.build(config, info, embedding_dim=0)
-    optimizer = optimizer_lib.build(c, num_epochs=c.num_epochs)
+    training = _Training(c, info, network, optimizer_lib.build(c, num_epochs=c.num_epochs))
+    refresh = _refresh(config, info, network)
 
-    def new_student(key: jax.Array, data: TrainingData) -> Student:
-        params, batch_stats = network.init(key, data.inputs[:2], data.encoder)
-        pool = jnp.full(data.labeled.shape, self_paced.NOISY, jnp.int8)
-        numbers = _noisy_numbers(c, info, picked=0, picked_labeled=0)
-        return Student(params, batch_stats, optimizer.init(params), pool, numbers)
+    def outputs(state: State, inputs: jax.Array):
+        chosen = _reported(c, state)
+        return network.infer(chosen.params, chosen.batch_stats, inputs)
 
-    def init(key: jax.Array, previous: State | None, data: TrainingData, *, taught: bool) -> State:
+    borders = sorted({0, c.pick_start, c.pick_stop, c.teacher_start, c.num_epochs})
+    return Method(
+        stages=tuple(_stage(training, refresh, *ends) for ends in itertools.pairwise(borders)),
+        predict=lambda state, inputs: outputs(state, inputs).logits,
+        embed=lambda state, inputs: outputs(state, inputs).features,
+    )
+
+
+class _Training(NamedTuple):
+    """The first states of all stages.
+
+    Attributes:
+      config: the method's section.
+      info: numbers of the data set.
+      network: of students and teachers.
+      optimizer: of the students.
+    """
+
+    config: ml_collections.ConfigDict
+    info: DataInfo
+    network: network_lib.Network
+    optimizer: optimizer_lib.Optimizer
+
+    def init(
+        self, key: jax.Array, previous: State | None, data: TrainingData, *, taught: bool
+    ) -> State:
+        """Two fresh students, or the state of the stage before; teachers where they begin."""
         if previous is None:
             first, second = jax.random.split(key)
-            students = new_student(first, data), new_student(second, data)
+            students = self._student(first, data), self._student(second, data)
             previous = State(students, None, jnp.zeros([], jnp.int32))
         if previous.teachers is not None or not taught:
             return previous
@@ -154,12 +180,46 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
         copies = (Teacher(*jax.tree.map(jnp.copy, s[:2])) for s in previous.students)
         return previous._replace(teachers=tuple(copies))
 
+    def _student(self, key: jax.Array, data: TrainingData) -> Student:
+        """A fresh network, for which all examples are noisy."""
+        params, batch_stats = self.network.init(key, data.inputs[:2], data.encoder)
+        pool = jnp.full(data.labeled.shape, self_paced.NOISY, jnp.int8)
+        numbers = _noisy_numbers(self.config, self.info, picked=0, picked_labeled=0)
+        return Student(params, batch_stats, self.optimizer.init(params), pool, numbers)
+
+
+def _stage(training: _Training, refresh: Callable[..., State], first: int, last: int) -> Stage:
+    """The epochs from `first` on, before `last`, in which nothing begins or ends."""
+    c, info = training.config, training.info
+    picks, taught = c.pick_start <= first < c.pick_stop, c.teacher_start <= first
+    calibrated = picks and c.calibration_meta
+    support = (c.support_batch_size or min(c.batch_size, info.n_support)) * calibrated
+    phase = "self_paced" if picks else ("warmup" if first < c.pick_start else "settled")
+    return Stage(
+        name=f"{phase}_taught" if taught else phase,
+        num_epochs=last - first,
+        init=functools.partial(training.init, taught=taught),
+        step=train_step.build_step(
+            c, training.network, training.optimizer, calibrated=calibrated, taught=taught
+        ),
+        batching=sections.batches(c, info, support_batch_size=support),
+        refresh=functools.partial(refresh, first=first - c.pick_start) if picks else None,
+        # Teachers may start between two epochs in which examples are picked.
+        refresh_every=math.gcd(c.pick_every, first - c.pick_start) if picks else 0,
+    )
+
+
+def _refresh(
+    config: ml_collections.ConfigDict, info: DataInfo, network: network_lib.Network
+) -> Callable[..., State]:
+    """What picks examples at the start of an epoch of picking, where it is time."""
+    c = config.method
+    counts = _pick_counts(c, info)
+    count_labeled = int(c.clean_labeled * info.n_p)
+
     @jax.jit
     def score(params: Any, batch_stats: Any, inputs: jax.Array) -> jax.Array:
         return network.infer(params, batch_stats, inputs).logits
-
-    counts = _pick_counts(c, info)
-    count_labeled = int(c.clean_labeled * info.n_p)
 
     def refresh(
         state: State, data: TrainingData, key: jax.Array, epoch: int = 0, *, first: int
@@ -188,37 +248,14 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
             students.append(student._replace(pool=pool, noisy=noisy))
         return state._replace(students=tuple(students))
 
-    def reported(state: State) -> Student | Teacher:
-        kind, number = c.report.split("_")
-        teachers = None if kind == "student" else state.teachers
-        return (teachers or state.students)[int(number) - 1]
+    return refresh
 
-    def outputs(state: State, inputs: jax.Array):
-        chosen = reported(state)
-        return network.infer(chosen.params, chosen.batch_stats, inputs)
 
-    def stage(first: int, last: int) -> Stage:
-        picks, taught = c.pick_start <= first < c.pick_stop, c.teacher_start <= first
-        calibrated = picks and c.calibration_meta
-        support = (c.support_batch_size or min(c.batch_size, info.n_support)) * calibrated
-        phase = "self_paced" if picks else ("warmup" if first < c.pick_start else "settled")
-        return Stage(
-            name=f"{phase}_taught" if taught else phase,
-            num_epochs=last - first,
-            init=lambda *args: init(*args, taught=taught),
-            step=train_step.build_step(c, network, optimizer, calibrated=calibrated, taught=taught),
-            batching=sections.batches(c, info, support_batch_size=support),
-            refresh=functools.partial(refresh, first=first - c.pick_start) if picks else None,
-            # Teachers may start between two epochs in which examples are picked.
-            refresh_every=math.gcd(c.pick_every, first - c.pick_start) if picks else 0,
-        )
-
-    borders = sorted({0, c.pick_start, c.pick_stop, c.teacher_start, c.num_epochs})
-    return Method(
-        stages=tuple(stage(*ends) for ends in itertools.pairwise(borders)),
-        predict=lambda state, inputs: outputs(state, inputs).logits,
-        embed=lambda state, inputs: outputs(state, inputs).features,
-    )
+def _reported(config: ml_collections.ConfigDict, state: State) -> Student | Teacher:
+    """The network that predicts: before there are teachers, the student of its number."""
+    kind, number = config.report.split("_")
+    teachers = None if kind == "student" else state.teachers
+    return (teachers or state.students)[int(number) - 1]
 
 
 def _pick_counts(config: ml_collections.ConfigDict, info: DataInfo) -> list[list[int]]:
