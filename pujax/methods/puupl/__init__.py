@@ -113,47 +113,100 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
     """Builds PUUPL for a resolved configuration and a data set's numbers."""
     c = config.method
     check(c)
-    risk = pu_risk(c, info)
     networks = Networks(network_lib.build(config, info, embedding_dim=0), c.num_nets)
     optimizer = optimizer_lib.build(c, num_epochs=c.round_epochs)
+    training = _Training(c, networks, optimizer, pu_risk(c, info))
 
-    def init(key: jax.Array, previous: State | None, data: TrainingData) -> State:
+    @jax.jit
+    def scores_of(state: State, inputs: jax.Array) -> jax.Array:
+        return networks.infer(state.params, state.batch_stats, inputs).logits
+
+    def embed(state: State, inputs: jax.Array) -> jax.Array:
+        features = networks.infer(state.params, state.batch_stats, inputs).features
+        return jnp.moveaxis(features, 0, 1).reshape(inputs.shape[0], -1)
+
+    stage = Stage(
+        "train",
+        c.num_epochs,
+        training.init,
+        training.step,
+        sections.batches(c, info),
+        refresh=_begin_round(config, training, scores_of),
+        refresh_every=c.round_epochs,
+    )
+    return Method(
+        stages=(stage,),
+        predict=lambda state, inputs: ensemble.mean_score(scores_of(state, inputs)),
+        embed=embed,
+        soft_labels=lambda state: state.targets,
+    )
+
+
+class _Training(NamedTuple):
+    """The first state, the step, and the networks of a new round.
+
+    Attributes:
+      config: the method's section.
+      networks: of the ensemble.
+      optimizer: of all networks.
+      risk: `(scores, labeled) -> scalar`.
+    """
+
+    config: ml_collections.ConfigDict
+    networks: Networks
+    optimizer: optimizer_lib.Optimizer
+    risk: Callable[[jax.Array, jax.Array], jax.Array]
+
+    def init(self, key: jax.Array, previous: State | None, data: TrainingData) -> State:
+        """Fresh networks without a pseudo-label."""
         if previous is not None:
             return previous
-        seeds = jax.random.key_data(jax.random.split(key, c.num_nets))
-        params, batch_stats = networks.init(seeds, data.inputs[:2], data.encoder)
+        seeds = jax.random.key_data(jax.random.split(key, self.config.num_nets))
+        params, batch_stats = self.networks.init(seeds, data.inputs[:2], data.encoder)
         return State(
             params=params,
             batch_stats=batch_stats,
-            opt_state=optimizer.init(params),
+            opt_state=self.optimizer.init(params),
             seeds=seeds,
             is_pseudo=jnp.zeros_like(data.labeled),
             targets=data.labeled.astype(jnp.float32),
         )
 
-    def step(state: State, batch: Batch, key: jax.Array):
-        images = classifier.weak_view(c, networks.network, batch.inputs, key)
+    def again(self, state: State, data: TrainingData) -> State:
+        """The networks as the first round began with them."""
+        params, batch_stats = self.networks.init(state.seeds, data.inputs, data.encoder)
+        opt_state = self.optimizer.init(params)
+        return state._replace(params=params, batch_stats=batch_stats, opt_state=opt_state)
+
+    def step(self, state: State, batch: Batch, key: jax.Array):
+        """A step of all networks on one batch."""
+        c, network = self.config, self.networks.network
+        images = classifier.weak_view(c, network, batch.inputs, key)
         is_pseudo, targets = state.is_pseudo[batch.ids], state.targets[batch.ids]
         epoch = jnp.mod(batch.progress, c.round_epochs)
 
         def loss_of(params, batch_stats):
-            outputs, stats = networks.network.train_pass(params, batch_stats, images)
-            pu = risk(outputs.logits, batch.labeled)
+            outputs, stats = network.train_pass(params, batch_stats, images)
+            pu = self.risk(outputs.logits, batch.labeled)
             pseudo = ensemble.pseudo_loss(outputs.logits, targets, is_pseudo)
             loss = c.pseudo_weight * pseudo + (1 - c.pseudo_weight) * pu
             return loss, (stats, {"loss": loss, "loss_pu": pu, "loss_pseudo": pseudo})
 
-        gradient, (batch_stats, metrics) = networks.each(
+        gradient, (batch_stats, metrics) = self.networks.each(
             jax.grad(loss_of, has_aux=True), state.params, state.batch_stats
         )
-        state = optimizer_lib.apply(optimizer, state, gradient, epoch)
+        state = optimizer_lib.apply(self.optimizer, state, gradient, epoch)
         state = state._replace(batch_stats=batch_stats)
         metrics = {name: jnp.mean(values) for name, values in metrics.items()}
         return state, metrics | {"pseudo_labels": jnp.sum(state.is_pseudo).astype(jnp.float32)}
 
-    @jax.jit
-    def scores_of(state: State, inputs: jax.Array) -> jax.Array:
-        return networks.infer(state.params, state.batch_stats, inputs).logits
+
+def _begin_round(
+    config: ml_collections.ConfigDict,
+    training: _Training,
+    scores_of: Callable[[State, jax.Array], jax.Array],
+) -> Callable[..., State]:
+    """What begins a round: pseudo-labels by the ensemble as it is, and fresh networks."""
 
     @jax.jit
     def scores_by_example(state: State, inputs: jax.Array) -> jax.Array:
@@ -161,13 +214,9 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
 
     @jax.jit
     def next_round(state: State, scores, data: TrainingData, key) -> State:
-        state = _relabeled(c, state, scores, data.labeled, key)
-        params, batch_stats = networks.init(state.seeds, data.inputs, data.encoder)
-        return state._replace(
-            params=params, batch_stats=batch_stats, opt_state=optimizer.init(params)
-        )
+        return training.again(_relabeled(config.method, state, scores, data.labeled, key), data)
 
-    def refresh(state: State, data: TrainingData, key: jax.Array, epoch: int = 0) -> State:
+    def begin(state: State, data: TrainingData, key: jax.Array, epoch: int = 0) -> State:
         if epoch == 0:  # the first round starts from `init`
             return state
         scores = batching_lib.map_batches(
@@ -179,18 +228,7 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
         # Two rows tell the networks what inputs look like; the rest is not compiled in.
         return next_round(state, scores.T, data._replace(inputs=data.inputs[:2]), key)
 
-    def embed(state: State, inputs: jax.Array) -> jax.Array:
-        features = networks.infer(state.params, state.batch_stats, inputs).features
-        return jnp.moveaxis(features, 0, 1).reshape(inputs.shape[0], -1)
-
-    batching = sections.batches(c, info)
-    stage = Stage("train", c.num_epochs, init, step, batching, refresh, c.round_epochs)
-    return Method(
-        stages=(stage,),
-        predict=lambda state, inputs: ensemble.mean_score(scores_of(state, inputs)),
-        embed=embed,
-        soft_labels=lambda state: state.targets,
-    )
+    return begin
 
 
 def _relabeled(config, state: State, scores: jax.Array, labeled: jax.Array, key) -> State:
