@@ -121,59 +121,88 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
     checks.between("method.positives_per_batch", half, 1, c.batch_size - 1)
     network = network_lib.build(config, info, embedding_dim=0)
     optimizer = optimizer_lib.build(c, num_epochs=c.num_epochs)
-    scale = 1.0 if c.reduction == "sum" else 1 / c.batch_size
-
-    def init(key: jax.Array, previous: State | None, data: TrainingData) -> State:
-        del previous  # there is one stage only
-
-        def player(key: jax.Array) -> Player:
-            params, batch_stats = network.init(key, data.inputs[:2], data.encoder)
-            return Player(params, batch_stats, optimizer.init(params))
-
-        return State(*map(player, jax.random.split(key)))
-
-    def move(player: Player, loss_of: Callable[..., Any], progress: jax.Array):
-        """One optimizer step of one player; `loss_of(params) -> (loss, batch_stats)`."""
-        player, loss, batch_stats = optimizer_lib.descend(optimizer, player, loss_of, progress)
-        return player._replace(batch_stats=batch_stats), loss
-
-    def step(state: State, batch: Batch, key: jax.Array):
-        images = classifier_lib.weak_view(c, network, batch.inputs, key)
-
-        def play(loss, opinions: jax.Array, guesses: jax.Array) -> jax.Array:
-            both = opinions[:half], opinions[half:], guesses
-            return scale * loss(*both, weight=c.adversarial_weight)
-
-        def judge(params):
-            outputs, stats = network.train_pass(params, state.discriminator.batch_stats, images)
-            return outputs.logits, stats
-
-        def guess(params):
-            # Over U only: the objective does not show P to the classifier.
-            unlabeled = images[half:]
-            outputs, stats = network.train_pass(params, state.classifier.batch_stats, unlabeled)
-            return outputs.logits, stats
-
-        def of_discriminator(params):
-            opinions, stats = judge(params)
-            return play(discriminator_loss, opinions, guess(state.classifier.params)[0]), stats
-
-        discriminator, separation = move(state.discriminator, of_discriminator, batch.progress)
-
-        def of_classifier(params):
-            guesses, stats = guess(params)
-            return play(classifier_loss, judge(discriminator.params)[0], guesses), stats
-
-        classifier, loss = move(state.classifier, of_classifier, batch.progress)
-        metrics = {"loss": loss, "loss_discriminator": separation}
-        return State(classifier, discriminator), metrics
+    training = _Training(c, network, optimizer, half)
 
     def infer(state: State, inputs: jax.Array):
         return network.infer(state.classifier.params, state.classifier.batch_stats, inputs)
 
     batching = Batching(c.batch_size, num_positives=half)
     return Method(
-        stages=(Stage("train", c.num_epochs, init, step, batching),),
+        stages=(Stage("train", c.num_epochs, training.init, training.step, batching),),
         predict=lambda state, inputs: infer(state, inputs).logits,
         embed=lambda state, inputs: infer(state, inputs).features,
     )
+
+
+class _Training(NamedTuple):
+    """The two players' first state and their steps.
+
+    Attributes:
+      config: the method's section.
+      network: the architecture of both.
+      optimizer: of both.
+      num_positives: rows of a batch that are P, its first ones.
+    """
+
+    config: ml_collections.ConfigDict
+    network: network_lib.Network
+    optimizer: optimizer_lib.Optimizer
+    num_positives: int
+
+    def init(self, key: jax.Array, previous: State | None, data: TrainingData) -> State:
+        """Two fresh networks."""
+        del previous  # there is one stage only
+
+        def player(key: jax.Array) -> Player:
+            params, batch_stats = self.network.init(key, data.inputs[:2], data.encoder)
+            return Player(params, batch_stats, self.optimizer.init(params))
+
+        return State(*map(player, jax.random.split(key)))
+
+    def step(self, state: State, batch: Batch, key: jax.Array):
+        """A step of D, then one of C against the D that has moved."""
+        images = classifier_lib.weak_view(self.config, self.network, batch.inputs, key)
+
+        def judge(params):
+            return self._scores(state.discriminator, params, images)
+
+        def guess(params):
+            # Over U only: the objective does not show P to the classifier.
+            return self._scores(state.classifier, params, images[self.num_positives :])
+
+        def of_discriminator(params):
+            opinions, stats = judge(params)
+            guesses = guess(state.classifier.params)[0]
+            return self._loss(discriminator_loss, opinions, guesses), stats
+
+        discriminator, separation = self._move(
+            state.discriminator, of_discriminator, batch.progress
+        )
+
+        def of_classifier(params):
+            guesses, stats = guess(params)
+            opinions = judge(discriminator.params)[0]
+            return self._loss(classifier_loss, opinions, guesses), stats
+
+        classifier, loss = self._move(state.classifier, of_classifier, batch.progress)
+        metrics = {"loss": loss, "loss_discriminator": separation}
+        return State(classifier, discriminator), metrics
+
+    def _scores(self, player: Player, params: Any, images: jax.Array):
+        """Logits of a player with other parameters, and its new batch statistics."""
+        outputs, stats = self.network.train_pass(params, player.batch_stats, images)
+        return outputs.logits, stats
+
+    def _loss(
+        self, loss: Callable[..., jax.Array], opinions: jax.Array, guesses: jax.Array
+    ) -> jax.Array:
+        """A player's loss from the logits of D on the batch and of C on U."""
+        half, c = self.num_positives, self.config
+        scale = 1.0 if c.reduction == "sum" else 1 / c.batch_size
+        both = opinions[:half], opinions[half:], guesses
+        return scale * loss(*both, weight=c.adversarial_weight)
+
+    def _move(self, player: Player, loss_of: Callable[..., Any], progress: jax.Array):
+        """One optimizer step of one player; `loss_of(params) -> (loss, batch_stats)`."""
+        player, loss, batch_stats = optimizer_lib.descend(self.optimizer, player, loss_of, progress)
+        return player._replace(batch_stats=batch_stats), loss
