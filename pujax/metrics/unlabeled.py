@@ -224,7 +224,7 @@ def unlabeled_estimates(
     for k in top:
         checks.whole_number("top", k, 1)
 
-    draws = _resampling.draw(
+    drawn = _resampling.draw(
         p,
         u,
         threshold=threshold,
@@ -232,12 +232,76 @@ def unlabeled_estimates(
         num_resamples=num_resamples,
         rng=np.random.default_rng(seed),
     )
-    recall, flagged = draws.recall, draws.flagged
     labeled = 0.0
     if setting == "one_sample":
         held = len(p) / max(len(p) + len(u), 1)
         labeled = held if labeled_share is None else labeled_share
-    of_population = labeled * recall + (1 - labeled) * flagged
+    formulas = _Formulas(drawn, labeled, tuple(top))
+    numbers = _numbers(formulas, priors, level, num_rows=len(u), seed=seed)
+    unclipped = formulas.unclipped(priors[0])
+    return tuple(
+        Estimate(
+            name,
+            *found,
+            _assumption(name, priors, setting) + _clipped(name, unclipped.get(name, math.nan)),
+        )
+        for name, found in numbers.items()
+    )
+
+
+class _Formulas(NamedTuple):
+    """What follows from shares of P and U, and from a prior of U, for the sample and resamples.
+
+    Attributes:
+      drawn: the shares.
+      labeled: share of labelled positives in the population.
+      top: numbers of rows.
+    """
+
+    drawn: _resampling.Draws
+    labeled: float
+    top: tuple[int, ...]
+
+    @property
+    def flagged(self) -> np.ndarray:
+        """Share of the population that is flagged."""
+        return self.labeled * self.drawn.recall + (1 - self.labeled) * self.drawn.flagged
+
+    def population(self, prior: float) -> float:
+        """Share of positives in the population."""
+        return self.labeled + (1 - self.labeled) * prior
+
+    def precision(self, prior: float) -> np.ndarray:
+        """Of the flagged rows of U."""
+        return _ratio(prior * self.drawn.recall, self.drawn.flagged)
+
+    def precision_top(self, prior: float, i: int) -> np.ndarray:
+        """Of as many rows of U as entry `i` of `top` says."""
+        return _ratio(prior * self.drawn.top_recall[i], self.drawn.top_share[i])
+
+    def unclipped(self, prior: float) -> dict[str, float]:
+        """Of the sample, what the formulas of estimates that are clipped give before that."""
+        rate = _false_positive_rate(self.population(prior), self.drawn.recall, self.flagged)
+        found = {"auc": _auc(self.drawn.auc_pu, prior), "precision": self.precision(prior)}
+        for i, k in enumerate(self.top):
+            found[f"precision_top_{k}"] = self.precision_top(prior, i)
+        found |= {"accuracy": rate, "f1": rate}
+        return {name: values[0] for name, values in found.items()}
+
+
+def _numbers(
+    formulas: _Formulas, priors: Sequence[float], level: float, *, num_rows: int, seed: int
+) -> dict[str, tuple[float, float, float]]:
+    """Value and ends of every estimate by name, in the order of `unlabeled_estimates`.
+
+    Args:
+      formulas: by which they are computed.
+      priors: as from `_priors`.
+      level: share of the resamples between the ends of an interval.
+      num_rows: of U.
+      seed: of the labels that the top rows of a resample have.
+    """
+    drawn, flagged = formulas.drawn, formulas.flagged
 
     def known(values: np.ndarray) -> tuple[float, float, float]:
         return _interval(values, level)
@@ -245,51 +309,32 @@ def unlabeled_estimates(
     def by_prior(number: Callable[[float], np.ndarray]) -> tuple[float, float, float]:
         if math.isnan(priors[0]):
             return math.nan, math.nan, math.nan
-        value, low, high = np.array([_interval(number(share), level) for share in priors]).T
+        value, low, high = np.array([_interval(number(prior), level) for prior in priors]).T
         return float(value[0]), float(low.min()), float(high.max())
 
-    def precision(share: float) -> np.ndarray:
-        return _ratio(share * recall, flagged)
-
-    def top_formula(i: int, share: float) -> np.ndarray:
-        return _ratio(share * draws.top_recall[i], draws.top_share[i])
-
-    def top_precision(i: int, k: int, share: float) -> np.ndarray:
-        precision = np.clip(top_formula(i, share), 0, 1)
-        if k <= len(u) and not np.isnan(precision).any():
+    def top_precision(i: int, k: int, prior: float) -> np.ndarray:
+        precision = np.clip(formulas.precision_top(prior, i), 0, 1)
+        if k <= num_rows and not np.isnan(precision).any():
             # The same numbers for every prior, and whatever else was asked for.
             precision[1:] = np.random.default_rng([seed, k]).binomial(k, precision[1:]) / k
         return precision
 
+    def in_population(number: Callable[..., np.ndarray]) -> tuple[float, float, float]:
+        return by_prior(lambda prior: number(formulas.population(prior), drawn.recall, flagged))
+
     named = {
-        "recall": known(recall),
-        "flagged_share": known(flagged),
-        "auc_pu": known(draws.auc_pu),
-        "auc": by_prior(lambda share: auc_from_auc_pu(draws.auc_pu, share)),
-        "precision": by_prior(lambda share: np.clip(precision(share), 0, 1)),
+        "recall": known(drawn.recall),
+        "flagged_share": known(drawn.flagged),
+        "auc_pu": known(drawn.auc_pu),
+        "auc": by_prior(lambda prior: auc_from_auc_pu(drawn.auc_pu, prior)),
+        "precision": by_prior(lambda prior: np.clip(formulas.precision(prior), 0, 1)),
     }
-    for i, k in enumerate(top):
+    for i, k in enumerate(formulas.top):
         named[f"precision_top_{k}"] = by_prior(functools.partial(top_precision, i, k))
-    named["lee_liu"] = known(_ratio(recall**2, of_population))
-
-    def in_population(share: float) -> float:
-        return labeled + (1 - labeled) * share
-
-    named["accuracy"] = by_prior(lambda x: _accuracy(in_population(x), recall, of_population))
-    named["f1"] = by_prior(lambda x: _f1(in_population(x), recall, of_population))
-    # Of the sample, what the formulas give before they are clipped.
-    rate = _false_positive_rate(in_population(priors[0]), recall, of_population)
-    formulas = {"auc": _auc(draws.auc_pu, priors[0]), "precision": precision(priors[0])}
-    formulas |= {f"precision_top_{k}": top_formula(i, priors[0]) for i, k in enumerate(top)}
-    formulas |= {"accuracy": rate, "f1": rate}
-    return tuple(
-        Estimate(
-            name,
-            *numbers,
-            _assumption(name, priors, setting) + _clipped(name, formulas.get(name, recall)[0]),
-        )
-        for name, numbers in named.items()
-    )
+    named["lee_liu"] = known(_ratio(drawn.recall**2, flagged))
+    named["accuracy"] = in_population(_accuracy)
+    named["f1"] = in_population(_f1)
+    return named
 
 
 def _clipped(name: str, value: float) -> str:
