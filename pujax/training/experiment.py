@@ -101,6 +101,33 @@ def _run(config: ml_collections.FrozenConfigDict, folder: str) -> dict[str, Any]
     check_folder("--workdir", folder)
     _refuse_in_use(folder)
     data = init_from.attach(config, load_data(config))
+    configs = _configs(config, data, folder)
+    config, mesh = configs[0], sharding.make_mesh()
+    # All methods are built before the first trains, so that a wrong setting costs no time. An
+    # estimate of the prior trains too.
+    with contextlib.ExitStack() as stack:
+        if isinstance(data, PUDataset) and prior_estimation.is_wanted(config):
+            provisional = prior_estimation.provisional(config, data)
+            own_results.check_decision(config, provisional)
+            _build_all(configs, provisional, mesh)
+            stack.enter_context(in_use(folder))
+            data = prior_estimation.settle(config, data, folder, mesh)
+        own_results.check_decision(config, data)
+        setups = _build_all(configs, data, mesh)
+        stack.enter_context(in_use(folder))
+        refuse_other_run(folder, config)  # again, now that no other run can change it
+        _say(tasks.of(data).describe(config, data, summary.device(mesh)))
+        results = _train_all(setups, data, mesh, folder)
+        return None if results is None else _conclude(config, data, folder, results)
+
+
+def _configs(
+    config: ml_collections.FrozenConfigDict, data: Problem, folder: str
+) -> list[ml_collections.FrozenConfigDict]:
+    """The configurations of the run's method, the first, and of those compared with it.
+
+    On one's own rows batches fit the data, which is said. Raises where a folder holds another run.
+    """
     own_data = data if isinstance(data, PUDataset) and data.own else None
     lowered: list[str] = []
 
@@ -116,62 +143,60 @@ def _run(config: ml_collections.FrozenConfigDict, folder: str) -> dict[str, Any]
     config = fitting(config)
     refuse_other_run(folder, config)
     refuse_other_data(folder, data)
-    mesh = sharding.make_mesh()
     compared = config_lib.compared_methods(config.run)
     others = [config_lib.resolve(config_lib.to_compare(config, other)) for other in compared]
-    others = [fitting(other) for other in others]
-    for other in others:
+    configs = [config, *map(fitting, others)]
+    for other in configs[1:]:
         refuse_other_run(os.path.join(folder, other.method.name), other)
     if own_data is not None and own_data.own:
         _say("\n".join([*own_data.own.notes, *filter(None, lowered)]))
-    configs = [config, *others]
-    # All methods are built before the first trains, so that a wrong setting costs no time. An
-    # estimate of the prior trains too.
-    with contextlib.ExitStack() as stack:
-        if isinstance(data, PUDataset) and prior_estimation.is_wanted(config):
-            provisional = prior_estimation.provisional(config, data)
-            own_results.check_decision(config, provisional)
-            _build_all(configs, provisional, mesh)
-            stack.enter_context(in_use(folder))
-            data = prior_estimation.settle(config, data, folder, mesh)
-        own_results.check_decision(config, data)
-        main, *others = _build_all(configs, data, mesh)
-        stack.enter_context(in_use(folder))
-        refuse_other_run(folder, config)  # again, now that no other run can change it
-        task = tasks.of(data)
-        _say(task.describe(config, data, summary.device(mesh)))
-        is_new = not os.path.exists(os.path.join(folder, "summary.json"))
-        if not is_new and all(
-            os.path.exists(os.path.join(folder, other.method.name, "summary.json"))
-            for other in configs[1:]
-        ):
-            _say(f"Finished on {_finished_at(folder)}; nothing is trained again.")
-        results = []
-        with (
-            preemption.StopRequest() as request,
-            compile_ahead.compiling([main, *others] if is_new else [], mesh),
-        ):
-            for setup in (main, *others):
-                inside = folder if setup is main else os.path.join(folder, setup.config.method.name)
-                result = run_one(setup, data, mesh, inside, request)
-                if result is None:
-                    return None
-                results.append(result)
-        result = results[0]
+    return configs
+
+
+def _train_all(
+    setups: list[MethodSetup], data: Problem, mesh: Mesh, folder: str
+) -> list[dict[str, Any]] | None:
+    """The summaries of the run's method and of those compared with it; None if it was stopped."""
+    names = [setup.config.method.name for setup in setups]
+    folders = [folder, *(os.path.join(folder, name) for name in names[1:])]
+    is_finished = [os.path.exists(os.path.join(inside, "summary.json")) for inside in folders]
+    if all(is_finished):
+        _say(f"Finished on {_finished_at(folder)}; nothing is trained again.")
+    results = []
+    with (
+        preemption.StopRequest() as request,
+        compile_ahead.compiling([] if is_finished[0] else setups, mesh),
+    ):
+        for setup, inside in zip(setups, folders, strict=True):
+            result = run_one(setup, data, mesh, inside, request)
+            if result is None:
+                return None
+            results.append(result)
+    return results
+
+
+def _conclude(
+    config: ml_collections.FrozenConfigDict,
+    data: Problem,
+    folder: str,
+    results: list[dict[str, Any]],
+) -> dict[str, Any]:
+    """Writes and says the summary of the run's method, with what the compared ones reached."""
+    result, task = results[0], tasks.of(data)
+    if "held_out" in result:
+        _say(own_results.describe(result, decide=config.run.decide))
+    if sharding.is_writer():
+        compared_with = {x["method"]: x["test"] | x["train"] for x in results[1:]}
+        tables = [render_table([task.table_row(x) for x in results], task.columns)]
         if "held_out" in result:
-            _say(own_results.describe(result, decide=config.run.decide))
-        if sharding.is_writer():
-            compared_with = {x["method"]: x["test"] | x["train"] for x in results[1:]}
-            tables = [render_table([task.table_row(x) for x in results], task.columns)]
-            if "held_out" in result:
-                for x in results[1:]:
-                    compared_with[x["method"]] |= {"held_out": own_results.held_out(x)}
-                tables = tables if result["test"] else []  # else its cells are empty
-                tables.append(render_table(*own_results.table(results)))
-            result["comparison"] = result.get("comparison", {}) | compared_with
-            write_json(os.path.join(folder, "summary.json"), result)
-            message("\n".join([*tables, f"Run directory: {folder}"]))
-        return result
+            for x in results[1:]:
+                compared_with[x["method"]] |= {"held_out": own_results.held_out(x)}
+            tables = tables if result["test"] else []  # else its cells are empty
+            tables.append(render_table(*own_results.table(results)))
+        result["comparison"] = result.get("comparison", {}) | compared_with
+        write_json(os.path.join(folder, "summary.json"), result)
+        message("\n".join([*tables, f"Run directory: {folder}"]))
+    return result
 
 
 def _build_all(
