@@ -39,7 +39,10 @@ from pujax.methods.base import Method, Stage
 SELECTION = "vpu_risk"
 STAGE_LENGTHS = ("pretrain_epochs",)
 
-_PRETRAIN_SELECTIONS = ("last", "proxy_accuracy", "nnpu_risk", "vpu_risk", "proxy_auc")
+_PRETRAIN_SELECTIONS = (
+    *("last", "proxy_accuracy", "nnpu_risk", "vpu_risk"),
+    *("proxy_accuracy_vpu", "proxy_auc"),
+)
 """Rules for the epoch of nnPU that the episodes start from. The authors look at true labels."""
 _SCHEDULES = ("constant", "linear", "convex", "concave", "exponential")
 _LITTLE = 1e-3  # mean weights below which an episode hardly trains

@@ -279,7 +279,7 @@ def describe(summary: Mapping[str, Any], *, decide: str = _BY_METHOD) -> str:
     doubt = summary.get("mean_probability")
     if doubt:
         shares = model_card.shares_of(doubt["smallest_prior"], doubt["largest_prior"])
-        low, high = (
+        ends = (
             f"{x:.3f}"
             if x >= 0.0005 or not x  # one that is small is not to read as none
             else np.format_float_positional(x, precision=1, fractional=False)
@@ -287,7 +287,7 @@ def describe(summary: Mapping[str, Any], *, decide: str = _BY_METHOD) -> str:
         )
         lines.append(
             f"  The mean probability of the unlabeled rows is {doubt['mean']:.3f}. It may be from "
-            f"{low} to {high}, if {shares} of them are positive and by "
+            f"{' to '.join(ends)}, if {shares} of them are positive and by "
             "chance in the held-out rows: see probability_low and probability_high."
         )
     rows = summary.get("held_out_by_prior")
