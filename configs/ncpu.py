@@ -11,12 +11,12 @@ of the digits in scikit-learn, 1,000 P and 9,000 U of Fashion-MNIST, at a length
 A shorter run of the published ones needs `--config.method.num_epochs` alone: warm-up and momenta
 follow it (`method.warmup_epochs=auto` and so on).
 
-selection = last (default), or proxy_accuracy, proxy_auc, vpu_risk, proxy_accuracy_vpu: the rule that
-chooses the epoch without a negative label on 500 examples held out, of the digits 100. Those of
-CIFAR-10 and CIFAR-100 are of the images that the published split leaves out, so that P and U keep their sizes;
-those of STL-10 are of its labelled ones, and its prior, which nobody knows, has to be given
-(`--config.data.prior=NUMBER`); proxy_auc and vpu_risk make no use of it. With a part held out the
-summary has what every rule would have chosen, and the last epoch.
+selection = last (default), or proxy_accuracy, proxy_auc, vpu_risk, proxy_accuracy_vpu: the rule
+that chooses the epoch without a negative label on 500 examples held out, of the digits 100. Those
+of CIFAR-10 and CIFAR-100 are of the images that the published split leaves out, so that P and U
+keep their sizes; those of STL-10 are of its labelled ones, and its prior, which nobody knows, has
+to be given (`--config.data.prior=NUMBER`); proxy_auc and vpu_risk make no use of it. With a part
+held out the summary has what every rule would have chosen, and the last epoch.
 """
 
 import ml_collections
