@@ -14,6 +14,8 @@ from pujax.data.readers import columns, frames, written_numbers
 
 _ALMOST = 0.9
 """Share of numbers in a column of words above which it is worth a message."""
+_RANGED = 20
+"""Cells of training rows from which on their range says what is usual."""
 _THOUSANDS = rf"[+\-{written_numbers.MINUS}]?([1-9]\d{{0,2}}(\.\d{{3}})+|\d+)"
 """Whole numbers, whose points, if they have any, may stand between thousands."""
 
@@ -34,6 +36,10 @@ class Column:
       offset: what is subtracted from numbers, and from a date's seconds since 1970, before they are
         put into single precision.
       spelled: of numbers, one of `columns.SPELLED`; None in what an earlier version saved.
+      missing: share of training rows that lack it; None in what an earlier version saved.
+      low: least number of training rows, or date in seconds since 1970; None of words, of fewer
+        than `_RANGED` cells, and in what an earlier version saved.
+      high: the greatest, as `low`.
     """
 
     name: str
@@ -43,6 +49,9 @@ class Column:
     marks: str = ""
     offset: float = 0.0
     spelled: str | None = None
+    missing: float | None = None
+    low: float | None = None
+    high: float | None = None
 
 
 def of_training_rows(
@@ -75,13 +84,18 @@ def _read_alike(frame: frames.Frame, training: frames.Frame, name: str) -> tuple
     if whole.kind == "number" == column.kind and whole.marks == column.marks:
         # Its offset is that of training rows.
         return dataclasses.replace(column, spelled=whole.spelled), message
-    return dataclasses.replace(whole, had_missing=column.had_missing), of_all
+    found = dataclasses.replace(whole, had_missing=column.had_missing, missing=column.missing)
+    if found.kind == "number":
+        values, _ = columns.numbers(training.values[name], found.marks, found.spelled)
+        found = _with_range(found, values)
+    return found, of_all
 
 
 def _near_zero(training: frames.Frame, column: Column) -> tuple[Column, str]:
     """A column of dates with the offset of training rows, and what to say of it."""
     dates, _ = columns.dates(training.values[column.name], column.date_format)
-    offset = columns.offset(columns.seconds(dates))
+    seconds = columns.seconds(dates)
+    column, offset = _with_range(column, seconds), columns.offset(seconds)
     if not offset:
         return column, ""
     message = (
@@ -91,6 +105,14 @@ def _near_zero(training: frames.Frame, column: Column) -> tuple[Column, str]:
     return dataclasses.replace(column, offset=offset), message
 
 
+def _with_range(column: Column, values: np.ndarray) -> Column:
+    """The column with the range of its numbers `[n]`, NaN where missing."""
+    present = values[~np.isnan(values)]
+    if len(present) < _RANGED:
+        return dataclasses.replace(column, low=None, high=None)
+    return dataclasses.replace(column, low=float(present.min()), high=float(present.max()))
+
+
 def _column(frame: frames.Frame, name: str) -> tuple[Column, str]:
     """The kind of a column by its training rows, and what to say of it, which may be nothing."""
     cells = frame.values[name]
@@ -98,7 +120,7 @@ def _column(frame: frames.Frame, name: str) -> tuple[Column, str]:
     missing = words.isna()
     if missing.all():
         return Column(name, "dropped"), f"column {name!r} is left out: empty in all training rows"
-    had_missing = bool(missing.any())
+    had_missing, share_missing = bool(missing.any()), float(missing.mean())
     values, wrong = columns.numbers(cells)
     writing = written_numbers.Writing("", "", "")
     if wrong.any():
@@ -123,7 +145,10 @@ def _column(frame: frames.Frame, name: str) -> tuple[Column, str]:
                 "how little they differ, and single precision would not tell them apart"
             )
         spelled = columns.spelled(cells, values)
-        return Column(name, "number", "", had_missing, writing.marks, offset, spelled), message
+        column = Column(
+            name, "number", "", had_missing, writing.marks, offset, spelled, share_missing
+        )
+        return _with_range(column, values), message
     if not had_missing and words.nunique() == 1:
         return Column(name, "dropped"), _constant(name, words.iloc[0])
     formats = columns.date_formats(cells)
@@ -132,7 +157,7 @@ def _column(frame: frames.Frame, name: str) -> tuple[Column, str]:
         if len(formats) > 1:
             example = words.dropna().iloc[0]
             message = f"column {name!r}: dates such as {example!r} are read as {formats[0]}"
-        return Column(name, "date", formats[0], had_missing), message
+        return Column(name, "date", formats[0], had_missing, missing=share_missing), message
     share = 1 - wrong.sum() / (~missing).sum()
     message = _of_almost_dates(frame, name, words)
     if columns.may_be_short_dates(words.dropna()):
@@ -151,7 +176,8 @@ def _column(frame: frames.Frame, name: str) -> tuple[Column, str]:
             "their digits, and no cell is missing but if it is empty, NA or the like: write them "
             "so, or leave the column out"
         )
-    return Column(name, "codes" if share else "words", "", had_missing), message
+    kind: Kind = "codes" if share else "words"
+    return Column(name, kind, "", had_missing, missing=share_missing), message
 
 
 def _of_almost_dates(frame: frames.Frame, name: str, words: Any) -> str:

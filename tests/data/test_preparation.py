@@ -183,14 +183,16 @@ def test_new_words_and_missing_cells_are_accepted(learned):
         ("colour", "RED", f"t.csv: column 'colour' has {N} words, none of which training rows"),
         ("colour", "", "t.csv: column 'colour' is empty, and was in no training row; scores may"),
         ("visits", "", "t.csv: column 'visits' is empty, and was in no training row; scores may"),
-        ("amount", "", ""),  # empty cells are usual there
+        ("amount", "", "t.csv: column 'amount' is empty, and was in 1.3% of training rows; scores"),
+        ("seen", "", "t.csv: column 'seen' is empty, and was in 7.3% of training rows; scores may"),
+        ("often_empty", "", ""),
         ("colour", "red", ""),
     ],
 )
-def test_a_column_with_nothing_of_training_is_warned_about(
-    learned, column, cell, said, tmp_path, caplog
-):
-    table = customers(1)
+def test_a_column_with_nothing_of_training_is_warned_about(column, cell, said, tmp_path, caplog):
+    gaps = {"often_empty": [*"123456", *[""] * 4, *[""] * 10] * (N // 20)}
+    learned = preparation.fit(customers().assign(**gaps), TRAINING)
+    table = customers(1).assign(**gaps)
     table[column] = cell
     table.to_csv(tmp_path / "t.csv", index=False)
     frame = frames.read(str(tmp_path / "t.csv"))
@@ -198,9 +200,103 @@ def test_a_column_with_nothing_of_training_is_warned_about(
     assert said in caplog.text and bool(said) == bool(caplog.text)
     caplog.clear()
     learned.transform(frame.take(np.arange(19)))  # few rows may well be unlike the others
-    table.loc[N - 1, column] = customers()[column][0]
+    table.loc[N - 1, column] = customers().get(column, {0: "1"})[0]
     list(learned.transform_parts([table[: N - 1], table[N - 1 :]]))
     assert not caplog.text
+
+
+def measured(count=60):
+    """A table of numbers and dates, most of which have gaps."""
+    days = pd.Timestamp("2023-01-01") + pd.to_timedelta(np.arange(count) * 7, unit="D")
+    hours = pd.Timestamp("2023-01-01") + pd.to_timedelta(np.arange(count) * 600, unit="s")
+    table = pd.DataFrame(
+        {
+            "amount": np.linspace(-1.5, 10, count),
+            "large": 1_700_000_000 + np.arange(count),
+            "same": 5.0,
+            "flag": np.arange(count) == 7,
+            "day": days,
+            "hour": hours,
+        }
+    )
+    table.loc[3, ["amount", "same", "day"]] = None
+    return table
+
+
+@pytest.mark.parametrize(
+    ("column", "moved", "said"),
+    [
+        (
+            "amount",
+            lambda x: x * 1e6,
+            "column 'amount' has 59 numbers, 59 of which are far outside of training rows: "
+            "-1.5e+06 to 1e+07 here, -1.5 to 10 there; scores may be wrong: give them in the unit",
+        ),
+        ("amount", lambda x: x - 20, "59 numbers, 43 of which are far outside"),
+        ("amount", lambda x: x - 15, ""),  # most are no further than the range is wide
+        ("amount", lambda x: x.where(x.index < 40, 1e9), ""),  # 19 numbers
+        ("large", lambda x: x + 1000, "column 'large' has 60 numbers, 60 of which are far outside"),
+        ("large", lambda x: x + 30, ""),
+        ("same", lambda x: x + 1, ""),
+        ("flag", lambda x: ~x, ""),
+        (
+            "day",
+            lambda x: x + pd.Timedelta(days=3650),
+            "column 'day' has 59 dates, 59 of which are far outside of training rows: 2032-12-29 "
+            "to 2034-02-15 here, 2023-01-01 to 2024-02-18 there; scores may be wrong: train on",
+        ),
+        ("day", lambda x: x + pd.Timedelta(days=365), ""),
+        (
+            "hour",
+            lambda x: x + pd.Timedelta(days=2),
+            "2023-01-03 00:00:00 to 2023-01-03 09:50:00 here, 2023-01-01 00:00:00 to 2023-01-01 0",
+        ),
+    ],
+)
+def test_numbers_and_dates_far_outside_of_training_are_warned_about(
+    column, moved, said, tmp_path, caplog
+):
+    table = measured()
+    learned = saved(preparation.fit(table), tmp_path)
+    table[column] = moved(table[column])
+    whole = learned.transform(table)
+    assert said in caplog.text and caplog.text.count("far outside") == bool(said)
+    caplog.clear()
+    parts = list(learned.transform_parts([table[:7], table[7:]]))
+    np.testing.assert_array_equal(np.concatenate(parts), whole)
+    assert said in caplog.text and caplog.text.count("far outside") == bool(said)
+    caplog.clear()
+    learned.transform(table[:19])  # few rows may well be unlike the others
+    few = preparation.fit(measured()[:19])  # whose range is that of few rows
+    few.transform(table)
+    assert "far outside" not in caplog.text
+
+
+def test_what_an_earlier_version_learned_of_columns_is_loaded_and_says_nothing(tmp_path, caplog):
+    learned = preparation.fit(measured())
+    learned.save(tmp_path)
+    document = json.loads((tmp_path / "preparation.json").read_text())
+    for column in document["columns"]:
+        for name in ("missing", "low", "high"):
+            del column[name]
+    (tmp_path / "preparation.json").write_text(json.dumps(document))
+    table = measured().assign(amount=1e9, day=None)
+    x = preparation.load(tmp_path).transform(table)
+    assert not caplog.text
+    np.testing.assert_array_equal(x, learned.transform(table))
+    assert caplog.text.count("scores may be wrong") == 2
+
+
+def test_the_range_of_a_column_is_that_of_training_rows():
+    table = customers()
+    table.loc[1, ["amount", "since"]] = ["1e6", "1950-01-01"]
+    table.loc[3, "visits"] = "many"  # by which a column of numbers is one of words
+    ranges = {c.name: (c.missing, c.low, c.high) for c in preparation.fit(table, TRAINING).columns}
+    amount = pd.to_numeric(table["amount"][TRAINING], errors="coerce")
+    assert ranges["amount"] == (amount.isna().mean(), amount.min(), amount.max())
+    days = pd.to_datetime(table["since"][TRAINING]).astype("datetime64[s]").astype("int64")
+    assert ranges["since"] == (0, days.min(), days.max())
+    assert ranges["visits"] == ranges["colour"] == (0, None, None)
 
 
 def test_a_word_that_is_new_differs_from_both_of_two():
