@@ -104,6 +104,10 @@ class PUClassifier(ClassifierMixin, BaseEstimator):
     the one that says so, or that is left where the other one says unlabeled or negative; of other
     words `pos_label` must name it. A share of both is held out for probabilities.
 
+    As in all of scikit-learn, columns of `predict_proba` are in the order of `classes_`, which is
+    sorted: the positive one is `[:, 1]` for 0 and 1, and the first for 'fraud' and 'no'. A warning
+    says so in the latter case; `list(model.classes_).index(model.positive_)` is right in both.
+
     Args:
       method: a name of `pujax.methods.without_negatives()`, or one whose `options` say that it
         needs no negatives.
@@ -198,7 +202,17 @@ class PUClassifier(ClassifierMixin, BaseEstimator):
         return self
 
     def _warn(self, X: np.ndarray, rows: np.ndarray, labeled: np.ndarray) -> None:
-        """Warns of data that can be trained on, and that nothing good can come of."""
+        """Warns of data that can be trained on, and that nothing good can come of, or mistakes."""
+        if self.positive_ != self.classes_[-1]:
+            first, last = self.classes_.tolist()
+            warnings.warn(
+                f"y has the labels {first!r} and {last!r}: the positive one, {first!r}, is the "
+                "first in order, so that predict_proba(X)[:, 0] is its probability, and [:, 1] "
+                "that of the other, and decision_function is above 0 for the other; take "
+                "predict_proba(X)[:, list(model.classes_).index(model.positive_)], or labels 1 "
+                "and 0",
+                stacklevel=3,
+            )
         if labeled.sum() < _FEW:
             warnings.warn(
                 f"y has {labeled.sum()} labelled positives; with fewer than {_FEW} neither the "

@@ -3,6 +3,7 @@
 import math
 import pickle
 import re
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -144,12 +145,18 @@ def test_the_seed_decides_and_labels_may_have_any_coding(fitted, monkeypatch):
         pytest.param("fraud", "unknown", marks=pytest.mark.thorough),
         pytest.param("yes", "zzz", marks=pytest.mark.slow),
         pytest.param(" POS", "neg", marks=pytest.mark.thorough),
+        pytest.param("yes", "no", marks=pytest.mark.thorough),
     ],
 )
 def test_words_say_which_class_is_positive(one_method, fitted, positive, other):
     model, rows, labels, _ = fitted
     words = np.where(labels == 1, positive, other)
-    named = PUClassifier(**SMALL, random_state=0).fit(rows, words)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        named = PUClassifier(**SMALL, random_state=0).fit(rows, words)
+    said = [str(one.message) for one in caught if "classes_" in str(one.message)]
+    assert len(said) == (positive < other)
+    assert all(f"the positive one, {positive!r}, is the first in order" in x for x in said)
     assert named.positive_ == positive and list(named.classes_) == sorted([positive, other])
     np.testing.assert_array_equal(named.predict(rows) == positive, model.predict(rows) == 1)
     column = list(named.classes_).index(positive)
