@@ -39,6 +39,22 @@ def test_a_column_per_label(newline, tmp_path):
     assert data.mean == (0.485, 0.456, 0.406)
 
 
+@pytest.mark.parametrize("word", ["NA", "nan", "?", "None"])
+def test_what_is_missing_in_other_tables_is_an_unknown_label(word, tmp_path, caplog):
+    write_table(tmp_path, WIDE.replace(",,", f",{word},").replace(",-1,", f", {word} ,"))
+    np.testing.assert_array_equal(load(tmp_path).train_labels, [[1, 0], [-1, 1], [-1, 0]])
+    assert not caplog.text
+    rows = [f"a.jpg,train,{word}", f"b.jpg,train,dog|{word}", "c.jpg,train,", "d.jpg,test,cat"]
+    write_table(tmp_path, "\n".join(["file,split,labels", *rows]))
+    data = load(tmp_path)
+    assert data.class_names == ("cat", "dog")
+    np.testing.assert_array_equal(data.train_labels, [[-1, -1], [-1, 1], [0, 0]])
+    assert f"'labels' of 2 images, the first is 'a.jpg', holds '{word}' or the like" in caplog.text
+    write_table(tmp_path, f"file,split,labels\na.jpg,train,dog\nb.jpg,test,{word}")
+    with pytest.raises(ValueError, match="1 test images have an unknown label, .* 'b.jpg'"):
+        load(tmp_path)
+
+
 def test_a_column_of_all_labels(tmp_path):
     text = "image;split;labels\na.jpg;train;dog | cat\nb.jpg;train;\nc.jpg;test;ant|\n"
     write_table(tmp_path, text)

@@ -87,7 +87,10 @@ def test_images_in_an_archive(shape, tmp_path):
         ({"X_test": np.array([None, 1])}, "Object arrays"),
         ({"Y_train": np.full((4, 2), 2)}, "Y_train holds 2; accepted: -1, 0, 1"),
         ({"Y_train": np.full((4, 2), 0.5)}, "Y_train holds 0.5; accepted"),
-        ({"Y_train": np.full((4, 2), np.nan)}, "Y_train holds nan; accepted"),
+        (
+            {"Y_train": np.full((4, 2), np.nan)},
+            "holds nan; accepted: -1, 0, 1, of which -1 is unknown",
+        ),
         ({"Y_train": np.full((4, 2), 257)}, "Y_train holds 257; accepted"),
         ({"Y_test": np.full((2, 2), -1)}, "Y_test holds -1; accepted: 0, 1"),
         ({"Y_train": np.ones(4)}, "Y_train is float64 .4,.; accepted: numbers .n, classes"),

@@ -6,6 +6,7 @@ b.jpg,train,,1              b.jpg,train,dog|cat
 c.jpg,test,0,0              c.jpg,test,
 """
 
+import logging
 import os
 import pathlib
 import re
@@ -14,7 +15,9 @@ import numpy as np
 
 from pujax.data.raw import UNKNOWN, RawDataset
 from pujax.data.readers import csv_tables, image_folders, image_lists, packed
+from pujax.data.readers.columns import MISSING
 
+_LOG = logging.getLogger(__name__)
 _SPLIT, _LABELS = "split", "labels"
 
 
@@ -25,7 +28,9 @@ def load(path: pathlib.Path, *, image_size: int, load_size: int, missing: str) -
     `split` (optional) says 'train' or 'test'; without it a fifth of the rows whose labels are all
     known is the test set, the same one on every run. The rest is either one column per label,
     with 1, 0, and in training rows -1 or nothing for unknown; or the single column `labels` with
-    the names of all labels of the image, separated by `|` or `;`, which no name contains.
+    the names of all labels of the image, separated by `|` or `;`, which no name contains. NA, ?
+    and other words of `columns.MISSING` are unknown in both; among the names of an image they say
+    so of every label that is not named, with a warning.
 
     Args:
       path: the table.
@@ -108,6 +113,8 @@ def _listed(
 ) -> tuple[tuple[str, ...], np.ndarray]:
     """Names and labels of a column that lists names."""
     lists = [{name.strip() for name in re.split(r"[|;]", cell)} - {""} for cell in cells]
+    unknown = [named & MISSING for named in lists]
+    lists = [named - MISSING for named in lists]
     names = tuple(sorted(set().union(*lists)))
     for name in names:
         # A name may hold a comma, but not between two other names.
@@ -117,12 +124,28 @@ def _listed(
                 f"{path}: {_LABELS!r} of {file!r} is {name!r}, whose parts are labels of other "
                 "images; accepted: names separated by | or ;"
             )
-    return names, np.array([[name in named for name in names] for named in lists], np.int8)
+    if any(unknown):
+        row = next(row for row, words in enumerate(unknown) if words)
+        _LOG.warning(
+            "%s: %r of %d images, the first is %r, holds %r or the like; labels that are not named "
+            "there are taken for unknown: leave such a cell empty if the image has none of them",
+            path,
+            _LABELS,
+            sum(map(bool, unknown)),
+            files[row],
+            min(unknown[row]),
+        )
+    others = [UNKNOWN if words else 0 for words in unknown]
+    rows = zip(lists, others, strict=True)
+    return names, np.array(
+        [[1 if name in named else other for name in names] for named, other in rows], np.int8
+    )
 
 
 def _coded(path: pathlib.Path, files: list[str], columns: dict[str, list[str]]) -> np.ndarray:
     """Labels of one column per label."""
-    codes = {"1": 1, "0": 0, "-1": UNKNOWN, "": UNKNOWN, "1.0": 1, "0.0": 0, "-1.0": UNKNOWN}
+    codes = {"1": 1, "0": 0, "-1": UNKNOWN, "1.0": 1, "0.0": 0, "-1.0": UNKNOWN}
+    codes |= dict.fromkeys(MISSING, UNKNOWN)
     labels = np.empty((len(files), len(columns)), np.int8)
     for column, (name, cells) in enumerate(columns.items()):
         for row, cell in enumerate(cells):

@@ -138,6 +138,7 @@ def _labels(path: pathlib.Path, name: str, array: np.ndarray, codes: tuple[int, 
     others = np.setdiff1d(array, codes)
     if len(others):
         accepted = ", ".join(map(str, codes))
+        accepted += f", of which {raw.UNKNOWN} is unknown" * (raw.UNKNOWN in codes)
         raise ValueError(f"{path}: {name} holds {others[0]:g}; accepted: {accepted}")
     return array.astype(np.int8)
 
