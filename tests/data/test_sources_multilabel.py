@@ -65,6 +65,17 @@ def test_a_column_of_all_labels(tmp_path):
     assert both("multilabel", tmp_path)[1] == {"a.jpg": {"dog", "cat"}}
 
 
+def test_split_and_labels_may_be_in_upper_case(tmp_path):
+    write_table(tmp_path, "File,Split,LABELS\na.jpg,Train,dog|cat\nc.jpg,TEST,cat")
+    data, train, test = both("multilabel", tmp_path)
+    assert train == {"a.jpg": {"dog", "cat"}} and test == {"c.jpg": {"cat"}}
+    assert data.class_names == ("cat", "dog")
+    write_table(tmp_path, "File,SPLIT,Dog\na.jpg,train,1\nc.jpg,Test,0")
+    assert load(tmp_path).class_names == ("Dog",)
+    write_table(tmp_path, "file,Split,split,dog\na.jpg,0,train,1\nc.jpg,1,test,0")
+    assert load(tmp_path).class_names == ("Split", "dog")
+
+
 def test_a_name_may_hold_a_comma(tmp_path):
     rows = ['a.jpg,train,"Gen A, B"', "b.jpg,train,B", 'c.jpg,test,"Gen A, B|C"']
     write_table(tmp_path, "\n".join(["file,split,labels", *rows]))

@@ -10,6 +10,7 @@ import logging
 import os
 import pathlib
 import re
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -30,7 +31,7 @@ def load(path: pathlib.Path, *, image_size: int, load_size: int, missing: str) -
     with 1, 0, and in training rows -1 or nothing for unknown; or the single column `labels` with
     the names of all labels of the image, separated by `|` or `;`, which no name contains. NA, ?
     and other words of `columns.MISSING` are unknown in both; among the names of an image they say
-    so of every label that is not named, with a warning.
+    so of every label that is not named, with a warning. What is quoted here may be in upper case.
 
     Args:
       path: the table.
@@ -61,9 +62,9 @@ def load(path: pathlib.Path, *, image_size: int, load_size: int, missing: str) -
     }
     files = columns.pop(lines.header[0])
     _check_files(path, files)
-    splits = columns.pop(_SPLIT, None)
-    if list(columns) == [_LABELS]:
-        names, labels = _listed(path, files, columns[_LABELS])
+    splits = columns.pop(_called(_SPLIT, columns), None)
+    if list(columns) == [_called(_LABELS, columns)]:
+        names, labels = _listed(path, files, *columns.values())
     else:
         names, labels = tuple(columns), _coded(path, files, columns)
     if not names:
@@ -93,6 +94,12 @@ def load(path: pathlib.Path, *, image_size: int, load_size: int, missing: str) -
         default_size=224,
         is_own=True,
     )
+
+
+def _called(name: str, columns: Iterable[str]) -> str:
+    """The name as it stands among columns, in upper or lower case; the name itself if nowhere."""
+    found = [column for column in columns if column.lower() == name]
+    return name if name in found or not found else found[0]
 
 
 def _check_files(path: pathlib.Path, files: list[str]) -> None:
@@ -162,9 +169,10 @@ def _coded(path: pathlib.Path, files: list[str], columns: dict[str, list[str]]) 
 def _test_rows(path: pathlib.Path, files: list[str], splits: list[str]) -> np.ndarray:
     accepted = " or ".join(image_folders.SPLITS)
     for name, split in zip(files, splits, strict=True):
-        if split not in image_folders.SPLITS:
+        if split.lower() not in image_folders.SPLITS:
             raise ValueError(f"{path}: {_SPLIT} of {name!r} is {split!r}; accepted: {accepted}")
+    parts = [split.lower() for split in splits]
     for split in image_folders.SPLITS:
-        if split not in splits:
+        if split not in parts:
             raise ValueError(f"{path} has no {split!r} in column {_SPLIT!r}; accepted: both")
-    return np.array([split == "test" for split in splits])
+    return np.array([part == "test" for part in parts])
