@@ -213,10 +213,11 @@ class PUClassifier(ClassifierMixin, BaseEstimator):
                 "and 0",
                 stacklevel=3,
             )
-        if labeled.sum() < _FEW:
+        count = int(labeled.sum())
+        if count < _FEW:
             warnings.warn(
-                f"y has {labeled.sum()} labelled positives; with fewer than {_FEW} neither the "
-                "share of positives nor a classifier can be learned",
+                f"y has {count} labelled positive{'s' * (count != 1)}; with fewer than {_FEW} "
+                "neither the share of positives nor a classifier can be learned",
                 stacklevel=3,
             )
         names = getattr(self, "feature_names_in_", range(rows.shape[1]))

@@ -395,6 +395,14 @@ def test_data_that_nothing_good_can_come_of_are_warned_of(fitted):
     assert any("column 2 holds 1e+30 in row 7, beside which" in text for text in texts)
 
 
+@pytest.mark.parametrize(("count", "said"), [(1, "positive; with"), (2, "positives; with")])
+def test_few_positives_are_counted_in_english(count, said):
+    model, rows = PUClassifier(), np.arange(8.0)[:, None]
+    model.classes_, model.positive_ = np.array([0, 1]), 1
+    with pytest.warns(UserWarning, match=f"^y has {count} labelled {said} fewer than 5"):
+        model._warn(rows, rows, np.arange(8) < count)
+
+
 def test_a_column_that_is_called_like_an_id_is_warned_of(one_method):
     rows, labels, _ = clouds(n=60)
     table = pd.DataFrame(rows, columns=["patient_id", "room_no", "a", "b", "c"])

@@ -81,7 +81,7 @@ def test_what_is_said_on_the_way(finished):
     assert "120 training and 120 test examples, 5 classes; known_ratio 0.5" in said
     assert f"known positives {counts['labeled']}, known negatives" in said
     assert f"({counts['hidden_positives']} hidden positives)" in said
-    assert "no known positive in 1 classes: never" in said
+    assert "no known positive in 1 class: never" in said
     gamma = (counts["unlabeled"] / 600) ** 3
     assert said.count(f"method.gamma=auto is {gamma:.4f}, by the known labels") == 1
     assert summary["estimates"] == {"gamma": pytest.approx(gamma, rel=1e-5)}
@@ -94,7 +94,7 @@ def test_what_is_said_on_the_way(finished):
 
 def test_classes_that_nothing_can_be_said_of_are_warned_about(finished):
     _, summary, _ = finished
-    assert "no known positive in 1 classes: never" in summary["warnings"]
+    assert "no known positive in 1 class: never" in summary["warnings"]
     assert any("no test positive in 2 classes" in text for text in summary["warnings"])
     assert any("once, never" in text for text in summary["warnings"])
     assert summary["predicts_one_class"] == {"test": None, "training": None}
@@ -119,7 +119,20 @@ def test_scores_that_say_nothing_are_warned_about():
     assert multilabel.warnings(fine, data, 0.5) == []
     equal = np.where(np.arange(3) == 1, 0.25, scores)
     (text,) = multilabel.warnings(fine._replace(test_scores=equal), data, 0.5)
-    assert text == "all test scores are equal in 1 classes: b"
+    assert text == "all test scores are equal in 1 class: b"
+    unnamed = data._replace(info=data.info._replace(class_names=("0", "1", "2")))
+    (text,) = multilabel.warnings(fine._replace(test_scores=equal), unnamed, 0.5)
+    assert text == "all test scores are equal in 1 class: label number 1 (the first is number 0)"
+    untested = unnamed._replace(test_labels=data.test_labels * [1, 0, 0])
+    (text,) = multilabel.warnings(fine, untested, 0.5)
+    assert text.startswith(
+        "no test positive in 2 classes, which count as average precision 0 and l"
+    )
+    assert text.endswith("leave CR and CF1 undefined: labels number 1, 2 (the first is number 0)")
+    (text,) = multilabel.warnings(
+        fine, data._replace(test_labels=data.test_labels * [1, 0, 1]), 0.5
+    )
+    assert text.endswith("counts as average precision 0 and leaves CR and CF1 undefined: b")
     single = data._replace(test_labels=np.ones((1, 3), np.int8))
     assert multilabel.warnings(fine._replace(test_scores=scores[:1]), single, 0.5) == []
     absent = fine._replace(train_scores=-np.abs(scores))

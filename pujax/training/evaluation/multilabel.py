@@ -123,7 +123,7 @@ def describe(config: ml_collections.FrozenConfigDict, data: MultilabelDataset, d
         lines.append(f"  method.{name}={config.method[name]} is {value:.4f}, by the known labels")
     empty = _empty(data, data.labeled)
     if empty:
-        lines.append(f"  no known positive in {len(empty)} classes: {_some(empty)}")
+        lines.append(f"  no known positive in {_classes(empty)}: {_some(empty, data)}")
     return "\n".join(lines)
 
 
@@ -211,15 +211,17 @@ def warnings(final: Final, data: MultilabelDataset, threshold: float) -> list[st
     names = data.info.class_names
     constant = [name for name, x in zip(names, final.test_scores.T, strict=True) if np.ptp(x) == 0]
     if constant and len(final.test_scores) > 1:
-        sentences.append(f"all test scores are equal in {len(constant)} classes: {_some(constant)}")
+        which = f"{_classes(constant)}: {_some(constant, data)}"
+        sentences.append(f"all test scores are equal in {which}")
     unknown = _empty(data, data.labeled)
     if unknown:
-        sentences.append(f"no known positive in {len(unknown)} classes: {_some(unknown)}")
+        sentences.append(f"no known positive in {_classes(unknown)}: {_some(unknown, data)}")
     empty = _empty(data, data.test_labels)
     if empty:
+        s = "s" * (len(empty) == 1)  # of the verbs
         sentences.append(
-            f"no test positive in {len(empty)} classes, which count as average precision 0 and "
-            f"leave CR and CF1 undefined: {_some(empty)}"
+            f"no test positive in {_classes(empty)}, which count{s} as average precision 0 and "
+            f"leave{s} CR and CF1 undefined: {_some(empty, data)}"
         )
     return sentences
 
@@ -247,6 +249,14 @@ def _empty(data: MultilabelDataset, labels: np.ndarray) -> list[str]:
     return [data.info.class_names[i] for i in raw.empty_classes(labels)]
 
 
-def _some(names: Sequence[str], most: int = 5) -> str:
-    """The first few names."""
-    return ", ".join(names[:most]) + (", ..." if len(names) > most else "")
+def _classes(names: Sequence[str]) -> str:
+    """How many classes."""
+    return f"{len(names)} class{'es' * (len(names) != 1)}"
+
+
+def _some(names: Sequence[str], data: MultilabelDataset, most: int = 5) -> str:
+    """The first few names; a number alone, where labels have no names, would look like a count."""
+    shown = ", ".join(names[:most]) + (", ..." if len(names) > most else "")
+    if list(data.info.class_names) == [str(i) for i in range(len(data.info.class_names))]:
+        return f"label{'s' * (len(names) != 1)} number {shown} (the first is number 0)"
+    return shown
