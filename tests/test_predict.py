@@ -204,8 +204,12 @@ def test_an_id_that_occurs_twice_is_named_in_any_chunks(model, tmp_path, size):
     frame.loc[90, "name"] = frame.loc[2, "name"]
     frame.loc[95, "name"] = frame.loc[1, "name"]
     path = save(frame, tmp_path / "a.csv")
-    with pytest.raises(ValueError, match="line 4 and line 92: column 'name' is .K.* in both"):
+    said = "line 4 and line 92: column 'name' is .K.* in both; .* once, or no column 'name', so"
+    with pytest.raises(ValueError, match=said):
         model.predict(path, chunk_size=size)
+    frame.loc[5, "name"] = ""
+    with pytest.raises(ValueError, match="line 7, column 'name' is empty; .* or no column 'name'"):
+        model.predict(save(frame, path), chunk_size=size)
     assert len(model.predict(save(frame.drop(columns="name"), path), chunk_size=30).ids) == ROWS
 
 

@@ -96,7 +96,7 @@ def of_table(learned: Preparation, rows: Any, *, id_name: str, num_rows: int = 0
         for inputs in learned.transform_parts(frames()):
             part, ids = now[0], _numbers(start, len(inputs))
             if has_ids:
-                ids = np.asarray(pu_labels.ids(part.frame, name).values)
+                ids = np.asarray(pu_labels.ids(part.frame, name, hint=_without(name)).values)
                 seen.add(ids)
             start += len(inputs)
             yield Chunk(ids, inputs, np.ones(len(inputs), bool), part.done, part.total)
@@ -257,8 +257,13 @@ def _occurs_twice(
         start += part.frame.num_rows
     return ValueError(
         f"{places[0]} and {places[1].rpartition(', ')[2]}: column {name!r} is {value!r} in both; "
-        "accepted: ids that occur once"
+        f"accepted: ids that occur once{_without(name)}"
     )
+
+
+def _without(name: str) -> str:
+    """What new rows may have in place of ids."""
+    return f", or no column {name!r}, so that rows are called by their numbers"
 
 
 def batches(

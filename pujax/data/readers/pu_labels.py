@@ -284,7 +284,9 @@ def _shown(counts: collections.Counter) -> str:
     return ", ".join(shown) + (f" and {more:,} other values" if more else "")
 
 
-def ids(frame: Frame, id_column: str | None = None, *, label: str | None = None) -> Ids:
+def ids(
+    frame: Frame, id_column: str | None = None, *, label: str | None = None, hint: str = ""
+) -> Ids:
     """Reads what the rows are called.
 
     Without a name, columns are set aside whose cells are unique in every row and that look like
@@ -301,6 +303,7 @@ def ids(frame: Frame, id_column: str | None = None, *, label: str | None = None)
       frame: all rows.
       id_column: its name; None looks for one, '' means that there is none.
       label: name of the label's column, which is no id.
+      hint: what else is accepted where the ids of `id_column` are not.
 
     Raises:
       ValueError: no such column, with the most similar names; an id that is missing, or occurs
@@ -312,7 +315,7 @@ def ids(frame: Frame, id_column: str | None = None, *, label: str | None = None)
         if id_column == label:
             raise ValueError(f"id_column is {id_column!r}, which is the label; accepted: another")
         words = columns.text(frame.column(id_column, field="id_column"))
-        _check_ids(frame, id_column, words)
+        _check_ids(frame, id_column, words, accepted=hint)
         kept = kept_ids(frame, aside=(id_column, label))
         return Ids(words.to_numpy(object), id_column, (id_column,), kept)
     if frame.num_rows < 2:
