@@ -6,9 +6,11 @@ xz, Parquet and images of one colour pack better is refused beyond `ROOM`, and t
 to do.
 """
 
+import ast
 import json
 import math
 import os
+import re
 import zipfile
 from collections.abc import Callable, Iterable
 from typing import IO, Any
@@ -21,6 +23,8 @@ ROOM = 64 * 2**20
 FACTOR = 1100
 """Bytes of memory for every byte of a file."""
 
+_QUOTED = 40
+"""Characters of a file that a message quotes."""
 _EMPTY = 2**20
 """Longest side of an array without elements, of which no byte of the file can tell."""
 
@@ -55,6 +59,19 @@ def one_line(error: object) -> str:
     """The text of an error in one line, and its type where it has no text."""
     text = " ".join(str(error).split())
     return text or type(error).__name__
+
+
+def one_line_of_text(error: object) -> str:
+    """`one_line` of an error that ends with bytes of a file, as text and at most 40 characters."""
+
+    def shown(match: re.Match[str]) -> str:
+        try:
+            text = ast.literal_eval(match.group()).decode("utf-8", "replace")
+        except (SyntaxError, ValueError):
+            return match.group()
+        return repr(text if len(text) <= _QUOTED else f"{text[:_QUOTED]}...")
+
+    return re.sub(r"""\bb(['"]).*\1$""", shown, one_line(error))
 
 
 def parse_json(text: str, *, object_hook: Callable[[dict], Any] | None = None) -> Any:

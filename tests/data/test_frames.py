@@ -371,6 +371,19 @@ def test_svmlight_is_refused_by_line(tmp_path, content, message):
     assert refusal(write(tmp_path / "a.svm", content)).startswith(message)
 
 
+@pytest.mark.parametrize("mark", "|,;\t")
+def test_a_table_by_another_name_is_told_which_one_it_needs(tmp_path, mark):
+    content = f"größe{mark}amount{mark}{'x' * 99}\n1{mark}2{mark}3\n"
+    message = refusal(write(tmp_path / "a.txt", content))
+    assert message.startswith(
+        "FILE, line 1 cannot be read as svmlight (could not convert string to float: 'größe"
+    )
+    assert "b'" not in message and "x" * 41 not in message
+    assert message.endswith("header of a table, give the file a name that ends in .csv")
+    for other in ("yes 1:3\n", "# a, b\nyes 1:3\n", "1,2 1:x\n"):
+        assert "header of a table" not in refusal(write(tmp_path / "a.txt", other))
+
+
 def test_svmlight_too_large_when_dense_is_refused(tmp_path):
     message = refusal(write(tmp_path / "a.svm", "1 1:2\n0 2000000000:1\n"))
     assert "values; accepted: at most" in message

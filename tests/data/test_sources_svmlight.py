@@ -98,7 +98,7 @@ def test_without_a_test_file_a_fixed_part_of_each_class_is_held_out(tmp_path):
         ([*lines()[:-1], "+1 6:1\n"], "made is not svmlight text of 5 features"),
         ([*lines()[:-1], "+1 0:1\n"], "made is not svmlight text of 5 features"),
         (["\n"], "made"),
-        (["age,income\n", "3,4\n"], "made is not svmlight text"),
+        (["age,income\n", "3,4\n"], "made is not svmlight text .* to float: 'age,income'"),
     ],
 )
 def test_a_file_with_other_rows_is_refused_by_name(text, message, tmp_path):

@@ -463,7 +463,7 @@ def _svmlight(path: str, *, dtype: type) -> Frame:
         line, reason = _first_bad_line(content, lines, error)
         raise ValueError(
             f"{path}, line {line} cannot be read as svmlight ({reason}), which a file is taken for "
-            f"whose name ends in no other way; accepted: {FORMATS}"
+            f"whose name ends in no other way; accepted: {FORMATS}{separated.hint(content)}"
         ) from error
     size = matrix.shape[0] * matrix.shape[1]
     if size > _MAX_VALUES:
@@ -490,5 +490,5 @@ def _first_bad_line(content: bytes, lines: list[int], error: Exception) -> tuple
         try:
             datasets.load_svmlight_file(io.BytesIO(texts[line - 1]), zero_based=True)
         except (ValueError, OverflowError) as reason:
-            return line, str(reason)
-    return 1, str(error)
+            return line, reading.one_line_of_text(reason)
+    return 1, reading.one_line_of_text(error)

@@ -127,6 +127,18 @@ def delimiter_of(header: str) -> str:
     return "|" if usual not in plain and "|" in plain else usual
 
 
+def hint(content: bytes) -> str:
+    """What to add where a file that cannot be read as svmlight looks like a table; may be ''.
+
+    Args:
+      content: of the file, unpacked.
+    """
+    first = content[:4096].split(b"\n", 1)[0].decode("utf-8", "replace")
+    if first.startswith("#") or ":" in first or delimiter_of(first) not in first:
+        return ""
+    return "; if line 1 is the header of a table, give the file a name that ends in .csv"
+
+
 def unreadable(place: str, error: csv.Error) -> str:
     """What to say of a record that the csv module refuses.
 

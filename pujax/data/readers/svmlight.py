@@ -157,7 +157,8 @@ def _read_file(path, num_features):
         raise ValueError(f"{path} is damaged or truncated: {reading.one_line(error)}") from error
     except (ValueError, OverflowError) as error:
         raise ValueError(
-            f"{path} is not svmlight text of {num_features} features: {reading.one_line(error)}"
+            f"{path} is not svmlight text of {num_features} features: "
+            f"{reading.one_line_of_text(error)}"
         ) from error
     try:
         remedy = "take the file as published"

@@ -122,7 +122,8 @@ def _svmlight(paths: list[str]) -> list[Table]:
         parts = datasets.load_svmlight_files(files)
     except (ValueError, OverflowError) as error:
         raise ValueError(
-            f"{', '.join(paths)} cannot be read as svmlight ({error}); accepted: {_FORMATS}"
+            f"{', '.join(paths)} cannot be read as svmlight "
+            f"({reading.one_line_of_text(error)}); accepted: {_FORMATS}"
         ) from error
     finally:
         for file in files:
