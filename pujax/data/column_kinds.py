@@ -144,6 +144,7 @@ def _column(frame: frames.Frame, name: str) -> tuple[Column, str]:
                 f"column {name!r}: {offset:.15g} is subtracted, since its numbers are large for "
                 "how little they differ, and single precision would not tell them apart"
             )
+        message = _of_codes(name, words) or message
         spelled = columns.spelled(cells, values)
         column = Column(
             name, "number", "", had_missing, writing.marks, offset, spelled, share_missing
@@ -178,6 +179,24 @@ def _column(frame: frames.Frame, name: str) -> tuple[Column, str]:
         )
     kind: Kind = "codes" if share else "words"
     return Column(name, kind, "", had_missing, missing=share_missing), message
+
+
+def _of_codes(name: str, words: Any) -> str:
+    """What to say of numbers that may be codes, as 01067 in a column of postcodes; '' of others."""
+    present = words.dropna()
+    width = len(present.iloc[0])
+    if width < 2 or not (present.str.len() == width).all():
+        return ""
+    zeros = present[present.str.startswith("0")]
+    if not len(zeros) or not present.str.fullmatch("[0-9]+").all():
+        return ""
+    example = zeros.iloc[0]
+    return (
+        f"column {name!r} is read as numbers, though all of its cells have {width} digits, "
+        f"{len(zeros)} of {len(present)} with a 0 first, such as {example!r}: if they are codes, "
+        f"put a letter before each, such as {'c' + example!r}, here and in new rows, and they are "
+        "read as words"
+    )
 
 
 def _of_almost_dates(frame: frames.Frame, name: str, words: Any) -> str:

@@ -385,11 +385,30 @@ def test_a_number_too_large_is_refused_when_it_is_learned():
         (["01.02.24", "03.04.24"], "if cells such as '01.02.24' are dates, they do not say which"),
         (["01.02.2024", "03.04.2024"], "dates such as '01.02.2024' are read as %d.%m.%Y"),
         (["01/02/2024", "03/04/2024"], "dates such as '01/02/2024' are read as %m/%d/%Y"),
+        (
+            ["80331", "01067", "", "04109"],
+            "column 'x' is read as numbers, though all of its cells have 5 digits, 2 of 3 with "
+            "a 0 first, such as '01067': if they are codes, put a letter before each, such as 'c0",
+        ),
     ],
 )
 def test_what_is_doubtful_is_spoken_of(cells, words):
     learned = preparation.fit(pd.DataFrame({"x": cells}))
     assert len(learned.messages) == 1 and words in learned.messages[0]
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [["0", "1"], ["80331", "10667"], ["01067", "4109"], ["00.50", "12.25"], ["0012", "-123"]],
+)
+def test_numbers_that_are_no_codes_are_not_spoken_of(cells):
+    assert preparation.fit(pd.DataFrame({"x": cells * 10})).messages == ()
+
+
+def test_codes_with_a_letter_before_them_are_words():
+    codes = ["c01067", "c04109", "c80331"] * 10
+    learned = preparation.fit(pd.DataFrame({"x": codes}))
+    assert learned.columns[0].kind == "words" and learned.messages == ()
 
 
 def test_large_numbers_that_differ_by_little_are_brought_near_0(tmp_path):
