@@ -33,6 +33,7 @@ _NOTHING_LEFT = (
     "{} has no column that differs between training rows; accepted: at least one feature besides "
     "the label and the id"
 )
+_UP_TO = f"numbers up to {np.finfo(np.float32).max:.1e}"
 _NUMBER = "a number as in training rows"
 _DURATION = "a duration as in training rows, such as '1 days 02:30:00'"
 _MANY = 20
@@ -371,7 +372,8 @@ def _encoded(frame: frames.Frame, found: Sequence[Column]) -> Any:
     for column in found:
         if column.kind == "date":
             values, wrong = columns.dates(frame.values[column.name], column.date_format)
-            _check_cells(frame, column, wrong, "a date as in training rows")
+            accepted = f"a date as in training rows, such as {columns.example(column.date_format)}"
+            _check_cells(frame, column, wrong, accepted)
             cells[column.name] = values
         elif column.kind in ("words", "codes"):
             cells[column.name] = columns.text(frame.values[column.name])
@@ -534,6 +536,19 @@ def _check_cells(frame: frames.Frame, column: Column, wrong: np.ndarray, accepte
         )
 
 
+def _accepted_number(column: Column, cell: Any) -> str:
+    """What to ask for in place of a cell of a column of numbers that is none."""
+    if column.spelled == "duration":
+        return _DURATION
+    try:
+        if np.isinf(float(cell)):  # such as 1e400, beside cells none of which is a number
+            return _UP_TO
+    except (TypeError, ValueError):
+        pass
+    marks = written_numbers.described(column.marks) if column.marks else "a decimal point"
+    return f"{_NUMBER}, with {marks}"
+
+
 def _features(
     frame: frames.Frame, found: Sequence[Column], encoder: Any, dtype: type
 ) -> tuple[np.ndarray, list[str], list[str]]:
@@ -546,10 +561,9 @@ def _features(
         if column.kind == "number":
             cells = frame.values[column.name]
             values, wrong = columns.numbers(cells, column.marks, column.spelled)
-            accepted = _DURATION if column.spelled == "duration" else _NUMBER
-            if column.marks:
-                accepted += f", with {written_numbers.described(column.marks)}"
-            _check_cells(frame, column, wrong, accepted)
+            if wrong.any():
+                accepted = _accepted_number(column, cells.iloc[int(wrong.argmax())])
+                _check_cells(frame, column, wrong, accepted)
             part = _fitting(frame, values[:, None] - column.offset, [column.name], dtype)
             parts.append(part.astype(np.float64))
             names.append(f"{column.name} - {column.offset:.15g}" if column.offset else column.name)
@@ -586,7 +600,7 @@ def _fitting(
         row, column = bad[0]
         raise ValueError(
             f"{frame.place(row)}, column {names[column]!r} is {values[row, column]:g}; accepted: "
-            f"numbers up to {np.finfo(np.float32).max:.1e}"
+            f"{_UP_TO}"
         )
     return single if dtype == np.float32 else values.astype(dtype)
 

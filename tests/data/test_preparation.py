@@ -323,11 +323,31 @@ def test_a_year_that_is_constant_in_training_is_no_feature():
         ),
         (
             lambda t: put(t, "visits", "often"),
-            "FILE, line 4, column 'visits' is 'often'; accepted: a",
+            "FILE, line 4, column 'visits' is 'often'; accepted: a number as in training "
+            "rows, with a decimal point",
         ),
         (
             lambda t: put(t, "since", "soon"),
-            "FILE, line 4, column 'since' is 'soon'; accepted: a date",
+            "FILE, line 4, column 'since' is 'soon'; accepted: a date as in training rows, "
+            "such as '2024-01-31'",
+        ),
+        (
+            lambda t: put(t, "seen", "2024-01-31"),
+            "FILE, line 4, column 'seen' is '2024-01-31'; accepted: a date as in training "
+            "rows, such as '31.01.2024'",
+        ),
+        (
+            lambda t: put(t, "visits", "1e400"),
+            "FILE, line 4, column 'visits' is inf; accepted: numbers up to 3.4e+38",
+        ),
+        (
+            lambda t: t.assign(visits="1e400"),
+            "FILE, line 2, column 'visits' is '1e400'; accepted: numbers up to 3.4e+38",
+        ),
+        (
+            lambda t: put(t, "visits", "95,29"),
+            "FILE, line 4, column 'visits' is '95,29'; accepted: a number as in training "
+            "rows, with a decimal point",
         ),
         (lambda t: put(t, "since", "31.01.2024"), "FILE, line 4, column 'since' is '31.01.2024'"),
         (lambda t: put(t, "since", "17"), "FILE, line 4, column 'since' is '17'"),
@@ -697,6 +717,15 @@ def test_every_feature_says_which_column_it_is_made_of(tmp_path):
     old = preparation.load(tmp_path)
     assert old.sources == ()
     np.testing.assert_array_equal(old.transform(table), x)
+
+
+@pytest.mark.parametrize(
+    "cell", ["31.01.2024", "12/31/2024", "5 Jan 2024", "5 January 2024", "31.01.2024 10:30:00"]
+)
+def test_the_example_of_a_format_is_a_date_of_it(cell):
+    for form in columns.date_formats(pd.Series([cell])):
+        _, wrong = columns.dates(pd.Series([columns.example(form).strip("'")]), form)
+        assert not wrong.any()
 
 
 @pytest.mark.parametrize("cell", ["today", "now", "2024", "2024-03", "202403"])

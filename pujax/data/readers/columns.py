@@ -5,6 +5,7 @@ numbers or dates already. The functions here give the same result for both, so t
 learned on one format can be applied to the other.
 """
 
+import datetime
 import decimal
 import numbers as number_types
 import re
@@ -224,6 +225,17 @@ def _guesses(word: str) -> list[str]:
         guess = _ISO if guess.startswith("%Y-%m-%d") else guess
         found += [guess, guess.replace("%B", "%b")]  # May is May in short and in full
     return list(dict.fromkeys(found))
+
+
+def example(form: str) -> str:
+    """A date in quotes as `dates` reads it.
+
+    Args:
+      form: one of `date_formats`.
+    """
+    if form == _ISO:
+        return "'2024-01-31'"
+    return repr(datetime.datetime(2024, 1, 31, 14, 5, tzinfo=datetime.UTC).strftime(form))
 
 
 def usual_date_format(words: Any) -> str:
