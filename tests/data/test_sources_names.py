@@ -60,6 +60,20 @@ def test_an_unknown_name_is_refused_and_the_known_ones_are_listed(name):
     assert all(known in str(caught.value) for known in sources.NAMES)
 
 
+@pytest.mark.parametrize(
+    ("source", "field", "what"),
+    [
+        ("own_table", "path", "file"),
+        ("own_folder", "path", "folder"),
+        ("tfds", "tfds_name", "name"),
+    ],
+)
+def test_an_option_that_a_source_needs_is_asked_for_by_what_it_is(source, field, what):
+    accepted = f"^data.{field} is ''; accepted: a {what}, which data.source='{source}' needs$"
+    with pytest.raises(ValueError, match=accepted):
+        sources.check(source, **{field: ""})
+
+
 def test_an_option_that_a_source_has_not_is_refused_unless_it_is_empty():
     plain = sources.load("digits")
     same = sources.load("digits", tfds_name="", image_size=0, label_set=None, directory="")

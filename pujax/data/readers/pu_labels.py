@@ -138,8 +138,8 @@ def read(
         )
     if not found:
         raise ValueError(
-            f"{_where(frame, column)} has no positive: it holds {_shown(counts)}; accepted: one of "
-            f"{', '.join(marks)} in at least one row"
+            f"{_where(frame, column)} has no positive: it holds {_shown(counts)}; accepted: "
+            f"{'one of ' * (len(marks) > 1)}{', '.join(marks)} in at least one row"
         )
     if not others:
         raise ValueError(

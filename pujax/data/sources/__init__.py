@@ -82,7 +82,10 @@ def check(source: str, *, streaming: str = "auto", **options: Any) -> dict[str, 
             )
     for name in accepted:
         is_set = name in given or own[name] is not inspect.Parameter.empty
-        require(is_set, f"data.{name}", "", f"a name, which data.source={source!r} needs")
+        what = "a name"
+        if name == "path":
+            what = "a folder" if _has_files(source) else "a file"
+        require(is_set, f"data.{name}", "", f"{what}, which data.source={source!r} needs")
     for name in [name for name in given if name in _CHECKS]:
         _CHECKS[name](f"data.{name}", given[name])
     if "label_set" in given:
