@@ -8,6 +8,7 @@ import pytest
 from PIL import Image
 
 from pujax.data.image_files import ImageFiles
+from pujax.data.readers import image_arrays
 
 BICUBIC = Image.Resampling.BICUBIC
 
@@ -139,6 +140,32 @@ def test_damaged_and_missing_files_are_named(files, tmp_path):
             damaged.read(0)
         with pytest.raises(ValueError, match=f"{name} cannot be read as an image"):
             damaged.read_crop(0, np.random.default_rng(0), (8,))
+
+
+def test_why_a_file_cannot_be_read_is_said_in_plain_words_and_its_name_once(files, tmp_path):
+    whole, place = pathlib.Path(files.paths[0]).read_bytes(), tmp_path / "two  words"
+    place.mkdir()
+    plain = "the file is no image, or is cut off or damaged ("
+    for content, said in (
+        (whole[: len(whole) // 2], plain),  # in words that depend on where it ends
+        (b"no image", f"{plain}cannot identify image file)"),
+        (None, "No such file or directory"),
+    ):
+        path = place / "a.jpg"
+        path.unlink(missing_ok=True)
+        if content is not None:
+            path.write_bytes(content)
+        for read in (image_arrays.decode, image_arrays.decode_any):
+            with pytest.raises(ValueError) as error:
+                read(path, channels=3)
+            assert str(error.value).startswith(f"{path} cannot be read as an image: {said}")
+            assert str(error.value).count("a.jpg") == 1
+    deep = np.arange(64, dtype=np.uint16).reshape(8, 8) * 1000
+    Image.fromarray(deep).save(tmp_path / "deep.png")
+    with pytest.raises(
+        ValueError, match="an image: the mode of its pixels is .*; accepted: 8 bits"
+    ):
+        image_arrays.decode(tmp_path / "deep.png", channels=3)
 
 
 def test_bad_arguments_are_named(files):

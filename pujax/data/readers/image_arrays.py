@@ -172,4 +172,13 @@ def _check_header(path: str | os.PathLike[str], image: Image.Image) -> None:
 
 
 def _unreadable(path: str | os.PathLike[str], error: Exception) -> ValueError:
-    return ValueError(f"{path} cannot be read as an image: {reading.one_line(error)}")
+    """The error for a file that is no image, or none that is taken; its path is named once."""
+    place = os.fspath(path)
+    reason = str(error).replace(f" {place!r}", "").replace(f" {place}", "")
+    text = reading.one_line(reason or error)
+    if isinstance(error, OSError) and error.strerror:  # of the system, such as that it is not there
+        text = error.strerror
+    # The checks of this module, and Pillow of an image that is too large, say what is wrong.
+    elif "; accepted: " not in text and not isinstance(error, Image.DecompressionBombError):
+        text = f"the file is no image, or is cut off or damaged ({text})"
+    return ValueError(f"{path} cannot be read as an image: {text}")
