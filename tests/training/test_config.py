@@ -40,6 +40,7 @@ def test_defaults_of_every_method_resolve(name):
     [
         ("naive", {}, "last"),
         ("naive", {"num_validation": 9}, "proxy_accuracy_vpu"),
+        ("weighted_bce", {"num_validation": 9}, "proxy_accuracy_vpu"),
         ("naive", {"num_labeled": 0, "holdout": 0.2}, "vpu_risk"),
         ("gradpu", {"num_labeled": 0, "holdout": 0.2, "prior": "auto"}, "proxy_accuracy"),
         ("gradpu", {"num_labeled": 0, "holdout": 0.2}, "proxy_auc"),  # whose prior is unknown
