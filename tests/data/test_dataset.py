@@ -506,6 +506,19 @@ def test_another_seed_draws_other_samples_and_the_same_seed_the_same():
     assert len(p[0] & p[1]) < 25
 
 
+def test_the_test_set_of_a_share_is_drawn_anew_by_every_seed():
+    """20 of 40 positive rows and all 20 negative ones are tested at a share of one half."""
+    inputs = np.arange(60, dtype=np.uint8).reshape(60, 1, 1, 1) * np.ones([1, 4, 4, 1], np.uint8)
+    test_labels = np.repeat(np.arange(4, dtype=np.int32), [20, 20, 10, 10])
+    raw = make_raw((100, 100, 150, 150))._replace(test_inputs=inputs, test_labels=test_labels)
+    tested = [
+        set(case_control(raw, class_prior=0.5, seed=seed).test_inputs[:, 0, 0, 0].tolist())
+        for seed in (0, 0, 1)
+    ]
+    assert tested[0] == tested[1] != tested[2]
+    assert all(len(rows) == 40 and set(range(40, 60)) < rows for rows in tested)
+
+
 def test_u_is_a_fair_sample_of_both_classes():
     """The shares of the two positive and the two negative classes in U, over many draws."""
     raw = make_raw((50, 150, 100, 300))

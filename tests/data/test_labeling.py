@@ -137,6 +137,28 @@ def test_top_labels_the_largest_posteriors_whatever_the_seed():
     np.testing.assert_allclose(e, r / 0.95, rtol=1e-12)
 
 
+def test_of_equal_posteriors_top_labels_the_first():
+    e = labeling_mechanisms.propensity(np.array([0.5, 0.8, 0.5, 0.8, 0.5]), "top")
+    rng = np.random.default_rng(0)
+    for count, wanted in ((1, [1]), (3, [1, 3, 0]), (4, [1, 3, 0, 2])):
+        drawn = labeling_mechanisms.draw(e, count, mechanism="top", rng=rng)
+        np.testing.assert_array_equal(drawn, wanted)
+
+
+def test_a_posterior_of_one_half_is_counted_as_negative():
+    """Of r on four rows only the 0.5 of a positive one is wrong."""
+    report = labeling_mechanisms.report(
+        np.array([1, 1, 0, 0, -1]),
+        np.array([0]),
+        np.array([1, 2, 3]),
+        mechanism="power",
+        power=1.0,
+        posterior=np.array([0.9, 0.5, 0.3, 0.2, np.nan]),
+    )
+    assert report.posterior_accuracy == 3 / 4
+    assert (report.c, report.e_min, report.e_max) == (0.5, pytest.approx(0.5 / 0.9), 1)
+
+
 def test_a_mixed_power_labels_one_in_ten_without_regard_to_the_posterior():
     """The most certain ten of a thousand have nearly all weight under a high power."""
     r = np.r_[np.full(990, 0.5), np.full(10, 1.0)]
