@@ -83,6 +83,15 @@ def test_an_estimate_without_information_is_listed_and_counts_for_nothing(silent
     assert instead.method == "tice" and instead.agree
 
 
+@pytest.mark.parametrize(("low", "high"), [(0.0, 0.9), (0.1, 1.0)])
+def test_an_interval_that_ends_at_0_or_at_1_says_something_by_its_other_end(low, high):
+    known = PriorEstimate(0.3, low, high)
+    assert is_informative(known)
+    assert priors.consensus(AGREE | {"pearson": known}).method == "best_bin"
+    lower = priors.consensus(APART | {"pearson": known})
+    assert (lower.estimate, lower.method, lower.agree) == (known, "pearson", False)
+
+
 @pytest.mark.parametrize("absent", AGREE)
 def test_one_may_be_missing(absent):
     rest = {name: found for name, found in AGREE.items() if name != absent}
@@ -171,6 +180,28 @@ def test_scores_of_ones_own_are_what_the_methods_on_scores_see(monkeypatch):
     assert own["tice"] == priors.estimate(p, u, method="tice", num_resamples=3, key=3)
     plain = priors.estimates_of(p, u, num_resamples=6, key=3)
     assert plain["best_bin"] == priors.estimate(p, u, num_resamples=6, key=3)
+
+
+@pytest.mark.parametrize(
+    ("asked", "expensive"),
+    [(6, {}), (30, {"tice": 20}), (200, {"out_of_bag": 40, "tice": 20})],
+)
+def test_every_method_gets_level_and_key_and_an_expensive_one_fewer_resamples(
+    monkeypatch, asked, expensive
+):
+    given = {}
+
+    def estimated(method, samples, scores, num_resamples, options):
+        given[method] = num_resamples, options
+        return PriorEstimate(0.3, 0.2, 0.4)
+
+    module = importlib.import_module("pujax.priors.consensus")
+    monkeypatch.setattr(module, "_estimated", estimated)
+    scores = np.linspace(0, 1, 5), np.linspace(0, 1, 9)
+    samples = np.arange(5.0)[:, None], np.arange(9.0)[:, None]
+    priors.estimates_of(*samples, scores=scores, num_resamples=asked, level=0.8, key=3)
+    options = {"level": 0.8, "key": 3}
+    assert given == {name: (expensive.get(name, asked), options) for name in priors.BOUNDS}
 
 
 def test_a_method_that_fails_is_left_out(monkeypatch):
