@@ -280,6 +280,23 @@ def test_folds_hold_labelled_positives_and_no_more_folds_than_these():
             list(PUStratifiedKFold(7).split(named, named))
 
 
+def test_there_may_be_as_many_folds_as_labelled_positives():
+    labels = np.array([1] * 6 + [0] * 54)
+    folds = list(PUStratifiedKFold(6, random_state=0).split(labels, labels))
+    assert [labels[test].sum() for _, test in folds] == [1] * 6
+
+
+def test_folds_are_shuffled_unless_that_is_switched_off():
+    labels = np.array([1] * 6 + [0] * 54)
+
+    def tested(**options):
+        return [test.tolist() for _, test in PUStratifiedKFold(3, **options).split(labels, labels)]
+
+    in_order = [[*range(2 * i, 2 * i + 2), *range(6 + 18 * i, 24 + 18 * i)] for i in range(3)]
+    assert tested(shuffle=False) == in_order
+    assert tested(random_state=0) == tested(random_state=0) != tested(random_state=1) != in_order
+
+
 def test_nnpu_ranks_few_rows_of_which_few_are_positive():
     """With its published loss the scores of P and of U fall together until their order turns."""
     rng = np.random.default_rng(0)

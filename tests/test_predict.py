@@ -12,10 +12,11 @@ import pujax
 from pujax import predict
 from pujax.calibration import Calibration, Ends
 from pujax.data import preparation
+from pujax.data.image_preparation import ImagePreparation
 from pujax.data.readers import frame_chunks, frames
 from pujax.methods.base import Method
 from pujax.predict import Predictor
-from pujax.training import new_rows
+from pujax.training import new_rows, prediction_csv
 from pujax.training.saved_model import SavedModel
 
 ROWS = 103
@@ -110,6 +111,51 @@ def test_a_feature_called_row_names_no_row():
     named = preparation.fit(frame.assign(row=["x", "y", "z"]), aside=("row",))
     found = new_rows.of_table(named, frame.assign(row=["x", "y", "z"]), id_name="row")
     assert [list(chunk.ids) for chunk in found.chunks] == [["x", "y", "z"]]
+
+
+def test_rows_without_names_are_counted_through_all_chunks():
+    frame = pd.DataFrame({"a": [1.0, 2.0, 2.0, 4.0, 7.0], "b": [0.0, 1.0, 5.0, 5.0, 5.0]})
+    learned = preparation.fit(frame)
+    for size, wanted in ((2, [[1, 2], [3, 4], [5]]), (5, [[1, 2, 3, 4, 5]])):
+        found = new_rows.of_table(learned, frame, id_name="row", num_rows=size)
+        assert [list(chunk.ids) for chunk in found.chunks] == wanted
+
+
+def test_images_without_names_are_counted_through_all_chunks(tmp_path):
+    images = np.random.default_rng(0).integers(0, 256, [5, 4, 4, 1]).astype(np.uint8)
+    np.save(tmp_path / "a.npy", images)
+    for rows in (images, tmp_path / "a.npy"):
+        found = new_rows.of_images(ImagePreparation(4, 1), rows, num_rows=2)
+        chunks = list(found.chunks)
+        assert found.id_name == "row"
+        assert [list(chunk.ids) for chunk in chunks] == [[1, 2], [3, 4], [5]]
+        assert [(chunk.done, chunk.total) for chunk in chunks] == [(2, 5), (4, 5), (5, 5)]
+        np.testing.assert_array_equal(np.concatenate([chunk.inputs for chunk in chunks]), images)
+
+
+def test_the_text_of_predictions_by_hand():
+    columns = (
+        np.array(["x", "y"], object),
+        np.array([1.23456789012, np.nan]),
+        np.array([0.75, np.nan]),
+        np.array([1, 2]),
+        np.array([True, False]),
+    )
+    text = prediction_csv.text("name", *columns)
+    assert text.splitlines() == [
+        "name,score,probability,rank,decision,probability_low,probability_high",
+        "x,1.2345679,0.75,1,1,,",
+        "y,,,,,,",
+    ]
+    ends = np.array([0.5, np.nan]), np.array([1.0, np.nan])
+    text = prediction_csv.text("name", *columns, np.array([True, False]), between=ends)
+    assert text.splitlines() == [
+        "name,score,probability,rank,decision,held_out,probability_low,probability_high",
+        "x,1.2345679,0.75,1,1,1,0.5,1",
+        "y,,,,,,,",
+    ]
+    for name in text.splitlines()[0].split(",")[1:]:  # else two columns would be called alike
+        assert prediction_csv.text(name, *columns).startswith("id,score,")
 
 
 def test_rows_may_come_one_by_one(model):

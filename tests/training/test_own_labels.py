@@ -140,6 +140,9 @@ def test_the_text_of_several_labels_by_hand():
     # A label that is called as another one's column of scores.
     text = prediction_csv.label_text("file", ("a", "score_a"), *columns)
     assert text.splitlines()[0] == "file,a,score_a,_score_a,_score_score_a"
+    # Whichever of the labels it is.
+    text = prediction_csv.label_text("file", ("score_c", "c"), *columns)
+    assert text.splitlines()[0] == "file,score_c,c,_score_score_c,_score_c"
     part = prediction_csv.label_text("file", ("a", "b"), *columns, with_header=False)
     assert part.splitlines()[0] == "x,1,0,0.5,-1.25"
 

@@ -195,7 +195,7 @@ def test_an_address_that_is_none_asks_nobody(downloads, run):
     assert downloads.asked == []
 
 
-@pytest.mark.parametrize("revision", ["../main", "a b", "-x", 3, None, "v1\n"])
+@pytest.mark.parametrize("revision", ["../main", "v1/../main", "a b", "-x", 3, None, "v1\n"])
 def test_a_revision_that_is_none_asks_nobody(downloads, revision):
     assert "revision is" in refusal(ADDRESS, revision=revision)
     assert downloads.asked == []
