@@ -31,6 +31,20 @@ def run(*arguments):
     return check.main(["check", *map(str, arguments)])
 
 
+@pytest.mark.parametrize(("words", "seed"), [((), 0), (("--seed=7",), 7)])
+def test_the_seed_and_all_names_are_handed_on(tmp_path, monkeypatch, words, seed):
+    given = {}
+
+    def audited(path, **options):
+        given.update(options, path=path)
+        raise ValueError("enough")
+
+    monkeypatch.setattr(audit, "audit", audited)
+    names = {"label": "known", "positive": "yes", "id_column": "key"}
+    assert run("a.csv", *(f"--{name}={value}" for name, value in names.items()), *words) == 2
+    assert given == names | {"path": "a.csv", "seed": seed}
+
+
 @pytest.fixture(scope="module")
 def leaking(tmp_path_factory):
     """Arguments, and where the JSON goes."""
@@ -140,6 +154,11 @@ def test_the_recommendation_follows_what_was_measured():
     assert advised(kind="images", num_labeled=200, prior=None).method == "nnpu"
     named = advised(num_labeled=200, prior=0.5, id_column="none")
     assert "--config.data.id_column=none" in named.command and "id_column" not in rare.command
+    assert advised(num_labeled=200, prior=recommendation.RARE).method == "classic"
+    leak = audit.Finding("leak", "warning", "one column alone", (), "see how it came to be")
+    bias = audit.Finding("labeling", "warning", "t", (), "a")
+    first = advised(num_labeled=200, prior=0.5, findings=[bias, leak]).first
+    assert first == ("one column alone: see how it came to be",)
     uncertain = audit.Finding("class_prior", "warning", "t", (), "a", {"agree": False})
     reasons = advised(num_labeled=200, prior=0.5, findings=[uncertain]).reasons
     assert any("data.prior" in reason for reason in reasons)

@@ -331,6 +331,34 @@ def test_u_without_positives_is_warned_of_where_an_estimate_leaves_no_room(
     assert ("next to no positives" in finding.title) is expected
 
 
+def test_copies_are_counted_in_rows_of_both_and_of_u_among_themselves():
+    # Of 100 labelled rows two are the same and occur twice in U, which has a triple besides.
+    labeled, unlabeled = np.arange(100.0), 1000 + np.arange(400.0)
+    labeled[1], unlabeled[:2], unlabeled[2:5] = 0.0, 0.0, 7000.0
+    rows = np.concatenate([labeled, unlabeled])[:, None]
+    found = duplicates.check(audit.problem(rows, np.arange(500) < 100))[0].numbers
+    assert (found["labeled_rows"], found["unlabeled_rows"]) == (2, 2)
+    assert found["share_of_labeled"] == 0.02
+    assert found["share_of_unlabeled_among_themselves"] == 5 / 400
+
+
+def test_copies_of_a_fiftieth_of_the_labelled_rows_are_a_warning():
+    for copies, severity in ((2, WARNING), (1, NOTE)):
+        rows = np.arange(500.0)[:, None]
+        rows[100 : 100 + copies] = rows[:copies]
+        (found,) = duplicates.check(audit.problem(rows, np.arange(500) < 100))
+        assert found.severity == severity
+
+
+def test_biased_columns_are_named_the_most_biased_first_and_once(monkeypatch):
+    one = labeling.Difference("x", 0, 0.8, 1.0, 0.5, 1e-6, 100, 100)
+    found = [one, one._replace(feature=1, excess=0.7), one._replace(column="y", excess=0.6)]
+    monkeypatch.setattr(labeling, "differences", lambda problem, seed: found)
+    (finding,) = labeling.check(None, seed=0)
+    assert [(x["column"], x["feature"]) for x in finding.numbers["columns"]] == [("x", 1), ("y", 0)]
+    assert finding.title.endswith("by 'x', 'y'") and "0.70 more" in finding.evidence[0]
+
+
 def test_one_repeated_label_of_few_is_no_news_where_rows_have_copies_by_nature():
     unlabeled = np.arange(1000.0)
     unlabeled[:10] = np.repeat(np.arange(5), 2)
@@ -346,6 +374,7 @@ def test_one_repeated_label_of_few_is_no_news_where_rows_have_copies_by_nature()
     ("changes", "expected"),
     [
         ({}, True),
+        ({"to_negatives": 0.0}, True),  # nor one that tells P and N not apart
         ({"difference": -0.8}, True),  # the way that negatives never move a column
         ({"difference": 0.5}, False),  # half of the way to the negatives: some of U are negative
         ({"p_value": 0.01}, False),
@@ -367,7 +396,7 @@ def test_differences_are_corrected_for_how_many_columns_were_looked_at():
     assert len(found) == 40 and min(x.p_value for x in found[1:]) > 0.1
 
 
-@pytest.mark.parametrize(("smallest", "far"), [(0.22, False), (0.1, True)])
+@pytest.mark.parametrize(("smallest", "far"), [(0.22, False), (0.2, True), (0.1, True)])
 def test_estimates_are_far_apart_from_twice_the_smallest_on(smallest, far):
     found = {
         "out_of_bag": PriorEstimate(0.4, 0.35, 0.45),
@@ -376,6 +405,11 @@ def test_estimates_are_far_apart_from_twice_the_smallest_on(smallest, far):
     (finding,) = class_prior.check(found, 1000)
     assert finding.severity == (WARNING if far else NOTE)
     assert ("far apart" in finding.title) is far
+    # What says nothing is not far from anything.
+    found |= {"tice": PriorEstimate(0.01, 0.0, 1.0)}
+    (again,) = class_prior.check(found, 1000)
+    assert again.title == finding.title
+    assert again.numbers["spread"] == pytest.approx(0.4 / smallest)
 
 
 @pytest.mark.parametrize(

@@ -37,6 +37,44 @@ def test_the_bound_of_a_part_is_wilsons_over_every_threshold(seed):
     np.testing.assert_array_equal(rows, of_p)
 
 
+def test_a_value_that_fills_a_bin_has_one_of_its_own():
+    values = np.r_[np.zeros(200), np.linspace(-1, -0.001, 110), np.linspace(0.001, 1, 90)]
+    bins = leaks._binned(values)
+    assert (bins[:200] == bins[0]).all() and bins[0] not in bins[200:]
+    assert (np.diff(bins[np.argsort(values, kind="stable")]) >= 0).all()
+
+
+def test_a_column_speaks_by_its_strongest_feature_wherever_that_stands():
+    rng = np.random.default_rng(0)
+    labeled = np.arange(200) < 80
+    weak = rng.normal(size=200)
+    strong = weak + 6 * labeled
+    (alone,) = leaks._seen(strong[:, None], ("c",), labeled, seed=0)
+    for features in ([strong, weak], [weak, strong]):
+        (found,) = leaks._seen(np.stack(features, 1), ("c", "c"), labeled, seed=0)
+        assert found.column == alone.column
+        np.testing.assert_array_equal(found.rows, alone.rows)
+
+
+def test_what_is_certain_is_named_however_many_are_more_suspicious(monkeypatch):
+    problem = audit.problem(np.ones([30, 2]), np.arange(30) < 10, ["c", "d"])
+    rows = np.ones(10, bool)
+    suspects = [leaks.Column(f"s{i}", 0.7, 0.01, 0.5) for i in range(8)]
+    certain = leaks.Column("certain", 0.99, 0.5, 0.5)
+    seen = [leaks._Seen(one, rows) for one in (*suspects, certain)]
+    monkeypatch.setattr(leaks, "_seen", lambda values, names, labeled, seed: seen if names else [])
+    judged = []
+
+    def judge(problem, column, is_fact, copies, *, seed):
+        judged.append(column.name)
+        return ERROR, column.name
+
+    monkeypatch.setattr(leaks, "_judge", judge)
+    (found,) = leaks.check(problem, seed=0)
+    assert judged == ["certain", "s0", "s1", "s2", "s3", "s4"]
+    assert found.evidence == tuple(judged)
+
+
 def test_a_part_of_less_than_a_fifth_of_p_does_not_count():
     # A sixth of P lies above all of U, and then everything is alike.
     odds = np.r_[np.full(5, 2.0), np.zeros(25), np.zeros(200)]
@@ -111,6 +149,76 @@ def test_the_common_share_is_a_median_weighted_by_the_way_to_the_negatives():
     assert labeling._common_share(np.array([3.0]), np.array([0.0])) == 0
 
 
+def test_scores_of_a_fold_are_its_weights_and_a_constant():
+    rng = np.random.default_rng(0)
+    labeled = rng.permutation(200) < 60
+    ranks = labeling._ranks(rng.normal(size=(200, 3)) + labeled[:, None])
+    scores, weights, folds = labeling._cross_fitted(ranks, labeled, 0)
+    nothing = labeling._without(scores, ranks, weights, folds, [0, 1, 2])
+    for fold in range(5):
+        of_u = scores[(folds == fold) & ~labeled]
+        assert of_u.mean() == pytest.approx(0, abs=1e-9) and of_u.std() == pytest.approx(1)
+        np.testing.assert_allclose(nothing[folds == fold], nothing[folds == fold][0], atol=1e-9)
+
+
+def test_columns_are_alike_by_their_ranks_in_u_alone():
+    rng = np.random.default_rng(0)
+    first = rng.normal(size=400)
+    labeled = np.arange(400) < 150
+    # Alike in U, and the other way round in P; alike in P alone; of nothing.
+    second = np.where(labeled, -first, first)
+    third = np.where(labeled, first, rng.normal(size=400))
+    found = labeling._alike(np.stack([first, second, third], axis=1), labeled)
+    np.testing.assert_array_equal(found, [[1, 1, 0], [1, 1, 0], [0, 0, 1]])
+
+
+@pytest.mark.parametrize("others_tell", [True, False])
+def test_what_goes_with_a_column_is_taken_out_too_unless_nothing_would_be_left(
+    monkeypatch, others_tell
+):
+    rng = np.random.default_rng(0)
+    labeled = np.arange(600) < 200
+    first = rng.normal(size=600) + labeled
+    third = rng.normal(size=600) + 2 * labeled * others_tell
+    rows = np.stack([first, first + 0.3 * rng.normal(size=600), third], axis=1)
+    given = {}
+    monkeypatch.setattr(
+        labeling, "_compared", lambda r, f, column, scores, y: given.update({column: scores}) or []
+    )
+    problem = audit.problem(rows, labeled, ["a", "b", "c"])
+    labeling.differences(problem, seed=0)
+    ranks = labeling._ranks(problem.features)
+    scores, weights, folds = labeling._cross_fitted(ranks, labeled, 0)
+    for column, left_out in (("a", [0, 1] if others_tell else [0]), ("c", [2])):
+        expected = scores - (ranks * weights[folds])[:, left_out].sum(1)
+        np.testing.assert_allclose(given[column], expected, atol=1e-9)
+
+
+def test_of_many_rows_as_many_of_p_and_of_u_are_drawn_at_random(monkeypatch):
+    monkeypatch.setattr(labeling, "MOST", 20)
+    rows = np.arange(100.0)[:, None]
+    problem = audit.problem(rows, np.arange(100) % 2 == 0)
+    drawn = [labeling._drawn(problem, seed) for seed in (0, 0, 1)]
+    numbers = [one.features[:, 0].tolist() for one in drawn]
+    assert numbers[0] == numbers[1] != numbers[2] and numbers[0] == sorted(set(numbers[0]))
+    for one, of_it in zip(drawn, numbers, strict=True):
+        np.testing.assert_array_equal(one.labeled, np.array(of_it) % 2 == 0)
+        assert one.labeled.sum() == (~one.labeled).sum() == 20 and max(of_it) > 50
+
+
+def test_classifiers_see_rows_of_p_and_of_u_at_random_where_there_are_many():
+    problem = audit.problem(np.arange(100.0)[:, None], np.arange(100) % 2 == 0)
+    drawn = [scoring.samples(problem, seed=seed, most=20) for seed in (0, 0, 1)]
+    for side in (0, 1):
+        numbers = [parts[side][:, 0].tolist() for parts in drawn]
+        assert numbers[0] == numbers[1] != numbers[2]
+        for one in numbers:
+            assert len(set(one)) == 20 and one == sorted(one) and max(one) > 50
+            assert all(number % 2 == side for number in one)
+    p, u = scoring.samples(problem, seed=0, most=50)
+    assert len(p) == len(u) == 50
+
+
 def naive_difference(values, scores, labeled):
     """P less U above the median score of P: means, the way to N, and z, row by row."""
     cuts = np.quantile(scores[labeled], [0.5, 0.625, 0.75, 0.875])
@@ -145,6 +253,8 @@ def test_a_difference_within_strata_equals_a_naive_version(seed):
     rng = np.random.default_rng(seed)
     labeled = rng.permutation(300) < 80
     scores = rng.normal(size=300) + 1.5 * (labeled | (rng.random(300) < 0.4))
+    if seed % 2:  # scores that are ends of strata
+        scores = np.round(scores, 1)
     ranks = labeling._ranks(rng.normal(size=(300, 2)) + 0.4 * labeled[:, None])
     found = labeling._compared(ranks, [0, 1], "c", scores, labeled)
     assert [one.feature for one in found] == [0, 1]
@@ -152,6 +262,18 @@ def test_a_difference_within_strata_equals_a_naive_version(seed):
         expected = naive_difference(ranks[:, one.feature], scores, labeled)
         for name, value in expected.items():
             assert getattr(one, name) == pytest.approx(value, rel=1e-9), name
+
+
+def test_rows_of_one_stratum_tell_less_than_their_number():
+    """Of 16 rows of U one has the weight of 15 others: they tell as much as 3.75 alike."""
+    labeled = np.arange(296) < 80
+    in_top = np.r_[np.full(15, 41.0), 61.0]
+    scores = np.r_[np.arange(80.0), in_top, np.full(200, -1.0)]
+    ranks = labeling._ranks(np.random.default_rng(0).normal(size=(296, 1)))
+    assert labeling._compared(ranks, [0], "c", scores, labeled) == []
+    spread = np.r_[np.arange(80.0), np.repeat([41.0, 51.0, 61.0, 71.0], 4), np.full(200, -1.0)]
+    (found,) = labeling._compared(ranks, [0], "c", spread, labeled)
+    assert found.num_u == 16
 
 
 def test_too_few_rows_that_look_positive_are_not_compared():
@@ -178,6 +300,15 @@ def test_what_could_not_be_checked_is_said(monkeypatch, smaller, left_out):
     _, not_checked, _ = audit.check(audit.problem(rows, np.arange(len(rows)) < smaller))
     assert len(not_checked) == len(left_out)
     assert all(part in said for part, said in zip(left_out, not_checked, strict=True))
+
+
+def test_the_interval_of_the_auc_leaves_a_twentieth_out_at_either_end(monkeypatch):
+    drawn = iter([0.7, *np.random.default_rng(0).permutation(np.linspace(0.6, 1, 200))])
+    monkeypatch.setattr(overlap.metrics, "auc", lambda scores, labels: float(next(drawn)))
+    scores = scoring.Scores(np.linspace(0, 1, 40), np.arange(40) < 10)
+    (finding,) = overlap.check(scores, 0.3, seed=0)
+    assert finding.numbers["low"] == pytest.approx(0.62)
+    assert finding.numbers["high"] == pytest.approx(0.98)
 
 
 @pytest.mark.parametrize(("prior", "severities"), [(0.3, [NOTE]), (0.9, []), (None, [])])
