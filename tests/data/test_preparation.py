@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 import skops.io
 
-from pujax.data import preparation, table_encoder
+from pujax.data import column_kinds, preparation, table_encoder
 from pujax.data.readers import columns, frames
 
 N = 300
@@ -175,6 +175,48 @@ def test_new_words_and_missing_cells_are_accepted(learned):
     assert feature(learned, x, "visits")[1] == np.median(
         customers()["visits"].iloc[TRAINING].astype(float)
     )
+
+
+def test_what_is_missing_and_whether_cells_are_true_or_false_is_told_by_the_right_rows():
+    cells = {
+        "since": ["2024-01-31", "2024-02-28", "2024-03-31", "2024-04-30", "", "2024-05-01"],
+        "flag": ["0", "1", "1", "0", "5", ""],
+        "one": ["5", "", "5", "5", "5", "5"],
+        "word": ["x", "", "x", "x", "x", "x"],
+    }
+    frame = frames.of(pd.DataFrame(cells))
+    training = frame.take(np.arange(4))
+    found = {x: column_kinds.of_training_rows(frame, training, x)[0] for x in cells}
+    # A cell that is missing elsewhere is none of the features; what is written so, all rows say.
+    assert (found["since"].kind, found["since"].had_missing) == ("date", False)
+    assert (found["flag"].kind, found["flag"].had_missing, found["flag"].spelled) == (
+        "number",
+        False,
+        "",
+    )
+    # One value throughout, but where it is missing, differs between rows.
+    for name, kind in (("one", "number"), ("word", "words")):
+        assert (found[name].kind, found[name].had_missing) == (kind, True)
+
+
+def test_a_part_of_the_rows_may_have_nothing_that_training_had(learned, caplog):
+    table = customers(1)
+    table["colour"] = ["red"] * (N // 2) + ["RED"] * (N - N // 2)
+    frame = frames.of(table)
+    list(learned.transform_parts(frame.take(rows) for rows in np.split(np.arange(N), 2)))
+    assert not caplog.records
+
+
+@pytest.mark.parametrize(("count", "is_said"), [(19, False), (20, True)])
+def test_twenty_unknown_words_are_worth_a_warning(learned, count, is_said, caplog):
+    learned.transform(frames.of(customers(1).assign(colour="RED")).take(np.arange(count)))
+    assert ("column 'colour' has 20 words" in caplog.text) is is_said
+
+
+def test_a_zero_with_a_sign_is_the_same_cell():
+    table = pd.DataFrame({"a": ["0.0", "-0.0", "1.5"], "b": ["x", "x", "y"]})
+    first, second, other = preparation.fit(table).row_keys(table)
+    assert first == second != other
 
 
 @pytest.mark.parametrize(
