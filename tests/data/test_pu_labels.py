@@ -51,6 +51,32 @@ def test_conventions(cells, values):
     assert labels.values.dtype == np.int8 and labels.column == "s"
 
 
+@pytest.mark.parametrize(("zero_is", "zero"), [("auto", -1), ("unlabeled", -1), ("negative", 0)])
+def test_a_zero_beside_a_word_for_positives_is_what_it_is_said_to_be(zero_is, zero):
+    labels = labels_of(["fraud", "0", ""], positive="fraud", zero_is=zero_is)
+    np.testing.assert_array_equal(labels.values, [1, zero, -1])
+
+
+@pytest.mark.parametrize(("largest", "are_ids"), [(38, True), (39, False)])
+def test_integers_are_ids_where_chance_would_have_repeated_five(largest, are_ids):
+    """190 pairs of 20 integers from 1 to 38: five of them would be equal by chance."""
+    codes = [*range(1, 20), largest]
+    found = pu_labels.ids(frames.of(pd.DataFrame({"code": codes, "s": [1, 0] * 10})), label="s")
+    assert found.column == ("code" if are_ids else None)
+    assert ("kept as a feature" in " ".join(found.sentences)) is not are_ids
+
+
+@pytest.mark.parametrize(("distinct", "is_refused"), [(19, True), (18, False)])
+def test_an_id_of_which_a_twentieth_occurs_twice_is_a_mistake(distinct, is_refused):
+    names = [f"k{i % distinct}" for i in range(20)]
+    frame = frames.of(pd.DataFrame({"customer_id": names, "s": [1, 0] * 10}))
+    if is_refused:
+        with pytest.raises(ValueError, match="'k0'.*id_column='' keeps it as a feature"):
+            pu_labels.ids(frame, label="s")
+    else:
+        assert pu_labels.ids(frame, label="s").column is None
+
+
 @pytest.mark.parametrize(
     ("cells", "zero_is", "values"),
     [

@@ -104,9 +104,11 @@ def test_a_file_longer_than_its_header_says_is_refused(tmp_path):
         sources.load("mnist", directory=tmp_path)
 
 
-def test_images_and_labels_must_be_equally_many(tmp_path):
-    official_layouts.write_idx_set(tmp_path, [ARRAYS[0], ARRAYS[1][:5], *ARRAYS[2:]])
-    with pytest.raises(ValueError, match="has 6 images, but .* has 5 labels"):
+@pytest.mark.parametrize(("which", "images", "labels"), [(1, 6, 5), (3, 3, 2)])
+def test_images_and_labels_must_be_equally_many(tmp_path, which, images, labels):
+    arrays = [array[:labels] if i == which else array for i, array in enumerate(ARRAYS)]
+    official_layouts.write_idx_set(tmp_path, arrays)
+    with pytest.raises(ValueError, match=f"has {images} images, but .* has {labels} labels"):
         sources.load("mnist", directory=tmp_path)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import sklearn.datasets
 
-from pujax.data.readers import tables
+from pujax.data.readers import separated, tables
 
 CSV = "size,colour,labelled\n1.5,red,1\n-2,blue,\n3e2,red,0\n0,green,-1\n"
 
@@ -24,6 +24,24 @@ def read(path, label=None):
 def write(path, text):
     path.write_text(text)
     return path
+
+
+@pytest.mark.parametrize(
+    ("header", "delimiter"),
+    [
+        ("a,b", ","),
+        ("a;b,c", ";"),  # of as many the semicolons
+        ("a;b,c,d", ","),
+        ("a\tb\tc,d", "\t"),
+        ('"a;b;c",d', ","),  # what stands in quotes does not count
+        ('"x, y";"z, w"', ";"),
+        ("a|b", "|"),
+        ("a|b|c,d", ","),
+        ("a", ","),
+    ],
+)
+def test_what_separates_cells_is_what_the_header_has_most_of(header, delimiter):
+    assert separated.delimiter_of(header) == delimiter
 
 
 def test_csv_is_read_cell_by_cell_with_words_as_columns_of_their_own(tmp_path):
