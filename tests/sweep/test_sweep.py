@@ -363,6 +363,7 @@ def test_a_seed_that_left_its_group_goes_on_alone(tmp_path, monkeypatch):
     assert resume.find(str(tmp_path), (0,)) == ((), (0,), ())
     groups = ((str(tmp_path / "together_0-1"), (0, 1)),)
     assert resume.find(str(tmp_path), (0, 1)) == (groups, (0,), ())
+    assert resume.find(str(tmp_path), (7, 0, 3)) == ((), (0,), (7, 3))  # in the order of the plan
 
 
 def test_an_old_reason_is_gone_while_the_seed_trains_again(tmp_path):
@@ -659,6 +660,15 @@ def test_every_method_meets_every_task(config_file):
         ("nnpu", "low"),
     ]
     assert plan.cells[3].config.data.positive_classes == (0, 1, 2)
+
+
+@pytest.mark.parametrize(
+    ("label", "folder"),
+    [("nnPU, k=1", "nnPU_k_1"), ("..", "_"), ("../x", "x"), (".hidden", "hidden"), ("", "_")],
+)
+def test_a_label_is_a_folder_inside_that_of_the_sweep(label, folder):
+    assert plan_lib.slug(label) == folder
+    assert plan_lib.Cell(label, label, None).folder == os.path.join(folder, folder)
 
 
 def test_cells_that_would_share_a_folder_are_refused():
