@@ -366,6 +366,21 @@ def test_a_seed_that_left_its_group_goes_on_alone(tmp_path, monkeypatch):
     assert resume.find(str(tmp_path), (7, 0, 3)) == ((), (0,), (7, 3))  # in the order of the plan
 
 
+def test_reasons_are_those_of_seeds_that_are_not_finished_and_equal_ones_are_one(tmp_path):
+    (cell,) = small_plan.plan(("naive",)).cells
+    place = cell_runner.Place(str(tmp_path), None, None, False, {})
+    for seeds, reason in (((0, 2, 3), "no memory"), ((1,), "no data")):
+        place.write_error(cell, seeds, reason)
+    assert place.error(cell, (0, 1, 2)) == "seed 0, 2: no memory; seed 1: no data"
+    # Seed 2 is finished by another process, which left the old reason in its folder.
+    summary = {"selections": {}, "oracle_best_epoch": {}}
+    (tmp_path / cell.folder / "seed_2" / "summary.json").write_text(json.dumps(summary))
+    assert place.error(cell, (0, 1, 2)) == "seed 0: no memory; seed 1: no data"
+    place.write_error(cell, (0, 1, 2), "killed")
+    assert place.error(cell, (0, 1, 2)) == "seed 0, 1: killed"
+    assert (tmp_path / cell.folder / "seed_2" / "error.txt").read_text() == "no memory\n"
+
+
 def test_an_old_reason_is_gone_while_the_seed_trains_again(tmp_path):
     (cell,) = small_plan.plan(("naive",)).cells
     place = cell_runner.Place(str(tmp_path), None, None, False, {})
