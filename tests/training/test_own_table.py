@@ -6,6 +6,7 @@ import os
 import pathlib
 import shutil
 
+import ml_collections
 import numpy as np
 import pandas as pd
 import pytest
@@ -746,6 +747,23 @@ def test_a_finished_run_says_again_what_is_known_without_negatives(finished, mon
 def summary_of(held_out, used=None, at_most=None):
     prior = {"used": used, "at_most": at_most}
     return {"method": "vpu", "held_out": held_out, "held_out_prior": prior}
+
+
+@pytest.mark.parametrize(
+    ("rows", "positives", "wanted"),
+    [
+        (21, 20, (20, 20, 10)),  # even, and half of a batch where it would hold nothing else
+        (21, 19, (20, 20, 19)),
+        (20, 5, (20, 20, 5)),
+        (1, 1, (2, 2, 1)),
+        (40, 33, (33, 40, 33)),  # a batch that fits stays as it is
+    ],
+)
+def test_batches_are_at_most_as_many_rows_as_there_are_and_even(rows, positives, wanted):
+    method = {"batch_size": 33, "head_batch_size": 64, "positives_per_batch": positives}
+    config = ml_collections.FrozenConfigDict({"method": method})
+    found = own_results.with_fitting_batches(config, rows).method
+    assert (found.batch_size, found.head_batch_size, found.positives_per_batch) == wanted
 
 
 def test_a_prior_that_the_held_out_rows_leave_no_room_for_is_spoken_of():
