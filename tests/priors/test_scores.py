@@ -281,3 +281,13 @@ def test_shares_above_one_on_every_resample_say_nothing(caplog):
     found = scores.elkan_noto(positive, unlabeled, num_resamples=200)
     assert (found.value, found.low, found.high) == (1, 0, 1)
     assert "more than 1 on every resample" in caplog.text
+
+
+def test_the_lowest_drawn_score_of_u_is_no_threshold():
+    """Above the first threshold are 4 of 6 of U and 2 of 5 of P, above the other all of both."""
+    u_cells, p_cells = np.array([[4, 2, 0]]), np.array([[2, 3, 0]])
+    assert _best_bin.best_of_cells(u_cells, p_cells, slack=0.0) == [1.0]
+    # With one more score of U below, the second one is a threshold, and the better one.
+    u_cells = np.array([[4, 2, 1]])
+    expected = 5 * 5 / 5 / 7
+    assert _best_bin.best_of_cells(u_cells, p_cells, slack=0.0) == [pytest.approx(expected)]

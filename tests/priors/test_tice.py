@@ -1,5 +1,6 @@
 """TIcE: a naive tree over sets, closed forms for boxes, the specification's cases, bad input."""
 
+import importlib
 import logging
 import math
 
@@ -9,6 +10,8 @@ import pytest
 
 from pujax.priors import conversions
 from pujax.priors.tice import tice, tice_label_frequency
+
+MODULE = importlib.import_module("pujax.priors.tice")  # `priors.tice` is the function
 
 
 def gaussians(seed, *, m=200, n=300, dims=2, informative=2, shift=3.0, prior=0.4):
@@ -255,3 +258,47 @@ def test_wrong_arguments_are_named():
         tice(p[:1], u)
     with pytest.raises(ValueError, match="unlabeled has 3 features"):
         tice(p, np.zeros((5, 3)))
+
+
+@pytest.mark.parametrize("delta", [None, 0.2])
+def test_a_tree_grows_on_its_fold_and_is_judged_by_all_others(monkeypatch, delta):
+    """The variance of a bound is that of a frequency of one half, and then of the first result."""
+    folds = np.arange(30) % 3 == 0
+    bounds, given = iter([0.2, 0.4, 0.6, 0.7]), []
+
+    def best_bound(table, tree, estimation, *, variance, max_splits):
+        np.testing.assert_array_equal(tree, np.flatnonzero(folds == len(given) % 2))
+        np.testing.assert_array_equal(estimation, np.flatnonzero(folds != len(given) % 2))
+        given.append((len(estimation), variance))
+        return next(bounds)
+
+    monkeypatch.setattr(MODULE._tree, "best_bound", best_bound)
+    rows = np.arange(30.0)[:, None]
+    found = tice_label_frequency(rows[:10], rows[10:], folds=folds.astype(int), delta=delta)
+    assert found == pytest.approx((0.6 + 0.7) / 2)
+    for (size, variance), frequency in zip(given, (0.5, 0.5, 0.3, 0.3), strict=True):
+        d = delta or 1 / (1 + 0.004 * size)
+        assert variance == pytest.approx(frequency * (1 - frequency) * (1 - d) / d)
+    assert [size for size, _ in given] == [10, 20, 10, 20]
+
+
+def test_copies_of_a_point_stay_in_its_fold_and_no_frequency_is_the_largest_prior(monkeypatch):
+    folds, given = np.random.default_rng(0).integers(0, 3, 30), []
+
+    def frequency(table, folds, delta, max_splits):
+        given.append((table, folds))
+        return 0.5 if len(given) == 1 else 0.0
+
+    def bootstrap(on_resample, p_rows, u_rows, *, num_resamples, rng):
+        assert on_resample(p_rows[[7, 0, 7]], u_rows[[19, 3, 3, 3]]) == 1.0
+        return [0.4, 0.5]
+
+    monkeypatch.setattr(MODULE, "_frequency", frequency)
+    monkeypatch.setattr(MODULE.base, "bootstrap", bootstrap)
+    rows = np.arange(30.0)[:, None]
+    tice(rows[:10], rows[10:], folds=folds, num_resamples=2)
+    (whole, _), (table, of_drawn) = given
+    drawn = [0, 7, 7, 13, 13, 13, 29]
+    np.testing.assert_array_equal(of_drawn, folds[drawn])
+    np.testing.assert_array_equal(table.cells, whole.cells[:, drawn])
+    np.testing.assert_array_equal(table.labeled, whole.labeled[drawn])
