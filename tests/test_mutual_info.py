@@ -590,3 +590,28 @@ def test_settings_of_the_estimate_that_cannot_be_are_named(changes, said):
     options = {"key": jax.random.key(0), "prior": 0.5} | changes
     with pytest.raises(ValueError, match=said):
         mutual_info.pu_smi(positives, unlabeled, **options)
+
+
+def test_the_median_looks_at_random_points_where_there_are_many():
+    points = jnp.concatenate([jnp.zeros([500, 1]), jnp.arange(500.0)[:, None]])
+    found = {float(features.median_distance(jax.random.key(i), points)) for i in range(2)}
+    assert len(found) == 2 and min(found) > 10
+
+
+def test_the_moments_of_other_folds_weigh_their_sizes():
+    mean = jnp.array([[1.0], [2.0], [6.0]])
+    found = selection._others(
+        selection._Moments(mean, mean[:, :, None], jnp.array([3.0, 3.0, 1.0]))
+    )
+    expected = [(3 * 2 + 6) / 4, (3 * 1 + 6) / 4, (3 * 1 + 3 * 2) / 6]
+    np.testing.assert_allclose(found.mean[:, 0], expected, rtol=1e-6)
+    np.testing.assert_allclose(found.gram[:, 0, 0], expected, rtol=1e-6)
+    np.testing.assert_array_equal(found.sizes, [4, 4, 6])
+
+
+def test_the_best_of_a_grid_has_its_own_width_and_ridge():
+    sigmas, ridges = jnp.array([1.0, 2.0, 4.0]), jnp.array([0.1, 0.3])
+    for i, j in np.ndindex(3, 2):
+        scores = jnp.ones([3, 2]).at[i, j].set(0.0).at[i, 1 - j].set(jnp.nan)
+        best = selection._best(sigmas, ridges, scores)
+        assert (best.sigma, best.ridge) == (sigmas[i], ridges[j])
