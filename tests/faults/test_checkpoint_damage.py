@@ -102,6 +102,7 @@ def test_a_flipped_bit_in_the_largest_file_is_seen(two, tmp_path, place, caplog)
         PermissionError("Permission denied"),
         jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory"),
         ValueError("PERMISSION_DENIED: Error opening 'x': Permission denied [OS error 13]"),
+        ValueError("RESOURCE_EXHAUSTED: Error opening 'x': Too many open files [OS error 24]"),
     ],
 )
 def test_a_checkpoint_that_cannot_be_read_now_stays_where_it_is(two, tmp_path, monkeypatch, error):
