@@ -1,6 +1,7 @@
 """Seeds on devices of their own: each is what it is alone, and the group is one run as before."""
 
 import json
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -140,6 +141,27 @@ def test_seeds_that_run_different_programs_are_not_held_apart(tmp_path):
     mesh = tiny.mesh(2)
     assert seed_axis.rows_for(group, mesh) == 1
     assert "numbers of the splits that differ" in seed_axis.describe(group, mesh)
+
+
+@pytest.mark.parametrize(
+    ("seeds", "devices", "allowed", "rows"),
+    [
+        (8, 8, 0, 8),
+        (4, 8, 0, 4),
+        (6, 4, 0, 3),
+        (9, 4, 0, 3),
+        (5, 4, 0, 1),
+        (6, 8, 2, 2),
+        (6, 8, 5, 3),
+    ],
+)
+def test_rows_are_the_most_that_divide_the_seeds(monkeypatch, seeds, devices, allowed, rows):
+    setup = SimpleNamespace(config=SimpleNamespace(run=SimpleNamespace(seed_devices=allowed)))
+    members = [SimpleNamespace(setup=setup)] * seeds
+    monkeypatch.setattr(
+        seed_axis, "shared_methods", lambda x: [SimpleNamespace(stages=())] * len(x)
+    )
+    assert seed_axis.rows_for(members, SimpleNamespace(size=devices)) == rows
 
 
 @pytest.mark.thorough
