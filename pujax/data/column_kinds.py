@@ -16,6 +16,10 @@ _ALMOST = 0.9
 """Share of numbers in a column of words above which it is worth a message."""
 _RANGED = 20
 """Cells of training rows from which on their range says what is usual."""
+_ENDS = 0.01, 0.99
+"""Quantiles that are the ends of that range: a few outliers would make it as wide as they are far,
+and the least and the greatest value may be a person's, which a shared model need not hold. Of fewer
+than a hundred cells they are these."""
 _THOUSANDS = rf"[+\-{written_numbers.MINUS}]?([1-9]\d{{0,2}}(\.\d{{3}})+|\d+)"
 """Whole numbers, whose points, if they have any, may stand between thousands."""
 
@@ -37,9 +41,10 @@ class Column:
         put into single precision.
       spelled: of numbers, one of `columns.SPELLED`; None in what an earlier version saved.
       missing: share of training rows that lack it; None in what an earlier version saved.
-      low: least number of training rows, or date in seconds since 1970; None of words, of fewer
-        than `_RANGED` cells, and in what an earlier version saved.
-      high: the greatest, as `low`.
+      low: above one in a hundred of the numbers of training rows, or of their dates in seconds
+        since 1970; None of words, of fewer than `_RANGED` cells, and in what an earlier version
+        saved.
+      high: below one in a hundred, as `low`.
     """
 
     name: str
@@ -110,7 +115,8 @@ def _with_range(column: Column, values: np.ndarray) -> Column:
     present = values[~np.isnan(values)]
     if len(present) < _RANGED:
         return dataclasses.replace(column, low=None, high=None)
-    return dataclasses.replace(column, low=float(present.min()), high=float(present.max()))
+    low, high = np.quantile(present, _ENDS, method="inverted_cdf")
+    return dataclasses.replace(column, low=float(low), high=float(high))
 
 
 def _column(frame: frames.Frame, name: str) -> tuple[Column, str]:

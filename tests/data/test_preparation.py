@@ -334,11 +334,21 @@ def test_the_range_of_a_column_is_that_of_training_rows():
     table.loc[1, ["amount", "since"]] = ["1e6", "1950-01-01"]
     table.loc[3, "visits"] = "many"  # by which a column of numbers is one of words
     ranges = {c.name: (c.missing, c.low, c.high) for c in preparation.fit(table, TRAINING).columns}
+    # Of 100 to 200 cells one is below the range and one above.
     amount = pd.to_numeric(table["amount"][TRAINING], errors="coerce")
-    assert ranges["amount"] == (amount.isna().mean(), amount.min(), amount.max())
+    second = amount.sort_values().iloc[1], amount.dropna().sort_values().iloc[-2]
+    assert ranges["amount"] == (amount.isna().mean(), *second)
     days = pd.to_datetime(table["since"][TRAINING]).astype("datetime64[s]").astype("int64")
-    assert ranges["since"] == (0, days.min(), days.max())
+    assert ranges["since"] == (0, *np.sort(days)[[1, -2]])
     assert ranges["visits"] == ranges["colour"] == (0, None, None)
+
+
+def test_an_outlier_of_training_hides_no_other_unit_and_is_in_no_model(tmp_path, caplog):
+    table = pd.DataFrame({"amount": [*np.linspace(10, 20, 199), 1.25e9]})
+    learned = saved(preparation.fit(table), tmp_path)
+    assert "1250000000" not in (tmp_path / "preparation.json").read_text()
+    learned.transform(100 * table)
+    assert "column 'amount' has 200 numbers, 200 of which are far outside" in caplog.text
 
 
 def test_a_word_that_is_new_differs_from_both_of_two():
