@@ -262,6 +262,14 @@ def _cell(value: Any) -> str:
     return f"{value:.4f}" if isinstance(value, float) else str(value)
 
 
+def fixed(value: float, digits: int) -> str:
+    """A number with so many decimals; a small one has as many as it takes not to read as 0."""
+    text = f"{value:.{digits}f}"
+    if float(text) or not value or not math.isfinite(value):
+        return text
+    return f"{value:.{math.ceil(-math.log10(abs(value)))}f}"
+
+
 def plural(amount: int, word: str) -> str:
     """'1 row', '2 rows'."""
     return f"{amount:,} {word}{'s' * (amount != 1)}"

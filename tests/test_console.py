@@ -1,3 +1,4 @@
+import math
 import os
 import subprocess
 import sys
@@ -24,6 +25,24 @@ def test_table_is_aligned_and_shows_missing_cells():
 
 def test_table_without_rows_is_its_headings():
     assert console.render_table([], ["a", "bc"]) == "a  bc\n-  --"
+
+
+@pytest.mark.parametrize(
+    ("value", "digits", "text"),
+    [
+        (12.345, 1, "12.3"),
+        (0.05, 1, "0.1"),  # rounded, but not to 0
+        (0.04, 1, "0.04"),
+        (0.00096, 2, "0.0010"),
+        (1e-4, 3, "0.0001"),
+        (-3e-6, 2, "-0.000003"),
+        (0.0, 2, "0.00"),
+        (math.nan, 1, "nan"),
+        (math.inf, 1, "inf"),
+    ],
+)
+def test_a_small_number_does_not_read_as_zero(value, digits, text):
+    assert console.fixed(value, digits) == text
 
 
 @pytest.mark.thorough

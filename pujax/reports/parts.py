@@ -3,7 +3,7 @@
 import math
 from typing import Any, NamedTuple
 
-import numpy as np
+from pujax.console import fixed
 
 UNKNOWN = "unknown"
 LEVEL = 0.9
@@ -106,12 +106,7 @@ def number(value: Any) -> float:
 
 def percent(value: float, digits: int = 1) -> str:
     """A share in percent, 'unknown' where it is not known; a small one is not said to be 0."""
-    if not math.isfinite(value):
-        return UNKNOWN
-    text = f"{100 * value:.{digits}f}"
-    if value > 0 and not float(text):
-        text = np.format_float_positional(100 * value, precision=1, fractional=False)
-    return f"{text} %"
+    return f"{fixed(100 * value, digits)} %" if math.isfinite(value) else UNKNOWN
 
 
 def decimal(value: float, digits: int = 4) -> str:

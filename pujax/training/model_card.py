@@ -9,6 +9,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from pujax.console import fixed
+
 UNKNOWN = "unknown"
 _LICENSE = re.compile(r"[a-z0-9][a-z0-9.-]*")
 """How the Hub names licenses: 'apache-2.0', 'cc-by-4.0', 'other'."""
@@ -88,8 +90,7 @@ def _of_one_label(document: Mapping[str, Any]) -> str:
 
 def shares_of(low: float, high: float) -> str:
     """Two shares in words; one where both are the same."""
-    # A share that is small, but not none, is not to read as 0.0%.
-    ends = [f"{x:.1%}" if x >= 0.0005 or not x else f"{100 * x:.1g}%" for x in (low, high)]
+    ends = [f"{fixed(100 * share, 1)}%" for share in (low, high)]
     return ends[0] if low == high else " to ".join(ends)
 
 

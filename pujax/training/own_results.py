@@ -10,6 +10,7 @@ import ml_collections
 import numpy as np
 
 from pujax import calibration, checks, methods, metrics
+from pujax.console import fixed
 from pujax.data.pu_dataset import PUDataset
 from pujax.files import replace_text, write_json
 from pujax.methods.base import Method
@@ -279,12 +280,7 @@ def describe(summary: Mapping[str, Any], *, decide: str = _BY_METHOD) -> str:
     doubt = summary.get("mean_probability")
     if doubt:
         shares = model_card.shares_of(doubt["smallest_prior"], doubt["largest_prior"])
-        ends = (
-            f"{x:.3f}"
-            if x >= 0.0005 or not x  # one that is small is not to read as none
-            else np.format_float_positional(x, precision=1, fractional=False)
-            for x in (doubt["low"], doubt["high"])
-        )
+        ends = [fixed(doubt[name], 3) for name in ("low", "high")]
         lines.append(
             f"  The mean probability of the unlabeled rows is {doubt['mean']:.3f}. It may be from "
             f"{' to '.join(ends)}, if {shares} of them are positive and by "
