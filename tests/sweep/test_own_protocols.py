@@ -55,7 +55,7 @@ def test_rows_of_robust_pu_differ_in_what_their_names_say():
     assert {config.data.class_prior for config in rows.values()} == {0.4}
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_episodes_keep_what_nnpu_has_found_on_mushrooms(tmp_path):
     """A fifth of U is positive; begun at nnPU's last epoch, they end no worse than that.
 
