@@ -341,9 +341,16 @@ def test_a_margin_reaches_the_gradients_of_a_step(data):
 
 @pytest.mark.thorough
 def test_labels_move_by_the_share_of_the_support_loss_that_is_left(data, monkeypatch):
+    forms = set()
+
     def labels(left):
-        monkeypatch.setattr(label_update, "loss_left", lambda *_, **__: left)
-        _, arrays, stage, state = fresh_setup(data, label_memory="support_loss")
+        def loss_left(*_, form):
+            forms.add(form)
+            return left
+
+        monkeypatch.setattr(label_update, "loss_left", loss_left)
+        changes = {"classification_loss": "balanced", "meta_loss": "mean"}
+        _, arrays, stage, state = fresh_setup(data, label_memory="support_loss", **changes)
         batch = first_batch(stage, arrays)
         after, _ = stage.step(state, batch, jax.random.key(0))
         return np.asarray(state.labels), np.asarray(after.labels)
@@ -353,6 +360,7 @@ def test_labels_move_by_the_share_of_the_support_loss_that_is_left(data, monkeyp
     whole, quarter = labels(1.0)[1], labels(0.25)[1]
     assert np.abs(whole - before).max() > 0.01
     np.testing.assert_allclose(quarter - before, (whole - before) / 4, atol=1e-6)
+    assert forms == {"mean"}  # the loss that the labels follow
 
 
 CLASSIFICATION = ("loss_classification", "loss_mixup")
