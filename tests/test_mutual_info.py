@@ -382,6 +382,25 @@ def test_the_supervised_twins_find_the_truth(two_output):
 
 
 @pytest.mark.thorough
+def test_the_centres_are_rows_of_u_by_the_key_and_not_the_first_ones():
+    """Rows of a file are often sorted, so that the first ones are of one kind."""
+    positives, unlabeled = gaussians(3, 60)
+    unlabeled = np.sort(unlabeled, axis=0)
+    settings = {"prior": 0.5, "num_centers": 20, "sigmas": [1.0], "ridges": [0.1]}
+    centers = [
+        np.asarray(
+            mutual_info.pu_smi(
+                positives, unlabeled, key=jax.random.key(i), **settings
+            ).model.centers
+        )
+        for i in (0, 1)
+    ]
+    for found in centers:
+        rows = np.searchsorted(unlabeled[:, 0].astype(np.float32), found[:, 0])
+        assert len(set(rows)) == 20 and (rows < 20).sum() < 15 and rows.max() > 40
+    assert not np.array_equal(*(np.sort(found, axis=0) for found in centers))
+
+
 def test_the_short_form_is_smaller_by_the_ridge():
     positives, unlabeled = gaussians(7, 400)
     with x64():
