@@ -14,6 +14,7 @@ the mean over its lines. Nothing is trained.
 import argparse
 import collections
 import json
+import math
 import os
 import pathlib
 import statistics
@@ -115,6 +116,7 @@ def _shown(values: Sequence[float]) -> str:
 
 def measure(flags: argparse.Namespace) -> None:
     """Reads the runs and prints both tables."""
+    checks.require(0 <= flags.weight < math.inf, "--weight", flags.weight, "0 or more")
     cells = collections.defaultdict(list)
     for summary, rows in runs(flags.folders, flags.weight):
         cells[summary["method"], summary["dataset"]].append(losses(summary, rows, flags.weight))

@@ -84,3 +84,9 @@ def test_a_folder_without_runs_is_refused_in_a_line(folder, script, tmp_path, ca
     out, err = capsys.readouterr()
     assert not out and err.count("\n") == 1
     assert f"DIR is '{tmp_path / folder}'; accepted: " in err and "finished runs" in err
+
+
+@pytest.mark.parametrize("weight", ["nan", "-0.1", "inf"])
+def test_a_weight_that_cannot_be_is_refused(weight, script, tmp_path, capsys):
+    assert script.main([str(tmp_path), f"--weight={weight}"]) == 2
+    assert f"--weight is {float(weight)}; accepted: 0 or more" in capsys.readouterr().err
