@@ -3,11 +3,10 @@
     python -m pujax.sweep --plan=configs/sweeps/pu_bench.py:data=mushrooms --workdir=DIR \
         --data_dir=FOLDER
 
-Arguments: data = mushrooms (default), mnist, fashion_mnist, cifar10, and spambase, connect4 as a
-table of one's own (`train.csv` and `test.csv` with label 1 for spam, for a win, one fifth of each
-class in the test file); labels = 0.1 (default), or one of 0.01, 0.05, 0.2, 0.3, 0.5, 0.7, 0.9, the
-share of positives that get a label; setting = two_sample (default), one_sample; labeling = scar
-(default), lbe_a, lbe_b, pusb, pusb_drawn; part = all (default), main (ten methods).
+Arguments: data = mushrooms (default), mnist, fashion_mnist, cifar10, spambase, connect4 (a win is
+positive); labels = 0.1 (default), or one of 0.01, 0.05, 0.2, 0.3, 0.5, 0.7, 0.9, the share of
+positives that get a label; setting = two_sample (default), one_sample; labeling = scar (default),
+lbe_a, lbe_b, pusb, pusb_drawn; part = all (default), main (ten methods).
 
 Two-sample data: P is a share of the positives, and U the whole training set with P in it; in
 one-sample data P is taken out of it. 1 % of the training set is held out. P is drawn at random
@@ -232,10 +231,10 @@ def _of_one_label() -> list[str]:
 def _config(method: str, data: str, drawn: dict[str, object]) -> ml_collections.ConfigDict:
     """A method with the board's data and network, and its budget where it states one."""
     config = config_lib.default_config(method)
-    network, classes = _IMAGES.get(data, ("mlp", (1,)))
+    network, classes = _IMAGES.get(data, ("mlp", (2,) if data == "connect4" else (1,)))
     config.data.update(
         {
-            "source": data if data in _IMAGES or data == "mushrooms" else "table",
+            "source": data,
             "positive_classes": classes,
             "sampling": "uniform",
             **drawn,

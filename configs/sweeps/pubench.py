@@ -3,10 +3,9 @@
     python -m pujax.sweep --plan=configs/sweeps/pubench.py:data=cifar10,set=3,case=1 \
         --workdir=DIR --data_dir=FOLDER
 
-Arguments: data = cifar10 (default), and usps, letter as a table of one's own (`train.csv` and
-`test.csv`, with label 1 for the positive classes of the case); set = 3 (default) or 1 to 10: sets
-1 to 5 are one-sample data, 6 to 10 two-sample data with the same numbers of labels; case = 1
-(default), 2: which classes are positive; part = all (default), main (ten methods).
+Arguments: data = cifar10 (default), usps, letter; set = 3 (default) or 1 to 10: sets 1 to 5 are
+one-sample data, 6 to 10 two-sample data with the same numbers of labels; case = 1 (default), 2:
+which classes are positive; part = all (default), main (ten methods).
 
 A set has so many examples in all, P and U together, half of them positive; 10 % of P and of U are
 held out. P and U share no example. The board's tables state accuracy and AUC by proxy accuracy and
@@ -20,15 +19,15 @@ the board gives to warm-ups are not added; CVIR, PULDA and HolisticPU, whose epo
 U, come to 28,000 steps in set 3, 36,000 in set 1 and 20,000 in set 10, LBE to 17,000 to 21,000; in
 one-sample data risks are calibrated by the counts of P and U, which is the board's mark '-c', by
 its paper's formula, and uPU has a row without; correction steps of nnPU keep the positive part, as
-by default here. U is balanced over the classes of the source, which a table of one's own does not
-have. In two-sample sets the largest part of the test set that is half positive is kept, which of
-CIFAR-10 is all of it. Letter has too few positives for the sets 9 and 10. In set 5 every positive
-is labelled, and methods that expect some in U are left out (CVIR, Dist-PU, imbalanced nnPU,
-ImPULSeS, PULDA, Self-PU). LaGAM's support set is made of known positives and pseudo-negatives,
-since the board gives no known negative; ImPULSeS' linear head has Adam, as always. Rows of a table
-have no views: HolisticPU and LaGAM take them as they are, ImPULSeS and NcPU copies with features of
-other rows. That the published tables are those of set 3 is inferred from the board's example
-commands.
+by default here, and rows of a table are standardised. All classes have equal shares of U, all
+positive ones of P, in every set. In two-sample sets the largest part of the test set that is half
+positive is kept, which of CIFAR-10 is all of it. USPS and Letter have too few examples of some
+class for the sets 9 and 10. In set 5 every positive is labelled, and methods that expect some in U
+are left out (CVIR, Dist-PU, imbalanced nnPU, ImPULSeS, PULDA, Self-PU). LaGAM's support set is made
+of known positives and pseudo-negatives, since the board gives no known negative; ImPULSeS' linear
+head has Adam, as always. Rows of a table have no views: HolisticPU and LaGAM take them as they are,
+ImPULSeS and NcPU copies with features of other rows. That the published tables are those of set 3
+is inferred from the board's example commands.
 """
 
 import ml_collections
@@ -46,8 +45,14 @@ SIZES = {
     "usps": (4000, (400, 800, 1200, 1600, 2000)),
     "letter": (13_000, (1300, 2600, 3900, 5200, 6500)),
 }
-_MOST_LETTER = 8  # its training files have fewer than 9,000 positives; set 9 asks for 9,100
-_POSITIVE = {"1": (0, 1, 2, 8, 9), "2": (2, 3, 5, 7, 9)}  # of CIFAR-10
+# Set 9 asks for 700 of every positive letter, 560 of every positive digit of USPS: H and Z have 661
+# for training, 8 has 542.
+_MOST_OF_TABLES = 8
+_POSITIVE = {
+    "cifar10": {"1": (0, 1, 2, 8, 9), "2": (2, 3, 5, 7, 9)},
+    "usps": {"1": (4, 7, 9, 5, 8), "2": (1, 6, 4, 9, 8)},
+    "letter": {"1": tuple("BVLRIOWSJKCHZ"), "2": tuple("DTAYQGBLIWJCZ")},
+}
 _STAGES = ("warmup", "pretrain", "representation")  # stages with fields of their own
 # Fields of Self-PU, Robust-PU and LaGAM that count epochs, beside those of stages.
 _EPOCHS = (
@@ -57,7 +62,6 @@ _EPOCHS = (
 # The board has the logistic loss for all risks; these have the sigmoid loss by default.
 _LOGISTIC = ("upu", "nnpu", "imbalanced_nnpu", "robust_pu")
 _JOINT = ("lbe", "supervised", "weighted_bce")  # their losses are means over the whole batch
-_TABLE = {"source": "table", "positive_classes": (1,)}
 # Nothing of U is positive in set 5, where a risk of U that is calibrated has no meaning.
 _NEED_POSITIVES_IN_U = ("cvir", "dist_pu", "imbalanced_nnpu", "impulses", "pulda", "self_pu")
 _MAIN = (
@@ -67,10 +71,13 @@ _MAIN = (
 _PLAIN = "upu, not calibrated"  # a second row of uPU, in the sets where calibration has an effect
 # Accuracy by the oracle's rule, case 1; of uPU the rule is not stated.
 _PUBLISHED = {"dist_pu": (88.47, 0.25), "upu": (86.48, 0.21), _PLAIN: (82.04, 0.49)}
-_NOTES = {
+_FIGURES = {
     "upu": "published: uPU-c, of set 3 as inferred; how its epoch was chosen is not stated",
     _PLAIN: "published: uPU, of set 3 as inferred; how its epoch was chosen is not stated",
-    "dist_pu": "published: Dist-PU-c, of set 3 as inferred; the board's parts are not the paper's",
+    "dist_pu": "published: Dist-PU-c, of set 3 as inferred",
+}
+_NOTES = {
+    "dist_pu": "the board's parts are not the paper's",
     "robust_pu": "the board's row weights unlabeled examples the other way round",
     "lbe": "the board's row has weights that are not the paper's",
     "holistic_pu": "the board's rate only rises, and its averaged network stays in training mode",
@@ -90,13 +97,13 @@ def get_plan(argument: str = "") -> sweep.Plan:
         part=("all", "main"),
     )
     data, number, case = chosen["data"], int(chosen["set"]), chosen["case"]
-    if data == "letter" and number > _MOST_LETTER:
+    if data != "cifar10" and number > _MOST_OF_TABLES:
         raise ValueError(
-            f"config argument set is {number}; accepted: 1 to {_MOST_LETTER} with data=letter, "
-            "which has too few positives for a P of that size beside U"
+            f"config argument set is {number}; accepted: 1 to {_MOST_OF_TABLES} with data={data}, "
+            "which has too few examples of some positive class for a P of that size beside U"
         )
     has_figures = (data, number, case) == ("cifar10", 3, "1")
-    published = _PUBLISHED if has_figures else {}
+    published, figures = (_PUBLISHED, _FIGURES) if has_figures else ({}, {})
     rows = {name: name for name in (_MAIN if chosen["part"] == "main" else _of_one_label())}
     if number <= 5:
         rows[_PLAIN] = "upu"
@@ -106,7 +113,7 @@ def get_plan(argument: str = "") -> sweep.Plan:
             f"{data} set{number}_{case}",
             _config(name, data, number, case, calibrated=row != _PLAIN),
             published.get(row),
-            _NOTES.get(row, ""),
+            "; ".join(notes[row] for notes in (figures, _NOTES) if row in notes),
         )
         for row, name in rows.items()
         if not (number == 5 and name in _NEED_POSITIVES_IN_U)
@@ -152,8 +159,10 @@ def _config(
         config.data.update(drawn)
         config.data.class_prior = 0.5
     is_image = data == "cifar10"
-    source = {"source": "cifar10", "positive_classes": _POSITIVE[case]} if is_image else _TABLE
-    config.data.update(source)
+    positive = _POSITIVE[data][case]
+    if data == "letter":
+        positive = tuple(ord(letter) - ord("A") for letter in positive)
+    config.data.update({"source": data, "positive_classes": positive})
     if not is_image:
         config.model.name, options = "mlp", {"hidden": (500,)}
     elif method == "gradpu":  # an input gradient of one example is not defined under batch norm

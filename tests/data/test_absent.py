@@ -12,7 +12,7 @@ TABLES = ("a9a", "ijcnn1", "mushrooms", "phishing")
 PUBLISHED = (
     *("cifar10", "cifar100", "mnist", "fashion_mnist", "stl10", "digits", "voc2007", "coco2014"),
     *TABLES,
-    "newsgroups",
+    *("newsgroups", "letter", "spambase", "usps", "connect4"),
 )
 
 

@@ -91,8 +91,11 @@ def test_without_a_test_file_a_fixed_part_of_each_class_is_held_out(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (lines()[:-1], "made has 6 negatives and 3 positives; accepted: 6 and 4"),
-        (lines(("+1", "-1")), "made has 4 negatives and 6 positives; accepted: 6 and 4"),
+        (lines()[:-1], "made has 6 negatives and 3 positives; accepted: 6 negatives and 4 pos"),
+        (
+            lines(("+1", "-1")),
+            "made has 4 negatives and 6 positives; accepted: 6 negatives and 4 pos",
+        ),
         (lines(("3", "4")), r"made has the labels \(3.0, 4.0\); accepted: \(-1.0, 1.0\)"),
         (lines(("1", "1")), r"made has the labels \(1.0,\); accepted"),
         ([*lines()[:-1], "+1 6:1\n"], "made is not svmlight text of 5 features"),

@@ -16,6 +16,7 @@ from tests import tiny
 from tests.conftest import real_data_folder
 
 CLASSES = 10
+TABLES = ("mushrooms", "spambase", "connect4", "usps", "letter")
 
 
 def source(per_class, classes=CLASSES):
@@ -26,6 +27,16 @@ def source(per_class, classes=CLASSES):
     names = tuple(map(str, range(classes)))
     rows = (inputs, labels, inputs[:classes], test)
     return raw.RawDataset("made", *rows, class_names=names, mean=(0.0,), std=(1.0,))
+
+
+def rows_of(name):
+    """The classes of a named source; the input of an example is its row."""
+    absent = sources.without_data(name)
+    train, test = (
+        np.arange(len(labels), dtype=np.float32)[:, None]
+        for labels in (absent.train_labels, absent.test_labels)
+    )
+    return absent._replace(train_inputs=train, test_inputs=test, mean=(0.0,), std=(1.0,))
 
 
 def problem(data, cell, seed):
@@ -162,11 +173,10 @@ def test_board_b_has_published_rows_by_default_alone(changed):
 
 
 @pytest.mark.parametrize(
-    ("name", "folder"),
-    [("mushrooms", "libsvm"), ("mnist", "mnist"), ("fashion_mnist", "fashion_mnist")],
+    "name", ["mushrooms", "mnist", "fashion_mnist", "cifar10", "spambase", "connect4"]
 )
-def test_counts_of_board_b_are_those_of_the_files(name, folder):
-    data = sources.load(name, directory=real_data_folder(folder))
+def test_counts_of_board_b_are_those_of_the_sources(name):
+    data = sources.without_data(name)  # of which other tests compare the sizes with the files
     cell = cell_of(pu_bench.get_plan(f"data={name}"), "nnpu")
     positive = np.isin(data.train_labels, cell.config.data.positive_classes)
     assert (positive.sum(), len(positive)) == pu_bench.COUNTS[name]
@@ -188,7 +198,7 @@ def test_every_cell_of_a_board_is_accepted(plan):
     for cell in plan.cells:
         config = config_lib.resolve(cell.config)
         assert config.data.num_validation > 0, cell.name
-        rows = config.data.source in ("table", "mushrooms")
+        rows = config.data.source in TABLES
         assert not (rows and config.method.get("augment", False)), cell.name
 
 
@@ -196,9 +206,9 @@ def test_every_cell_of_a_board_is_accepted(plan):
     ("plan", "made"),
     [
         (pubench.get_plan("data=cifar10,set=3,case=1"), source(2000)),
-        (pubench.get_plan("data=usps,set=8"), source(3600, classes=2)),
+        (pubench.get_plan("data=usps,set=8"), rows_of("usps")),
         (pu_bench.get_plan("data=cifar10"), source(600)),
-        (pu_bench.get_plan("data=spambase"), source(1850, classes=2)),
+        (pu_bench.get_plan("data=spambase"), rows_of("spambase")),
     ],
     ids=("pubench-cifar10", "pubench-usps", "pu_bench-cifar10", "pu_bench-spambase"),
 )
@@ -242,6 +252,10 @@ def test_rows_that_are_not_the_method_say_so_and_published_figures_where_they_ar
     assert "upu, not calibrated" not in {cell.row for cell in two_sample.cells}
     assert "500 examples of known class" in cell_of(images, "lagam").note
     assert cell_of(pu_bench.get_plan("data=mnist,labels=0.5"), "lbe").published is None
+    for plan in ("data=letter", "data=usps", "set=4", "case=2"):
+        cells = pubench.get_plan(plan).cells
+        assert not any(cell.published or "published" in cell.note for cell in cells)
+    assert "published: Dist-PU-c" in cell_of(pubench.get_plan(), "dist_pu").note
 
 
 @pytest.mark.parametrize(
@@ -265,9 +279,9 @@ def test_every_method_of_one_label_has_a_row(plan):
 @pytest.mark.parametrize("row", ["holistic_pu", "impulses", "lagam", "ncpu"])
 def test_methods_made_for_views_train_on_the_tables_of_both_boards(row):
     for plan, data in (
-        (pu_bench.get_plan("data=mushrooms"), source(3250, classes=2)),
-        (pubench.get_plan("data=usps,set=3"), source(3600, classes=2)),
-        (pubench.get_plan("data=letter,set=8"), source(9000, classes=2)),
+        (pu_bench.get_plan("data=mushrooms"), rows_of("mushrooms")),
+        (pubench.get_plan("data=usps,set=3"), rows_of("usps")),
+        (pubench.get_plan("data=letter,set=8"), rows_of("letter")),
     ):
         cell = cell_of(plan, row)
         found = problem(data, cell, 2)
@@ -287,7 +301,7 @@ def test_methods_made_for_views_train_on_the_tables_of_both_boards(row):
 )
 def test_board_a_trains_twenty_thousand_steps_or_what_its_plan_says(row, steps):
     cell = cell_of(pubench.get_plan("data=usps"), row)
-    data = problem(source(3600, classes=2), cell, 0)
+    data = problem(rows_of("usps"), cell, 0)
     stages = method_setup.build(cell.config, data, tiny.mesh()).method.stages
     found = [stage.num_epochs * stage.batching.steps_per_epoch(3600) for stage in stages]
     assert sum(found) == steps
@@ -311,19 +325,39 @@ def test_board_a_has_the_logistic_loss_for_the_risks_it_has():
 
 
 @pytest.mark.parametrize("case", [1, 2])
-def test_board_a_draws_letter_up_to_the_set_that_it_can_fill(case):
-    """90 % of the letters of each case are positives; the file has 20,000."""
-    positives = {1: 8772, 2: 8985}[case]
-    made = source(20, classes=2)
-    labels = np.repeat([0, 1], [18_000 - positives, positives]).astype(np.int32)
-    inputs = np.arange(18_000, dtype=np.float32)[:, None]
-    made = made._replace(train_inputs=inputs, train_labels=labels)
-    cell = cell_of(pubench.get_plan(f"data=letter,set=8,case={case}"), "nnpu")
-    assert problem(made, cell, 0).info.n_p == 3510  # nine tenths of 3,900
-    for number in (9, 10):
-        with pytest.raises(ValueError, match=f"set is {number}; accepted: 1 to 8 with data=letter"):
-            pubench.get_plan(f"data=letter,set={number},case={case}")
-    assert pubench.get_plan("data=usps,set=10").cells
+@pytest.mark.parametrize(
+    ("name", "positive", "labels", "total"),
+    [
+        ("letter", {1: "BVLRIOWSJKCHZ", 2: "DTAYQGBLIWJCZ"}, 3900, 13_000),
+        ("usps", {1: "47958", 2: "16498"}, 1200, 4000),
+    ],
+)
+def test_board_a_draws_equal_shares_of_all_classes_of_a_table(name, positive, labels, total, case):
+    made = rows_of(name)
+    is_positive = np.array([class_name in positive[case] for class_name in made.class_names])
+    for number in (3, 8):
+        cell = cell_of(pubench.get_plan(f"data={name},set={number},case={case}"), "nnpu")
+        found = problem(made, cell, 0)
+        ids = np.concatenate([found.source_ids, found.validation_ids])
+        labeled = np.concatenate([found.labeled, found.validation_labeled])
+        assert len(np.unique(ids)) == len(ids) == total and labeled.sum() == labels
+        p, u = (
+            np.bincount(made.train_labels[ids[rows]], minlength=len(is_positive))
+            for rows in (labeled, ~labeled)
+        )
+        np.testing.assert_array_equal(p, np.where(is_positive, labels // is_positive.sum(), 0))
+        share = total / len(is_positive)
+        expected = share - p if number == 3 else np.full(len(p), (total - labels) / len(p))
+        np.testing.assert_array_equal(u, expected)
+        assert found.info.prior == pytest.approx(0.5, abs=1e-3)
+
+
+@pytest.mark.parametrize("name", ["letter", "usps"])
+@pytest.mark.parametrize("number", [9, 10])
+def test_board_a_refuses_the_sets_that_a_table_cannot_fill(number, name):
+    with pytest.raises(ValueError, match=f"set is {number}; accepted: 1 to 8 with data={name}"):
+        pubench.get_plan(f"data={name},set={number}")
+    assert pubench.get_plan(f"data=cifar10,set={number}").cells
 
 
 def test_board_a_keeps_the_shares_of_what_counts_epochs():
@@ -343,7 +377,7 @@ def test_board_a_leaves_out_of_set_5_what_needs_positives_in_u():
     assert not rows & {"cvir", "dist_pu", "imbalanced_nnpu", "impulses", "pulda", "self_pu"}
     assert {cell.row for cell in pubench.get_plan("data=usps").cells} - rows and "nnpu" in rows
     for cell in plan.cells:
-        data = problem(source(3600, classes=2), cell, 0)
+        data = problem(rows_of("usps"), cell, 0)
         assert data.info.prior_unlabeled == 0 and data.info.n_p == data.info.n_u == 1800
         method_setup.build(cell.config, data, tiny.mesh())
 

@@ -1,4 +1,4 @@
-"""The binary classification tables of the LIBSVM page, in svmlight text."""
+"""The classification tables of the LIBSVM pages, in svmlight text."""
 
 import lzma
 import os
@@ -12,7 +12,9 @@ from pujax import reading
 from pujax.data import absent, raw
 from pujax.data.readers import download, holdout, packed
 
-PAGE = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary.html"
+_PAGES = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets"
+PAGE = f"{_PAGES}/binary.html"
+MULTICLASS_PAGE = f"{_PAGES}/multiclass.html"
 _ENDINGS = ("", ".gz", ".bz2", ".xz")
 # (negative, positive) as the page and its copies code them.
 _CODES = ((-1.0, 1.0), (0.0, 1.0), (1.0, 2.0))
@@ -27,26 +29,30 @@ class SvmlightSource(NamedTuple):
       train_files: names of the files that make up the training set, one tuple per way of having it.
       test_file: name of the test set's file, or '' where there is none.
       num_features: columns.
-      train_counts: (negatives, positives) of the training files.
-      test_counts: likewise of the test file; (0, 0) where there is none.
-      class_names: of the negative and the positive class.
+      train_counts: rows of every class in the training files; of two classes the negative first.
+      test_counts: likewise of the test file; zeros where there is none.
+      class_names: of the classes.
+      codes: how the files may write the classes, in the order of their ids.
+      page: where the files are to be had.
     """
 
     name: str
     train_files: tuple[tuple[str, ...], ...]
     test_file: str
     num_features: int
-    train_counts: tuple[int, int]
-    test_counts: tuple[int, int]
-    class_names: tuple[str, str]
+    train_counts: tuple[int, ...]
+    test_counts: tuple[int, ...]
+    class_names: tuple[str, ...]
+    codes: tuple[tuple[float, ...], ...] = _CODES
+    page: str = PAGE
 
 
 def without_data(source: SvmlightSource, *, test_fraction: float = 0.2) -> raw.RawDataset:
     """The table without its numbers; `load` tells about `test_fraction`."""
     train, test = source.train_counts, source.test_counts
     if not source.test_file:
-        test = int(train[0] * test_fraction), int(train[1] * test_fraction)
-        train = train[0] - test[0], train[1] - test[1]
+        test = tuple(int(count * test_fraction) for count in train)
+        train = tuple(count - held for count, held in zip(train, test, strict=True))
     return absent.one_class(
         source.name, (source.num_features,), train=train, test=test, class_names=source.class_names
     )
@@ -59,7 +65,7 @@ def load(
     test_fraction: float = 0.2,
     seed: int = 0,
 ) -> raw.RawDataset:
-    """Reads a table as float32; class 0 is negative and 1 positive, however the file codes them.
+    """Reads a table as float32; classes are 0, 1, ..., however the file codes them.
 
     Args:
       source: which table.
@@ -108,7 +114,7 @@ def _find_all(source, directory):
     if missing:
         raise download.MissingDataError(
             f"cannot find {' and '.join(missing)} (plain, .gz, .bz2 or .xz) in {directory} or "
-            f"{directory / source.name}; get it from {PAGE} and put it there",
+            f"{directory / source.name}; get it from {source.page} and put it there",
             reason="not found",
         )
     return train, test
@@ -129,20 +135,24 @@ def _read(source, paths, counts):
     parts = [_read_file(path, source.num_features) for path in paths]
     inputs, codes = (np.concatenate(part) for part in zip(*parts, strict=True))
     where = ", ".join(map(str, paths))
-    pair = tuple(np.unique(codes).tolist())
-    if pair not in _CODES:
+    found, labels = np.unique(codes, return_inverse=True)
+    if tuple(found.tolist()) not in source.codes:
+        order = "the first of each pair negative" if len(counts) == 2 else "as published"
         raise ValueError(
-            f"{where} has the labels {pair}; accepted: {', '.join(map(str, _CODES))}, the first of "
-            "each pair negative"
+            f"{where} has the labels {tuple(found.tolist())}; accepted: "
+            f"{', '.join(map(str, source.codes))}, {order}"
         )
-    labels = (codes == pair[1]).astype(np.int32)
-    sizes = tuple(np.bincount(labels).tolist())
-    if sizes != counts:
-        raise ValueError(
-            f"{where} has {sizes[0]} negatives and {sizes[1]} positives; accepted: {counts[0]} and "
-            f"{counts[1]}, as published"
-        )
-    return inputs, labels
+    sizes = np.bincount(labels).tolist()
+    if tuple(sizes) != counts:
+        raise ValueError(f"{where} has {_rows(sizes)}; accepted: {_rows(counts)}, as published")
+    return inputs, labels.astype(np.int32)
+
+
+def _rows(counts):
+    """Rows of every class in words."""
+    if len(counts) == 2:
+        return f"{counts[0]} negatives and {counts[1]} positives"
+    return f"{', '.join(map(str, counts))} rows of its classes"
 
 
 def _read_file(path, num_features):
