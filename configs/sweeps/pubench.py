@@ -19,15 +19,15 @@ the board gives to warm-ups are not added; CVIR, PULDA and HolisticPU, whose epo
 U, come to 28,000 steps in set 3, 36,000 in set 1 and 20,000 in set 10, LBE to 17,000 to 21,000; in
 one-sample data risks are calibrated by the counts of P and U, which is the board's mark '-c', by
 its paper's formula, and uPU has a row without; correction steps of nnPU keep the positive part, as
-by default here, and rows of a table are standardised. All classes have equal shares of U, all
-positive ones of P, in every set. In two-sample sets the largest part of the test set that is half
-positive is kept, which of CIFAR-10 is all of it. USPS and Letter have too few examples of some
-class for the sets 9 and 10. In set 5 every positive is labelled, and methods that expect some in U
-are left out (CVIR, Dist-PU, imbalanced nnPU, ImPULSeS, PULDA, Self-PU). LaGAM's support set is made
-of known positives and pseudo-negatives, since the board gives no known negative; ImPULSeS' linear
-head has Adam, as always. Rows of a table have no views: HolisticPU and LaGAM take them as they are,
-ImPULSeS and NcPU copies with features of other rows. That the published tables are those of set 3
-is inferred from the board's example commands.
+by default here, and rows of a table are standardised. Classes have equal shares: of P and U
+together in one-sample sets, of U in two-sample sets, and positive ones of P. In two-sample sets the
+largest part of the test set that is half positive is kept, which of CIFAR-10 is all of it. USPS and
+Letter have too few examples of some class for the sets 9 and 10. In set 5 every positive is
+labelled, and methods that expect some in U are left out (CVIR, Dist-PU, imbalanced nnPU, ImPULSeS,
+PULDA, Self-PU). LaGAM's support set is made of known positives and pseudo-negatives, since the
+board gives no known negative; ImPULSeS' linear head has Adam, as always. Rows of a table have no
+views: HolisticPU and LaGAM take them as they are, ImPULSeS and NcPU copies with features of other
+rows. That the published tables are those of set 3 is inferred from the board's example commands.
 """
 
 import ml_collections

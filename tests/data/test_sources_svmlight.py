@@ -65,6 +65,37 @@ def test_the_larger_of_two_labels_is_positive(codes, tmp_path):
     np.testing.assert_array_equal(labels, [0] * NEGATIVE + [1] * POSITIVE)
 
 
+def test_classes_of_several_codes_are_counted_from_0(tmp_path):
+    source = SOURCE._replace(
+        train_files=(("made",),),
+        test_file="",
+        train_counts=(4, 4, 2),
+        test_counts=(0, 0, 0),
+        class_names=("loss", "draw", "win"),
+        codes=((-1, 0, 1),),
+    )
+    codes = ["-1", "0", "1", "0", "-1"] * 2
+    text = [code + line[2:] for code, line in zip(codes, lines(), strict=True)]
+    write(tmp_path / "made", text)
+    data = svmlight.load(source, tmp_path, test_fraction=0.5)
+    inputs = np.concatenate([data.train_inputs, data.test_inputs]).max(1).astype(int)
+    labels = np.concatenate([data.train_labels, data.test_labels])
+    np.testing.assert_array_equal(labels, [int(codes[i - 1]) + 1 for i in inputs])
+    np.testing.assert_array_equal(np.bincount(data.test_labels), [2, 2, 1])
+    absent = svmlight.without_data(source, test_fraction=0.5)
+    for part in ("train_labels", "test_labels"):
+        found, expected = getattr(absent, part), getattr(data, part)
+        np.testing.assert_array_equal(np.bincount(found), np.bincount(expected))
+    write(tmp_path / "made", [*text, text[0]])
+    with pytest.raises(ValueError, match="has 5, 4, 2 rows of its classes; accepted: 4, 4, 2 rows"):
+        svmlight.load(source, tmp_path)
+    write(tmp_path / "made", [*text, "2 1:1\n"])
+    with pytest.raises(
+        ValueError, match=r"\(-1.0, 0.0, 1.0, 2.0\); accepted: \(-1, 0, 1\), as pub"
+    ):
+        svmlight.load(source, tmp_path)
+
+
 def test_a_training_set_in_two_parts_is_joined(tmp_path):
     write(tmp_path / "made.tr", lines(rows=range(7)))
     write(tmp_path / "made.val", lines(rows=range(7, 10)), ".xz")
@@ -121,14 +152,20 @@ def test_a_truncated_file_is_named(ending, tmp_path):
         svmlight.load(SOURCE, tmp_path)
 
 
-@pytest.mark.parametrize("name", ["a9a", "ijcnn1", "mushrooms", "phishing"])
+@pytest.mark.parametrize("name", ["a9a", "ijcnn1", "mushrooms", "phishing", "usps", "connect4"])
 def test_missing_files_are_named_with_folder_and_page(name, tmp_path):
     with pytest.raises(download.MissingDataError) as caught:
         sources.load(name, directory=tmp_path)
     message = str(caught.value)
-    assert svmlight.PAGE in message and str(tmp_path / name) in message
-    for file in {"a9a": ("a9a", "a9a.t"), "ijcnn1": ("ijcnn1.tr", "ijcnn1.t")}.get(name, (name,)):
-        assert file in message
+    page = svmlight.MULTICLASS_PAGE if name in ("usps", "connect4") else svmlight.PAGE
+    assert page in message and str(tmp_path / name) in message
+    files = {
+        "a9a": ("a9a", "a9a.t"),
+        "ijcnn1": ("ijcnn1.tr", "ijcnn1.t"),
+        "usps": ("usps", "usps.t"),
+        "connect4": ("connect-4",),
+    }
+    assert all(file in message for file in files.get(name, (name,)))
 
 
 @pytest.mark.parametrize(
