@@ -15,7 +15,6 @@ import ml_collections
 from pujax import sweep
 from pujax.configs import dist_pu, robust_pu, self_pu
 
-
 _SPAMBASE = {"0.2": "93.60 ± 0.6", "0.4": "90.21 ± 1.4", "0.6": "88.75 ± 0.9"}
 
 

@@ -54,9 +54,10 @@ def test_rows_of_robust_pu_differ_in_what_their_names_say():
     assert changes(PUBLISHED) == {"num_epochs": 500, "episode_epochs": 20, "learning_rate": 0.01}
     assert {config.data.class_prior for config in rows.values()} == {0.4}
     (spam,) = (c for c in plan.cells if c.column == "spambase 0.4" and c.row == FULL)
+    first, second = (config.to_dict() for config in (rows[FULL], spam.config))
     changed = {
-        name: {key for key in section if section[key] != spam.config[name][key]}
-        for name, section in rows[FULL].to_dict().items()
+        name: {key for key in section if section[key] != second[name][key]}
+        for name, section in first.items()
         if isinstance(section, dict)
     }
     assert {name: keys for name, keys in changed.items() if keys} == {"data": {"source"}}
