@@ -60,7 +60,9 @@ def test_rows_of_robust_pu_differ_in_what_their_names_say():
         for name, section in first.items()
         if isinstance(section, dict)
     }
-    assert {name: keys for name, keys in changed.items() if keys} == {"data": {"source"}}
+    changed = {name: keys for name, keys in changed.items() if keys}
+    assert changed == {"data": {"source", "scaling"}}
+    assert (first["data"]["scaling"], second["data"]["scaling"]) == ("unit", "standard")
     assert "90.21 ± 1.4" in spam.note  # an error of 9.79, of which the spread is the same
 
 
