@@ -12,7 +12,7 @@ from pujax.console import message, run_command
 
 def _flags() -> flags.FlagValues:
     values = flags.FlagValues()
-    for name in ("label", "positive", "id_column", "json"):
+    for name in ("label", "positive", "id_column", "leave_out", "words", "json"):
         flags.DEFINE_string(name, "", name, flag_values=values)
     flags.DEFINE_integer("seed", 0, "seed", lower_bound=0, flag_values=values)
     return values
@@ -34,6 +34,8 @@ def main(argv: list[str]) -> int:
             label=values.label,
             positive=values.positive,
             id_column=values.id_column,
+            leave_out=values.leave_out,
+            words=values.words,
             seed=values.seed,
         )
         if values.json:

@@ -73,6 +73,8 @@ _PRIORS = """usage: {program} DATA [--label=COLUMN] [--positive=VALUE] [--method
   --positive=VALUE     the word that marks a positive, where it is not 1, yes, true or positive
   --id_column=COLUMN   the column that names a row and is no feature; 'none' keeps all columns;
                        default: what looks like one is set aside, and said
+  --leave_out=A,B      columns that are no features
+  --words=A,B          columns whose cells are words, whatever they look like, such as postcodes
   --methods=A,B        estimators, all by default, of:
 {estimators}
   --resamples=100      bootstrap resamples of the 90 % intervals, from 20; a fifth of it, but at
@@ -98,6 +100,8 @@ _CHECK = """usage: {program} DATA [--label=COLUMN] [--positive=VALUE] [--json=FI
   --positive=VALUE     the word that marks a positive, where it is not 1, yes, true or positive
   --id_column=COLUMN   the column that names a row and is no feature; 'none' keeps all columns;
                        default: what looks like one is set aside, and said
+  --leave_out=A,B      columns that are no features
+  --words=A,B          columns whose cells are words, whatever they look like, such as postcodes
   --json=FILE          writes the findings as JSON, too; a new file, or an earlier result
   --seed=0             seed of everything random
   --help               shows this text

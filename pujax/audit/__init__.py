@@ -61,7 +61,14 @@ class Audit(NamedTuple):
 
 
 def audit(
-    path: str, *, label: str = "", positive: str = "", id_column: str = "", seed: int = 0
+    path: str,
+    *,
+    label: str = "",
+    positive: str = "",
+    id_column: str = "",
+    leave_out: str = "",
+    words: str = "",
+    seed: int = 0,
 ) -> Audit:
     """Looks for faults in a file or a folder of images.
 
@@ -70,12 +77,21 @@ def audit(
       label: column of the label; needed for tables with named columns.
       positive: word that marks a positive, where it is not a usual one.
       id_column: column that names a row; '' looks for one, 'none' keeps all columns.
+      leave_out: columns that are no features, with commas between them.
+      words: columns whose cells are words, whatever they look like, likewise.
       seed: of everything random.
 
     Raises:
       ValueError: in one line, what cannot be read.
     """
-    read = inputs.read(path, label=label, positive=positive, id_column=id_column)
+    options = {
+        "label": label,
+        "positive": positive,
+        "id_column": id_column,
+        "leave_out": leave_out,
+        "words": words,
+    }
+    read = inputs.read(path, **options)
     found, not_checked, prior = check(read.problem, seed=seed, kind=read.kind)
     found = in_order([*image_files.check(read.damaged, read.test_copies), *found])
     num_p = int(read.problem.labeled.sum())
@@ -86,9 +102,7 @@ def audit(
     advised = recommendation.recommend(
         path,
         kind=read.kind,
-        label=label,
-        positive=positive,
-        id_column=id_column,
+        options=options,
         num_labeled=num_p,
         prior=prior,
         findings=found,

@@ -3,7 +3,7 @@
 import hashlib
 import os
 import pathlib
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from PIL import Image
@@ -37,45 +37,37 @@ class Input(NamedTuple):
     test_copies: tuple[str, ...] = ()
 
 
-def read(path: str, *, label: str = "", positive: str = "", id_column: str = "") -> Input:
+def read(path: str, **options: str) -> Input:
     """Reads a file of rows or a folder of images.
 
     Args:
       path: of the file, in any format of `pujax.data.readers.frames`, or of a folder with
         `positive/` and `unlabeled/`.
-      label: name of the label's column; '' is `labels` or `y` beside arrays. Not for folders.
-      positive: the word that marks a positive, where it is not a usual one. Not for folders.
-      id_column: name of the column that names a row; '' looks for one, 'none' keeps all columns.
-        Not for folders.
+      **options: how a file is read, see `pujax.audit.audit`; '' each for a folder.
 
     Raises:
       ValueError: in one line, what cannot be read.
     """
     try:
         if os.path.isdir(path):
-            given = {"--label": label, "--positive": positive, "--id_column": id_column}
-            for flag, value in given.items():
+            for name, value in options.items():
                 if value:
                     raise ValueError(
-                        f"{flag} is {value!r}; accepted: nothing, since DATA is the folder {path}"
+                        f"--{name} is {value!r}; accepted: nothing, since DATA is the folder {path}"
                     )
             return _folder(path)
-        return _table(path, label, positive, id_column)
+        return _table(path, options)
     except ValueError as error:
         raise ValueError(own_table.in_options(str(error))) from error
 
 
-def _table(path: str, label: str, positive: str, id_column: str) -> Input:
-    read = own_table.load(
-        pathlib.Path(), path=path, label=label, positive=positive, id_column=id_column
-    )
+def _table(path: str, options: dict[str, Any]) -> Input:
+    read = own_table.load(pathlib.Path(), path=path, **options)
     assert read.prepare is not None
     data = read.prepare(np.arange(len(read.train_labels)))
     assert data.own is not None
     learned = data.own.preparation
-    rows = own_table.read(
-        pathlib.Path(), path=path, label=label, positive=positive, id_column=id_column
-    )
+    rows = own_table.read(pathlib.Path(), path=path, **options)
     found = problem(
         as_array(data.train_inputs),
         data.train_labels == 1,

@@ -6,7 +6,7 @@ is ahead or level; on images nnPU with a small convolutional network is what was
 """
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from pujax.audit import label_counts
@@ -39,9 +39,7 @@ def recommend(
     path: str,
     *,
     kind: str,
-    label: str,
-    positive: str,
-    id_column: str = "",
+    options: Mapping[str, str],
     num_labeled: int,
     prior: float | None,
     findings: Sequence[Finding],
@@ -51,9 +49,7 @@ def recommend(
     Args:
       path: of the data.
       kind: 'table' or 'images'.
-      label: column of the label, '' for none.
-      positive: word that marks a positive, '' for the usual ones.
-      id_column: column that names a row, 'none' for none, '' where it is looked for.
+      options: how the data are read, see `pujax.audit.audit`.
       num_labeled: labelled positives.
       prior: share of positives in U as estimated, None where unknown.
       findings: all of them.
@@ -63,14 +59,12 @@ def recommend(
     )
     if any(x.name == "label_counts" and x.severity == ERROR for x in findings):
         return Recommendation("", "", (), first)  # training would refuse the data
-    method, options, reasons = _choice(kind, num_labeled, prior)
+    method, settings, reasons = _choice(kind, num_labeled, prior)
     file = {"table": "own_table", "images": "own_folder"}[kind]
     words = ["pujax", "train", f"--config={file}:method={method}"]
     words.append(f"--config.data.path={path}")
-    words += [f"--config.data.label={label}"] * bool(label)
-    words += [f"--config.data.positive={positive}"] * bool(positive)
-    words += [f"--config.data.id_column={id_column}"] * bool(id_column)
-    words += [f"--config.method.{name}={value}" for name, value in options.items()]
+    words += [f"--config.data.{name}={value}" for name, value in options.items() if value]
+    words += [f"--config.method.{name}={value}" for name, value in settings.items()]
     names = {finding.name for finding in findings}
     if "damaged" in names:
         words.append("--config.data.unreadable=skip")

@@ -23,7 +23,8 @@ than a hundred cells they are these."""
 _THOUSANDS = rf"[+\-{written_numbers.MINUS}]?([1-9]\d{{0,2}}(\.\d{{3}})+|\d+)"
 """Whole numbers, whose points, if they have any, may stand between thousands."""
 
-Kind = Literal["number", "date", "words", "codes", "dropped"]
+Kind = Literal["number", "date", "words", "codes", "category", "dropped"]
+OF_WORDS: tuple[Kind, ...] = ("words", "codes", "category")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,7 +34,7 @@ class Column:
     Attributes:
       name: of the column.
       kind: 'number'; 'date'; 'words', none of which is a number; 'codes', words of which some are
-        numbers; 'dropped', which may be anything.
+        numbers; 'category', words whatever they look like; 'dropped', which may be anything.
       date_format: as in `columns.dates`; '' for other kinds.
       had_missing: whether a training row lacks it.
       marks: of a number in text, one of `written_numbers.MARKS`; '' is a decimal point alone.
@@ -60,7 +61,7 @@ class Column:
 
 
 def of_training_rows(
-    frame: frames.Frame, training: frames.Frame, name: str
+    frame: frames.Frame, training: frames.Frame, name: str, *, as_words: bool = False
 ) -> tuple[Column, list[str]]:
     """What training rows say of a column whose cells are read as those of all rows can be.
 
@@ -68,16 +69,32 @@ def of_training_rows(
       frame: all rows.
       training: those of them that are trained on.
       name: of the column.
+      as_words: whether its cells are words, whatever they look like.
 
     Returns:
       `(column, sentences)`: what it is, and what a person should know of it, which may be nothing.
     """
+    if as_words:
+        column, message = _of_words(training, name)
+        return column, list(filter(None, [message]))
     column, message = _read_alike(frame, training, name)
     messages = [message]
     if column.kind == "date":
         column, message = _near_zero(training, column)
         messages.append(message)
     return column, list(filter(None, messages))
+
+
+def _of_words(training: frames.Frame, name: str) -> tuple[Column, str]:
+    """A column of words by its training rows, and what to say of it, which may be nothing."""
+    words = columns.text(training.values[name])
+    missing = words.isna()
+    if missing.all():
+        return Column(name, "dropped"), _empty(name)
+    had_missing = bool(missing.any())
+    if not had_missing and words.nunique() == 1:
+        return Column(name, "dropped"), _constant(name, words.iloc[0])
+    return Column(name, "category", had_missing=had_missing, missing=float(missing.mean())), ""
 
 
 def _read_alike(frame: frames.Frame, training: frames.Frame, name: str) -> tuple[Column, str]:
@@ -125,7 +142,7 @@ def _column(frame: frames.Frame, name: str) -> tuple[Column, str]:
     words = columns.text(cells)
     missing = words.isna()
     if missing.all():
-        return Column(name, "dropped"), f"column {name!r} is left out: empty in all training rows"
+        return Column(name, "dropped"), _empty(name)
     had_missing, share_missing = bool(missing.any()), float(missing.mean())
     values, wrong = columns.numbers(cells)
     writing = written_numbers.Writing("", "", "")
@@ -181,7 +198,7 @@ def _column(frame: frames.Frame, name: str) -> tuple[Column, str]:
             f"column {name!r} is read as words, since {frame.place(row)} holds "
             f"{words.iloc[row]!r}{doubt}; numbers have a decimal point and nothing else beside "
             "their digits, and no cell is missing but if it is empty, NA or the like: write them "
-            "so, or leave the column out"
+            f"so, or leave the column out by data.leave_out={name!r}"
         )
     kind: Kind = "codes" if share else "words"
     return Column(name, kind, "", had_missing, missing=share_missing), message
@@ -200,8 +217,7 @@ def _of_codes(name: str, words: Any) -> str:
     return (
         f"column {name!r} is read as numbers, though all of its cells have {width} digits, "
         f"{len(zeros)} of {len(present)} with a 0 first, such as {example!r}: if they are codes, "
-        f"put a letter before each, such as {'c' + example!r}, here and in new rows, and they are "
-        "read as words"
+        f"data.words={name!r} reads them as words"
     )
 
 
@@ -215,7 +231,7 @@ def _of_almost_dates(frame: frames.Frame, name: str, words: Any) -> str:
     return (
         f"column {name!r} is read as words, since {frame.place(row)} holds {words.iloc[row]!r}, "
         f"which is no date like {example!r}; correct such cells or leave them empty, or leave the "
-        "column out"
+        f"column out by data.leave_out={name!r}"
     )
 
 
@@ -257,6 +273,10 @@ def on_written_numbers(frame: frames.Frame, found: Sequence[Column]) -> list[str
                     "have a decimal comma; if the point stands between thousands, leave it out"
                 )
     return messages
+
+
+def _empty(name: str) -> str:
+    return f"column {name!r} is left out: empty in all training rows"
 
 
 def _constant(name: str, cell: str) -> str:

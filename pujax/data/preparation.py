@@ -221,7 +221,9 @@ class Preparation:
             )
 
 
-def fit(rows: Any, indices: Any = None, *, aside: Sequence[str] = ()) -> Preparation:
+def fit(
+    rows: Any, indices: Any = None, *, aside: Sequence[str] = (), words: Sequence[str] = ()
+) -> Preparation:
     """Learns from training rows how columns become features.
 
     A column without a cell in training rows, or with one value throughout, is left out, and
@@ -234,6 +236,7 @@ def fit(rows: Any, indices: Any = None, *, aside: Sequence[str] = ()) -> Prepara
       indices: int `[m]`, the training rows; None is all.
       aside: columns that are no features, such as the label and the id. They are left out here, and
         tables to come may have them or not.
+      words: columns whose cells are words, whatever they look like, such as postcodes.
 
     Returns:
       A `Preparation`.
@@ -251,14 +254,16 @@ def fit(rows: Any, indices: Any = None, *, aside: Sequence[str] = ()) -> Prepara
     found: list[Column] = []
     messages: list[str] = []
     for name in training.values.columns:
-        column, sentences = column_kinds.of_training_rows(frame, training, name)
+        column, sentences = column_kinds.of_training_rows(
+            frame, training, name, as_words=name in words
+        )
         found.append(column)
         messages += sentences
     messages += column_kinds.on_written_numbers(training, found)
     if all(column.kind == "dropped" for column in found):
         raise ValueError(_NOTHING_LEFT.format(frame.path))
     encoder = None
-    if any(column.kind in ("date", "words", "codes") for column in found):
+    if any(column.kind in ("date", *column_kinds.OF_WORDS) for column in found):
         encoder = table_encoder.fit(frame.path, _encoded(training, found))
     raw, feature_names, sources = _features(training, found, encoder, np.float32)
     fill = _medians(raw)
@@ -375,8 +380,11 @@ def _encoded(frame: frames.Frame, found: Sequence[Column]) -> Any:
             accepted = f"a date as in training rows, such as {columns.example(column.date_format)}"
             _check_cells(frame, column, wrong, accepted)
             cells[column.name] = values
-        elif column.kind in ("words", "codes"):
-            cells[column.name] = columns.text(frame.values[column.name])
+        elif column.kind in column_kinds.OF_WORDS:
+            words = columns.text(frame.values[column.name])
+            # Text is made numbers and dates of where all of it looks so; categories are not.
+            is_category = column.kind == "category"
+            cells[column.name] = words.astype("category") if is_category else words
     return pd.DataFrame(cells).reset_index(drop=True)
 
 

@@ -61,7 +61,7 @@ def fit(path: str, table: Any) -> Any:
 
     Args:
       path: of their file, for messages.
-      table: pandas DataFrame of text and dates, NaN or NaT where one is missing.
+      table: pandas DataFrame of text, categories and dates, NaN or NaT where one is missing.
 
     Returns:
       A fitted `skrub.TableVectorizer`.

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pujax.data.column_kinds import Column
+from pujax.data.column_kinds import OF_WORDS, Column
 from pujax.data.readers import columns, frames
 
 _MANY = 20
@@ -103,7 +103,7 @@ class Unlike:
             present = columns.text(frame.values[name]).notna().to_numpy()
             self.cells[name] = self.cells.get(name, 0) + int(present.sum())
             self.known[name] = bool(present.any() or not _is_mostly_filled(column))
-            if present.any() and column.kind in ("words", "codes"):
+            if present.any() and column.kind in OF_WORDS:
                 # A word that training rows lack is 0 in all features of its column.
                 own = raw[:, [i for i, source in enumerate(sources) if source == name]]
                 self.known[name] = bool(own[present].any())

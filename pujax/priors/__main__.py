@@ -17,7 +17,6 @@ from absl import flags
 
 from pujax import checks, usage
 from pujax.console import message, plural, render_table, run_command
-from pujax.data import preparation
 from pujax.data.sources import own_table
 from pujax.priors.base import PriorEstimate
 from pujax.priors.consensus import BOUNDS, consensus, is_informative, shown, warning
@@ -45,7 +44,7 @@ _WIDTH = 100
 
 def _flags() -> flags.FlagValues:
     values = flags.FlagValues()
-    for name in ("label", "positive", "id_column"):
+    for name in ("label", "positive", "id_column", "leave_out", "words"):
         flags.DEFINE_string(name, "", name, flag_values=values)
     flags.DEFINE_list("methods", list(NAMES), "methods", flag_values=values)
     flags.DEFINE_integer("resamples", 100, "resamples", lower_bound=0, flag_values=values)
@@ -76,6 +75,8 @@ def main(argv: list[str]) -> int:
             label=values.label,
             positive=values.positive,
             id_column=values.id_column,
+            leave_out=values.leave_out,
+            words=values.words,
             methods=values.methods,
             num_resamples=values.resamples,
             seed=values.seed,
@@ -92,6 +93,8 @@ def report(
     label: str = "",
     positive: str = "",
     id_column: str = "",
+    leave_out: str = "",
+    words: str = "",
     methods: Sequence[str] = NAMES,
     num_resamples: int = 100,
     seed: int = 0,
@@ -104,6 +107,8 @@ def report(
         `own_table.read` where rows are arrays.
       positive: as in `own_table.read`.
       id_column: likewise.
+      leave_out: likewise.
+      words: likewise.
       methods: names of estimators.
       num_resamples: of the bootstrap.
       seed: of everything random.
@@ -112,7 +117,9 @@ def report(
       ValueError: if the file cannot be read, or holds no PU data.
     """
     try:
-        features, is_positive, notes = _read(path, label, positive, id_column)
+        features, is_positive, notes = _read(
+            path, label, positive=positive, id_column=id_column, leave_out=leave_out, words=words
+        )
     except ValueError as error:
         raise ValueError(own_table.in_options(str(error))) from error
     p, u = features[is_positive], features[~is_positive]
@@ -136,9 +143,7 @@ def report(
     return "\n".join([*lines, _advice(len(p) + len(u))])
 
 
-def _read(
-    path: str, label: str, positive: str, id_column: str
-) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
+def _read(path: str, label: str, **options: str) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
     """A file as training reads it, but with all digits of its numbers.
 
     Returns:
@@ -149,13 +154,12 @@ def _read(
         pathlib.Path(),
         path=path,
         label=label,
-        id_column=id_column,
-        positive=positive,
         zero_is="unlabeled",
         label_is_last=True,
         dtype=np.float64,
+        **options,
     )
-    learned = preparation.fit(rows.frame, aside=rows.aside)
+    learned = rows.prepared()
     features = learned.transform(rows.frame, dtype=np.float64)
     guessed: tuple[str, ...] = ()
     if not label and rows.frame.is_table:

@@ -41,6 +41,7 @@ def test_the_seed_and_all_names_are_handed_on(tmp_path, monkeypatch, words, seed
 
     monkeypatch.setattr(audit, "audit", audited)
     names = {"label": "known", "positive": "yes", "id_column": "key"}
+    names |= {"leave_out": "a,b", "words": "plz"}
     assert run("a.csv", *(f"--{name}={value}" for name, value in names.items()), *words) == 2
     assert given == names | {"path": "a.csv", "seed": seed}
 
@@ -122,8 +123,7 @@ def test_the_recommended_command_reads_its_configuration(leaking, tmp_path, monk
         advised = recommendation.recommend(
             path,
             kind=kind,
-            label="known" * (kind == "table"),
-            positive="",
+            options={"label": "known", "words": "a b,c"} if kind == "table" else {},
             num_labeled=num_labeled,
             prior=prior,
             findings=[damaged] if kind == "images" else [],
@@ -132,11 +132,12 @@ def test_the_recommended_command_reads_its_configuration(leaking, tmp_path, monk
         assert words[:2] == ["pujax", "train"]
         config = flags.parse(["pujax train", *words[2:]])[0]
         assert config.data.path == path and config.method.name == advised.method
+        assert config.data.words == ("a b,c" if kind == "table" else "")
 
 
 def test_the_recommendation_follows_what_was_measured():
     def advised(**options):
-        defaults = {"kind": "table", "label": "y", "positive": "", "findings": []}
+        defaults = {"kind": "table", "options": {"label": "y", "id_column": ""}, "findings": []}
         return recommendation.recommend("f.csv", **(defaults | options))
 
     assert advised(num_labeled=200, prior=0.5).method == "nnpu"
@@ -152,7 +153,7 @@ def test_the_recommendation_follows_what_was_measured():
     for labels, prior, why in ((20, 0.5, "(20)"), (90, 0.2, "about 20%"), (90, None, "nothing is")):
         assert why in advised(num_labeled=labels, prior=prior).reasons[0]
     assert advised(kind="images", num_labeled=200, prior=None).method == "nnpu"
-    named = advised(num_labeled=200, prior=0.5, id_column="none")
+    named = advised(num_labeled=200, prior=0.5, options={"id_column": "none"})
     assert "--config.data.id_column=none" in named.command and "id_column" not in rare.command
     assert advised(num_labeled=200, prior=recommendation.RARE).method == "classic"
     leak = audit.Finding("leak", "warning", "one column alone", (), "see how it came to be")
@@ -217,7 +218,10 @@ def test_a_good_table_has_the_status_0_and_a_warning_1(tmp_path, capsys):
         (("{folder}",), "an empty folder; accepted: a folder that holds positive/"),
         (("{folder}", "--label=known"), "--label is 'known'; accepted: nothing, since DATA is the"),
         (("{folder}", "--id_column=a"), "--id_column is 'a'; accepted: nothing, since DATA is the"),
+        (("{folder}", "--words=a"), "--words is 'a'; accepted: nothing, since DATA is the folder"),
         (("{path}", "--label=known", "--id_column=c"), "^--id_column is 'c'; accepted: a column"),
+        (("{path}", "--label=known", "--leave_out=c"), "^--leave_out is 'c'; accepted: a column"),
+        (("{path}", "--label=known", "--words=known"), "^--words names 'known', which is the labe"),
     ],
 )
 def test_bad_input_is_one_line_and_the_status_2(tmp_path, capsys, arguments, message):

@@ -434,6 +434,41 @@ def test_codes_may_be_numbers_in_a_new_file():
     np.testing.assert_array_equal(feature(learned, x, "icd_250"), [1, 0])
 
 
+def test_columns_that_are_named_are_words_whatever_they_look_like():
+    cells = ["01067", "80331", "04109", "", "80331"] * 3
+    table = pd.DataFrame({"plz": cells, "day": ["2024-01-31", "2023-05-06", "", "", ""] * 3})
+    read = preparation.fit(table)
+    assert {c.name: c.kind for c in read.columns} == {"plz": "number", "day": "date"}
+    learned = preparation.fit(table, words=("plz", "day"))
+    assert {c.name: c.kind for c in learned.columns} == {"plz": "category", "day": "category"}
+    assert learned.messages == () and [c.missing for c in learned.columns] == [0.2, 0.6]
+    new = pd.DataFrame({"plz": ["01067", "1067", None, "99999"], "day": ["2024-01-31"] * 4})
+    x = learned.transform(new)
+    np.testing.assert_array_equal(feature(learned, x, "plz_01067"), [1, 0, 0, 0])
+    assert feature(learned, x, "day_2024-01-31").all()
+    # As a number of Parquet or a DataFrame it has no zeros first; a missing cell makes it a float.
+    whole = preparation.fit(pd.DataFrame({"plz": [1067, 80331] * 5}), words=("plz",))
+    parts = preparation.fit(pd.DataFrame({"plz": [1067.0, 80331.0, np.nan] * 5}), words=("plz",))
+    for one in (whole, parts):
+        found = one.transform(pd.DataFrame({"plz": [1067, 80331]}))
+        seen = one.transform(pd.DataFrame({"plz": [1067.0, 80331.0]}))
+        np.testing.assert_array_equal(found, seen)
+        assert not np.array_equal(found[0], found[1])
+
+
+@pytest.mark.parametrize(
+    ("cells", "message"),
+    [
+        (["", None], "column 'plz' is left out: empty in all training rows"),
+        (["01067"], "column 'plz' is left out: '01067' in all training rows"),
+    ],
+)
+def test_a_column_of_words_that_says_nothing_is_left_out(cells, message):
+    table = pd.DataFrame({"plz": cells * (6 // len(cells)), "x": range(6)})
+    learned = preparation.fit(table, words=("plz",))
+    assert learned.feature_names == ("x",) and learned.messages == (message,)
+
+
 def test_a_number_too_large_is_refused_when_it_is_learned():
     with pytest.raises(ValueError, match="the table, row 2, column 'x' is 1e"):
         preparation.fit(pd.DataFrame({"x": ["1", "1e300"]}))
@@ -460,7 +495,7 @@ def test_a_number_too_large_is_refused_when_it_is_learned():
         (
             ["80331", "01067", "", "04109"],
             "column 'x' is read as numbers, though all of its cells have 5 digits, 2 of 3 with "
-            "a 0 first, such as '01067': if they are codes, put a letter before each, such as 'c0",
+            "a 0 first, such as '01067': if they are codes, data.words='x' reads them as words",
         ),
     ],
 )

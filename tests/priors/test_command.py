@@ -196,7 +196,7 @@ def test_numbers_keep_all_their_digits(samples, path, tmp_path):
     sklearn.datasets.dump_svmlight_file(both, np.arange(500) < 200, str(tmp_path / "a.svm"))
     for file in (path, tmp_path / "a.npz", tmp_path / "a.svm"):
         label = "s" if file is path else ""
-        features, is_positive, _ = command._read(str(file), label, "", "")
+        features, is_positive, _ = command._read(str(file), label)
         # Of 17 digits of text pandas reads the last one differently now and then.
         np.testing.assert_allclose(features, both, rtol=1e-15)
         assert features.dtype == np.float64 and is_positive.sum() == 200

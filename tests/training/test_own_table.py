@@ -530,6 +530,40 @@ def test_a_word_for_positives_makes_every_other_word_of_a_test_set_negative(tmp_
     assert data.test_inputs.shape == (ROWS, data.inputs.shape[1])
 
 
+def test_columns_are_left_out_or_read_as_words_where_that_is_said(tmp_path):
+    frame, _ = table()
+    codes = np.where(np.arange(ROWS) % 2, "01067", "80331")
+    frame.assign(plz=codes, **{"a,b": "x", "note": codes}).to_csv(tmp_path / "a.csv", index=False)
+    config = configured(tmp_path / "a.csv", leave_out="since, note,since", words="plz")
+    data = experiment.load_data(config_lib.resolve(config))
+    learned = data.own.preparation
+    assert {c.name: c.kind for c in learned.columns} == {
+        "amount": "number",
+        "city": "words",
+        "plz": "category",
+        "a,b": "dropped",
+    }
+    assert "left out, as data.leave_out says: 'since', 'note'" in data.own.notes
+    new = frame.assign(plz="01067").drop(columns=["since", "is_fraud", "customer"])
+    x = learned.transform(new.assign(**{"a,b": "x"}))
+    place = learned.feature_names.index("plz_01067")
+    np.testing.assert_array_equal(x[:, [place, place + 1]], [[1, 0]] * ROWS)
+    assert learned.feature_names[place + 1] == "plz_80331"
+    # A name with a comma is one column where there is such a one.
+    config.data.update({"leave_out": "a,b", "words": ""})
+    read = experiment.load_data(config_lib.resolve(config)).own.preparation
+    assert [c.name for c in read.columns] == ["amount", "city", "since", "plz", "note"]
+    assert "data.words='plz' reads them as words" in " ".join(read.messages)
+
+
+def test_an_id_that_is_left_out_names_no_row(tmp_path):
+    table()[0].to_csv(tmp_path / "a.csv", index=False)
+    config = configured(tmp_path / "a.csv", leave_out="customer")
+    own = experiment.load_data(config_lib.resolve(config)).own
+    assert own.id_name == "row" and own.ids[0] == 1
+    assert not any("set aside" in note for note in own.notes)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -541,6 +575,16 @@ def test_a_word_for_positives_makes_every_other_word_of_a_test_set_negative(tmp_
         ({"label": ""}, "data.label is ''; accepted: the column that holds the label: 'customer'"),
         ({"label": "is_froud"}, "^data.label is 'is_froud'.*did you mean 'is_fraud'"),
         ({"id_column": "client"}, "^data.id_column is 'client'"),
+        ({"leave_out": "since,amonut"}, "^data.leave_out is 'amonut'.*did you mean 'amount'"),
+        ({"leave_out": "since,"}, "^data.leave_out is ''; accepted: a column of"),
+        ({"leave_out": "is_fraud"}, "^data.leave_out names 'is_fraud', which is the label; accep"),
+        (
+            {"leave_out": "customer", "id_column": "customer"},
+            "^data.leave_out names 'customer', which is the id; accepted: other columns of",
+        ),
+        ({"words": "cities"}, "^data.words is 'cities'; accepted: a column of"),
+        ({"words": "city,since", "leave_out": "since"}, "^data.words is 'since'; accepted: a col"),
+        ({"words": "customer"}, "^data.words names 'customer', which is an id; accepted: other"),
         ({"zero_is": "no"}, "^data.zero_is is 'no'"),
         ({"label": "city"}, "'city' is 'P?p?[a-zA-Z]+'; .* as data.positive=...;"),
         (
@@ -652,6 +696,10 @@ def test_an_array_of_features_takes_its_labels_from_another(tmp_path, dtype, end
             "dates.npy holds datetime64.*; accepted: .* a truth value",
         ),
         ({}, "known.npy, row 3, column 'labels' is '2'; accepted: a label such as"),
+        (
+            {"leave_out": "z", "positive": "1"},
+            "^data.leave_out is 'z'; accepted: '', since .*x.npy names no columns",
+        ),
         (
             {"id_column": "z", "positive": "1"},
             "^data.id_column is 'z'; accepted: .*x.npy: none",

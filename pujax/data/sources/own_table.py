@@ -13,6 +13,7 @@ import numpy as np
 from pujax import reading
 from pujax.checks import require
 from pujax.data import preparation, raw
+from pujax.data.column_kinds import listed
 from pujax.data.readers import columns, frames, pu_labels
 
 OWN = True
@@ -30,16 +31,24 @@ class Rows(NamedTuple):
       frame: its rows.
       labels: who is labelled.
       ids: what the rows are called.
+      left_out: columns that the file has and `frame` has not.
+      words: columns that are read as words, whatever their cells look like.
     """
 
     frame: frames.Frame
     labels: pu_labels.Labels
     ids: pu_labels.Ids
+    left_out: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()
 
     @property
     def aside(self) -> tuple[str, ...]:
         """Columns that are no features."""
-        return (self.labels.column, *self.ids.aside)
+        return (self.labels.column, *self.ids.aside, *self.left_out)
+
+    def prepared(self, rows: np.ndarray | None = None) -> preparation.Preparation:
+        """What columns become, learned from rows (int `[m]`, None for all)."""
+        return preparation.fit(self.frame, rows, aside=self.aside, words=self.words)
 
     def named(self, row: int) -> str:
         """What messages call a row: by its id, else by its line, else by its number from 1."""
@@ -50,7 +59,9 @@ class Rows(NamedTuple):
     @property
     def notes(self) -> tuple[str, ...]:
         """How it was read, in sentences that name the configuration's fields."""
-        return tuple(map(_in_fields, (self.labels.sentence, *self.ids.sentences)))
+        notes = map(_in_fields, (self.labels.sentence, *self.ids.sentences))
+        left_out = f"left out, as data.leave_out says: {listed(self.left_out)}"
+        return (*notes, left_out) if self.left_out else tuple(notes)
 
 
 def read(
@@ -61,6 +72,8 @@ def read(
     id_column: str = "",
     zero_is: str = "auto",
     positive: str = "",
+    leave_out: str = "",
+    words: str = "",
     label_is_last: bool = False,
     dtype: type = np.float32,
 ) -> Rows:
@@ -76,13 +89,18 @@ def read(
       id_column: name of the column that names a row; '' looks for one, 'none' keeps all columns.
       positive: the word that marks a positive, where it is not one of the usual ones.
       zero_is: 'negative', 'unlabeled' or 'auto', see `pu_labels.read`.
+      leave_out: names of columns that are no features, with commas between them.
+      words: names of columns whose cells are words, whatever they look like, likewise.
       label_is_last: whether '' as `label` stands for the last column of a table, too.
       dtype: of svmlight's numbers, see `frames.read`.
 
     Raises:
       ValueError: naming file, line and column of what cannot be read.
     """
-    frame = labeled = frames.read(_found("data.path", path, directory), dtype=dtype)
+    frame = frames.read(_found("data.path", path, directory), dtype=dtype)
+    left_out = _listed(frame, "data.leave_out", leave_out)
+    _check_features(frame, "data.leave_out", left_out, {label: "the label", id_column: "the id"})
+    frame = labeled = frame.without(left_out)
     if _is_features_only(path):
         labeled, label = _labels_beside(frame, label, directory), _BESIDE
     if frame.is_table and not label:
@@ -95,9 +113,13 @@ def read(
     name = {"": None, "none": ""}.get(id_column, id_column)
     try:
         labels = pu_labels.read(labeled, label or None, positive=positive or None, zero_is=zero_is)
-        return Rows(frame, labels, pu_labels.ids(frame, name, label=labels.column))
+        ids = pu_labels.ids(frame, name, label=labels.column)
     except ValueError as error:
         raise ValueError(_in_fields(str(error))) from error
+    of_words = _listed(frame, "data.words", words)
+    no_features = {labels.column: "the label"} | dict.fromkeys(ids.aside, "an id")
+    _check_features(frame, "data.words", of_words, no_features)
+    return Rows(frame, labels, ids, left_out, of_words)
 
 
 def load(
@@ -109,6 +131,8 @@ def load(
     id_column: str = "",
     zero_is: str = "auto",
     positive: str = "",
+    leave_out: str = "",
+    words: str = "",
 ) -> raw.RawDataset:
     """Reads one file, see `read`, and perhaps a test set.
 
@@ -123,6 +147,8 @@ def load(
       id_column: likewise.
       positive: likewise.
       zero_is: likewise.
+      leave_out: likewise.
+      words: likewise.
 
     Returns:
       A `RawDataset` of a table without numbers, which `prepare` fills in.
@@ -138,9 +164,16 @@ def load(
         _check_other_file(test_path, found, path, directory)
         tested = frames.read(found)
     own_rows = read(
-        directory, path=path, label=label, id_column=id_column, zero_is=zero_is, positive=positive
+        directory,
+        path=path,
+        label=label,
+        id_column=id_column,
+        zero_is=zero_is,
+        positive=positive,
+        leave_out=leave_out,
+        words=words,
     )
-    frame, labels, ids = own_rows
+    frame, labels, ids = own_rows[:3]
     try:
         test_labels, test_notes = _test_labels(tested, labels.column, positive)
     except ValueError as error:
@@ -162,7 +195,7 @@ def load(
     )
 
     def prepare(rows: np.ndarray) -> raw.RawDataset:
-        learned = preparation.fit(frame, rows, aside=own_rows.aside)
+        learned = own_rows.prepared(rows)
         inputs = learned.transform(frame)
         mean, std = raw.feature_statistics(inputs[rows])
         far = raw.describe_outliers(
@@ -202,6 +235,31 @@ def _found(
                 raise ValueError(f"{field} is {path!r}, which is a folder; accepted: {accepted}")
             return place
     raise ValueError(f"{field} is {path!r}, which does not exist; accepted: {accepted}")
+
+
+def _listed(frame: frames.Frame, field: str, text: str) -> tuple[str, ...]:
+    """The columns that a field names, with commas between them."""
+    if not text:
+        return ()
+    if not frame.is_table:
+        raise ValueError(f"{field} is {text!r}; accepted: '', since {frame.path} names no columns")
+    if text in frame.names:  # which may hold a comma
+        return (text,)
+    names = [columns.plain(name.strip()) for name in text.split(",")]
+    for name in names:
+        frame.column(name, field=field)
+    return tuple(dict.fromkeys(names))
+
+
+def _check_features(
+    frame: frames.Frame, field: str, names: tuple[str, ...], others: dict[str, str]
+) -> None:
+    """Raises a ValueError for a column of a field that is something else by another one."""
+    for name in set(names) & set(others):
+        raise ValueError(
+            f"{field} names {name!r}, which is {others[name]}; accepted: other columns of "
+            f"{frame.path}"
+        )
 
 
 def _is_features_only(path: str) -> bool:
@@ -303,7 +361,7 @@ def in_options(text: str) -> str:
     """
     text = re.sub(r"; data\.zero_is=.*", "", text)
     text = re.sub(r"\bdata\.path is\b", "DATA is", text)
-    return re.sub(r"\bdata\.(label|positive|id_column)\b", r"--\1", text)
+    return re.sub(r"\bdata\.(label|positive|id_column|leave_out|words)\b", r"--\1", text)
 
 
 def _in_fields(note: str) -> str:
@@ -311,5 +369,6 @@ def _in_fields(note: str) -> str:
     note = note.replace("id_column=''", "data.id_column=none").replace(
         "label is None;", "label is '';"
     )
+    note = note.replace("; leave it out if", "; leave it out (data.leave_out) if")
     note = re.sub(r"^(label|id_column|zero_is|positive)(?= is )", r"data.\1", note)
     return re.sub(r"(?<![\w.])(id_column|zero_is|positive)(?==['.])", r"data.\1", note)

@@ -24,6 +24,8 @@ _LARGEST = float(np.finfo(np.float32).max)
 
 _LATER = (
     ("data", "split_seed", -1),
+    ("data", "leave_out", ""),
+    ("data", "words", ""),
     ("method", "first_bias", "random"),
     ("method", "threshold", "zero"),
 )

@@ -30,6 +30,8 @@ def _source_options() -> dict[str, Any]:
         "id_column": "",  # for 'own_table': what names a row; '' looks for one, 'none' is none
         "positive": "",  # for 'own_table': the word that marks a positive
         "zero_is": "auto",  # for 'own_table': what a 0 says: see readers.pu_labels
+        "leave_out": "",  # for 'own_table': columns that are no features, with commas between them
+        "words": "",  # for 'own_table': columns of words, whatever their cells look like, likewise
         "label_column": "",  # for 'table': its name in CSV files; '' is the last column
         "label_set": "",  # for 'cifar100': 'fine', or 'coarse', which is also what '' means
     }
@@ -98,7 +100,9 @@ def check(data: ml_collections.ConfigDict) -> None:
 def source_options(data: ml_collections.ConfigDict) -> dict[str, Any]:
     """The options of the source that differ from its defaults, as `sources.load` takes them."""
     options = _source_options()
-    return {name: data[name] for name, unset in options.items() if data[name] != unset}
+    # A saved configuration may be older than a field.
+    given = {name: data.get(name, unset) for name, unset in options.items()}
+    return {name: value for name, value in given.items() if value != options[name]}
 
 
 def settings(data: ml_collections.ConfigDict) -> dict[str, Any]:
