@@ -82,6 +82,7 @@ _PRIORS = """usage: {program} DATA [--label=COLUMN] [--positive=VALUE] [--method
                        0 for no intervals
   --seed=0             seed of everything random
   --help               shows this text
+Exit status: 0, 1 where no estimator can work on the data, 2 for bad input.
 
 Examples:
   {program} customers.csv --label=is_fraud

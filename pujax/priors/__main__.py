@@ -10,7 +10,7 @@ import sys
 import textwrap
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from absl import flags
@@ -42,6 +42,17 @@ _FIRST_CHOICE_BEYOND = "best_bin or ted_n"
 _WIDTH = 100
 
 
+NO_ESTIMATE = 1
+"""Exit status where no estimator that was asked for can work on the data."""
+
+
+class Report(NamedTuple):
+    """What the command prints, and whether there is an estimate in it."""
+
+    text: str
+    has_estimate: bool
+
+
 def _flags() -> flags.FlagValues:
     values = flags.FlagValues()
     for name in ("label", "positive", "id_column", "leave_out", "words"):
@@ -70,7 +81,7 @@ def main(argv: list[str]) -> int:
         enough = not values.resamples or values.resamples >= MIN_RESAMPLES
         accepted = f"0, for no intervals, or an integer from {MIN_RESAMPLES}"
         checks.require(enough, "--resamples", values.resamples, accepted)
-        text = report(
+        found = report(
             rest[0],
             label=values.label,
             positive=values.positive,
@@ -81,8 +92,8 @@ def main(argv: list[str]) -> int:
             num_resamples=values.resamples,
             seed=values.seed,
         )
-        message(text)
-        return 0
+        message(found.text)
+        return 0 if found.has_estimate else NO_ESTIMATE
 
     return run_command(argv, values, lambda: usage.text("priors", argv[0]), print_report)
 
@@ -98,7 +109,7 @@ def report(
     methods: Sequence[str] = NAMES,
     num_resamples: int = 100,
     seed: int = 0,
-) -> str:
+) -> Report:
     """The table of estimates of a file and how to read it.
 
     Args:
@@ -140,7 +151,8 @@ def report(
     bounds = {row["method"]: row["estimate"] for row in rows if row["method"] in BOUNDS}
     choice = _choice({name: found for name, found in bounds.items() if found is not None})
     lines += [choice, ""] if choice else []
-    return "\n".join([*lines, _advice(len(p) + len(u))])
+    text = "\n".join([*lines, _advice(len(p) + len(u))])
+    return Report(text, any(row["estimate"] is not None for row in rows))
 
 
 def _read(path: str, label: str, **options: str) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:

@@ -110,6 +110,8 @@ def test_a_method_that_fails_is_a_line_and_no_crash(path, capsys, monkeypatch):
     assert set(cells(text, "tice")[1:]) == {"-"}
     assert "tice: tice cannot" in text
     assert 0 < float(cells(text, "best_bin")[1]) < 1
+    assert run(path, "--label=s", "--methods=tice", "--resamples=0") == 1  # none can
+    assert "tice: tice cannot" in capsys.readouterr().out
 
 
 def test_everything_not_labelled_1_is_unlabeled(tmp_path, capsys):

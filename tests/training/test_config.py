@@ -587,12 +587,15 @@ def test_fingerprint_ignores_the_folder_and_run_but_for_the_selection():
 def test_a_run_that_began_before_a_field_was_there_goes_on_while_it_changes_nothing():
     config = config_lib.default_config("nnpu")
     older = config.to_dict()
-    del older["data"]["split_seed"], older["method"]["first_bias"]
+    for section, name in (("data", "leave_out"), ("data", "words"), ("data", "split_seed")):
+        del older[section][name]
+    del older["method"]["first_bias"]
     older = config_lib.fingerprint(config_lib.ml_collections.ConfigDict(older))
     assert config_lib.differences(older, config_lib.fingerprint(config)) == []
-    config.data.split_seed, config.method.first_bias = 0, "prior"
+    config.data.split_seed, config.method.first_bias, config.data.words = 0, "prior", "plz"
     assert config_lib.differences(older, config_lib.fingerprint(config)) == [
         "data.split_seed: None there, 0 here",
+        "data.words: None there, 'plz' here",
         "method.first_bias: None there, 'prior' here",
     ]
 
