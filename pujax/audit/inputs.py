@@ -1,6 +1,5 @@
 """Reads a user's file or folder as training would, and what training does not look at."""
 
-import hashlib
 import os
 import pathlib
 from typing import Any, NamedTuple
@@ -105,7 +104,7 @@ def _folder(path: str) -> Input:
         [f"pixel {i // _SIDE + 1}, {i % _SIDE + 1}" for i in range(pixels.shape[1])],
         ids=ids,
     )
-    digests = [_digest(root / name) for name in ids]
+    digests = [image_trees.digest(root / name) for name in ids]
     found = found._replace(
         keys=same(digests), facts=_facts([root / name for name in ids]), fact_names=_FACTS
     )
@@ -113,13 +112,9 @@ def _folder(path: str) -> Input:
     if image_trees.TEST in names:
         trained, test = set(digests), names[image_trees.TEST]
         below = image_trees.images_below(root / test)
-        copies = [f"{test}/{x}" for x in below if _digest(root / test / x) in trained]
+        found_below = [(x, image_trees.digest(root / test / x)) for x in below]
+        copies = [f"{test}/{x}" for x, digest in found_below if digest in trained]
     return Input(found, "images", data.own.notes, damaged, tuple(copies))
-
-
-def _digest(path: pathlib.Path) -> bytes:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").digest()
 
 
 def _facts(paths: list[pathlib.Path]) -> np.ndarray:

@@ -86,7 +86,7 @@ def _test_copies(run: Run, known: Evidence) -> Doubt | None:
     return Doubt(
         f"{rows:,} of {total:,} test rows are also training rows, so that the numbers of the test "
         "set are too good, and say less of new rows",
-        "leave the rows of the test set out of data.path, and train again",
+        "leave them out of what is trained on, and train again",
     )
 
 

@@ -2,13 +2,14 @@
 
 import contextlib
 import os
+import shutil
 import types
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from pujax.data import dataset, image_preparation, sources
+from pujax.data import dataset, image_preparation, raw, sources
 from pujax.data.image_files import ImageFiles
 from pujax.data.image_preparation import ImagePreparation
 from pujax.data.readers import image_arrays, image_trees
@@ -351,3 +352,24 @@ def test_a_name_that_no_table_can_hold_is_refused(folder, monkeypatch):
 
     monkeypatch.setattr(image_trees.os, "scandir", with_name)
     assert "accepted: names in UTF-8" in refusal(folder)
+
+
+@pytest.mark.parametrize("streaming", ["off", "on"])
+def test_test_images_that_are_training_images_are_counted_and_warned_of(folder, streaming):
+    seen, new = folder / "unlabelled" / "00.png", picture(7)
+    write(folder / "test" / "positive" / "a.png", new)
+    write(folder / "test" / "negative" / "b.png", picture(8))
+    assert load(folder, streaming=streaming).own.test_copies is None
+    shutil.copy(seen, folder / "test" / "negative" / "c.png")
+    shutil.copy(seen, folder / "neg" / "again.png")  # two of 30 are one
+    # As large a file as one of training, and another one.
+    same_size = folder / "test" / "positive" / "d.bmp"
+    write(same_size, picture(9))
+    write(folder / "Positive" / "d.bmp", picture(10))
+    assert same_size.stat().st_size == (folder / "Positive" / "d.bmp").stat().st_size
+    own = load(folder, streaming=streaming).own
+    assert own.test_copies == raw.SharedRows(1, 0, 4, pytest.approx(2 / 30))
+    assert own.notes[-1].startswith(
+        "warning: 1 of 4 test images (25.0%) are also training images, the same file; of the "
+        "training images 6.7% are"
+    )

@@ -549,6 +549,10 @@ def test_columns_are_left_out_or_read_as_words_where_that_is_said(tmp_path):
     place = learned.feature_names.index("plz_01067")
     np.testing.assert_array_equal(x[:, [place, place + 1]], [[1, 0]] * ROWS)
     assert learned.feature_names[place + 1] == "plz_80331"
+    also = learned.transform(new.assign(since="?", note=1, customer=2, **{"a,b": "x"}))
+    np.testing.assert_array_equal(also, x)  # new rows may have what is left out
+    with pytest.raises(ValueError, match="has 'age', which training rows do not have"):
+        learned.transform(new.assign(age=1, **{"a,b": "x"}))
     # A name with a comma is one column where there is such a one.
     config.data.update({"leave_out": "a,b", "words": ""})
     read = experiment.load_data(config_lib.resolve(config)).own.preparation

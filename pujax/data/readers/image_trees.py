@@ -1,6 +1,7 @@
 """A user's own folder of images: what its folders are, which files are images, what is damaged."""
 
 import difflib
+import hashlib
 import logging
 import math
 import os
@@ -205,6 +206,12 @@ def check_readable(reasons: dict[int, str], num_images: int, unreadable: str) ->
     more = len(others) + 1 - _SHOWN
     shown = "; ".join([first, *others[: _SHOWN - 1]])
     return f"{count} and are left out: {shown}" + (f"; and {more} more" if more > 0 else "")
+
+
+def digest(path: str | os.PathLike) -> bytes:
+    """The SHA-256 of a file, by which copies of it are known."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").digest()
 
 
 def statistics(sums: np.ndarray, squares: np.ndarray, num_pixels: int) -> tuple[list[float], ...]:
