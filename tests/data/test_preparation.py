@@ -441,7 +441,8 @@ def test_columns_that_are_named_are_words_whatever_they_look_like():
     assert {c.name: c.kind for c in read.columns} == {"plz": "number", "day": "date"}
     learned = preparation.fit(table, words=("plz", "day"))
     assert {c.name: c.kind for c in learned.columns} == {"plz": "category", "day": "category"}
-    assert learned.messages == () and [c.missing for c in learned.columns] == [0.2, 0.6]
+    found = [(c.had_missing, c.missing) for c in learned.columns]
+    assert learned.messages == () and found == [(True, 0.2), (True, 0.6)]
     new = pd.DataFrame({"plz": ["01067", "1067", None, "99999"], "day": ["2024-01-31"] * 4})
     x = learned.transform(new)
     np.testing.assert_array_equal(feature(learned, x, "plz_01067"), [1, 0, 0, 0])
