@@ -12,7 +12,7 @@ from pujax.configs import baseline, own_folder, own_table
 from pujax.configs.sweeps import pu_mlc_small
 from pujax.training import config as config_lib
 from pujax.training import experiment, method_setup
-from pujax.training.config import flags
+from pujax.training.config import data_section, flags
 from tests import tiny
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
@@ -598,6 +598,14 @@ def test_a_run_that_began_before_a_field_was_there_goes_on_while_it_changes_noth
         "data.words: None there, 'plz' here",
         "method.first_bias: None there, 'prior' here",
     ]
+
+
+def test_a_saved_configuration_may_lack_an_option_of_its_source():
+    config = config_lib.default_config("nnpu")
+    config.data.update({"path": "a.csv", "words": "plz"})
+    assert data_section.source_options(config.data) == {"path": "a.csv", "words": "plz"}
+    del config.data.words
+    assert data_section.source_options(config.data) == {"path": "a.csv"}
 
 
 def test_differences_takes_lists_for_tuples():
