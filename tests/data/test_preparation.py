@@ -457,6 +457,14 @@ def test_columns_that_are_named_are_words_whatever_they_look_like():
         assert not np.array_equal(found[0], found[1])
 
 
+def test_codes_that_are_all_new_are_warned_about(caplog):
+    learned = preparation.fit(pd.DataFrame({"plz": ["01067", "80331"] * 20}), words=("plz",))
+    learned.transform(pd.DataFrame({"plz": ["01067"] * 30}))
+    assert not caplog.text
+    learned.transform(pd.DataFrame({"plz": ["1067"] * 30}))
+    assert "column 'plz' has 30 words, none of which training rows" in caplog.text
+
+
 @pytest.mark.parametrize(
     ("cells", "message"),
     [

@@ -191,6 +191,18 @@ def test_words_of_positives_and_ids_are_chosen_as_in_training(tmp_path, capsys):
     assert "--id_column is 'client'; accepted: a column" in capsys.readouterr().err
 
 
+def test_columns_are_left_out_or_read_as_words_as_in_training(tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    lines = [f"{i % 3}{i % 5},{rng.normal()},note {i},{int(i < 40)}" for i in range(120)]
+    path = tmp_path / "a.csv"
+    path.write_text("plz,x,note,y\n" + "\n".join(lines))
+    common = (str(path), "--label=y", "--id_column=none", "--methods=best_bin", "--resamples=0")
+    assert run(*common, "--leave_out=note") == 0
+    assert "2 features" in capsys.readouterr().out
+    assert run(*common, "--leave_out=note", "--words=plz") == 0
+    assert "16 features" in capsys.readouterr().out  # 15 codes
+
+
 def test_numbers_keep_all_their_digits(samples, path, tmp_path):
     p, u = samples
     both = np.concatenate([p, u])
