@@ -60,7 +60,10 @@ _EPOCHS = (
     *("teacher_start", "consistency_ramp_epochs", "episode_epochs", "neighbors_after_epoch"),
 )
 # The board has the logistic loss for all risks; these have the sigmoid loss by default.
-_LOGISTIC = ("upu", "nnpu", "imbalanced_nnpu", "robust_pu")
+_LOGISTIC = (
+    *("upu", "nnpu", "imbalanced_nnpu", "robust_pu"),
+    *("self_pu", "puupl", "purl", "impulses"),
+)
 _JOINT = ("lbe", "supervised", "weighted_bce")  # their losses are means over the whole batch
 # Nothing of U is positive in set 5, where a risk of U that is calibrated has no meaning.
 _NEED_POSITIVES_IN_U = ("cvir", "dist_pu", "imbalanced_nnpu", "impulses", "pulda", "self_pu")

@@ -320,7 +320,9 @@ def test_board_a_has_one_optimizer_for_all_stages(data):
 
 def test_board_a_has_the_logistic_loss_for_the_risks_it_has():
     losses = {cell.row: cell.config.method.get("loss") for cell in pubench.get_plan().cells}
-    rows = ("naive", "upu", "upu, not calibrated", "nnpu", "pusb", "robust_pu", "supervised")
+    rows = ["naive", "upu", "upu, not calibrated", "nnpu", "imbalanced_nnpu", "pusb", "robust_pu"]
+    rows += ["self_pu", "puupl", "purl", "impulses", "supervised"]
+    assert {row for row, loss in losses.items() if loss} == set(rows)
     assert {losses[row] for row in rows} == {"logistic"}
 
 
