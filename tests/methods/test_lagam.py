@@ -10,7 +10,7 @@ import numpy as np
 import optax
 import pytest
 
-from pujax import augment, methods
+from pujax import augment, clustering, methods
 from pujax.data.batching import Batch
 from pujax.methods import lagam
 from pujax.methods._common import network as network_lib
@@ -488,6 +488,39 @@ def test_clusters_are_those_of_the_embeddings_in_inference_mode(data):
     centers = np.stack([points[clusters == c].mean(0) for c in range(3)])
     nearest = np.argmin(((points[:, None] - centers) ** 2).sum(-1), axis=1)
     assert np.mean(nearest == clusters) > 0.97  # Lloyd's fixed point, up to its 20 iterations
+
+
+def test_clusters_are_fitted_on_a_thousand_different_points_for_each(monkeypatch):
+    """And all points are given the cluster whose centre is nearest."""
+    fitted_on = []
+
+    def kmeans(key, points, *, num_clusters, num_iterations, num_restarts):
+        assert (num_clusters, num_iterations, num_restarts) == (3, 20, 5)
+        fitted_on.append(np.asarray(points)[:, 0])
+        return SimpleNamespace(centers=jnp.asarray([[0.0], [2000.0], [4999.0]]))
+
+    monkeypatch.setattr(clustering, "kmeans", kmeans)
+    config = lagam.default_config()
+    config.num_clusters = 3
+    points = jnp.arange(5000.0)[:, None]
+    for rows in (points, points[:2999]):
+        found = lagam._cluster(config, jax.random.key(0), rows)
+        wanted = np.searchsorted([1000, 3499.5], np.asarray(rows)[:, 0], side="left")
+        np.testing.assert_array_equal(found, wanted)
+    many, few = fitted_on
+    assert len(set(many)) == len(many) == 3000
+    assert many.mean() == pytest.approx(2500, abs=100)  # not the first, nor the last of them
+    np.testing.assert_array_equal(few, np.arange(2999))
+
+
+@pytest.mark.parametrize(
+    ("changes", "size"),
+    [({}, 8), ({"use_meta": False}, 0), ({"support_source": "pseudo_negatives"}, 0)],
+    ids=str,
+)
+def test_clean_examples_are_drawn_where_labels_follow_them_and_nowhere_else(data, changes, size):
+    stages = methods.build(tiny.config("lagam", **(DENSE | changes)), data.info).stages
+    assert [stage.batching.support_batch_size for stage in stages] == [0, size]
 
 
 @pytest.mark.thorough
