@@ -224,6 +224,22 @@ def test_steps_that_diverge_leave_labels_and_record_alone():
     assert not pulls.any()
 
 
+@pytest.mark.parametrize(
+    ("changes", "is_guarded"),
+    [
+        *(({}, False), ({"meta_learning_rate": 9.0}, False), ({"meta_loss": "mean"}, False)),
+        *(({"meta_num_steps": 2}, True), ({"meta_trainable": "head"}, True)),
+        *(({"meta_optimizer": "adam"}, True), ({"meta_estimator": "forward"}, True)),
+    ],
+    ids=str,
+)
+def test_every_virtual_step_but_the_published_one_is_looked_at_for_divergence(changes, is_guarded):
+    config = lagam.default_config()
+    config.update(changes)
+    virtual_steps.check(config)
+    assert virtual_steps.is_published(config) != is_guarded
+
+
 def test_more_pairs_of_es_come_closer():
     def cosine(pairs):
         a, b = update(**THREE)[0], update(**THREE, meta_estimator="es", meta_num_pairs=pairs)[0]
