@@ -9,6 +9,7 @@ import pytest
 
 from pujax.data import sources
 from pujax.data.readers import download, svmlight
+from pujax.data.sources import connect4, mushrooms, phishing, usps
 from tests import conftest
 
 PACKERS = {"": bytes, ".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress}
@@ -94,6 +95,31 @@ def test_classes_of_several_codes_are_counted_from_0(tmp_path):
         ValueError, match=r"\(-1.0, 0.0, 1.0, 2.0\); accepted: \(-1, 0, 1\), as pub"
     ):
         svmlight.load(source, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("source", "codes", "names"),
+    [
+        (usps.SOURCE, range(1, 11), "0123456789"),  # of the ten digits 1 stands for 0
+        (connect4.SOURCE, (-1, 0, 1), ("loss", "draw", "win")),
+    ],
+    ids=("usps", "connect4"),
+)
+def test_the_labels_of_a_table_of_several_classes_stand_for_their_names(
+    source, codes, names, tmp_path
+):
+    write(tmp_path / "made", [f"{code} {i + 1}:1\n" for i, code in enumerate(codes)])
+    inputs, labels = svmlight._read(source, [tmp_path / "made"], (1,) * len(names))
+    assert [source.class_names[label] for label in labels] == list(names)
+    np.testing.assert_array_equal(inputs, np.eye(len(names), source.num_features))
+
+
+@pytest.mark.parametrize("module", [connect4, mushrooms, phishing], ids=lambda m: m.SOURCE.name)
+def test_the_share_and_the_seed_of_the_test_set_reach_the_reader(module, tmp_path, monkeypatch):
+    given = []
+    monkeypatch.setattr(svmlight, "load", lambda *args, **options: given.append((args, options)))
+    module.load(tmp_path, test_fraction=0.3, seed=7)
+    assert given == [((module.SOURCE, tmp_path), {"test_fraction": 0.3, "seed": 7})]
 
 
 def test_a_training_set_in_two_parts_is_joined(tmp_path):

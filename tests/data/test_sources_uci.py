@@ -86,6 +86,8 @@ def test_another_seed_holds_out_other_rows(tmp_path):
     ("row", "text", "message"),
     [
         (4, "", "made.data has 3, 3, 5 rows of its classes; accepted: 3, 4, 5, as published"),
+        # As many rows, and other classes.
+        (4, "b,1,2\n", "made.data has 4, 3, 5 rows of its classes; accepted: 3, 4, 5"),
         (4, "d,1,2\n", "made.data, line 5 has the class 'd'; accepted: b, a, c"),
         (4, "a,1\n", "made.data, line 5 has 1 features; accepted: 2, as published"),
         (4, "a,1,2,3\n", "made.data, line 5 has 3 features; accepted: 2, as published"),
@@ -100,6 +102,33 @@ def test_a_file_with_other_rows_is_refused_by_its_line(row, text, message, tmp_p
     write(tmp_path / "made.data", changed)
     with pytest.raises(ValueError, match=message):
         uci_tables.load(SOURCE, tmp_path, test_fraction=0.4)
+
+
+@pytest.mark.parametrize(
+    ("source", "line", "first", "last", "name"),
+    [
+        (letter.SOURCE, "T,2,8,3,5,1,8,13,0,6,6,10,8,0,8,0,8", [2, 8, 3], 8, "T"),
+        (spambase.SOURCE, f"0,0.64,0.64{',0' * 53},278,1", [0, 0.64, 0.64], 278, "spam"),
+        (spambase.SOURCE, f"0,0.31,0.42{',0' * 53},88,0", [0, 0.31, 0.42], 88, "no spam"),
+    ],
+    ids=("letter", "spam", "no spam"),
+)
+def test_a_row_as_published_has_its_numbers_and_its_class(
+    source, line, first, last, name, tmp_path
+):
+    write(tmp_path / source.file, [line + "\n"])
+    alone = source._replace(counts=tuple(int(known == name) for known in source.class_names))
+    (row,), (label,) = uci_tables._read(alone, str(tmp_path / source.file))
+    np.testing.assert_array_equal(row[[0, 1, 2, -1]], np.float32([*first, last]))
+    assert source.class_names[label] == name and len(row) == source.num_features
+
+
+@pytest.mark.parametrize("module", [letter, spambase], ids=lambda m: m.SOURCE.name)
+def test_the_share_and_the_seed_of_the_test_set_reach_the_reader(module, tmp_path, monkeypatch):
+    given = []
+    monkeypatch.setattr(uci_tables, "load", lambda *args, **options: given.append((args, options)))
+    module.load(tmp_path, test_fraction=0.3, seed=7)
+    assert given == [((module.SOURCE, tmp_path), {"test_fraction": 0.3, "seed": 7})]
 
 
 @pytest.mark.parametrize("ending", [".gz", ".bz2", ".xz"])
