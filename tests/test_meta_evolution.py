@@ -38,11 +38,12 @@ def test_es_is_the_mean_of_antithetic_differences(options):
 
 
 def test_perturbations_are_normal_and_differ_by_leaf_key_and_step():
-    tree = {"a": np.zeros(2, np.float32), "b": np.zeros([], np.float32)}
+    # Of leaves of one shape the draws would be the same by one key.
+    tree = {"a": np.zeros(2, np.float32), **dict.fromkeys("bc", np.zeros([], np.float32))}
     noise = evolution.perturbations(KEY, tree, 4000, SIGMA)
-    columns = np.column_stack([noise["a"], noise["b"]])
+    columns = np.column_stack([noise[name] for name in "abc"])
     # Five standard errors of a covariance of 4,000 pairs.
-    np.testing.assert_allclose(np.cov(columns.T) / SIGMA**2, np.eye(3), atol=5 * (2 / 4000) ** 0.5)
+    np.testing.assert_allclose(np.cov(columns.T) / SIGMA**2, np.eye(4), atol=5 * (2 / 4000) ** 0.5)
     np.testing.assert_allclose(columns.mean(0) / SIGMA, 0, atol=5 / 4000**0.5)
     with x64():
         draws = [drawn(3), drawn(3, step=5), drawn(3, key=jax.random.key(6))]

@@ -52,6 +52,33 @@ def test_of_each_pair_one_network_never_saw_an_example(size):
     assert len({tuple(row) for row in rows}) == 6
 
 
+def test_of_an_odd_number_every_pair_leaves_out_another_row():
+    rows = INTERNALS["_halves"](np.random.default_rng(0), 40, 5).reshape(40, 4)
+    assert all(len(set(row)) == 4 for row in rows)
+    left_out = 10 - rows.sum(1)  # of 0 to 4
+    np.testing.assert_array_equal(np.unique(left_out), np.arange(5))
+
+
+def test_features_are_standardised_over_p_and_u_together(monkeypatch):
+    rng = np.random.default_rng(0)
+    given = []
+
+    def fit(p, u, rows_p, rows_u, key):
+        given.extend((p, u))
+        return np.zeros(1), 0, *(np.zeros([len(rows_p), len(x)]) for x in (p, u))
+
+    monkeypatch.setitem(INTERNALS, "_fit", lambda settings: fit)
+    # In P the first feature hardly varies, the second not at all, the third nowhere.
+    p = np.column_stack([rng.normal(0, 0.01, 30), np.zeros(30), np.full(30, 7.0)])
+    u = np.column_stack([rng.normal(0, 1, 50), rng.normal(3, 2, 50), np.full(50, 7.0)])
+    out_of_bag_scores(p, u, **FEW)
+    assert [x.shape for x in given] == [(30, 3), (50, 3)]
+    both = np.concatenate([p, u])
+    wanted = (both[:, :2] - both[:, :2].mean(0)) / both[:, :2].std(0)
+    np.testing.assert_allclose(np.concatenate(given)[:, :2], wanted, rtol=1e-4, atol=1e-5)
+    np.testing.assert_array_equal(np.concatenate(given)[:, 2], 0)
+
+
 @pytest.mark.thorough
 def test_what_tells_nothing_looks_like_nothing():
     """Where P and U are the same noise, what was learned by heart must not show."""
@@ -277,6 +304,24 @@ def test_a_large_share_is_that_of_the_best_bin_and_a_small_one_that_of_km2():
         assert pair[0].value == pytest.approx(prior, abs=0.05)
         assert (pair[0] == pair[1]) == (prior == 0.9)
         assert pair[0].low > 0
+
+
+def test_of_many_scores_the_kernel_gets_random_ones(monkeypatch):
+    """Rows of U may be sorted: here the positives among them come first."""
+    given = []
+
+    def scores(p, u, *_):
+        # Of positives 0.7 is about 1 / (1 + 0.4), the probability of being labelled.
+        pairs = (np.tile(0.7 / (1 + np.exp(4 - x.sum(1))), (2, 1)) for x in (p, u))
+        return INTERNALS["OutOfBag"](*pairs, np.zeros(1), 1)
+
+    monkeypatch.setitem(INTERNALS, "_scores", scores)
+    monkeypatch.setitem(INTERNALS, "_MAX_KERNEL_POINTS", 150)
+    monkeypatch.setitem(INTERNALS, "_km2", lambda *scores: given.append(scores) or 0.4)
+    assert out_of_bag(*samples(0.4), num_resamples=0).value == 0.4
+    ((p, u),) = given
+    assert len(p) == len(u) == 150
+    assert np.mean(u > 0.35) == pytest.approx(0.4, abs=0.15)
 
 
 def test_the_advantage_is_that_of_the_objective_in_standard_errors():
