@@ -130,6 +130,26 @@ def test_a_training_set_in_two_parts_is_joined(tmp_path):
     np.testing.assert_array_equal(svmlight.load(SOURCE, tmp_path).train_inputs, dense())
 
 
+def test_a_training_set_of_which_one_part_is_there_is_missing(tmp_path):
+    write(tmp_path / "made.tr", lines(rows=range(7)))
+    write(tmp_path / "made.t", lines())
+    with pytest.raises(download.MissingDataError, match="cannot find made or made.tr with made.val"):
+        svmlight.load(SOURCE, tmp_path)
+
+
+def test_the_test_file_has_counts_of_its_own(tmp_path):
+    source = SOURCE._replace(test_counts=(2, 1))
+    write(tmp_path / "made", lines())
+    write(tmp_path / "made.t", lines(rows=(0, 1, 9)))
+    data = svmlight.load(source, tmp_path)
+    np.testing.assert_array_equal(data.test_inputs, dense()[[0, 1, 9]])
+    np.testing.assert_array_equal(data.test_labels, [0, 0, 1])
+    assert len(data.train_labels) == 10
+    write(tmp_path / "made.t", lines())
+    with pytest.raises(ValueError, match="made.t has 6 negatives and 4 positives; accepted: 2 neg"):
+        svmlight.load(source, tmp_path)
+
+
 def test_without_a_test_file_a_fixed_part_of_each_class_is_held_out(tmp_path):
     source = SOURCE._replace(test_file="", test_counts=(0, 0))
     write(tmp_path / "made", lines())
