@@ -310,12 +310,39 @@ def test_board_a_trains_twenty_thousand_steps_or_what_its_plan_says(row, steps):
 @pytest.mark.parametrize("data", ["usps", "cifar10"])
 def test_board_a_has_one_optimizer_for_all_stages(data):
     """Rates of 1e-4 and less were a warm-up's, made for Adam, under SGD."""
+    board = {"optimizer": "sgd", "learning_rate": 1e-3, "momentum": 0.9, "weight_decay": 0.0}
+    board["lr_schedule"] = "constant"
     for cell in pubench.get_plan(f"data={data}").cells:
         fields = {**cell.config.method}
+        if cell.row != "classic":  # which has no epochs
+            assert {name: fields[name] for name in board} == board, cell.name
+        assert fields.get("augment", data == "cifar10") == (data == "cifar10"), cell.name
         for name in ("warmup", "pretrain", "representation"):
             assert fields.get(f"{name}_learning_rate", 1e-3) == 1e-3, cell.name
             assert fields.get(f"{name}_weight_decay", 0.0) == 0, cell.name
             assert fields.get(f"{name}_lr_floor", 1.0) == 1, cell.name
+
+
+@pytest.mark.parametrize("data", pubench.SIZES)
+def test_board_a_has_a_resnet_32_for_images_and_one_hidden_layer_for_rows(data):
+    networks = {cell.row: cell.config.model for cell in pubench.get_plan(f"data={data}").cells}
+    if data == "cifar10":
+        gradpu = networks.pop("gradpu")  # whose penalty needs a network without batch norm
+        assert (gradpu.name, gradpu.options.to_dict()) == ("cnn13", {"batch_norm": False})
+    for network in networks.values():
+        options = network.options.to_dict()
+        if data == "cifar10":
+            # Two convolutions in every block, the first layer and the last.
+            assert 2 * sum(options.pop("stage_sizes")) + 2 == 32
+            assert (network.name, options) == ("resnet18_v1", {"width": 16, "stem": "cifar"})
+        else:
+            assert (network.name, options) == ("mlp", {"hidden": (500,)})
+
+
+def test_board_a_has_upu_without_calibration_where_that_makes_a_difference():
+    for number in range(1, 11):
+        rows = {cell.row for cell in pubench.get_plan(f"set={number}").cells}
+        assert ("upu, not calibrated" in rows) == (number <= 5)  # one-sample data
 
 
 def test_board_a_has_the_logistic_loss_for_the_risks_it_has():
@@ -371,6 +398,10 @@ def test_board_a_keeps_the_shares_of_what_counts_epochs():
     robust = fields["robust_pu"]  # 5 episodes by default
     episodes = (robust.num_epochs - robust.pretrain_epochs) / robust.episode_epochs
     assert int(episodes) == 5
+    rounds = config_lib.default_config("puupl").method
+    for name in pubench.SIZES:
+        found = cell_of(pubench.get_plan(f"data={name}"), "puupl").config.method
+        assert found.num_epochs / found.round_epochs == rounds.num_epochs / rounds.round_epochs
 
 
 def test_board_a_leaves_out_of_set_5_what_needs_positives_in_u():
