@@ -133,7 +133,9 @@ def test_a_training_set_in_two_parts_is_joined(tmp_path):
 def test_a_training_set_of_which_one_part_is_there_is_missing(tmp_path):
     write(tmp_path / "made.tr", lines(rows=range(7)))
     write(tmp_path / "made.t", lines())
-    with pytest.raises(download.MissingDataError, match="cannot find made or made.tr with made.val"):
+    with pytest.raises(
+        download.MissingDataError, match="cannot find made or made.tr with made.val"
+    ):
         svmlight.load(SOURCE, tmp_path)
 
 

@@ -39,6 +39,36 @@ def test_p_and_u_of_robust_pu_are_drawn_apart_and_the_test_set_has_the_share_of_
     assert found.test_labels.mean() == pytest.approx(prior, abs=1e-3)
 
 
+@pytest.mark.parametrize(
+    ("data", "positive"), [("mnist", [0, 2, 4, 6, 8]), ("cifar10", [0, 1, 8, 9])]
+)
+def test_images_of_robust_pu_are_drawn_from_the_classes_it_names(data, positive):
+    labels = np.repeat(np.arange(10, dtype=np.int32), 1500)
+    inputs = np.arange(len(labels), dtype=np.float32)[:, None]
+    test = np.repeat(np.arange(10, dtype=np.int32), 100)
+    names = tuple(map(str, range(10)))
+    rows = inputs, labels, inputs[: len(test)], test
+    made = raw.RawDataset("made", *rows, class_names=names, mean=(0.0,), std=(1.0,))
+    config = robust_pu.get_config(f"data={data},prior=0.4")
+    found = dataset.build(made, seed=0, **data_section.settings(config.data))
+    assert (found.info.n_p, found.info.n_u, len(found.validation_ids)) == (2000, 4000, 500)
+    for is_positive, classes in ((True, positive), (False, np.setdiff1d(range(10), positive))):
+        np.testing.assert_array_equal(
+            np.unique(labels[found.source_ids[found.truth == is_positive]]), classes
+        )
+
+
+@pytest.mark.parametrize("data", ["mushrooms", "spambase", "mnist", "cifar10"])
+def test_robust_pu_sees_numbers_as_they_are_in_batches_of_p_and_u_together(data):
+    config = config_lib.resolve(robust_pu.get_config(f"data={data}"))
+    assert config.data.scaling == "unit"
+    assert (config.method.batching, config.method.positive_share) == ("joint", 0)
+    assert not config.method.augment
+    assert config.model.options.initializer == "he_normal"
+    if config.model.name == "mlp":
+        assert config.model.options.hidden == (100,)
+
+
 def test_rows_of_robust_pu_differ_in_what_their_names_say():
     plan = own_protocols.get_plan()
     plan_lib.check(plan)
