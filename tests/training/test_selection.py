@@ -108,6 +108,14 @@ def test_criteria_where_every_positive_is_labelled_or_too_many_are():
     assert np.isnan(found["val_nnpu_risk"])
 
 
+def test_rounding_leaves_no_fewer_positives_than_labels():
+    assert 0.29 * 100 < 29
+    scores, labeled = np.linspace(2, -2, 100), np.arange(100) < 29
+    found = model_selection.criteria(scores, labeled, labeled, prior=0.29, setting="one_sample")
+    wanted = 0.29 * np.mean(sigmoid(-scores[:29])) + 0.71 * np.mean(sigmoid(scores[29:]))
+    assert found["val_nnpu_risk"] == pytest.approx(wanted, rel=1e-5)
+
+
 @pytest.mark.parametrize("setting", ["one_sample", "two_sample"])
 def test_without_p_or_without_a_sample_of_the_population_nothing_is_known(setting):
     scores, truth = np.array([-1.0, 2.0, 0.5], np.float32), np.array([0, 1, 1])
@@ -201,6 +209,7 @@ def made_rows(values, *, column="val_proxy_auc", stages=None):
         ("proxy_auc", [0.1, 0.3, 0.2], 1),
         ("proxy_auc", [0.1, 0.3, 0.3], 1),  # the earliest of equals
         ("nnpu_risk", [0.2, 0.1, 0.3, 0.1], 1),  # the lowest
+        ("proxy_accuracy_vpu", [-0.1, 0.3, 0.2], 1),  # the risk is in it with a minus
         ("oracle", [None, 0.2, float("nan"), 0.1], 1),
         ("proxy_accuracy", [0.0, -0.0], 0),
     ],
