@@ -64,6 +64,21 @@ def test_it_tells_the_classes_apart_and_gives_probabilities(fitted):
     assert model.prior_ == 0.4 and {x.name for x in model.estimates_} >= {"recall", "auc"}
 
 
+def test_a_score_of_0_is_not_positive(fitted, monkeypatch):
+    model, rows, _, _ = fitted
+    monkeypatch.setattr(PUClassifier, "_scores", lambda self, X: np.float32([-1, 0, -0.0, 1e-9]))
+    np.testing.assert_array_equal(model.predict(rows[:4]), [0, 0, 0, 1])
+
+
+def test_columns_are_scaled_by_the_training_rows_alone():
+    rows, labels, _ = clouds()
+    data = PUClassifier(holdout=0.5, prior=0.4)._problem(np.float32(rows), labels == 1, 0)
+    assert len(data.inputs) == 200 and len(data.validation_inputs) == 200
+    np.testing.assert_allclose(data.info.mean, data.inputs.mean(0), rtol=1e-5)
+    np.testing.assert_allclose(data.info.std, data.inputs.std(0), rtol=1e-5)
+    assert np.abs(rows.mean(0) - data.info.mean).min() > 1e-3
+
+
 def test_a_rows_score_has_the_same_bits_wherever_the_row_stands(fitted):
     model, rows, _, _ = fitted
     scores = model.decision_function(rows)
@@ -242,6 +257,15 @@ def test_stages_share_the_epochs_as_their_defaults_do(name):
         assert sum(stage.num_epochs for stage in stages) >= num_epochs
 
 
+@pytest.mark.parametrize(
+    ("name", "num_epochs"),
+    [("nnpu", 50), ("vpu", 50), ("dist_pu", 120), ("puupl", 200), ("purl", 500)],
+)
+def test_without_a_number_of_epochs_only_methods_of_one_stage_are_cut_short(name, num_epochs):
+    config = PUClassifier(name, prior=0.4)._config(400, 0)
+    assert config.method.num_epochs == num_epochs
+
+
 @pytest.mark.parametrize("name", ["impulses", "imbalanced_nnpu"])
 def test_batches_of_every_kind_fit_few_rows(name):
     """ImPULSeS' head has batches of 256, imbalanced nnPU ten positives in each."""
@@ -249,7 +273,10 @@ def test_batches_of_every_kind_fit_few_rows(name):
     for rows in (16, 20, 21, 22):
         info = tiny.table_problem().info
         info = info._replace(prior=0.4, prior_unlabeled=0.3, n_p=4, n_u=rows - 4)
-        assert methods.build(model._config(rows, 0), info).stages
+        config = model._config(rows, 0)
+        assert methods.build(config, info).stages
+        sizes = [size for name, size in config.method.items() if name.endswith("batch_size")]
+        assert 0 < max(sizes) <= rows
     given = PUClassifier(name, num_epochs=3, prior=0.4, options={"batch_size": 12})
     assert given._config(16, 0).method.batch_size == 12
     assert (
@@ -418,6 +445,9 @@ def test_few_positives_are_counted_in_english(count, said):
     model.classes_, model.positive_ = np.array([0, 1]), 1
     with pytest.warns(UserWarning, match=f"^y has {count} labelled {said} fewer than 5"):
         model._warn(rows, rows, np.arange(8) < count)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model._warn(rows, rows, np.arange(8) < 5)
 
 
 def test_a_column_that_is_called_like_an_id_is_warned_of(one_method):
