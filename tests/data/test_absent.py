@@ -45,6 +45,16 @@ def test_the_parts_of_a_source_fit_one_another(name):
     assert classes == len(raw.class_names)
 
 
+@pytest.mark.parametrize("name", ["digits", *TABLES[2:], "letter", "spambase", "connect4"])
+def test_the_part_that_is_held_out_is_as_large_as_it_is_said_to_be(name):
+    whole, half = (sources.without_data(name, test_fraction=x, seed=3) for x in (0.1, 0.5))
+    total = len(whole.train_labels) + len(whole.test_labels)
+    assert total == len(half.train_labels) + len(half.test_labels)
+    classes = len(half.class_names)
+    for made, share in ((whole, 0.1), (half, 0.5)):  # rounded down in each class
+        assert 0 <= share * total - len(made.test_labels) < classes
+
+
 def folder_of(name):
     return real_data_folder("libsvm" if name in TABLES else name)
 

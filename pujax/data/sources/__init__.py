@@ -163,8 +163,10 @@ def without_data(source: str, *, streaming: str = "auto", **options: Any) -> raw
     known = [name for name in NAMES if hasattr(_module(name), "without_data")]
     accepted = f"{', '.join(known)}, since the sizes of other sources are known from their files"
     require(source in known, "data.source", source, accepted)
-    # What to do about a missing file is of no meaning here, and streaming was checked.
-    taken = {name: given[name] for name in given if name not in ("missing", "streamed")}
+    accepts = inspect.signature(_module(source).without_data).parameters
+    # They change no size, and streaming was checked.
+    idle = {"missing", "seed", "streamed"} - set(accepts)
+    taken = {name: given[name] for name in given if name not in idle}
     return _module(source).without_data(**taken)
 
 

@@ -50,6 +50,6 @@ def load(
     )
 
 
-def without_data() -> raw.RawDataset:
+def without_data(*, test_fraction: float = 0.2, seed: int = 0) -> raw.RawDataset:
     """The digits themselves, which need no file: see `pujax.data.absent` for other sources."""
-    return load()
+    return load(test_fraction=test_fraction, seed=seed)

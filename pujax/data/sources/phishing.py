@@ -34,6 +34,6 @@ def load(directory: pathlib.Path, *, test_fraction: float = 0.2, seed: int = 0) 
     return svmlight.load(SOURCE, directory, test_fraction=test_fraction, seed=seed)
 
 
-def without_data() -> raw.RawDataset:
+def without_data(*, test_fraction: float = 0.2) -> raw.RawDataset:
     """What `load` returns, without the numbers: see `pujax.data.absent`."""
-    return svmlight.without_data(SOURCE)
+    return svmlight.without_data(SOURCE, test_fraction=test_fraction)
