@@ -60,8 +60,14 @@ TASKS = {
     "mushrooms": {"source": "mushrooms", "positive_classes": (1,)},
     "phishing": {"source": "phishing", "positive_classes": (1,)},
     "newsgroups": {"source": "newsgroups", "positive_classes": (1,)},
+    "spambase": {"source": "spambase", "positive_classes": (1,)},
+    "connect4": {"source": "connect4", "positive_classes": (2,)},  # a win
+    "usps": {"source": "usps", "positive_classes": (0, 2, 4, 6, 8)},
 }
-TABLES = ("a9a", "ijcnn1", "mushrooms", "phishing", "newsgroups")
+TABLES = (
+    *("a9a", "ijcnn1", "mushrooms", "phishing", "newsgroups"),
+    *("spambase", "connect4", "usps"),
+)
 _DEFAULTS = {"num_labeled": 1000, "num_support": 500}
 
 
