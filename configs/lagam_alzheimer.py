@@ -19,4 +19,5 @@ def get_config(argument: str = "") -> ml_collections.ConfigDict:
     config = config_lib.default_config("lagam")
     common.set_task(config, "alzheimer")
     config.model.name = chosen["backbone"]
+    config.method.threshold = "zero"  # as published
     return config

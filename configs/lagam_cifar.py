@@ -26,4 +26,5 @@ def get_config(argument: str = "") -> ml_collections.ConfigDict:
     config.model.name = chosen["backbone"]
     # The authors' command lines: 5 clusters on CIFAR-10, 100 on CIFAR-100.
     config.method.num_clusters = 5 if config.data.source == "cifar10" else 100
+    config.method.threshold = "zero"  # as published
     return config

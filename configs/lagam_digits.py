@@ -21,6 +21,7 @@ def get_config(argument: str = "") -> ml_collections.ConfigDict:
     config.run.compare = "naive,supervised"
 
     method = config.method
+    method.threshold = "zero"  # as published
     method.num_epochs = 60
     method.warmup_epochs = 12
     method.learning_rate = 1e-2

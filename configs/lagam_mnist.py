@@ -23,6 +23,7 @@ def get_config(argument: str = "") -> ml_collections.ConfigDict:
     config.model.name = chosen["backbone"]
 
     method = config.method
+    method.threshold = "zero"  # as published
     method.num_epochs = 20
     method.warmup_epochs = 2
     method.learning_rate = 1e-2

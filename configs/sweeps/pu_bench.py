@@ -245,10 +245,12 @@ def _config(method: str, data: str, drawn: dict[str, object]) -> ml_collections.
     if network == "mlp":
         config.model.options = ml_collections.ConfigDict({"hidden": (512, 256, 128, 64)})
     config.method.update(_BUDGETS.get(method, {}))
-    if method == "lagam" and data in _IMAGES:
-        config.data.num_support = 500
-    elif method == "lagam":
-        config.method.support_source = "pseudo_negatives"
+    if method == "lagam":
+        config.method.threshold = "zero"  # as published
+        if data in _IMAGES:
+            config.data.num_support = 500
+        else:
+            config.method.support_source = "pseudo_negatives"
     if method == "gradpu":  # an input gradient of one example is not defined under batch norm
         config.model.options.batch_norm = False
     if data not in _IMAGES and "augment" in config.method:

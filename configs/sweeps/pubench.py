@@ -175,6 +175,7 @@ def _config(
         options = {"stage_sizes": (5, 5, 5), "width": 16, "stem": "cifar"}
     config.model.options = ml_collections.ConfigDict(options)
     if method == "lagam":
+        config.method.threshold = "zero"  # as published
         config.method.support_source = "pseudo_negatives"
     _set_length(config, num_examples=round((1 - _HELD_OUT) * total))
     if "augment" in config.method:

@@ -16,7 +16,8 @@ Pairs are those of one predicted class, by the scores of the weak view, as in Nc
 would call all of U one class until the first of them have come to one half.
 
 The label update is in `label_update`, what else its virtual steps can be in `virtual_steps`, a
-support set without clean examples in `pseudo_support`, the training losses in `losses`.
+support set without clean examples in `pseudo_support`, the training losses in `losses`, from which
+score on an example is positive in `decision`.
 """
 
 import functools
@@ -37,7 +38,7 @@ from pujax.methods._common import network as network_lib
 from pujax.methods._common import optimizer as optimizer_lib
 from pujax.methods._common import views as views_lib
 from pujax.methods.base import Method, Stage
-from pujax.methods.lagam import label_update, losses, pseudo_support, virtual_steps
+from pujax.methods.lagam import decision, label_update, losses, pseudo_support, virtual_steps
 from pujax.methods.lagam.label_update import label_loss as label_loss
 from pujax.methods.lagam.label_update import update_labels as update_labels
 from pujax.methods.lagam.pseudo_support import PseudoSupport
@@ -81,7 +82,11 @@ class State(NamedTuple):
 
 
 def default_config() -> ml_collections.ConfigDict:
-    """The published settings (paper section 4.1 and the authors' command lines)."""
+    """The published settings (paper section 4.1 and the authors' command lines).
+
+    But for `threshold`: 'zero' is published, for problems whose classes are about as frequent;
+    'prior' follows the class prior, see `decision.threshold`; 'auto' is 'prior' where one is known.
+    """
     config = optimizer_lib.default_config()
     config.update(
         {
@@ -96,6 +101,7 @@ def default_config() -> ml_collections.ConfigDict:
             "mixup_alpha": 4.0,
             "mixup_weight": 1.0,
             "skip_empty_batches": True,
+            "threshold": "auto",
             # Contrastive part (paper section 3.2).
             "use_contrast": True,
             "contrast_weight": 1.0,
@@ -145,6 +151,7 @@ def check(config: ml_collections.ConfigDict, info: DataInfo) -> None:
     checks.between("method.warmup_epochs", c.warmup_epochs, 0, c.num_epochs)
     forms = ("balanced", "mean", "nnpu")
     checks.one_of("method.classification_loss", c.classification_loss, forms)
+    decision.check(c, info)
     checks.one_of("method.label_update", c.label_update, _LABEL_UPDATES)
     checks.one_of("method.label_memory", c.label_memory, _LABEL_MEMORIES)
     checks.at_least("method.support_margin", c.support_margin, 0)
@@ -350,8 +357,10 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
     if too_short:
         _LOG.warning("%s", too_short)
 
+    cut = decision.offset(c, info)
+
     def predict(state: State, inputs: jax.Array) -> jax.Array:
-        return network.infer(state.params, state.batch_stats, inputs).logits
+        return network.infer(state.params, state.batch_stats, inputs).logits - cut
 
     @jax.jit
     def embed(state: State, inputs: jax.Array) -> jax.Array:
