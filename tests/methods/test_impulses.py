@@ -236,6 +236,31 @@ def test_a_linear_head_keeps_its_rate_whatever_pretraining_warms_up(data):
     np.testing.assert_allclose(np.max(np.abs(moved)), 0.1, rtol=1e-3)  # Adam's first step
 
 
+@pytest.mark.parametrize(
+    ("head", "rate", "num_features", "expected"),
+    [
+        ("linear", "auto", 2048, 3e-4),  # a ResNet-50, as published
+        ("linear", "auto", 512, 1.2e-3),
+        ("linear", "auto", 16, 0.0384),
+        ("finetune", "auto", 16, 3e-4),
+        ("linear", 0.003, 16, 0.003),
+    ],
+)
+def test_the_rate_of_a_linear_head_follows_its_features(head, rate, num_features, expected):
+    section = impulses.default_config()
+    section.update({"head": head, "head_learning_rate": rate})
+    assert impulses.head_rate(section, num_features) == pytest.approx(expected)
+
+
+def test_a_head_takes_the_rate_of_the_features_that_it_sees(data):
+    _, method, arrays = built(data, head_learning_rate="auto")
+    pretraining, head = method.stages
+    state = start(head, arrays, start(pretraining, arrays))
+    after, _ = jax.jit(head.step)(state, batch_of(head, state, arrays, epoch=2), jax.random.key(0))
+    moved = after.params["classifier"]["kernel"] - state.params["classifier"]["kernel"]
+    np.testing.assert_allclose(np.max(np.abs(moved)), 0.0384, rtol=1e-3)  # 16 of them
+
+
 def test_the_upper_bound_sees_the_truth_and_says_so(data):
     _, method, arrays = built(data, labels="true", head_loss="weighted_bce")
     assert method.reveals == "all"
@@ -260,6 +285,8 @@ def test_corrupted_rows_take_the_asked_share_of_features_from_other_rows():
         ({"num_views": 1}, "method.num_views is 1"),
         ({"block_size": -1}, "method.block_size is -1"),
         ({"head_batch_size": 1}, "method.head_batch_size is 1"),
+        ({"head_learning_rate": 0}, "method.head_learning_rate is 0.0; accepted: 'auto', or a num"),
+        ({"head_learning_rate": "fast"}, "method.head_learning_rate is 'fast'; accepted: 'auto'"),
         ({"head": "deep"}, "method.head is 'deep'; accepted: 'linear', 'finetune'"),
         ({"head_loss": "hinge"}, "method.head_loss is 'hinge'"),
         ({"projection": "none"}, "projection is 'none'"),

@@ -82,8 +82,16 @@ class Network(NamedTuple):
 
     def has_batch_stats(self, info: DataInfo) -> bool:
         """True where the network normalises by batch statistics; nothing is computed."""
+        return bool(self._shapes(info)[1])
+
+    def num_features(self, info: DataInfo) -> int:
+        """How many features the backbone gives to the classifier; nothing is computed."""
+        return int(self._shapes(info)[0]["classifier"]["kernel"].shape[0])
+
+    def _shapes(self, info: DataInfo) -> tuple[Any, Any]:
+        """Those of `init`."""
         inputs = jax.ShapeDtypeStruct((2, *info.input_shape), info.input_dtype)
-        return bool(jax.eval_shape(self.init, jax.eval_shape(jax.random.key, 0), inputs)[1])
+        return jax.eval_shape(self.init, jax.eval_shape(jax.random.key, 0), inputs)
 
     @property
     def has_dropout(self) -> bool:

@@ -9,9 +9,11 @@ self-supervision", and its released code. Two things happen in turn:
   random views, and a linear classifier trained on them with imbalanced nnPU. `head='finetune'`
   trains the whole network on images instead.
 Paper and code disagree in places (500 epochs of pretraining or 100; blur and solarisation or not);
-the defaults are the code's, with two exceptions: batches of the head are shuffled anew every epoch
-(`faithful=True` repeats those of the first, which the code does by accident), and images keep their
-size (the code resizes them to 224 pixels: `model.image_size=224`).
+the defaults are the code's, with three exceptions: batches of the head are shuffled anew every
+epoch (`faithful=True` repeats those of the first, which the code does by accident), images keep
+their size (the code resizes them to 224 pixels: `model.image_size=224`), and the rate of a linear
+head follows the number of its features (`head_rate`), which is the code's for an encoder as wide as
+theirs.
 
 Stages come apart too: `pretrain_epochs=0` with `init_from` trains a head on a saved encoder, and
 `num_epochs=pretrain_epochs` leaves the encoder alone. While it is pretrained, a linear probe on its
@@ -22,10 +24,12 @@ probability `corruption`, by that of another row of the batch, which is not the 
 (Bahri and others, 2022).
 """
 
+import math
 from collections.abc import Callable
 
 import jax
 import ml_collections
+from ml_collections import config_dict
 
 from pujax import checks, risks
 from pujax.data.batching import Batch
@@ -41,7 +45,10 @@ from pujax.methods.impulses import pretraining
 from pujax.methods.impulses.pretraining import State
 from pujax.models import encoder as encoder_lib
 
+AUTO = "auto"
 STAGE_LENGTHS = ("pretrain_epochs",)
+_PUBLISHED_RATE = 3e-4
+_PUBLISHED_WIDTH = 2048
 _PN_LOSSES = ("bce", "weighted_bce")
 _HEAD_LOSSES = ("imbalanced_nnpu", "nnpu", *_PN_LOSSES)
 
@@ -60,7 +67,7 @@ def default_config() -> ml_collections.ConfigDict:
     `batching='separate'` gives every batch of the head labelled positives, of which joint ones hold
     none where labels are few.
     """
-    config = optimizer_lib.adam_config(learning_rate=3e-4, weight_decay=0.0)
+    config = optimizer_lib.adam_config(learning_rate=_PUBLISHED_RATE, weight_decay=0.0)
     config.update(
         {
             "name": "impulses",
@@ -73,7 +80,7 @@ def default_config() -> ml_collections.ConfigDict:
             "head_batch_size": 256,
             "batching": "joint",  # of the head; 'separate': so many P in every batch, the rest U
             "positives_per_batch": 0,  # 0 is the share of P in the data, at least one
-            "head_learning_rate": 3e-4,
+            "head_learning_rate": config_dict.FieldReference(AUTO, field_type=object),
             "head_loss": "imbalanced_nnpu",
             "labels": "pu",
             "target_prior": 0.5,
@@ -107,7 +114,8 @@ def check(config: ml_collections.ConfigDict, info: DataInfo) -> None:
         f"1.0 while method.head_loss is {c.head_loss!r}, which knows no prior",
     )
     checks.at_least("method.head_batch_size", c.head_batch_size, 2)
-    checks.positive("method.head_learning_rate", c.head_learning_rate)
+    rate = c.head_learning_rate
+    checks.between("method.head_learning_rate", rate, 0, math.inf, include="neither", word=AUTO)
     checks.at_least("method.padding", c.padding, 0)
     checks.positive("method.prior_factor", c.prior_factor)
     checks.require(
@@ -116,6 +124,27 @@ def check(config: ml_collections.ConfigDict, info: DataInfo) -> None:
         c.pretrain_epochs,
         "at least 1, unless init_from names a saved encoder or method.head is 'finetune'",
     )
+
+
+def head_rate(config: ml_collections.ConfigDict, num_features: int) -> float:
+    """The head's learning rate, where 'auto' is the published one for any width of the encoder.
+
+    A step of Adam moves every weight by about the rate, and so a score by the rate times the sum of
+    the features' sizes: a linear layer on fewer features learns more slowly, in proportion. So its
+    rate is in inverse proportion to their number (Yang et al., "Tensor Programs V", 2021, Table 3,
+    output weights with Adam). Fine-tuning keeps the published rate.
+
+    Args:
+      config: the method's section.
+      num_features: that the linear layer sees.
+
+    Returns:
+      The rate.
+    """
+    if config.head_learning_rate != AUTO:
+        return float(config.head_learning_rate)
+    is_linear = config.head == "linear"
+    return _PUBLISHED_RATE * (_PUBLISHED_WIDTH / num_features if is_linear else 1)
 
 
 def head_risk(config: ml_collections.ConfigDict, info: DataInfo) -> Callable[..., jax.Array]:
@@ -156,7 +185,7 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
         config, info, embedding_dim=c.embedding_dim, projection=c.projection
     )
     risk = head_risk(c, info)
-    settings = _head_settings(c)
+    settings = _head_settings(c, head_rate(c, network.num_features(info)))
     is_linear = c.head == "linear"
     head_epochs = c.num_epochs - c.pretrain_epochs
     optimizer = optimizer_lib.build(settings, num_epochs=max(head_epochs, 1))
@@ -224,12 +253,10 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
     )
 
 
-def _head_settings(config: ml_collections.ConfigDict) -> ml_collections.ConfigDict:
+def _head_settings(config: ml_collections.ConfigDict, rate: float) -> ml_collections.ConfigDict:
     """The section as the head is trained by; a linear one has Adam at a constant learning rate."""
     settings = ml_collections.ConfigDict(config.to_dict())
-    settings.update(
-        {"learning_rate": config.head_learning_rate, "batch_size": config.head_batch_size}
-    )
+    settings.update({"learning_rate": rate, "batch_size": config.head_batch_size})
     sections.check_batches(settings)
     if config.head_loss in _PN_LOSSES:
         sections.require_joint(config)

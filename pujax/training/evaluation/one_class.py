@@ -160,7 +160,9 @@ def _changes(config: ml_collections.ConfigDict, batching: Batching) -> list[str]
     result = []
     rates = [name for name in ("head_learning_rate", "learning_rate") if name in config]
     if rates:
-        result.append(f"a lower method.{rates[0]} (now {config[rates[0]]:g})")
+        now = config[rates[0]]
+        shown = now if isinstance(now, str) else f"{now:g}"
+        result.append(f"a lower method.{rates[0]} (now {shown})")
     count, size = batching.num_positives, batching.batch_size
     # Elsewhere the number is fixed, or is half of the batch already.
     is_free = "positives_per_batch" in config and not config.get("classifier_batch_size", 0)
