@@ -1,5 +1,6 @@
 """From which score on LaGAM calls an example positive."""
 
+import importlib
 import math
 import statistics
 
@@ -7,6 +8,7 @@ import jax
 import numpy as np
 import pytest
 
+from pujax.configs.sweeps import pu_bench, pubench
 from pujax.methods import lagam
 from pujax.methods.lagam import decision
 from pujax.training import method_setup, sharding, train_step
@@ -116,3 +118,20 @@ def test_scores_are_cut_and_nothing_else_changes():
     moved = scores["zero"] - scores["auto"]
     np.testing.assert_allclose(moved, offset(data.info), rtol=1e-5)
     assert offset(data.info) > 1
+
+
+@pytest.mark.parametrize("name", ["cifar", "stl10", "alzheimer", "mnist", "digits"])
+def test_the_papers_experiments_cut_at_zero(name):
+    module = importlib.import_module(f"pujax.configs.lagam_{name}")
+
+    assert module.get_config().method.threshold == "zero"
+
+
+@pytest.mark.parametrize(
+    ("plan", "argument"), [(pu_bench, "data=mushrooms"), (pu_bench, "data=mnist"), (pubench, "")]
+)
+def test_the_boards_cut_at_zero(plan, argument):
+    cells = [cell for cell in plan.get_plan(argument).cells if cell.row == "lagam"]
+
+    assert cells
+    assert {cell.config.method.threshold for cell in cells} == {"zero"}
