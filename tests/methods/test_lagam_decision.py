@@ -99,9 +99,9 @@ def test_unknown_rules_and_a_missing_prior_are_named():
     unknown = info._replace(prior=float("nan"), prior_unlabeled=float("nan"))
 
     with pytest.raises(ValueError, match=r"method\.threshold is 'pooled'; accepted: .*prior"):
-        decision.check(section(threshold="pooled"), info)
+        lagam.check(section(threshold="pooled"), info)
     with pytest.raises(ValueError, match=r"data\.prior"):
-        decision.check(section(threshold="prior"), unknown)
+        lagam.check(section(threshold="prior"), unknown)
     decision.check(section(), unknown)
 
 
