@@ -93,6 +93,7 @@ def get_config(argument: str = "") -> ml_collections.ConfigDict:
     if source in _TABLES:  # their held-out objective still falls at 300
         config.method.representation_epochs = 500
     length = 200
+    config.method.learning_rate = 1e-3
     if is_text:
         length = 300
         config.method.update({"optimizer": "adagrad", "learning_rate": 1e-2})
