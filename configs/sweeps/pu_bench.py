@@ -114,6 +114,8 @@ _BUDGETS = {
         "steps_per_epoch": 512,
     },
     "self_pu": {"calibration_meta": False},  # it would need clean examples
+    "purl": {"learning_rate": 1e-3},  # as in `configs/purl.py`
+    "impulses": {"head_learning_rate": 3e-4},  # as published
 }
 # Accuracy of the paper; F1 of the fork's tables.
 _PUBLISHED = {

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pujax.configs.sweeps import pu_bench, pubench
-from pujax.methods import lagam
+from pujax.methods import lagam, naive
 from pujax.methods.lagam import decision
 from pujax.training import method_setup, sharding, train_step
 from tests import tiny
@@ -75,6 +75,28 @@ def test_in_two_samples_the_mean_weighs_the_labelled_positives_as_well():
     assert found == pytest.approx(
         math.log(share / (1 - share)) - math.log(info.prior / (1 - info.prior))
     )
+
+
+@pytest.mark.parametrize(
+    ("setting", "rule"), [("one_sample", "pooled"), ("two_sample", "unlabeled")]
+)
+@pytest.mark.parametrize("form", ["balanced", "mean"])
+def test_without_learned_labels_scores_are_those_of_p_against_u(setting, rule, form):
+    info = tiny.problem(positive_classes=(0,), setting=setting, num_support=0).info
+    weights = {"balanced": 1.0, "mean": info.n_p / info.n_u}
+
+    found = offset(info, use_meta=False, classification_loss=form)
+
+    assert found == pytest.approx(
+        naive.threshold(
+            rule,
+            weight_ratio=weights[form],
+            labeled_share=info.n_p / info.n,
+            in_unlabeled=info.prior_unlabeled,
+        )
+    )
+    assert found < offset(info, classification_loss=form)  # U holds positives
+    assert offset(info, use_meta=False, classification_loss="nnpu") == 0
 
 
 @pytest.mark.parametrize("prior", [float("nan"), 0.0, 1.0])

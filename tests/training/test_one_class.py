@@ -149,7 +149,7 @@ def test_the_rows_that_are_looked_at_do_not_grow_with_the_run(share):
         ({"ascent": True, "keep_positive": True}, Batching(9), "predicted negative"),
         ({"ascent": False}, Batching(9), "predicted negative"),
         ({"learning_rate": 1, "head_learning_rate": 0.5}, Batching(9), "head_learning_rate (now 0"),
-        ({"head_learning_rate": "auto"}, Batching(9), "head_learning_rate (now auto)"),
+        ({"head_learning_rate": "auto"}, Batching(9), "rate (now 'auto', which the"),
     ],
 )
 def test_the_sentence_names_the_epoch_and_settings_that_there_are(section, batching, wanted):

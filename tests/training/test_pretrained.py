@@ -1,6 +1,7 @@
 """`init_from`: an encoder that one run leaves starts another, of any method."""
 
 import json
+import shutil
 
 import jax
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 from pujax import methods
 from pujax.models import encoder as encoder_lib
 from pujax.prior_study import __main__ as prior_study_command
+from pujax.prior_study import heads as prior_study_heads
 from pujax.training import config as config_lib
 from pujax.training import experiment, init_from, method_setup, sharding, train_step
 from tests import tiny
@@ -207,6 +209,24 @@ def test_the_prior_study_runs_on_it(finished, capsys):
         config = config_lib.resolve(config_lib.ml_collections.ConfigDict(json.load(file)))
     prior = experiment.load_data(config).info.prior_unlabeled
     np.testing.assert_allclose(found["priors"], [prior / 2, prior])
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("rate", ["auto", 0.02])
+def test_the_prior_study_has_the_rate_of_a_linear_head(finished, tmp_path, monkeypatch, rate):
+    folder = shutil.copytree(finished, tmp_path / "run")
+    config = json.loads((folder / "config.json").read_text())
+    config["method"] |= {"head_learning_rate": rate, "head": "finetune"}
+    (folder / "config.json").write_text(json.dumps(config))
+    seen = {}
+    monkeypatch.setattr(
+        prior_study_heads, "study", lambda features, *_, **given: seen.update(given, f=features)
+    )
+
+    prior_study_heads.of_run(str(folder))
+
+    wanted = 3e-4 * 2048 / seen["f"].shape[1] if rate == "auto" else rate
+    assert seen["learning_rate"] == pytest.approx(wanted)
 
 
 @pytest.mark.thorough

@@ -24,6 +24,7 @@ probability `corruption`, by that of another row of the batch, which is not the 
 (Bahri and others, 2022).
 """
 
+import logging
 import math
 from collections.abc import Callable
 
@@ -45,6 +46,7 @@ from pujax.methods.impulses import pretraining
 from pujax.methods.impulses.pretraining import State
 from pujax.models import encoder as encoder_lib
 
+_LOG = logging.getLogger(__name__)
 AUTO = "auto"
 STAGE_LENGTHS = ("pretrain_epochs",)
 _PUBLISHED_RATE = 3e-4
@@ -54,7 +56,7 @@ _HEAD_LOSSES = ("imbalanced_nnpu", "nnpu", *_PN_LOSSES)
 
 
 def default_config() -> ml_collections.ConfigDict:
-    """The released code's settings.
+    """The released code's settings, but for the rate of a linear head (`head_rate`).
 
     `num_epochs` is the length of both stages. Fields that begin with `head_` are the second one's;
     its optimizer is otherwise the first one's, at a constant rate without weight decay where the
@@ -143,8 +145,12 @@ def head_rate(config: ml_collections.ConfigDict, num_features: int) -> float:
     """
     if config.head_learning_rate != AUTO:
         return float(config.head_learning_rate)
-    is_linear = config.head == "linear"
-    return _PUBLISHED_RATE * (_PUBLISHED_WIDTH / num_features if is_linear else 1)
+    return linear_rate(num_features) if config.head == "linear" else _PUBLISHED_RATE
+
+
+def linear_rate(num_features: int) -> float:
+    """The published rate of a linear head on 2,048 features, for another number of them."""
+    return _PUBLISHED_RATE * _PUBLISHED_WIDTH / num_features
 
 
 def head_risk(config: ml_collections.ConfigDict, info: DataInfo) -> Callable[..., jax.Array]:
@@ -185,8 +191,15 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
         config, info, embedding_dim=c.embedding_dim, projection=c.projection
     )
     risk = head_risk(c, info)
-    settings = _head_settings(c, head_rate(c, network.num_features(info)))
     is_linear = c.head == "linear"
+    width = network.num_features(info)
+    rate = head_rate(c, width)
+    if is_linear and c.head_learning_rate == AUTO and width != _PUBLISHED_WIDTH:
+        _LOG.warning(
+            "method.head_learning_rate is %.3g: %g for the published %d features, here %d",
+            *(rate, _PUBLISHED_RATE, _PUBLISHED_WIDTH, width),
+        )
+    settings = _head_settings(c, rate)
     head_epochs = c.num_epochs - c.pretrain_epochs
     optimizer = optimizer_lib.build(settings, num_epochs=max(head_epochs, 1))
 

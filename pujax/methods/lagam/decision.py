@@ -11,6 +11,7 @@ import ml_collections
 
 from pujax import checks
 from pujax.data.pu_dataset import DataInfo
+from pujax.methods import naive
 from pujax.methods._common import calibration
 
 THRESHOLDS = ("auto", "zero", "prior")
@@ -25,7 +26,7 @@ def check(config: ml_collections.ConfigDict, info: DataInfo) -> None:
 
 
 def threshold(form: str, *, prior: float, training_share: float) -> float:
-    """The score above which positives are the more likely class of the population.
+    """The score above which positives are the more likely class, of labels that are right.
 
     A score that minimises the cross entropy with the total weight `w` of positive labels and
     `1 - w` of negative ones is `log(w p_+ / ((1 - w) p_-))`. In a population with the share `prior`
@@ -52,8 +53,17 @@ def offset(config: ml_collections.ConfigDict, info: DataInfo) -> float:
     prior = info.prior
     if _rule(config) == "zero" or not (math.isfinite(prior) and 0 < prior < 1):
         return 0.0
+    form = config.classification_loss
+    if not config.use_meta and form != "nnpu":
+        # U stays negative: the scores are those of P against U.
+        return naive.threshold(
+            "pooled" if info.setting == "one_sample" else "unlabeled",
+            weight_ratio=1.0 if form == "balanced" else info.n_p / info.n_u,
+            labeled_share=info.n_p / info.n,
+            in_unlabeled=info.prior_unlabeled,
+        )
     share = (info.n_p + info.n_u * info.prior_unlabeled) / info.n
-    return threshold(config.classification_loss, prior=prior, training_share=share)
+    return threshold(form, prior=prior, training_share=share)
 
 
 def _rule(config: ml_collections.ConfigDict) -> str:

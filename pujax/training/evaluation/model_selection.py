@@ -79,11 +79,11 @@ def criteria(
 
     The nnPU risk has the sigmoid loss and is `positive + max(0, negative)` over the whole set in
     one piece; in one-sample data its negative part is calibrated with the counts of the validation
-    set. The VPU risk is that of `Phi = sigmoid(score)` before any threshold is put in (Chen et al.,
-    NeurIPS 2020, select by it). `proxy_accuracy_vpu` is the proxy accuracy less `VPU_WEIGHT` times
-    the VPU risk: few held-out positives give many epochs nearly the same proxy accuracy, and the
-    risk, which no threshold makes coarse, decides among them. The oracles' accuracy and F1 are
-    those on a sample of the population.
+    set. The VPU risk is that of `Phi = sigmoid(score)` before the method calibrates its scores
+    (Chen et al., NeurIPS 2020, select by it). `proxy_accuracy_vpu` is the proxy accuracy less
+    `VPU_WEIGHT` times the VPU risk: few held-out positives give many epochs nearly the same proxy
+    accuracy, and the risk, which no threshold makes coarse, decides among them. The oracles'
+    accuracy and F1 are those on a sample of the population.
 
     Args:
       scores: `[v]`, raw scores of P_val and U_val.

@@ -161,7 +161,7 @@ def _changes(config: ml_collections.ConfigDict, batching: Batching) -> list[str]
     rates = [name for name in ("head_learning_rate", "learning_rate") if name in config]
     if rates:
         now = config[rates[0]]
-        shown = now if isinstance(now, str) else f"{now:g}"
+        shown = f"{now!r}, which the log has as a number" if isinstance(now, str) else f"{now:g}"
         result.append(f"a lower method.{rates[0]} (now {shown})")
     count, size = batching.num_positives, batching.batch_size
     # Elsewhere the number is fixed, or is half of the batch already.
