@@ -15,7 +15,7 @@ from pujax.data import batching
 from pujax.data.image_files import ImageFiles, as_array
 from pujax.data.pu_dataset import PUDataset
 from pujax.files import read_json
-from pujax.methods import impulses
+from pujax.methods.impulses import head_rate
 from pujax.training import config as config_lib
 from pujax.training import experiment, init_from, sharding
 from pujax.training import prior_estimation as prior_lib
@@ -162,8 +162,8 @@ def of_run(folder: str, *, data_dir: str = "", **options: Any) -> Study:
     for name in ("batch_size", "learning_rate"):
         if f"head_{name}" in config.method:
             options.setdefault(name, config.method[f"head_{name}"])
-    if options.get("learning_rate") == impulses.AUTO:
-        options["learning_rate"] = impulses.linear_rate(features.shape[1])
+    if options.get("learning_rate") == head_rate.AUTO:
+        options["learning_rate"] = head_rate.linear(features.shape[1])
     return study(features, labeled, tested, data.test_labels, prior=prior, **options)
 
 

@@ -10,6 +10,7 @@ from pujax.configs import impulses as impulses_config
 from pujax.methods import impulses
 from pujax.methods._common import network as network_lib
 from pujax.methods._common import views as views_lib
+from pujax.methods.impulses import head_rate
 from pujax.training import config as config_lib
 from pujax.training import method_setup, sharding, train_step
 from tests import tiny
@@ -249,7 +250,7 @@ def test_a_linear_head_keeps_its_rate_whatever_pretraining_warms_up(data):
 def test_the_rate_of_a_linear_head_follows_its_features(head, rate, num_features, expected):
     section = impulses.default_config()
     section.update({"head": head, "head_learning_rate": rate})
-    assert impulses.head_rate(section, num_features) == pytest.approx(expected)
+    assert head_rate.resolved(section, num_features) == pytest.approx(expected)
 
 
 def test_a_head_takes_the_rate_of_the_features_that_it_sees(data):

@@ -24,8 +24,6 @@ probability `corruption`, by that of another row of the batch, which is not the 
 (Bahri and others, 2022).
 """
 
-import logging
-import math
 from collections.abc import Callable
 
 import jax
@@ -42,15 +40,11 @@ from pujax.methods._common import network as network_lib
 from pujax.methods._common import optimizer as optimizer_lib
 from pujax.methods._common import views as views_lib
 from pujax.methods.base import Method, Stage
-from pujax.methods.impulses import pretraining
+from pujax.methods.impulses import head_rate, pretraining
 from pujax.methods.impulses.pretraining import State
 from pujax.models import encoder as encoder_lib
 
-_LOG = logging.getLogger(__name__)
-AUTO = "auto"
 STAGE_LENGTHS = ("pretrain_epochs",)
-_PUBLISHED_RATE = 3e-4
-_PUBLISHED_WIDTH = 2048
 _PN_LOSSES = ("bce", "weighted_bce")
 _HEAD_LOSSES = ("imbalanced_nnpu", "nnpu", *_PN_LOSSES)
 
@@ -69,7 +63,7 @@ def default_config() -> ml_collections.ConfigDict:
     `batching='separate'` gives every batch of the head labelled positives, of which joint ones hold
     none where labels are few.
     """
-    config = optimizer_lib.adam_config(learning_rate=_PUBLISHED_RATE, weight_decay=0.0)
+    config = optimizer_lib.adam_config(learning_rate=head_rate.PUBLISHED, weight_decay=0.0)
     config.update(
         {
             "name": "impulses",
@@ -82,7 +76,7 @@ def default_config() -> ml_collections.ConfigDict:
             "head_batch_size": 256,
             "batching": "joint",  # of the head; 'separate': so many P in every batch, the rest U
             "positives_per_batch": 0,  # 0 is the share of P in the data, at least one
-            "head_learning_rate": config_dict.FieldReference(AUTO, field_type=object),
+            "head_learning_rate": config_dict.FieldReference(head_rate.AUTO, field_type=object),
             "head_loss": "imbalanced_nnpu",
             "labels": "pu",
             "target_prior": 0.5,
@@ -116,8 +110,7 @@ def check(config: ml_collections.ConfigDict, info: DataInfo) -> None:
         f"1.0 while method.head_loss is {c.head_loss!r}, which knows no prior",
     )
     checks.at_least("method.head_batch_size", c.head_batch_size, 2)
-    rate = c.head_learning_rate
-    checks.between("method.head_learning_rate", rate, 0, math.inf, include="neither", word=AUTO)
+    head_rate.check(c)
     checks.at_least("method.padding", c.padding, 0)
     checks.positive("method.prior_factor", c.prior_factor)
     checks.require(
@@ -126,31 +119,6 @@ def check(config: ml_collections.ConfigDict, info: DataInfo) -> None:
         c.pretrain_epochs,
         "at least 1, unless init_from names a saved encoder or method.head is 'finetune'",
     )
-
-
-def head_rate(config: ml_collections.ConfigDict, num_features: int) -> float:
-    """The head's learning rate, where 'auto' is the published one for any width of the encoder.
-
-    A step of Adam moves every weight by about the rate, and so a score by the rate times the sum of
-    the features' sizes: a linear layer on fewer features learns more slowly, in proportion. So its
-    rate is in inverse proportion to their number (Yang et al., "Tensor Programs V", 2021, Table 3,
-    output weights with Adam). Fine-tuning keeps the published rate.
-
-    Args:
-      config: the method's section.
-      num_features: that the linear layer sees.
-
-    Returns:
-      The rate.
-    """
-    if config.head_learning_rate != AUTO:
-        return float(config.head_learning_rate)
-    return linear_rate(num_features) if config.head == "linear" else _PUBLISHED_RATE
-
-
-def linear_rate(num_features: int) -> float:
-    """The published rate of a linear head on 2,048 features, for another number of them."""
-    return _PUBLISHED_RATE * _PUBLISHED_WIDTH / num_features
 
 
 def head_risk(config: ml_collections.ConfigDict, info: DataInfo) -> Callable[..., jax.Array]:
@@ -192,14 +160,7 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
     )
     risk = head_risk(c, info)
     is_linear = c.head == "linear"
-    width = network.num_features(info)
-    rate = head_rate(c, width)
-    if is_linear and c.head_learning_rate == AUTO and width != _PUBLISHED_WIDTH:
-        _LOG.warning(
-            "method.head_learning_rate is %.3g: %g for the published %d features, here %d",
-            *(rate, _PUBLISHED_RATE, _PUBLISHED_WIDTH, width),
-        )
-    settings = _head_settings(c, rate)
+    settings = _head_settings(c, head_rate.resolved(c, network.num_features(info)))
     head_epochs = c.num_epochs - c.pretrain_epochs
     optimizer = optimizer_lib.build(settings, num_epochs=max(head_epochs, 1))
 
