@@ -247,10 +247,15 @@ def test_a_linear_head_keeps_its_rate_whatever_pretraining_warms_up(data):
         ("linear", 0.003, 16, 0.003),
     ],
 )
-def test_the_rate_of_a_linear_head_follows_its_features(head, rate, num_features, expected):
+def test_the_rate_of_a_linear_head_follows_its_features(head, rate, num_features, expected, caplog):
     section = impulses.default_config()
     section.update({"head": head, "head_learning_rate": rate})
     assert head_rate.resolved(section, num_features) == pytest.approx(expected)
+    # Said where it is neither given nor the published one.
+    is_other = rate == "auto" and expected != 3e-4
+    assert [f"is {expected:.3g}: 0.0003 for" in x.getMessage() for x in caplog.records] == (
+        [True] if is_other else []
+    )
 
 
 def test_a_head_takes_the_rate_of_the_features_that_it_sees(data):

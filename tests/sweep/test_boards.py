@@ -429,6 +429,14 @@ def test_board_b_budgets_are_the_boards():
     assert (fields["supervised"].batch_size, fields["supervised"].num_epochs) == (128, 50)
 
 
+def test_board_b_keeps_rates_that_defaults_have_left():
+    plan = pu_bench.get_plan("data=spambase")
+    section = {cell.row: cell.config.method for cell in plan.cells}
+
+    assert section["purl"].learning_rate == 1e-3
+    assert section["impulses"].head_learning_rate == 3e-4
+
+
 def test_plans_are_found_by_their_names():
     for text, plan in (
         ("pu_bench:data=mnist", pu_bench.get_plan("data=mnist")),

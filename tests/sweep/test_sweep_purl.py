@@ -30,6 +30,11 @@ def test_the_plan_holds_the_published_figures(table, figures):
         config_lib.resolve(cell.config)
 
 
+@pytest.mark.parametrize(("data", "rate"), [("a9a", 1e-3), ("mnist", 1e-3), ("newsgroups", 1e-2)])
+def test_the_papers_protocol_keeps_its_rates(data, rate):
+    assert purl.get_config(f"data={data}").method.learning_rate == rate
+
+
 def test_the_points_of_the_prior_are_an_argument_and_the_old_name_says_so():
     fresh = purl.get_config("prior_points=fresh").method
     held = fresh.validation_positives, fresh.validation_unlabeled

@@ -17,7 +17,7 @@ _LOG = logging.getLogger(__name__)
 
 AUTO = "auto"
 PUBLISHED = 3e-4
-"""The released code's rate, of a linear head on the features of a ResNet-50."""
+"""The released code's rate, of a ResNet-50 and of a linear head on its features."""
 _PUBLISHED_WIDTH = 2048
 
 
