@@ -5,7 +5,8 @@
 Arguments: method = nnpu (default), upu, imbalanced_nnpu, pusb; task = mnist (default; even digits
 positive), cifar10 (vehicles positive; for imbalanced_nnpu one class, airplanes). Case-control data:
 1000 labelled positives, U is the whole training set. Batches are drawn from P and U together but
-for imbalanced_nnpu, whose authors take 10 of P and 500 of U.
+for imbalanced_nnpu, whose authors take 10 of P and 500 of U. Pixels are those of the authors,
+between 0 and 1; imbalanced_nnpu's, of which no source says anything, are standardised.
 """
 
 import ml_collections
@@ -44,6 +45,7 @@ def get_config(argument: str = "") -> ml_collections.ConfigDict:
     config.method.update(
         {"learning_rate": rate, "batch_size": batch_size, "batching": "joint", "num_epochs": 100}
     )
+    config.data.scaling = "unit"
     if name == "nnpu":
         config.method.keep_positive = False  # Algorithm 1
     if name == "pusb":

@@ -53,6 +53,14 @@ def weighted(values: jax.Array, weights: jax.Array) -> jax.Array:
     return weights * jnp.where((weights == 0) & jnp.isinf(values), 0, values)
 
 
+def clipped(values: jax.Array, low: float, high: float) -> jax.Array:
+    """`values` kept within `[low, high]`; one at an end has its whole gradient, one beyond none.
+
+    PyTorch's `clamp` differentiates so; `jnp.clip` halves the gradient at the ends.
+    """
+    return jnp.where(values < low, low, jnp.where(values > high, high, values))
+
+
 def consecutive_shuffles(key: jax.Array, size: int, wanted: int) -> jax.Array:
     """The first `wanted` entries of shuffles of `range(size)`, one after another."""
     if not wanted:

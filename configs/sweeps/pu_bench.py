@@ -22,7 +22,8 @@ rule stand what no true label chose (`proxy_accuracy`) and the last epoch. Batch
 lengths are the board's for the methods whose settings there are known (naive, uPU, nnPU and
 nnPUSB, VPU, LBE, Robust-PU, PULDA, HolisticPU, supervised) and a method's own otherwise; VPU, LBE
 and HolisticPU have those of its code at 097c957, the others those at 15f879c. Where ours differs:
-no dropout in the networks, no first bias at the prior, no early stopping, HolisticPU's SGD without
+one logit where the board's networks have two, whose difference takes steps twice as long; no
+dropout in the networks, no first bias at the prior, no early stopping, HolisticPU's SGD without
 Nesterov's step, nnPU's parts as its default has them here (an eighth of P in every batch).
 
 LaGAM needs a support set of both classes, and the board gives no known negative. On images, where

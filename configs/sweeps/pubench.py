@@ -11,7 +11,8 @@ A set has so many examples in all, P and U together, half of them positive; 10 %
 held out. P and U share no example. The board's tables state accuracy and AUC by proxy accuracy and
 proxy AUC, without true labels, and by the accuracy on true validation labels (`oracle`). SGD with
 momentum 0.9 at a rate of 1e-3, no weight decay, as many epochs as 20,000 steps of P and U: the
-board's first draw of hyperparameters. Where ours differs: batches of 64 and 64, of which the board
+board's first draw of hyperparameters. Where ours differs: one logit where the board's networks have
+two, whose difference takes steps twice as long; batches of 64 and 64, of which the board
 draws the size; an evaluation in every epoch (about 140 steps of CIFAR-10, 28 of USPS, 91 of Letter)
 where the board's comes after 100 steps; held-out images are scored as they are; stages, Self-PU's
 picking and Robust-PU's episodes keep the shares of their own lengths, and the 2,000 more steps that

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from pujax import checks
+from pujax import arrays, checks
 from pujax.contrastive import _inputs
 
 CLAMPS = ("components", "none")
@@ -58,7 +58,7 @@ def noise_robust_alignment(
             f"shape {(batch, batch)}"
         )
     if clamp == "components":
-        online, target = (jnp.clip(x, _LEAST, 1 - _LEAST) for x in (online, target))
+        online, target = (arrays.clipped(x, _LEAST, 1 - _LEAST) for x in (online, target))
     distances = 1 - jnp.matmul(online, target.T, precision="highest")
     own = jnp.eye(batch, dtype=bool)
     pulls = 2 * jnp.where(own, distances, jnp.sqrt(jnp.maximum(distances, _LEAST_DISTANCE)))

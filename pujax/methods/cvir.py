@@ -8,6 +8,7 @@ the best-bin estimate on P and U that are held out of training, again before eve
 
 Garg, Wu, Smola, Balakrishnan, Lipton, "Mixture Proportion Estimation and PU Learning: A Modern
 Approach", NeurIPS 2021. What differs from the authors' code:
+- the classifier has one logit where theirs has two, whose difference takes steps twice as long;
 - both variants warm up; there CVIR starts at once, from the ranking of a random network;
 - U is ranked as it is; there through the random crops and flips of training;
 - what is held out for the estimate is training data; there it is the test set's;

@@ -22,7 +22,7 @@ import jax
 import jax.numpy as jnp
 import ml_collections
 
-from pujax import checks, risks
+from pujax import arrays, checks, risks
 from pujax.data import batching as batching_lib
 from pujax.data.batching import Batch, Batching
 from pujax.data.pu_dataset import DataInfo, TrainingData
@@ -116,7 +116,7 @@ def check(config: ml_collections.ConfigDict) -> None:
 def entropy_ramp(epoch: jax.Array, *, num_epochs: int) -> jax.Array:
     """Share of the entropy's weight at an epoch of the second phase: from 0 up, ever faster.
 
-    `1 - cos(pi / 2 * epoch / num_epochs)`, as in the authors' code.
+    `1 - cos(pi / 2 * epoch / num_epochs)`, as in the authors' code, to the precision of float32.
 
     Args:
       epoch: whole epochs of the second phase that are done.
@@ -125,7 +125,8 @@ def entropy_ramp(epoch: jax.Array, *, num_epochs: int) -> jax.Array:
     Returns:
       A scalar in [0, 1].
     """
-    return 1 - jnp.cos(jnp.pi / 2 * epoch / num_epochs)
+    # Not as a difference: of two near numbers, it loses digits in the first epochs.
+    return 2 * jnp.square(jnp.sin(jnp.pi / 4 * epoch / num_epochs))
 
 
 def clipped_cross_entropy(scores: jax.Array, targets: jax.Array) -> jax.Array:
@@ -147,7 +148,7 @@ def probability(scores: jax.Array) -> jax.Array:
 
 
 def _clipped(scores: jax.Array) -> jax.Array:
-    return jnp.clip(scores, -risks.ENTROPY_CLIP, risks.ENTROPY_CLIP)
+    return arrays.clipped(scores, -risks.ENTROPY_CLIP, risks.ENTROPY_CLIP)
 
 
 def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:

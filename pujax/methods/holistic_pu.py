@@ -13,6 +13,7 @@ The trend score is the simplified one of the authors' code. What differs from th
 - records are of images as they are; there they are of random crops, which is not offered;
 - the limit of the second cut is a total rise, `max_total_rise`; there it is 0.2 / 9, whatever the
   number of records;
+- the classifier has one logit where theirs has two, whose difference takes steps twice as long;
 - SGD is without Nesterov's step, decays all weights, and its rate moves by `lr_schedule` 'fixmatch'
   over the length of the longer phase, as there over that of the second;
 - weak views are padded with black before they are cropped; there by reflection;

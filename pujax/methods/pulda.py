@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 import ml_collections
 
-from pujax import checks, risks
+from pujax import arrays, checks, risks
 from pujax.data.batching import Batch
 from pujax.data.pu_dataset import DataInfo, TrainingData
 from pujax.methods import dist_pu
@@ -209,7 +209,7 @@ def _main_loss(parts, params, state, images, batch, key):
     passed = dist_pu.mixed_pass(
         parts.network, params, state, images, batch, key, alpha=c.mixup_alpha
     )
-    scores = jnp.clip(passed.scores, -risks.ENTROPY_CLIP, risks.ENTROPY_CLIP)
+    scores = arrays.clipped(passed.scores, -risks.ENTROPY_CLIP, risks.ENTROPY_CLIP)
     loss, averages, metrics = _objective(parts, state, scores, batch.labeled)
     loss += c.mixup_weight * passed.loss
     changes = {

@@ -4,6 +4,8 @@ The classifier models `log Phi(x) = log sigmoid(g(x))` up to a constant. Trainin
 of Phi over a sample X of the population with log Phi on P, and asks for consistency under mixup. A
 score is normalised by the largest Phi over the training examples before it is compared with 1/2.
 In one-sample data X is P and U together, in two-sample data U.
+
+The authors' networks have two logits, whose difference takes steps twice as long as the one here.
 """
 
 import math

@@ -63,9 +63,7 @@ def prediction_entropy(scores: ArrayLike, *, weights: ArrayLike | None = None) -
       ValueError: if the shapes of `scores` and `weights` differ.
     """
     scores = arrays.full_precision(scores, "scores")
-    # Not `clip`, which would halve the gradient exactly at the ends.
-    inside = jnp.abs(scores) <= ENTROPY_CLIP
-    scores = jnp.where(inside, scores, ENTROPY_CLIP * jnp.sign(scores))
+    scores = arrays.clipped(scores, -ENTROPY_CLIP, ENTROPY_CLIP)
     p, q = _arrays.sigmoid(scores), _arrays.sigmoid(-scores)
     entropy = p * jax.nn.softplus(-scores) + q * jax.nn.softplus(scores)
     return _arrays.weighted_mean(entropy, weights)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from pujax import methods, risks
+from pujax.configs import nnpu as nnpu_protocol
 from pujax.methods import imbalanced_nnpu, naive, nnpu, pusb
 from pujax.methods._common import calibration as calibration_lib
 from pujax.training import config as config_lib
@@ -455,3 +456,10 @@ def test_a_wrong_setting_is_named(data, name, field, value):
     config = tiny.config(name, **(MLP | {field: value}))
     with pytest.raises(ValueError, match=f"method.{field} is "):
         methods.module(name).build(config, data.info)
+
+
+@pytest.mark.parametrize("method", ["nnpu", "upu", "pusb"])
+@pytest.mark.parametrize("task", ["mnist", "cifar10"])
+def test_the_authors_of_nnpu_and_nnpusb_do_not_standardise_pixels(method, task):
+    config = nnpu_protocol.get_config(f"method={method},task={task}")
+    assert config_lib.resolve(config).data.scaling == "unit"

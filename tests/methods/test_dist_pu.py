@@ -63,14 +63,23 @@ def test_entropy_weight_rises_as_published():
     got = ramp(np.float32([0.0, 20.0, 30.0, 60.0]), num_epochs=60)
     # cos 0, cos 30 degrees, cos 45 degrees, cos 90 degrees.
     wanted = [0, 1 - np.sqrt(3) / 2, 1 - np.sqrt(0.5), 1]
-    np.testing.assert_allclose(got, wanted, atol=1e-6)  # float32 cosine
+    np.testing.assert_allclose(got, wanted, rtol=1e-6)
+
+
+def test_entropy_weight_keeps_its_digits_from_the_first_epoch_on():
+    """A difference of float32 numbers near 1 would be off by up to 2e-4 of so small a weight."""
+    epochs = np.arange(1, 201, dtype=np.float32)
+    got = jax.jit(lambda e: dist_pu.entropy_ramp(e, num_epochs=200))(epochs)
+    wanted = 1 - np.cos(np.pi / 2 * epochs.astype(float) / 200)
+    np.testing.assert_allclose(got, wanted, rtol=1e-6)
 
 
 def test_mixup_loss_is_the_shared_loss_of_both_partners():
     """lam BCE(p, t) + (1 - lam) BCE(p, t[perm]) written out, with scores beyond the clip."""
     rng = np.random.default_rng(0)
-    scores = np.array([-30.0, -2.0, 0.3, 4.0, 12.0, 60.0])
-    targets, partner, share = rng.uniform(size=6), rng.permutation(6), 0.3
+    # At an end of the clip the gradient is whole, as in PyTorch's `clamp`.
+    scores = np.array([-30.0, -10.0, -2.0, 0.3, 4.0, 10.0, 12.0, 60.0])
+    targets, partner, share = rng.uniform(size=8), rng.permutation(8), 0.3
     wanted = share * cross_entropy(scores, targets)
     wanted += (1 - share) * cross_entropy(scores, targets[partner])
     with x64.x64():
@@ -78,7 +87,7 @@ def test_mixup_loss_is_the_shared_loss_of_both_partners():
         got, gradient = jax.jit(jax.value_and_grad(dist_pu.clipped_cross_entropy))(scores, mixed)
     np.testing.assert_allclose(got, wanted, rtol=1e-12)  # float64, other order
     inside = np.abs(scores) <= 10
-    np.testing.assert_allclose(gradient, inside * (sigmoid(scores) - mixed) / 6, rtol=1e-9)
+    np.testing.assert_allclose(gradient, inside * (sigmoid(scores) - mixed) / 8, rtol=1e-9)
 
 
 def test_memory_keeps_clipped_probabilities():

@@ -54,6 +54,15 @@ def test_cosine_may_end_at_zero():
     assert got == pytest.approx([0.1, 0.05 * (1 + np.sqrt(0.5)), 0.0], rel=1e-5, abs=1e-9)
 
 
+def test_cosine_keeps_its_digits_to_the_last_epoch():
+    """A float32 sum of 1 and nearly -1 would be off by up to 2e-4 of so small a rate."""
+    config = optimizer.default_config(learning_rate=0.1, lr_schedule="cosine", lr_floor=0.0)
+    epochs = np.arange(1300, dtype=np.float32)
+    got = jax.jit(lambda e: optimizer.learning_rate(config, e, num_epochs=1300))(epochs)
+    wanted = 0.05 * (1 + np.cos(np.pi * epochs.astype(float) / 1300))
+    np.testing.assert_allclose(got, wanted, rtol=1e-6)
+
+
 def test_fixmatch_falls_within_epochs_to_a_fifth_of_its_start():
     got = np.array(rates((0.0, 0.5, 10.0, 40.0), lr_schedule="fixmatch"))
     wanted = np.cos(7 * np.pi / 16 * np.array([0, 0.5, 10, 40]) / 40)

@@ -185,7 +185,9 @@ def _scheduled(
         return start * jnp.float32(config.lr_factor) ** _drops(config, epoch).astype(jnp.float32)
     if config.lr_schedule == "cosine":
         floor = start * config.lr_floor
-        return floor + (start - floor) * (1 + jnp.cos(jnp.pi * epoch / num_epochs)) / 2
+        # (1 + cos(pi * epoch / num_epochs)) / 2, which as a sum loses digits in the last epochs.
+        left = (num_epochs - epoch) / num_epochs
+        return floor + (start - floor) * jnp.square(jnp.sin(jnp.pi / 2 * left))
     return start
 
 

@@ -8,6 +8,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from pujax import arrays
+
 # Probabilities inside the losses stay this far from 0 and 1.
 CLIP = 1e-4
 
@@ -124,4 +126,4 @@ def teacher_decay(epochs: int | jax.Array, *, start: int, limit: float) -> jax.A
 
 def _clipped(scores: jax.Array) -> jax.Array:
     """Probabilities kept away from 0 and 1."""
-    return jnp.clip(jax.nn.sigmoid(scores), CLIP, 1 - CLIP)
+    return arrays.clipped(jax.nn.sigmoid(scores), CLIP, 1 - CLIP)

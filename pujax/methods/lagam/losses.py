@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import ml_collections
 
-from pujax import augment, contrastive, risks
+from pujax import arrays, augment, contrastive, risks
 from pujax.data.batching import Batch
 from pujax.data.pu_dataset import DataInfo
 from pujax.methods._common import calibration, mixup
@@ -102,5 +102,5 @@ def classification_losses(
 
 def _mean_entropy(scores: jax.Array) -> jax.Array:
     """Mean entropy of the two-way prediction, clipped as the classification loss is."""
-    p = jnp.clip(jax.nn.sigmoid(scores), 1e-4, 1 - 1e-4)
+    p = arrays.clipped(jax.nn.sigmoid(scores), 1e-4, 1 - 1e-4)
     return -jnp.mean(p * jnp.log(p) + (1 - p) * jnp.log1p(-p))
