@@ -20,7 +20,13 @@ from pujax import calibration, methods, metrics
 from pujax import estimator as estimator_lib
 from pujax.estimator import PUClassifier
 from pujax.folds import PUStratifiedKFold
-from pujax.training import compilation_cache, method_setup, prior_estimation, sharding
+from pujax.training import (
+    compilation_cache,
+    method_setup,
+    prior_estimation,
+    sharding,
+    train_loop,
+)
 from tests import tiny
 
 
@@ -255,6 +261,33 @@ def test_stages_share_the_epochs_as_their_defaults_do(name):
         stages = methods.build(config, info).stages
         assert config.method.num_epochs == num_epochs
         assert sum(stage.num_epochs for stage in stages) >= num_epochs
+
+
+def test_epochs_are_evaluated_where_something_chooses_among_them():
+    """With an evaluation of the last epoch alone, every rule would report the last one."""
+
+    def every(name, **options):
+        return PUClassifier(name, prior=0.4, **options)._config(400, 0).run.eval_every
+
+    assert every("vpu") == every("lbe") == 0  # the rule of the report, and that of a first stage
+    assert every("nnpu") > 10**6 and every("vpu", holdout=0) > 10**6
+
+
+def test_the_epoch_that_a_methods_rule_prefers_is_reported(monkeypatch):
+    rows, labels, _ = clouds()
+    seen = []
+    train = train_loop.train
+
+    def watched(run, *args):
+        seen.append((run, train(run, *args)))
+        return seen[-1][1]
+
+    monkeypatch.setattr(train_loop, "train", watched)
+    model = PUClassifier("vpu", **(SMALL | {"num_epochs": 4}))
+    model.fit(rows, labels)
+    ((trained, _),) = seen
+    risks = [row["val_vpu_risk"] for row in trained.writers[0].rows]
+    assert len(risks) == 4 and all(map(math.isfinite, risks))
 
 
 @pytest.mark.parametrize(

@@ -74,6 +74,8 @@ class Method(NamedTuple):
       calibrate: `(state, data) -> state` before every evaluation, or None: sets numbers that
         `predict` needs and training does not touch, such as a threshold. Called without an outer
         jit like `refresh`; training goes on from the state as it was before.
+      evaluated: `state -> state` of the structure that `calibrate` returns, where it is not that of
+        the last stage's states, or None. Saved models are rebuilt by it, from shapes.
       adjust: `(scores [m], population [m]) -> scores [m]` of a whole set of examples on the host,
         applied after `predict`, or None; `population` masks a sample of the population. Only for
         transductive rules, whose score of one example depends on the others.
@@ -97,6 +99,7 @@ class Method(NamedTuple):
     soft_labels: Callable[[chex.ArrayTree], jax.Array] | None = None
     label_gradients: Callable[[chex.ArrayTree], jax.Array] | None = None
     calibrate: Callable[[Any, TrainingData], Any] | None = None
+    evaluated: Callable[[Any], Any] | None = None
     adjust: Callable[[jax.Array, Any], jax.Array] | None = None
     estimates: Callable[[Any], dict[str, jax.Array]] | None = None
     diagnose: Callable[[dict[str, float]], list[str]] | None = None

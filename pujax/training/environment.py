@@ -6,6 +6,7 @@ import platform
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 from pujax import processor
 from pujax.training.evaluation import summary
@@ -14,7 +15,7 @@ _VARIABLES = ("XLA_FLAGS", "LIBTPU_INIT_ARGS", "NPROC", "PJRT_NPROC")
 
 
 def current() -> dict[str, Any]:
-    """Devices, hosts, processor cores, flags of XLA, and versions, of this process.
+    """Devices, hosts, processor cores, flags of XLA and JAX, and versions, of this process.
 
     XLA splits sums over the cores of a CPU, so that their number changes how sums are rounded.
     """
@@ -24,6 +25,7 @@ def current() -> dict[str, Any]:
         "cores": processor.num_cores(),
         "processor": _processor(),
         **{name: os.environ.get(name, "") for name in _VARIABLES},
+        "jax_enable_x64": jnp.result_type(float) == jnp.float64,
         **{f"version of {name}": version for name, version in summary.versions().items()},
     }
 

@@ -23,6 +23,7 @@ from pujax.training import (
     compilation_cache,
     compile_ahead,
     example_scores,
+    host_agreement,
     hosts,
     init_from,
     method_setup,
@@ -102,6 +103,7 @@ def _run(config: ml_collections.FrozenConfigDict, folder: str) -> dict[str, Any]
     _refuse_in_use(folder)
     data = init_from.attach(config, load_data(config))
     configs = _configs(config, data, folder)
+    host_agreement.check(configs, data)
     config, mesh = configs[0], sharding.make_mesh()
     # All methods are built before the first trains, so that a wrong setting costs no time. An
     # estimate of the prior trains too.
@@ -517,5 +519,6 @@ def refuse_other_run(folder: str, config: ml_collections.FrozenConfigDict) -> No
         raise ValueError(
             f"--workdir={folder} holds a run with another configuration "
             f"({'; '.join(differences)}); accepted: the same configuration (of `run`, all but "
-            "`selection` and `decide` may change), or another folder"
+            "`selection`, `decide` and, where a rule chooses among epochs, `eval_every` may "
+            "change), or another folder"
         )

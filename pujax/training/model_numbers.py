@@ -55,7 +55,7 @@ def restored(
 
     Raises:
       ValueError: for a number of another shape or type, or one that the state does not have; for a
-        state that is too large.
+        state that is too large. 32 bits and 64, of which `jax_enable_x64` decides, are one type.
     """
     shapes = _shapes(method, info)
     needed = sum(math.prod(x.shape) * x.dtype.itemsize for x in jax.tree.leaves(shapes))
@@ -68,17 +68,23 @@ def restored(
         array = numbers.get(name)
         if array is None:
             return jnp.zeros(wanted.shape, wanted.dtype)
-        if array.shape != wanted.shape or array.dtype != wanted.dtype:
+        if array.shape != wanted.shape or not _is_one_type(array.dtype, wanted.dtype):
             raise ValueError(
                 f"{name} is {array.dtype}{list(array.shape)}; accepted: "
                 f"{wanted.dtype}{list(wanted.shape)}"
             )
-        return jnp.asarray(array)
+        return jnp.asarray(array, wanted.dtype)
 
     state = jax.tree_util.tree_map_with_path(of_leaf, shapes)
     if left:
         raise ValueError(f"{min(left)} is not a part of the state; accepted: what was saved")
     return state
+
+
+def _is_one_type(saved: np.dtype, wanted: np.dtype) -> bool:
+    """Whether two types are the same but for what `jax_enable_x64` makes of it."""
+    widths = {saved.itemsize, wanted.itemsize}
+    return saved == wanted or (saved.kind == wanted.kind and widths == {4, 8})
 
 
 def _used(method: Method, state: Any, info: Info) -> list[bool]:
@@ -96,7 +102,7 @@ def _used(method: Method, state: Any, info: Info) -> list[bool]:
 
 
 def _shapes(method: Method, info: Info) -> Any:
-    """Shapes of the state after the last stage."""
+    """Shapes of the state as it is evaluated after the last stage."""
     shape: Any = jax.ShapeDtypeStruct
     labels, n_support = shape([info.n], bool), 0
     if isinstance(info, MultilabelInfo):
@@ -109,4 +115,5 @@ def _shapes(method: Method, info: Info) -> Any:
         shape([n_support, *info.input_shape], info.input_dtype),
         shape([n_support], np.float32),
     )
-    return seed_axis.state_shapes(method.stages, data)
+    shapes = seed_axis.state_shapes(method.stages, data)
+    return method.evaluated(shapes) if method.evaluated else shapes

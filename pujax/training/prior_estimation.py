@@ -109,14 +109,15 @@ def settle(
             _LOG.info("estimating the prior by %s", config.data.prior_method)
             known[name] = estimate_all(config, data, mesh)
         result = known[name]
+    # Where hosts have other numbers of cores, theirs may differ in the last digits; the prior is a
+    # constant of the program that they run together.
+    result = _consensus(json.loads(sharding.of_first_host(json.dumps(_document(result)))))
     _check(result)
     data = _with_priors(data, result, _source(result))
     _check_validation(data)
     if sharding.is_writer() and not os.path.exists(path):
         os.makedirs(folder, exist_ok=True)
-        kept: dict[str, Any] = {"estimate": result.estimate._asdict()}
-        kept |= {"method": result.method, "agree": result.agree, "prior": data.info.prior}
-        kept |= {"estimates": {name: x._asdict() for name, x in result.estimates.items()}}
+        kept = _document(result) | {"prior": data.info.prior}
         kept |= {"prior_unlabeled": data.info.prior_unlabeled, "of": identity}
         write_json(path, kept | {"prior_interval": data.prior_interval})
     if not result.agree and not is_said and sharding.is_writer():
@@ -377,9 +378,7 @@ def _read(path: str, identity: dict[str, Any]) -> Consensus:
     """
     kept = read_json(path)
     try:
-        stored, estimate = dict(kept["of"]), _stored(kept["estimate"])
-        estimates = {name: _stored(x) for name, x in dict(kept["estimates"]).items()}
-        result = Consensus(estimate, str(kept["method"]), bool(kept["agree"]), estimates)
+        stored, result = dict(kept["of"]), _consensus(kept)
     except (ValueError, KeyError, TypeError, OverflowError) as error:
         raise ValueError(f"{path} is damaged ({error}); accepted: the file as written") from error
     other = config_lib.differences(stored, identity)
@@ -389,6 +388,27 @@ def _read(path: str, identity: dict[str, Any]) -> Consensus:
             "settings, or another folder"
         )
     return result
+
+
+def _document(result: Consensus) -> dict[str, Any]:
+    """Estimates as JSON has them."""
+
+    def numbers(found: PriorEstimate) -> dict[str, float]:
+        return {name: float(x) for name, x in found._asdict().items()}
+
+    return {
+        "estimate": numbers(result.estimate),
+        "method": result.method,
+        "agree": bool(result.agree),
+        "estimates": {name: numbers(x) for name, x in result.estimates.items()},
+    }
+
+
+def _consensus(document: Any) -> Consensus:
+    """Estimates from JSON."""
+    estimates = {name: _stored(x) for name, x in dict(document["estimates"]).items()}
+    estimate, method = _stored(document["estimate"]), str(document["method"])
+    return Consensus(estimate, method, bool(document["agree"]), estimates)
 
 
 def _stored(document: Any) -> PriorEstimate:

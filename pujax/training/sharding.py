@@ -142,6 +142,20 @@ def barrier(name: str) -> None:
         multihost_utils.sync_global_devices(name)
 
 
+def of_first_host(text: str) -> str:
+    """The text that the first host passed; every host must call it."""
+    if jax.process_count() == 1:
+        return text
+    from jax.experimental import multihost_utils
+
+    own = np.frombuffer(text.encode(), np.uint8)
+    size = int(np.max(multihost_utils.process_allgather(np.asarray(len(own)))))
+    padded = np.zeros(size, np.uint8)
+    padded[: len(own)] = own
+    first = np.asarray(multihost_utils.process_allgather(padded))[0]
+    return first.tobytes().rstrip(b"\0").decode()
+
+
 def any_host(flag: bool) -> bool:
     """True where any host says so; every host must call it."""
     if jax.process_count() == 1:

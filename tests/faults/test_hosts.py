@@ -94,15 +94,16 @@ def test_a_lost_host_says_what_the_error_was(monkeypatch, capsys):
     assert "another host of the run is gone" in line and line.endswith("(UNKNOWN: socket closed)")
 
 
-def start_two(tmp_path, workdir, *flags):
+def start_two(tmp_path, workdir, *flags, second=()):
+    """Two hosts of one run; the second with further flags."""
     with socket.socket() as free:
         free.bind(("localhost", 0))
         port = free.getsockname()[1]
     distributed = ["--config.run.distributed=true", f"--config.run.coordinator=localhost:{port}"]
     distributed.append("--config.run.num_processes=2")
     return [
-        runs.start(tmp_path, workdir, *distributed, f"--config.run.process_id={i}", *flags)
-        for i in range(2)
+        runs.start(tmp_path, workdir, *distributed, f"--config.run.process_id={i}", *flags, *more)
+        for i, more in enumerate(((), second))
     ]
 
 
@@ -228,6 +229,18 @@ def test_an_error_of_both_hosts_ends_both(tmp_path):
         texts = [process.communicate(timeout=120)[1] for process in both]
     assert [process.returncode for process in both] == [2, 2], texts
     assert "is in use by" in texts[0] and "the message of the first host says why" in texts[1]
+
+
+@pytest.mark.thorough
+def test_hosts_with_other_settings_and_data_do_not_train(tmp_path):
+    other = ("--config.method.learning_rate=0.125", "--config.data.split_seed=5")
+    both = start_two(tmp_path, tmp_path / "run", second=other)
+    texts = [process.communicate(timeout=120)[1] for process in both]
+    assert [process.returncode for process in both] == [2, 2], texts
+    assert "some hosts differ from process 0" in texts[0]
+    for part in ("naive.method.learning_rate: ", "0.125 here", "data.digest: "):
+        assert part in texts[1], texts
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.thorough

@@ -13,7 +13,7 @@ from pujax import methods
 from pujax.data.batching import Batching
 from pujax.methods._common import averaging
 from pujax.methods.base import Method, Stage
-from pujax.training import method_setup, sharding, train_step
+from pujax.training import method_setup, model_numbers, sharding, train_step
 from tests import tiny
 
 NORMED = {"model": "mlp", "options": {"hidden": (8,), "batch_norm": True}}
@@ -105,6 +105,26 @@ def test_predictions_are_those_of_averaged_weights(name):
         average, raw(state._replace(method=by_hand), inputs), rtol=1e-4, atol=1e-5
     )
     assert np.any(average != raw(state, inputs))
+
+
+@tiny.by_kind(STEPPERS, *DAILY, "vpu")
+def test_a_model_of_averaged_weights_is_saved_and_restored(name):
+    """Where a method calibrates, what it calibrated is a second state beside the averages."""
+    network = PLAIN if name == "gradpu" else NORMED
+    method, stage, state, arrays, batch = setup(name, **network, average_decay=0.5)
+    if len(method.stages) > 1:  # what is saved is of the last stage
+        arguments = (jax.random.key(0), state, arrays, tiny.mesh())
+        state = train_step.init_state(method.stages[-1], *arguments)
+    else:
+        state, _ = stage.step(state, batch, jax.random.key(0))
+    if method.calibrate:
+        state = method.calibrate(state, arrays)
+    is_multilabel = methods.is_multilabel(name)
+    info = (tiny.multilabel_problem() if is_multilabel else tiny.problem()).info
+    saved = model_numbers.numbers_of(method, jax.device_get(state), info)
+    inputs = arrays.inputs[:20]
+    restored = model_numbers.restored(saved, method, info)
+    np.testing.assert_array_equal(method.predict(restored, inputs), method.predict(state, inputs))
 
 
 @tiny.by_kind([x for x in STEPPERS if x != "gradpu"], kinds=(*DAILY, *tiny.KINDS))

@@ -584,6 +584,41 @@ def test_fingerprint_ignores_the_folder_and_run_but_for_the_selection():
     assert config_lib.differences(base, other) == ["method.rho_end: 0.8 there, 0.5 here"]
 
 
+def test_the_epochs_that_a_rule_chooses_among_stay_and_are_free_where_none_chooses():
+    def differences(**changes):
+        made = (changed(**changes, run__eval_every=every) for every in (3, 4))
+        return config_lib.differences(
+            *(config_lib.fingerprint(config_lib.resolve(x)) for x in made)
+        )
+
+    assert differences(data__num_validation=9) == []
+    said = ["run.eval_every: 3 there, 4 here"]
+    assert differences(data__num_validation=9, run__selection="nnpu_risk") == said
+    first_stage = config_lib.default_config("lbe")  # whose first stage hands on a chosen epoch
+    first_stage.run.eval_every = 3
+    assert config_lib.fingerprint(first_stage)["run"]["eval_every"] == 3
+    every = [
+        changed(run__selection="oracle", data__num_validation=9, run__eval_every=x) for x in (0, 1)
+    ]
+    assert config_lib.fingerprint(every[0]) == config_lib.fingerprint(every[1])
+
+
+def test_a_run_whose_files_were_moved_goes_on():
+    def fingerprint(place, label="known.npy"):
+        config = config_lib.default_config("nnpu")
+        config.data.update({"source": "own_table", "path": f"{place}/rows.npy"})
+        config.data.update({"test_path": f"{place}/test.npy", "label": label})
+        config.init_from = f"{place}/encoders"
+        return config_lib.fingerprint(config)
+
+    assert fingerprint("/mnt/a", "/mnt/a/known.npy") == fingerprint("/mnt/b", "/mnt/b/known.npy")
+    without = config_lib.default_config("nnpu")
+    without.data.update({"source": "own_table", "path": "rows.csv", "label": "known"})
+    found = config_lib.differences(config_lib.fingerprint(without), fingerprint("/mnt/a"))
+    names = {text.partition(":")[0] for text in found}
+    assert {"data.test_path", "data.label", "init_from"} <= names
+
+
 def test_a_run_that_began_before_a_field_was_there_goes_on_while_it_changes_nothing():
     config = config_lib.default_config("nnpu")
     older = config.to_dict()

@@ -83,6 +83,9 @@ def wrap(
             calibrated=own_calibrate(averaged(state), data),
         )
 
+    def evaluated(state: State) -> State:
+        return state._replace(calibrated=state.method)
+
     last = method.stages[-1]
     steps = last.num_epochs * last.batching.steps_per_epoch(info.n)
 
@@ -105,6 +108,7 @@ def wrap(
         soft_labels=reads_raw(method.soft_labels),
         label_gradients=reads_raw(method.label_gradients),
         calibrate=calibrate if method.calibrate else None,
+        evaluated=evaluated if method.calibrate else method.evaluated,
         estimates=reads_raw(method.estimates),
         diagnose=diagnose,
         encoder=reads(method.encoder),

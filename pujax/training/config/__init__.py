@@ -352,8 +352,8 @@ def holds_out(config: ml_collections.ConfigDict) -> bool:
 def fingerprint(config: ml_collections.ConfigDict) -> dict[str, Any]:
     """The fields that must be equal to resume a run: all but places of files and most of `run`.
 
-    Of `run` the selection rule counts, which decides which state was kept on the way, and what
-    `predictions.csv` was written by.
+    Of `run` the selection rule and the epochs that it chooses among count, which decide which state
+    was kept on the way, and what `predictions.csv` was written by.
     """
     tree = config.to_dict()
     run = tree.get("run", {})
@@ -361,14 +361,25 @@ def fingerprint(config: ml_collections.ConfigDict) -> dict[str, Any]:
         "selection": run.get("selection", model_selection.LAST),
         "decide": run.get("decide", "score:0"),
     }
+    rules = {tree["run"]["selection"], tree.get("method", {}).get("pretrain_selection", "last")}
+    every = run.get("eval_every", 0)
+    # 0 is every epoch where a rule chooses, see `evaluation.eval_interval`.
+    if rules != {model_selection.LAST} and every > 1:
+        tree["run"]["eval_every"] = every
+    data = tree.get("data", {})
     for place in ("dir", "path"):
-        tree.get("data", {}).pop(place, None)
+        data.pop(place, None)
     for section, name, as_before in _LATER:
         if tree.get(section, {}).get(name) == as_before:
             del tree[section][name]
     # What the file holds is in the digest of the data.
     if tree.get("model", {}).get("init", models.RANDOM) != models.RANDOM:
         tree["model"]["init"] = "a file"
+    for section, name in ((data, "test_path"), (tree, "init_from")):
+        if section.get(name):
+            section[name] = "a file"
+    if str(data.get("label", "")).endswith(".npy"):
+        data["label"] = "a file"
     return tree
 
 

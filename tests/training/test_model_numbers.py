@@ -1,0 +1,41 @@
+"""The numbers of a model, put back into the state that they were taken from."""
+
+import jax
+import numpy as np
+import pytest
+
+from pujax import methods
+from pujax.training import model_numbers, sharding, train_step
+from tests import tiny
+
+SMALL = {"model": "mlp", "options": {"hidden": (4,)}, "augment": False}
+
+
+@pytest.fixture(scope="module")
+def trained():
+    """A method, a state of it, what is saved of that, and what it was built for."""
+    info = tiny.problem().info
+    method = methods.build(tiny.config("nnpu", **SMALL), info)
+    arrays = sharding.replicate(tiny.problem().training_data(), tiny.mesh())
+    key = jax.random.key(0)
+    state = train_step.init_state(method.stages[0], key, None, arrays, tiny.mesh())
+    saved = model_numbers.numbers_of(method, jax.device_get(state), info)
+    return method, info, saved, np.asarray(method.predict(state, arrays.inputs[:8])), arrays
+
+
+def test_numbers_of_a_process_with_64_bits_are_read_with_32(trained):
+    method, info, saved, scores, arrays = trained
+    wide = {name: x.astype(np.float64) for name, x in saved.items()}
+    state = model_numbers.restored(wide, method, info)
+    types = {x.dtype for x in jax.tree.leaves(state.params)}
+    assert types == {np.dtype("float32")}
+    np.testing.assert_array_equal(method.predict(state, arrays.inputs[:8]), scores)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.int32])
+def test_numbers_of_another_type_are_refused(trained, dtype):
+    method, info, saved, _, _ = trained
+    name = next(iter(saved))
+    other = saved | {name: saved[name].astype(dtype)}
+    with pytest.raises(ValueError, match=r"is (float16|int32)\[.*accepted: float32\["):
+        model_numbers.restored(other, method, info)
