@@ -1,5 +1,7 @@
 """What the configuration files share: the tasks of the papers and the argument after the colon."""
 
+import re
+
 import ml_collections
 
 from pujax import methods
@@ -142,8 +144,13 @@ def own_rows(argument: str, *, source: str, num_epochs: int) -> ml_collections.C
       source: name of the data source.
       num_epochs: of nnPU; the other methods keep their own.
     """
-    others = (x for x in methods.without_negatives() if x != "nnpu")
-    method = parse(argument, own_methods=True, method=("nnpu", *others))["method"]
+    names = ("nnpu", *(x for x in methods.without_negatives() if x != "nnpu"))
+    try:
+        method = parse(argument, own_methods=True, method=names)["method"]
+    except ValueError as error:
+        if not set(methods.names()) & set(re.findall(r"method=(\w+)", argument)) - set(names):
+            raise
+        raise ValueError(f"{error}, which need no example of known negative class") from error
     config = config_lib.default_config(method)
     config.data.update(
         {

@@ -180,6 +180,7 @@ class PUClassifier(ClassifierMixin, BaseEstimator):
         """
         self._check_settings()
         _check_names(X)
+        _check_cells(X)
         labels = np.asarray(y)
         if labels.ndim == 1 and labels.dtype.kind in "Of":
             y = _plain_labels(labels)
@@ -544,6 +545,23 @@ def _check_names(X: Any) -> None:
             raise ValueError(
                 f"X has {count} columns named {name!r}; accepted: columns whose names differ"
             )
+
+
+def _check_cells(X: Any) -> None:
+    """Raises a ValueError for the first column of a DataFrame that has words or missing cells."""
+    if not (hasattr(X, "columns") and hasattr(X, "iloc")):
+        return  # scikit-learn's message is about an array, which has no names
+    accepted = "accepted: numbers; `pujax train --config=own_table` reads words and missing cells"
+    for place, name in enumerate(X.columns):
+        cells = X.iloc[:, place]
+        wrong = np.asarray(columns.numbers(cells)[1], bool)
+        if wrong.any():
+            cell = cells.iloc[int(np.flatnonzero(wrong)[0])]
+            raise ValueError(f"X has {cell!r} in column {name!r}; {accepted}")
+        missing = np.asarray(cells.isna(), bool)
+        if missing.any():
+            row = int(np.flatnonzero(missing)[0])
+            raise ValueError(f"X has NaN, no number, in column {name!r}, row {row}; {accepted}")
 
 
 def _in_single_precision(X: np.ndarray) -> np.ndarray:

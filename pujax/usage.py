@@ -131,8 +131,8 @@ _SWEEP = """usage: {program} --workdir=DIR (--plan=FILE | --config=FILE[:key=val
   --workdir=DIR        folder of the results; a dry run needs none
   --plan=FILE[:ARG]    a Python file with get_plan([ARG]) -> pujax.sweep.Plan, or a plan of pujax
                        by its name, listed below
-  --config=FILE        a configuration file whose argument has `method` and `task`, or one of pujax
-                       by its name, such as baseline
+  --config=FILE        a configuration file whose argument has `method`, and `task` for --tasks, or
+                       one of pujax by its name, such as baseline or own_table
   --methods=A,B        with --config: values of `method`
   --tasks=A,B          with --config: values of `task`
   --rules=A,B          with --config: which epochs to report

@@ -573,6 +573,20 @@ def test_scikit_learns_own_checks(one_method, estimator, check, monkeypatch):
     check(estimator)
 
 
+def test_words_and_missing_cells_of_a_table_are_named_by_their_column():
+    rows, labels, _ = clouds()
+    table = pd.DataFrame(rows, columns=[*"abcde"])
+    words = table.astype({"c": object})
+    words.loc[3, "c"] = "red"
+    gap = table.copy()
+    gap.loc[7, "d"] = np.nan
+    model = PUClassifier(**SMALL)
+    with pytest.raises(ValueError, match=r"^X has 'red' in column 'c'; accepted: .*own_table"):
+        model.fit(words, labels)
+    with pytest.raises(ValueError, match=r"^X has NaN, no number, in column 'd', row 7; accepted"):
+        model.fit(gap, labels)
+
+
 def test_two_columns_of_one_name_are_named_before_training_and_before_predictions():
     rows = np.random.default_rng(0).normal(size=(60, 3))
     y = (np.arange(60) < 20).astype(int)

@@ -131,7 +131,8 @@ def _seeds(texts: list[str]) -> tuple[int, ...]:
     try:
         return tuple(int(text) for text in texts)
     except ValueError as error:
-        raise ValueError(f"--seeds is {','.join(texts)!r}; accepted: 0,1,2") from error
+        accepted = "whole numbers with commas between them, such as 0,1,2"
+        raise ValueError(f"--seeds is {','.join(texts)!r}; accepted: {accepted}") from error
 
 
 def main(argv: list[str]) -> int:

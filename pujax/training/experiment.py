@@ -142,6 +142,7 @@ def _configs(
 
     if own_data is not None:
         own_results.check_names(config)
+        own_results.check_rule(config, own_data)
     config = fitting(config)
     refuse_other_run(folder, config)
     refuse_other_data(folder, data)

@@ -22,6 +22,7 @@ from pujax.training import (
     prior_dependence,
     saved_model,
 )
+from pujax.training.evaluation import model_selection
 from pujax.training.evaluation.summary import Final
 from pujax.training.evaluation.tasks import Problem
 
@@ -206,6 +207,13 @@ def check_names(config: ml_collections.FrozenConfigDict) -> None:
     checks.one_of("method.name", name, methods.without_negatives(name, config.method))
     for name in config_lib.compared_methods(config.run):
         checks.one_of("run.compare", name, methods.without_negatives(name))
+
+
+def check_rule(config: ml_collections.FrozenConfigDict, data: PUDataset) -> None:
+    """Raises a ValueError for a rule of true labels where those of held-out rows are unknown."""
+    if (data.validation_truth < 0).any():
+        rules = model_selection.WITHOUT_TRUTH
+        checks.one_of("run.selection", config.run.selection, rules)
 
 
 def check_method(name: str, method: Method) -> None:

@@ -102,6 +102,24 @@ def test_nine_of_ten_cells_make_a_column_of_numbers(num_words, by_and_large):
 
 
 @pytest.mark.parametrize(
+    ("cells", "is_likely"),
+    [
+        (["0.56 kg", "12 kg", "3,5 kg"], True),
+        (["12kg", "7kg"], True),
+        (["1.5m", "2.25m"], True),
+        (["50 km/h", "70 km/h"], True),
+        (["12 EUR", "-3 EUR"], True),
+        (["12B", "7B"], False),  # codes as much as quantities
+        (["12 kg", "7 g"], False),  # several units, of which no one is usual
+        (["12 kg each", "7 kg each"], False),
+    ],
+)
+def test_numbers_of_one_unit_are_meant_as_numbers(cells, is_likely):
+    assert written_numbers.is_likely(cells) is is_likely
+    assert written_numbers.of(cells, decimal_comma=True).marks == ""  # and are not read as such
+
+
+@pytest.mark.parametrize(
     "cells",
     [
         ["192.168.1.17", "10.0.0.1"],

@@ -295,7 +295,7 @@ def test_corrupted_rows_take_the_asked_share_of_features_from_other_rows():
         ({"head_learning_rate": "fast"}, "method.head_learning_rate is 'fast'; accepted: 'auto'"),
         ({"head": "deep"}, "method.head is 'deep'; accepted: 'linear', 'finetune'"),
         ({"head_loss": "hinge"}, "method.head_loss is 'hinge'"),
-        ({"projection": "none"}, "projection is 'none'"),
+        ({"projection": "none"}, "^method.projection is 'none'"),
         ({"pretrain_epochs": 0}, "method.pretrain_epochs is 0; accepted: at least 1, unless"),
         ({"pretrain_epochs": 5}, "method.pretrain_epochs is 5"),
         ({"augment": False}, "method.augment is False; accepted: True"),

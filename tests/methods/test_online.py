@@ -377,6 +377,10 @@ WRONG = [
     ("nnpu", {"online": "prior", "online_estimator": "pes"}, "method.online_estimator is 'pes'"),
     ("nnpu", {"online": "prior", "online_trainable": "body"}, "method.online_trainable is 'body'"),
     ("nnpu", {"online": "prior", "online_loss": "nnpu"}, "method.online_loss is 'nnpu'"),
+    # Words are read while nothing is learned, too.
+    ("nnpu", {"online_estimator": "bogus"}, "method.online_estimator is 'bogus'; accepted: 'mix"),
+    ("naive", {"online_loss": "bogus"}, "method.online_loss is 'bogus'; accepted: 'mean', 'bal"),
+    ("dist_pu", {"online_optimizer": "bogus"}, "method.online_optimizer is 'bogus'; accepted"),
     ("nnpu", {"online": "prior", "online_num_steps": 0}, "method.online_num_steps is 0"),
     ("nnpu", {"online": "prior", "online_batch_size": 9}, "method.online_batch_size is 9"),
     ("dist_pu", {"online": "prior"}, "method.online_estimator is 'mixed'; accepted: 'es'"),

@@ -14,6 +14,7 @@ import safetensors.numpy
 
 import pujax
 from pujax import calibration, methods, metrics, predict, reports, training
+from pujax.configs import own_table
 from pujax.data.pu_dataset import PriorChoice
 from pujax.data.readers import frames
 from pujax.training import config as config_lib
@@ -572,6 +573,8 @@ def test_an_id_that_is_left_out_names_no_row(tmp_path):
     ("change", "message"),
     [
         ({"num_negatives": 70}, "data.num_negatives is 70; accepted: 0 with data.num_labeled=0"),
+        ({"labeling": "pusb"}, "data.labeling is 'pusb'; accepted: 'scar' with data.num_labeled=0"),
+        ({"class_prior": 0.2}, "data.class_prior is 0.2; accepted: None with data.num_labeled=0"),
         ({"num_labeled": 20, "holdout": 0.0}, "data.num_labeled is 20; accepted: 0, which takes"),
         ({"path": "/nowhere/a.csv"}, "data.path is '/nowhere/a.csv', which does not exist"),
         ({"path": "/"}, "^data.path is '/', which is a folder; accepted: a file, .csv"),
@@ -621,6 +624,24 @@ def test_a_method_that_needs_negatives_is_refused_by_name(tmp_path, method, comp
     with pytest.raises(ValueError, match=message):
         training.run(config, str(tmp_path / "run"))
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("rule", ["oracle", "oracle_f1"])
+def test_a_rule_of_true_labels_that_nobody_knows_is_refused(finished, tmp_path, rule):
+    folder, *_ = finished
+    config = configured(folder / "customers.csv")
+    config.run.selection = rule
+    with pytest.raises(ValueError, match=f"^run.selection is '{rule}'; accepted: .*'vpu_risk'"):
+        training.run(config, str(tmp_path / "run"))
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_method_that_needs_negatives_is_refused_with_the_reason():
+    reason = "config argument method is 'lagam'; accepted: nnpu.*, which need no example of known"
+    with pytest.raises(ValueError, match=reason):
+        own_table.get_config("method=lagam")
+    with pytest.raises(ValueError, match=r"method is 'nmpu'; accepted: nnpu, [^;]*vpu[a-z_, ]*$"):
+        own_table.get_config("method=nmpu")
 
 
 @pytest.mark.parametrize(

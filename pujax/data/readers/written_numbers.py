@@ -35,6 +35,11 @@ _LIKELY = re.compile(
 addresses."""
 
 
+_UNIT = r"([^\W\d_]{1,5}(?:/[^\W\d_]{1,3})?)"
+_QUANTITY = re.compile(rf"{_SIGN}(?:\d*[.,]\d+\s*|\d+(?:\s+|(?=\w\w))){_UNIT}")
+"""A number and a unit, which are apart unless the number has decimals or the unit two letters."""
+
+
 def _pattern(marks: str) -> re.Pattern[str]:
     decimal = _CLASSES[marks[0]]
     if len(marks) == 1:
@@ -99,12 +104,17 @@ def _pointed(cell: str, decimal: str) -> str:
 def is_likely(words: Iterable[str]) -> bool:
     """Whether cells, of which some have no decimal point alone, are meant as numbers, by and large.
 
+    So are quantities of one unit, such as '0.5 kg'. A whole number with one letter, as 12B, is a
+    code as much.
+
     Args:
       words: the cells that are not missing, without spaces at their ends.
     """
     others = [word for word in words if not _PLAIN.fullmatch(word)]
     likely = sum(1 for word in others if _LIKELY.fullmatch(word))
-    return bool(others) and likely >= _ALMOST * len(others)
+    units = [match[1] for word in others if (match := _QUANTITY.fullmatch(word))]
+    same = max(map(units.count, set(units)), default=0)
+    return bool(others) and max(likely, same) >= _ALMOST * len(others)
 
 
 def of(words: Iterable[str], *, decimal_comma: bool) -> Writing:

@@ -174,10 +174,14 @@ class Settings:
 
     def _check_kept_labels(self) -> None:
         drawn = ("num_support", "num_validation", *_COUNTS_KEPT, *_DRAWS)
+        defaults = {field.name: field.default for field in dataclasses.fields(self)}
         for name in dict.fromkeys(drawn):
             value = getattr(self, name)
-            unset = not value or value == labeling_mechanisms.SCAR
-            accepted = "0 with data.num_labeled=0, which takes the labels as they are"
+            unset = not value or value == defaults[name]
+            accepted = (
+                f"{defaults[name]!r} with data.num_labeled=0, which takes the labels as they "
+            )
+            accepted += "are"
             if name == "num_support":
                 accepted += "; a method that needs clean examples of both classes, as LaGAM does, "
                 accepted += "needs a draw, while nnpu, vpu, dist_pu and others do without"

@@ -31,6 +31,12 @@ OPTIMIZERS = ("adam", "sgd", "momentum")
 ESTIMATORS = ("mixed", "reverse", "forward", "es")
 LOSSES = ("mean", "balanced")
 TRAINABLE = ("head", "all")
+_WORDS = {
+    "online_optimizer": OPTIMIZERS,
+    "online_loss": LOSSES,
+    "online_trainable": TRAINABLE,
+    "online_estimator": ESTIMATORS,
+}
 WEIGHTS = ("none", "batch", "stored")
 AUGMENTATION = "augmentation"
 _MOST_SUPPORT = 64  # examples per step where `online_batch_size` is 0
@@ -136,7 +142,8 @@ def check_weights(config: ml_collections.ConfigDict) -> None:
 
 
 def check(config: ml_collections.ConfigDict, info: DataInfo, offered: Mapping[str, Scalar]) -> None:
-    """Raises a ValueError for settings that cannot be; all are accepted while nothing is learned.
+    """Raises a ValueError for settings that cannot be; all numbers are accepted, and words that it
+    knows, while nothing is learned.
 
     Args:
       config: the method's section.
@@ -145,6 +152,9 @@ def check(config: ml_collections.ConfigDict, info: DataInfo, offered: Mapping[st
     """
     c, chosen, weighted = config, names(config), has_weights(config)
     check_weights(c)
+    for name, words in _WORDS.items():
+        if name in c:
+            checks.one_of(f"method.{name}", c[name], words)
     if not is_on(c):
         accepted = "'', or names of scalars"
         checks.require(not c.get("online", "").strip(), "method.online", c.get("online"), accepted)
@@ -169,11 +179,8 @@ def check(config: ml_collections.ConfigDict, info: DataInfo, offered: Mapping[st
     )
     for name in ("online_learning_rate", "online_virtual_rate"):
         checks.positive(f"method.{name}", c[name])
-    checks.one_of("method.online_optimizer", c.online_optimizer, OPTIMIZERS)
-    checks.one_of("method.online_loss", c.online_loss, LOSSES)
-    checks.one_of("method.online_trainable", c.online_trainable, TRAINABLE)
-    estimators = ESTIMATORS[:2] if weighted else ESTIMATORS
-    checks.one_of("method.online_estimator", c.online_estimator, estimators)
+    if weighted:
+        checks.one_of("method.online_estimator", c.online_estimator, ESTIMATORS[:2])
     checks.whole_number("method.online_num_steps", c.online_num_steps, 1)
     checks.between("method.online_batch_size", c.online_batch_size, 0, info.n_support)
     if weighted:

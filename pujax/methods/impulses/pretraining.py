@@ -13,6 +13,7 @@ from pujax.methods._common import optimizer as optimizer_lib
 from pujax.methods._common import views as views_lib
 from pujax.methods._common.network import Network
 from pujax.methods.base import Stage
+from pujax.models import heads
 
 
 class State(NamedTuple):
@@ -50,6 +51,7 @@ def check(config: ml_collections.ConfigDict, info: DataInfo) -> None:
     checks.between("method.tau_plus", c.tau_plus, 0, 1, include="low")
     checks.at_least("method.block_size", c.block_size, 0)
     checks.at_least("method.embedding_dim", c.embedding_dim, 1)
+    checks.one_of("method.projection", c.projection, heads.PROJECTIONS)
     views_lib.check(c)
     if c.pretrain_epochs:
         accepted = "True while method.pretrain_epochs is not 0: two equal views teach nothing"
