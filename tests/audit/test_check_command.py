@@ -306,5 +306,5 @@ def test_a_leak_is_named_by_its_column_and_not_by_one_of_a_like_name(tmp_path, c
     assert run(tmp_path / "a.csv", "--label=known") == 3
     text = capsys.readouterr().out
     assert "column 'status':" in text and "column 'status_paid':" not in text
-    # The command treats known negatives as unlabeled, and has no option for what a 0 is.
+    # The command has no option for what a 0 is.
     assert "100 rows are '1'" in text and "zero_is" not in text

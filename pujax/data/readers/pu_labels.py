@@ -99,7 +99,8 @@ def read(
 
     The first line is what a table with known frauds and nothing else looks like: a 0 says that no
     fraud is known, not that there is none. Only where a third value stands for "unknown" does the
-    file itself say that its 0 means more than that.
+    file itself say that its 0 means more than that. Training on one's own rows takes known
+    negatives as unlabeled rows, so that `zero_is` changes `values` and `sentence`, and no model.
 
     Args:
       frame: all rows, the column among them.
@@ -241,10 +242,10 @@ def _sentence(
         parts.append(f"{sum(counts[v] for v in rest):,} in all are unlabeled")
     hint = ""
     doubtful = [value for value in rest if value in (*NEGATIVE, MINUS)]
-    if zero_is == "auto" and not negative and doubtful:
-        hint = f"; zero_is='negative' if {doubtful[0]!r} stands for a known negative"
-    elif zero_is == "auto" and negative:
-        hint = f"; zero_is='unlabeled' if {negative[0]!r} only says that nothing is known"
+    if negative:
+        hint = "; known negatives train as unlabeled rows"
+    elif zero_is == "auto" and doubtful:
+        hint = f"; a {doubtful[0]!r} that stands for a known negative trains as unlabeled, too"
     return f"label {column!r}: {', '.join(parts)}{hint}"
 
 

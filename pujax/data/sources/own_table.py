@@ -354,12 +354,7 @@ def _test_labels(
 
 
 def in_options(text: str) -> str:
-    """A sentence about a file as a command says it, whose argument DATA is the file.
-
-    The hint to `data.zero_is` is left out: a command that takes DATA has no such option, since it
-    treats known negatives as unlabeled.
-    """
-    text = re.sub(r"; data\.zero_is=.*", "", text)
+    """A sentence about a file as a command says it, whose argument DATA is the file."""
     text = re.sub(r"\bdata\.path is\b", "DATA is", text)
     return re.sub(r"\bdata\.(label|positive|id_column|leave_out|words)\b", r"--\1", text)
 
@@ -371,4 +366,4 @@ def _in_fields(note: str) -> str:
     )
     note = note.replace("; leave it out if", "; leave it out (data.leave_out) if")
     note = re.sub(r"^(label|id_column|zero_is|positive)(?= is )", r"data.\1", note)
-    return re.sub(r"(?<![\w.])(id_column|zero_is|positive)(?==['.])", r"data.\1", note)
+    return re.sub(r"(?<![\w.])(id_column|positive)(?==['.])", r"data.\1", note)

@@ -29,7 +29,7 @@ def _source_options() -> dict[str, Any]:
         "label": "",  # for 'own_table': the label's column; for an .npy, the .npy of its labels
         "id_column": "",  # for 'own_table': what names a row; '' looks for one, 'none' is none
         "positive": "",  # for 'own_table': the word that marks a positive
-        "zero_is": "auto",  # for 'own_table': what a 0 says: see readers.pu_labels
+        "zero_is": "auto",  # for 'own_table': what the run says of a 0, see readers.pu_labels
         "leave_out": "",  # for 'own_table': columns that are no features, with commas between them
         "words": "",  # for 'own_table': columns of words, whatever their cells look like, likewise
         "label_column": "",  # for 'table': its name in CSV files; '' is the last column
