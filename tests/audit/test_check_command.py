@@ -152,6 +152,10 @@ def test_the_recommendation_follows_what_was_measured():
     assert advised(num_labeled=79, prior=1.0).method == "classic"
     for labels, prior, why in ((20, 0.5, "(20)"), (90, 0.2, "about 20%"), (90, None, "nothing is")):
         assert why in advised(num_labeled=labels, prior=prior).reasons[0]
+    # Below 80 labels bagging is not measured: what is measured there is named and compared.
+    *_, measured, compared = advised(num_labeled=79, prior=0.2).reasons
+    assert "imbalanced_nnpu" in measured and compared.endswith("run.compare=nnpu,imbalanced_nnpu")
+    assert all("imbalanced" not in x for x in advised(num_labeled=80, prior=0.2).reasons)
     assert advised(kind="images", num_labeled=200, prior=None).method == "nnpu"
     named = advised(num_labeled=200, prior=0.5, options={"id_column": "none"})
     assert "--config.data.id_column=none" in named.command and "id_column" not in rare.command

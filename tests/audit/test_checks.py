@@ -60,6 +60,7 @@ def test_the_advice_for_few_labels_fits_the_kind_of_data():
     labeled = np.arange(500) < 40
     (table,), (images,) = (label_counts.check(labeled, kind=kind) for kind in ("table", "images"))
     assert "logistic regression" in table.advice and "begins at 80 labels" in table.evidence[1]
+    assert "imbalanced_nnpu" in table.advice and "is not measured with fewer" in table.advice
     assert "logistic" not in images.advice and "begins at 200 labels for im" in images.evidence[1]
 
 
