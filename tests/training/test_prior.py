@@ -55,6 +55,23 @@ def test_the_prior_of_separated_clouds_is_found(method):
     assert result.low <= result.value <= result.high
 
 
+def test_hosts_take_the_estimate_of_the_first_whatever_their_own_is(found, tmp_path, monkeypatch):
+    """Last digits may differ, and the prior is a constant of the program that they share."""
+    found.estimate = PriorEstimate(0.4, 0.3, 0.6)
+    of_first = json.dumps(
+        {
+            "estimate": {"value": 0.25, "low": 0.125, "high": 0.5},
+            "method": "best_bin",
+            "agree": True,
+            "estimates": {"best_bin": {"value": 0.25, "low": 0.125, "high": 0.5}},
+        }
+    )
+    monkeypatch.setattr(prior_estimation.sharding, "of_first_host", lambda text: of_first)
+    data = prior_estimation.settle(config(), problem(), str(tmp_path), tiny.mesh(1))
+    assert data.info.prior_unlabeled == pytest.approx(0.25)
+    assert json.loads((tmp_path / "prior.json").read_text())["estimate"]["value"] == 0.25
+
+
 @pytest.mark.thorough
 def test_the_estimate_is_the_same_for_a_seed_on_eight_devices_and_without_the_truth():
     data = problem()
