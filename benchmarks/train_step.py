@@ -102,8 +102,9 @@ def main(argv):
         )
         if stage.encode is not None:
             lines[-1] += f"   encoding {len(images) / encoding:.0f} images/s, compilation included"
-    memory = summary.peak_memory() / 2**20
-    lines.append(f"  peak memory {memory:.0f} MiB, {summary.device(mesh)}, jax {jax.__version__}")
+    memory = summary.peak_memory()
+    peak = "unknown" if memory is None else f"{memory / 2**20:.0f} MiB"
+    lines.append(f"  peak memory {peak}, {summary.device(mesh)}, jax {jax.__version__}")
     sys.stdout.write("\n".join(lines) + "\n")
 
 

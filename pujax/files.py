@@ -98,12 +98,22 @@ def check_folder(field: str, path: str | os.PathLike) -> None:
     Raises:
       ValueError: naming the field, the path and the file in its way.
     """
-    place = os.path.abspath(path)
-    while not os.path.lexists(place):
-        place = os.path.dirname(place)
+    place = _nearest(os.path.abspath(path))
     if not os.path.isdir(place):
         what = "a file" if place == os.path.abspath(path) else f"below the file {place}"
+        if not os.path.lexists(place):
+            what = f"on {place}, which is not there"
         raise ValueError(f"{field} is {os.fspath(path)!r}, {what}; accepted: a folder")
+
+
+def _nearest(path: str) -> str:
+    """A path, or what is nearest above it of what there is.
+
+    Its root where nothing is there, not even that: a drive that Windows does not have.
+    """
+    while not os.path.lexists(path) and os.path.dirname(path) != path:
+        path = os.path.dirname(path)
+    return path
 
 
 def check_writable(field: str, path: str | os.PathLike, *, is_folder: bool = False) -> None:
@@ -124,8 +134,7 @@ def check_writable(field: str, path: str | os.PathLike, *, is_folder: bool = Fal
         place = os.path.dirname(place)
         if os.path.isdir(path):
             raise ValueError(f"{field} is {os.fspath(path)!r}, a folder; accepted: a file")
-    while not os.path.lexists(place):
-        place = os.path.dirname(place)
+    place = _nearest(place)
     what = "a folder" if is_folder else "a file"
     try:
         with tempfile.TemporaryFile(dir=place):

@@ -25,6 +25,11 @@ try:
     import fcntl
 except ImportError:  # Windows
     fcntl = None
+_winapi: Any
+try:
+    import _winapi
+except ImportError:  # everywhere else
+    _winapi = None
 
 # What this process holds, by the thread that does: a second lock of the same file, through another
 # descriptor, would be refused.
@@ -162,9 +167,21 @@ def _is_running(known: dict[str, Any]) -> bool:
     if known.get("host") != socket.gethostname() or not isinstance(pid, int) or pid <= 0:
         return False
     try:
+        if _winapi is not None:
+            return _is_running_on_windows(pid)
         os.kill(pid, 0)
     except PermissionError:  # that of another user
         return True
     except (OSError, OverflowError):
         return False
     return True
+
+
+def _is_running_on_windows(pid: int) -> bool:
+    """The same where `os.kill` with 0 does not ask a process, but sends it Ctrl+C."""
+    handle = _winapi.OpenProcess(_winapi.SYNCHRONIZE, False, pid)
+    try:
+        # One that has ended is still there as long as anybody has a handle of it.
+        return _winapi.WaitForSingleObject(handle, 0) == _winapi.WAIT_TIMEOUT
+    finally:
+        _winapi.CloseHandle(handle)

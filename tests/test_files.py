@@ -74,6 +74,14 @@ def test_where_nothing_can_be_written_is_named_and_nothing_is_left(tmp_path, is_
     assert (tmp_path / "new").is_dir()
 
 
+def test_a_path_on_a_drive_that_windows_does_not_have_is_refused(monkeypatch):
+    looks = iter(range(100))
+    monkeypatch.setattr(files.os.path, "lexists", lambda _: next(looks) < 0)
+    monkeypatch.setattr(files.os.path, "isdir", lambda _: False)
+    with pytest.raises(ValueError, match="--out is '/a/b', on /, which is not there; accepted: a"):
+        files.check_folder("--out", "/a/b")
+
+
 def test_a_failed_rewrite_leaves_the_old_file_whole(tmp_path, monkeypatch):
     files.write_json(tmp_path / "a.json", {"old": 1})
 

@@ -9,6 +9,8 @@ import sys
 
 import pytest
 
+from tests.faults.windows import MODULES
+
 REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
 
 # A file imports from its own package and from floors below it. A new package goes on one of them.
@@ -148,6 +150,19 @@ def undeclared(file, text, declared):
     return errors
 
 
+def unix_only(file, text):
+    """Modules that Windows lacks, imported where no ImportError is caught, in functions too."""
+    caught = set()
+    for node in nodes(text):
+        if isinstance(node, ast.Try) and ["ImportError"] in [dotted(x.type) for x in node.handlers]:
+            caught |= set(range(node.lineno, node.handlers[0].lineno))
+    return [
+        f"{file}:{line} imports {path}"
+        for line, _, path, _ in imports(text)
+        if path.split(".")[0] in MODULES and line not in caught
+    ]
+
+
 def normal(name):
     """A distribution's name as package indexes compare it."""
     return re.sub(r"[-_.]+", "-", name).lower()
@@ -184,6 +199,10 @@ def test_private_names_are_used_in_their_own_package_only():
 def test_every_import_is_declared():
     declared = declared_packages()
     assert [e for file, _, text in sources() for e in undeclared(file, text, declared)] == []
+
+
+def test_nothing_is_imported_that_windows_lacks():
+    assert [error for file, _, text in sources() for error in unix_only(file, text)] == []
 
 
 def test_every_requirement_is_imported():
@@ -250,6 +269,14 @@ def test_an_undeclared_import_is_seen():
     errors = undeclared("pujax/data/x.py", "import os, pandas\nfrom PIL import Image", {"pillow"})
     assert errors == ["pujax/data/x.py:1 imports pandas"]
     assert undeclared("pujax/data/x.py", "import torch", set())
+
+
+def test_an_import_that_windows_lacks_is_seen():
+    errors = unix_only("x.py", "import os, resource\ndef f():\n    from fcntl import flock")
+    assert errors == ["x.py:1 imports resource", "x.py:3 imports fcntl.flock"]
+    tried = "try:\n    import fcntl\nexcept {}:\n    fcntl = None"
+    assert unix_only("x.py", tried.format("OSError")) == ["x.py:2 imports fcntl"]
+    assert not unix_only("x.py", tried.format("ImportError"))
 
 
 @pytest.mark.thorough

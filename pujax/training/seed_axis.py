@@ -12,6 +12,7 @@ Where there are several devices, rows of them hold seeds apart (`rows_for`), so 
 eight devices are eight runs of the program of one seed.
 """
 
+import contextlib
 import hashlib
 import os
 import re
@@ -90,7 +91,10 @@ def why_sequential(members: Sequence[Member], mesh: Mesh) -> str:
     if on_cpu and rows < len(members) and train_step.has_convolutions(_last_shapes(members[0])[0]):
         return "XLA runs the convolutions of several networks at once slowly on a CPU"
     needed = sum(map(_bytes, members)) // (1 if on_cpu else rows)  # CPU devices share one memory
-    room = _memory() // 2  # the other half is for what a step computes
+    free = _memory()
+    if free is None:
+        return "how much memory is free is not known here"
+    room = free // 2  # the other half is for what a step computes
     if needed > room:
         return f"their data and states take {needed / 1e9:.1f} GB, more than {room / 1e9:.1f} GB"
     return ""
@@ -177,16 +181,20 @@ def _bytes(member: Member) -> int:
     return 3 * trained + truth.test_inputs.nbytes + truth.validation_inputs.nbytes
 
 
-def _memory() -> int:
-    """Free bytes on the first device, or in the machine where the device does not say."""
+def _memory() -> int | None:
+    """Free bytes on the first device, or in the machine where the device does not say.
+
+    None where the machine does not say either, as on Windows.
+    """
     stats = jax.local_devices()[0].memory_stats() or {}
     if "bytes_limit" in stats:
         return int(stats["bytes_limit"]) - int(stats.get("bytes_in_use", 0))
-    if os.path.exists(_MEMINFO):
-        with open(_MEMINFO, encoding="ascii") as file:
-            for line in file:
-                if line.startswith("MemAvailable:"):
-                    return 1024 * int(line.split()[1])
+    with contextlib.suppress(FileNotFoundError), open(_MEMINFO, encoding="ascii") as file:
+        for line in file:
+            if line.startswith("MemAvailable:"):
+                return 1024 * int(line.split()[1])
+    if not hasattr(os, "sysconf"):  # Windows
+        return None
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 

@@ -14,6 +14,7 @@ import pytest
 
 from pujax import locks
 from pujax.data.readers import download, http_transfer
+from tests.faults import windows
 
 CONTENT = bytes(range(256)) * 200
 SHA256 = f"sha256:{hashlib.sha256(CONTENT).hexdigest()}"
@@ -276,6 +277,28 @@ def test_without_file_locks_nothing_is_left_behind(server, tmp_path, monkeypatch
     with pytest.raises(download.MissingDataError):
         fetch(server, tmp_path / "b")
     assert names(tmp_path / "b") == []
+
+
+def test_what_another_process_finished_first_is_taken_and_nothing_open_deleted(
+    server, tmp_path, monkeypatch
+):
+    verified, unlink, asked = download.is_verified, pathlib.Path.unlink, []
+
+    def finished_by_another(target, remote):
+        asked.append(target)
+        if len(asked) == 2:  # once the part is there
+            target.write_bytes(CONTENT)
+        return verified(target, remote)
+
+    def unlink_as_windows_does(path):
+        assert str(path) not in windows.open_files()
+        unlink(path)
+
+    monkeypatch.setattr(locks, "fcntl", None)
+    monkeypatch.setattr(download, "is_verified", finished_by_another)
+    monkeypatch.setattr(pathlib.Path, "unlink", unlink_as_windows_does)
+    assert fetch(server, tmp_path).read_bytes() == CONTENT
+    assert server.ranges == [] and names(tmp_path) == ["data.bin"]
 
 
 def test_several_files_are_reported_together(server, tmp_path):

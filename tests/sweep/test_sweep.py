@@ -851,9 +851,9 @@ def test_rows_are_compared_with_the_reference_seed_by_seed():
 
 
 def test_a_wide_table_shows_several_metrics_costs_and_corrected_tests():
-    def cell(row, accuracies, published=None, column="b"):
+    def cell(row, accuracies, published=None, column="b", peak=3_000_000):
         best = {"epoch": 0, "test_accuracy": 1.0}
-        about = {"oracle": False, "oracle_best_epoch": best, "peak_memory_bytes": 3_000_000}
+        about = {"oracle": False, "oracle_best_epoch": best, "peak_memory_bytes": peak}
         about["selection"] = {"rule": "last"}
         summaries = []
         for seed, value in enumerate(accuracies):
@@ -867,7 +867,7 @@ def test_a_wide_table_shows_several_metrics_costs_and_corrected_tests():
     cells = [
         cell("nnpu", (0.80, 0.82, 0.84)),
         cell("far", (0.88, 0.92, 0.94), (98.0, None)),
-        cell("near", (0.81, 0.82, 0.84)),
+        cell("near", (0.81, 0.82, 0.84), peak=None),  # as on Windows
         cell("waits", ()),
         cell("nnpu", (0.80, 0.82, 0.84), column="c"),
         cell("near", (0.81, 0.82, 0.84), column="c"),
@@ -887,7 +887,7 @@ def test_a_wide_table_shows_several_metrics_costs_and_corrected_tests():
     assert [line["p (Holm)"] for line in table] == ["-", far, near, "-", "-", near]
     # Where seeds train together each has its share already.
     assert [line["seconds"] for line in table[:4]] == ["12.0"] * 3 + ["-"]
-    assert [line["peak MB"] for line in table[:4]] == ["3"] * 3 + ["-"]
+    assert [line["peak MB"] for line in table[:4]] == ["3"] * 2 + ["-"] * 2
     assert "trained together" not in text and "Holm's correction" in text
 
 

@@ -379,6 +379,8 @@ def test_what_stands_in_the_way_of_training_together_is_named(tmp_path, monkeypa
     assert "convolutions" in seed_axis.why_sequential(convolutions, tiny.mesh())
     monkeypatch.setattr(seed_axis, "_memory", lambda: 100)
     assert "GB" in seed_axis.why_sequential(pair, tiny.mesh())
+    monkeypatch.setattr(seed_axis, "_memory", lambda: None)
+    assert "is not known" in seed_axis.why_sequential(pair, tiny.mesh())
 
 
 @pytest.mark.thorough
@@ -492,6 +494,9 @@ def test_free_memory_is_what_the_machine_says_is_available(tmp_path, monkeypatch
         assert seed_axis._memory() == 5 * 1024
     monkeypatch.setattr(seed_axis, "_MEMINFO", str(tmp_path / "none"))
     assert seed_axis._memory() > 2**20
+    if "bytes_limit" not in (jax.local_devices()[0].memory_stats() or {}):
+        monkeypatch.delattr(seed_axis.os, "sysconf")  # as on Windows
+        assert seed_axis._memory() is None
 
 
 def test_keys_of_a_group_are_those_of_the_single_runs():

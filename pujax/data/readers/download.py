@@ -191,6 +191,8 @@ def _part_file(target: pathlib.Path, remote: RemoteFile) -> Iterator[BinaryIO | 
             if not _is_open_as(stream, part):
                 continue
             if is_verified(target, remote):
+                if not is_locked:
+                    stream.close()  # Windows deletes no file that is open
                 part.unlink()
                 yield None
                 return

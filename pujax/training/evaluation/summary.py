@@ -2,7 +2,6 @@
 
 import datetime
 import platform
-import resource
 import statistics
 import sys
 from typing import Any, NamedTuple
@@ -82,11 +81,18 @@ def diagnosis(method: Method, final: Final) -> list[str]:
     return method.diagnose(final.estimates) if method.diagnose else []
 
 
-def peak_memory() -> int:
-    """Peak bytes on the first device where it keeps count, else of this process."""
+def peak_memory() -> int | None:
+    """Peak bytes on the first device where it keeps count, else of this process.
+
+    None on Windows, where Python does not tell that of a process.
+    """
     stats = jax.local_devices()[0].memory_stats() or {}
     if "peak_bytes_in_use" in stats:
         return int(stats["peak_bytes_in_use"])
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
     unit = 1 if sys.platform == "darwin" else 1024  # getrusage: bytes on macOS, KiB elsewhere
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
