@@ -22,6 +22,7 @@ network. There is nothing to train further: the one step of the one epoch only m
 """
 
 import functools
+import logging
 import math
 import warnings
 from typing import Any, NamedTuple
@@ -44,6 +45,8 @@ from pujax.methods._common import network as network_lib
 from pujax.methods.base import Method, Stage
 from pujax.priors import conversions
 
+_LOG = logging.getLogger(__name__)
+
 NETWORK = False
 """There are no weights to average, to freeze or to start from, and no epochs to repeat."""
 
@@ -51,6 +54,10 @@ _LARGEST = 1 - 1e-3
 """Probabilities of Elkan and Noto from here on are rounded: the ratio may exceed 1."""
 _BATCH_SIZE = 256  # of the step that measures the loss
 _EARLY_STOPPING: dict[str, Any] = {"auto": "auto", "on": True, "off": False}
+_AUTO_ABOVE = 10_000
+"""Rows above which scikit-learn's boosting stops early with 'auto'."""
+_FEWEST_TO_STOP = 11
+"""Rows of which the tenth that it holds out, rounded up, has room for one of P and one of U."""
 
 
 class Linear(NamedTuple):
@@ -110,7 +117,8 @@ def default_config() -> ml_collections.ConfigDict:
     `hold_out_ratio` is the share of P and of U that only c is estimated from. A bag takes as many
     of U as there are in P unless `bag_size` says otherwise. `C`, `tol` and `max_iter` are of
     logistic regression, the last one and those below it of boosting, where `max_depth=0` is no
-    limit and `early_stopping='auto'` stops early from 10,000 examples on.
+    limit and `early_stopping='auto'` stops early above 10,000 examples, but not where a classifier
+    is fitted to a single one of P, or of U.
     """
     return ml_collections.ConfigDict(
         {
@@ -163,6 +171,13 @@ def check(config: ml_collections.ConfigDict, info: DataInfo) -> None:
     if c.correction == "elkan_noto":
         accepted = "'naive' or 'bagging' with fewer than 2 examples of P, or of U, to hold one out"
         checks.require(min(info.n_p, info.n_u) > 1, "method.correction", c.correction, accepted)
+    if c.base == "boosting" and c.early_stopping == "on":
+        n_p, n_u = _num_fitted(c, info.n_p, info.n_u)
+        accepted = (
+            f"'auto' or 'off' where a classifier is fitted to {n_p} of P and {n_u} of U; 'on' "
+            f"takes 2 of each, and {_FEWEST_TO_STOP} in all"
+        )
+        checks.require(_can_stop(n_p, n_u), "method.early_stopping", c.early_stopping, accepted)
 
 
 def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
@@ -316,9 +331,11 @@ def fit(
         parts = [np.flatnonzero(~held)]
     else:
         parts = [np.arange(len(rows))]
+    early_stopping = _early_stopping(c, labeled[parts[0]])  # all have as many of P and of U
     models = []
     for part in parts:
-        model = _estimator(c, seed=int(rng.integers(2**31)))
+        drawn = int(rng.integers(2**31))
+        model = _estimator(c, seed=drawn, early_stopping=early_stopping)
         with warnings.catch_warnings():
             # The number of iterations says it, see `diagnose`.
             warnings.simplefilter("ignore", ConvergenceWarning)
@@ -361,12 +378,46 @@ def held_out(
     held = np.zeros(len(labeled), bool)
     others = np.ones(len(labeled), bool) if copies is None else copies == np.arange(len(copies))
     for rows in (np.flatnonzero(labeled), np.flatnonzero(~labeled & others)):
-        count = max(min(max(round(ratio * len(rows)), 1), len(rows) - 1), 0)
-        held[rng.choice(rows, count, replace=False)] = True
+        held[rng.choice(rows, _num_held(ratio, len(rows)), replace=False)] = True
     return held if copies is None else held | held[copies]
 
 
-def _estimator(c: ml_collections.ConfigDict, *, seed: int) -> Any:
+def _num_held(ratio: float, count: int) -> int:
+    """How many of so many examples are held out."""
+    return max(min(max(round(ratio * count), 1), count - 1), 0)
+
+
+def _num_fitted(c: ml_collections.ConfigDict, n_p: int, n_u: int) -> tuple[int, int]:
+    """Examples of P and of U that each classifier is fitted to, where U does not repeat P."""
+    if c.correction == "bagging":
+        return n_p, c.bag_size or n_p
+    if c.correction == "elkan_noto":
+        return n_p - _num_held(c.hold_out_ratio, n_p), n_u - _num_held(c.hold_out_ratio, n_u)
+    return n_p, n_u
+
+
+def _can_stop(n_p: int, n_u: int) -> bool:
+    """Whether scikit-learn can hold out examples, of P and of U, to see where boosting stops."""
+    return min(n_p, n_u) > 1 and n_p + n_u >= _FEWEST_TO_STOP
+
+
+def _early_stopping(c: ml_collections.ConfigDict, labeled: np.ndarray) -> Any:
+    """scikit-learn's setting for a classifier of these examples; off where it would fail."""
+    n_p, n_u = int(labeled.sum()), int((~labeled).sum())
+    is_wanted = c.early_stopping == "on" or (
+        c.early_stopping == "auto" and len(labeled) > _AUTO_ABOVE
+    )
+    if c.base == "logistic" or not is_wanted or _can_stop(n_p, n_u):
+        return _EARLY_STOPPING[c.early_stopping]
+    _LOG.warning(
+        "boosting takes all of method.max_iter=%d iterations: it is fitted to %d of P and %d of U, "
+        "and cannot hold out one of each to see where to stop early",
+        *(c.max_iter, n_p, n_u),
+    )
+    return False
+
+
+def _estimator(c: ml_collections.ConfigDict, *, seed: int, early_stopping: Any) -> Any:
     """scikit-learn's classifier of P against U."""
     weights = "balanced" if c.weighting == "balanced" else None
     if c.base == "logistic":
@@ -380,7 +431,7 @@ def _estimator(c: ml_collections.ConfigDict, *, seed: int) -> Any:
         l2_regularization=c.l2_regularization,
         max_features=c.max_features,
         max_bins=c.max_bins,
-        early_stopping=_EARLY_STOPPING[c.early_stopping],
+        early_stopping=early_stopping,
         class_weight=weights,
         random_state=seed,
     )

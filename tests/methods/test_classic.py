@@ -110,6 +110,52 @@ def test_early_stopping_leaves_trees_that_add_nothing():
     assert np.std(found) > 0
 
 
+def few_of(n_p, n_u):
+    """Rows of which the first few are labelled, and lie beside the others."""
+    rows = np.random.default_rng(0).normal(size=[n_p + n_u, 3])
+    rows[:n_p, 0] += 2
+    return rows, np.arange(n_p + n_u) < n_p
+
+
+@pytest.mark.parametrize(
+    ("n_p", "n_u", "fitted", "changes"),
+    [
+        (1, 10_000, (1, 10_000), {}),
+        (10_000, 1, (10_000, 1), {}),
+        (2, 12_501, (1, 10_001), {"correction": "elkan_noto"}),
+        (1, 30, (1, 10_000), {"correction": "bagging", "bag_size": 10_000, "num_bags": 2}),
+    ],
+)
+def test_boosting_that_cannot_hold_one_of_each_out_takes_all_iterations_and_says_so(
+    n_p, n_u, fitted, changes, caplog
+):
+    rows, labeled = few_of(n_p, n_u)
+    config = section(base="boosting", max_iter=3, **changes)
+    state = classic.fit(config, rows, labeled, seed=0)
+    found = f"takes all of method.max_iter=3 iterations: it is fitted to {fitted[0]} of P and "
+    assert caplog.text.count(f"{found}{fitted[1]} of U") == 1
+    assert state.iterations == 3
+    without = classic.fit(
+        section(**config.to_dict() | {"early_stopping": "off"}), rows, labeled, seed=0
+    )
+    jax.tree.map(np.testing.assert_array_equal, state, without)
+
+
+@pytest.mark.parametrize(("n_p", "n_u"), [(2, 9_999), (1, 9_999)])
+def test_other_boosting_stops_as_scikit_learn_does(n_p, n_u, caplog):
+    rows, labeled = few_of(n_p, n_u)
+    state = classic.fit(section(base="boosting", max_iter=60), rows, labeled, seed=0)
+    wanted = scikit(
+        "boosting",
+        labeled,
+        rows,
+        max_iter=60,
+        random_state=int(np.random.default_rng(0).integers(2**31)),
+    )
+    assert wanted.do_early_stopping_ == (n_p == 2) and state.iterations == wanted.n_iter_
+    assert not caplog.text
+
+
 def test_an_input_on_a_threshold_or_one_rounding_off_goes_to_the_side_it_goes_to_in_scikit_learn():
     rng = np.random.default_rng(0)
     # More values than bins, so that thresholds are means of neighbours, a rounding apart.
@@ -421,6 +467,38 @@ def test_other_weights_to_start_from_and_too_few_to_hold_out_are_refused():
         methods.build(config_lib.resolve(config), info)
     with pytest.raises(ValueError, match="method.correction is 'elkan_noto'; accepted: 'naive' or"):
         built(info._replace(n_p=1), correction="elkan_noto")
+
+
+# Settings, the fewest of P and U with which boosting can stop early, and fewer.
+STOPS = (
+    ({"correction": "naive"}, (2, 9), [(1, 30), (30, 1), (2, 8)]),
+    ({"correction": "bagging"}, (6, 1), [(5, 30)]),
+    ({"correction": "bagging", "bag_size": 2}, (9, 1), [(8, 30)]),
+    ({"correction": "bagging", "bag_size": 10}, (2, 1), [(1, 30)]),
+    ({"correction": "elkan_noto"}, (3, 11), [(2, 30), (3, 10)]),
+)
+
+
+@pytest.mark.parametrize(("changes", "fewest", "too_few"), STOPS)
+def test_early_stopping_that_is_asked_for_and_cannot_be_is_refused(changes, fewest, too_few):
+    info = tiny.table_problem().info
+    changes = changes | {"early_stopping": "on"}
+    wanted = "method.early_stopping is 'on'; accepted: 'auto' or 'off' where a classifier is fitted"
+    for n_p, n_u in too_few:
+        with pytest.raises(ValueError, match=wanted):
+            built(info._replace(n_p=n_p, n_u=n_u), base="boosting", **changes)
+        built(info._replace(n_p=n_p, n_u=n_u), **changes)
+    n_p, n_u = fewest
+    built(info._replace(n_p=n_p, n_u=n_u), base="boosting", **changes)
+    classic.fit(section(base="boosting", **changes), *few_of(n_p, n_u), seed=0)
+
+
+def test_copies_of_what_is_held_out_may_leave_too_few_to_stop_early(caplog):
+    rows, labeled = few_of(3, 11)
+    copies = np.array([3, 4, 5, 0, 1, 2, *range(6, 14)])
+    config = section(base="boosting", correction="elkan_noto", early_stopping="on", max_iter=3)
+    state = classic.fit(config, rows, labeled, seed=0, copies=copies)
+    assert state.iterations == 3 and "it is fitted to 2 of P and 8 of U" in caplog.text
 
 
 def test_streamed_images_are_refused(tmp_path):
