@@ -253,7 +253,7 @@ class PUClassifier(ClassifierMixin, BaseEstimator):
                 ) from error
             else:
                 reported = state.reported(0)
-                final = run.evaluators[0].final(reported, data.inputs, with_embeddings=False)
+                final = run.evaluators[0].final(reported, data.inputs)
                 trained = run.evaluators[0].calibrated(reported)
             finally:
                 run.close()

@@ -362,31 +362,35 @@ def _finish(state: LoopState, seed: int, num_together: int) -> dict[str, Any]:
     if run.num_seeds == 1 and run.streamed is None and not method.reveals:
         inputs = run.on_device.inputs  # the same, and on the devices already
     reported = state.reported(seed)
-    final = run.evaluators[seed].final(reported, inputs, with_embeddings=config.run.figures)
+    points = None
+    if config.run.figures and method.embed is not None:
+        points = _map_rows(truth)
+    final = run.evaluators[seed].final(reported, inputs, embedded=points)
     # All hosts take part in calibrating, too.
     saved = jax.tree.map(sharding.to_host, run.evaluators[seed].calibrated(reported))
     if not run.writers:
         return {}
     rows, task = run.writers[seed].rows, tasks.of(truth)
     init_from.save(folder, config, method, reported, truth.info)
-    maps: dict[str, Any] = {}
-    if config.run.figures:
-        maps = _draw(config, final, truth, rows, os.path.join(folder, "figures"))
     learned = None
-    result = task.summarize(config, method, final, truth, rows, run.mesh)
+    held_out: dict[str, Any] = {}
     if isinstance(truth, PUDataset) and truth.own is not None:
         known = own_results.of(truth, final)
         learned = known.calibration
         doubt = own_results.write(folder, config, method, saved, truth, final, known)
-        result["mean_probability"] = doubt
-        result["held_out"] = [estimate._asdict() for estimate in known.estimates]
-        result["held_out_prior"] = {
-            "used": truth.info.prior_unlabeled,
-            "at_most": known.largest_prior,
+        held_out = {
+            "mean_probability": doubt,
+            "held_out": [estimate._asdict() for estimate in known.estimates],
+            "held_out_prior": {"used": truth.info.prior_unlabeled, "at_most": known.largest_prior},
+            "held_out_by_prior": known.dependence,
         }
-        result["held_out_by_prior"] = known.dependence
     if isinstance(truth, MultilabelDataset) and truth.own is not None:
         own_labels.write(folder, config, method, saved, truth, final)
+    # Figures take the longest: a run that is killed there leaves its model and its predictions.
+    maps: dict[str, Any] = {}
+    if config.run.figures:
+        maps = _draw(config, final, truth, rows, points, os.path.join(folder, "figures"))
+    result = task.summarize(config, method, final, truth, rows, run.mesh) | held_out
     if isinstance(truth, PUDataset):
         example_scores.write(folder, truth, final, learned=learned, maps=maps)
     if num_together > 1:
@@ -404,14 +408,31 @@ def _say(text: str) -> None:
         message(text)
 
 
+def _map_rows(data: Problem) -> np.ndarray:
+    """Training examples of the maps, int `[m]`: the representation of all would fill the memory."""
+    from pujax.plots import embedding_map  # where it is needed: it loads for long
+
+    return embedding_map.sample(np.ones(len(data.inputs), bool), data.labeled, 0, _MAX_POINTS)
+
+
 def _draw(
     config: ml_collections.FrozenConfigDict,
     final: Final,
     data: Problem,
     rows: list[dict[str, Any]],
+    points: np.ndarray | None,
     folder: str,
 ) -> dict[str, Any]:
-    """Writes all figures of a run; returns the maps of the representation for `example_scores`."""
+    """Writes all figures of a run; returns the maps of the representation for `example_scores`.
+
+    Args:
+      config: resolved configuration.
+      final: evaluation of the reported state.
+      data: the PU problem, truth included.
+      rows: of metrics.
+      points: int `[m]`, the training examples of `final.embeddings`.
+      folder: for the figures.
+    """
     from pujax.plots import embedding_map, figures  # where they are needed: they load for long
 
     os.makedirs(folder, exist_ok=True)
@@ -425,16 +446,16 @@ def _draw(
     if math.isfinite(final.labels.get("label_accuracy", math.nan)):
         figures.label_error(rows, path("label_error.png"), title=title)
     figures.score_histogram(scores, truth, labeled, path("scores.png"), title=title)
-    if final.embeddings is None:
+    if final.embeddings is None or points is None:
         return {}
-    points = final.embeddings
-    drawn = embedding_map.sample(np.isfinite(points).all(axis=1), labeled, 0, _MAX_POINTS)
-    remark = embedding_map.collapse(points[drawn], scores)
+    is_finite = np.isfinite(final.embeddings).all(axis=1)
+    drawn, vectors = points[is_finite], final.embeddings[is_finite]
+    remark = embedding_map.collapse(vectors, scores)
     maps: dict[str, Any] = {"map_rows": drawn, "map_remark": remark}
     for method in ("pca", "tsne"):
         flat = np.zeros([0, 2], np.float32)
         if method == "pca" or not remark:
-            flat = embedding_map.project(points[drawn], method=method).astype(np.float32)
+            flat = embedding_map.project(vectors, method=method).astype(np.float32)
         maps[f"map_{method}"] = flat
         figure = figures.map_figure(
             flat, truth[drawn], labeled[drawn], method=method, title=title, remark=remark

@@ -6,6 +6,8 @@ import pathlib
 import subprocess
 import sys
 
+import numpy as np
+
 from pujax.training import config as config_lib
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
@@ -25,6 +27,21 @@ def small(method="naive", **run):
     config.model.name, config.model.options = "mlp", {"hidden": (16,)}
     config.method.update({"num_epochs": 3, "batch_size": 128, "learning_rate": 0.005})
     config.run.update({"figures": False, "tensorboard": "off", "checkpoint_every": 1} | run)
+    return config
+
+
+def own_table(path, **run):
+    """A configuration that trains on a file of 120 own rows, which is written, with figures."""
+    rng = np.random.default_rng(0)
+    labeled = np.arange(120) % 4 == 0
+    x = rng.normal(size=[120, 2]) + 2 * labeled[:, None]
+    lines = [f"{a},{b},{c:d}" for (a, b), c in zip(x.round(3), labeled, strict=True)]
+    pathlib.Path(path).write_text("\n".join(["a,b,label", *lines, ""]))
+    config = small(figures=True, **run)
+    config.data = config_lib.default_config("naive").data
+    own = {"source": "own_table", "path": str(path), "label": "label", "positive_classes": ()}
+    config.data.update({"num_labeled": 0, "holdout": 0.25, "prior": 0.3} | own)
+    config.method.update({"num_epochs": 1, "batch_size": 32})
     return config
 
 

@@ -13,6 +13,7 @@ import threading
 
 import pytest
 
+import pujax
 from pujax import locks, training
 from pujax.training.metrics_writer import MetricsWriter
 from tests.faults import runs
@@ -152,6 +153,37 @@ def test_a_run_killed_before_its_first_checkpoint_starts_again(straight, tmp_pat
     training.run(runs.small(), str(tmp_path))
     assert runs.rows(tmp_path) == runs.rows(straight)
     assert "ended before its first checkpoint, after 3 epochs" in caplog.text
+
+
+DRAWN = """
+import os, signal, sys
+from pujax import training
+from pujax.plots import figures
+from tests.faults import runs
+
+figures.map_figure = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
+training.run(runs.own_table(sys.argv[1]), sys.argv[2])
+"""
+
+
+@pytest.mark.thorough
+def test_a_run_killed_while_it_draws_has_its_results_and_goes_on_to_the_same(tmp_path):
+    file, folder = tmp_path / "rows.csv", tmp_path / "run"
+    killed = subprocess.run(
+        [sys.executable, "-c", DRAWN, str(file), str(folder)],
+        env=os.environ | {"JAX_NUM_CPU_DEVICES": "1", "PYTHONPATH": str(runs.REPOSITORY)},
+        capture_output=True,
+        text=True,
+    )
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    left = {
+        path: path.read_bytes() for path in (folder / "predictions.csv", *folder.glob("model/*"))
+    }
+    assert len(pujax.load(folder).predict(str(file)).scores) == 120
+    assert not (folder / "summary.json").exists()
+    training.run(runs.own_table(file), str(folder))
+    assert {path: path.read_bytes() for path in left} == left
+    assert (folder / "figures" / "embedding_tsne.png").exists()
 
 
 def test_a_refused_resume_leaves_the_configuration_as_it_was(straight, tmp_path):

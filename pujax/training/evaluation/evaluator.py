@@ -128,13 +128,14 @@ class Evaluator:
 
         return Begun(row, (test, plain, held, held_plain, labels, gradients, estimates))
 
-    def final(self, state: Any, inputs: Inputs, *, with_embeddings: bool = True) -> Final:
+    def final(self, state: Any, inputs: Inputs, *, embedded: np.ndarray | None = None) -> Final:
         """What the end of a run reports.
 
         Args:
           state: the state that is reported.
           inputs: all training examples of the problem.
-          with_embeddings: whether figures want the representation of them.
+          embedded: int `[m]`, the training examples whose representation figures want; None is
+            none.
         """
         state = self.calibrated(state)
         inputs = self._put(inputs)
@@ -143,18 +144,27 @@ class Evaluator:
             test_scores = self._scores(state, self._test_inputs)
         if self._validation_inputs is not None:
             held_scores = self._scores(state, self._validation_inputs, self._validation_labeled)
-        embeddings = None
-        if self._embed is not None and with_embeddings:
-            embeddings = _on_host(self._map(self._embed, state, inputs))
         return Final(
             test=self._test_metrics(test_scores) if len(test_scores) else {},
             test_scores=test_scores,
             train_scores=self._scores(state, inputs, self._data.labeled),
-            embeddings=embeddings,
+            embeddings=self._embeddings(state, embedded),
             labels=self._label_metrics(self._labels(state), self._gradients(state)),
             estimates=self._estimates(self._estimated(state)),
             held_scores=held_scores,
         )
+
+    def _embeddings(self, state: Any, rows: np.ndarray | None) -> np.ndarray | None:
+        """The representation `[m, dim]` of some training examples, int `[m]`, if there is one.
+
+        Batches have the size that batches of all examples have, filled up by repeating rows: a
+        matrix product of another size may round a row otherwise.
+        """
+        if self._embed is None or rows is None:
+            return None
+        everything = self._data.inputs
+        filled = np.resize(rows, max(len(rows), min(self._batch_size, len(everything))))
+        return _on_host(self._map(self._embed, state, self._put(everything[filled])))[: len(rows)]
 
     def _put(self, inputs: Inputs) -> Any:
         """Arrays on the devices, of images their bytes; files stay where they are."""

@@ -27,7 +27,8 @@ class Final(NamedTuple):
       test: metrics on the test set, empty where there is none.
       test_scores: `[t]` or `[t, classes]`, scores of the test examples.
       train_scores: `[n]` or `[n, classes]`, scores of the training examples.
-      embeddings: `[n, dim]` of the training examples, or None where there are none.
+      embeddings: `[m, dim]` of the training examples that figures show, or None where there are
+        none.
       labels: learned labels against the hidden truth, empty where the method learns none.
       estimates: what the method estimated itself, and its error where the truth is known.
       held_scores: `[v]`, scores of the validation set, or None without one.
