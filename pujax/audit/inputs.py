@@ -73,7 +73,7 @@ def _table(path: str, options: dict[str, Any]) -> Input:
         learned.sources or learned.feature_names,  # arrays have no columns but their features
         ids=np.array([rows.named(i) for i in range(len(data.own.ids))], object),
     )
-    found = found._replace(keys=same(learned.row_keys(rows.frame)))
+    found = found._replace(keys=same(learned.row_digests(rows.frame)))
     return Input(found, "table", tuple(map(own_table.in_options, data.own.notes)), {})
 
 

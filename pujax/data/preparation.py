@@ -12,6 +12,7 @@ dates. The former has the SHA-256 of the latter.
 """
 
 import dataclasses
+import itertools
 import logging
 import os
 import warnings
@@ -24,7 +25,8 @@ from pujax import files, reading
 from pujax.checks import require
 from pujax.data import column_kinds, table_encoder, unlike_training
 from pujax.data.column_kinds import Column, listed
-from pujax.data.readers import columns, frames, written_numbers
+from pujax.data.digests import Digests
+from pujax.data.readers import columns, frame_chunks, frames, written_numbers
 
 _LOG = logging.getLogger(__name__)
 _JSON = "preparation.json"
@@ -36,6 +38,8 @@ _NOTHING_LEFT = (
 _UP_TO = f"numbers up to {np.finfo(np.float32).max:.1e}"
 _NUMBER = "a number as in training rows"
 _DURATION = "a duration as in training rows, such as '1 days 02:30:00'"
+_ROWS = 8192
+"""Rows of a table whose keys are in memory at once."""
 _MANY = 20
 """Cells of a column of words that are all numbers, from which on it is another column."""
 
@@ -156,18 +160,37 @@ class Preparation:
             values = np.ascontiguousarray(frame.values, np.float64) + 0.0  # -0 is 0
             return [row.tobytes() for row in values]
         self._check_columns(frame)
-        parts = []
+        numbers, words = [np.zeros([frame.num_rows, 0], np.int64)], []
         for column in self.columns:
             cells = frame.values[column.name] if column.kind != "dropped" else None
             if column.kind == "number":
                 values, _ = columns.numbers(cells, column.marks, column.spelled)
-                parts.append((values + 0.0).tolist())
+                values = np.where(np.isnan(values), np.nan, values + 0.0)  # of any bits, each once
+                numbers.append(values.view(np.int64)[:, None])
             elif column.kind == "date":
                 values, _ = columns.dates(cells, column.date_format)
-                parts.append(values.astype("int64").tolist())
+                numbers.append(columns.instants(values))
             elif cells is not None:
-                parts.append(columns.text(cells).fillna("").tolist())
-        return [repr(row).encode() for row in zip(*parts, strict=True)]
+                words.append(columns.text(cells).fillna("").tolist())
+        said = map(repr, zip(*words, strict=True)) if words else itertools.repeat("")
+        return [
+            row.tobytes() + text.encode()
+            for row, text in zip(np.concatenate(numbers, axis=1), said, strict=False)
+        ]
+
+    def row_digests(self, rows: Any) -> Digests:
+        """`row_keys` as 16 bytes each, of which the keys themselves take a hundred times as many.
+
+        Args:
+          rows: as `transform` takes them.
+
+        Raises:
+          ValueError: as `transform`.
+        """
+        digests = Digests()
+        for chunk in frame_chunks.read(frames.of(rows), _ROWS):
+            digests.add(self.row_keys(chunk.frame))
+        return digests
 
     def save(self, folder: str | os.PathLike) -> None:
         """Writes the preparation into an existing folder; each file is replaced atomically.

@@ -4,7 +4,6 @@ A network sees batches of one size, cut from the rows in their order, whatever t
 a row's score is does not depend on them.
 """
 
-import hashlib
 import os
 import reprlib
 from collections.abc import Callable, Iterator, Sequence
@@ -14,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pujax import reading
+from pujax.data.digests import Digests
 from pujax.data.image_preparation import ImagePreparation, check_array
 from pujax.data.preparation import Preparation
 from pujax.data.readers import (
@@ -29,7 +29,6 @@ ROWS = 8192
 """Rows of a table in a chunk."""
 IMAGES = 512
 """Images in a chunk."""
-_DIGEST = 16
 
 
 class Chunk(NamedTuple):
@@ -85,7 +84,7 @@ def of_table(learned: Preparation, rows: Any, *, id_name: str, num_rows: int = 0
     name = id_name if has_ids else "row"
 
     def chunks() -> Iterator[Chunk]:
-        seen, now, start = _Seen(), [first], 0
+        seen, now, start = Digests(), [first], 0
 
         def frames() -> Iterator[Any]:
             yield first.frame
@@ -97,7 +96,7 @@ def of_table(learned: Preparation, rows: Any, *, id_name: str, num_rows: int = 0
             part, ids = now[0], _numbers(start, len(inputs))
             if has_ids:
                 ids = np.asarray(pu_labels.ids(part.frame, name, hint=_without(name)).values)
-                seen.add(ids)
+                seen.add(str(one).encode() for one in ids)
             start += len(inputs)
             yield Chunk(ids, inputs, np.ones(len(inputs), bool), part.done, part.total)
         twice = seen.repeated()
@@ -219,28 +218,6 @@ def _array_chunks(learned: ImagePreparation, rows: np.ndarray, num_rows: int) ->
 
 def _numbers(start: int, count: int) -> Any:
     return np.arange(start + 1, start + count + 1)
-
-
-class _Seen:
-    """Which ids occurred, as 16 bytes each, so that millions of long names need little memory."""
-
-    def __init__(self) -> None:
-        self._digests = bytearray()
-
-    def add(self, ids: np.ndarray) -> None:
-        """Adds the ids of the next rows."""
-        for name in ids:
-            self._digests += hashlib.blake2b(str(name).encode(), digest_size=_DIGEST).digest()
-
-    def repeated(self) -> tuple[int, int] | None:
-        """The first two rows, counted from 0, with the same id; None if all differ."""
-        digests = np.frombuffer(self._digests, np.uint64).reshape(-1, 2)
-        order = np.lexsort(digests.T)
-        same = np.flatnonzero((digests[order[1:]] == digests[order[:-1]]).all(1))
-        if not len(same):
-            return None
-        place = same[np.argmin(order[same + 1])]  # the sort keeps the order of equal rows
-        return int(order[place]), int(order[place + 1])
 
 
 def _occurs_twice(

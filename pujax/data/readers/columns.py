@@ -317,6 +317,20 @@ def seconds(dates: Any) -> np.ndarray:
     return np.where(np.isnat(values), np.nan, values.astype(np.int64) / in_a_second)
 
 
+def instants(dates: Any) -> np.ndarray:
+    """Seconds since 1970 and nanoseconds after them, int64 `[n, 2]`, the same in every unit.
+
+    pandas gives dates the unit that the finest of them needs.
+
+    Args:
+      dates: pandas Series `[n]` of datetime64, as `dates` returns them.
+    """
+    values = dates.to_numpy()
+    whole = values.astype("datetime64[s]")
+    rest = (values - whole).astype("timedelta64[ns]")
+    return np.stack([whole.astype(np.int64), rest.astype(np.int64)], axis=1)
+
+
 def _are_dates(cells: Any) -> bool:
     import pandas as pd
 

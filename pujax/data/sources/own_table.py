@@ -1,6 +1,5 @@
 """Your own table in one file: who is labelled positive, and everybody else."""
 
-import collections
 import dataclasses
 import os
 import pathlib
@@ -302,8 +301,8 @@ def _test_copies(
     rows: Rows, tested: frames.Frame, learned: preparation.Preparation
 ) -> raw.SharedRows | None:
     """The test rows that training has, too, by their features or their id; None without any."""
-    counts = collections.Counter(learned.row_keys(rows.frame))
-    equal = np.array([key in counts for key in learned.row_keys(tested)], bool)
+    trained = learned.row_digests(rows.frame)
+    equal = learned.row_digests(tested).among(trained)
     same_id = np.zeros(len(equal), bool)
     name = rows.ids.column
     if name is not None and rows.ids.values is not None and name in tested.names:
@@ -314,7 +313,7 @@ def _test_copies(
     found = int((equal | same_id).sum())
     if not found:
         return None
-    again = sum(count for count in counts.values() if count > 1) / rows.frame.num_rows
+    again = trained.num_repeated() / rows.frame.num_rows
     return raw.SharedRows(found, int(same_id.sum()), len(equal), again)
 
 
