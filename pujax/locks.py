@@ -19,6 +19,9 @@ from pujax import reading
 _LOG = logging.getLogger(__name__)
 
 _SECONDS_BETWEEN_TRIES = 1.0
+_SECONDS_FOR_A_NAME = 1.0
+"""In which whoever holds a file has written its name into it, or has only looked at it."""
+_SECONDS_BETWEEN_LOOKS = 0.01
 
 fcntl: Any
 try:
@@ -40,22 +43,24 @@ class HeldError(ValueError):
     """Another process holds the lock; the message names it."""
 
 
-def lock(file: IO[Any], *, wait: float = 0.0) -> bool | None:
+def lock(file: IO[Any], *, wait: float = 0.0, is_shared: bool = False) -> bool | None:
     """Tries to lock an open file for this process alone.
 
     Args:
       file: open for writing; the lock ends when it is closed.
       wait: seconds to wait for a process that holds it; may be infinite.
+      is_shared: whether others may have such a lock, too, while nobody has it alone.
 
     Returns:
       Whether this process holds it now; None if there are no locks here.
     """
     if fcntl is None:
         return None
+    kind = fcntl.LOCK_SH if is_shared else fcntl.LOCK_EX
     deadline = time.monotonic() + wait
     while True:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file, kind | fcntl.LOCK_NB)
             return True
         except BlockingIOError:
             if time.monotonic() >= deadline:
@@ -72,8 +77,9 @@ def hold(path: str | os.PathLike, *, what: str, accepted: str) -> Iterator[None]
 
     The same thread may hold it more than once. The file stays, empty once nobody holds it. One
     that still names a process was left by one that was killed; that is logged, and it is taken
-    over. Where there are no locks, a process of this machine that the file names and that still
-    runs counts as holding it.
+    over. A lock that nobody who runs here has put his name to is waited for, for a second: most
+    likely somebody looks at it. Where there are no locks, a process of this machine that the file
+    names and that still runs counts as holding it.
 
     Args:
       path: of the file, made if missing, in a folder that exists.
@@ -88,9 +94,8 @@ def hold(path: str | os.PathLike, *, what: str, accepted: str) -> Iterator[None]
         yield
         return
     with open(path, "a+", encoding="utf-8") as file:
-        is_ours = lock(file)
-        known = _read(file)
-        if is_ours is False or (is_ours is None and _is_running(known)):
+        is_ours, known = _lock_and_read(file, path)
+        if is_ours is False or (is_ours is None and _is_running(known, path)):
             raise HeldError(_refusal(what, known, accepted))
         if is_ours is None:
             _LOG.warning("%s is on a file system without locks: nothing keeps others out", path)
@@ -111,7 +116,7 @@ def hold(path: str | os.PathLike, *, what: str, accepted: str) -> Iterator[None]
 
 
 def refuse_held(path: str | os.PathLike, *, what: str, accepted: str) -> None:
-    """Raises where `hold` would, without making or changing anything.
+    """Raises where `hold` would, without making or changing anything or keeping others out.
 
     Raises:
       HeldError: as `hold`.
@@ -121,11 +126,30 @@ def refuse_held(path: str | os.PathLike, *, what: str, accepted: str) -> None:
         return
     try:
         with open(path, "r+", encoding="utf-8") as file:
-            is_ours, known = lock(file), _read(file)
+            is_ours, known = _lock_and_read(file, path, is_shared=True)
     except OSError:  # what is wrong with it is said when it is to be held
         return
-    if is_ours is False or (is_ours is None and _is_running(known)):
+    if is_ours is False or (is_ours is None and _is_running(known, path)):
         raise HeldError(_refusal(what, known, accepted))
+
+
+def _lock_and_read(
+    file: IO[str], path: str, *, is_shared: bool = False
+) -> tuple[bool | None, dict[str, Any]]:
+    """Tries to lock a file, and reads whom it names: `lock` and `_read`.
+
+    A lock that another process has is that of its holder if the file names one that runs here.
+    Otherwise it is tried again for a second: a process that only looks has the lock for a moment,
+    and a holder has it for a moment before its name is there and after it is gone. A name that a
+    killed process has left says nothing of who has the lock, nor does one of another machine.
+    Those who look share the lock, so that they are in the way of holders alone.
+    """
+    deadline = time.monotonic() + _SECONDS_FOR_A_NAME
+    while True:
+        is_ours, known = lock(file, is_shared=is_shared), _read(file)
+        if is_ours is not False or _is_running(known, path) or time.monotonic() >= deadline:
+            return is_ours, known
+        time.sleep(_SECONDS_BETWEEN_LOOKS)
 
 
 def _refusal(what: str, known: dict[str, Any], accepted: str) -> str:
@@ -161,11 +185,13 @@ def _write(file: IO[str], known: dict[str, Any] | None) -> None:
         os.write(file.fileno(), f"{json.dumps(known)}\n".encode())
 
 
-def _is_running(known: dict[str, Any]) -> bool:
-    """Whether a process is of this machine and still runs."""
+def _is_running(known: dict[str, Any], path: str) -> bool:
+    """Whether the process that a file names is of this machine and still runs."""
     pid = known.get("pid")
     if known.get("host") != socket.gethostname() or not isinstance(pid, int) or pid <= 0:
         return False
+    if pid == os.getpid():  # an earlier one had it, too, as in a container that starts again
+        return path in _HELD
     try:
         if _winapi is not None:
             return _is_running_on_windows(pid)

@@ -1,6 +1,8 @@
 """A run's folder: one run at a time, and what becomes of it when its files are lost."""
 
+import contextlib
 import errno
+import fcntl
 import json
 import os
 import pathlib
@@ -10,6 +12,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 
@@ -25,6 +28,19 @@ from pujax import locks
 with locks.hold(sys.argv[1], what="the folder", accepted="another"):
     print("held", flush=True)
     sys.stdin.read()
+"""
+# Looks at a file again and again while its standard input is open. One process may hold it, and
+# whoever is refused is told its name; nobody is in the way of those that look beside it.
+LOOK = """
+import select, sys
+from pujax import locks
+
+print("looks", flush=True)
+while not select.select([sys.stdin], [], [], 0)[0]:
+    try:
+        locks.refuse_held(sys.argv[1], what="it", accepted="another")
+    except locks.HeldError as error:
+        assert f"process {sys.argv[2]} on" in str(error), error
 """
 
 
@@ -80,8 +96,103 @@ def test_a_lock_whose_holder_was_killed_is_taken_over(holder, caplog):
     assert path.read_text() == ""
 
 
-def test_the_holder_may_hold_it_again_but_no_other_thread(tmp_path):
+def named(pid, host=None):
+    """What a lock file says of its holder."""
+    return json.dumps({"pid": pid, "host": host or socket.gethostname(), "since": "then"})
+
+
+def ended_process():
+    """The number of a process that has ended."""
+    with subprocess.Popen([sys.executable, "-c", ""]) as process:
+        pass
+    return process.pid
+
+
+@contextlib.contextmanager
+def locked(path, kind, seconds=None):
+    """Another one's lock of a file, given back after so many seconds, or with the block."""
+    with open(path, "a") as file, contextlib.ExitStack() as stack:
+        fcntl.flock(file, kind)
+        if seconds is not None:
+            timer = threading.Timer(seconds, fcntl.flock, (file, fcntl.LOCK_UN))
+            timer.start()
+            stack.callback(timer.join)
+        yield
+
+
+def test_those_who_look_are_in_nobodys_way(tmp_path):
+    path = tmp_path / "lock"
+    path.touch()
+    command = [sys.executable, "-c", LOOK, str(path), str(os.getpid())]
+    environment = os.environ | {"PYTHONPATH": str(runs.REPOSITORY)}
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    looking = [subprocess.Popen(command, env=environment, **pipes) for _ in range(2)]
+    for process in looking:
+        assert process.stdout.readline() == b"looks\n"
+    for _ in range(200):
+        time.sleep(0.001)  # and then begins at any moment of the others, on one core, too
+        with locks.hold(path, what="it", accepted="another"):
+            pass
+    for process in looking:
+        _, text = process.communicate()
+        assert process.returncode == 0, text
+
+
+@pytest.mark.parametrize("content", ["", "ended", "elsewhere", "own"])
+@pytest.mark.parametrize("kind", [fcntl.LOCK_SH, fcntl.LOCK_EX])  # older versions look alone
+def test_a_file_that_is_looked_at_is_held_a_moment_later(tmp_path, content, kind):
+    path = tmp_path / "lock"
+    known = {"": "", "ended": named(ended_process()), "elsewhere": named(1, "another")}
+    path.write_text(known.get(content, named(os.getpid())))
+    with locked(path, kind, 0.1), locks.hold(path, what="it", accepted="another"):
+        assert json.loads(path.read_text())["pid"] == os.getpid()
+
+
+def test_a_file_that_is_looked_at_may_be_looked_at(tmp_path, monkeypatch):
+    path = tmp_path / "lock"
+    monkeypatch.setattr(locks.time, "sleep", lambda _: pytest.fail("waits"))
+    with locked(path, fcntl.LOCK_SH):
+        locks.refuse_held(path, what="it", accepted="another")
+
+
+@pytest.mark.parametrize("action", ["hold", "refuse_held"])
+def test_a_holder_that_runs_here_is_named_at_once_and_another_once_its_name_is_there(
+    tmp_path, monkeypatch, action
+):
+    path = tmp_path / "lock"
+    sleeps = []
+
+    def write_name(_):
+        sleeps.append(path.read_text())
+        path.write_text(named(os.getppid()))
+
+    def refused(match):
+        with pytest.raises(locks.HeldError, match=match), contextlib.ExitStack() as stack:
+            result = getattr(locks, action)(path, what="it", accepted="another")
+            if result is not None:
+                stack.enter_context(result)
+
+    monkeypatch.setattr(locks.time, "sleep", write_name)
+    with locked(path, fcntl.LOCK_EX):
+        for first in ("", named(ended_process())):
+            path.write_text(first)
+            refused(f"process {os.getppid()} on")
+            assert sleeps.pop() == first and not sleeps
+        refused(f"process {os.getppid()} on")
+        assert not sleeps
+        monkeypatch.undo()
+        monkeypatch.setattr(locks, "_SECONDS_FOR_A_NAME", 0.05)
+        path.write_text("")
+        refused("a process that has not told its name yet")
+        path.write_text(named(1, "another"))
+        refused("process 1 on another")
+
+
+@pytest.mark.parametrize("module", [fcntl, None])
+def test_the_holder_may_hold_it_again_but_no_other_thread(tmp_path, monkeypatch, module):
     errors = []
+    monkeypatch.setattr(locks, "fcntl", module)
+    monkeypatch.setattr(locks.time, "sleep", lambda _: pytest.fail("waits"))
 
     def other():
         try:
@@ -99,20 +210,17 @@ def test_the_holder_may_hold_it_again_but_no_other_thread(tmp_path):
     assert len(errors) == 1 and f"process {os.getpid()}" in errors[0]
 
 
-@pytest.mark.parametrize("is_running", [True, False])
+@pytest.mark.parametrize("holder", ["running", "ended", "an earlier one of this number"])
 def test_without_locks_the_process_that_the_file_names_is_asked(
-    tmp_path, monkeypatch, caplog, is_running
+    tmp_path, monkeypatch, caplog, holder
 ):
     def refuse(*_):
         raise OSError("not supported")
 
     monkeypatch.setattr(locks.fcntl, "flock", refuse)
-    with subprocess.Popen([sys.executable, "-c", ""]) as ended:
-        pass
-    pid = os.getpid() if is_running else ended.pid
-    known = {"pid": pid, "host": socket.gethostname(), "since": "then"}
-    (tmp_path / "lock").write_text(json.dumps(known))
-    if is_running:
+    pid = {"running": os.getppid(), "ended": ended_process()}.get(holder, os.getpid())
+    (tmp_path / "lock").write_text(named(pid))
+    if holder == "running":
         with (
             pytest.raises(locks.HeldError, match=f"process {pid} .* since then"),
             locks.hold(tmp_path / "lock", what="it", accepted="another"),
