@@ -548,20 +548,25 @@ def _check_names(X: Any) -> None:
 
 
 def _check_cells(X: Any) -> None:
-    """Raises a ValueError for the first column of a DataFrame that has words or missing cells."""
+    """Raises a ValueError for the first words or missing cell of a pandas DataFrame."""
     if not (hasattr(X, "columns") and hasattr(X, "iloc")):
         return  # scikit-learn's message is about an array, which has no names
+    import pandas as pd
+
     accepted = "accepted: numbers; `pujax train --config=own_table` reads words and missing cells"
-    for place, name in enumerate(X.columns):
+    missing = X.isna().to_numpy()
+    for place, (name, dtype) in enumerate(zip(X.columns, X.dtypes, strict=True)):
+        if isinstance(dtype, np.dtype) and dtype.kind != "O":
+            continue  # numbers, or times, of which scikit-learn says more
         cells = X.iloc[:, place]
-        wrong = np.asarray(columns.numbers(cells)[1], bool)
+        wrong = pd.to_numeric(cells, errors="coerce").isna().to_numpy() & ~missing[:, place]
         if wrong.any():
             cell = cells.iloc[int(np.flatnonzero(wrong)[0])]
             raise ValueError(f"X has {cell!r} in column {name!r}; {accepted}")
-        missing = np.asarray(cells.isna(), bool)
-        if missing.any():
-            row = int(np.flatnonzero(missing)[0])
-            raise ValueError(f"X has NaN, no number, in column {name!r}, row {row}; {accepted}")
+    if missing.any():
+        row, place = np.argwhere(missing)[0].tolist()
+        text = f"X has NaN, no number, in column {X.columns[place]!r}, row {row}"
+        raise ValueError(f"{text}; {accepted}")
 
 
 def _in_single_precision(X: np.ndarray) -> np.ndarray:

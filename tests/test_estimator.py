@@ -5,6 +5,7 @@ import pickle
 import re
 import warnings
 
+import jax
 import numpy as np
 import pandas as pd
 import pytest
@@ -283,11 +284,26 @@ def test_the_epoch_that_a_methods_rule_prefers_is_reported(monkeypatch):
         return seen[-1][1]
 
     monkeypatch.setattr(train_loop, "train", watched)
-    model = PUClassifier("vpu", **(SMALL | {"num_epochs": 4}))
-    model.fit(rows, labels)
-    ((trained, _),) = seen
+    model = PUClassifier("vpu", **(SMALL | {"num_epochs": 12}), random_state=0)
+    model.set_params(learning_rate=0.1).fit(rows, labels)
+    ((trained, state),) = seen
     risks = [row["val_vpu_risk"] for row in trained.writers[0].rows]
-    assert len(risks) == 4 and all(map(math.isfinite, risks))
+    assert len(risks) == 12 and int(np.argmin(risks)) < 11
+    assert state.position.best_values[0] == min(risks)
+    reported = {np.asarray(x).tobytes() for x in jax.tree.leaves(state.reported(0).params)}
+    last = {np.asarray(x).tobytes() for x in jax.tree.leaves(state.carry.state.params)}
+    saved = {x.tobytes() for name, x in model.model_["numbers"].items() if "params" in name}
+    assert saved == reported and saved != last
+
+
+def test_a_fit_says_nothing_of_epochs_in_the_words_of_a_configuration(caplog):
+    """One class for several epochs is told from the rows held out, in the fit's own words."""
+    rows, labels, _ = clouds()
+    model = PUClassifier("vpu", **(SMALL | {"learning_rate": 1e-9}), random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.fit(rows, labels)
+    assert not [text for text in caplog.messages if "every evaluated example" in text]
 
 
 @pytest.mark.parametrize(
@@ -578,11 +594,15 @@ def test_words_and_missing_cells_of_a_table_are_named_by_their_column():
     table = pd.DataFrame(rows, columns=[*"abcde"])
     words = table.astype({"c": object})
     words.loc[3, "c"] = "red"
+    truth = table.astype({"b": object})
+    truth.loc[1, "b"] = "true"
     gap = table.copy()
     gap.loc[7, "d"] = np.nan
     model = PUClassifier(**SMALL)
     with pytest.raises(ValueError, match=r"^X has 'red' in column 'c'; accepted: .*own_table"):
         model.fit(words, labels)
+    with pytest.raises(ValueError, match=r"^X has 'true' in column 'b'; accepted"):
+        model.fit(truth, labels)
     with pytest.raises(ValueError, match=r"^X has NaN, no number, in column 'd', row 7; accepted"):
         model.fit(gap, labels)
 

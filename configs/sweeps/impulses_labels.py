@@ -5,8 +5,8 @@
 
 The first command pretrains the encoders, one per seed, the second trains on them. Arguments:
 data = digits (default), fashion_mnist, cifar10 or all, the same in both commands; encoders = the
-folder of the first command; metric = auc (default), f1, accuracy (another metric reads the same
-runs).
+folder of the first command, which a run goes on with only in the same place; metric = auc
+(default), f1, accuracy (another metric reads the same runs).
 
 About one example in ten is positive. Images and labels are taken by file order: they are the same
 for every seed, the images also for every number of labels, and fewer labels are among more. So a

@@ -200,6 +200,11 @@ def _column(frame: frames.Frame, name: str) -> tuple[Column, str]:
             "their digits, and no cell is missing but if it is empty, NA or the like: write them "
             f"so, or leave the column out by data.leave_out={name!r}"
         )
+    elif not message and (unit := written_numbers.unit_of(words.dropna())):
+        message = (
+            f"column {name!r} is read as words, since its cells have the unit {unit!r}, as "
+            f"{words.dropna().iloc[0]!r}: if they are quantities, write the numbers alone"
+        )
     kind: Kind = "codes" if share else "words"
     return Column(name, kind, "", had_missing, missing=share_missing), message
 

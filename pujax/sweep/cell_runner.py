@@ -21,7 +21,6 @@ from pujax.sweep.plan import Cell
 from pujax.training import (
     compilation_cache,
     experiment,
-    host_agreement,
     init_from,
     method_setup,
     preemption,
@@ -164,7 +163,6 @@ def train(
         config = by_seed.get(seed) or with_seed(configs[0], seed)
         folder = resume.seed_folder(place.folder(cell), seed)
         data = place.load(config)
-        host_agreement.check([config], data)
         if isinstance(data, PUDataset) and prior_estimation.is_wanted(config):
             # Building checks the method before the estimate, which takes long.
             method_setup.build(config, prior_estimation.provisional(config, data), place.mesh)

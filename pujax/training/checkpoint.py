@@ -212,7 +212,7 @@ class Checkpoints:
             raise ValueError("it has no checksums (an earlier version of pujax wrote it)")
         if description.pop("checksum") != checksums.of_document(description):
             raise ValueError("its description is not what was saved (its checksum differs)")
-        differences = config_lib.differences(description["fingerprint"], self._fingerprint)
+        differences = config_lib.stored_differences(description["fingerprint"], self._fingerprint)
         if differences:
             raise _OtherRunError(
                 f"checkpoint {step} in {self._folder} belongs to another run "

@@ -42,6 +42,7 @@ def _processor() -> str:
 def changes(saved: dict[str, Any]) -> list[str]:
     """In what the present differs from what `current` returned before, in words."""
     here = current()
+    saved = {"jax_enable_x64": False} | saved  # earlier versions did not say it
     return [
         f"{name}: {saved.get(name)!r} there, {here.get(name)!r} here"
         for name in sorted({*saved, *here})

@@ -67,6 +67,11 @@ class Progress:
         self._unsaid = False
         self._bar: rich.progress.Progress | None = None
 
+    @property
+    def enabled(self) -> bool:
+        """Whether anything is shown of the run while it trains."""
+        return self._enabled
+
     def __enter__(self) -> "Progress":
         # FORCE_COLOR makes rich take a log file for a terminal, so the file itself is asked.
         file = self._console.file

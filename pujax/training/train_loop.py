@@ -362,7 +362,7 @@ def _end_epoch(state: LoopState, index: int, seconds: float, progress: Progress)
             row |= time_columns
             if run.writers:
                 run.writers[seed].append(row)
-                if is_evaluated and is_last_stage:
+                if is_evaluated and is_last_stage and progress.enabled:
                     _warn_of_one_class(run, seed)
         progress.update(0, epoch=epochs - 1, num_epochs=total, stage=stage.name, metrics=rows[-1])
         return done

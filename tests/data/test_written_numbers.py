@@ -102,21 +102,30 @@ def test_nine_of_ten_cells_make_a_column_of_numbers(num_words, by_and_large):
 
 
 @pytest.mark.parametrize(
-    ("cells", "is_likely"),
+    ("cells", "unit"),
     [
-        (["0.56 kg", "12 kg", "3,5 kg"], True),
-        (["12kg", "7kg"], True),
-        (["1.5m", "2.25m"], True),
-        (["50 km/h", "70 km/h"], True),
-        (["12 EUR", "-3 EUR"], True),
-        (["12B", "7B"], False),  # codes as much as quantities
-        (["12 kg", "7 g"], False),  # several units, of which no one is usual
-        (["12 kg each", "7 kg each"], False),
+        (["0.56 kg", "12 kg", "3,5 kg"], "kg"),
+        (["12kg", "7.5kg"], "kg"),
+        (["1.5m", "2.25m"], "m"),
+        (["50 km/h", "-70.5 km/h"], "km/h"),
+        (["12 EUR", ".3 EUR"], "EUR"),
+        (["1.5 kg"] * 9 + ["heavy"], "kg"),
+        (["1.5 kg"] * 8 + ["heavy"], ""),
+        # Codes, postcodes, dates and ranks as much as quantities.
+        (["12B", "7B"], ""),
+        (["100000EU", "100001EU"], ""),
+        (["90210 CA", "90211 CA"], ""),
+        (["12 Jan", "13 Jan"], ""),
+        (["4th", "5th"], ""),
+        (["1.2 kg", "7.5 g"], ""),  # several units, of which no one is usual
+        (["1.2 kg each", "7 kg each"], ""),
+        (["kg", "kg"], ""),
+        ([], ""),
     ],
 )
-def test_numbers_of_one_unit_are_meant_as_numbers(cells, is_likely):
-    assert written_numbers.is_likely(cells) is is_likely
-    assert written_numbers.of(cells, decimal_comma=True).marks == ""  # and are not read as such
+def test_a_unit_that_nearly_all_cells_share_is_found(cells, unit):
+    assert written_numbers.unit_of(cells) == unit
+    assert not written_numbers.is_likely(cells)  # ids may end in letters that are all alike
 
 
 @pytest.mark.parametrize(

@@ -127,6 +127,33 @@ def test_a_model_of_averaged_weights_is_saved_and_restored(name):
     np.testing.assert_array_equal(method.predict(restored, inputs), method.predict(state, inputs))
 
 
+class Evaluated(NamedTuple):
+    """A state to which an evaluation adds a number."""
+
+    params: dict
+    shift: jax.Array | None = None
+
+
+@pytest.mark.parametrize("calibrates", [True, False])
+def test_averages_keep_a_structure_that_the_method_gives_its_evaluated_states(calibrates):
+    def given(state):
+        return state._replace(shift=state.params["w"])
+
+    method = Method((), lambda state, inputs: inputs, evaluated=given)
+    if calibrates:
+        method = method._replace(calibrate=lambda state, data: given(state))
+    stage = Stage("train", 1, lambda *_: None, lambda *_: None, Batching(batch_size=2))
+    config = ml_collections.ConfigDict({"average_decay": 0.5, "frozen_stages": 0})
+    wrapped = averaging.wrap(method._replace(stages=(stage,)), config, tiny.problem().info)
+    state = averaging.State(Evaluated({"w": jnp.ones(2)}), (jnp.ones(2),))
+    shapes = jax.tree.structure(wrapped.evaluated(state))
+    if calibrates:
+        assert shapes == jax.tree.structure(wrapped.calibrate(state, None))
+    else:
+        inner = jax.tree.structure(given(state.method))
+        assert shapes.children()[0] == inner and wrapped.evaluated(state).calibrated is None
+
+
 @tiny.by_kind([x for x in STEPPERS if x != "gradpu"], kinds=(*DAILY, *tiny.KINDS))
 def test_frozen_stages_and_frozen_statistics_stay_and_the_rest_trains(name):
     # PURL's first update moves its head alone unless `inner` says otherwise.

@@ -594,9 +594,19 @@ def test_the_epochs_that_a_rule_chooses_among_stay_and_are_free_where_none_choos
     assert differences(data__num_validation=9) == []
     said = ["run.eval_every: 3 there, 4 here"]
     assert differences(data__num_validation=9, run__selection="nnpu_risk") == said
-    first_stage = config_lib.default_config("lbe")  # whose first stage hands on a chosen epoch
+    # LBE's first stage hands on a chosen epoch, where a part is held out.
+    first_stage = config_lib.default_config("lbe")
     first_stage.run.eval_every = 3
-    assert config_lib.fingerprint(first_stage)["run"]["eval_every"] == 3
+    assert "eval_every" not in config_lib.fingerprint(first_stage)["run"]
+    first_stage.data.num_validation = 9
+    now = config_lib.fingerprint(first_stage)
+    assert now["run"]["eval_every"] == 3
+    older = config_lib.fingerprint(first_stage)
+    del older["run"]["eval_every"]
+    assert config_lib.stored_differences(older, now) == []
+    other = config_lib.fingerprint(first_stage)
+    other["run"]["eval_every"] = 4
+    assert config_lib.stored_differences(other, now) == ["run.eval_every: 4 there, 3 here"]
     every = [
         changed(run__selection="oracle", data__num_validation=9, run__eval_every=x) for x in (0, 1)
     ]
@@ -608,7 +618,6 @@ def test_a_run_whose_files_were_moved_goes_on():
         config = config_lib.default_config("nnpu")
         config.data.update({"source": "own_table", "path": f"{place}/rows.npy"})
         config.data.update({"test_path": f"{place}/test.npy", "label": label})
-        config.init_from = f"{place}/encoders"
         return config_lib.fingerprint(config)
 
     assert fingerprint("/mnt/a", "/mnt/a/known.npy") == fingerprint("/mnt/b", "/mnt/b/known.npy")
@@ -616,7 +625,11 @@ def test_a_run_whose_files_were_moved_goes_on():
     without.data.update({"source": "own_table", "path": "rows.csv", "label": "known"})
     found = config_lib.differences(config_lib.fingerprint(without), fingerprint("/mnt/a"))
     names = {text.partition(":")[0] for text in found}
-    assert {"data.test_path", "data.label", "init_from"} <= names
+    assert {"data.test_path", "data.label"} <= names
+    # Those of earlier versions, in checkpoints, have the places themselves.
+    older = fingerprint("/mnt/a")
+    older["data"] |= {"test_path": "/mnt/a/test.npy", "label": "/mnt/a/known.npy", "dir": "/a"}
+    assert config_lib.stored_differences(older, fingerprint("/mnt/b")) == []
 
 
 def test_a_run_that_began_before_a_field_was_there_goes_on_while_it_changes_nothing():

@@ -4,6 +4,7 @@ How a column is written is told from all of its training cells, and only where t
 '1,234' alone may be 1234 or 1.234. It is then remembered, so that new rows are read alike.
 """
 
+import collections
 import re
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -35,9 +36,10 @@ _LIKELY = re.compile(
 addresses."""
 
 
-_UNIT = r"([^\W\d_]{1,5}(?:/[^\W\d_]{1,3})?)"
-_QUANTITY = re.compile(rf"{_SIGN}(?:\d*[.,]\d+\s*|\d+(?:\s+|(?=\w\w))){_UNIT}")
-"""A number and a unit, which are apart unless the number has decimals or the unit two letters."""
+_QUANTITY = re.compile(
+    rf"{_SIGN}(?:\d+|(?=[.,]))(?P<decimals>[.,]\d+)?\s*(?P<unit>[^\W\d_]{{1,5}}(?:/[^\W\d_]{{1,3}})?)"
+)
+"""A number and a unit of letters."""
 
 
 def _pattern(marks: str) -> re.Pattern[str]:
@@ -104,17 +106,30 @@ def _pointed(cell: str, decimal: str) -> str:
 def is_likely(words: Iterable[str]) -> bool:
     """Whether cells, of which some have no decimal point alone, are meant as numbers, by and large.
 
-    So are quantities of one unit, such as '0.5 kg'. A whole number with one letter, as 12B, is a
-    code as much.
-
     Args:
       words: the cells that are not missing, without spaces at their ends.
     """
     others = [word for word in words if not _PLAIN.fullmatch(word)]
     likely = sum(1 for word in others if _LIKELY.fullmatch(word))
-    units = [match[1] for word in others if (match := _QUANTITY.fullmatch(word))]
-    same = max(map(units.count, set(units)), default=0)
-    return bool(others) and max(likely, same) >= _ALMOST * len(others)
+    return bool(others) and likely >= _ALMOST * len(others)
+
+
+def unit_of(words: Iterable[str]) -> str:
+    """The unit of cells most of which are quantities of it, as of '0.5 kg' and '12 kg'; else ''.
+
+    Whole numbers alone with something behind them are as often codes, dates or ranks ('90210 CA',
+    '12 Jan', '4th'), so that one of the quantities has decimals.
+
+    Args:
+      words: the cells that are not missing, without spaces at their ends.
+    """
+    words = list(words)
+    found = [match for word in words if (match := _QUANTITY.fullmatch(word))]
+    counted = collections.Counter(match["unit"] for match in found).most_common(1)
+    if not counted or counted[0][1] < _ALMOST * len(words):
+        return ""
+    unit = counted[0][0]
+    return unit if any(match["unit"] == unit and match["decimals"] for match in found) else ""
 
 
 def of(words: Iterable[str], *, decimal_comma: bool) -> Writing:

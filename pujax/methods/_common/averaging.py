@@ -84,7 +84,8 @@ def wrap(
         )
 
     def evaluated(state: State) -> State:
-        return state._replace(calibrated=state.method)
+        inner = method.evaluated(state.method) if method.evaluated else state.method
+        return state._replace(method=inner, calibrated=inner if method.calibrate else None)
 
     last = method.stages[-1]
     steps = last.num_epochs * last.batching.steps_per_epoch(info.n)
@@ -108,7 +109,7 @@ def wrap(
         soft_labels=reads_raw(method.soft_labels),
         label_gradients=reads_raw(method.label_gradients),
         calibrate=calibrate if method.calibrate else None,
-        evaluated=evaluated if method.calibrate else method.evaluated,
+        evaluated=evaluated if method.calibrate or method.evaluated else None,
         estimates=reads_raw(method.estimates),
         diagnose=diagnose,
         encoder=reads(method.encoder),

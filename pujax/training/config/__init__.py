@@ -346,7 +346,7 @@ def to_compare(config: ml_collections.ConfigDict, method: str) -> ml_collections
 
 def holds_out(config: ml_collections.ConfigDict) -> bool:
     """Whether a part of P and U is held out, by which epochs can be compared."""
-    return max(config.data.num_validation, config.data.holdout) > 0
+    return max(config.data.get("num_validation", 0), config.data.get("holdout", 0)) > 0
 
 
 def fingerprint(config: ml_collections.ConfigDict) -> dict[str, Any]:
@@ -362,25 +362,45 @@ def fingerprint(config: ml_collections.ConfigDict) -> dict[str, Any]:
         "decide": run.get("decide", "score:0"),
     }
     rules = {tree["run"]["selection"], tree.get("method", {}).get("pretrain_selection", "last")}
-    every = run.get("eval_every", 0)
-    # 0 is every epoch where a rule chooses, see `evaluation.eval_interval`.
-    if rules != {model_selection.LAST} and every > 1:
-        tree["run"]["eval_every"] = every
-    data = tree.get("data", {})
-    for place in ("dir", "path"):
-        data.pop(place, None)
+    if rules != {model_selection.LAST} and holds_out(config):
+        # 0 is every epoch where a rule chooses, see `evaluation.eval_interval`.
+        tree["run"]["eval_every"] = run.get("eval_every", 0) or 1
+    _without_places(tree)
     for section, name, as_before in _LATER:
         if tree.get(section, {}).get(name) == as_before:
             del tree[section][name]
     # What the file holds is in the digest of the data.
     if tree.get("model", {}).get("init", models.RANDOM) != models.RANDOM:
         tree["model"]["init"] = "a file"
-    for section, name in ((data, "test_path"), (tree, "init_from")):
-        if section.get(name):
-            section[name] = "a file"
+    return tree
+
+
+def _without_places(tree: dict[str, Any]) -> None:
+    """Takes out where a table and its test set lie: what they hold is in the digest of the data.
+
+    The place of an encoder (`init_from`) stays, by which the cells of a sweep are told apart.
+    """
+    data = tree.get("data", {})
+    for place in ("dir", "path"):
+        data.pop(place, None)
+    if data.get("test_path"):
+        data["test_path"] = "a file"
     if str(data.get("label", "")).endswith(".npy"):
         data["label"] = "a file"
-    return tree
+
+
+def stored_differences(stored: dict[str, Any], own: dict[str, Any]) -> list[str]:
+    """`differences` of a fingerprint from a file, which an earlier version may have written.
+
+    Args:
+      stored: the one in the file, which is changed to what is compared.
+      own: that of the run which goes on.
+    """
+    _without_places(stored)
+    run = stored.get("run", {})
+    if "eval_every" in own["run"] and "eval_every" not in run:  # nobody knows what it was
+        stored["run"] = run | {"eval_every": own["run"]["eval_every"]}
+    return differences(stored, own)
 
 
 def differences(first: dict[str, Any], second: dict[str, Any], *, path: str = "") -> list[str]:
