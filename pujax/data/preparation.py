@@ -39,7 +39,8 @@ _UP_TO = f"numbers up to {np.finfo(np.float32).max:.1e}"
 _NUMBER = "a number as in training rows"
 _DURATION = "a duration as in training rows, such as '1 days 02:30:00'"
 _ROWS = 8192
-"""Rows of a table whose keys are in memory at once."""
+"""Rows of a table that are prepared at once: what leads to their numbers takes seven times as much
+memory as the numbers."""
 _MANY = 20
 """Cells of a column of words that are all numbers, from which on it is another column."""
 
@@ -101,7 +102,16 @@ class Preparation:
           ValueError: in one line, naming columns that are missing, extra, or hold something else
             than in training, with the line of the first such cell.
         """
-        return np.concatenate(list(self.transform_parts([rows], dtype=dtype)))
+        frame = frames.of(rows)
+        if self.columns and frame.is_table:
+            self._check_columns(frame)
+            frame = _with_dates(frame, self.columns)
+        result: np.ndarray = np.empty([frame.num_rows, *self.shape], dtype)
+        end = 0
+        for part in self.transform_parts(_parts(frame), dtype=dtype):
+            start, end = end, end + len(part)
+            result[start:end] = part
+        return result
 
     def transform_parts(
         self, parts: Iterable[Any], *, dtype: type = np.float32
@@ -188,8 +198,8 @@ class Preparation:
           ValueError: as `transform`.
         """
         digests = Digests()
-        for chunk in frame_chunks.read(frames.of(rows), _ROWS):
-            digests.add(self.row_keys(chunk.frame))
+        for part in _parts(frames.of(rows)):
+            digests.add(self.row_keys(part))
         return digests
 
     def save(self, folder: str | os.PathLike) -> None:
@@ -287,11 +297,11 @@ def fit(
         raise ValueError(_NOTHING_LEFT.format(frame.path))
     encoder = None
     if any(column.kind in ("date", *column_kinds.OF_WORDS) for column in found):
+        training = _with_dates(training, found)
         encoder = table_encoder.fit(frame.path, _encoded(training, found))
-    raw, feature_names, sources = _features(training, found, encoder, np.float32)
+    raw, feature_names, sources = _whole_features(training, found, encoder)
     fill = _medians(raw)
-    filled = np.where(np.isnan(raw), fill, raw).astype(np.float32)
-    kept = np.flatnonzero(filled.min(0) < filled.max(0))
+    kept = np.flatnonzero([_differ(*feature) for feature in zip(raw.T, fill, strict=True)])
     if not len(kept):
         raise ValueError(_NOTHING_LEFT.format(frame.path))
     return Preparation(
@@ -392,6 +402,32 @@ def _identity(frame: frames.Frame) -> Preparation:
     return Preparation(tuple(str(i) for i in range(first, width)), first_index=first)
 
 
+def _parts(frame: frames.Frame) -> Iterator[frames.Frame]:
+    """The rows of a frame, some at a time, in their order."""
+    return (chunk.frame for chunk in frame_chunks.read(frame, _ROWS))
+
+
+def _with_dates(frame: frames.Frame, found: Sequence[Column]) -> frames.Frame:
+    """A table whose columns of dates are read.
+
+    pandas gives a column the unit that its finest cell needs, which decides how the seconds that
+    are made of it are rounded: read in parts, a row would depend on its part.
+    """
+    table = frame.values.copy(deep=False)
+    for column in found:
+        if column.kind == "date":
+            table[column.name] = _dates(frame, column)
+    return dataclasses.replace(frame, values=table)
+
+
+def _dates(frame: frames.Frame, column: Column) -> Any:
+    """A column of dates as pandas' Series of datetime64."""
+    values, wrong = columns.dates(frame.values[column.name], column.date_format)
+    accepted = f"a date as in training rows, such as {columns.example(column.date_format)}"
+    _check_cells(frame, column, wrong, accepted)
+    return values
+
+
 def _encoded(frame: frames.Frame, found: Sequence[Column]) -> Any:
     """Words and dates of a frame as skrub takes them, by name."""
     import pandas as pd
@@ -399,10 +435,7 @@ def _encoded(frame: frames.Frame, found: Sequence[Column]) -> Any:
     cells = {}
     for column in found:
         if column.kind == "date":
-            values, wrong = columns.dates(frame.values[column.name], column.date_format)
-            accepted = f"a date as in training rows, such as {columns.example(column.date_format)}"
-            _check_cells(frame, column, wrong, accepted)
-            cells[column.name] = values
+            cells[column.name] = _dates(frame, column)
         elif column.kind in column_kinds.OF_WORDS:
             words = columns.text(frame.values[column.name])
             # Text is made numbers and dates of where all of it looks so; categories are not.
@@ -481,7 +514,7 @@ def _features(
             sources.append(column.name)
     for column in found:
         if column.had_missing and column.kind in ("number", "date"):
-            gone = columns.text(frame.values[column.name]).isna().to_numpy()
+            gone = columns.is_missing(frame.values[column.name])
             parts.append(gone[:, None].astype(np.float64))
             names.append(f"{column.name} is missing")
             sources.append(column.name)
@@ -498,6 +531,25 @@ def _features(
         parts.append(values)
         names += encoded
     return np.concatenate(parts, axis=1), names, sources
+
+
+def _whole_features(
+    frame: frames.Frame, found: Sequence[Column], encoder: Any
+) -> tuple[np.ndarray, list[str], list[str]]:
+    """`_features` in single precision of all rows, made some rows at a time; columns lie together.
+
+    They are float64, as seconds from which an offset is subtracted have more digits.
+    """
+    raw, end = np.empty([0, 0]), 0
+    names: list[str] = []
+    sources: list[str] = []
+    for part in _parts(frame):
+        values, names, sources = _features(part, found, encoder, np.float32)
+        if not end:
+            raw = np.empty([frame.num_rows, values.shape[1]], order="F")
+        start, end = end, end + len(values)
+        raw[start:end] = values
+    return raw, names, sources
 
 
 def _fitting(
@@ -521,3 +573,9 @@ def _medians(raw: np.ndarray) -> np.ndarray:
     with warnings.catch_warnings():  # of a feature without a number
         warnings.simplefilter("ignore", RuntimeWarning)
         return np.nan_to_num(np.nanmedian(raw, axis=0))
+
+
+def _differ(feature: np.ndarray, fill: float) -> bool:
+    """Whether the numbers of a feature differ in single precision, with what replaces NaN."""
+    filled = np.where(np.isnan(feature), fill, feature).astype(np.float32)
+    return bool(filled.min() < filled.max())

@@ -100,9 +100,9 @@ class Unlike:
                 self.measured[name] = before.with_values(column, values[~np.isnan(values)])
             if column.kind == "dropped" or self.known.get(name):
                 continue
-            present = columns.text(frame.values[name]).notna().to_numpy()
+            present = ~columns.is_missing(frame.values[name])
             self.cells[name] = self.cells.get(name, 0) + int(present.sum())
-            self.known[name] = bool(present.any() or not _is_mostly_filled(column))
+            self.known[name] = bool(present.any())
             if present.any() and column.kind in OF_WORDS:
                 # A word that training rows lack is 0 in all features of its column.
                 own = raw[:, [i for i, source in enumerate(sources) if source == name]]
@@ -119,7 +119,8 @@ class Unlike:
     def _said(self, column: Column) -> str:
         """What to say of a column; '' of most."""
         count = self.cells.get(column.name, 0)
-        if not self.known.get(column.name, True):
+        may_be_empty = not count and not _is_mostly_filled(column)
+        if not (self.known.get(column.name, True) or may_be_empty):
             if self.rows >= _MANY and not count:
                 share = f"{100 * column.missing:.2g}% of" if column.missing else "no"
                 row = "rows" if column.missing else "row"

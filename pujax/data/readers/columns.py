@@ -59,6 +59,20 @@ def text(cells: Any) -> Any:
     return words.mask(words.isin(MISSING))
 
 
+def is_missing(cells: Any) -> np.ndarray:
+    """Which cells are missing or one of `MISSING`, bool `[n]`: those that are NaN in `text`.
+
+    Args:
+      cells: pandas Series `[n]` of any type.
+    """
+    import pandas as pd
+
+    kinds = pd.api.types
+    if kinds.is_numeric_dtype(cells.dtype) or kinds.is_datetime64_any_dtype(cells.dtype):
+        return cells.isna().to_numpy(bool)  # to write all of them as text takes long
+    return text(cells).isna().to_numpy(bool)
+
+
 def _with_missing(cells: Any) -> Any:
     return zip(cells.astype(object), cells.isna(), strict=True)
 
