@@ -603,7 +603,9 @@ def test_the_epochs_that_a_rule_chooses_among_stay_and_are_free_where_none_choos
     assert now["run"]["eval_every"] == 3
     older = config_lib.fingerprint(first_stage)
     del older["run"]["eval_every"]
-    assert config_lib.stored_differences(older, now) == []
+    assert config_lib.stored_differences(dict(older), now) == []
+    together = {"0": dict(older), "1": dict(older)}
+    assert config_lib.stored_differences(together, {"0": now, "1": now}) == []
     other = config_lib.fingerprint(first_stage)
     other["run"]["eval_every"] = 4
     assert config_lib.stored_differences(other, now) == ["run.eval_every: 4 there, 3 here"]

@@ -362,9 +362,10 @@ def fingerprint(config: ml_collections.ConfigDict) -> dict[str, Any]:
         "decide": run.get("decide", "score:0"),
     }
     rules = {tree["run"]["selection"], tree.get("method", {}).get("pretrain_selection", "last")}
-    if rules != {model_selection.LAST} and holds_out(config):
-        # 0 is every epoch where a rule chooses, see `evaluation.eval_interval`.
-        tree["run"]["eval_every"] = run.get("eval_every", 0) or 1
+    every = run.get("eval_every", 0)
+    # 0 is every epoch where a rule chooses, see `evaluation.eval_interval`.
+    if rules != {model_selection.LAST} and holds_out(config) and every > 1:
+        tree["run"]["eval_every"] = every
     _without_places(tree)
     for section, name, as_before in _LATER:
         if tree.get(section, {}).get(name) == as_before:
@@ -392,14 +393,20 @@ def _without_places(tree: dict[str, Any]) -> None:
 def stored_differences(stored: dict[str, Any], own: dict[str, Any]) -> list[str]:
     """`differences` of a fingerprint from a file, which an earlier version may have written.
 
+    Those of `config.json`, from which both fingerprints are made anew, are found before.
+
     Args:
       stored: the one in the file, which is changed to what is compared.
       own: that of the run which goes on.
     """
+    for name, value in stored.items():
+        if isinstance(value, dict) and "run" in value:  # of one of several seeds
+            stored_differences(value, own.get(name, {}))
     _without_places(stored)
     run = stored.get("run", {})
-    if "eval_every" in own["run"] and "eval_every" not in run:  # nobody knows what it was
-        stored["run"] = run | {"eval_every": own["run"]["eval_every"]}
+    every = own.get("run", {}).get("eval_every")
+    if every is not None and "eval_every" not in run:  # it was 1, or is not in the file
+        stored["run"] = run | {"eval_every": every}
     return differences(stored, own)
 
 
