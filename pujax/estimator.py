@@ -458,8 +458,7 @@ class PUClassifier(ClassifierMixin, BaseEstimator):
             _set_option(config.method, name, value)
         config.run.update({"figures": False, "tensorboard": "off", "checkpoint_every": 10**9})
         resolved = config_lib.resolve(config)
-        rules = {resolved.run.selection, resolved.method.get("pretrain_selection", "last")}
-        if rules != {"last"} and config_lib.holds_out(resolved):
+        if config_lib.chooses_epochs(resolved):
             return resolved
         # Nothing chooses among epochs, and nobody sees them.
         config.run.eval_every = 10**9

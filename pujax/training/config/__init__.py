@@ -349,6 +349,16 @@ def holds_out(config: ml_collections.ConfigDict) -> bool:
     return max(config.data.get("num_validation", 0), config.data.get("holdout", 0)) > 0
 
 
+def chooses_epochs(config: ml_collections.ConfigDict) -> bool:
+    """Whether a rule chooses among epochs, for the report or in a stage before the last."""
+    last = model_selection.LAST
+    rules = {
+        config.get("run", {}).get("selection", last),
+        config.get("method", {}).get("pretrain_selection", last),
+    }
+    return rules != {last} and holds_out(config)
+
+
 def fingerprint(config: ml_collections.ConfigDict) -> dict[str, Any]:
     """The fields that must be equal to resume a run: all but places of files and most of `run`.
 
@@ -361,10 +371,9 @@ def fingerprint(config: ml_collections.ConfigDict) -> dict[str, Any]:
         "selection": run.get("selection", model_selection.LAST),
         "decide": run.get("decide", "score:0"),
     }
-    rules = {tree["run"]["selection"], tree.get("method", {}).get("pretrain_selection", "last")}
     every = run.get("eval_every", 0)
     # 0 is every epoch where a rule chooses, see `evaluation.eval_interval`.
-    if rules != {model_selection.LAST} and holds_out(config) and every > 1:
+    if every > 1 and chooses_epochs(config):
         tree["run"]["eval_every"] = every
     _without_places(tree)
     for section, name, as_before in _LATER:
