@@ -1,7 +1,6 @@
 """Digests of contents, and rows of a test set that training has, as found by whole keys."""
 
 import collections
-import tracemalloc
 
 import numpy as np
 import pandas as pd
@@ -11,6 +10,7 @@ from pujax.data import preparation
 from pujax.data.digests import Digests
 from pujax.data.readers import columns, frames
 from pujax.data.sources import own_table
+from tests import memory
 
 
 def of(contents):
@@ -130,10 +130,5 @@ def test_copies_take_little_memory_of_a_training_row(monkeypatch):
     learned = preparation.fit(frame, np.arange(100))
     monkeypatch.setattr(preparation, "_ROWS", 100)
     rows, tested = own_rows(frame), frame.take(np.arange(100))
-    tracemalloc.start()
-    try:
-        found = own_table._test_copies(rows, tested, learned)
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
+    peak, found = memory.peak_of(lambda: own_table._test_copies(rows, tested, learned))
     assert found.rows == 100 and peak < 120 * frame.num_rows

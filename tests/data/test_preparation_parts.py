@@ -2,7 +2,6 @@
 
 import datetime
 import decimal
-import tracemalloc
 
 import numpy as np
 import pandas as pd
@@ -10,6 +9,7 @@ import pytest
 
 from pujax.data import preparation
 from pujax.data.readers import columns, frames
+from tests import memory
 
 WORDS = ("category", "names")
 """Columns read as words, of which the former look like numbers."""
@@ -172,22 +172,11 @@ def test_what_is_missing_is_what_is_no_text():
         assert cells.dtype == bool or wanted.any()
 
 
-def peak_of(call):
-    """Bytes that a call takes at most, beside those taken before."""
-    tracemalloc.start()
-    try:
-        before, _ = tracemalloc.get_traced_memory()
-        result = call()
-        return tracemalloc.get_traced_memory()[1] - before, result
-    finally:
-        tracemalloc.stop()
-
-
 def test_preparing_takes_little_more_than_its_result(monkeypatch):
     rng = np.random.default_rng(0)
     frame = frames.of(pd.DataFrame(rng.normal(size=[4000, 40])))
     monkeypatch.setattr(preparation, "_ROWS", 40)
-    peak, learned = peak_of(lambda: preparation.fit(frame))
+    peak, learned = memory.peak_of(lambda: preparation.fit(frame))
     assert peak < 3.5 * 4000 * 40 * 4  # all features in double precision, and one column
-    peak, result = peak_of(lambda: learned.transform(frame))
+    peak, result = memory.peak_of(lambda: learned.transform(frame))
     assert result.shape == (4000, 40) and peak < 1.5 * result.nbytes
