@@ -54,7 +54,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     # end of the path a folder takes no installed package's place.
     if not {"", "."} & set(sys.path):
         sys.path.append("")
-    return importlib.import_module(COMMANDS[command][0]).main(words)
+    try:
+        return importlib.import_module(COMMANDS[command][0]).main(words)
+    except KeyboardInterrupt:  # while it is imported, or of a command that says no more of it
+        sys.stderr.write("interrupted\n")
+        return 130
 
 
 def _overview() -> str:

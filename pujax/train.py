@@ -19,6 +19,11 @@ def main(argv: list[str]) -> int:
     try:
         config, workdir, name = flags.parse(argv)
         training.run(config, workdir, name=name)
+    except KeyboardInterrupt:  # not while epochs are trained, where a first one saves
+        sys.stderr.write(
+            "interrupted; the same command with the same --workdir goes on from what was saved\n"
+        )
+        return 130
     except (ValueError, OSError, train_loop.NonFiniteError) as error:
         sys.stderr.write(f"{error}\n")
         return 2

@@ -53,6 +53,31 @@ def test_another_command_is_refused_in_a_line_that_lists_them(word, capsys):
     assert capsys.readouterr() == ("", said)
 
 
+@pytest.mark.parametrize(
+    ("words", "work", "said"),
+    [
+        (
+            ("train", "--config=lagam_digits"),
+            "pujax.training.run",
+            "interrupted; the same command with the same --workdir goes on from what was saved\n",
+        ),
+        (
+            ("sweep", "--config=lagam_digits", "--workdir=w"),
+            "pujax.sweep.runner.run",
+            "interrupted; the same command goes on from what was saved\n",
+        ),
+        (("check", "a.csv", "--label=y"), "pujax.audit.audit", "interrupted\n"),
+    ],
+)
+def test_an_interrupt_is_one_line(words, work, said, monkeypatch, capsys):
+    def interrupted(*arguments, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(work, interrupted)
+    assert run(*words) == 130
+    assert capsys.readouterr().err == said
+
+
 def test_the_version_is_said(capsys):
     assert run("--version") == 0
     assert re.fullmatch(r"pujax \d+\.\d+\.\S+\n", capsys.readouterr().out)

@@ -153,6 +153,9 @@ def main(argv: list[str]) -> int:
         else:
             dry_run = values.dry_run
             failed = runner.run(plan, values.workdir, dry_run=dry_run, shard=shard, **options)
+    except KeyboardInterrupt:  # not while a cell trains, where a first one saves
+        sys.stderr.write("interrupted; the same command goes on from what was saved\n")
+        return 130
     except (ValueError, OSError) as error:
         sys.stderr.write(f"{error}\n")
         return 2
