@@ -171,7 +171,7 @@ def _train_all(
         compile_ahead.compiling([] if is_finished[0] else setups, mesh),
     ):
         for setup, inside in zip(setups, folders, strict=True):
-            result = run_one(setup, data, mesh, inside, request)
+            result = run_one(setup, data, mesh, inside, request, workdir=folder)
             if result is None:
                 return None
             results.append(result)
@@ -227,16 +227,27 @@ def _build_all(
 
 
 def run_one(
-    setup: MethodSetup, data: Problem, mesh: Mesh, folder: str, request: preemption.StopRequest
+    setup: MethodSetup,
+    data: Problem,
+    mesh: Mesh,
+    folder: str,
+    request: preemption.StopRequest,
+    *,
+    workdir: str = "",
 ) -> dict[str, Any] | None:
-    """Trains one method into one folder; None if it was stopped."""
+    """Trains one method into one folder; None if it was stopped. See `run_members`."""
     refuse_other_run(folder, setup.config)
-    results = run_members([Member(setup, data, folder)], mesh, request)
+    results = run_members([Member(setup, data, folder)], mesh, request, workdir=workdir)
     return None if results is None else results[0]
 
 
 def run_members(
-    members: Sequence[Member], mesh: Mesh, request: preemption.StopRequest, *, folder: str = ""
+    members: Sequence[Member],
+    mesh: Mesh,
+    request: preemption.StopRequest,
+    *,
+    folder: str = "",
+    workdir: str = "",
 ) -> list[dict[str, Any]] | None:
     """Trains one seed, or several in one program, to the end, or goes on with them.
 
@@ -247,6 +258,8 @@ def run_members(
       mesh: devices.
       request: tells whether a signal came.
       folder: where several seeds keep their checkpoints, in `checkpoints`.
+      workdir: what the command of a run takes to go on, which is not the folder of a method that is
+        compared; '' in a sweep, whose command says where it writes.
 
     Returns:
       The summaries (what every `summary.json` holds; on hosts that write nothing, empty ones), or
@@ -265,11 +278,15 @@ def run_members(
     with contextlib.ExitStack() as stack:
         for member in members:
             stack.enter_context(in_use(member.folder))
-        return _run_members(members, mesh, request, folder)
+        return _run_members(members, mesh, request, folder, workdir)
 
 
 def _run_members(
-    members: Sequence[Member], mesh: Mesh, request: preemption.StopRequest, folder: str
+    members: Sequence[Member],
+    mesh: Mesh,
+    request: preemption.StopRequest,
+    folder: str,
+    workdir: str,
 ) -> list[dict[str, Any]] | None:
     """`run_members` once their folders are this run's alone."""
     setup = members[0].setup
@@ -286,7 +303,7 @@ def _run_members(
         ):
             state = train_loop.train(run, progress, request)
         if state.stopped_by or not state.is_finished:
-            place = f" with --workdir={members[0].folder}" if len(members) == 1 else ""
+            place = f" with --workdir={workdir}" if workdir else ""
             limit = "" if state.stopped_by else " once run.stop_after_epoch is larger, or 0"
             _say(
                 f"Stopped after {state.position.epoch} of {run.num_epochs} epochs of {what}. The "

@@ -324,6 +324,27 @@ def test_a_signal_in_the_last_epoch_stops_before_the_compared_methods(tmp_path, 
     assert len(rows(tmp_path)) == 4
 
 
+@pytest.mark.thorough
+@pytest.mark.usefixtures("one_method")
+def test_a_stop_in_a_compared_method_names_the_folder_that_the_command_takes(
+    tmp_path, monkeypatch, capsys
+):
+    original = train_loop._end_epoch
+
+    def end_epoch(state, *rest):
+        if state.run.config.method.name == "naive":
+            os.kill(os.getpid(), signal.SIGINT)
+        return original(state, *rest)
+
+    monkeypatch.setattr(train_loop, "_end_epoch", end_epoch)
+    config = small(compare="naive")
+    config.method.update({"num_epochs": 2, "warmup_epochs": 1})
+    with pytest.raises(SystemExit):
+        training.run(config, str(tmp_path))
+    said = f"of naive. The same command with --workdir={tmp_path} goes on."
+    assert said in capsys.readouterr().out
+
+
 def test_another_configuration_in_the_same_folder_is_refused(straight):
     folder, _ = straight
     other = small()
