@@ -203,6 +203,15 @@ def test_a_photograph_is_turned_as_its_camera_says(tmp_path, orientation, turn):
     exif[274] = orientation
     path = write(tmp_path / "a.png", picture(), exif=exif)
     np.testing.assert_array_equal(read(path), turn(picture()))
+    # Given the path of such a file, Pillow 13.0 maps it into memory and mixes up its rows.
+    grey = write(tmp_path / "a.tif", picture()[..., 0], exif=exif)
+    np.testing.assert_array_equal(read(grey, 1), turn(picture()[..., 0]))
+
+
+def test_of_sixteen_bits_of_which_0_is_white_it_is_white(tmp_path):
+    deep = np.random.default_rng(0).integers(0, 2**16, (7, 7)).astype(np.uint16)
+    path = write(tmp_path / "a.tif", deep, tiffinfo={262: 0})
+    np.testing.assert_array_equal(read(path, 1), (65535 - deep) // 256)
 
 
 def test_an_array_becomes_what_its_files_become(tmp_path):

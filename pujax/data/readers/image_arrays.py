@@ -1,9 +1,11 @@
 """Single images: decoding, colour, and resizing, with Pillow."""
 
+import contextlib
 import os
+from collections.abc import Iterator
 
 import numpy as np
-from PIL import ExifTags, Image, ImageOps
+from PIL import ExifTags, Image, ImageOps, TiffImagePlugin
 
 from pujax import reading
 from pujax.checks import require
@@ -11,6 +13,9 @@ from pujax.checks import require
 CHANNELS = (1, 3)
 COLOR_ORDERS = ("rgb", "bgr")
 FILTERS = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
+
+_PHOTOMETRIC = 262
+"""The tag of TIFF files that says whether 0 is black."""
 
 
 def decode(path: str | os.PathLike[str], *, channels: int) -> Image.Image:
@@ -29,7 +34,7 @@ def decode(path: str | os.PathLike[str], *, channels: int) -> Image.Image:
     """
     try:
         # Pillow's faster decoding of JPEG to a fraction of its size gives other pixels.
-        with Image.open(path) as image:
+        with _opened(path) as image:
             _check_header(path, image)
             # Pillow would cut deeper pixels off at 255 instead of scaling them.
             accepted = "8 bits per channel"
@@ -55,11 +60,15 @@ def decode_any(path: str | os.PathLike[str], *, channels: int) -> Image.Image:
       ValueError: the file is damaged or no such image; the message names it, in one line.
     """
     try:
-        with Image.open(path) as image:
+        with _opened(path) as image:
             _check_header(path, image)
+            # Pillow turns levels round where 0 is white, but not those of 16 bits.
+            is_inverted = image.mode.startswith("I;16") and _tag(image, _PHOTOMETRIC) == 0
             image.load()
             _check_levels(image)
             turned = ImageOps.exif_transpose(image)
+            if is_inverted:
+                turned = Image.fromarray(2**16 - 1 - np.asarray(turned).astype(np.uint16))
     except MemoryError:
         raise
     except Exception as error:  # A damaged file makes Pillow raise errors of many types.
@@ -70,13 +79,18 @@ def decode_any(path: str | os.PathLike[str], *, channels: int) -> Image.Image:
         raise _unreadable(path, error) from error
 
 
+def _tag(image: Image.Image, number: int) -> object:
+    """A tag of a TIFF file, None where there is none and in other files."""
+    return image.tag_v2.get(number) if isinstance(image, TiffImagePlugin.TiffImageFile) else None
+
+
 def _check_levels(image: Image.Image) -> None:
     """Raises for levels of 8 bits in a type of 32, of which the upper 8 of 16 bits are black.
 
     Other files say of how many bits their levels are, so that a dark one is dark.
     """
     if image.mode == "I" and image.format == "TIFF":
-        highest = np.asarray(image).max()
+        highest = int(np.asarray(image).max())
         accepted = "levels of at most 255 as 8 bits per channel, others up to 65535"
         require(not 0 < highest < 2**8, "the highest of its levels of 32 bits", highest, accepted)
 
@@ -117,7 +131,7 @@ def stored_size(path: str | os.PathLike[str], *, turned: bool = False) -> tuple[
       ValueError: the file is no image; the message names it.
     """
     try:
-        with Image.open(path) as image:
+        with _opened(path) as image:
             _check_header(path, image)
             # From 5 on the orientations exchange rows and columns; Pillow says so of TIFF itself.
             orientation = image.getexif().get(ExifTags.Base.Orientation, 1) if turned else 1
@@ -157,6 +171,17 @@ def pixels(image: Image.Image, *, color_order: str = "rgb") -> np.ndarray:
     return array[..., ::-1] if color_order == "bgr" else array
 
 
+@contextlib.contextmanager
+def _opened(path: str | os.PathLike[str]) -> Iterator[Image.Image]:
+    """An image file that Pillow reads; given a path it would map what is not packed into memory.
+
+    Of a TIFF file in grey that is to be turned by a quarter it then (Pillow 13.0) takes rows of
+    another length, and a file that is cut short meanwhile ends the process.
+    """
+    with open(path, "rb") as file, Image.open(file) as image:
+        yield image
+
+
 def _check_header(path: str | os.PathLike[str], image: Image.Image) -> None:
     """Raises a ValueError for an image that only another program decodes, or of absurd size.
 
@@ -174,7 +199,9 @@ def _check_header(path: str | os.PathLike[str], image: Image.Image) -> None:
 def _unreadable(path: str | os.PathLike[str], error: Exception) -> ValueError:
     """The error for a file that is no image, or none that is taken; its path is named once."""
     place = os.fspath(path)
-    reason = str(error).replace(f" {place!r}", "").replace(f" {place}", "")
+    reason = str(error)
+    for name in (f"<_io.BufferedReader name={place!r}>", repr(place), place):
+        reason = reason.replace(f" {name}", "")
     text = reading.one_line(reason or error)
     if isinstance(error, OSError) and error.strerror:  # of the system, such as that it is not there
         text = error.strerror
