@@ -38,6 +38,9 @@ from pujax.training import config as config_lib
 from pujax.training.progress import Progress
 from pujax.training.seed_axis import Member
 
+_SAME = 1e-6
+"""Probabilities that differ by less are one: a sigmoid's slope ends near 0, not at it."""
+
 _FEW = 5
 """Labelled positives below which `pujax check` calls a result worthless."""
 _MAX_EPOCHS = 50
@@ -262,6 +265,8 @@ class PUClassifier(ClassifierMixin, BaseEstimator):
         self.estimates_, self.calibration_ = known.estimates, known.calibration
         self.prior_ = float(data.info.prior)
         doubt = _doubt(known.estimates, float(data.info.prior_unlabeled))
+        if known.calibration is not None and not doubt:
+            doubt = _flat(known.calibration, final.train_scores)
         if doubt:
             warnings.warn(doubt, stacklevel=4)
         trained = jax.tree.map(sharding.to_host, trained)
@@ -501,6 +506,18 @@ def _doubt(estimates: Iterable[Any], expected: float) -> str:
     return text + (
         "the ranking may be no better than chance, too; train for longer, by another method, or "
         "with more labels"
+    )
+
+
+def _flat(fitted: calibration.Calibration, scores: np.ndarray) -> str:
+    """What to say where all rows get one probability, whatever their scores; '' elsewhere."""
+    shares = calibration.probabilities(fitted, scores, unlabeled_only=False)
+    if not np.ptp(scores) or np.ptp(shares) > _SAME:
+        return ""
+    return (
+        f"predict_proba gives every row the probability {shares[0]:.3f}: held-out labelled rows "
+        "have no higher scores than unlabeled ones, so that the ranking may be no better than "
+        "chance, too; train for longer, by another method, or with more labels"
     )
 
 

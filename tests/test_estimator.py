@@ -540,6 +540,28 @@ def test_what_is_said_of_a_ranking_and_a_threshold(interval, flagged, said):
     assert estimator_lib._doubt([], 0.3) == ""
 
 
+def test_one_probability_for_all_rows_is_spoken_of():
+    rng = np.random.default_rng(0)
+    unlabeled = rng.normal(size=60)
+    for shift, said in ((-0.5, "the probability 0.400: held-out labelled rows"), (2, "^$")):
+        fitted = calibration.fit(
+            rng.normal(shift, 1, 20), unlabeled, prior=0.4, setting="two_sample"
+        )
+        assert re.search(said, estimator_lib._flat(fitted, unlabeled))
+        assert estimator_lib._flat(fitted, np.zeros(3)) == ""
+
+
+@pytest.mark.thorough
+def test_a_fit_whose_probabilities_are_all_the_same_is_warned_of(fitted, monkeypatch):
+    _, rows, labels, _ = fitted
+    monkeypatch.setattr(estimator_lib, "_doubt", lambda *rest: "")
+    model = PUClassifier(**SMALL | {"num_epochs": 1}, random_state=0)
+    flat = calibration.fit([0.0, 1, 2], [3.0, 4, 5], prior=0.4, setting="two_sample")
+    monkeypatch.setattr(calibration, "fit", lambda *a, **k: flat)
+    with pytest.warns(UserWarning, match="^predict_proba gives every row the probability 0.400"):
+        model.fit(rows, labels)
+
+
 def test_importing_pujax_imports_nothing_else_until_it_is_used():
     assert pujax.PUClassifier is PUClassifier and "load" in dir(pujax)
     assert pujax.risks.nnpu is not None
