@@ -39,7 +39,7 @@ from pujax.training.progress import Progress
 from pujax.training.seed_axis import Member
 
 _SAME = 1e-6
-"""Probabilities that differ by less are one: a sigmoid's slope ends near 0, not at it."""
+"""Probabilities that differ by less count as equal: a fitted slope of 0 is only nearly 0."""
 
 _FEW = 5
 """Labelled positives below which `pujax check` calls a result worthless."""

@@ -33,6 +33,7 @@ TITLES = model_selection.TITLES | {
     "precision_top_100": "precision of the top 100",
     "false_positive_rate": "false positive rate",
 }
+NOT_PAIRED = "not paired: "
 _MOST_FIELDS = 3
 
 
@@ -197,12 +198,15 @@ def _partners(reference: Group, other: Group) -> tuple[list[tuple[Run, Run]], st
     digested = [[run for run in distinct(side) if run.digest] for side in sides]
     pairs = _pairs(*digested)
     if not pairs:
-        reason = "not paired: other data, split or labels"
+        reason = "other data, split or labels"
         if not all(sides):
-            reason = "not paired: a run is not finished"
+            reason = "a run is not finished"
         elif not all(digested):
-            reason = "not paired: a run did not write data.json"
-        return [], reason
+            reason = "a run did not write data.json"
+        elif len({run.config["data"].get("streaming") for side in sides for run in side}) > 1:
+            # Of images in files the names and sizes are digested, of others the pixels.
+            reason = "data.streaming differs, so that equal images are not known to be equal"
+        return [], f"{NOT_PAIRED}{reason}"
     return pairs, ""
 
 
@@ -331,9 +335,9 @@ def _spread(runs: Sequence[Run]) -> Table:
 def _signed(known: Number) -> str:
     if not known.is_known:
         return UNKNOWN
-    text = f"{known.value:+.4f}"
+    text = f"{known.value:+z.4f}"
     if known.has_interval:
-        return f"{text} [{known.low:+.4f}, {known.high:+.4f}]"
+        return f"{text} [{known.low:+z.4f}, {known.high:+z.4f}]"
     return f"{text} [interval unknown]"
 
 

@@ -122,7 +122,8 @@ def of_several(
             second = "They are one seed of one configuration, so they do not show what chance does."
         return Verdict(level, (first, second, "Next: read the verdict on each run on the page."))
     if not usable:
-        second = "None can be paired: they were trained on other data or other splits."
+        reasons = dict.fromkeys(p.reason.removeprefix(comparison.NOT_PAIRED) for p in pairings)
+        second = f"None can be paired: {'; '.join(reasons)}."
         advice = "Next: train all on the same data with the same seeds, and compare again."
         return Verdict(UNJUDGED, (first, second, advice))
     names = comparison.metrics_of(runs)[1]
@@ -179,7 +180,7 @@ def _unfinished(run: Run) -> Verdict:
         (
             f"This run is not finished: {done} were trained, and nothing was evaluated at its end.",
             "What the page shows is what it has left so far; no number of it is a result.",
-            f"Next: the same command with --workdir={run.folder} goes on where it stopped.",
+            "Next: the command that began it, with the same --workdir, goes on where it stopped.",
         ),
     )
 

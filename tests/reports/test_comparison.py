@@ -72,6 +72,23 @@ def test_runs_on_other_data_are_not_paired_and_say_so(tmp_path):
     assert [line[1:3] for line in lines] == [("0", reason) for reason in reasons]
 
 
+def test_images_in_files_and_in_memory_are_not_said_to_be_other_ones(tmp_path):
+    for name, streaming in (("a", "on"), ("b", "off")):
+        folders.tested(tmp_path / name, digest=name, streaming=streaming, path="photos")
+    built = reports.build([str(tmp_path / name) for name in "ab"])
+    assert built.verdict.sentences[1] == (
+        "None can be paired: data.streaming differs, so that equal images are not known to be "
+        "equal."
+    )
+
+
+def test_a_difference_that_rounds_to_nothing_has_no_minus(tmp_path):
+    runs = [*seeds(tmp_path, "nnpu", [0.8, 0.7]), *seeds(tmp_path, "vpu", [0.8 - 3e-9, 0.7 + 1e-9])]
+    table = comparison.section(runs)[0].tables[0]
+    shown = table.rows[0][table.columns.index("accuracy")]
+    assert shown == "+0.0000 [+0.0000, +0.0000]"
+
+
 def test_one_pair_has_the_interval_of_its_examples(tmp_path):
     folders.tested(tmp_path / "a", gap=1.0, positives=200, negatives=200)
     folders.tested(tmp_path / "b", gap=4.0, positives=200, negatives=200, method="vpu")
