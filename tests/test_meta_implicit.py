@@ -1,5 +1,7 @@
 """Implicit differentiation: closed forms, unrolled derivatives at convergence, unsolved systems."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -23,6 +25,21 @@ def test_conjugate_gradients_give_the_closed_form_at_the_minimum(damping):
         np.testing.assert_allclose(found, quadratic.at_minimum(damping), rtol=1e-11)
         assert info.residual < 1e-12
         np.testing.assert_allclose(info.params, quadratic.after(300), rtol=1e-12)
+
+
+def test_a_minimum_found_elsewhere_needs_no_step_size():
+    minimum = np.linalg.solve(quadratic.A, quadratic.B @ quadratic.META)
+    given = quadratic.inner, quadratic.outer, minimum, quadratic.META
+    with x64():
+        at_minimum = functools.partial(meta.meta_gradient, *given, num_steps=0)
+        found = at_minimum(estimator="implicit_cg", **TIGHT)
+        np.testing.assert_allclose(found, quadratic.at_minimum(), rtol=1e-11)
+        found = at_minimum(estimator="implicit_neumann", step_size=0.5, num_terms=300)
+        np.testing.assert_allclose(found, quadratic.at_minimum(), rtol=1e-11)
+        with pytest.raises(ValueError, match="step_size is None; accepted: a positive number wh"):
+            at_minimum(estimator="implicit_neumann")
+        with pytest.raises(ValueError, match="learning_rate is None; accepted: a step size with"):
+            meta.meta_gradient(*given, num_steps=1, estimator="implicit_cg")
 
 
 @pytest.mark.parametrize("num_terms", [1, pytest.param(6, marks=thorough)])

@@ -89,8 +89,10 @@ class InnerLoop:
         checks.one_of("stats_update", self.stats_update, STATS_UPDATES)
         if self.randomness != "none":
             check_key(self.key, f" with randomness {self.randomness!r}")
+        # Without a step there is nothing that a step size would be of.
+        takes_none = self.num_steps == 0 and self.optimizer is None and self.learning_rate is None
         checks.require(
-            (self.optimizer is None) != (self.learning_rate is None),
+            takes_none or (self.optimizer is None) != (self.learning_rate is None),
             "learning_rate",
             self.learning_rate,
             "a step size without optimizer, None with one, which has its own",

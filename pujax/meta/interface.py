@@ -145,7 +145,7 @@ def meta_gradient(
         `batch_stats` by keyword if there are any.
       params: any pytree of arrays.
       meta_params: any pytree of real floating-point arrays. 'reverse' takes integers as float32.
-      learning_rate: step size of plain steps; None with an optimizer.
+      learning_rate: step size of plain steps; None with an optimizer, and where K is 0.
       trainable: which leaves of `params` move, see `virtual_step`.
       estimator: one of `ESTIMATORS`.
       num_steps: K, at least 1; the implicit estimators take 0, for parameters that are a
