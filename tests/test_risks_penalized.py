@@ -228,6 +228,21 @@ def test_penalty_takes_inputs_of_any_rank():
     assert float(scalars) == pytest.approx(9)
 
 
+@pytest.mark.parametrize(
+    "wrong, said",
+    [
+        (lambda x: x[:1], r"float32 of shape \(1,\)"),
+        (lambda x: jnp.sum(x > 0), r"int32 of shape \(\)"),
+        (lambda x: (jnp.sum(x), x), "'tuple'"),
+    ],
+)
+def test_a_score_that_is_not_one_number_is_named(wrong, said):
+    """Such as that of a last layer with one unit, which gives `[1]` for one example."""
+    positives, unlabeled, mix = pairs()
+    with pytest.raises(ValueError, match=f"what score_fn returns is {said}; accepted: one real nu"):
+        risks.gradient_penalty(wrong, positives, unlabeled, mix)
+
+
 def test_penalty_maps_over_networks_and_computes_low_precision_in_float32():
     batch = pairs()
     nets = {name: np.stack([leaf, 2 * leaf]) for name, leaf in random_net().items()}

@@ -1,9 +1,11 @@
 """GradPU: absolute loss with upweighted positives, and a gradient penalty between P and U."""
 
+import numbers
 from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.typing import ArrayLike
 
 from pujax import arrays, checks
@@ -82,7 +84,7 @@ def gradient_penalty(
       The scalar weighted mean, 0 where nothing has weight.
 
     Raises:
-      ValueError: if the shapes do not fit, or `score_fn` is no function.
+      ValueError: if the shapes do not fit, or `score_fn` is no function or gives no scalar.
     """
     checks.require(callable(score_fn), "score_fn", score_fn, "a function of one example")
     positives = arrays.full_precision(positives, "positives")
@@ -93,6 +95,18 @@ def gradient_penalty(
     if mix.size == 0:
         return jnp.zeros((), positives.dtype)
     share = mix.reshape(mix.shape + (1,) * (positives.ndim - 1))
-    slopes = jax.vmap(jax.grad(score_fn))(share * positives + (1 - share) * unlabeled)
+
+    def score(example: jax.Array) -> jax.Array:
+        value = score_fn(example)
+        shown, accepted = type(value).__name__, "one real number, of one example without a batch"
+        is_array = isinstance(value, jax.Array | np.ndarray | numbers.Number)
+        checks.require(is_array, "what score_fn returns", shown, accepted)
+        found = f"{jnp.result_type(value).name} of shape {jnp.shape(value)}"
+        is_score = jnp.shape(value) == () and jnp.issubdtype(jnp.result_type(value), jnp.floating)
+        if not is_score:
+            raise ValueError(f"what score_fn returns is {found}; accepted: {accepted}")
+        return value
+
+    slopes = jax.vmap(jax.grad(score))(share * positives + (1 - share) * unlabeled)
     squared_norms = jnp.sum(slopes**2, axis=tuple(range(1, slopes.ndim)))
     return _arrays.weighted_mean(squared_norms, weights)
