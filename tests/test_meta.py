@@ -570,6 +570,20 @@ def test_a_step_size_that_is_none_is_refused(rate):
         meta.virtual_step(lambda w: w["b"] ** 2, {"b": jnp.ones([])}, learning_rate=rate)
 
 
+def test_labels_that_a_loop_carries_keep_their_type_whatever_that_of_rho():
+    with x64():
+        labels, targets = np.float32([0.25, 0.5]), np.float32([0, 0])
+        pinned = np.array([False, True])
+
+        def step(labels, rho):
+            return meta.ema_labels(labels, targets, rho=rho, pinned=pinned), None
+
+        moved, _ = jax.lax.scan(step, labels, np.array([0.5, 0.5]))
+        assert moved.dtype == np.float32
+        np.testing.assert_array_equal(moved, [0.0625, 1])
+        assert step(labels, np.float64(0.5))[0].dtype == np.float32
+
+
 def test_a_step_of_a_wider_type_leaves_the_type_of_the_leaves():
     with x64():
         params = {"b": jnp.ones([], jnp.float32)}

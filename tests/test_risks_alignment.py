@@ -207,6 +207,21 @@ def test_a_distance_is_taken_in_full_precision_whatever_the_type():
                 risks.softplus_distance(**values, sharpness=1.0)
 
 
+def test_a_decay_of_a_wider_type_leaves_the_type_of_the_average():
+    with x64():
+        scores, start = np.float32(SCORES), jax.tree.map(np.float32, started(0.5))
+        start = start._replace(started=np.array(True))
+
+        def step(average, decay):
+            return risks.label_alignment(scores, LABELED, prior=0.4, average=average, decay=decay)[
+                ::-1
+            ]
+
+        average, _ = jax.lax.scan(step, start, np.array([0.5, 0.5]))
+        assert average.value.dtype == np.float32
+        np.testing.assert_allclose(average.value, 0.25 * 0.5 + 0.75 / 3, rtol=1e-6)
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_averages_are_carried_by_a_loop_over_batches(dtype):
     batches = np.random.default_rng(0).normal(size=(3, 4)).astype(dtype)

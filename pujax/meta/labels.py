@@ -109,7 +109,9 @@ def ema_labels(
             f"got {labels.shape}, {targets.shape} and {pinned.shape}"
         )
     rho = rho if jnp.isscalar(rho) else jnp.asarray(rho)
-    return jnp.where(pinned > 0, 1, rho * labels + (1 - rho) * targets)
+    moved = rho * labels + (1 - rho) * targets
+    # A rho of a wider type would change that of the labels, which a loop carries.
+    return jnp.where(pinned > 0, 1, moved.astype(jnp.result_type(labels, targets)))
 
 
 def _clipped_log_loss(scores: jax.Array, clip: float | jax.Array) -> jax.Array:

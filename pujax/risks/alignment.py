@@ -198,7 +198,8 @@ def _moved(
     before = jax.lax.stop_gradient(jnp.asarray(old.value, values.dtype))
     mean = arrays.mean_where(values, mask)
     moved = jnp.where(was_started, decay * before + (1 - decay) * mean, mean)
-    value = jnp.where(is_there, moved, before)
+    # A decay of a wider type would change that of the average, which a loop carries.
+    value = jnp.where(is_there, moved.astype(values.dtype), before)
     scale = jnp.where(was_started, 1 / (1 - decay), 1)
     stored = jax.lax.stop_gradient(value)
     if average is not None:  # of no narrower type than before, so that a loop can carry it
