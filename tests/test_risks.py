@@ -362,6 +362,22 @@ def test_a_loss_that_is_not_elementwise_is_refused(name):
         call(loss="logistic")
 
 
+@pytest.mark.parametrize("name", WITH_LOSS)
+def test_the_mean_of_a_loss_in_low_precision_is_taken_in_full_precision(name):
+    """In bfloat16 the mean of 1003 losses has three digits, and its count is rounded, too."""
+    scores, labeled = np.random.default_rng(0).normal(size=1003), np.arange(1003) < 302
+    second = scores if name == "cvir_of_samples" else labeled
+    options = {"kept": ~labeled} if name.startswith("cvir") else {}
+    risk = functools.partial(WITH_LOSS[name], scores, second, **options)
+
+    def low(margin):
+        return risks.logistic_loss(margin).astype(jnp.bfloat16)
+
+    found = risk(loss=low)
+    assert found.dtype == jnp.float32
+    assert found == risk(loss=lambda margin: low(margin).astype(jnp.float32))
+
+
 @pytest.mark.parametrize("kept", [None, ["x", "y"], [1j, 0], [[True], [False, True]]])
 @pytest.mark.parametrize("risk", [risks.cvir, risks.cvir_of_samples])
 def test_what_is_kept_must_be_numbers(risk, kept):

@@ -41,7 +41,8 @@ def losses(loss: Callable[[jax.Array], jax.Array], *margins: jax.Array) -> list[
         shape = jnp.shape(value)
         accepted = f"that of the margin, {margin.shape}, since it is elementwise"
         checks.require(shape == margin.shape, "the shape of loss", shape, accepted)
-    return values
+    # One that computes in bfloat16 would leave the mean over the batch three digits.
+    return [full_precision(value, "what loss returns") for value in values]
 
 
 def weighted_mean(values: jax.Array, weights: ArrayLike | None) -> jax.Array:
