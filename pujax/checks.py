@@ -7,6 +7,9 @@ from typing import Any
 
 import numpy as np
 
+ON_THE_HOST = "not traced: this is computed on the host, outside of jit, grad and vmap"
+"""What a message about a traced value adds to what is accepted."""
+
 
 def require(ok: bool, field: str, value: object, accepted: str) -> None:
     """Raises a ValueError that names the field, its value and what is accepted, unless `ok`."""
@@ -41,11 +44,26 @@ def between(
     if ok:
         above = number >= low if include in ("both", "low") else number > low
         below = number <= high if include in ("both", "high") else number < high
-        ok = bool(above and below)
+        try:
+            ok = bool(above and below)
+        except TypeError as error:
+            if not is_of_traced(error):
+                raise
+            accepted = f"a number in {_interval(low, high, include)} that is known, not traced"
+            raise ValueError(f"{field} is {value!r}; accepted: {accepted}") from error
+    instead = f"{word!r}, or " if word else ""
+    require(ok, field, value, f"{instead}a number in {_interval(low, high, include)}")
+
+
+def _interval(low: float, high: float, include: str) -> str:
     left = "[" if include in ("both", "low") else "("
     right = "]" if include in ("both", "high") else ")"
-    instead = f"{word!r}, or " if word else ""
-    require(ok, field, value, f"{instead}a number in {left}{low}, {high}{right}")
+    return f"{left}{low}, {high}{right}"
+
+
+def is_of_traced(error: Exception) -> bool:
+    """Whether it is JAX's error of a traced value; JAX is not imported for a check."""
+    return type(error).__name__.startswith("Tracer")
 
 
 def is_number(value: object) -> bool:
@@ -75,8 +93,8 @@ def real_numbers(field: str, values: object, accepted: str) -> np.ndarray:
         return array if array.dtype.kind in "fV" else array.astype(np.float64)  # V is bfloat16's
     except (TypeError, ValueError, OverflowError) as error:
         shown = " ".join(reprlib.repr(values).split())  # the first few of many
-        if type(error).__name__.startswith("Tracer"):  # JAX's, which is not imported for a check
-            accepted += ", not traced: this is computed on the host, outside of jit, grad and vmap"
+        if is_of_traced(error):
+            accepted += f", {ON_THE_HOST}"
         raise ValueError(f"{field} is {shown}; accepted: {accepted}") from error
 
 

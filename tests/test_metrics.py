@@ -3,6 +3,7 @@
 import functools
 import math
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -246,3 +247,20 @@ def test_one_class_predictions_are_seen(scores, expected):
     assert metrics.predicts_one_class(jnp.asarray(scores, jnp.float32)) is expected
     with pytest.raises(ValueError, match=r"scores is \['a'\]; accepted: \[n\], one number each"):
         metrics.predicts_one_class(["a"])
+
+
+@pytest.mark.parametrize("metric", [*ALL, proxy_accuracy])
+def test_traced_scores_and_labels_are_refused_by_name(metric):
+    """Metrics run on the host: what `jit` or `grad` hands over has no numbers there."""
+    said = " is .*; accepted: .* not traced: this is computed on the host"
+    with pytest.raises(ValueError, match="scores" + said):
+        jax.eval_shape(lambda scores: metric(scores, LABELS), SCORES)
+    with pytest.raises(ValueError, match="label.*" + said):
+        jax.eval_shape(lambda labels: metric(SCORES, labels), LABELS)
+
+
+def test_a_traced_number_that_must_be_known_is_refused_by_name():
+    with pytest.raises(
+        ValueError, match=r"prior is .*; accepted: a number in \(0, 1\) .* not trac"
+    ):
+        jax.eval_shape(lambda prior: metrics.auc_from_auc_pu(0.7, prior), 0.3)

@@ -20,6 +20,11 @@ def label_array(labels: npt.ArrayLike, name: str = "labels") -> np.ndarray:
     except ValueError as error:  # rows of several lengths
         shown = reprlib.repr(labels)
         raise ValueError(f"{name} is {shown}; accepted: an array, one label each") from error
+    except TypeError as error:
+        if not checks.is_of_traced(error):
+            raise
+        accepted = f"an array, one label each, {checks.ON_THE_HOST}"
+        raise ValueError(f"{name} is {labels!r}; accepted: {accepted}") from error
 
 
 def is_positive(labels: npt.ArrayLike, name: str = "labels") -> np.ndarray:

@@ -162,6 +162,11 @@ def real_array(name: str, values: npt.ArrayLike, accepted: str) -> np.ndarray:
     except ValueError as error:
         reason = f"{name} is no array ({first_line(error)})"
         raise ValueError(f"{reason}; accepted: {accepted}") from error
+    except TypeError as error:
+        if not checks.is_of_traced(error):
+            raise
+        accepted += f", {checks.ON_THE_HOST}"
+        raise ValueError(f"{name} is {values!r}; accepted: {accepted}") from error
     # NumPy treats bfloat16 and similar types as opaque bytes.
     is_float = jax.dtypes.issubdtype(array.dtype, np.floating)
     if array.dtype.kind not in "iub" and not is_float:

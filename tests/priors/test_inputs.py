@@ -188,3 +188,13 @@ def test_the_name_of_an_estimate_is_a_text():
     estimates = {"best_bin": PriorEstimate(0.3, 0.2, 0.4)}
     with pytest.raises(ValueError, match=r"first is \['best_bin'\]; accepted"):
         priors.consensus(estimates, first=["best_bin"])
+
+
+@pytest.mark.parametrize("name", [*ON_FEATURES, *ON_SCORES])
+def test_a_traced_sample_is_refused_by_name(name):
+    """Estimators run on the host: what `jit` or `grad` hands over has no numbers there."""
+    p, u = samples()
+    if name in ON_SCORES:
+        p, u = p[:, 0], u[:, 0]
+    with pytest.raises(ValueError, match="positive.* accepted: .* not traced: .* on the host"):
+        jax.eval_shape(estimator(name), p, u)
