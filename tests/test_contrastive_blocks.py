@@ -138,3 +138,19 @@ def test_blocks_share_the_work_and_never_gather_the_whole_batch():
     assert sizes and max(sizes) <= 8 * 16
     # Every product holds a device's own share of the pool, 8 of 64 images of 2 views.
     assert "f32[8,128]" not in text and "f32[8,2,64]" not in text
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("block_size", [0, 8])
+def test_explicit_axes_give_the_same_through_auto_axes(block_size):
+    explicit = (jax.sharding.AxisType.Explicit,)
+    mesh = jax.make_mesh((8,), ("data",), axis_types=explicit, devices=jax.devices()[:8])
+    points = jnp.asarray(unit_views(batch=32), jnp.float32)
+    function = functools.partial(loss, **OPTIONS, block_size=block_size)
+    wanted = jax.jit(jax.value_and_grad(function))(points)
+    wrapped = jax.sharding.auto_axes(function, out_sharding=PartitionSpec())
+    with jax.set_mesh(mesh):
+        spread = jax.device_put(points, NamedSharding(mesh, PartitionSpec(None, "data")))
+        found = jax.jit(jax.value_and_grad(wrapped))(spread)
+    np.testing.assert_allclose(found[0], wanted[0], rtol=1e-6)
+    np.testing.assert_allclose(found[1], wanted[1], rtol=1e-4, atol=1e-7)
