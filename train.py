@@ -2,11 +2,8 @@
 
 import sys
 
-from pujax import huge_pages
+from pujax import commands, huge_pages
 
 if __name__ == "__main__":
     huge_pages.restart()  # before JAX is imported, which takes a second
-
-    from pujax.train import main
-
-    sys.exit(main(sys.argv))
+    sys.exit(commands.run("pujax.train", sys.argv))

@@ -54,8 +54,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     # end of the path a folder takes no installed package's place.
     if not {"", "."} & set(sys.path):
         sys.path.append("")
+    return run(COMMANDS[command][0], words)
+
+
+def run(module: str, words: Sequence[str]) -> int:
+    """Imports the module of a command and runs it; an interrupt is one line and status 130.
+
+    Args:
+      module: its full name.
+      words: the command's name and its arguments.
+    """
     try:
-        return importlib.import_module(COMMANDS[command][0]).main(words)
+        return importlib.import_module(module).main(words)
     except KeyboardInterrupt:  # while it is imported, or of a command that says no more of it
         sys.stderr.write("interrupted\n")
         return 130

@@ -4,13 +4,14 @@ import importlib
 import json
 import pathlib
 import re
+import runpy
 import shlex
 import subprocess
 import sys
 
 import pytest
 
-from pujax import catalogue, commands, configs, methods, priors, usage
+from pujax import catalogue, commands, configs, huge_pages, methods, priors, usage
 from pujax.aot import topologies
 from pujax.sweep import __main__ as sweep_command
 from pujax.sweep import plan as plan_lib
@@ -51,6 +52,19 @@ def test_another_command_is_refused_in_a_line_that_lists_them(word, capsys):
     assert run(word, "--help") == 2
     said = f"command is {word!r}; accepted: {', '.join(commands.COMMANDS)}\n"
     assert capsys.readouterr() == ("", said)
+
+
+def test_an_interrupt_while_a_command_is_imported_is_one_line(monkeypatch, capsys):
+    def interrupted(name):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(huge_pages, "restart", lambda: None)
+    monkeypatch.setattr(importlib, "import_module", interrupted)
+    assert run("train", "--config=lagam_digits") == 130
+    monkeypatch.setattr(sys, "argv", ["train.py", "--config=configs/lagam_digits.py"])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(str(pathlib.Path(__file__).parents[1] / "train.py"), run_name="__main__")
+    assert ended.value.code == 130 and capsys.readouterr().err == 2 * "interrupted\n"
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ laid out over a mesh, so an anchor on one device meets the views on all others w
 collective being written here, and the result is that of a single device. (Inside a `shard_map`
 or a `pmap` a function sees its own part of the batch only: call them outside.) That holds for axes
 of the type Auto, as `jax.sharding.Mesh` makes them. Axes of the type Explicit, which
-`jax.make_mesh` makes by default in JAX 0.10, leave no product of an array with itself to the
-compiler: there, set the mesh by `jax.set_mesh` and call
+`jax.make_mesh` makes by default (JAX 0.10 and 0.12), leave no product of an array with itself to
+the compiler: there, set the mesh by `jax.set_mesh` and call
 `jax.sharding.auto_axes(loss, out_sharding=PartitionSpec())`, arrays being positional arguments.
 
 Similarities are computed in float32 (or float64) with exact matrix products also on accelerators,
