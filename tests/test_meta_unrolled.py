@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from flax import nnx
 
 from pujax import meta
 from tests import meta_problems as quadratic
@@ -509,3 +510,48 @@ def test_memory_of_sixteen_steps_is_bounded_by_segments_and_in_mixed_mode():
     mixed = compiled_memory("mixed", 16)
     assert mixed < everything / 4
     assert mixed < 1.1 * compiled_memory("mixed", 4) + parameters
+
+
+@thorough
+def test_batch_statistics_of_an_nnx_module_are_differentiated():
+    """As docs/meta_gradients.md says: split off, merged as a copy, and returned."""
+
+    class Net(nnx.Module):
+        def __init__(self, rngs):
+            self.norm = nnx.BatchNorm(2, momentum=0.5, rngs=rngs)
+            self.head = nnx.Linear(2, 1, rngs=rngs)
+
+        def __call__(self, x):
+            return self.head(self.norm(x))[:, 0]
+
+    with x64():
+        net = Net(nnx.Rngs(0))
+        graph, *parts = nnx.split(net, nnx.Param, nnx.BatchStat)
+        params, stats = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float64), tuple(parts))
+        x = np.random.default_rng(0).normal(size=[6, 2])
+        labels = np.array([1, 0, 1, 0.5, 0.2, 0.7])
+
+        def inner(params, labels, *, batch_stats):
+            merged = nnx.merge(graph, params, batch_stats, copy=True)
+            return meta.balanced_bce(merged(x), labels), nnx.state(merged, nnx.BatchStat)
+
+        def outer(params, *, batch_stats):
+            merged = nnx.merge(graph, params, batch_stats, copy=True)
+            merged.eval()
+            return meta.balanced_bce(merged(x), (labels > 0.5) * 1.0)
+
+        def after(labels):
+            moved, kept = params, stats
+            for _ in range(2):
+                slope, kept = jax.grad(
+                    lambda p, kept=kept: inner(p, labels, batch_stats=kept), has_aux=True
+                )(moved)
+                moved = jax.tree.map(lambda a, b: a - 0.1 * b, moved, slope)
+            return outer(moved, batch_stats=kept)
+
+        steps = {"learning_rate": 0.1, "num_steps": 2}
+        found = meta.meta_gradient(
+            inner, outer, params, labels, **steps, batch_stats=stats, stats_update="carried"
+        )
+        differences = [(after(labels + d) - after(labels - d)) / 2e-5 for d in 1e-5 * np.eye(6)]
+        np.testing.assert_allclose(found, differences, rtol=1e-5, atol=1e-9)
