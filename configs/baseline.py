@@ -34,13 +34,11 @@ def get_config(argument: str = "") -> ml_collections.ConfigDict:
     config = config_lib.default_config(chosen["method"])
     common.set_task(config, chosen["task"])
     config.data.setting = chosen["setting"]
-    backbone = chosen["backbone"]
-    if backbone == "auto":
-        backbone = "mlp" if chosen["task"] in common.TABLES else "small_cnn"
-    config.model.name = backbone
-    if chosen["method"] == "gradpu" and backbone in ("small_cnn", "cnn13"):
-        # An input gradient of one example is not defined under batch norm.
-        config.model.options.batch_norm = False
+    config.model.name = chosen["backbone"]
+    if chosen["backbone"] == "auto":
+        config.model.name = "mlp" if chosen["task"] in common.TABLES else "small_cnn"
+    if chosen["method"] == "gradpu":
+        common.without_batch_norm(config)
     common.hold_out(config, chosen["task"])
     if chosen["method"] == "lagam":
         config.method.support_batch_size = min(64, config.data.num_support)

@@ -71,6 +71,9 @@ TABLES = (
     *("spambase", "connect4", "usps"),
 )
 _DEFAULTS = {"num_labeled": 1000, "num_support": 500}
+OWN_SUPPORT = 60
+"""Clean examples on one's own rows, half of them known negatives: enough on the digits
+(docs/results/lagam.md)."""
 
 
 def parse(
@@ -119,6 +122,15 @@ def set_task(config: ml_collections.ConfigDict, task: str) -> None:
         config.method.augment = False
 
 
+def without_batch_norm(config: ml_collections.ConfigDict) -> None:
+    """Sets the networks that may do without it, for a method that cannot have it, such as GradPU.
+
+    An input gradient of one example is not defined under batch norm.
+    """
+    if config.model.name in ("small_cnn", "cnn9", "cnn13"):
+        config.model.options.batch_norm = False
+
+
 def hold_out(config: ml_collections.ConfigDict, task: str) -> None:
     """Holds out 500 examples, of digits 100, for a method whose epoch or first stage is chosen.
 
@@ -135,22 +147,30 @@ def hold_out(config: ml_collections.ConfigDict, task: str) -> None:
         config.data.num_validation = 100 if task.startswith("digits") else 500
 
 
-def own_rows(argument: str, *, source: str, num_epochs: int) -> ml_collections.ConfigDict:
+def own_rows(
+    argument: str, *, source: str, num_epochs: int, **accepted: tuple[str, ...]
+) -> tuple[ml_collections.ConfigDict, dict[str, str]]:
     """What one's own table and one's own folder share: P and U from one place, and nothing else.
 
     Args:
-      argument: what follows the colon; method = nnpu or another that needs no clean examples,
-        which may be a module of one's own.
+      argument: what follows the colon; method = nnpu or another that needs no hidden label, which
+        may be a module of one's own. One that needs clean examples of both classes gets
+        `OWN_SUPPORT` of those whose class is known.
       source: name of the data source.
       num_epochs: of nnPU; the other methods keep their own.
+      **accepted: other keys of the argument, as `parse` takes them.
+
+    Returns:
+      The configuration, and a value for every key.
     """
-    names = ("nnpu", *(x for x in methods.without_negatives() if x != "nnpu"))
+    names = ("nnpu", *(x for x in methods.for_own_rows(has_support=True) if x != "nnpu"))
     try:
-        method = parse(argument, own_methods=True, method=names)["method"]
+        chosen = parse(argument, own_methods=True, method=names, **accepted)
     except ValueError as error:
         if not set(methods.names()) & set(re.findall(r"method=(\w+)", argument)) - set(names):
             raise
-        raise ValueError(f"{error}, which need no example of known negative class") from error
+        raise ValueError(f"{error}, which need no hidden label") from error
+    method = chosen["method"]
     config = config_lib.default_config(method)
     config.data.update(
         {
@@ -163,6 +183,8 @@ def own_rows(argument: str, *, source: str, num_epochs: int) -> ml_collections.C
         }
     )
     config.method.update(methods.own_rows(method))
+    if methods.needs_negatives(method, config.method):
+        config.data.num_support = OWN_SUPPORT
     if method == "nnpu":
         config.method.num_epochs = num_epochs
-    return config
+    return config, chosen

@@ -13,7 +13,7 @@ from pujax.training import config as config_lib
 
 
 def get_config(argument: str = "") -> ml_collections.ConfigDict:
-    """The configuration; 64 pixels and class 0 positive until overridden."""
+    """The configuration; 64 pixels until overridden, and the class positive that is called so."""
     chosen = common.parse(argument, backbone=("resnet18", "small_cnn", "cnn7", "resnet50"))
     config = config_lib.default_config("lagam")
     config.data.update(

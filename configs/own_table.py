@@ -4,7 +4,7 @@
       --config.data.label=is_fraud
 
 Writes predictions.csv for the unlabeled rows, and model/ for `python -m pujax.predict`. Argument:
-method = nnpu (default) or another method that needs no known negatives.
+method = nnpu (default) or another method that needs no hidden label; lagam takes known negatives.
 """
 
 import ml_collections
@@ -16,7 +16,7 @@ from pujax.training import config as config_lib
 def get_config(argument: str = "") -> ml_collections.ConfigDict:
     """The configuration: a perceptron, a fifth held out, and a prior that is estimated."""
     num_epochs = config_lib.OWN_EPOCHS["own_table"]
-    config = common.own_rows(argument, source="own_table", num_epochs=num_epochs)
+    config, _ = common.own_rows(argument, source="own_table", num_epochs=num_epochs)
     config.model.name = "mlp"
     if "augment" in config.method:
         config.method.augment = False

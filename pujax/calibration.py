@@ -24,7 +24,7 @@ estimated as a function of the score, so that any score that ranks well can be u
 The mean probability over U is near the prior, but not forced to it. Forced, the error is smaller if
 the prior is exact, and about twice as large if it is stated 1.25 times too high, as the estimators
 of the prior tend to do; the bounds of a probability then correct part of that error. Both, and why
-'platt' is the default, are measured in `docs/probabilities.md`.
+'platt' is the default, are measured in `docs/results/probabilities.md`.
 """
 
 import math
@@ -87,7 +87,7 @@ def fit(
     calibration error is 0.034 and its Brier score 0.073, against 0.041 and 0.078 of 'isotonic';
     with a prior 1.25 times too large 0.045 and 0.075, against 0.047 and 0.079. With 80 to 502
     held-out positives both have 0.017 and 0.047, and on the one set whose log-odds are far from a
-    line 'isotonic' is the better one (`docs/probabilities.md`).
+    line 'isotonic' is the better one (`docs/results/probabilities.md`).
 
     Args:
       positive_scores: `[m]`, of held-out labelled positives, at least one.

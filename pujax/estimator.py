@@ -445,7 +445,7 @@ class PUClassifier(ClassifierMixin, BaseEstimator):
         fields = config.method
         size = max(min(int(self.batch_size), num_rows // 2), 2)
         wanted: dict[str, Any] = {"augment": False, "batch_size": size}
-        wanted |= methods.own_rows(self.method)
+        fields.update(methods.own_rows(self.method))  # first: a length may be among them
         if self.num_epochs is not None:
             methods.set_length(fields, int(self.num_epochs))
         elif not methods.stage_lengths(self.method) and "num_epochs" in fields:

@@ -254,6 +254,15 @@ def test_it_goes_into_pipelines_and_cross_validation():
     assert values.shape == (3,) and (values > 0.6).all()
 
 
+def test_a_number_of_epochs_comes_before_that_of_a_method_for_own_rows():
+    options = {"support_source": "pseudo_negatives"}
+    config = PUClassifier("lagam", options=options, prior=0.4)._config(400, 0)
+    assert (config.method.num_epochs, config.method.warmup_epochs) == (60, 12)
+    model = PUClassifier("lagam", options=options, prior=0.4, num_epochs=30)
+    assert model._config(400, 0).method.num_epochs == 30
+    assert model._config(400, 0).method.warmup_epochs == 6
+
+
 @pytest.mark.parametrize("name", ["dist_pu", "impulses", "purl", "puupl", "self_pu"])
 def test_stages_share_the_epochs_as_their_defaults_do(name):
     for num_epochs in (2, 3, 20, 33):

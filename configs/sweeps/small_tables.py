@@ -67,7 +67,7 @@ def _config(
     name: str, source: str, share: float, num_rows: int, factor: float
 ) -> ml_collections.ConfigDict:
     """A method as on one's own table, on rows drawn from a set whose truth is known."""
-    config = common.own_rows(f"method={name}", source=source, num_epochs=30)
+    config, _ = common.own_rows(f"method={name}", source=source, num_epochs=30)
     num_positives = round(share * num_rows)
     num_held_out = round(_HELD_OUT * num_rows)
     config.data.update(

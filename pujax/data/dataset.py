@@ -68,9 +68,13 @@ def _build(raw: RawDataset, settings: Settings, seed: int) -> PUDataset:
     drawn_unprepared = raw.prepare is not None and not settings.keeps_labels
     require(not drawn_unprepared, "data.num_labeled", settings.num_labeled, accepted)
     if settings.keeps_labels:
-        # Which negatives are known says how the data were collected: they count as unlabeled.
-        binary = np.where(binary == 1, np.int8(1), np.int8(-1))
-        split = split_lib.as_labelled(binary, holdout=settings.holdout, seed=seed)
+        split = split_lib.as_labelled(
+            binary, holdout=settings.holdout, seed=seed, num_support=settings.num_support
+        )
+        # Which negatives are known says how the data were collected: but for the support set they
+        # count as unlabeled.
+        is_unlabeled = np.isin(np.arange(len(binary)), split.support, invert=True) & (binary != 1)
+        binary = np.where(is_unlabeled, np.int8(-1), binary)
         posterior = None
     else:
         posterior = _posterior(raw, binary, settings, seed)
@@ -196,7 +200,11 @@ def _find_priors(
         if settings.keeps_labels:
             # It is given for all rows. Of few labels the parts have other shares, by rounding; U is
             # a random part of the U of all rows, and has its share of positives.
-            return fits(n_p + v_p, n + v, "training")
+            support = binary[split.support]
+            found = fits(n_p + v_p + int(support.sum()), n + v + len(support), "training")
+            return class_prior_lib.without_support(
+                found, n_p=n_p + v_p, n=n + v, support=support, setting=setting
+            )
         # At a class prior, validation has a population of its own: `PUDataset.validation_prior`.
         if v and settings.class_prior is None:
             fits(v_p, v, "validation")

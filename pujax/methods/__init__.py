@@ -36,6 +36,7 @@ __all__ = [
     "build",
     "build_network",
     "from_labels",
+    "for_own_rows",
     "has_network",
     "is_multilabel",
     "is_own",
@@ -141,6 +142,29 @@ def without_negatives(name: str = "", section: Mapping[str, Any] | None = None) 
         is_free = not is_multilabel(name) and not needs_negatives(name, section)
         free = free | {name} if is_free else free - {name}
     return tuple(sorted(free))
+
+
+def for_own_rows(
+    name: str = "", section: Mapping[str, Any] | None = None, *, has_support: bool
+) -> tuple[str, ...]:
+    """Names of the methods of one label per example that can train on a user's own rows.
+
+    Args:
+      name: as in `without_negatives`.
+      section: likewise.
+      has_support: whether there are clean examples of both classes, `data.num_support`. Hidden
+        labels, which an oracle trains on, there are none.
+
+    Raises:
+      UnusableMethod: as `without_negatives`.
+    """
+    accepted = set(without_negatives(name, section))
+    if has_support:
+        entries = (x for x in catalogue.methods() if not (x.is_multilabel or x.is_oracle))
+        accepted |= {x.name for x in entries if x.needs_negatives}
+        if is_own(name) and not is_multilabel(name) and not _said(name, "ORACLE"):
+            accepted.add(name)
+    return tuple(sorted(accepted))
 
 
 def has_network(name: str) -> bool:

@@ -76,8 +76,8 @@ def check(config: ml_collections.ConfigDict, info: DataInfo, network: network_li
         "model.options.batch_norm",
         True,
         "False: an example's input gradient is not defined under batch norm (GradPU, section 3); "
-        "networks without it are 'mlp', 'cnn7', and 'cnn13' and 'small_cnn' with "
-        "model.options.batch_norm=False",
+        "networks without it are 'mlp', 'cnn7' and 'lenet', and 'small_cnn', 'cnn9' and 'cnn13' "
+        "with model.options.batch_norm=False",
     )
 
 

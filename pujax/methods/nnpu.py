@@ -17,7 +17,7 @@ def default_config() -> ml_collections.ConfigDict:
     """Baseline settings and those of the risk, see `risks.nnpu`.
 
     Two settings are not as published, since with the published ones some seeds fall into one class
-    where labels are few (docs/methods.md has the numbers):
+    where labels are few (docs/results/nnpu.md has the numbers):
     - `positive_share`: at least this share of a batch is P, more where P is a larger share of the
       data. Where a batch holds a few of P, its estimate of what positives contribute to U is mostly
       noise. 0 takes as many as are in the data, as a shuffle of P and U together does on average.

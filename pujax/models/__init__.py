@@ -177,6 +177,7 @@ def check_options(name: str, options: dict[str, Any]) -> dict[str, Any]:
             raise ValueError(
                 f"model.options.{option} is no option of {name!r}; accepted: "
                 + ", ".join(sorted(defaults))
+                + " (model.options={} leaves out all that a configuration has for another network)"
             )
         value = tuple(value) if isinstance(value, list) else value
         default = defaults[option]

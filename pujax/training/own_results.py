@@ -152,10 +152,11 @@ def possible_priors(data: PUDataset) -> tuple[float, float]:
 def with_fitting_batches(
     config: ml_collections.FrozenConfigDict, num_examples: int
 ) -> ml_collections.FrozenConfigDict:
-    """The configuration with batches of at most as many rows as there are to train on."""
-    most = max(num_examples // 2 * 2, 2)  # even, as halves of P and U are
+    """The configuration with batches of at most as many rows as there are, or as clean ones."""
+    rows = max(num_examples // 2 * 2, 2)  # even, as halves of P and U are
     changed = ml_collections.ConfigDict(config.to_dict())
     for name, value in config.method.items():
+        most = config.data.num_support or rows if name == "support_batch_size" else rows
         if name.endswith("batch_size") and value > most:
             changed.method[name] = most
     is_smaller = changed.method.get("batch_size") != config.method.get("batch_size")
@@ -202,11 +203,13 @@ def check_decision(config: ml_collections.FrozenConfigDict, data: Problem) -> No
 
 
 def check_names(config: ml_collections.FrozenConfigDict) -> None:
-    """Raises a ValueError for a method that needs known negatives, which one's own rows lack."""
-    name = config.method.name
-    checks.one_of("method.name", name, methods.without_negatives(name, config.method))
+    """Raises a ValueError for a method that needs known negatives while none are set apart."""
+    own, has_support = config.method.name, config.data.num_support > 0
+    of_run = methods.for_own_rows(own, config.method, has_support=has_support)
+    checks.one_of("method.name", own, of_run)
     for name in config_lib.compared_methods(config.run):
-        checks.one_of("run.compare", name, methods.without_negatives(name))
+        accepted = methods.for_own_rows(name, has_support=has_support)
+        checks.one_of("run.compare", name, accepted)
 
 
 def check_rule(config: ml_collections.FrozenConfigDict, data: PUDataset) -> None:

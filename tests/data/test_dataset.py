@@ -185,6 +185,61 @@ def test_a_share_of_p_and_of_u_is_held_out_and_at_least_one(counts, holdout, hel
     assert len({tuple(x.validation_labeled) for x in others}) > 1 or not holdout
 
 
+def test_half_of_a_support_set_out_of_known_examples_is_negative():
+    binary = np.random.default_rng(0).permutation(np.repeat([1, 0, -1], [10, 8, 40]))
+    found = split_lib.as_labelled(binary, holdout=0.2, seed=3, num_support=7)
+    assert sorted(binary[found.support]) == [0, 0, 0, 1, 1, 1, 1]
+    assert sorted(np.concatenate(found)) == list(range(58))
+    assert len(found.labeled) + len(found.validation_labeled) == 6
+    assert (binary[found.unlabeled] == 0).sum() + (
+        binary[found.validation_unlabeled] == 0
+    ).sum() == 5
+    others = [split_lib.as_labelled(binary, holdout=0, seed=x, num_support=7) for x in range(9)]
+    assert len({tuple(x.support) for x in others}) == 9
+    assert (np.diff(found.support) > 0).all()
+
+
+@pytest.mark.parametrize(
+    ("counts", "count", "message"),
+    [
+        ((10, 8, 40), 17, "10 labelled positives and 8 known negatives; accepted: 2 to 16, half"),
+        ((3, 8, 40), 6, "3 labelled positives and 8 known negatives; accepted: 2 to 4, half"),
+        ((10, 1, 40), 1, "10 labelled positives and 1 known negative; accepted: 2 to 2, half"),
+        ((10, 0, 40), 4, "and 0 known negatives; accepted: 0, with a method that needs no clean"),
+    ],
+)
+def test_a_support_set_that_known_examples_cannot_fill_is_refused(counts, count, message):
+    binary = np.repeat([1, 0, -1], counts)
+    with pytest.raises(ValueError, match=f"^data.num_support is {count}, .*{message}"):
+        split_lib.as_labelled(binary, holdout=0, seed=0, num_support=count)
+
+
+@pytest.mark.parametrize(("setting", "hidden"), [("one_sample", 30.0), ("two_sample", 36.0)])
+def test_the_prior_of_all_own_rows_counts_those_of_the_support_set(setting, hidden):
+    # 10 labelled positives, 12 known negatives and 78 rows of unknown class, by the prior of 0.4:
+    # of the 90 that are not labelled 30 are positive in one sample (0.4 of 100, less 10), and 36
+    # where those 90 are a sample of the population. Four of P and four of N go to the support set.
+    labels = np.repeat([1, 0, -1], [10, 12, 78]).astype(np.int32)
+    rows = np.random.default_rng(0).normal(size=[100, 2]).astype(np.float32)
+    source = RawDataset(
+        *("own", rows, labels, rows[:0], labels[:0], ("negative", "positive"), (0.0,), (1.0,)),
+        known_at_random=False,
+        own=OwnRows(id_name="row", ids=np.arange(100)),
+    )
+    fields = {"positive_classes": (1,), "num_labeled": 0, "sampling": "uniform", "holdout": 0.5}
+    fields |= {"seed": 0, "setting": setting, "num_support": 8}
+    data = dataset.build(source, prior=0.4, **fields)
+    assert data.info.prior_unlabeled == pytest.approx(hidden / 86)
+    population = (6 + 30) / 92 if setting == "one_sample" else 36 / 86
+    assert data.info.prior == pytest.approx(population)
+    assert (data.info.n_support, data.info.support_positives) == (8, 4)
+    assert sorted(data.support_labels) == [0] * 4 + [1] * 4
+    # Which of the others are known to be negative stays unknown to training and to the report.
+    assert set(data.truth[~data.labeled]) == {-1} == set(data.validation_truth[3:])
+    with pytest.raises(ValueError, match=r"data.prior is 0.97, which is .* 86 unlabeled .*smaller"):
+        dataset.build(source, prior=0.97, **fields)
+
+
 @pytest.mark.parametrize("setting", dataset.SETTINGS)
 def test_known_classes_speak_for_all_and_both_priors_agree(setting):
     # STL-10 in small: 500 of known class among 10500, 200 of them positive.

@@ -220,7 +220,7 @@ def test_a_network_may_be_without_hidden_layers(name):
             "mlp",
             {"width": 3},
             "model.options.width is no option of 'mlp'; "
-            "accepted: batch_norm, dropout, hidden, initializer",
+            "accepted: batch_norm, dropout, hidden, initializer .model.options={} leaves out all",
         ),
         (
             "resnet18",

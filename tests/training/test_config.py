@@ -7,7 +7,7 @@ import re
 import ml_collections
 import pytest
 
-from pujax import methods
+from pujax import methods, models
 from pujax.configs import baseline, own_folder, own_table
 from pujax.configs.sweeps import pu_mlc_small
 from pujax.training import config as config_lib
@@ -208,6 +208,39 @@ def test_nnpu_has_the_logistic_loss_on_own_rows_and_its_published_one_elsewhere(
     assert beside.method.loss == "logistic"
     assert config_lib.default_config("nnpu").method.loss == "sigmoid"
     assert config_lib.to_compare(config_lib.default_config("vpu"), "nnpu").method.loss == "sigmoid"
+
+
+@pytest.mark.parametrize("source", ["own_table", "own_folder"])
+def test_a_method_that_needs_clean_examples_gets_some_on_own_rows(source):
+    file = {"own_table": own_table, "own_folder": own_folder}[source]
+    config = file.get_config("method=lagam")
+    assert config.data.num_support == 60 and config.method.num_epochs == 60
+    assert file.get_config("").data.num_support == 0
+    published = config_lib.default_config("lagam").method
+    assert published.num_epochs == 400 and published.rho_start == 0.95
+
+
+def test_own_images_may_have_any_network_that_takes_images():
+    assert own_folder.get_config("").model.options.channels == (16, 32, 64)
+    names = [x for x in models.NAMES if x not in models.FOR_TABLES]
+    for name in (*names, config_lib.SAVED):
+        config = own_folder.get_config(f"backbone={name}")
+        assert config.model.name == name
+        assert name == "small_cnn" or not config.model.options
+        if name != config_lib.SAVED:
+            config.data.path = "images"
+            config_lib.resolve(config)
+    with pytest.raises(ValueError, match="config argument backbone is 'mlp'; accepted: small_cnn"):
+        own_folder.get_config("backbone=mlp")
+
+
+@pytest.mark.parametrize("backbone", ["small_cnn", "cnn7", "cnn9", "cnn13", "lenet"])
+def test_gradpu_has_no_batch_norm_on_own_images(backbone):
+    config = own_folder.get_config(f"method=gradpu,backbone={backbone}")
+    config.data.path = "images"
+    assert config.data.scaling == "unit"
+    info = tiny.problem().info._replace(input_shape=(64, 64, 3), mean=(0.5,) * 3, std=(0.5,) * 3)
+    methods.build(config_lib.resolve(config), info)
 
 
 @pytest.mark.parametrize("source", ["own_table", "own_folder"])

@@ -11,6 +11,7 @@ from PIL import Image
 
 import pujax
 from pujax import metrics, predict, training
+from pujax.configs import own_folder
 from pujax.training import config as config_lib
 from pujax.training import experiment
 
@@ -83,6 +84,35 @@ def test_every_unlabeled_image_is_listed_by_its_file(finished):
     bright = written.file.str.extract(r"unlabeled/(\d+)")[0].astype(float) % 7 < 3
     assert metrics.auc(written.score.to_numpy(), bright.to_numpy()) > 0.9
     assert "40 images in positive/" in said and "20 images in negative/ are known neg" in said
+
+
+@pytest.mark.thorough
+def test_lagam_learns_from_known_negatives_and_predicts(tmp_path):
+    fill(tmp_path / "images")
+    config = own_folder.get_config("method=lagam")
+    other = configured(tmp_path / "images")
+    config.data.update({"path": other.data.path, "image_size": 8, "holdout": 0.25, "prior": 0.5})
+    config.data.num_support = 20
+    config.model.options = other.model.options
+    config.run.update({"figures": False, "decide": "top:30", "compare": "nnpu"})
+    fields = {"num_epochs": 6, "warmup_epochs": 2, "lr_drops": (5,), "neighbors_after_epoch": 3}
+    config.method.update(fields | {"padding": 1, "flip": False, "num_clusters": 2})
+    said = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(experiment, "message", said.append)
+        summary = training.run(config, str(tmp_path / "run"))
+    assert summary["counts"]["support"] == 20 and summary["counts"]["support_positives"] == 10
+    assert "support_batch_size is 20 in place of 64" in "\n".join(said)
+    written = pd.read_csv(tmp_path / "run" / "predictions.csv")
+    # Ten of the known negatives are in the support set; the other ten are unlabeled.
+    assert written.file.str.startswith("negative/").sum() == 10 and len(written) == 150
+    bright = written.file.str.extract(r"unlabeled/(\d+)")[0].astype(float) % 7 < 3
+    assert metrics.auc(written.score.to_numpy(), bright.to_numpy()) > 0.9
+    again = pujax.load(tmp_path / "run").predict(tmp_path / "images" / "unlabeled")
+    scores = pd.Series(again.scores, index="unlabeled/" + pd.Series(again.ids))
+    listed = written[written.file.str.startswith("unlabeled/")]
+    np.testing.assert_allclose(listed.score, scores[listed.file], rtol=1e-5, atol=1e-6)
+    assert (tmp_path / "run" / "nnpu" / "model").is_dir()
 
 
 def test_a_test_set_and_what_is_held_out_are_both_reported(finished):

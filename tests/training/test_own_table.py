@@ -615,6 +615,7 @@ def test_what_cannot_be_is_refused_before_anything_is_written(finished, tmp_path
     [
         ("nnpu", "lagam", "^run.compare is 'lagam'; accepted: .*'vpu'"),
         ("lagam", "", "^method.name is 'lagam'; accepted: .*'vpu'"),
+        ("supervised", "", "^method.name is 'supervised'; accepted: .*'vpu'"),
     ],
 )
 def test_a_method_that_needs_negatives_is_refused_by_name(tmp_path, method, compare, message):
@@ -636,10 +637,10 @@ def test_a_rule_of_true_labels_that_nobody_knows_is_refused(finished, tmp_path, 
     assert not (tmp_path / "run").exists()
 
 
-def test_a_method_that_needs_negatives_is_refused_with_the_reason():
-    reason = "config argument method is 'lagam'; accepted: nnpu.*, which need no example of known"
+def test_a_method_that_needs_hidden_labels_is_refused_with_the_reason():
+    reason = "config argument method is 'supervised'; accepted: nnpu.*, which need no hidden label"
     with pytest.raises(ValueError, match=reason):
-        own_table.get_config("method=lagam")
+        own_table.get_config("method=supervised")
     with pytest.raises(ValueError, match=r"method is 'nmpu'; accepted: nnpu, [^;]*vpu[a-z_, ]*$"):
         own_table.get_config("method=nmpu")
 
@@ -948,12 +949,36 @@ def test_without_a_prior_there_are_ranks_and_no_probabilities(tmp_path):
     assert loaded.model.description["class_names"] == [["positive"], ["negative"]]
 
 
-def test_a_method_that_needs_clean_examples_says_so(tmp_path):
+def test_a_support_set_needs_known_negatives(tmp_path):
     frame, _ = table()
     frame.to_csv(tmp_path / "a.csv", index=False)
-    with pytest.raises(ValueError, match=r"data.num_support is 10; .*LaGAM does, .*nnpu, vpu"):
+    message = "data.num_support is 10, .* 0 known negatives; accepted: 0, with a method that needs"
+    with pytest.raises(ValueError, match=message):
         training.run(configured(tmp_path / "a.csv", num_support=10), str(tmp_path / "run"))
     assert not (tmp_path / "run").exists()
+
+
+def test_known_negatives_are_a_support_set_for_lagam_as_for_a_method_beside(tmp_path):
+    frame, fraud = table()
+    is_known = ~fraud & (np.arange(ROWS) % 3 == 0)
+    frame["is_fraud"] = np.select([frame.is_fraud == 1, is_known], ["1", "0"], "")
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    config = configured(tmp_path / "a.csv", "lagam", num_support=30)
+    config.method.num_clusters = 4
+    summary = training.run(config, str(tmp_path / "run"))
+    assert summary["counts"]["support"] == 30 and summary["counts"]["support_positives"] == 15
+    written = pd.read_csv(tmp_path / "run" / "predictions.csv")
+    # Of the rows without a label, 15 known negatives are set apart.
+    assert len(written) == (frame.is_fraud != "1").sum() - 15
+    result = pujax.load(tmp_path / "run").predict(frame)
+    scores = pd.Series(result.scores, index=result.ids)[written.customer]
+    np.testing.assert_allclose(scores, written.score, rtol=1e-5, atol=1e-6)
+    config.method, config.run.compare = configured("", "vpu").method, "lagam"
+    resolved = config_lib.resolve(config)
+    own_results.check_names(resolved)
+    config.data.num_support = 0
+    with pytest.raises(ValueError, match="^run.compare is 'lagam'; accepted: .*'upu'"):
+        own_results.check_names(config_lib.resolve(config))
 
 
 @tiny.by_kind(methods.without_negatives())

@@ -100,7 +100,7 @@ def read(
     The first line is what a table with known frauds and nothing else looks like: a 0 says that no
     fraud is known, not that there is none. Only where a third value stands for "unknown" does the
     file itself say that its 0 means more than that. Training on one's own rows takes known
-    negatives as unlabeled rows, so that `zero_is` changes `values` and `sentence`, and no model.
+    negatives as unlabeled rows, but for those of a support set (`data.num_support`).
 
     Args:
       frame: all rows, the column among them.

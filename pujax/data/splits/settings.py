@@ -50,7 +50,8 @@ class Settings:
         names into ids, and an empty tuple leaves it to the names, see `class_pools.ids_of`.
       num_labeled: labelled positives; 0 leaves the labels as they are: every example of known
         positive class is in P, all others are in U, and `holdout` of both are held out.
-      num_support: clean support examples, taken out of training.
+      num_support: clean support examples, taken out of training; where labels are as they are, half
+        of them known negatives and half labelled positives, see `split.as_labelled`.
       setting: one of `SETTINGS`.
       sampling: of labelled positives and support set, one of `SAMPLINGS`, see `split.split`;
         'balanced' draws U, U_val and the test set at a `class_prior` by class, too.
@@ -173,18 +174,17 @@ class Settings:
         )
 
     def _check_kept_labels(self) -> None:
-        drawn = ("num_support", "num_validation", *_COUNTS_KEPT, *_DRAWS)
+        drawn = ("num_validation", *_COUNTS_KEPT, *_DRAWS)
         defaults = {field.name: field.default for field in dataclasses.fields(self)}
         for name in dict.fromkeys(drawn):
+            if name == "num_support":  # examples of known class, which are labels as they are
+                continue
             value = getattr(self, name)
             unset = not value or value == defaults[name]
             accepted = (
                 f"{defaults[name]!r} with data.num_labeled=0, which takes the labels as they "
             )
             accepted += "are"
-            if name == "num_support":
-                accepted += "; a method that needs clean examples of both classes, as LaGAM does, "
-                accepted += "needs a draw, while nnpu, vpu, dist_pu and others do without"
             require(unset, f"data.{name}", value, accepted)
 
     def _check_pool(self) -> None:

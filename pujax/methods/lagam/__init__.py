@@ -47,6 +47,18 @@ _LOG = logging.getLogger(__name__)
 NEEDS_NEGATIVES = True
 """As published; `needs_negatives` says it of a configuration."""
 STAGE_LENGTHS = ("warmup_epochs",)
+OWN_ROWS = {
+    "num_epochs": 60,
+    "warmup_epochs": 12,
+    "neighbors_after_epoch": 18,
+    "learning_rate": 1e-2,
+    "lr_drops": (40, 52),
+    "rho_start": 0.8,
+    "rho_end": 0.6,
+    "num_clusters": 10,
+}
+"""The settings of the digits (configs/lagam_digits.py), which are a set of the size of most own
+ones: in 400 epochs of a thousand rows the published ones would learn no more."""
 _PSEUDO = "pseudo_negatives"
 _LABEL_UPDATES = ("projected", "normalized", "weighted")
 _LABEL_MEMORIES = ("schedule", "support_loss")

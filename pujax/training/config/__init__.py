@@ -296,8 +296,8 @@ def _check_compared(config: ml_collections.ConfigDict) -> None:
     compared, own = compared_methods(config.run), config.method.name
     several = methods.is_multilabel(own)
     known = methods.of_kind(multilabel=several)
-    if sources.is_own(config.data.source) and not several:  # which have no known negatives
-        known = methods.without_negatives()
+    if sources.is_own(config.data.source) and not several:  # of which no truth is known
+        known = methods.for_own_rows(has_support=config.data.num_support > 0)
     for name in compared:
         if name not in methods.names() and not methods.is_own(name):
             checks.one_of("run.compare", name, (x for x in known if x != own))
