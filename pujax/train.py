@@ -6,7 +6,7 @@ In a checkout `python train.py --config=configs/lagam_digits.py` is the same.
 import sys
 
 from pujax import console, huge_pages, training, usage
-from pujax.training import train_loop
+from pujax.training import hosts, train_loop
 from pujax.training.config import flags
 
 
@@ -26,6 +26,15 @@ def main(argv: list[str]) -> int:
         return 130
     except (ValueError, OSError, train_loop.NonFiniteError) as error:
         sys.stderr.write(f"{error}\n")
+        return 2
+    except RuntimeError as error:  # that of JAX is one
+        if not hosts.is_out_of_memory(error):
+            raise
+        sys.stderr.write(
+            f"a device has too little memory ({console.first_line(error)}); accepted: smaller "
+            "batches (method.batch_size, run.eval_batch_size), a smaller network, or "
+            "data.streaming=on for images\n"
+        )
         return 2
     return 0
 

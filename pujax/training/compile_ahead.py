@@ -8,8 +8,10 @@ kernels by timing them, and another program on the device would falsify the time
 
 import concurrent.futures
 import contextlib
+import functools
 import logging
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -33,8 +35,8 @@ _PROGRAMS: dict[Any, concurrent.futures.Future] = {}
 def compiling(setups: Sequence[MethodSetup], mesh: Mesh) -> Iterator[None]:
     """While the block runs, compiles what these runs of one seed need, after the first stage.
 
-    What has not begun when the block is left is not compiled. An error is left to the stage that
-    meets it.
+    What has not begun when the block is left is not compiled, and what has begun is not waited for.
+    An error is left to the stage that meets it.
 
     Args:
       setups: in the order in which they train; the first one's first stage is left out, since it
@@ -44,18 +46,33 @@ def compiling(setups: Sequence[MethodSetup], mesh: Mesh) -> Iterator[None]:
     if jax.default_backend() not in _BACKENDS or jax.process_count() > 1:
         yield
         return
-    with concurrent.futures.ThreadPoolExecutor(1, "compile_ahead") as pool:
-        try:
-            for setup in setups:
-                if setup.data.streamed:  # a step takes images as they come from the host
-                    continue
-                for index, train in enumerate(_steps(setup, mesh)):
-                    if index or setup is not setups[0]:
-                        _PROGRAMS[train] = pool.submit(_compile, setup, index, train, mesh)
-            yield
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
-            _PROGRAMS.clear()
+    jobs: list[tuple[concurrent.futures.Future, Callable[[], None]]] = []
+    for setup in setups:
+        if setup.data.streamed:  # a step takes images as they come from the host
+            continue
+        for index, train in enumerate(_steps(setup, mesh)):
+            if index or setup is not setups[0]:
+                _PROGRAMS[train] = concurrent.futures.Future()
+                job = functools.partial(_compile, setup, index, train, mesh)
+                jobs.append((_PROGRAMS[train], job))
+    # Python waits for the threads of an executor before it ends, also for minutes after a signal.
+    threading.Thread(target=_work, args=(jobs,), name="compile_ahead", daemon=True).start()
+    try:
+        yield
+    finally:
+        for program, _ in jobs:
+            program.cancel()
+        _PROGRAMS.clear()
+
+
+def _work(jobs: Sequence[tuple[concurrent.futures.Future, Callable[[], None]]]) -> None:
+    """Does one job after another; one that was cancelled is left out."""
+    for program, job in jobs:
+        if program.set_running_or_notify_cancel():
+            try:
+                job()
+            finally:
+                program.set_result(None)
 
 
 def finish(train: Any) -> None:

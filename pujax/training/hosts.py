@@ -1,10 +1,12 @@
 """Joining the hosts of a run, and ending together: none waits for one that is gone."""
 
 import contextlib
+import functools
 import inspect
 import os
 import pathlib
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -49,7 +51,12 @@ def join(run: ml_collections.ConfigDict) -> None:
     if "heartbeat_timeout_seconds" in inspect.signature(jax.distributed.initialize).parameters:
         given["heartbeat_timeout_seconds"] = _SECONDS_TO_NOTICE  # not in the oldest versions
     console.divert_native_messages(_reader)
+    before = signal.getsignal(signal.SIGTERM)
     jax.distributed.initialize(**given)
+    if threading.current_thread() is threading.main_thread():
+        # JAX's preemption service, which nobody asks here, has taken the signal: until training
+        # looks for it a host would not end.
+        signal.signal(signal.SIGTERM, before or signal.SIG_DFL)
 
 
 def _text() -> str:
@@ -79,7 +86,7 @@ def leaving_together(*, is_outermost: bool = False) -> Iterator[None]:
     """
     try:
         yield
-    except Exception as error:
+    except (Exception, KeyboardInterrupt) as error:  # a second Ctrl-C, at this host alone
         if not jax.distributed.is_initialized() or jax.process_count() == 1:
             raise
         if _is_of_hosts(error):
@@ -87,7 +94,9 @@ def leaving_together(*, is_outermost: bool = False) -> Iterator[None]:
             _leave(f"{_text()} ({console.first_line(error)})", LOST_HOST)
         if is_outermost:
             _IS_OUT.set()
-        timer = threading.Timer(_SECONDS_TO_LEAVE, _leave_late, (console.first_line(error),))
+        status = 130 if isinstance(error, KeyboardInterrupt) else 2
+        late = functools.partial(_leave_late, console.first_line(error), status)
+        timer = threading.Timer(_SECONDS_TO_LEAVE, late)
         timer.daemon = True
         timer.start()
         raise
@@ -99,7 +108,7 @@ def _is_of_hosts(error: BaseException) -> bool:
     while found is not None:
         text = str(found)
         of_devices = isinstance(found, jax.errors.JaxRuntimeError)
-        if of_devices and text.startswith("RESOURCE_EXHAUSTED"):  # memory of this host's devices
+        if is_out_of_memory(found):  # of this host's devices
             return False
         if of_devices or _CONNECTION.search(text):
             return True
@@ -107,8 +116,14 @@ def _is_of_hosts(error: BaseException) -> bool:
     return False
 
 
-def _leave_late(text: str) -> None:
-    _leave("" if _IS_OUT.is_set() else text, 2)
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error says that a device of this host has too little memory."""
+    of_devices = isinstance(error, jax.errors.JaxRuntimeError)
+    return of_devices and str(error).startswith("RESOURCE_EXHAUSTED")
+
+
+def _leave_late(text: str, status: int) -> None:
+    _leave("" if _IS_OUT.is_set() else text, status)
 
 
 def _leave(text: str, status: int) -> None:

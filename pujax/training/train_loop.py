@@ -17,6 +17,7 @@ from collections.abc import Generator, Iterator, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from pujax.console import message
@@ -34,6 +35,10 @@ _LOG = logging.getLogger(__name__)
 
 _STEPS_BETWEEN_AGREEMENTS = 64
 """Steps after which several hosts tell each other of a signal."""
+_CALLS_AHEAD = 2
+"""Calls that devices have before them. More would be an epoch that no signal and no progress line
+comes into: a call returns at once on an accelerator, and what waits for its result cannot be
+interrupted. With fewer a device would wait for the host."""
 
 
 class NonFiniteError(FloatingPointError):
@@ -180,10 +185,14 @@ def _train_steps(
     step = last_reported = state.position.step
     calls = _calls(state, num_steps, per_call)
     num_seeds = state.run.num_seeds
+    ahead: collections.deque[jax.Array] = collections.deque()
     with contextlib.closing(_inputs(state, index)) as inputs:
         while calls:
             wanted, at = calls.popleft()
             _call(state, index, next(inputs), per_call, wanted, at)
+            ahead.append(jnp.copy(state.carry.sums["steps"]))  # the next call overwrites the sums
+            if len(ahead) > _CALLS_AHEAD:
+                jax.block_until_ready(ahead.popleft())
             # The devices go on with these steps while the host ends the epoch before, and begin
             # with them when they are done with its evaluation.
             started += _finish_epoch(state)

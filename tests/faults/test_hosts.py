@@ -1,6 +1,7 @@
 """Hosts of one run: when one is gone the others end, in a line and with a status."""
 
 import contextlib
+import os
 import pathlib
 import signal
 import socket
@@ -15,6 +16,7 @@ import pytest
 from pujax.training import hosts, native_messages
 from tests.faults import in_process, runs
 
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 END = b"""\
 [Gloo] Rank 0 is connected
 E1122 21:28:23.890790   23838 coordination_service_agent.cc:289] Polled an error
@@ -39,6 +41,28 @@ def test_the_report_of_a_lost_host_is_one_line_and_the_rest_is_passed_on():
     assert read(b"W1122 a warning\nno newline \xff") == b"W1122 a warning\nno newline \xff"
     harmless = b"".join(END.splitlines(keepends=True)[:3])
     assert read(harmless) == harmless
+
+
+JOIN = """
+import os, signal, sys, time
+import ml_collections
+from pujax.training import hosts
+hosts.join(ml_collections.ConfigDict(dict(
+    distributed=True, coordinator=f"localhost:{sys.argv[1]}", num_processes=1, process_id=0)))
+os.kill(os.getpid(), signal.SIGTERM)
+time.sleep(30)
+"""
+
+
+@pytest.mark.thorough
+def test_a_host_that_has_joined_ends_at_sigterm_as_long_as_it_does_not_train(tmp_path):
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        port = free.getsockname()[1]
+    (tmp_path / "join.py").write_text(JOIN)
+    command = [sys.executable, str(tmp_path / "join.py"), str(port)]
+    status = subprocess.run(command, env=os.environ | {"PYTHONPATH": str(ROOT)}, timeout=100)
+    assert status.returncode == -signal.SIGTERM
 
 
 def test_one_host_alone_raises_as_ever():

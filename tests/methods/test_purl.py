@@ -13,7 +13,7 @@ from pujax.methods._common import holdout
 from pujax.methods.purl import class_prior, density_ratio, linear_maps
 from pujax.training import method_setup, sharding, train_step
 from pujax.training.evaluation import binary
-from tests import tiny
+from tests import equations, tiny
 
 OPTIONS = {"model": "mlp", "options": {"hidden": (12, 6), "batch_norm": True}}
 QUIET = {"gradient_noise": 0.0, "representation_learning_rate": 0.01}
@@ -89,6 +89,12 @@ def test_the_closed_form_is_that_of_mutual_information_and_looks_at_what_counts(
         features, labeled, positive_share=0.0, ridge=0.1, counted=np.arange(35) < 30
     )
     np.testing.assert_allclose(np.append(kernel[:, 0], bias), wanted, rtol=1e-4)
+
+
+def test_the_closed_form_is_found_in_full_precision_on_matrix_units():
+    rows, labeled = jnp.ones([6, 3]), jnp.arange(6) % 2
+    fit = functools.partial(density_ratio.fit_head, positive_share=0.2, ridge=0.1)
+    assert set(equations.precisions(fit, rows, labeled)) == {equations.HIGHEST}
 
 
 @pytest.mark.parametrize("updates", [0, 99])

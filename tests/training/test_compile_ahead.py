@@ -103,6 +103,26 @@ def test_a_stage_waits_for_its_program_and_compiles_one_that_has_not_begun(monke
     assert compiled == [in_work]
 
 
+def test_what_is_being_compiled_is_not_waited_for_at_the_end(monkeypatch):
+    begun, go_on, compiled = threading.Event(), threading.Event(), []
+
+    def slow(setup, index, train, mesh):
+        begun.set()
+        assert go_on.wait(60)
+        compiled.append(train)
+
+    monkeypatch.setattr(compile_ahead, "_compile", slow)
+    with compile_ahead.compiling(setups(3), tiny.mesh()):
+        (in_work, _), programs = compile_ahead._PROGRAMS, [*compile_ahead._PROGRAMS.values()]
+        assert begun.wait(60)
+    assert not compiled and programs[1].cancelled() and not compile_ahead._PROGRAMS
+    (thread,) = [x for x in threading.enumerate() if x.name == "compile_ahead"]
+    assert thread.daemon  # Python ends without it
+    go_on.set()
+    thread.join(60)
+    assert compiled == [in_work]
+
+
 def test_what_cannot_be_compiled_is_left_to_the_stage_that_needs_it(monkeypatch, caplog):
     def fails(*_, **__):
         raise RuntimeError("no program")

@@ -645,6 +645,26 @@ def test_the_command_line_reports_errors_in_one_line_and_stops_on_a_signal(
     assert any((tmp_path / "checkpoints").iterdir())
 
 
+def test_a_device_without_memory_is_one_line_and_other_errors_of_devices_are_not(
+    capsys, monkeypatch
+):
+    monkeypatch.chdir(REPOSITORY)
+    monkeypatch.setattr(train.console, "show_own_messages", lambda: None)
+
+    def fail(text):
+        def run(*args, **kwargs):
+            raise jax.errors.JaxRuntimeError(text)
+
+        monkeypatch.setattr(training, "run", run, raising=False)
+        return train.main(["train", "--config=configs/lagam_digits.py"])
+
+    assert fail("RESOURCE_EXHAUSTED: Out of memory allocating 7 bytes.\nmore") == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "Out of memory allocating 7 bytes" in line and "method.batch_size" in line
+    with pytest.raises(jax.errors.JaxRuntimeError, match="INTERNAL"):
+        fail("INTERNAL: it broke")
+
+
 def checkpoints(folder, **fingerprint):
     return Checkpoints(str(folder / "checkpoints"), keep=3, fingerprint=fingerprint)
 

@@ -48,6 +48,28 @@ def test_metrics_are_fetched_at_the_end_of_an_epoch_only(tmp_path, monkeypatch):
     assert len(fetched) == 2 * 3  # for the bar and for the row
 
 
+def test_devices_have_few_calls_before_them_so_that_a_signal_comes_in_between(
+    tmp_path, monkeypatch
+):
+    call, wait, ahead, most = train_loop._call, jax.block_until_ready, [0], []
+
+    def called(*args):
+        most.append(ahead[0])
+        ahead[0] += 1
+        call(*args)
+
+    def waited(value):
+        if isinstance(value, jax.Array) and value.shape == ():
+            ahead[0] -= 1
+        return wait(value)
+
+    monkeypatch.setattr(train_loop, "_call", called)
+    monkeypatch.setattr(jax, "block_until_ready", waited)
+    made = tiny.config("naive", num_epochs=1, run={"steps_per_dispatch": 1}, **MLP)
+    tiny.train_in(tmp_path, made, tiny.problem())
+    assert most == [0, 1] + [2] * 10
+
+
 @pytest.mark.parametrize(
     ("run", "data", "order"),
     [

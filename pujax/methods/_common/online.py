@@ -327,7 +327,8 @@ class Online(NamedTuple):
         if learned.weights is not None:
             decay = self.config.example_decay
             weights = decay * learned.weights[batch.ids] + (1 - decay) * weights
-            learned = learned._replace(weights=learned.weights.at[batch.ids].set(weights))
+            kept = weights[last_places(batch.ids, len(learned.weights))]
+            learned = learned._replace(weights=learned.weights.at[batch.ids].set(kept))
         metrics = {"zero_weights": jnp.mean(weights == 0)}
         return learned, {"weights": weights}, metrics
 
@@ -410,6 +411,23 @@ def update(
         return state, loss_of, {}
     state, given, metrics = learn.update(state, loss_of, batch, key)
     return state, functools.partial(loss_of, **given), metrics
+
+
+def last_places(ids: jax.Array, num_examples: int) -> jax.Array:
+    """For every place of a batch the last one that holds the same example.
+
+    An example that is twice in a batch, as one of few P may be, has a gradient in each place. What
+    is stored of it has to be one number: of several writes to one place XLA promises no order.
+
+    Args:
+      ids: int `[batch]`, ids of examples.
+      num_examples: of all, more than any id.
+
+    Returns:
+      int `[batch]`.
+    """
+    places = jnp.arange(len(ids))
+    return jnp.zeros(num_examples, places.dtype).at[ids].max(places)[ids]
 
 
 def clipped_weights(gradient: jax.Array, labeled: jax.Array | None = None) -> jax.Array:

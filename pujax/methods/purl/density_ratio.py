@@ -1,5 +1,6 @@
 """What PURL minimises: the squared error of a density ratio, its linear head, noisy gradients."""
 
+import functools
 from typing import Any
 
 import jax
@@ -60,8 +61,11 @@ def fit_head(
     positive = _weights(counted & (labeled > 0))
     unlabeled = _weights(counted & (labeled <= 0))
     mixture = positive_share * positive + (1 - positive_share) * unlabeled
-    gram = basis.T @ (basis * mixture[:, None])
-    mean = basis.T @ positive
+    # In full precision: rounded to the bfloat16 of matrix units, the Gram matrix of more features
+    # than rows has negative eigenvalues beyond the ridge.
+    product = functools.partial(jnp.matmul, precision=jax.lax.Precision.HIGHEST)
+    gram = product(basis.T, basis * mixture[:, None])
+    mean = product(basis.T, positive)
     solved = jax.scipy.linalg.solve(gram + ridge * jnp.eye(gram.shape[0]), mean, assume_a="pos")
     return solved[:-1, None], solved[-1:]
 

@@ -300,7 +300,9 @@ class RatioStage:
             if c.head == "closed_form":
                 params = self._with_head(params, outputs.features, batch.labeled)
                 head = params[_HEAD]
-                logits = (outputs.features @ head["kernel"] + head["bias"])[:, 0]
+                highest = jax.lax.Precision.HIGHEST  # as the head was found
+                scores = jnp.matmul(outputs.features, head["kernel"], precision=highest)
+                logits = (scores + head["bias"])[:, 0]
             loss = density_ratio.ratio_objective(
                 self._link(logits), batch.labeled, positive_share=self._share
             )
