@@ -9,7 +9,8 @@ truth, which nothing else sees. `lines` counts the lines of that command or scri
 from its start to its end (reading, estimating the share of positives, training and predicting), and
 `CPU seconds` are what of it was computed, which is what tells on a busy machine;
 JAX_COMPILATION_CACHE_DIR, where set, spares compiling what it holds.
-Positives are dropped from a9a until 8 % of the rows are left.
+Positives are dropped from a9a until 8 % of the rows are left. The row lagam, which learns from
+them, also gets 30 known negatives.
 
 `--set=FIELD=VALUE`, as often as one likes, sets a field of pujax's configuration in every cell
 that is done by this call; another setting needs another --output, which is checked.
@@ -74,7 +75,10 @@ PROBLEMS = {
 }
 """Tables of CSV but the last two: an `.npz` of pixels, and folders of PNG files."""
 ENDINGS = {"fashion_mnist": "npz", "fashion_mnist, folder": "folder"}
-METHODS = ("nnpu", "upu", "vpu", "dist_pu", "pusb", "self_pu", "naive")
+METHODS = ("nnpu", "upu", "vpu", "dist_pu", "pusb", "self_pu", "naive", "lagam")
+WITH_NEGATIVES = ("lagam",)
+NUM_NEGATIVES = 30
+"""Known ones in the files of these rows: half of the support set that they have by default."""
 _TRAIN = (
     "{python} {repository}/train.py --config={repository}/configs/own_table.py:method={method} "
     "--config.data.path=train.{ending}{label} --config.seed={seed} --workdir=run "
@@ -187,7 +191,10 @@ def draw(problem: Problem, folder: pathlib.Path, *, seed: int) -> dict[str, np.n
     train, new = order[: problem.num_rows], order[problem.num_rows :][:NUM_NEW]
     known = np.zeros(len(train), bool)
     known[rng.choice(np.flatnonzero(positive[train]), problem.num_known, replace=False)] = True
+    negative = np.zeros(len(train), bool)
+    negative[rng.choice(np.flatnonzero(~positive[train]), NUM_NEGATIVES, replace=False)] = True
     return {
+        "negative": negative,
         "rows": rows[train],
         "positive": positive[train],
         "known": known,
@@ -196,20 +203,28 @@ def draw(problem: Problem, folder: pathlib.Path, *, seed: int) -> dict[str, np.n
     }
 
 
-def write(drawn: dict[str, np.ndarray], folder: pathlib.Path, ending: str) -> None:
-    """The files that a user has."""
+def write(
+    drawn: dict[str, np.ndarray], folder: pathlib.Path, ending: str, *, has_negatives: bool = False
+) -> None:
+    """The files that a user has; with known negatives what is not known is empty, or -1."""
+    labels = drawn["known"].astype(np.int32)
+    if has_negatives:
+        labels[~drawn["known"] & ~drawn["negative"]] = -1
     if ending == "npz":
-        np.savez(folder / "train.npz", x=drawn["rows"], labels=drawn["known"].astype(np.int32))
+        np.savez(folder / "train.npz", x=drawn["rows"], labels=labels)
         np.savez(folder / "new.npz", x=drawn["new"])
         return
     if ending == "folder":
         sides = np.where(drawn["known"], "train/positive", "train/unlabeled")
+        if has_negatives:
+            sides = np.where(drawn["negative"], "train/negative", sides)
         _write_images(drawn["rows"], [folder / side for side in sides])
         _write_images(drawn["new"], [folder / "new"] * len(drawn["new"]))
         return
     names = [f"f{i}" for i in range(drawn["rows"].shape[1])]
     train = pd.DataFrame(drawn["rows"], columns=names)
-    train.assign(known=drawn["known"].astype(int)).to_csv(folder / "train.csv", index=False)
+    known = pd.Series(labels).astype(str).replace("-1", "")
+    train.assign(known=known).to_csv(folder / "train.csv", index=False)
     pd.DataFrame(drawn["new"], columns=names).to_csv(folder / "new.csv", index=False)
 
 
@@ -381,7 +396,7 @@ def measure(flags: argparse.Namespace) -> None:
                 drawn = drawn or draw(PROBLEMS[name], pathlib.Path(flags.data_dir), seed=seed)
                 with tempfile.TemporaryDirectory() as place:
                     folder = pathlib.Path(place)
-                    write(drawn, folder, ending)
+                    write(drawn, folder, ending, has_negatives=row in WITH_NEGATIVES)
                     started, computed = time.monotonic(), cpu_seconds()
                     lines, error = run(
                         row, folder, ending, seed=seed, python=flags.python, settings=flags.set

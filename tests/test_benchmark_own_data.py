@@ -1,8 +1,10 @@
 """The benchmark of one's own data: its flags are checked before anything is read or written."""
 
+import numpy as np
 import pytest
 
 from benchmarks import own_data
+from pujax.data import sources
 
 
 @pytest.mark.parametrize(
@@ -61,6 +63,31 @@ def test_the_tables_hold_means_over_seeds(tmp_path, capsys):
     assert "| nnpu | 0.600 +- 0.141 (2) |" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("ending", ["csv", "npz", "folder"])
+def test_files_hold_known_negatives_on_request_and_the_same_positives(tmp_path, ending):
+    known = np.arange(9) < 3
+    drawn = {"known": known, "negative": np.arange(9) > 6, "rows": np.ones([9, 4], np.float32)}
+    drawn["new"] = drawn["rows"][:2]
+    found = []
+    for has_negatives in (False, True):
+        folder = tmp_path / str(has_negatives)
+        folder.mkdir()
+        own_data.write(drawn, folder, ending, has_negatives=has_negatives)
+        if ending == "folder":
+            found.append({x: len([*x.iterdir()]) for x in (folder / "train").iterdir()})
+            continue
+        path = str(folder / f"train.{ending}")
+        raw = sources.load("own_table", path=path, label="known" if ending == "csv" else "")
+        found.append(raw.train_labels)
+    if ending == "folder":
+        counts = [{x.name: count for x, count in sides.items()} for sides in found]
+        assert counts[0] == {"positive": 3, "unlabeled": 6}
+        assert counts[1] == {"positive": 3, "unlabeled": 4, "negative": 2}
+        return
+    assert list(found[0]) == [1] * 3 + [-1] * 6
+    assert list(found[1]) == [1] * 3 + [-1] * 4 + [0] * 2
+
+
 def test_commands_hold_in_a_folder_whose_name_has_spaces(monkeypatch):
     monkeypatch.setattr(own_data, "REPOSITORY", "/my projects/pujax")
     train, _ = own_data.commands("nnpu", "csv", seed=3)
@@ -94,7 +121,7 @@ def test_a_failed_cell_is_done_again_and_counted(tmp_path, capsys, monkeypatch):
 
     drawn = {"new_positive": None}
     monkeypatch.setattr(own_data, "draw", lambda problem, folder, *, seed: drawn)
-    monkeypatch.setattr(own_data, "write", lambda drawn, folder, ending: None)
+    monkeypatch.setattr(own_data, "write", lambda drawn, folder, ending, has_negatives: None)
     monkeypatch.setattr(own_data, "judge", lambda folder, positive: {"ap": 0.7})
     monkeypatch.setattr(own_data, "run", run)
     flags = [f"--output={path}", f"--data_dir={tmp_path}", "--seeds=3", "--sets=mushrooms"]
