@@ -6,4 +6,6 @@ from pujax import commands, huge_pages
 
 if __name__ == "__main__":
     huge_pages.restart()  # before JAX is imported, which takes a second
-    sys.exit(commands.run("pujax.train", sys.argv))
+    status = commands.run("pujax.train", sys.argv)
+    commands.leave_if_compiling(status)
+    sys.exit(status)

@@ -5,6 +5,8 @@ without importing it, so that it is there at once.
 """
 
 import importlib
+import logging
+import os
 import sys
 from collections.abc import Sequence
 
@@ -54,7 +56,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     # end of the path a folder takes no installed package's place.
     if not {"", "."} & set(sys.path):
         sys.path.append("")
-    return run(COMMANDS[command][0], words)
+    status = run(COMMANDS[command][0], words)
+    if is_own_process:
+        leave_if_compiling(status)
+    return status
+
+
+def leave_if_compiling(status: int) -> None:
+    """Ends the process if a program that nobody needs any more is being compiled.
+
+    XLA compiles for minutes, cannot be interrupted, and may crash while Python ends around it.
+    """
+    compile_ahead = sys.modules.get("pujax.training.compile_ahead")
+    if compile_ahead is not None and compile_ahead.is_compiling():
+        logging.shutdown()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
 
 
 def run(module: str, words: Sequence[str]) -> int:

@@ -445,7 +445,10 @@ class PUClassifier(ClassifierMixin, BaseEstimator):
         fields = config.method
         size = max(min(int(self.batch_size), num_rows // 2), 2)
         wanted: dict[str, Any] = {"augment": False, "batch_size": size}
-        fields.update(methods.own_rows(self.method))  # first: a length may be among them
+        own = methods.own_rows(self.method)
+        lengths = ("num_epochs", *methods.stage_lengths(self.method))
+        fields.update({name: own.pop(name) for name in lengths if name in own})
+        wanted |= own
         if self.num_epochs is not None:
             methods.set_length(fields, int(self.num_epochs))
         elif not methods.stage_lengths(self.method) and "num_epochs" in fields:

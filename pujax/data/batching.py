@@ -288,7 +288,7 @@ def _over_batches(
     return run
 
 
-@functools.lru_cache(maxsize=256)  # seeds that train together may have functions of their own
+@functools.lru_cache(maxsize=128)  # seeds that train together may have functions of their own
 def _compiled_over_batches(
     function: Callable[..., Any], size: int, split: NamedSharding | None
 ) -> Callable[..., Any]:

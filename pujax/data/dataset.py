@@ -71,16 +71,21 @@ def _build(raw: RawDataset, settings: Settings, seed: int) -> PUDataset:
         split = split_lib.as_labelled(
             binary, holdout=settings.holdout, seed=seed, num_support=settings.num_support
         )
-        # Which negatives are known says how the data were collected: but for the support set they
-        # count as unlabeled.
-        is_unlabeled = np.isin(np.arange(len(binary)), split.support, invert=True) & (binary != 1)
-        binary = np.where(is_unlabeled, np.int8(-1), binary)
         posterior = None
     else:
         posterior = _posterior(raw, binary, settings, seed)
         split = split_lib.split(raw.train_labels, settings, seed=seed, posterior=posterior)
+    support_labels = binary[split.support]
+    positives_apart = 0
+    if settings.keeps_labels:
+        # Which negatives are known says how the data were collected: but for the support set they
+        # count as unlabeled.
+        positives_apart = int(support_labels.sum())
+        binary = np.where(binary == 1, np.int8(1), np.int8(-1))
     if raw.prepare is not None:
-        raw = raw.prepare(np.concatenate([split.support, split.labeled, split.unlabeled]))
+        # Negatives of the support set are in U, too.
+        apart = np.setdiff1d(split.support, split.unlabeled)
+        raw = raw.prepare(np.concatenate([apart, split.labeled, split.unlabeled]))
     rows = _pu_rows(split.labeled, split.unlabeled, settings)
     held = _pu_rows(split.validation_labeled, split.validation_unlabeled, settings)
     n_p, n_u = len(split.labeled), len(rows) - len(split.labeled)
@@ -101,7 +106,7 @@ def _build(raw: RawDataset, settings: Settings, seed: int) -> PUDataset:
         n_p=n_p,
         n_u=n_u,
         n_support=settings.num_support,
-        support_positives=int(binary[split.support].sum()),
+        support_positives=int(support_labels.sum()),
         prior=priors.population,
         prior_unlabeled=priors.unlabeled,
         prior_source=priors.source,
@@ -115,7 +120,7 @@ def _build(raw: RawDataset, settings: Settings, seed: int) -> PUDataset:
         labeled=np.arange(len(rows)) < n_p,
         source_ids=kept[rows],
         support_inputs=as_array(raw.train_inputs[split.support]),
-        support_labels=binary[split.support],
+        support_labels=support_labels,
         test_inputs=test_inputs,
         test_labels=test_labels,
         truth=binary[rows],
@@ -135,6 +140,7 @@ def _build(raw: RawDataset, settings: Settings, seed: int) -> PUDataset:
         class_sides=_sides(raw.class_names, ids),
         validation_ids=kept[held],
         own=raw.own,
+        positives_apart=positives_apart,
     )
 
 
@@ -200,11 +206,8 @@ def _find_priors(
         if settings.keeps_labels:
             # It is given for all rows. Of few labels the parts have other shares, by rounding; U is
             # a random part of the U of all rows, and has its share of positives.
-            support = binary[split.support]
-            found = fits(n_p + v_p + int(support.sum()), n + v + len(support), "training")
-            return class_prior_lib.without_support(
-                found, n_p=n_p + v_p, n=n + v, support=support, setting=setting
-            )
+            apart = len(np.setdiff1d(split.support, split.unlabeled))
+            return fits(n_p + v_p + apart, n + v + apart, "training")
         # At a class prior, validation has a population of its own: `PUDataset.validation_prior`.
         if v and settings.class_prior is None:
             fits(v_p, v, "validation")

@@ -135,6 +135,8 @@ class PUDataset(NamedTuple):
       validation_ids: int `[v]`, rows of the source's training set.
       own: what is kept of a user's own rows, else None.
       prior_choice: what an estimated prior was chosen from, else None.
+      positives_apart: labelled positives of the population that are in the support set and not in
+        P; 0 where the population is what the support set leaves. Its negatives are in U then.
     """
 
     info: DataInfo
@@ -157,6 +159,7 @@ class PUDataset(NamedTuple):
     validation_ids: np.ndarray = np.zeros(0, np.int64)
     own: OwnRows | None = None
     prior_choice: PriorChoice | None = None
+    positives_apart: int = 0
 
     @property
     def streamed(self) -> bool:

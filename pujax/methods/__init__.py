@@ -203,7 +203,7 @@ def own_rows(name: str) -> dict[str, Any]:
 
     Its module says them with `OWN_ROWS`. Published data have a thousand labelled positives and
     often half of all examples positive; one's own rows may have twenty, and one positive among
-    thirty (docs/results/nnpu.md, "nnPU on your own rows"). And they hold no clean examples.
+    thirty (docs/results/nnpu.md, "nnPU on your own rows"). Most hold no clean examples.
 
     Args:
       name: of the method.

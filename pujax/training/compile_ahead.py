@@ -26,6 +26,7 @@ from pujax.training.method_setup import MethodSetup
 
 _LOG = logging.getLogger(__name__)
 _BACKENDS = ("cpu", "tpu")
+_THREAD = "compile_ahead"
 
 # By the compiled step of a stage: its programs in the making, or made.
 _PROGRAMS: dict[Any, concurrent.futures.Future] = {}
@@ -55,8 +56,9 @@ def compiling(setups: Sequence[MethodSetup], mesh: Mesh) -> Iterator[None]:
                 _PROGRAMS[train] = concurrent.futures.Future()
                 job = functools.partial(_compile, setup, index, train, mesh)
                 jobs.append((_PROGRAMS[train], job))
-    # Python waits for the threads of an executor before it ends, also for minutes after a signal.
-    threading.Thread(target=_work, args=(jobs,), name="compile_ahead", daemon=True).start()
+    # Python would wait for the threads of an executor before it ends, for minutes after a signal;
+    # how a process ends beside this one: `commands.leave_if_compiling`.
+    threading.Thread(target=_work, args=(jobs,), name=_THREAD, daemon=True).start()
     try:
         yield
     finally:
@@ -73,6 +75,11 @@ def _work(jobs: Sequence[tuple[concurrent.futures.Future, Callable[[], None]]]) 
                 job()
             finally:
                 program.set_result(None)
+
+
+def is_compiling() -> bool:
+    """Whether a program is in the making, perhaps one that nobody waits for any more."""
+    return any(thread.name == _THREAD for thread in threading.enumerate())
 
 
 def finish(train: Any) -> None:

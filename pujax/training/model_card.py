@@ -77,8 +77,15 @@ def _of_one_label(document: Mapping[str, Any]) -> str:
             f"  they may be if {shares_of(low, high)} of the unlabeled rows are positive, and by\n"
             "  chance in the held-out rows."
         )
+    clean = "without a known negative"
+    if info["n_support"]:
+        positives, negatives = (
+            info["support_positives"],
+            info["n_support"] - info["support_positives"],
+        )
+        clean = f"and a support set\nof {positives} more positives and {negatives} known negatives"
     return f"""A binary classifier trained by pujax from {info["n_p"]} labelled positives and
-{info["n_u"]} unlabeled examples ({info["setting"]} data), without a known negative.
+{info["n_u"]} unlabeled examples ({info["setting"]} data), {clean}.
 
 {_how_to_use(document)}
 - Positive is what was labelled positive; the labels are taken for a random sample of all positives.

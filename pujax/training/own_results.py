@@ -131,8 +131,8 @@ def _labeled_share(data: PUDataset) -> float:
 
     Of few positives a share is rounded to whole ones, so that this is not the held-out part's.
     """
-    held = data.validation_labeled
-    return float((data.info.n_p + held.sum()) / (data.info.n + len(held)))
+    held, apart = data.validation_labeled, data.positives_apart
+    return float((data.info.n_p + held.sum() + apart) / (data.info.n + len(held) + apart))
 
 
 def possible_priors(data: PUDataset) -> tuple[float, float]:
@@ -181,7 +181,7 @@ def describe_batches(
     ]
     if not changed:
         return ""
-    return f"{used.method.name}: {', '.join(changed)}, since there are no more rows to train on"
+    return f"{used.method.name}: {', '.join(changed)}, since there are no more rows for them"
 
 
 def check_decision(config: ml_collections.FrozenConfigDict, data: Problem) -> None:

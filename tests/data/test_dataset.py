@@ -10,6 +10,8 @@ from pujax.data import dataset
 from pujax.data.raw import OwnRows, RawDataset
 from pujax.data.splits import case_control as case_control_lib
 from pujax.data.splits import split as split_lib
+from pujax.priors import PriorEstimate
+from pujax.training import own_results, prior_estimation
 from pujax.training.evaluation import binary
 from tests import tiny
 
@@ -189,14 +191,16 @@ def test_half_of_a_support_set_out_of_known_examples_is_negative():
     binary = np.random.default_rng(0).permutation(np.repeat([1, 0, -1], [10, 8, 40]))
     found = split_lib.as_labelled(binary, holdout=0.2, seed=3, num_support=7)
     assert sorted(binary[found.support]) == [0, 0, 0, 1, 1, 1, 1]
-    assert sorted(np.concatenate(found)) == list(range(58))
-    assert len(found.labeled) + len(found.validation_labeled) == 6
-    assert (binary[found.unlabeled] == 0).sum() + (
-        binary[found.validation_unlabeled] == 0
-    ).sum() == 5
+    assert (np.diff(found.support) > 0).all()
+    # Its positives are taken out of P, and nothing else changes: its negatives stay in U.
+    without = split_lib.as_labelled(binary, holdout=0.2, seed=3)
+    for name in ("unlabeled", "validation_labeled", "validation_unlabeled"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(without, name))
+    positives = found.support[binary[found.support] == 1]
+    np.testing.assert_array_equal(found.labeled, np.setdiff1d(without.labeled, positives))
+    assert set(found.support) <= {*without.labeled, *without.unlabeled}
     others = [split_lib.as_labelled(binary, holdout=0, seed=x, num_support=7) for x in range(9)]
     assert len({tuple(x.support) for x in others}) == 9
-    assert (np.diff(found.support) > 0).all()
 
 
 @pytest.mark.parametrize(
@@ -205,7 +209,11 @@ def test_half_of_a_support_set_out_of_known_examples_is_negative():
         ((10, 8, 40), 17, "10 labelled positives and 8 known negatives; accepted: 2 to 16, half"),
         ((3, 8, 40), 6, "3 labelled positives and 8 known negatives; accepted: 2 to 4, half"),
         ((10, 1, 40), 1, "10 labelled positives and 1 known negative; accepted: 2 to 2, half"),
-        ((10, 0, 40), 4, "and 0 known negatives; accepted: 0, with a method that needs no clean"),
+        (
+            (10, 0, 40),
+            4,
+            "and 0 known negatives; accepted: 0, with a method that .*zero_is=negative",
+        ),
     ],
 )
 def test_a_support_set_that_known_examples_cannot_fill_is_refused(counts, count, message):
@@ -214,11 +222,12 @@ def test_a_support_set_that_known_examples_cannot_fill_is_refused(counts, count,
         split_lib.as_labelled(binary, holdout=0, seed=0, num_support=count)
 
 
-@pytest.mark.parametrize(("setting", "hidden"), [("one_sample", 30.0), ("two_sample", 36.0)])
-def test_the_prior_of_all_own_rows_counts_those_of_the_support_set(setting, hidden):
+@pytest.mark.parametrize(("setting", "in_u"), [("one_sample", 1 / 3), ("two_sample", 0.4)])
+@pytest.mark.parametrize("num_support", [0, 8])
+def test_the_priors_of_own_rows_do_not_depend_on_a_support_set(setting, in_u, num_support):
     # 10 labelled positives, 12 known negatives and 78 rows of unknown class, by the prior of 0.4:
     # of the 90 that are not labelled 30 are positive in one sample (0.4 of 100, less 10), and 36
-    # where those 90 are a sample of the population. Four of P and four of N go to the support set.
+    # where those 90 are a sample of the population.
     labels = np.repeat([1, 0, -1], [10, 12, 78]).astype(np.int32)
     rows = np.random.default_rng(0).normal(size=[100, 2]).astype(np.float32)
     source = RawDataset(
@@ -226,18 +235,23 @@ def test_the_prior_of_all_own_rows_counts_those_of_the_support_set(setting, hidd
         known_at_random=False,
         own=OwnRows(id_name="row", ids=np.arange(100)),
     )
-    fields = {"positive_classes": (1,), "num_labeled": 0, "sampling": "uniform", "holdout": 0.5}
-    fields |= {"seed": 0, "setting": setting, "num_support": 8}
+    fields = {"positive_classes": (1,), "num_labeled": 0, "sampling": "uniform", "holdout": 0.2}
+    fields |= {"seed": 0, "setting": setting, "num_support": num_support}
     data = dataset.build(source, prior=0.4, **fields)
-    assert data.info.prior_unlabeled == pytest.approx(hidden / 86)
-    population = (6 + 30) / 92 if setting == "one_sample" else 36 / 86
-    assert data.info.prior == pytest.approx(population)
-    assert (data.info.n_support, data.info.support_positives) == (8, 4)
-    assert sorted(data.support_labels) == [0] * 4 + [1] * 4
+    assert data.info.prior_unlabeled == pytest.approx(in_u) and data.info.prior == 0.4
+    assert (data.info.n_p, data.info.n_u) == (8 - num_support // 2, 72)
+    assert data.positives_apart == data.info.support_positives == num_support // 2
+    assert sorted(data.support_labels) == [0] * (num_support // 2) + [1] * (num_support // 2)
+    assert not set(data.validation_ids) & set(data.source_ids)
     # Which of the others are known to be negative stays unknown to training and to the report.
-    assert set(data.truth[~data.labeled]) == {-1} == set(data.validation_truth[3:])
-    with pytest.raises(ValueError, match=r"data.prior is 0.97, which is .* 86 unlabeled .*smaller"):
-        dataset.build(source, prior=0.97, **fields)
+    assert set(data.truth[~data.labeled]) == {-1} == set(data.validation_truth[2:])
+    # A share of labelled positives, and so probabilities of new rows, are of all rows.
+    assert own_results._labeled_share(data) == pytest.approx(10 / 100)
+    estimated = prior_estimation._with_priors(
+        data, prior_estimation._alone(PriorEstimate(1 / 3), "km2"), "estimated"
+    )
+    population = 0.4 if setting == "one_sample" else 1 / 3
+    assert estimated.info.prior == pytest.approx(population, abs=0.01)
 
 
 @pytest.mark.parametrize("setting", dataset.SETTINGS)
@@ -464,7 +478,7 @@ def test_training_data_do_not_hold_the_truth():
         ({"positive_classes": (0, 1, 2, 3)}, "data.positive_classes"),
         ({"num_labeled": -1}, "data.num_labeled"),
         ({"num_labeled": 0, "num_support": 0, "num_unlabeled": 9}, "data.num_unlabeled"),
-        ({"num_labeled": 0}, "data.num_support"),
+        ({"num_labeled": 0, "num_support": 500}, "data.num_support"),
         ({"holdout": 0.2}, "data.holdout"),
         ({"num_labeled": 0, "num_support": 0, "holdout": 1.0}, "data.holdout"),
         ({"num_labeled": 500}, "data.num_labeled"),

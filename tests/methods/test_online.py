@@ -185,6 +185,11 @@ STATE = classifier.State({"classifier": jnp.float32(0.0)}, {}, None, None)
 BATCH = tiny.batching.Batch(*[None] * len(tiny.batching.Batch._fields))
 
 
+def test_an_example_that_is_twice_in_a_batch_has_one_place():
+    ids = jnp.array([3, 1, 3, 2, 0, 2, 2])
+    assert list(online.last_places(ids, 5)) == [2, 1, 2, 6, 4, 6, 6]
+
+
 def test_units_scale_the_step_of_a_scalar():
     """A first step of Adam is its rate, in units of the start of a weight."""
     built = config("dist_pu", online="mixup_weight", online_learning_rate=0.1)
@@ -217,11 +222,6 @@ def test_weights_are_clipped_and_have_a_mean_of_one():
 
 
 @pytest.mark.thorough
-def test_an_example_that_is_twice_in_a_batch_has_one_place():
-    ids = jnp.array([3, 1, 3, 2, 0, 2, 2])
-    assert list(online.last_places(ids, 5)) == [2, 1, 2, 6, 4, 6, 6]
-
-
 def test_weights_are_those_of_ren_et_al_worked_out_by_hand():
     """The gain of an example is the product of its gradient with that of the support loss."""
     changes = {"weighting": "pooled", "online_loss": "mean"}

@@ -214,7 +214,8 @@ def test_nnpu_has_the_logistic_loss_on_own_rows_and_its_published_one_elsewhere(
 def test_a_method_that_needs_clean_examples_gets_some_on_own_rows(source):
     file = {"own_table": own_table, "own_folder": own_folder}[source]
     config = file.get_config("method=lagam")
-    assert config.data.num_support == 60 and config.method.num_epochs == 60
+    assert config.data.num_support == config.method.support_batch_size == 60
+    assert config.method.num_epochs == 60
     assert file.get_config("").data.num_support == 0
     published = config_lib.default_config("lagam").method
     assert published.num_epochs == 400 and published.rho_start == 0.95

@@ -95,17 +95,19 @@ def test_lagam_learns_from_known_negatives_and_predicts(tmp_path):
     config.data.num_support = 20
     config.model.options = other.model.options
     config.run.update({"figures": False, "decide": "top:30", "compare": "nnpu"})
-    fields = {"num_epochs": 6, "warmup_epochs": 2, "lr_drops": (5,), "neighbors_after_epoch": 3}
+    fields = {"num_epochs": 6, "warmup_epochs": 2, "neighbors_after_epoch": 3}
     config.method.update(fields | {"padding": 1, "flip": False, "num_clusters": 2})
     said = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(experiment, "message", said.append)
         summary = training.run(config, str(tmp_path / "run"))
     assert summary["counts"]["support"] == 20 and summary["counts"]["support_positives"] == 10
-    assert "support_batch_size is 20 in place of 64" in "\n".join(said)
+    assert "support_batch_size is 20 in place of 60" in "\n".join(said)
     written = pd.read_csv(tmp_path / "run" / "predictions.csv")
-    # Ten of the known negatives are in the support set; the other ten are unlabeled.
-    assert written.file.str.startswith("negative/").sum() == 10 and len(written) == 150
+    # All known negatives are unlabeled, those of the support set, too.
+    assert written.file.str.startswith("negative/").sum() == 20 and len(written) == 160
+    card = (tmp_path / "run" / "model" / "README.md").read_text()
+    assert "a support set\nof 10 more positives and 10 known negatives." in card
     bright = written.file.str.extract(r"unlabeled/(\d+)")[0].astype(float) % 7 < 3
     assert metrics.auc(written.score.to_numpy(), bright.to_numpy()) > 0.9
     again = pujax.load(tmp_path / "run").predict(tmp_path / "images" / "unlabeled")

@@ -68,42 +68,6 @@ def drawn(truth: np.ndarray, labeled: np.ndarray, *, setting: str) -> Priors:
     return Priors(population, in_u, "drawn with data.class_prior")
 
 
-def without_support(
-    priors: Priors, *, n_p: int, n: int, support: np.ndarray, setting: str
-) -> Priors:
-    """The priors of what a support set of known examples leaves, from those of all examples.
-
-    Its negatives would have been in U: without them U has a larger share of positives.
-
-    Args:
-      priors: of all examples, as `given` returns them.
-      n_p: labelled positives that are left.
-      n: distinct examples that are left, P among them.
-      support: int `[s]`, true classes of the support set, 1 or 0.
-      setting: 'one_sample' or 'two_sample'.
-
-    Returns:
-      `Priors`.
-
-    Raises:
-      ValueError: if more positives than unlabeled examples would be left.
-    """
-    num_negative = int((support == 0).sum())
-    if not len(support):
-        return priors
-    n_u = n - n_p
-    hidden = priors.unlabeled * (n_u + num_negative)
-    if hidden >= n_u:
-        raise ValueError(
-            f"data.prior is {priors.population}, which is {hidden:.4g} positives among the {n_u} "
-            f"unlabeled examples that {num_negative} known negatives of the support set leave; "
-            "accepted: a smaller share"
-        )
-    in_u = hidden / n_u
-    population = (n_p + hidden) / n if setting == "one_sample" else in_u
-    return Priors(population, in_u, priors.source)
-
-
 def given(
     prior: float,
     *,

@@ -53,22 +53,20 @@ def as_labelled(binary: np.ndarray, *, holdout: float, seed: int, num_support: i
       binary: int `[n]`, 1 for a labelled positive, 0 for a known negative, -1 where unknown.
       holdout: share of P and of U that is held out, rounded, and at least one of each if above 0.
       seed: of the draw.
-      num_support: known examples that are taken out first as the support set: half of them, rounded
-        down, are known negatives, the others labelled positives.
+      num_support: examples of known class in the support set. Half of them, rounded up, are taken
+        out of P. The others are known negatives, which stay in U as all of these do, so that U has
+        the share of positives that it had. None is held out.
 
     Returns:
-      A `Split` of all `n` rows; known negatives that are not in the support set are in U.
+      A `Split` of all `n` rows. What is held out does not depend on the support set.
 
     Raises:
       ValueError: unless P and U both keep an example in each part, and the support set has both.
     """
-    support = _known_support(binary, num_support, seed)
-    is_left = np.ones(len(binary), bool)
-    is_left[support] = False
     rng = np.random.default_rng([seed, 0x5057, 2])
     parts = []
     for name, rows in (("positive", binary == 1), ("unlabeled", binary != 1)):
-        rows = rng.permutation(np.flatnonzero(rows & is_left))
+        rows = rng.permutation(np.flatnonzero(rows))
         held = max(round(holdout * len(rows)), 1) if holdout else 0
         if len(rows) <= held:
             raise ValueError(
@@ -77,24 +75,29 @@ def as_labelled(binary: np.ndarray, *, holdout: float, seed: int, num_support: i
             )
         parts.append((np.sort(rows[held:]), np.sort(rows[:held])))
     (labeled, held_labeled), (unlabeled, held_unlabeled) = parts
+    support = _known_support(labeled, unlabeled[binary[unlabeled] == 0], num_support, seed)
+    labeled = np.setdiff1d(labeled, support)
     return Split(support, labeled, unlabeled, held_labeled, held_unlabeled)
 
 
-def _known_support(binary: np.ndarray, count: int, seed: int) -> np.ndarray:
-    """Rows of a support set out of the examples of known class, sorted; none where `count` is 0."""
+def _known_support(positive: np.ndarray, negative: np.ndarray, count: int, seed: int) -> np.ndarray:
+    """Rows of a support set out of those of known class that train; none where `count` is 0."""
     if not count:
         return np.zeros(0, np.int64)
-    positive, negative = np.flatnonzero(binary == 1), np.flatnonzero(binary == 0)
     num_negative = count // 2
     most = 2 * min(len(negative), max(len(positive) - 1, 0))
     if not 2 <= count <= most:
         known = f"{plural(len(positive), 'labelled positive')} and "
         known += plural(len(negative), "known negative")
-        accepted = "0, with a method that needs no clean examples"
+        accepted = (
+            "0, with a method that needs no clean examples; or known negatives: zeros beside "
+        )
+        accepted += "empty labels, data.zero_is=negative, or images in negative/"
         if most:
             accepted = f"2 to {most}, half of them known negatives"
         raise ValueError(
-            f"data.num_support is {count}, and the training set has {known}; accepted: {accepted}"
+            f"data.num_support is {count}, and what is not held out has {known}; accepted: "
+            f"{accepted}"
         )
     rng = np.random.default_rng([seed, 0x5057, 3])
     drawn = rng.permutation(positive)[: count - num_negative], rng.permutation(negative)

@@ -52,13 +52,13 @@ OWN_ROWS = {
     "warmup_epochs": 12,
     "neighbors_after_epoch": 18,
     "learning_rate": 1e-2,
-    "lr_drops": (40, 52),
+    "lr_schedule": "cosine",
     "rho_start": 0.8,
     "rho_end": 0.6,
     "num_clusters": 10,
 }
-"""The settings of the digits (configs/lagam_digits.py), which are a set of the size of most own
-ones: in 400 epochs of a thousand rows the published ones would learn no more."""
+"""Length, rate and memory of the digits (configs/lagam_digits.py), a set of the size of most own
+ones, with a rate that falls with the length whatever that is."""
 _PSEUDO = "pseudo_negatives"
 _LABEL_UPDATES = ("projected", "normalized", "weighted")
 _LABEL_MEMORIES = ("schedule", "support_loss")

@@ -46,7 +46,7 @@ from pujax.methods.self_pu import self_paced, train_step
 from pujax.methods.self_pu.train_step import State, Student, Teacher
 
 OWN_ROWS = {"calibration_meta": False}
-"""Weights are learned on clean examples, which one's own rows lack."""
+"""Weights are learned on clean examples, which most own rows lack."""
 STAGE_LENGTHS = ("pick_start", "pick_stop", "teacher_start")
 _REPORTS = ("student_1", "student_2", "teacher_1", "teacher_2")
 
