@@ -8,6 +8,7 @@ import jax
 import numpy as np
 import pytest
 
+from pujax import commands
 from pujax.training import compile_ahead, method_setup, train_step
 from tests import tiny
 
@@ -160,3 +161,29 @@ def test_the_start_of_a_stage_compiles_fast_and_gives_the_same_numbers():
     assert train_step._runs_once(mesh)["xla_backend_optimization_level"] == 1
     elsewhere = types.SimpleNamespace(devices=np.array([types.SimpleNamespace(platform="tpu")]))
     assert train_step._runs_once(elsewhere) is None
+
+
+def test_a_process_ends_at_once_with_its_status_while_a_program_is_compiled(monkeypatch):
+    class Left(BaseException):
+        pass
+
+    def leave(status):
+        raise Left(status)
+
+    monkeypatch.setattr(commands.os, "_exit", leave)
+    monkeypatch.setattr(commands.logging, "shutdown", lambda: None)
+    monkeypatch.setattr(compile_ahead, "is_compiling", lambda: False)
+    assert commands.leave_if_compiling(0) is None
+    monkeypatch.undo()
+    monkeypatch.setattr(commands.os, "_exit", leave)
+    monkeypatch.setattr(commands.logging, "shutdown", lambda: None)
+    go_on = threading.Event()
+    thread = threading.Thread(target=go_on.wait, name=compile_ahead._THREAD, daemon=True)
+    thread.start()
+    try:
+        with pytest.raises(Left) as left:
+            commands.leave_if_compiling(143)
+    finally:
+        go_on.set()
+        thread.join()
+    assert left.value.args == (143,)
