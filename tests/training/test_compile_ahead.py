@@ -172,11 +172,9 @@ def test_a_process_ends_at_once_with_its_status_while_a_program_is_compiled(monk
 
     monkeypatch.setattr(commands.os, "_exit", leave)
     monkeypatch.setattr(commands.logging, "shutdown", lambda: None)
-    monkeypatch.setattr(compile_ahead, "is_compiling", lambda: False)
-    assert commands.leave_if_compiling(0) is None
-    monkeypatch.undo()
-    monkeypatch.setattr(commands.os, "_exit", leave)
-    monkeypatch.setattr(commands.logging, "shutdown", lambda: None)
+    with monkeypatch.context() as idle:
+        idle.setattr(compile_ahead, "is_compiling", lambda: False)
+        assert commands.leave_if_compiling(0) is None
     go_on = threading.Event()
     thread = threading.Thread(target=go_on.wait, name=compile_ahead._THREAD, daemon=True)
     thread.start()
