@@ -336,7 +336,7 @@ def _collapsed(cell: Mapping[str, Any]) -> str:
     Without a test set it is every training example.
     """
     count, total = sum(map(_predicts_one_class, cell["summaries"])), len(cell["summaries"])
-    parts = []
+    parts, end = [], ""
     if count:
         parts.append(
             f"{count} of {total} seeds {'predicts' if count == 1 else 'predict'} one class"
@@ -345,7 +345,8 @@ def _collapsed(cell: Mapping[str, Any]) -> str:
         for period in summary.get("one_class") or ():  # older versions, several labels: none
             first, last = period["first_epoch"], period["last_epoch"]
             parts.append(f"seed {summary['seed']} predicts one class in epochs {first} to {last}")
-    return "; ".join(parts)
+            end = " (epochs are counted from 0)"
+    return "; ".join(parts) + end
 
 
 def _predicts_one_class(summary: Mapping[str, Any]) -> bool:

@@ -113,6 +113,7 @@ def _build(raw: RawDataset, settings: Settings, seed: int) -> PUDataset:
         input_shape=tuple(raw.train_inputs.shape[1:]),
         mean=mean,
         std=std,
+        positives_apart=positives_apart,
     )
     return PUDataset(
         info=info,
@@ -140,7 +141,6 @@ def _build(raw: RawDataset, settings: Settings, seed: int) -> PUDataset:
         class_sides=_sides(raw.class_names, ids),
         validation_ids=kept[held],
         own=raw.own,
-        positives_apart=positives_apart,
     )
 
 
@@ -174,8 +174,9 @@ def _reduced(raw: RawDataset, settings: Settings, seed: int) -> tuple[RawDataset
 def _unlabeled_from(settings: Settings) -> str:
     if settings.class_prior is not None:
         return pu_dataset.AT_PRIOR
-    is_pool = settings.unlabeled_pool != ALL
-    is_sample = settings.draws_unlabeled or settings.keeps_labels or is_pool
+    if settings.keeps_labels:
+        return pu_dataset.AS_LABELED
+    is_sample = settings.draws_unlabeled or settings.unlabeled_pool != ALL
     return pu_dataset.SAMPLE if is_sample else pu_dataset.REST
 
 

@@ -18,8 +18,9 @@ from pujax.data.splits import labeling_mechanisms
 from pujax.models.encoder import Encoder
 
 REVEALS = ("all", "negatives")
-# Where U comes from: all that is left of the source, a sample of it, or one at a class prior.
-REST, SAMPLE, AT_PRIOR = "rest", "sample", "at_prior"
+# Where U comes from: all that is left of the source, a sample of it, one at a class prior, or all
+# that is not labelled where labels are as they are.
+REST, SAMPLE, AT_PRIOR, AS_LABELED = "rest", "sample", "at_prior", "as_labeled"
 
 
 class TrainingData(NamedTuple):
@@ -62,6 +63,8 @@ class DataInfo(NamedTuple):
       input_shape: shape of one example.
       mean: per channel, what `normalize` subtracts from pixels in 0-1; per feature of a table.
       std: per channel or feature, what it then divides by.
+      positives_apart: labelled positives of the population that are in the support set and not in
+        P; 0 where the population is what the support set leaves. Its negatives are in U then.
     """
 
     name: str
@@ -76,11 +79,22 @@ class DataInfo(NamedTuple):
     input_shape: tuple[int, ...]
     mean: tuple[float, ...]
     std: tuple[float, ...]
+    positives_apart: int = 0
 
     @property
     def n(self) -> int:
         """Number of training examples, P and U."""
         return self.n_p + self.n_u
+
+    @property
+    def sample_labeled(self) -> int:
+        """Labelled positives of one-sample data, those that do not train among them."""
+        return self.n_p + self.positives_apart
+
+    @property
+    def sample_size(self) -> int:
+        """Examples of one-sample data, which stand for the population."""
+        return self.n + self.positives_apart
 
     @property
     def is_table(self) -> bool:
@@ -127,7 +141,7 @@ class PUDataset(NamedTuple):
       validation_truth: int8 `[v]`, true labels, for the oracle's selection only.
       labeling: how the labelled positives were chosen; its numbers rest on the truth, so that
         training does not see them.
-      unlabeled_from: where U comes from, `REST`, `SAMPLE` or `AT_PRIOR`; two-sample data repeat P
+      unlabeled_from: where U comes from, `REST` and so on; two-sample data repeat P
         in U only where it is `REST`.
       prior_interval: of an estimated `info.prior`, else None.
       encoder: what networks start from, or None, see `pujax.training.init_from`.
@@ -135,8 +149,6 @@ class PUDataset(NamedTuple):
       validation_ids: int `[v]`, rows of the source's training set.
       own: what is kept of a user's own rows, else None.
       prior_choice: what an estimated prior was chosen from, else None.
-      positives_apart: labelled positives of the population that are in the support set and not in
-        P; 0 where the population is what the support set leaves. Its negatives are in U then.
     """
 
     info: DataInfo
@@ -159,7 +171,6 @@ class PUDataset(NamedTuple):
     validation_ids: np.ndarray = np.zeros(0, np.int64)
     own: OwnRows | None = None
     prior_choice: PriorChoice | None = None
-    positives_apart: int = 0
 
     @property
     def streamed(self) -> bool:
@@ -252,10 +263,11 @@ class PUDataset(NamedTuple):
     def validation_prior(self) -> float:
         """Share of positives in the population that the validation set speaks of.
 
-        That of training, but in one-sample data with U drawn at a class prior: there U_val is like
-        U, and the population, P and U together, has the more positives the more are labelled.
+        That of training, but in one-sample data where U_val is like U and another share of all is
+        labelled: with U drawn at a class prior, and with labels as they are, by rounding of few.
         """
-        if self.unlabeled_from != AT_PRIOR or self.info.setting != "one_sample":
+        is_like_u = self.unlabeled_from in (AT_PRIOR, AS_LABELED)
+        if not is_like_u or self.info.setting != "one_sample":
             return self.info.prior
         share = float(np.mean(self.validation_labeled))
         return share + (1 - share) * self.info.prior_unlabeled

@@ -143,6 +143,6 @@ def _threshold(config: ml_collections.ConfigDict, info: DataInfo) -> float:
     return threshold(
         config.threshold,
         weight_ratio=ratio,
-        labeled_share=info.n_p / info.n,
+        labeled_share=info.sample_labeled / info.sample_size,
         in_unlabeled=in_unlabeled,
     )

@@ -57,6 +57,15 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
     c = config.method
     checks.one_of("method.threshold_on", c.threshold_on, ("unlabeled", "test"))
     transductive = c.threshold_on == "test"
+    checks.require(
+        not transductive
+        or info.setting != "one_sample"
+        or not info.prior_source.startswith("drawn"),
+        "method.threshold_on",
+        c.threshold_on,
+        "'unlabeled' with data.class_prior in one-sample data, whose test set has another share of "
+        "positives than P and U together",
+    )
 
     def offset(scores: jax.Array, labeled: jax.Array) -> jax.Array:
         # U with the share of positives in U: the same quantile that P and U together would give.

@@ -80,7 +80,11 @@ def alphamax(
         size = min(AT_ONCE, num_resamples - start)
         counts = [rng.multinomial(x.sum(), x / x.sum(), size=size) for x in (counts_p, counts_u)]
         resampled.extend(elbow(likelihood_curve(*counts)))
-    return base.with_interval(elbow(curve[None])[0], resampled, level=level)
+    found = base.with_interval(elbow(curve[None])[0], resampled, level=level)
+    # The first and the last share at which a curve can bend stand for all that is beyond.
+    low = 0.0 if found.low <= SHARES[SHORTEST_LINE - 1] else found.low
+    high = 1.0 if found.high >= SHARES[-SHORTEST_LINE - 1] else found.high
+    return found._replace(low=low, high=high)
 
 
 def likelihood_curve(counts_p: np.ndarray, counts_u: np.ndarray) -> np.ndarray:

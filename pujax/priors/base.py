@@ -270,26 +270,32 @@ def with_interval(value: float, resampled: npt.ArrayLike, *, level: float) -> Pr
 def moved(estimate: PriorEstimate, value: float) -> PriorEstimate:
     """Another value with the interval of an estimate moved along with it, clipped to [0, 1].
 
-    The interval [0, 1] stays as it is, and one that begins at 0 still does.
+    The interval [0, 1] stays as it is. One that begins at 0 or ends at 1 still does: these stand
+    for resamples whose estimate is somewhere beyond.
     """
     if estimate[1:] == ANYTHING[1:]:
         return PriorEstimate(value, *ANYTHING[1:])
     low, high = np.clip(np.array(estimate[1:]) + value - estimate.value, 0, 1)
-    return PriorEstimate(value, float(low) if estimate.low else 0.0, float(high))
+    ends = 0.0 if estimate.low == 0 else low, 1.0 if estimate.high == 1 else high
+    return PriorEstimate(value, *map(float, ends))
 
 
-def with_brackets(found: PriorEstimate, half: float) -> PriorEstimate:
+def with_brackets(found: PriorEstimate, half: float, largest: float) -> PriorEstimate:
     """The estimate with an interval that holds the brackets which its ends stand for.
 
     KM looks for lambda = 1 / (1 - share) by bisection and answers with the middle of a bracket: any
-    share in it could have given the same answer. The least answer stands for 0, too.
+    share in it could have given the same answer. The least answer stands for 0, too, and the
+    greatest for all that is more.
 
     Args:
       found: with ends that are such answers, or without an interval.
       half: half of the width of a bracket, in lambda.
+      largest: the largest lambda that is looked at.
     """
     if math.isnan(found.low):
         return found
+    if found.high >= 1 - 1 / (largest - 1.5 * half):  # the last answer, rounding aside
+        found = found._replace(high=1.0)
 
     def edge(share: float, shift: float) -> float:
         return 1 - 1 / max(1 / (1 - share) + shift, 1.0) if share != 1 else 1.0

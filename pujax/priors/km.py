@@ -203,6 +203,7 @@ def _estimates(
         base.with_brackets(
             base.with_interval(value, [estimates[i] for estimates in resampled], level=level),
             half_bracket(epsilon, lambda_max),
+            lambda_max,
         )
         if is_wanted
         else base.PriorEstimate(math.nan)

@@ -23,7 +23,7 @@ from pujax import checks
 from pujax.priors import _best_bin, base
 from pujax.priors._classifier import mlp
 from pujax.priors.base import ANYTHING, PriorEstimate
-from pujax.priors.km import half_bracket, km2, least_share
+from pujax.priors.km import LAMBDA_MAX, half_bracket, km2, least_share
 from pujax.priors.scores import best_bin
 
 _LOG = logging.getLogger(__name__)
@@ -156,7 +156,9 @@ def out_of_bag(
     if not num_resamples:
         return PriorEstimate(value)
     about_median = base.with_interval(np.median(resampled), resampled, level=level)
-    return base.with_brackets(base.moved(about_median, value), half_bracket())
+    # Brackets first: an end that stands for 0, or for 1, is not moved.
+    bracketed = base.with_brackets(about_median, half_bracket(), LAMBDA_MAX)
+    return base.moved(bracketed, value)
 
 
 def out_of_bag_scores(

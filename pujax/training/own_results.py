@@ -131,8 +131,8 @@ def _labeled_share(data: PUDataset) -> float:
 
     Of few positives a share is rounded to whole ones, so that this is not the held-out part's.
     """
-    held, apart = data.validation_labeled, data.positives_apart
-    return float((data.info.n_p + held.sum() + apart) / (data.info.n + len(held) + apart))
+    held, info = data.validation_labeled, data.info
+    return float((info.sample_labeled + held.sum()) / (info.sample_size + len(held)))
 
 
 def possible_priors(data: PUDataset) -> tuple[float, float]:

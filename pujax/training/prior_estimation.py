@@ -313,7 +313,7 @@ def _with_priors(data: PUDataset, found: Consensus, source: str) -> PUDataset:
     def in_population(share: float) -> float:
         if info.setting == "two_sample":
             return in_unlabeled(share)
-        return population_prior(share, n_p=info.n_p + data.positives_apart, n_u=info.n_u)
+        return population_prior(share, n_p=info.sample_labeled, n_u=info.n_u)
 
     interval = None
     if np.isfinite(result.low):

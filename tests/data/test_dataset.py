@@ -10,6 +10,7 @@ from pujax.data import dataset
 from pujax.data.raw import OwnRows, RawDataset
 from pujax.data.splits import case_control as case_control_lib
 from pujax.data.splits import split as split_lib
+from pujax.methods._common import calibration
 from pujax.priors import PriorEstimate
 from pujax.training import own_results, prior_estimation
 from pujax.training.evaluation import binary
@@ -240,13 +241,22 @@ def test_the_priors_of_own_rows_do_not_depend_on_a_support_set(setting, in_u, nu
     data = dataset.build(source, prior=0.4, **fields)
     assert data.info.prior_unlabeled == pytest.approx(in_u) and data.info.prior == 0.4
     assert (data.info.n_p, data.info.n_u) == (8 - num_support // 2, 72)
-    assert data.positives_apart == data.info.support_positives == num_support // 2
+    assert data.info.positives_apart == data.info.support_positives == num_support // 2
     assert sorted(data.support_labels) == [0] * (num_support // 2) + [1] * (num_support // 2)
     assert not set(data.validation_ids) & set(data.source_ids)
     # Which of the others are known to be negative stays unknown to training and to the report.
     assert set(data.truth[~data.labeled]) == {-1} == set(data.validation_truth[2:])
     # A share of labelled positives, and so probabilities of new rows, are of all rows.
     assert own_results._labeled_share(data) == pytest.approx(10 / 100)
+    # Of what is held out, two are labelled and a share of 18 is positive: that of U.
+    labeled = 2 if setting == "one_sample" else 0
+    share = (labeled + 18 * in_u) / (labeled + 18)
+    assert data.validation_prior() == pytest.approx(share if labeled else 0.4)
+    # The weight of U in a risk makes its negatives those of the population, whatever is set apart.
+    numbers = calibration.risk_numbers(data.info)
+    assert numbers["unlabeled_weight"] * (1 - in_u) == pytest.approx(1 - 0.4)
+    at = calibration.at_prior(data.info, 0.4)
+    assert at.prior_unlabeled == pytest.approx(in_u)
     estimated = prior_estimation._with_priors(
         data, prior_estimation._alone(PriorEstimate(1 / 3), "km2"), "estimated"
     )

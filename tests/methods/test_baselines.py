@@ -463,3 +463,11 @@ def test_a_wrong_setting_is_named(data, name, field, value):
 def test_the_authors_of_nnpu_and_nnpusb_do_not_standardise_pixels(method, task):
     config = nnpu_protocol.get_config(f"method={method},task={task}")
     assert config_lib.resolve(config).data.scaling == "unit"
+
+
+def test_a_quantile_of_a_test_set_with_another_share_of_positives_is_refused():
+    config = tiny.config("pusb", threshold_on="test")
+    info = tiny.problem().info._replace(prior_source="drawn with data.class_prior")
+    with pytest.raises(ValueError, match="threshold_on is 'test'; accepted: 'unlabeled' with data"):
+        methods.build(config, info)
+    methods.build(config, info._replace(setting="two_sample"))

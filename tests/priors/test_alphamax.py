@@ -1,5 +1,7 @@
 """AlphaMax: the curve against a general optimiser, its shape, toys with exact scores, bad input."""
 
+import sys
+
 import numpy as np
 import pytest
 from scipy import optimize
@@ -122,6 +124,17 @@ def test_intervals_hold_the_estimate_repeat_and_are_optional():
     assert 0.2 < found.low <= found.value <= found.high < 0.6 and found.low < found.high
     assert alphamax(p, u, num_resamples=45, key=3) == found
     assert np.isnan(alphamax(p, u).high)
+
+
+@pytest.mark.parametrize(
+    ("answer", "ends"), [(0.03, (0, 0.03)), (0.04, (0.04, 0.04)), (0.96, (0.96, 1))]
+)
+def test_the_least_and_the_greatest_answer_stand_for_all_beyond(monkeypatch, answer, ends):
+    bend = SHARES[np.abs(SHARES - answer).argmin()]
+    module = sys.modules[alphamax.__module__]
+    monkeypatch.setattr(module, "elbow", lambda curves: np.full(len(curves), bend))
+    found = alphamax(*oracle_scores(2, 0.4), num_resamples=20, key=0)
+    assert found == pytest.approx((answer, *ends))
 
 
 def test_scale_and_bins():

@@ -127,8 +127,20 @@ def test_the_unit_of_features_does_not_matter_to_what_standardises_them(method):
     assert run(p * 2.0**-900, u * 2.0**-900).value == value
 
 
-def test_an_interval_that_begins_at_0_still_does_so_when_it_is_moved():
+def test_an_interval_that_begins_at_0_or_ends_at_1_still_does_so_when_it_is_moved():
     assert base.moved(PriorEstimate(0.1, 0.0, 0.2), 0.15) == (0.15, 0, pytest.approx(0.25))
+    assert base.moved(PriorEstimate(0.85, 0.6, 1.0), 0.7) == (0.7, pytest.approx(0.45), 1)
+
+
+def test_the_greatest_answer_of_km_stands_for_all_that_is_more():
+    half, largest = 7 / 1024, 8.0
+    answers = [1 - 1 / (largest - k * half) for k in (1, 3)]  # the last one, and the one before
+    top, below = (
+        base.with_brackets(PriorEstimate(0.5, 0.4, high), half, largest) for high in answers
+    )
+    assert top.high == 1
+    assert below.high == pytest.approx(1 - 1 / (largest - 2 * half), abs=1e-12)
+    assert top.low == below.low == pytest.approx(1 - 1 / (1 / 0.6 - half), abs=1e-12)
 
 
 @pytest.mark.parametrize(

@@ -266,4 +266,5 @@ def test_the_summary_names_the_epoch_and_the_table_counts_it(tmp_path, monkeypat
     assert text.startswith("since epoch 0 (counted from 0) every evaluated example is predicted p")
     cell = {"row": "a", "column": "b", "published": None, "note": "", "error": ""}
     table = report.render("title", [cell | {"summaries": [summary]}], rules=["last"], num_seeds=1)
-    assert "1 of 1 seeds predicts one class; seed 0 predicts one class in epochs 0 to 4" in table
+    said = "1 of 1 seeds predicts one class; seed 0 predicts one class in epochs 0 to 4"
+    assert f"{said} (epochs are counted from 0)" in table

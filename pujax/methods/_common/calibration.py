@@ -42,7 +42,7 @@ def risk_numbers(info: DataInfo, mode: str = "auto") -> dict[str, float]:
     return {
         "prior": priors[0],
         "unlabeled_prior": priors[1],
-        "unlabeled_weight": info.n_u / info.n if weighted else 1.0,
+        "unlabeled_weight": info.n_u / info.sample_size if weighted else 1.0,
     }
 
 
@@ -50,7 +50,7 @@ def at_prior(info: DataInfo, prior: jax.Array) -> DataInfo:
     """The numbers of a data set at another share of positives in its population; may be traced."""
     in_unlabeled = prior
     if info.setting == "one_sample":
-        in_unlabeled = (prior * info.n - info.n_p) / info.n_u
+        in_unlabeled = (prior * info.sample_size - info.sample_labeled) / info.n_u
     numbers: dict[str, Any] = {"prior": prior, "prior_unlabeled": in_unlabeled}
     return info._replace(**numbers)
 

@@ -106,7 +106,10 @@ def class_prior(info: DataInfo) -> Scalar:
     """The share of positives in the population, where from 1 % to 99 % of U are positive."""
     if info.setting != "one_sample":
         return Scalar(info.prior, _MARGIN, 1 - _MARGIN)
-    low, high = ((info.n_p + info.n_u * share) / info.n for share in (_MARGIN, 1 - _MARGIN))
+    low, high = (
+        (info.sample_labeled + info.n_u * share) / info.sample_size
+        for share in (_MARGIN, 1 - _MARGIN)
+    )
     return Scalar(info.prior, low, high)
 
 

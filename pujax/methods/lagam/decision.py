@@ -59,7 +59,7 @@ def offset(config: ml_collections.ConfigDict, info: DataInfo) -> float:
         return naive.threshold(
             "pooled" if info.setting == "one_sample" else "unlabeled",
             weight_ratio=1.0 if form == "balanced" else info.n_p / info.n_u,
-            labeled_share=info.n_p / info.n,
+            labeled_share=info.sample_labeled / info.sample_size,
             in_unlabeled=info.prior_unlabeled,
         )
     share = (info.n_p + info.n_u * info.prior_unlabeled) / info.n

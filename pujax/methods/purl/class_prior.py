@@ -59,7 +59,7 @@ def believed(info: DataInfo, prior_unlabeled: jax.Array) -> DataInfo:
     """The data set's numbers with an estimated share of positives in U, for a risk."""
     prior = prior_unlabeled
     if info.setting == "one_sample":
-        prior = (info.n_p + prior_unlabeled * info.n_u) / info.n
+        prior = (info.sample_labeled + prior_unlabeled * info.n_u) / info.sample_size
     numbers: dict[str, Any] = {"prior": prior, "prior_unlabeled": prior_unlabeled}  # traced
     return info._replace(**numbers)
 

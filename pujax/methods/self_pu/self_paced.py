@@ -86,7 +86,7 @@ def noisy_info(
         return (prior * size - positives) / (size - items)
 
     from_population = picked_labeled if info.setting == "one_sample" else 0
-    size = info.n if info.setting == "one_sample" else info.n_u
+    size = info.sample_size if info.setting == "one_sample" else info.n_u
     numbers: dict[str, Any] = {  # may be traced
         "n_p": info.n_p - picked_labeled,
         "n_u": info.n_u - picked,

@@ -277,7 +277,7 @@ def warnings(final: Final, rows: list[dict[str, Any]], rule: str) -> list[str]:
 def _few_labels(data: PUDataset) -> list[str]:
     """A sentence about one's own rows with few labels; those of benchmarks are meant to be few."""
     held = int(data.validation_labeled.sum())
-    count = data.info.n_p + held + data.positives_apart
+    count = data.info.sample_labeled + held
     if data.own is None or count >= FEW_LABELS:
         return []
     return [
