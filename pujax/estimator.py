@@ -6,6 +6,7 @@ import numbers
 import re
 import tempfile
 import warnings
+import weakref
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -56,6 +57,9 @@ _IN_PARAMETERS = (
     (r"\bmodel\.options\b", "hidden"),
 )
 """Patterns of what errors say of the configuration's fields, and the estimator's parameters."""
+_LOADED: weakref.WeakKeyDictionary[Any, tuple[Any, ...]] = weakref.WeakKeyDictionary()
+"""By fitted estimator its numbers, and what was made of them: no attribute, since predicting
+changes none, and since neither a pickle nor a clone is to hold it."""
 
 
 @contextlib.contextmanager
@@ -473,11 +477,18 @@ class PUClassifier(ClassifierMixin, BaseEstimator):
         return config_lib.resolve(config)
 
     def _loaded(self) -> tuple[Any, Any]:
-        """The method and its state, rebuilt from numbers, so that an estimator can be pickled."""
-        info = DataInfo(**self.model_["info"])
-        config = ml_collections.FrozenConfigDict(self.model_["config"])
-        method = methods.build(config, info)
-        return method, model_numbers.restored(self.model_["numbers"], method, info)
+        """The method and its state, rebuilt from numbers, so that an estimator can be pickled.
+
+        They are kept while the estimator lives: another method would be compiled at every call.
+        """
+        numbers, *loaded = _LOADED.get(self, (None,))
+        if numbers is not self.model_["numbers"]:
+            info = DataInfo(**self.model_["info"])
+            config = ml_collections.FrozenConfigDict(self.model_["config"])
+            method = methods.build(config, info)
+            loaded = [method, model_numbers.restored(self.model_["numbers"], method, info)]
+            _LOADED[self] = (self.model_["numbers"], *loaded)
+        return tuple(loaded)
 
 
 def _doubt(estimates: Iterable[Any], expected: float) -> str:

@@ -244,6 +244,20 @@ def test_a_pickled_one_gives_the_same_numbers(fitted):
     np.testing.assert_array_equal(loaded.predict_proba(rows), model.predict_proba(rows))
 
 
+def test_one_program_scores_all_rows_until_it_is_fitted_again(fitted, monkeypatch):
+    model, rows, *_ = fitted
+    loaded, built = pickle.loads(pickle.dumps(model)), []
+    original = methods.build
+    monkeypatch.setattr(methods, "build", lambda *args: built.append(1) or original(*args))
+    scores = [loaded.decision_function(rows[:count]) for count in (20, 3, 20)]
+    assert len(built) == 1
+    np.testing.assert_array_equal(scores[0], scores[2])
+    other = pickle.loads(pickle.dumps(loaded.model_))
+    other["numbers"] = {name: 2 * x for name, x in other["numbers"].items()}
+    loaded.model_ = other
+    assert not np.array_equal(loaded.decision_function(rows[:20]), scores[0]) and len(built) == 2
+
+
 @pytest.mark.thorough
 def test_it_goes_into_pipelines_and_cross_validation():
     rows, labels, _ = clouds(1)

@@ -116,7 +116,11 @@ class MultilabelDataset(NamedTuple):
 
     def digest(self) -> str:
         """A short hash of all examples and labels; problems with the same are the same."""
-        return pu_dataset.digest(self, self.test_inputs, self.test_labels, self.truth)
+        held = [self.test_inputs, self.test_labels, self.truth]
+        if self.own is not None:
+            names = "\0".join(map(str, (*self.info.class_names, *self.own.ids))).encode()
+            held.append(np.frombuffer(names, np.uint8))
+        return pu_dataset.digest(self, *held)
 
     def counts(self) -> dict[str, int | None]:
         """Counts that every run prints at its start and writes into its summary."""

@@ -46,7 +46,7 @@ def describe(
             data = place.load(configs[0])
         if isinstance(data, PUDataset):
             data = prior_estimation.provisional(configs[0], data)
-            own_results.check_decision(configs[0], data)
+        own_results.check_decision(configs[0], data)
         setup = method_setup.build(configs[0], data, place.mesh)
         if isinstance(data, PUDataset) and data.own:
             own_results.check_method(configs[0].method.name, setup.method)

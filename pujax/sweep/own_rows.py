@@ -82,7 +82,8 @@ def _check_kind(several: set[bool], field: str, name: str) -> None:
         accepted = f"{_listed(model_selection.BINARY_METRICS)}, since no cell has several labels"
         checks.require(False, field, name, accepted)
     if False not in several and name in model_selection.BINARY_METRICS:
-        checks.require(False, field, name, f"{_listed(of_several)}, since all have several labels")
+        accepted = f"{_listed(model_selection.MULTILABEL_METRICS)}, since all have several labels"
+        checks.require(False, field, name, accepted)
 
 
 def settle(plan: Plan, known: Sequence[OwnRows | None]) -> Plan:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import ml_collections
 
 from pujax.console import message
+from pujax.data import sources
 from pujax.files import check_folder, check_writable
 from pujax.sweep import cell_runner, claims, own_rows, results, resume
 from pujax.sweep import dry_run as dry_run_lib
@@ -200,8 +201,9 @@ def prepare(
             line, has_estimates = dry_run_lib.describe(cell, configs, place, dry_run=dry_run)
             lines.append(line)
             estimates[index] = has_estimates
-            if not dry_run:
-                _refuse_other_data(cell, configs, place)
+        # A user's files may change between two calls, also under cells that only one of them has.
+        if not dry_run and (index in chosen or _is_of_user(configs[0])):
+            _refuse_other_data(cell, configs, place)
     own_rows.check_estimates(plan, estimates)
     left_out = results.outside(plan, workdir) if workdir and writes_tables else ""
     notes += [left_out] * bool(left_out)
@@ -215,13 +217,20 @@ def _refuse_other_data(
 ) -> None:
     """Raises if the cell was begun on other data: its finished seeds stay, and would be mixed.
 
-    The first seed that was begun stands for all, since the others were begun on the same data.
+    Of published data the first seed that was begun stands for all.
     """
     for config in configs:
         folder = resume.seed_folder(place.folder(cell), config.seed)
         if os.path.exists(os.path.join(folder, run_state.DATA_FILE)):
             experiment.refuse_other_data(folder, place.load(config))
-            return
+            if not _is_of_user(config):
+                return
+
+
+def _is_of_user(config: ml_collections.FrozenConfigDict) -> bool:
+    """Whether a cell's data may be files that a user changes."""
+    source = config.data.source
+    return sources.is_own(source) or sources.is_multilabel(source)
 
 
 def train_cell(

@@ -558,6 +558,6 @@ def refuse_other_run(folder: str, config: ml_collections.FrozenConfigDict) -> No
         raise ValueError(
             f"--workdir={folder} holds a run with another configuration "
             f"({'; '.join(differences)}); accepted: the same configuration (of `run`, all but "
-            "`selection`, `decide` and, where a rule chooses among epochs, `eval_every` may "
-            "change), or another folder"
+            "`selection`, `decide`, `threshold` and, where a rule chooses among epochs, "
+            "`eval_every` may change), or another folder"
         )

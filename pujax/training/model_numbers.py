@@ -45,20 +45,25 @@ def restored(
     *,
     most_bytes: float = math.inf,
 ) -> Any:
-    """The state with the numbers of `numbers_of`, and zeros elsewhere.
+    """The state with the numbers of `numbers_of`, and zeros elsewhere, which take no memory.
 
     Args:
       numbers: by their place in the state.
       method: whose state it is.
       info: numbers of the data set.
-      most_bytes: that the state may take.
+      most_bytes: that the numbers may take; what prediction does not look at, such as a memory of
+        all training rows, may be larger.
 
     Raises:
       ValueError: for a number of another shape or type, or one that the state does not have; for a
         state that is too large. 32 bits and 64, of which `jax_enable_x64` decides, are one type.
     """
     shapes = _shapes(method, info)
-    needed = sum(math.prod(x.shape) * x.dtype.itemsize for x in jax.tree.leaves(shapes))
+    needed = sum(
+        math.prod(wanted.shape) * wanted.dtype.itemsize
+        for place, wanted in jax.tree_util.tree_leaves_with_path(shapes)
+        if jax.tree_util.keystr(place) in numbers
+    )
     require(needed <= most_bytes, "the size of the state", needed, f"at most {most_bytes} bytes")
     left = set(numbers)
 
@@ -67,7 +72,7 @@ def restored(
         left.discard(name)
         array = numbers.get(name)
         if array is None:
-            return jnp.zeros(wanted.shape, wanted.dtype)
+            return np.broadcast_to(np.zeros((), wanted.dtype), wanted.shape)
         if array.shape != wanted.shape or not _is_one_type(array.dtype, wanted.dtype):
             raise ValueError(
                 f"{name} is {array.dtype}{list(array.shape)}; accepted: "

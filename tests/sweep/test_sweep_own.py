@@ -265,6 +265,35 @@ def test_rows_that_changed_since_a_seed_finished_are_refused(folder, finished, t
     assert (tmp_path / "swept/results.json").read_text() == before
 
 
+@pytest.mark.parametrize(
+    ("more", "seeds"),
+    [
+        (["--only=classic"], SEEDS),  # the other cell would keep its results
+        ([], (3,)),  # nothing of these seeds was begun
+    ],
+)
+def test_rows_that_changed_under_results_that_stay_are_refused(
+    folder, finished, tmp_path, capsys, more, seeds
+):
+    shutil.copytree(finished, tmp_path / "swept")
+    if more:
+        shutil.rmtree(tmp_path / "swept/own_table/classic")
+    head, *rows = (folder / "rows.csv").read_text().splitlines()
+    (tmp_path / "rows.csv").write_text("\n".join([head, *reversed(rows)]))
+    call = sweep_of(
+        tmp_path, "swept", f"--set=data.path={tmp_path / 'rows.csv'}", *more, seeds=seeds
+    )
+    if seeds == SEEDS:
+        assert command.main(call) == 2
+        assert "nnpu/seed_0 holds a run on other data" in capsys.readouterr().err
+        return
+    # A table of other seeds alone is of one thing; together with the former ones it is refused.
+    assert command.main(call) == 0
+    capsys.readouterr()
+    assert command.main([x.replace("--seeds=3", "--seeds=3,0") for x in call]) == 2
+    assert "nnpu/seed_0 holds a run on other data" in capsys.readouterr().err
+
+
 def test_a_method_that_needs_negatives_is_refused_with_the_name_of_its_cell(folder, tmp_path):
     config = config_lib.default_config("supervised")
     data = {"source": "own_table", "path": str(folder / "rows.csv"), "label": "fraud"}

@@ -39,3 +39,22 @@ def test_numbers_of_another_type_are_refused(trained, dtype):
     other = saved | {name: saved[name].astype(dtype)}
     with pytest.raises(ValueError, match=r"is (float16|int32)\[.*accepted: float32\["):
         model_numbers.restored(other, method, info)
+
+
+def test_a_memory_of_many_rows_that_prediction_does_not_look_at_takes_no_memory():
+    small = tiny.problem().info
+    config = tiny.config("lagam", **SMALL)
+    method = methods.build(config, small)
+    arrays = sharding.replicate(tiny.problem().training_data(), tiny.mesh())
+    state = train_step.init_state(method.stages[0], jax.random.key(0), None, arrays, tiny.mesh())
+    saved = model_numbers.numbers_of(method, jax.device_get(state), small)
+    size = sum(x.nbytes for x in saved.values())
+    info = small._replace(n_u=10**10)
+    large = methods.build(config, info)
+    found = model_numbers.restored(saved, large, info, most_bytes=size)
+    assert found.labels.shape == (info.n,)
+    wanted = method.predict(state, arrays.inputs[:8])
+    scores = jax.jit(large.predict)(found, arrays.inputs[:8])
+    np.testing.assert_allclose(scores, wanted, rtol=1e-5, atol=1e-6)
+    with pytest.raises(ValueError, match=f"size of the state is {size}; accepted: at most"):
+        model_numbers.restored(saved, large, info, most_bytes=size - 1)

@@ -91,6 +91,17 @@ def test_a_saved_model_says_of_rows_what_the_run_says(finished, tmp_path):
     assert true / labels.sum() == pytest.approx(summary["test"]["overall_recall"], rel=1e-6)
 
 
+def test_another_threshold_or_other_names_are_not_called_finished(finished, tmp_path):
+    folder, path = finished
+    with pytest.raises(ValueError, match="run.threshold.*0.6.*0.3|threshold"):
+        training.run(runs.table_config(path, threshold=0.3), str(folder))
+    arrays = dict(np.load(path))
+    arrays["label_names"] = arrays["label_names"][[1, 0, 2]]
+    np.savez(tmp_path / "swapped.npz", **arrays)
+    with pytest.raises(ValueError, match="holds a run on other data"):
+        training.run(runs.table_config(str(tmp_path / "swapped.npz"), threshold=0.6), str(folder))
+
+
 def test_a_rule_holds_for_each_label_by_itself(finished):
     folder, path = finished
     with np.load(path) as archive:

@@ -35,6 +35,9 @@ they are left out of a fingerprint, so that runs which began without them go on.
 OWN_EPOCHS = {"own_table": 30, "own_folder": 20}
 """Epochs of nnPU on a user's own rows, by `data.source`; other methods keep their own number."""
 
+_THRESHOLD = 0.5
+"""Default of `run.threshold`."""
+
 SAVED = "saved"
 """`model.name` that stands for the network of the encoder in `init_from`."""
 
@@ -68,7 +71,7 @@ def default_config(method: str) -> ml_collections.ConfigDict:
                 "stop_after_epoch": 0,  # end cleanly after so many epochs in all; 0 is never
                 "eval_every": 0,  # epochs; 0: see evaluation.eval_interval. The last always is
                 "eval_batch_size": 512,
-                "threshold": 0.5,  # probability that predicts a label, in multi-label problems
+                "threshold": _THRESHOLD,  # probability that predicts a label, of several labels
                 "decide": "score:0",  # of one's own rows: see training.decisions
                 "license": "",  # of the saved model, for its card: 'apache-2.0'; '' is unknown
                 "selection": "auto",  # which epoch is reported: see evaluation.model_selection
@@ -371,6 +374,8 @@ def fingerprint(config: ml_collections.ConfigDict) -> dict[str, Any]:
         "selection": run.get("selection", model_selection.LAST),
         "decide": run.get("decide", "score:0"),
     }
+    if run.get("threshold", _THRESHOLD) != _THRESHOLD:  # of several labels, which it decides
+        tree["run"]["threshold"] = run["threshold"]
     every = run.get("eval_every", 0)
     # 0 is every epoch where a rule chooses, see `evaluation.eval_interval`.
     if every > 1 and chooses_epochs(config):
@@ -416,6 +421,8 @@ def stored_differences(stored: dict[str, Any], own: dict[str, Any]) -> list[str]
     every = own.get("run", {}).get("eval_every")
     if every is not None and "eval_every" not in run:  # it was 1, or is not in the file
         stored["run"] = run | {"eval_every": every}
+    if "threshold" in own.get("run", {}):  # which is not in the file of an earlier version
+        stored["run"] = {"threshold": own["run"]["threshold"]} | stored.get("run", {})
     return differences(stored, own)
 
 
