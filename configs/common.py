@@ -184,7 +184,9 @@ def own_rows(
     )
     config.method.update(methods.own_rows(method))
     if methods.needs_negatives(method, config.method):
-        config.data.num_support = config.method.support_batch_size = OWN_SUPPORT
+        config.data.num_support = OWN_SUPPORT
+        if "support_batch_size" in config.method:
+            config.method.support_batch_size = OWN_SUPPORT
     if method == "nnpu":
         config.method.num_epochs = num_epochs
     return config, chosen

@@ -81,9 +81,16 @@ def run(module: str, words: Sequence[str]) -> int:
     Args:
       module: its full name.
       words: the command's name and its arguments.
+
+    Returns:
+      The exit status, also where the command would end the process, as after a signal.
     """
     try:
         return importlib.import_module(module).main(words)
+    except SystemExit as end:
+        if not isinstance(end.code, int):
+            raise
+        return end.code
     except KeyboardInterrupt:  # while it is imported, or of a command that says no more of it
         sys.stderr.write("interrupted\n")
         return 130

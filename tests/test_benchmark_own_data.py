@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 from benchmarks import own_data
+from pujax.configs import own_table
 from pujax.data import sources
+from pujax.data.splits import split
 
 
 @pytest.mark.parametrize(
@@ -86,6 +88,14 @@ def test_files_hold_known_negatives_on_request_and_the_same_positives(tmp_path, 
         return
     assert list(found[0]) == [1] * 3 + [-1] * 6
     assert list(found[1]) == [1] * 3 + [-1] * 4 + [0] * 2
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_known_negatives_are_enough_for_the_support_set_of_the_default(seed):
+    config = own_table.get_config("method=lagam")
+    binary = np.repeat([1, 0, -1], [80, own_data.NUM_NEGATIVES, 4000])
+    fields = {"holdout": config.data.holdout, "num_support": config.data.num_support}
+    assert len(split.as_labelled(binary, seed=seed, **fields).support) == 60
 
 
 def test_commands_hold_in_a_folder_whose_name_has_spaces(monkeypatch):

@@ -92,6 +92,17 @@ def test_an_interrupt_is_one_line(words, work, said, monkeypatch, capsys):
     assert capsys.readouterr().err == said
 
 
+@pytest.mark.parametrize("code", [0, 2, 143])
+def test_a_command_that_would_end_the_process_gives_its_status(code, monkeypatch):
+    class Module:
+        @staticmethod
+        def main(words):
+            raise SystemExit(code)
+
+    monkeypatch.setattr(commands.importlib, "import_module", lambda name: Module)
+    assert commands.run("pujax.train", ["train"]) == code
+
+
 def test_the_version_is_said(capsys):
     assert run("--version") == 0
     assert re.fullmatch(r"pujax \d+\.\d+\.\S+\n", capsys.readouterr().out)

@@ -57,14 +57,13 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
     c = config.method
     checks.one_of("method.threshold_on", c.threshold_on, ("unlabeled", "test"))
     transductive = c.threshold_on == "test"
+    draws_u = config.data.class_prior is not None or config.data.num_unlabeled > 0
     checks.require(
-        not transductive
-        or info.setting != "one_sample"
-        or not info.prior_source.startswith("drawn"),
+        not (transductive and draws_u and info.setting == "one_sample"),
         "method.threshold_on",
         c.threshold_on,
-        "'unlabeled' with data.class_prior in one-sample data, whose test set has another share of "
-        "positives than P and U together",
+        "'unlabeled' where U is drawn (data.class_prior, data.num_unlabeled) in one-sample data, "
+        "whose test set has another share of positives than P and U together",
     )
 
     def offset(scores: jax.Array, labeled: jax.Array) -> jax.Array:

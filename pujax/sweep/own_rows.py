@@ -56,6 +56,8 @@ def look(
     try:
         data = place.load(configs[0])
         own_results.check_names(configs[0])
+        for config in configs[1:] if configs[0].data.num_support else ():
+            place.load(config)  # how many known negatives are not held out depends on the seed
     except ValueError as error:
         raise ValueError(f"{cell.name}: {error}") from error
     assert isinstance(data, PUDataset) and data.own is not None

@@ -228,9 +228,9 @@ def _refuse_other_data(
 
 
 def _is_of_user(config: ml_collections.FrozenConfigDict) -> bool:
-    """Whether a cell's data may be files that a user changes."""
+    """Whether a cell's data are files of a user, who may change them."""
     source = config.data.source
-    return sources.is_own(source) or sources.is_multilabel(source)
+    return sources.is_own(source) or source in ("table", "image_folder", "multilabel")
 
 
 def train_cell(

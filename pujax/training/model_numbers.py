@@ -45,7 +45,7 @@ def restored(
     *,
     most_bytes: float = math.inf,
 ) -> Any:
-    """The state with the numbers of `numbers_of`, and zeros elsewhere, which take no memory.
+    """The state with the numbers of `numbers_of`, and zeros that take no memory elsewhere.
 
     Args:
       numbers: by their place in the state.
@@ -55,16 +55,23 @@ def restored(
         all training rows, may be larger.
 
     Raises:
-      ValueError: for a number of another shape or type, or one that the state does not have; for a
-        state that is too large. 32 bits and 64, of which `jax_enable_x64` decides, are one type.
+      ValueError: for a number of another shape or type, one that is missing, or one that the state
+        does not have; for a state that is too large. 32 bits and 64, of which `jax_enable_x64`
+        decides, are one type.
     """
     shapes = _shapes(method, info)
-    needed = sum(
-        math.prod(wanted.shape) * wanted.dtype.itemsize
-        for place, wanted in jax.tree_util.tree_leaves_with_path(shapes)
-        if jax.tree_util.keystr(place) in numbers
-    )
+    used = {
+        jax.tree_util.keystr(place): wanted
+        for (place, wanted), is_used in zip(
+            jax.tree_util.tree_leaves_with_path(shapes), _used(method, shapes, info), strict=True
+        )
+        if is_used
+    }
+    needed = sum(math.prod(x.shape) * x.dtype.itemsize for x in used.values())
     require(needed <= most_bytes, "the size of the state", needed, f"at most {most_bytes} bytes")
+    missing = sorted(used.keys() - set(numbers))
+    if missing:
+        raise ValueError(f"{missing[0]} is missing; accepted: all numbers that prediction looks at")
     left = set(numbers)
 
     def of_leaf(place, wanted):

@@ -466,8 +466,11 @@ def test_the_authors_of_nnpu_and_nnpusb_do_not_standardise_pixels(method, task):
 
 
 def test_a_quantile_of_a_test_set_with_another_share_of_positives_is_refused():
-    config = tiny.config("pusb", threshold_on="test")
-    info = tiny.problem().info._replace(prior_source="drawn with data.class_prior")
-    with pytest.raises(ValueError, match="threshold_on is 'test'; accepted: 'unlabeled' with data"):
-        methods.build(config, info)
-    methods.build(config, info._replace(setting="two_sample"))
+    info = tiny.problem().info
+    for drawn in ({"class_prior": 0.3}, {"num_unlabeled": 50}):
+        config = tiny.config("pusb", threshold_on="test", data=drawn)
+        message = "threshold_on is 'test'; accepted: 'unlabeled' where U is drawn"
+        with pytest.raises(ValueError, match=message):
+            methods.build(config, info)
+        methods.build(config, info._replace(setting="two_sample"))
+    methods.build(tiny.config("pusb", threshold_on="test"), info)

@@ -58,3 +58,10 @@ def test_a_memory_of_many_rows_that_prediction_does_not_look_at_takes_no_memory(
     np.testing.assert_allclose(scores, wanted, rtol=1e-5, atol=1e-6)
     with pytest.raises(ValueError, match=f"size of the state is {size}; accepted: at most"):
         model_numbers.restored(saved, large, info, most_bytes=size - 1)
+
+
+def test_a_number_that_prediction_looks_at_is_not_left_out(trained):
+    method, info, saved, _, _ = trained
+    name = sorted(saved)[0]
+    with pytest.raises(ValueError, match="is missing; accepted: all numbers that prediction looks"):
+        model_numbers.restored({k: v for k, v in saved.items() if k != name}, method, info)

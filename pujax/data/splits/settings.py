@@ -51,7 +51,8 @@ class Settings:
       num_labeled: labelled positives; 0 leaves the labels as they are: every example of known
         positive class is in P, all others are in U, and `holdout` of both are held out.
       num_support: clean support examples, taken out of training; where labels are as they are, half
-        of them labelled positives and half known negatives, see `split.as_labelled`.
+        of them labelled positives and half known negatives, which stay in U, see
+        `split.as_labelled`.
       setting: one of `SETTINGS`.
       sampling: of labelled positives and support set, one of `SAMPLINGS`, see `split.split`;
         'balanced' draws U, U_val and the test set at a `class_prior` by class, too.
