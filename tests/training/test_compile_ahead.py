@@ -83,7 +83,8 @@ def test_every_stage_waits_for_its_programs_and_so_does_one_that_goes_on(monkeyp
     assert asked == [*steps, compile_ahead._steps(setup, tiny.mesh())[1]]
 
 
-def test_a_stage_waits_for_its_program_and_compiles_one_that_has_not_begun(monkeypatch):
+def slow_compilation(monkeypatch):
+    """Events that it has begun and may end, and what it has compiled."""
     begun, go_on, compiled = threading.Event(), threading.Event(), []
 
     def slow(setup, index, train, mesh):
@@ -92,6 +93,11 @@ def test_a_stage_waits_for_its_program_and_compiles_one_that_has_not_begun(monke
         compiled.append(train)
 
     monkeypatch.setattr(compile_ahead, "_compile", slow)
+    return begun, go_on, compiled
+
+
+def test_a_stage_waits_for_its_program_and_compiles_one_that_has_not_begun(monkeypatch):
+    begun, go_on, compiled = slow_compilation(monkeypatch)
     with compile_ahead.compiling(setups(1), tiny.mesh()):
         in_work, waiting = compile_ahead._PROGRAMS
         assert begun.wait(60)
@@ -105,14 +111,7 @@ def test_a_stage_waits_for_its_program_and_compiles_one_that_has_not_begun(monke
 
 
 def test_what_is_being_compiled_is_not_waited_for_at_the_end(monkeypatch):
-    begun, go_on, compiled = threading.Event(), threading.Event(), []
-
-    def slow(setup, index, train, mesh):
-        begun.set()
-        assert go_on.wait(60)
-        compiled.append(train)
-
-    monkeypatch.setattr(compile_ahead, "_compile", slow)
+    begun, go_on, compiled = slow_compilation(monkeypatch)
     before = threading.enumerate()
     with compile_ahead.compiling(setups(3), tiny.mesh()):
         (in_work, _), programs = compile_ahead._PROGRAMS, [*compile_ahead._PROGRAMS.values()]
