@@ -181,7 +181,9 @@ def describe_batches(
     ]
     if not changed:
         return ""
-    return f"{used.method.name}: {', '.join(changed)}, since there are no more rows for them"
+    is_clean = all(text.startswith("method.support_") for text in changed)
+    what = "clean ones" if is_clean else "rows to train on"
+    return f"{used.method.name}: {', '.join(changed)}, since there are no more {what}"
 
 
 def check_decision(config: ml_collections.FrozenConfigDict, data: Problem) -> None:

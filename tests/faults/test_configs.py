@@ -83,6 +83,8 @@ def made(name, chosen):
     config = module(name).get_config(",".join(f"{k}={v}" for k, v in chosen.items()))
     if name in ("own_table", "own_folder"):
         config.data.path = "rows"
+    if config.model.name == config_lib.SAVED:
+        config.init_from = "run"
     if config.method.get("head") == "semantic_graph":
         config.method.word_vectors = "random"
     return config

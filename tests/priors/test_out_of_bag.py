@@ -259,10 +259,10 @@ def test_a_rate_at_which_nothing_is_finite_is_named():
 
 def test_the_interval_of_an_answer_holds_all_that_it_stands_for():
     # Brackets of lambda that are 0.5 wide: 1 to 1.5 around 1.25, and 1.25 to 1.75 around 1.5.
-    found = base.with_brackets(PriorEstimate(0.3, 0.2, 1 - 1 / 1.5), 0.25)
+    found = base.with_brackets(PriorEstimate(0.3, 0.2, 1 - 1 / 1.5), 0.25, 8.0)
     np.testing.assert_allclose(found, (0.3, 0, 1 - 1 / 1.75), atol=1e-12)
-    assert base.with_brackets(PriorEstimate(0.3, 0.1, 1.0), 0.25) == (0.3, 0, 1)
-    bare = base.with_brackets(PriorEstimate(0.01), 0.25)
+    assert base.with_brackets(PriorEstimate(0.3, 0.1, 1.0), 0.25, 8.0) == (0.3, 0, 1)
+    bare = base.with_brackets(PriorEstimate(0.01), 0.25, 8.0)
     assert np.isnan(bare.low) and np.isnan(bare.high)
 
 
