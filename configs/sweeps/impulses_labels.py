@@ -32,7 +32,7 @@ from pujax.configs import common, impulses
 
 # Positives and negatives in the training set; numbers of labels; size of batches; epochs of the
 # encoder, of the head, of the whole network. Fashion-MNIST and CIFAR-10 are as small as three seeds
-# on two CPU cores demand: about one hour of a core each, and by estimate an hour and a half.
+# on two CPU cores demand: about one hour of a core each, and two and a quarter.
 _DATA = {
     "digits": ((80, 690), (5, 10, 20, 40), 64, (300, 100, 100)),
     "fashion_mnist": ((300, 2700), (20, 50, 150), 64, (60, 100, 20)),
