@@ -206,12 +206,16 @@ def check_decision(config: ml_collections.FrozenConfigDict, data: Problem) -> No
 
 def check_names(config: ml_collections.FrozenConfigDict) -> None:
     """Raises a ValueError for a method that needs known negatives while none are set apart."""
-    own, has_support = config.method.name, config.data.num_support > 0
-    of_run = methods.for_own_rows(own, config.method, has_support=has_support)
-    checks.one_of("method.name", own, of_run)
-    for name in config_lib.compared_methods(config.run):
-        accepted = methods.for_own_rows(name, has_support=has_support)
-        checks.one_of("run.compare", name, accepted)
+    has_support = config.data.num_support > 0
+    names: list[tuple[str, str, Any]] = [("method.name", config.method.name, config.method)]
+    names += [("run.compare", name, None) for name in config_lib.compared_methods(config.run)]
+    for field, name, section in names:
+        accepted = methods.for_own_rows(name, section, has_support=has_support)
+        hint = ""
+        if not has_support and name in methods.for_own_rows(name, section, has_support=True):
+            hint = "data.num_support above 0 beside it, out of known negatives and positives; or "
+        text = hint + ", ".join(map(repr, accepted))
+        checks.require(name in accepted, field, name, text)
 
 
 def check_rule(config: ml_collections.FrozenConfigDict, data: PUDataset) -> None:

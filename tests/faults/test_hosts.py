@@ -118,6 +118,20 @@ def test_a_lost_host_says_what_the_error_was(monkeypatch, capsys):
     assert "another host of the run is gone" in line and line.endswith("(UNKNOWN: socket closed)")
 
 
+@pytest.mark.parametrize(("error", "status"), [(KeyboardInterrupt(), 130), (ValueError("x"), 2)])
+def test_a_host_that_alone_is_interrupted_or_fails_does_not_wait_for_the_others(
+    monkeypatch, error, status
+):
+    monkeypatch.setattr(jax.distributed, "is_initialized", lambda: True)
+    monkeypatch.setattr(jax, "process_count", lambda: 2)
+    monkeypatch.setattr(hosts, "_SECONDS_TO_LEAVE", 0.01)
+    left, done = [], threading.Event()
+    monkeypatch.setattr(hosts, "_leave", lambda text, code: (left.append(code), done.set()))
+    with pytest.raises(type(error)), hosts.leaving_together():
+        raise error
+    assert done.wait(10) and left == [status]
+
+
 def start_two(tmp_path, workdir, *flags, second=()):
     """Two hosts of one run; the second with further flags."""
     with socket.socket() as free:

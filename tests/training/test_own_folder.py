@@ -102,7 +102,8 @@ def test_lagam_learns_from_known_negatives_and_predicts(tmp_path):
         patch.setattr(experiment, "message", said.append)
         summary = training.run(config, str(tmp_path / "run"))
     assert summary["counts"]["support"] == 20 and summary["counts"]["support_positives"] == 10
-    assert "support_batch_size is 20 in place of 60" in "\n".join(said)
+    lowered = "support_batch_size is 20 in place of 60, since there are no more clean ones"
+    assert lowered in "\n".join(said)
     written = pd.read_csv(tmp_path / "run" / "predictions.csv")
     # All known negatives are unlabeled, those of the support set, too.
     assert written.file.str.startswith("negative/").sum() == 20 and len(written) == 160

@@ -613,9 +613,9 @@ def test_what_cannot_be_is_refused_before_anything_is_written(finished, tmp_path
 @pytest.mark.parametrize(
     ("method", "compare", "message"),
     [
-        ("nnpu", "lagam", "^run.compare is 'lagam'; accepted: .*'vpu'"),
-        ("lagam", "", "^method.name is 'lagam'; accepted: .*'vpu'"),
-        ("supervised", "", "^method.name is 'supervised'; accepted: .*'vpu'"),
+        ("nnpu", "lagam", "^run.compare is 'lagam'; accepted: .*num_support above 0.*'vpu'"),
+        ("lagam", "", "^method.name is 'lagam'; accepted: .*num_support above 0 .*'vpu'"),
+        ("supervised", "", "^method.name is 'supervised'; accepted: 'classic', .*'vpu'"),
     ],
 )
 def test_a_method_that_needs_negatives_is_refused_by_name(tmp_path, method, compare, message):

@@ -175,11 +175,10 @@ class Settings:
         )
 
     def _check_kept_labels(self) -> None:
-        drawn = ("num_validation", *_COUNTS_KEPT, *_DRAWS)
+        # A support set is of examples of known class: their labels stay as they are, too.
+        drawn = {"num_validation", *_COUNTS_KEPT, *_DRAWS} - {"num_support"}
         defaults = {field.name: field.default for field in dataclasses.fields(self)}
-        for name in dict.fromkeys(drawn):
-            if name == "num_support":  # examples of known class, which are labels as they are
-                continue
+        for name in sorted(drawn):
             value = getattr(self, name)
             unset = not value or value == defaults[name]
             accepted = (
