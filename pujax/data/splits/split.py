@@ -90,9 +90,10 @@ def _known_support(positive: np.ndarray, negative: np.ndarray, count: int, seed:
         known = f"{plural(len(positive), 'labelled positive')} and "
         known += plural(len(negative), "known negative")
         accepted = (
-            "0, with a method that needs no clean examples; or known negatives: zeros beside "
+            "0, with a method that needs no clean examples; or two labelled positives and one "
         )
-        accepted += "empty labels, data.zero_is=negative, or images in negative/"
+        accepted += "known negative at least: zeros beside empty labels, data.zero_is=negative, or "
+        accepted += "images in negative/"
         if most:
             accepted = f"2 to {most}, half of them known negatives"
         raise ValueError(
