@@ -202,7 +202,8 @@ def prepare(
             lines.append(line)
             estimates[index] = has_estimates
         # A user's files may change between two calls, also under cells that only one of them has.
-        if not dry_run and (index in chosen or _is_of_user(configs[0])):
+        is_fixed = sources.is_published(configs[0].data.source)
+        if not dry_run and (index in chosen or not is_fixed):
             _refuse_other_data(cell, configs, place)
     own_rows.check_estimates(plan, estimates)
     left_out = results.outside(plan, workdir) if workdir and writes_tables else ""
@@ -223,14 +224,8 @@ def _refuse_other_data(
         folder = resume.seed_folder(place.folder(cell), config.seed)
         if os.path.exists(os.path.join(folder, run_state.DATA_FILE)):
             experiment.refuse_other_data(folder, place.load(config))
-            if not _is_of_user(config):
+            if sources.is_published(config.data.source):
                 return
-
-
-def _is_of_user(config: ml_collections.FrozenConfigDict) -> bool:
-    """Whether a cell's data are files of a user, who may change them."""
-    source = config.data.source
-    return sources.is_own(source) or source in ("table", "image_folder", "multilabel")
 
 
 def train_cell(

@@ -307,6 +307,8 @@ def test_a_method_that_needs_negatives_is_refused_with_the_name_of_its_cell(fold
 
 def test_sources_say_whether_their_rows_are_the_users_own():
     assert [name for name in sources.NAMES if sources.is_own(name)] == ["own_folder", "own_table"]
+    chosen = ["alzheimer", "image_folder", "multilabel", "own_folder", "own_table", "table", "tfds"]
+    assert [name for name in sources.NAMES if not sources.is_published(name)] == chosen
 
 
 def rows(*, test=False, held_out=True, truth=False):

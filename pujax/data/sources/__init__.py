@@ -54,6 +54,14 @@ def is_own(source: str) -> bool:
     return getattr(_module(source), "OWN", False)
 
 
+def is_published(source: str) -> bool:
+    """Whether a source of `NAMES` is one data set with known sizes: its module has `without_data`.
+
+    The files of all others are a user's choice, and may change between two calls.
+    """
+    return hasattr(_module(source), "without_data")
+
+
 def check(source: str, *, streaming: str = "auto", **options: Any) -> dict[str, Any]:
     """Checks the options of a source before anything is read.
 
@@ -160,7 +168,7 @@ def without_data(source: str, *, streaming: str = "auto", **options: Any) -> raw
       ValueError: an unknown source or option, or a source whose sizes its files tell.
     """
     given = check(source, streaming=streaming, **options)
-    known = [name for name in NAMES if hasattr(_module(name), "without_data")]
+    known = list(filter(is_published, NAMES))
     accepted = f"{', '.join(known)}, since the sizes of other sources are known from their files"
     require(source in known, "data.source", source, accepted)
     accepts = inspect.signature(_module(source).without_data).parameters
