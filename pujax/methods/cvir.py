@@ -4,7 +4,8 @@ After a warm-up of P against all of U, every epoch begins with a pass that score
 a share of it as it holds positives, the highest scores first, and trains P against the rest by
 `risks.cvir`. With `alpha='known'` that share is the data's (CVIR). With `alpha='estimated'` it is
 the best-bin estimate on P and U that are held out of training, again before every epoch (TED^n);
-`priors.ted_n` is the same for tables alone, and both share the choice and the estimate.
+`priors.ted_n` is the same alternation for tables alone; both share how examples are dropped and the
+estimate, but it drops by the last estimate, reports the median of ten, and holds out half.
 
 Garg, Wu, Smola, Balakrishnan, Lipton, "Mixture Proportion Estimation and PU Learning: A Modern
 Approach", NeurIPS 2021. What differs from the authors' code:
