@@ -54,8 +54,9 @@ def fit(
     A pure function: under `jax.vmap` over `prior` or `key` it trains many heads as one program. The
     defaults are those of ImPULSeS (Dorigatti and others, 2022; imbalanced nnPU of Su, Chen and
     Xu, IJCAI 2021); batches are shuffled again in every epoch, a last partial batch is left out.
-    Its derivatives are NaN if a feature is 0 in all rows, since Adam divides by a root whose
-    derivative at 0 is infinite: leave such features out before.
+    Its derivatives are NaN if a feature is 0 in all rows of the first batch (a rare column of
+    categories, say), since Adam divides by a root whose derivative at 0 is infinite: leave such
+    features out before.
 
     Args:
       key: random key of the initial weights and of the order of the rows.

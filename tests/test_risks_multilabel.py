@@ -428,3 +428,22 @@ def test_an_infinite_score_is_the_limit_of_large_ones_at_every_temperature(alpha
     limit = float(risk(sign * 1e20))
     assert np.isfinite(limit)
     assert float(risk(sign * jnp.inf)) == pytest.approx(limit, rel=1e-6)
+
+
+@pytest.mark.parametrize("name", ["gamma", "alpha"])
+def test_the_derivative_by_a_number_is_that_of_the_value(name):
+    """What is constant in the scores is none in the number that the user chose."""
+    scores, targets = multilabel_batch(seed=4)
+    options = {"gamma": 0.6, "alpha": 0.3}
+    with x64():
+
+        def risk(number, scores=scores):
+            return risks.multilabel_vpu(scores, targets, **(options | {name: number}))
+
+        at = options[name]
+        slope = (risk(at + 1e-6) - risk(at - 1e-6)) / 2e-6
+        assert abs(slope) > 1e-3
+        np.testing.assert_allclose(jax.grad(risk)(at), slope, rtol=1e-7)
+        infinite = scores.copy()
+        infinite[0, 0] = np.inf
+        assert np.isfinite(jax.grad(risk)(at, infinite))

@@ -146,6 +146,23 @@ def test_asymmetric_matches_a_loop_and_its_slopes(unknown, options):
             np.testing.assert_allclose(gradient, slopes, atol=2e-8)
 
 
+@pytest.mark.parametrize("stop", [True, False])
+@pytest.mark.parametrize(
+    ("name", "value"), [("gamma_negative", 4.0), ("gamma_positive", 0.7), ("clip", 0.05)]
+)
+def test_asymmetric_is_differentiated_by_its_numbers(name, value, stop):
+    """What is constant in the scores is none in the number that the user chose."""
+    scores, known = batch_of(seed=2)
+    with x64():
+
+        def loss(number):
+            return risks.asymmetric(scores, known, stop_weight_gradient=stop, **{name: number})
+
+        slope = (loss(value + 1e-6) - loss(value - 1e-6)) / 2e-6
+        assert abs(slope) > 1e-3
+        np.testing.assert_allclose(jax.grad(loss)(value), slope, rtol=1e-6)
+
+
 @pytest.mark.parametrize("name", ["assume_negative_bce", "partial_bce", "partial_bce_mean"])
 def test_cross_entropies_follow_their_slopes(name):
     scores, known = batch_of(seed=2)

@@ -50,6 +50,22 @@ def test_gradpu_is_the_weighted_absolute_loss_of_a_tanh(beta):
             np.testing.assert_allclose(value, expected, rtol=1e-9)
 
 
+@pytest.mark.parametrize("stop", [True, False])
+def test_the_derivative_by_beta_is_that_of_the_value(stop):
+    """What is constant in the scores is none in the number that the user chose."""
+    scores, labeled = random_batch(seed=2)
+    with x64():
+
+        def risk(beta):
+            return risks.gradpu(scores, labeled, beta=beta, stop_weight_gradient=stop)
+
+        assert float(jax.grad(lambda b: risks.gradpu([0.0, 0.0], [1, 0], beta=b))(3.0)) == (
+            pytest.approx(np.log(2), rel=1e-12)
+        )
+        slope = (risk(3 + 1e-5) - risk(3 - 1e-5)) / 2e-5
+        np.testing.assert_allclose(jax.grad(risk)(3.0), slope, rtol=1e-9)
+
+
 @pytest.mark.parametrize(("beta", "through"), sorted(SLOPES))
 def test_slopes_of_a_positive_are_the_published_table(beta, through):
     risk = functools.partial(risks.gradpu, beta=beta, stop_weight_gradient=not through)

@@ -108,7 +108,7 @@ def meta_gradient(
 
     | estimator | what it computes |
     |---|---|
-    | 'reverse' | exact: reverse mode through all steps |
+    | 'reverse' | exact: reverse mode through all steps; what a loss stops stays constant |
     | 'mixed' | exact: the same, inner gradients differentiated forward over reverse |
     | 'forward' | exact: one forward derivative per meta-parameter |
     | 'truncated' | reverse mode through the last steps |

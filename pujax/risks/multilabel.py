@@ -25,14 +25,15 @@ def multilabel_vpu(
 ) -> jax.Array:
     """Re-balanced variational PU risk, summed over the classes.
 
-    Per class, with `q = sigmoid(score / t)` and `m` the mean of `q` over the whole batch:
-    `m^gamma log(m + 2e-10) - mean_P log(q + 2e-10)`. The floor 2e-10 is part of the definition: a
-    positive far below it contributes a constant and almost no gradient. The factor `m^gamma`
-    softens the push on rare classes and is a constant for the gradient, as is the temperature
-    `t = min(alpha std, 1)`, at least 1e-6, `std` being the population form over the batch. A class
-    without known positives keeps its first term. `gamma=0, alpha=None` is VPU with the floor.
-    Source: PU-MLC (Yuan et al., ICME 2024), Eqs. 8 and 9, and its code, which uses the tempered
-    probabilities in the factor, sums over classes and detaches factor and temperature.
+    Per class, with `q = sigmoid(score / t)` and `m` the mean of `q` over the whole batch: `m^gamma
+    log(m + 2e-10) - mean_P log(q + 2e-10)`. The floor 2e-10 is part of the definition: a positive
+    far below it contributes a constant and almost no gradient. The factor `m^gamma` softens the
+    push on rare classes and is constant in the scores, as is the temperature `t = min(alpha std,
+    1)`, at least 1e-6, `std` being the population form over the batch; `gamma` and `alpha` are
+    differentiated in both. A class without known positives keeps its first term. `gamma=0,
+    alpha=None` is VPU with the floor. Source: PU-MLC (Yuan et al., ICME 2024), Eqs. 8 and 9, and
+    its code, which uses the tempered probabilities in the factor, sums over classes and detaches
+    factor and temperature.
 
     Args:
       scores: raw scores, `[batch, classes]`.
@@ -54,18 +55,22 @@ def multilabel_vpu(
         arrays.check_number(name, value, lambda x: x >= 0, "0 or more", shapes=shapes)
     if scores.size == 0:
         return jnp.zeros((), scores.dtype)
+    fixed = jax.lax.stop_gradient(scores)
     if alpha is not None:
         # An infinite score spreads without end, and the temperature is 1.
         is_infinite = jnp.isinf(scores)
-        spread = jnp.std(jax.lax.stop_gradient(jnp.where(is_infinite, 0, scores)), axis=0)
+        spread = jnp.std(jnp.where(is_infinite, 0, fixed), axis=0)
         alpha = jnp.asarray(alpha, scores.dtype)
         temperature = jnp.clip(_arrays.weighted(spread, alpha), MIN_TEMPERATURE, 1)
         is_one = is_infinite.any(0) & (alpha > 0)
-        scores = scores / jax.lax.stop_gradient(jnp.where(is_one, 1, temperature))
+        temperature = jnp.where(is_one, 1, temperature)
+        scores, fixed = (
+            jnp.where(is_infinite, x, jnp.where(is_infinite, 0, x) / temperature)
+            for x in (scores, fixed)
+        )
 
     everyone = jnp.ones_like(is_positive)
-    share = jnp.mean(jax.lax.stop_gradient(_arrays.sigmoid(scores)), axis=0)
-    factor = jax.lax.stop_gradient(share ** jnp.asarray(gamma))
+    factor = jnp.mean(_arrays.sigmoid(fixed), axis=0) ** jnp.asarray(gamma)
     log_share = _log_plus(_arrays.log_mean_sigmoid(scores, everyone, axis=0), 2 * EPSILON)
     log_q = _log_plus(jax.nn.log_sigmoid(scores), 2 * EPSILON)
     return jnp.sum(factor * log_share - arrays.mean_where(log_q, is_positive, axis=0))

@@ -95,12 +95,13 @@ def asymmetric(
 ) -> jax.Array:
     """Asymmetric loss: easy negatives count less, and the easiest not at all.
 
-    With `p = sigmoid(score)` and `p_m = max(p - clip, 0)`, a positive costs
-    `-(1 - p)^gamma_positive log p` and a negative `-p_m^gamma_negative log(1 - p_m)`; the result is
-    the sum over batch and classes. Source: ASL (Ridnik et al., ICCV 2021) and its code, which is
+    With `p = sigmoid(score)` and `p_m = max(p - clip, 0)`, a positive costs `-(1 -
+    p)^gamma_positive log p` and a negative `-p_m^gamma_negative log(1 - p_m)`; the result is the
+    sum over batch and classes. Source: ASL (Ridnik et al., ICCV 2021) and its code, which is
     followed where it adds or differs: it sums, keeps probabilities inside the logarithms above 1e-8
-    (a positive with a lower one costs 18.4 and has no gradient), lets no gradient through the
-    focusing weights, and has the default `gamma_positive = 1` where the paper uses 0.
+    (a positive with a lower one costs 18.4 and has no gradient), takes the focusing weights for
+    constants in the scores, not in their exponents, and has the default `gamma_positive = 1` where
+    the paper uses 0.
 
     Args:
       scores: raw scores, `[batch, classes]`.
@@ -109,7 +110,7 @@ def asymmetric(
       gamma_positive: focusing exponent of positives, 0 or more.
       clip: probability below which a negative costs nothing, in [0, 1).
       unknown: 'negative' takes unknown labels for negatives, 'ignore' leaves them out.
-      stop_weight_gradient: treat the focusing weights as constants.
+      stop_weight_gradient: treat the focusing weights as constants for the gradient by the scores.
 
     Returns:
       The scalar sum.
@@ -131,12 +132,14 @@ def asymmetric(
 
     p, lacking = _arrays.sigmoid(scores), _arrays.sigmoid(-scores)
     shifted = jnp.maximum(p - clip, 0)
-    base = jnp.where(is_positive, lacking, shifted)
+    if stop_weight_gradient:
+        lacks, has = jax.lax.stop_gradient((lacking, p))
+        base = jnp.where(is_positive, lacks, jnp.maximum(has - clip, 0))
+    else:
+        base = jnp.where(is_positive, lacking, shifted)
     exponent = jnp.where(is_positive, gamma_positive, gamma_negative)
     # 0^0 is 1, and the power of 0 has no finite slope for exponents below 1.
     weights = jnp.where(base > 0, jnp.where(base > 0, base, 1) ** exponent, exponent == 0)
-    if stop_weight_gradient:
-        weights = jax.lax.stop_gradient(weights)
 
     log_p = jnp.maximum(jax.nn.log_sigmoid(scores), math.log(SMALLEST_PROBABILITY))
     # `1 - shifted` where it is small, without the rounding of `p` to 1.

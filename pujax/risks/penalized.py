@@ -23,16 +23,17 @@ def gradpu(
 
     Labelled positives that the model misses weigh more, `w = 1 - beta log((1 + tanh h) / 2)`, which
     is `1 + beta softplus(-2 h)` and computed so. The weights are not normalised. The paper does not
-    say whether they are differentiated: by default they are constants, since differentiating them
-    pulls a missed positive with a slope near `4 beta`, far above the slope 1 of an unlabeled
-    example. Source: Dai et al., "GradPU: positive-unlabeled learning via gradient penalty and
-    positive upweighting", AAAI 2023, Eqs. 6 and 7.
+    say whether they are differentiated: by default they are constant in the scores, since
+    differentiating them pulls a missed positive with a slope near `4 beta`, far above the slope 1
+    of an unlabeled example. In `beta` they never are. Source: Dai et al., "GradPU:
+    positive-unlabeled learning via gradient penalty and positive upweighting", AAAI 2023, Eqs. 6
+    and 7.
 
     Args:
       scores: scores `h` before the tanh, `[batch]`.
       labeled: 1 for labelled positives and 0 for unlabeled examples, same shape as `scores`.
       beta: strength of the upweighting, 0 or more; 0 gives every positive the weight 1.
-      stop_weight_gradient: whether the weights are constants for the gradient.
+      stop_weight_gradient: whether the weights are constants for the gradient by the scores.
 
     Returns:
       The scalar risk; add the gradient penalty times its factor.
@@ -46,9 +47,9 @@ def gradpu(
     scores, is_positive = _arrays.checked(scores, labeled)
     # An unlabeled row has no weight, also where that would be infinite.
     missed = jax.nn.softplus(-2 * jnp.where(is_positive, scores, 0))
-    weights = 1 + _arrays.weighted(missed, jnp.asarray(beta, missed.dtype))
     if stop_weight_gradient:
-        weights = jax.lax.stop_gradient(weights)
+        missed = jax.lax.stop_gradient(missed)
+    weights = 1 + _arrays.weighted(missed, jnp.asarray(beta, missed.dtype))
     as_positive = weights * 2 * _arrays.sigmoid(-2 * scores)
     as_negative = 2 * _arrays.sigmoid(2 * scores)
     positive_term = arrays.mean_where(as_positive, is_positive)
