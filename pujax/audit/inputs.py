@@ -9,7 +9,7 @@ from PIL import Image
 
 from pujax.audit.base import Problem, problem, same
 from pujax.data.image_files import as_array
-from pujax.data.readers import image_trees
+from pujax.data.readers import image_listing, image_trees
 from pujax.data.sources import own_folder, own_table
 
 _SIDE = 16
@@ -89,7 +89,7 @@ def _folder(path: str) -> Input:
     damaged: dict[str, list[str]] = {}
     for role in _ROLES:
         if role in names:
-            below = image_trees.images_below(root / names[role])
+            below = image_listing.images_below(root / names[role])
             lost = [f"{names[role]}/{x}" for x in below if f"{names[role]}/{x}" not in known]
             damaged |= {role: lost} if lost else {}
     pixels = as_array(data.train_inputs).reshape(len(ids), -1).astype(np.float32)
@@ -111,7 +111,7 @@ def _folder(path: str) -> Input:
     copies = []
     if image_trees.TEST in names:
         trained, test = set(digests), names[image_trees.TEST]
-        below = image_trees.images_below(root / test)
+        below = image_listing.images_below(root / test)
         found_below = [(x, image_trees.digest(root / test / x)) for x in below]
         copies = [f"{test}/{x}" for x, digest in found_below if digest in trained]
     return Input(found, "images", data.own.notes, damaged, tuple(copies))

@@ -107,6 +107,8 @@ def _read_alike(frame: frames.Frame, training: frames.Frame, name: str) -> tuple
         # Its offset is that of training rows.
         return dataclasses.replace(column, spelled=whole.spelled), message
     found = dataclasses.replace(whole, had_missing=column.had_missing, missing=column.missing)
+    if found.kind in OF_WORDS:  # whose training rows alone look like numbers or dates
+        found = dataclasses.replace(found, kind="category")
     if found.kind == "number":
         values, _ = columns.numbers(training.values[name], found.marks, found.spelled)
         found = _with_range(found, values)
@@ -152,7 +154,9 @@ def _column(frame: frames.Frame, name: str) -> tuple[Column, str]:
             writing = written_numbers.of(present, decimal_comma=frame.decimal_comma)
         if writing.marks:
             values, wrong = columns.numbers(cells, writing.marks)
-    if not wrong.any():
+    # As numbers neighbouring days would be one: single precision has steps of 2 there.
+    is_day = columns.are_days_of_eight_digits(words[~missing])
+    if not wrong.any() and not is_day:
         offset = columns.offset(values)
         with np.errstate(over="ignore"):  # refused by name when the features are made
             single = (values[~np.isnan(values)] - offset).astype(np.float32)
@@ -181,6 +185,11 @@ def _column(frame: frames.Frame, name: str) -> tuple[Column, str]:
         if len(formats) > 1:
             example = words.dropna().iloc[0]
             message = f"column {name!r}: dates such as {example!r} are read as {formats[0]}"
+        if is_day:
+            message = (
+                f"column {name!r}: cells such as {words[~missing].iloc[0]!r} are read as dates; if "
+                f"they are codes, data.words={name!r} reads them as words"
+            )
         return Column(name, "date", formats[0], had_missing, missing=share_missing), message
     share = 1 - wrong.sum() / (~missing).sum()
     message = _of_almost_dates(frame, name, words)

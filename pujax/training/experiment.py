@@ -513,7 +513,7 @@ def _finished_at(folder: str) -> str:
 
 
 # What a run writes after its `config.json` and its first row, so that without both it is somebody
-# else's. Rows that are none are refused where they are read.
+# else's.
 _WRITTEN = (
     *("summary.json", run_state.DATA_FILE, metrics_writer.CSV),
     *(example_scores.FILE, init_from.FILE, "held_out.json"),
@@ -527,7 +527,10 @@ def _refuse_foreign(folder: str) -> None:
     def holds(name: str) -> bool:
         return os.path.lexists(os.path.join(folder, name))
 
-    found = [] if holds(metrics_writer.JSON_LINES) else [name for name in _WRITTEN if holds(name)]
+    found = [name for name in _WRITTEN if holds(name)]
+    if holds(metrics_writer.JSON_LINES):
+        is_own = metrics_writer.begins_with_a_row(os.path.join(folder, metrics_writer.JSON_LINES))
+        found = [] if is_own else [metrics_writer.JSON_LINES, *found]
     if found and not holds("config.json"):  # another process may have begun the run since
         raise ValueError(
             f"--workdir={folder} holds {', '.join(found)}, but no config.json of a run, and a run "

@@ -189,6 +189,13 @@ def _table(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> str:
     return text.getvalue()
 
 
+def begins_with_a_row(path: str) -> bool:
+    """Whether the first line of a file is a row of a run, and not another program's."""
+    with open(path, "rb") as file:
+        row = _parse(file.readline())
+    return row is not None and "stage" in row
+
+
 def _is_row(value: Any) -> bool:
     return isinstance(value, dict) and type(value.get("epoch")) is int
 

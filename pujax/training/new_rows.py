@@ -20,8 +20,7 @@ from pujax.data.readers import (
     columns,
     frame_chunks,
     image_arrays,
-    image_folders,
-    image_trees,
+    image_listing,
     pu_labels,
 )
 
@@ -172,15 +171,15 @@ def _named(rows: Any, takes: str) -> tuple[list[str], list[str]]:
     if isinstance(rows, str | os.PathLike):
         path = os.fspath(rows)
         if os.path.isdir(path):
-            names = image_trees.images_below(path)
+            names = image_listing.images_below(path)
             if not names:
-                endings = ", ".join(image_folders.SUFFIXES)
+                endings = ", ".join(image_listing.SUFFIXES)
                 raise ValueError(f"{path} holds no image; accepted: files called {endings}")
             return names, [os.path.join(path, name) for name in names]
         if not os.path.exists(path):
             raise ValueError(f"{path} does not exist; accepted: {takes}")
         _check_file(path, takes)
-        if not path.lower().endswith(image_folders.SUFFIXES):
+        if not path.lower().endswith(image_listing.SUFFIXES):
             _check_image(path, takes)
         rows = [path]
     is_list = isinstance(rows, list | tuple) and len(rows) > 0
@@ -189,7 +188,7 @@ def _named(rows: Any, takes: str) -> tuple[list[str], list[str]]:
         raise ValueError(f"the rows are {what}; accepted: {takes}")
     paths = [os.fspath(path) for path in rows]
     for path in paths:
-        image_trees.check_name("the list of rows", path)
+        image_listing.check_name("the list of rows", path)
         _check_file(path, takes)
     return paths, paths
 

@@ -70,6 +70,11 @@ def test_a_name_is_found_however_its_accents_are_written(tmp_path):
     assert frames.of(pd.DataFrame({apart: [1]})).names == ("état",)
 
 
+def test_a_name_with_an_underscore_is_no_number(tmp_path):
+    frame = frames.read(write(tmp_path / "a.csv", "0_0,0_1,1_0\n1,2,3\n"))
+    assert frame.names == ("0_0", "0_1", "1_0")
+
+
 def test_an_index_that_is_a_column_too_is_left_out_if_it_says_the_same():
     table = pd.DataFrame({"id": ["a", "b"], "x": [1, 2]})
     assert frames.of(table.set_index("id", drop=False)).names == ("id", "x")

@@ -1,12 +1,14 @@
 """Labels in any common convention, and ids, are read as their user means them or asked about."""
 
 import re
+import unicodedata
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from pujax.data.readers import frames, pu_labels
+from pujax.data.sources import own_table
 
 
 def table(tmp_path, text):
@@ -211,6 +213,23 @@ def test_a_named_id_keeps_its_text(tmp_path):
 def test_ids_are_refused_by_line(tmp_path, text, message):
     with pytest.raises(ValueError, match=message):
         pu_labels.ids(table(tmp_path, text), "k")
+
+
+@pytest.mark.parametrize("form", ["NFC", "NFD"])
+def test_a_name_with_spaces_or_in_another_form_is_the_same_column(tmp_path, form):
+    """As a feature the label would tell all, and the id would tell the rows apart."""
+    (tmp_path / "a.csv").write_text("x,état,Größe\n1,1,a\n2,0,b\n3,0,c\n", encoding="utf-8")
+    label, name = (unicodedata.normalize(form, f" {x} ") for x in ("état", "Größe"))
+    given = {"path": "a.csv", "label": label, "id_column": name}
+    rows = own_table.read(tmp_path, **given)
+    assert (rows.labels.column, rows.ids.column) == ("état", "Größe")
+    assert rows.prepared().feature_names == ("x",)
+    frame = frames.read(tmp_path / "a.csv")
+    assert pu_labels.read(frame, label).column == "état"
+    assert pu_labels.ids(frame, name, label="état").aside == ("Größe",)
+    for field in ("leave_out", "words"):
+        with pytest.raises(ValueError, match=f"data.{field} names 'état', which is the label"):
+            own_table.read(tmp_path, **given, **{field: "état"})
 
 
 def test_the_label_is_no_id(tmp_path):

@@ -194,6 +194,26 @@ def test_ones_own_photographs_are_turned_and_transparency_is_laid_on_white(tmp_p
         assert (images[1] == 255).all()
 
 
+@pytest.mark.parametrize("name", ["Unlabeled", "unlabelled", "UNLABELED"])
+def test_the_folder_without_a_class_may_be_called_in_other_ways(folder, name):
+    write_image(folder / "train" / name / "0.png", colour())
+    data = sources.load("image_folder", directory=folder)
+    assert data.class_names == tuple(sorted(CLASSES)) and data.train_labels[-1] == -1
+    write_image(folder / "train" / "unlabeled" / "0.png", colour())
+    first, second = sorted([name, "unlabeled"])
+    with pytest.raises(ValueError, match=f"'{first}' and '{second}', both of unlabeled images"):
+        sources.load("image_folder", directory=folder)
+
+
+def test_folders_within_those_of_classes_are_looked_into(folder):
+    write_image(folder / "train" / "NonDemented" / "2024" / "may" / "0.png", colour())
+    write_image(folder / "train" / "unlabeled" / "2024" / "0.png", colour())
+    data = sources.load("image_folder", directory=folder)
+    np.testing.assert_array_equal(data.train_labels, [0, 0, 1, 1, 2, 2, 2, 3, 3, -1])
+    path = folder / "train" / "NonDemented" / "2024" / "may" / "0.png"
+    np.testing.assert_array_equal(data.train_inputs[6], pixels(path))
+
+
 def test_a_test_image_must_have_a_class(folder):
     write_image(folder / "test" / "unlabeled" / "0.png", colour())
     with pytest.raises(ValueError, match="test has classes that train has not: unlabeled"):

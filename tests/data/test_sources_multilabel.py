@@ -194,6 +194,17 @@ def test_an_image_in_several_class_folders_has_several_labels(tmp_path):
     assert data.train_inputs.shape[1:] == (224, 224, 3)
 
 
+def test_folders_within_those_of_classes_are_a_part_of_the_name(tmp_path):
+    write_folders(tmp_path / "train", {"a.png": ["dog/may", "cat/may", "dog/june"]})
+    write_folders(tmp_path / "train", {"u.png": ["Unlabelled"]})
+    write_folders(tmp_path / "test", {"c.png": ["dog"]})
+    data = load(tmp_path)
+    assert data.class_names == ("cat", "dog")
+    names = [path.removeprefix(f"{tmp_path}/train/") for path in data.train_inputs.paths]
+    assert names == ["dog/june/a.png", "cat/may/a.png", "Unlabelled/u.png"]
+    np.testing.assert_array_equal(data.train_labels, [[0, 1], [1, 1], [-1, -1]])
+
+
 def test_links_stand_for_copies(tmp_path):
     write_folders(tmp_path, {"train/dog/a.png": [""], "test/dog/b.png": [""]})
     (tmp_path / "train" / "cat").mkdir()
@@ -256,7 +267,7 @@ def test_different_images_of_one_name_are_refused(tmp_path):
             "unlabeled/a.png is in _none too",
         ),
         ({"a.png": ["_none"]}, {"b.png": ["_none"]}, "class_names is ..; accepted: at least one"),
-        ({"a.txt.gif": ["dog"]}, {"x/y.png": ["dog"]}, "test has no images in class folders"),
+        ({"a.txt.gif": ["dog"]}, {"y.png": ["dog/.x"]}, "test has no images in class folders"),
     ],
 )
 def test_folders_that_cannot_be_are_refused(train, test, message, tmp_path):

@@ -12,7 +12,7 @@ from PIL import Image
 from pujax.data import dataset, image_preparation, raw, sources
 from pujax.data.image_files import ImageFiles
 from pujax.data.image_preparation import ImagePreparation
-from pujax.data.readers import image_arrays, image_trees
+from pujax.data.readers import image_arrays, image_listing, image_trees
 
 SETTINGS = {
     "positive_classes": (),
@@ -345,7 +345,7 @@ def test_linked_folders_are_looked_into_but_not_for_ever(folder, tmp_path):
     write(tmp_path / "elsewhere" / "z.png", picture())
     os.symlink(tmp_path / "elsewhere", folder / "neg" / "linked")
     os.symlink(folder / "neg", folder / "neg" / "again")
-    names = image_trees.images_below(folder / "neg")
+    names = image_listing.images_below(folder / "neg")
     assert names == [*(f"{i:02d}.png" for i in range(4)), "linked/z.png"]
 
 
@@ -359,7 +359,7 @@ def test_a_name_that_no_table_can_hold_is_refused(folder, monkeypatch):
         found = list(listing(place))
         return contextlib.nullcontext([*found, entry] if place.endswith("neg") else found)
 
-    monkeypatch.setattr(image_trees.os, "scandir", with_name)
+    monkeypatch.setattr(image_listing.os, "scandir", with_name)
     assert "accepted: names in UTF-8" in refusal(folder)
 
 

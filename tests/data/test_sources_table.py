@@ -45,6 +45,13 @@ def test_the_label_may_be_any_column(tmp_path):
         sources.load("digits", label_column="x")
 
 
+def test_a_code_with_an_underscore_is_a_word(tmp_path):
+    rows = ["1_2,1\n", "3_4,0\n", "1_2,\n"]
+    write(tmp_path, rows, rows[:2], "code,label\n")
+    data = sources.load("table", directory=tmp_path)
+    np.testing.assert_array_equal(data.train_inputs, [[1, 0], [0, 1], [1, 0]])
+
+
 def test_svmlight_and_numpy_files_are_read_too(tmp_path):
     write(tmp_path / "s", ["1 1:3\n", "0 2:4\n"], ["1 1:1 3:2\n"], header="", ending=".svm")
     data = sources.load("table", directory=tmp_path / "s")

@@ -503,6 +503,15 @@ def test_files_of_somebody_else_are_not_written_over(tmp_path, name):
     assert written == {name} and (tmp_path / "run" / name).read_text() == "mine"
 
 
+@pytest.mark.parametrize("line", ['{"epoch": 0, "loss": 1.5}', '{"loss": 1.5}', "mine"])
+def test_rows_of_another_program_are_not_emptied(tmp_path, line):
+    (tmp_path / "metrics.jsonl").write_text(f"{line}\n")
+    (tmp_path / "model").mkdir()
+    with pytest.raises(ValueError, match="holds metrics.jsonl, model, but no config.json of a run"):
+        training.run(small(), str(tmp_path))
+    assert (tmp_path / "metrics.jsonl").read_text() == f"{line}\n"
+
+
 def test_a_run_that_another_process_begins_meanwhile_is_a_run(tmp_path):
     """Of many shards one looks at a folder while another writes both files."""
     (tmp_path / "data.json").write_text("{}")

@@ -29,6 +29,7 @@ SPELLED = ("", "truth", "duration")
 """What text of a column of numbers may be besides numbers: nothing, true and false, durations."""
 _ISO = "ISO8601"
 _ISO_DAY = r"\s*\d{4}(?:[-/. ]\d{1,2}[-/. ]\d{1,2}|\d{4})(?!\d)"
+_EIGHT_DIGITS = r"(?:19|20)\d\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])"
 _DURATION = r"-?\d+ days [+-]?\d\d:\d\d:\d\d(?:\.\d+)?"
 MOST = 0.9
 """Share of numbers, or of dates of one format, from which other cells are taken for mistakes."""
@@ -239,6 +240,17 @@ def _guesses(word: str) -> list[str]:
         guess = _ISO if guess.startswith("%Y-%m-%d") else guess
         found += [guess, guess.replace("%B", "%b")]  # May is May in short and in full
     return list(dict.fromkeys(found))
+
+
+def are_days_of_eight_digits(words: Any) -> bool:
+    """Whether every cell is a date such as 20240131, of the years 1900 to 2099.
+
+    Args:
+      words: Series `[n]` of text, none missing.
+    """
+    if not len(words) or not re.fullmatch(_EIGHT_DIGITS, words.iloc[0]):  # most need no more
+        return False
+    return bool(words.str.fullmatch(_EIGHT_DIGITS).all() and not dates(words, "%Y%m%d")[1].any())
 
 
 def example(form: str) -> str:

@@ -1,6 +1,7 @@
 """Image folders: `train/CLASS/IMAGE` and `test/CLASS/IMAGE`, class ids in alphabetical order.
 
-The training folder `unlabeled` is no class: its images have the class id -1.
+The training folder `unlabeled` is no class: its images have the class id -1. Folders within those
+of the classes are looked into.
 """
 
 import pathlib
@@ -9,11 +10,9 @@ import numpy as np
 
 from pujax.data import raw
 from pujax.data.image_files import ImageFiles
-from pujax.data.readers import image_arrays
+from pujax.data.readers import image_arrays, image_listing
 
 SPLITS = ("train", "test")
-UNLABELED = "unlabeled"
-SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".pgm", ".ppm")
 
 
 def is_image_folder(root: pathlib.Path) -> bool:
@@ -62,15 +61,19 @@ def load(
     for split in SPLITS:
         if not (root / split).is_dir():
             raise ValueError(f"{root / split} is missing; accepted: a folder of class folders")
-    classes = tuple(name for name in class_names(root / "train") if name != UNLABELED)
-    unknown = sorted(set(class_names(root / "test")) - set(classes))
+    names = image_listing.folder_names(root / "train")
+    unlabeled = image_listing.unlabeled_folder(root / "train")
+    classes = tuple(name for name in names if name != unlabeled)
+    unknown = sorted(set(image_listing.folder_names(root / "test")) - set(classes))
     if unknown:
         raise ValueError(
             f"{root / 'test'} has classes that train has not: {', '.join(unknown)}; "
             f"accepted: {', '.join(classes)}"
         )
     ids = {name: i for i, name in enumerate(classes)}
-    train_paths, train_labels = _listed(root / "train", ids | {UNLABELED: raw.UNKNOWN})
+    train_paths, train_labels = _listed(
+        root / "train", ids | ({unlabeled: raw.UNKNOWN} if unlabeled else {})
+    )
     test_paths, test_labels = _listed(root / "test", ids)
     train, test = (
         ImageFiles(
@@ -100,26 +103,16 @@ def load(
     )
 
 
-def class_names(folder: pathlib.Path) -> tuple[str, ...]:
-    """Names of the folders in a folder that are not hidden, in alphabetical order."""
-    entries = (entry for entry in folder.iterdir() if entry.is_dir())
-    return tuple(sorted(entry.name for entry in entries if not entry.name.startswith(".")))
-
-
-def image_files(folder: pathlib.Path) -> list[pathlib.Path]:
-    """The images in a folder, in alphabetical order; none if there is no such folder."""
-    if not folder.is_dir():
-        return []
-    return sorted(
-        path
-        for path in folder.iterdir()
-        if path.suffix.lower() in SUFFIXES and not path.name.startswith(".")
-    )
-
-
 def _listed(folder: pathlib.Path, class_ids: dict[str, int]) -> tuple[tuple[str, ...], np.ndarray]:
     """Paths and class ids of the images of one split."""
-    files = [(path, i) for name, i in class_ids.items() for path in image_files(folder / name)]
-    if not files:
-        raise ValueError(f"{folder} has no images in class folders; accepted: {SUFFIXES}")
-    return tuple(str(path) for path, _ in files), np.array([i for _, i in files], np.int32)
+    paths: list[str] = []
+    labels: list[int] = []
+    for name, i in class_ids.items():
+        below = image_listing.images_below(folder / name)
+        paths += [str(folder / name / path) for path in below]
+        labels += [i] * len(below)
+    if not paths:
+        raise ValueError(
+            f"{folder} has no images in class folders; accepted: {image_listing.SUFFIXES}"
+        )
+    return tuple(paths), np.array(labels, np.int32)

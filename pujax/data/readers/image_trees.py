@@ -13,7 +13,7 @@ import numpy as np
 
 from pujax.checks import one_of
 from pujax.data.image_files import ImageFiles
-from pujax.data.readers import image_folders, pu_labels
+from pujax.data.readers import image_listing, pu_labels
 
 _LOG = logging.getLogger(__name__)
 
@@ -65,7 +65,7 @@ def roles(folder: pathlib.Path, *, field: str, accepted: tuple[str, ...]) -> dic
         folders of one role; for images that lie beside them.
     """
     found: dict[str, str] = {}
-    for name in image_folders.class_names(folder):
+    for name in image_listing.folder_names(folder):
         role = next((role for role in accepted if name.lower() in _NAMES[role]), None)
         if role is None:
             raise ValueError(f"{field}, which holds the folder {name!r}{_hint(name, accepted)}")
@@ -75,7 +75,7 @@ def roles(folder: pathlib.Path, *, field: str, accepted: tuple[str, ...]) -> dic
                 "accepted: one folder of each"
             )
         found[role] = name
-    beside = image_folders.image_files(folder)
+    beside = image_listing.image_files(folder)
     if beside:
         raise ValueError(
             f"{field}, which holds {len(beside)} images beside the folders ({beside[0].name!r} is "
@@ -91,56 +91,6 @@ def _hint(name: str, accepted: tuple[str, ...]) -> str:
     if name.lower() == "train":
         hint = " (folders train/ and test/ are for data.source=image_folder)"
     return f"{hint}; accepted: folders called {', '.join(accepted)}, or like a label of a table"
-
-
-def images_below(folder: str | os.PathLike[str]) -> list[str]:
-    """The images in a folder and all folders below it.
-
-    Files whose name does not end like an image's, and hidden files and folders, are passed over. A
-    folder that is linked is looked into, unless it is one of those that it lies in.
-
-    Args:
-      folder: to look in.
-
-    Returns:
-      Paths relative to the folder, with '/' between their parts, in alphabetical order.
-
-    Raises:
-      ValueError: for a name that is not UTF-8, which no table of results could hold, and for a
-        folder that cannot be opened.
-    """
-    found: list[str] = []
-    _add_images(os.fspath(folder), "", frozenset(), found)
-    return sorted(found)
-
-
-def _add_images(root: str, inside: str, above: frozenset[str], found: list[str]) -> None:
-    place = os.path.realpath(os.path.join(root, inside))
-    if place in above:
-        return
-    try:
-        with os.scandir(place) as listing:
-            entries = [entry for entry in listing if not entry.name.startswith(".")]
-    except OSError as error:
-        raise ValueError(f"{place} cannot be opened: {error.strerror}") from error
-    for entry in entries:
-        path = f"{inside}/{entry.name}" if inside else entry.name
-        if entry.is_dir():
-            _add_images(root, path, above | {place}, found)
-        elif os.path.splitext(entry.name)[1].lower() in image_folders.SUFFIXES:
-            check_name(root, path)
-            full = os.path.join(place, entry.name)
-            if not entry.is_file() and os.path.exists(full):  # a pipe would be read for ever
-                raise ValueError(f"{full} is no file; accepted: image files")
-            found.append(path)
-
-
-def check_name(root: str, path: str) -> None:
-    """Raises a ValueError for a path in `root` that cannot be written as text."""
-    try:
-        path.encode()
-    except UnicodeEncodeError:
-        raise ValueError(f"{root} holds {path!r}; accepted: names in UTF-8") from None
 
 
 def scan(files: ImageFiles, *, keep: bool) -> Scan:

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from pujax.data.raw import UNKNOWN, RawDataset
-from pujax.data.readers import csv_tables, image_folders, image_lists, packed
+from pujax.data.readers import csv_tables, image_folders, image_listing, image_lists, packed
 from pujax.data.readers.columns import MISSING
 
 _LOG = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ def load(path: pathlib.Path, *, image_size: int, load_size: int, missing: str) -
             lines = csv_tables.lines(os.fspath(path), file)
     except UnicodeDecodeError as error:
         raise ValueError(packed.encoding_error(os.fspath(path))) from error
-    if pathlib.PurePath(lines.header[0]).suffix.lower() in image_folders.SUFFIXES:
+    if pathlib.PurePath(lines.header[0]).suffix.lower() in image_listing.SUFFIXES:
         raise ValueError(
             f"{path} begins with the image {lines.header[0]!r}; accepted: a header first, such as "
             "file,split,dog,cat or file,split,labels"

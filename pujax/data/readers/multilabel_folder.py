@@ -10,7 +10,7 @@ import pathlib
 import numpy as np
 
 from pujax.data.raw import UNKNOWN, RawDataset
-from pujax.data.readers import image_folders, image_lists
+from pujax.data.readers import image_folders, image_listing, image_lists
 
 NONE = "_none"
 """Folder of images that belong to no class."""
@@ -21,7 +21,7 @@ def is_one(root: pathlib.Path) -> bool:
     if not root.is_dir():
         return False
     return image_folders.is_image_folder(root) or any(
-        image_folders.image_files(root / name) for name in image_folders.class_names(root)
+        image_listing.image_files(root / name) for name in image_listing.folder_names(root)
     )
 
 
@@ -29,9 +29,10 @@ def load(root: pathlib.Path, *, image_size: int, load_size: int, missing: str) -
     """Reads `train/CLASS/IMAGE` and `test/CLASS/IMAGE`, or `CLASS/IMAGE` alone.
 
     An image that lies in several class folders under one name, as a copy or a link, has several
-    labels. The folder `_none` holds images of no class. Images in `unlabeled` have the labels of
-    the class folders that they lie in too, and the others are unknown. Without `train` and `test`
-    a fifth of the images whose labels are known is the test set, the same one on every run.
+    labels; folders within them are looked into, and are a part of the name. The folder `_none`
+    holds images of no class. Images in `unlabeled` have the labels of the class folders that they
+    lie in too, and the others are unknown. Without `train` and `test` a fifth of the images whose
+    labels are known is the test set, the same one on every run.
 
     Args:
       root: the folder.
@@ -54,9 +55,9 @@ def load(root: pathlib.Path, *, image_size: int, load_size: int, missing: str) -
                 raise ValueError(f"{folder} is missing; accepted: a folder of class folders")
     else:
         folders = [root]
-    special = {NONE, image_folders.UNLABELED}
-    classes = [name for name in image_folders.class_names(folders[0]) if name not in special]
-    unknown = set(image_folders.class_names(folders[-1])) - set(classes) - special
+    special = {NONE, *map(image_listing.unlabeled_folder, folders)}
+    classes = [name for name in image_listing.folder_names(folders[0]) if name not in special]
+    unknown = set(image_listing.folder_names(folders[-1])) - set(classes) - special
     if unknown:
         raise ValueError(
             f"{folders[-1]} has classes that {folders[0].name} has not: "
@@ -66,8 +67,9 @@ def load(root: pathlib.Path, *, image_size: int, load_size: int, missing: str) -
     if len(splits) == 1:
         splits = [*image_lists.hold_out(root, splits[0])]
     elif (splits[1].labels == UNKNOWN).any():
+        unlabeled = image_listing.unlabeled_folder(folders[1])
         raise ValueError(
-            f"{folders[1] / image_folders.UNLABELED} has images; accepted: none, since every label "
+            f"{folders[1] / unlabeled} has images; accepted: none, since every label "
             f"of a test set is known ({NONE} holds images of no class)"
         )
     return image_lists.build(
@@ -85,12 +87,14 @@ def load(root: pathlib.Path, *, image_size: int, load_size: int, missing: str) -
 def _read(folder: pathlib.Path, classes: list[str]) -> image_lists.Split:
     """The images of one split, each once."""
     folders_of: dict[str, list[str]] = {}
-    for name in (*classes, NONE, image_folders.UNLABELED):
-        for path in image_folders.image_files(folder / name):
-            folders_of.setdefault(path.name, []).append(name)
+    unlabeled = image_listing.unlabeled_folder(folder)
+    for name in filter(None, (*classes, NONE, unlabeled)):
+        below = image_listing.images_below(folder / name) if (folder / name).is_dir() else []
+        for image in below:
+            folders_of.setdefault(image, []).append(name)
     if not folders_of:
         raise ValueError(
-            f"{folder} has no images in class folders; accepted: {image_folders.SUFFIXES}"
+            f"{folder} has no images in class folders; accepted: {image_listing.SUFFIXES}"
         )
     columns = {name: column for column, name in enumerate(classes)}
     labels = np.zeros((len(folders_of), len(classes)), np.int8)
@@ -108,7 +112,7 @@ def _read(folder: pathlib.Path, classes: list[str]) -> image_lists.Split:
                     f"{path} is another image than {paths[0]}; accepted: different names, since "
                     "one name in several class folders stands for one image with several labels"
                 )
-        if image_folders.UNLABELED in places:
+        if unlabeled in places:
             labels[row] = UNKNOWN
         labels[row, [columns[place] for place in places if place in columns]] = 1
         names.append(os.path.join(places[0], image))

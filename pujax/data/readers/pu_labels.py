@@ -119,7 +119,7 @@ def read(
         nothing but positives; no such column, with the most similar names.
     """
     one_of("zero_is", zero_is, ("auto", "negative", "unlabeled"))
-    column = _default_column(frame) if column is None else column
+    column = _default_column(frame) if column is None else columns.plain(column)
     cells = _cells(frame, column)
     counts = collections.Counter(cells)
     if positive is not None and positive.strip() in columns.MISSING:
@@ -313,6 +313,7 @@ def ids(
     if id_column == "":
         return Ids(None, None, (), ())
     if id_column is not None:
+        id_column = columns.plain(id_column)
         if id_column == label:
             raise ValueError(f"id_column is {id_column!r}, which is the label; accepted: another")
         words = columns.text(frame.column(id_column, field="id_column"))

@@ -221,6 +221,8 @@ def _header(path: str, line: str, names: list[str]) -> list[str]:
 
 
 def _is_number(name: str) -> bool:
+    if "_" in name:  # which Python takes for a mark between thousands
+        return False
     try:
         return np.isfinite(float(name))
     except ValueError:

@@ -8,7 +8,7 @@ import numpy as np
 
 from pujax.data import raw
 from pujax.data.image_preparation import ImagePreparation
-from pujax.data.readers import image_trees
+from pujax.data.readers import image_listing, image_trees
 
 OWN = True
 CLASS_NAMES = ("negative", "positive")
@@ -119,7 +119,7 @@ def _find(directory: pathlib.Path, path: str) -> tuple[pathlib.Path, str]:
 
 
 def _images(root: pathlib.Path, inside: str) -> list[str]:
-    return [f"{inside}/{path}" for path in image_trees.images_below(root / inside)]
+    return [f"{inside}/{path}" for path in image_listing.images_below(root / inside)]
 
 
 def _test_images(root: pathlib.Path, names: dict[str, str], field: str) -> dict[str, list[str]]:

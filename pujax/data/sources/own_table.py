@@ -97,6 +97,9 @@ def read(
       ValueError: naming file, line and column of what cannot be read.
     """
     frame = frames.read(_found("data.path", path, directory), dtype=dtype)
+    if not _is_features_only(path):  # of which it is the path of a file
+        label = columns.plain(label)
+    id_column = columns.plain(id_column)
     left_out = _listed(frame, "data.leave_out", leave_out)
     _check_features(frame, "data.leave_out", left_out, {label: "the label", id_column: "the id"})
     frame = labeled = frame.without(left_out)

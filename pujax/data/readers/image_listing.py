@@ -1,0 +1,90 @@
+"""Which files in a folder are images, and which of its folders hold unlabeled ones."""
+
+import os
+import pathlib
+
+SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".pgm", ".ppm")
+UNLABELED = ("unlabeled", "unlabelled")
+"""What a folder of unlabeled images beside those of classes is called, in upper or lower case."""
+
+
+def folder_names(folder: pathlib.Path) -> tuple[str, ...]:
+    """Names of the folders in a folder that are not hidden, in alphabetical order."""
+    entries = (entry for entry in folder.iterdir() if entry.is_dir())
+    return tuple(sorted(entry.name for entry in entries if not entry.name.startswith(".")))
+
+
+def unlabeled_folder(folder: pathlib.Path) -> str:
+    """Name of the folder of unlabeled images in a folder, one of `UNLABELED`; '' if there is none.
+
+    Raises:
+      ValueError: there are two.
+    """
+    found = [name for name in folder_names(folder) if name.lower() in UNLABELED]
+    if len(found) > 1:
+        raise ValueError(
+            f"{folder} has the folders {' and '.join(map(repr, found))}, both of unlabeled images; "
+            "accepted: one of them"
+        )
+    return found[0] if found else ""
+
+
+def image_files(folder: pathlib.Path) -> list[pathlib.Path]:
+    """The images in a folder, in alphabetical order; none if there is no such folder."""
+    if not folder.is_dir():
+        return []
+    return sorted(
+        path
+        for path in folder.iterdir()
+        if path.suffix.lower() in SUFFIXES and not path.name.startswith(".")
+    )
+
+
+def images_below(folder: str | os.PathLike[str]) -> list[str]:
+    """The images in a folder and all folders below it.
+
+    Files whose name does not end like an image's, and hidden files and folders, are passed over. A
+    folder that is linked is looked into, unless it is one of those that it lies in.
+
+    Args:
+      folder: to look in.
+
+    Returns:
+      Paths relative to the folder, with '/' between their parts, in alphabetical order.
+
+    Raises:
+      ValueError: for a name that is not UTF-8, which no table of results could hold, and for a
+        folder that cannot be opened.
+    """
+    found: list[str] = []
+    _add_images(os.fspath(folder), "", frozenset(), found)
+    return sorted(found)
+
+
+def _add_images(root: str, inside: str, above: frozenset[str], found: list[str]) -> None:
+    place = os.path.realpath(os.path.join(root, inside))
+    if place in above:
+        return
+    try:
+        with os.scandir(place) as listing:
+            entries = [entry for entry in listing if not entry.name.startswith(".")]
+    except OSError as error:
+        raise ValueError(f"{place} cannot be opened: {error.strerror}") from error
+    for entry in entries:
+        path = f"{inside}/{entry.name}" if inside else entry.name
+        if entry.is_dir():
+            _add_images(root, path, above | {place}, found)
+        elif os.path.splitext(entry.name)[1].lower() in SUFFIXES:
+            check_name(root, path)
+            full = os.path.join(place, entry.name)
+            if not entry.is_file() and os.path.exists(full):  # a pipe would be read for ever
+                raise ValueError(f"{full} is no file; accepted: image files")
+            found.append(path)
+
+
+def check_name(root: str, path: str) -> None:
+    """Raises a ValueError for a path in `root` that cannot be written as text."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"{root} holds {path!r}; accepted: names in UTF-8") from None
