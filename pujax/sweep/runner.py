@@ -218,13 +218,14 @@ def _refuse_other_data(
 ) -> None:
     """Raises if the cell was begun on other data: its finished seeds stay, and would be mixed.
 
-    Of published data the first seed that was begun stands for all.
+    Of published data the first seed that was begun stands for all, where seeds do not start from
+    encoders of their own.
     """
     for config in configs:
         folder = resume.seed_folder(place.folder(cell), config.seed)
         if os.path.exists(os.path.join(folder, run_state.DATA_FILE)):
             experiment.refuse_other_data(folder, place.load(config))
-            if sources.is_published(config.data.source):
+            if sources.is_published(config.data.source) and init_from.SEED not in config.init_from:
                 return
 
 

@@ -67,7 +67,11 @@ class Checkpoints:
         self._manager = ocp.CheckpointManager(
             self._folder,
             options=ocp.CheckpointManagerOptions(
-                max_to_keep=keep, create=True, enable_async_checkpointing=True
+                max_to_keep=keep,
+                create=True,
+                enable_async_checkpointing=True,
+                # A file system may show one host an older list than another.
+                single_host_load_and_broadcast=jax.process_count() > 1,
             ),
             item_handlers={
                 "tree": ocp.StandardCheckpointHandler(),

@@ -42,11 +42,15 @@ def enable(setting: str) -> None:
     (JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS). A folder that cannot be written costs time and
     nothing else, so that it is only logged.
 
+    Nothing is kept by several hosts. JAX writes on the first one only, so that at the next start
+    others would compile what that one reads: on GPUs, whose compilers share among the hosts what
+    they time, they would wait for it.
+
     Args:
       setting: `run.compilation_cache`, 'on' or 'off'.
     """
     chosen = jax.config.jax_compilation_cache_dir  # type: ignore[attr-defined]
-    if setting == "off" or chosen:
+    if setting == "off" or chosen or jax.process_count() > 1:
         return
     place = folder()
     try:

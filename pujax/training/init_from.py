@@ -18,6 +18,8 @@ from pujax.training import sharding
 from pujax.training.config import SAVED
 
 FILE = "encoder.npz"
+SEED = "{seed}"
+"""What stands in `init_from` for the seed of a run."""
 
 _Problem = TypeVar("_Problem", bound=PUDataset | MultilabelDataset)
 
@@ -151,7 +153,7 @@ def attach(config: ml_collections.ConfigDict, data: _Problem) -> _Problem:
 
 
 def _folder(init_from: str, seed: int) -> str:
-    return init_from.replace("{seed}", str(seed))
+    return init_from.replace(SEED, str(seed))
 
 
 def _load(folder: str) -> tuple[encoder_lib.Encoder, dict[str, Any]]:

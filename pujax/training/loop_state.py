@@ -196,11 +196,15 @@ def save_alone(state: LoopState, seed: int) -> bool:
 def keep(state: LoopState, seeds: Sequence[int]) -> None:
     """Keeps some of the seeds, counted from 0, and drops the others."""
     position = state.position
+    is_whole = state.data is state.run.on_device
     state.run = state.run.keep(seeds)
     mesh = state.run.mesh
     state.carry = seed_axis.keep(state.carry, seeds, mesh)
     state.best = None if state.best is None else seed_axis.keep(state.best, seeds, mesh)
-    state.data = None if state.data is None else seed_axis.keep(state.data, seeds, mesh)
+    if is_whole:  # one copy serves both
+        state.data = state.run.on_device
+    else:
+        state.data = None if state.data is None else seed_axis.keep(state.data, seeds, mesh)
     state.plan = None if state.plan is None else seed_axis.keep(state.plan, seeds, mesh)
     state.position = position._replace(
         members=tuple(position.members[seed] for seed in seeds),

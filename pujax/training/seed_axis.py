@@ -60,8 +60,11 @@ class Member(NamedTuple):
 
     @property
     def is_finished(self) -> bool:
-        """Whether its summary has been written."""
-        return os.path.exists(self.summary)
+        """Whether its summary has been written, for all hosts; every host must ask.
+
+        A file system may show a new file to one host before another.
+        """
+        return not sharding.any_host(not os.path.exists(self.summary))
 
 
 def why_sequential(members: Sequence[Member], mesh: Mesh) -> str:

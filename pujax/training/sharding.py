@@ -156,10 +156,32 @@ def of_first_host(text: str) -> str:
     return first.tobytes().rstrip(b"\0").decode()
 
 
-def any_host(flag: bool) -> bool:
-    """True where any host says so; every host must call it."""
+def arrays_of_first_host(tree: Any) -> Any:
+    """A tree in which what every host made for itself is that of the first; all must call it.
+
+    Arrays over the devices of all hosts stay as they are.
+    """
     if jax.process_count() == 1:
-        return flag
+        return tree
     from jax.experimental import multihost_utils
 
-    return bool(np.any(multihost_utils.process_allgather(np.asarray(flag))))
+    def agreed(leaf: Any) -> Any:
+        if isinstance(leaf, jax.Array) and not leaf.is_fully_addressable:
+            return leaf
+        return np.asarray(multihost_utils.process_allgather(np.asarray(leaf)))[0]
+
+    return jax.tree.map(agreed, tree)
+
+
+def any_host(flag: bool) -> bool:
+    """True where any host says so; every host must call it."""
+    return bool(largest(flag))
+
+
+def largest(number: float) -> float:
+    """The largest of the numbers that the hosts pass; every host must call it."""
+    if jax.process_count() == 1:
+        return number
+    from jax.experimental import multihost_utils
+
+    return float(np.max(multihost_utils.process_allgather(np.asarray(number, np.float32))))

@@ -33,8 +33,10 @@ from pujax.training.train_step import Carry
 
 _LOG = logging.getLogger(__name__)
 
-_STEPS_BETWEEN_AGREEMENTS = 64
-"""Steps after which several hosts tell each other of a signal."""
+_MOST_STEPS_BETWEEN_AGREEMENTS = 64
+_SECONDS_BETWEEN_AGREEMENTS = 5.0
+"""After so many steps, or the steps of so many seconds, several hosts tell each other of a signal.
+A batch system may leave half a minute from a signal to the end."""
 _CALLS_AHEAD = 2
 """Calls that devices have before them. More would be an epoch that no signal and no progress line
 comes into: a call returns at once on an accelerator, and what waits for its result cannot be
@@ -116,7 +118,8 @@ def _profiled(run: Run, epoch: int) -> Iterator[None]:
 def _refreshed(run: Run, state: Any, epoch: int) -> Any:
     """The state at the start of an epoch.
 
-    Seed by seed: a refresh runs outside the compiled step, where it may decide on the host.
+    Seed by seed: a refresh runs outside the compiled step, where it may decide on the host. What it
+    computes there is that of the first host: others may round otherwise.
     """
     index = run.stage_index(epoch)
     stage_epoch = epoch - run.first_epochs[index]
@@ -128,7 +131,7 @@ def _refreshed(run: Run, state: Any, epoch: int) -> Any:
         refresh(*run.of_seed((state, run.on_device, key), seed), stage_epoch)
         for seed, refresh in enumerate(refreshes)
     ]
-    return seed_axis.join(states, run.mesh)
+    return seed_axis.join([sharding.arrays_of_first_host(own) for own in states], run.mesh)
 
 
 def _stage_data(run: Run, index: int, state: Any) -> TrainingData:
@@ -185,6 +188,7 @@ def _train_steps(
     step = last_reported = state.position.step
     calls = _calls(state, num_steps, per_call)
     num_seeds = state.run.num_seeds
+    until_agreement = 1
     ahead: collections.deque[jax.Array] = collections.deque()
     with contextlib.closing(_inputs(state, index)) as inputs:
         while calls:
@@ -199,10 +203,10 @@ def _train_steps(
             step += wanted
             now = time.monotonic()
             state.position = state.position._replace(seconds=now - started)
-            if jax.process_count() == 1:
+            if _num_hosts() == 1:
                 is_due = now - last_report >= interval or bool(request.signal)
             else:  # hosts agree on a signal, so that all must ask for it after the same step
-                is_due = step - last_reported >= _STEPS_BETWEEN_AGREEMENTS
+                is_due = step - last_reported >= until_agreement
             if is_due or step == num_steps:
                 values = _fetch(state)
                 progress.update(
@@ -212,13 +216,33 @@ def _train_steps(
                     stage=state.run.stages[index].name,
                     metrics={k: sum(x[k] for x in values) / len(values) for k in values[0]},
                 )
-                last_reported, last_report = step, time.monotonic()
+                now = time.monotonic()
+                until_agreement = _steps_between_agreements(step - last_reported, now - last_report)
+                last_reported, last_report = step, now
                 if state.run.num_seeds < num_seeds:  # those left may share the devices otherwise
                     calls, num_seeds = _calls(state, num_steps, per_call), state.run.num_seeds
                 _note_signal(state, request)
                 if state.stopped_by and step < num_steps:
                     break
     return started
+
+
+def _num_hosts() -> int:
+    """Processes that train this run together."""
+    return jax.process_count()
+
+
+def _steps_between_agreements(steps: int, seconds: float) -> int:
+    """After how many steps hosts agree again, the same number on all of them.
+
+    Args:
+      steps: that were done and waited for.
+      seconds: that these took on this host.
+    """
+    slowest = sharding.largest(seconds / max(steps, 1))
+    if slowest * _MOST_STEPS_BETWEEN_AGREEMENTS <= _SECONDS_BETWEEN_AGREEMENTS:
+        return _MOST_STEPS_BETWEEN_AGREEMENTS
+    return max(int(_SECONDS_BETWEEN_AGREEMENTS / slowest), 1)
 
 
 def _calls(

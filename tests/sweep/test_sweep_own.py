@@ -4,17 +4,19 @@ import csv
 import json
 import shutil
 import statistics
+import types
 
+import ml_collections
 import numpy as np
 import pytest
 
 from pujax import report, sweep, training
 from pujax.data import sources
 from pujax.sweep import __main__ as command
-from pujax.sweep import own_rows
+from pujax.sweep import own_rows, runner
 from pujax.sweep import plan as plan_lib
 from pujax.training import config as config_lib
-from pujax.training import method_setup
+from pujax.training import method_setup, run_state
 from pujax.training.evaluation import model_selection, one_class
 from tests import tiny
 
@@ -309,6 +311,37 @@ def test_sources_say_whether_their_rows_are_the_users_own():
     assert [name for name in sources.NAMES if sources.is_own(name)] == ["own_folder", "own_table"]
     chosen = ["alzheimer", "image_folder", "multilabel", "own_folder", "own_table", "table", "tfds"]
     assert [name for name in sources.NAMES if not sources.is_published(name)] == chosen
+
+
+@pytest.mark.parametrize(
+    ("source", "init_from", "looked_at"),
+    [
+        ("digits", "", [0]),
+        ("digits", "runs/encoder", [0]),
+        ("digits", "runs/seed_{seed}", [0, 1]),
+        ("table", "", [0, 1]),
+    ],
+)
+def test_the_data_of_every_begun_seed_are_compared_where_they_can_differ(
+    tmp_path, monkeypatch, source, init_from, looked_at
+):
+    configs = []
+    for seed in range(3):
+        config = config_lib.default_config("naive")
+        config.data.source, config.init_from, config.seed = source, init_from, seed
+        configs.append(ml_collections.FrozenConfigDict(config))
+    for seed in (0, 1):  # the third has not begun
+        (tmp_path / f"seed_{seed}").mkdir()
+        (tmp_path / f"seed_{seed}" / run_state.DATA_FILE).write_text("{}")
+    place = types.SimpleNamespace(folder=lambda cell: str(tmp_path), load=lambda config: config)
+    compared = []
+
+    def note(folder, config):
+        compared.append(config.seed)
+
+    monkeypatch.setattr(runner.experiment, "refuse_other_data", note)
+    runner._refuse_other_data(None, configs, place)
+    assert compared == looked_at
 
 
 def rows(*, test=False, held_out=True, truth=False):

@@ -58,6 +58,14 @@ def test_a_folder_that_cannot_be_written_stops_nothing(unset, tmp_path, monkeypa
     assert jax.config.jax_compilation_cache_dir is None
 
 
+def test_several_hosts_keep_nothing_of_their_own(unset, tmp_path, monkeypatch):
+    """JAX writes on the first host alone, so that others would compile what that one reads."""
+    monkeypatch.setenv("PUJAX_CACHE", str(tmp_path / "mine"))
+    monkeypatch.setattr(jax, "process_count", lambda: 2)
+    compilation_cache.enable("on")
+    assert jax.config.jax_compilation_cache_dir is None and not (tmp_path / "mine").exists()
+
+
 def test_the_setting_is_checked():
     with pytest.raises(ValueError, match="run.compilation_cache is 'yes'; accepted: 'on', 'off'"):
         tiny.config("nnpu", run={"compilation_cache": "yes"})

@@ -217,3 +217,30 @@ def test_what_is_saved_is_the_state_before_the_next_step_overwrites_it(tmp_path,
     _, found = saved.restore_newest(lambda position: shapes)
     jax.tree.map(np.testing.assert_array_equal, found, wanted)
     saved.close()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "steps"), [(0.0, 64), (0.01, 64), (0.5, 10), (1.4, 3), (5.6, 1), (30.0, 1)]
+)
+def test_hosts_agree_on_a_signal_within_seconds(seconds, steps):
+    assert train_loop._steps_between_agreements(3, 3 * seconds) == steps
+
+
+@pytest.mark.parametrize("num_hosts", [1, 2])
+def test_hosts_ask_one_another_after_the_first_step_and_then_as_steps_are_long(
+    tmp_path, monkeypatch, num_hosts
+):
+    """With one host only the clock and a signal say when; the end of an epoch always is one."""
+    asked = []
+    original = train_loop._note_signal
+
+    def note(state, request):
+        asked.append((state.position.epoch, state.position.step))
+        original(state, request)
+
+    monkeypatch.setattr(train_loop, "_note_signal", note)
+    monkeypatch.setattr(train_loop, "_steps_between_agreements", lambda steps, seconds: 4)
+    monkeypatch.setattr(train_loop, "_num_hosts", lambda: num_hosts)
+    tiny.train_in(tmp_path, config(steps_per_dispatch=1), tiny.problem())
+    within = [step for epoch, step in asked if epoch == 0 and step]
+    assert within == ([1, 5, 9, 12] if num_hosts == 2 else [12])
