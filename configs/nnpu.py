@@ -6,7 +6,8 @@ Arguments: method = nnpu (default), upu, imbalanced_nnpu, pusb; task = mnist (de
 positive), cifar10 (vehicles positive; for imbalanced_nnpu one class, airplanes). Case-control data:
 1000 labelled positives, U is the whole training set. Batches are drawn from P and U together but
 for imbalanced_nnpu, whose authors take 10 of P and 500 of U. Pixels are those of the authors,
-between 0 and 1; imbalanced_nnpu's, of which no source says anything, are standardised.
+between 0 and 1; imbalanced_nnpu's, of which no source says anything, are standardised. Networks
+begin as those of PyTorch do, not as the authors' of nnPU, see `pujax/models/layers.py`.
 """
 
 import ml_collections

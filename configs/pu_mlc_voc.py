@@ -9,7 +9,8 @@ asymmetric, multilabel_supervised; lgconv = on (default), off; head = gap (defau
 --config.method.word_vectors); precision = float32 (default), bfloat16.
 
 Without `model.init` the network starts from random weights and all of it trains, which no figure of
-the paper is about; with it, the stem, three stages and all batch norm stay fixed, as published.
+the paper is about; with it, the stem, three stages and the statistics of all batch norm stay fixed,
+as in the authors' code, whose last stage trains scale and bias, too.
 
 The exponent gamma is published at 10 % known labels only (VOC 0.85, COCO 0.55), and set so at every
 ratio; at larger ones it should be smaller, as with `--config.method.gamma=auto`. A batch is that of

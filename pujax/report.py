@@ -38,12 +38,18 @@ ORACLES = {
 _PAIRED = (
     "'Paired' is the difference, seed by seed, from the row that is named there, and p that of "
     "Student's paired t test, after Holm's correction over all rows of the same data; '-' where it "
-    "is the same in all seeds."
+    "is the same in all seeds, but for 0."
 )
 _SPLITS = (
     "Every seed holds out other rows of the same data: the deviation says how much a number "
     "depends on which rows these are and on how training begins, not how far it is from the truth. "
     "Intervals and assumptions are in `held_out.json` of each run."
+)
+_ONE_SPLIT = (
+    "All seeds hold out the same rows (data.split_seed): the deviation, and what is paired by "
+    "seed, say how much a number depends on how training begins, not on which rows these are, and "
+    "not how far it is from the truth. Intervals and assumptions are in `held_out.json` of each "
+    "run."
 )
 _OVERLAP = (
     "The rows that two seeds hold out overlap, and so do those that they train on: p is too small."
@@ -151,7 +157,8 @@ def render(
       title: heading.
       cells: dicts with `row`, `column`, `published` (mean and standard deviation, in percent where
         the metric is, or None), `note`, `summaries` (of the seeds that are finished, or the
-        records of a sweep's `results.json`) and `error` ('' if none).
+        records of a sweep's `results.json`), `error` ('' if none), and perhaps `one_split`, whether
+        all seeds hold out the same rows.
       rules: which epochs to report, of `RULES`.
       metric: one of `METRICS`.
       num_seeds: seeds that a finished cell has.
@@ -195,13 +202,14 @@ def render(
     )
     if has_published:
         about += f" The difference is that of '{compared_rule}' from the published mean."
+    one_split = all(cell.get("one_split", False) for cell in cells)
     text = [
         f"# {title}",
         "",
         about,
-        *[_SPLITS] * is_own,
+        *[_ONE_SPLIT if one_split else _SPLITS] * is_own,
         *[_PAIRED] * bool(reference),
-        *[_OVERLAP] * (is_own and bool(reference)),
+        *[_OVERLAP] * (is_own and not one_split and bool(reference)),
         *[_COSTS] * costs,
         "",
         *lines,

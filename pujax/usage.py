@@ -135,7 +135,8 @@ _SWEEP = """usage: {program} --workdir=DIR (--plan=FILE | --config=FILE[:key=val
                        one of pujax by its name, such as baseline or own_table
   --methods=A,B        with --config: values of `method`
   --tasks=A,B          with --config: values of `task`
-  --rules=A,B          with --config: which epochs to report
+  --rules=A,B          with --config: which epochs to report; what each run does (reported)
+                       where a part is held out or the rows are your own, else the last
   --reference=METHOD   with --config: the method that the others are compared with, seed by seed
   --seeds=0,1,2        seeds of every cell (0,1,2; a plan has its own)
   --set=FIELD=VALUE    sets a field of every configuration; may be repeated. With --only another

@@ -96,7 +96,7 @@ class LeNet(ConvNet):
 
 
 class CNN9(ConvNet):
-    """PU-Bench's net for CIFAR-10: the first six convolutions of `CNN13`, then 1000-1000."""
+    """PU-Bench's net for CIFAR-10 without its dropout: six convolutions of `CNN13`, 1000-1000."""
 
     channels: Sequence[int] = (96, 96, 96, 192, 192, 192)
     layout: Sequence[tuple[int, int]] = ((3, 1), (3, 1), (3, 2)) * 2

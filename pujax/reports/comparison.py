@@ -4,7 +4,7 @@ import json
 import math
 import pathlib
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -348,8 +348,17 @@ def _configuration(run: Run) -> dict[str, Any]:
     return {
         **{k: v for k, v in run.config.items() if k not in ("seed", "run", "data")},
         "data": data,
-        "selection": run.config["run"].get("selection"),
+        "run": _of_results(run.config["run"]),
     }
+
+
+def _of_results(section: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of `run` that results depend on."""
+    rule = section.get("selection")
+    found = {"selection": rule, "threshold": section.get("threshold", 0.5)}
+    if rule not in (None, model_selection.LAST):  # the rule chooses among these epochs
+        found["eval_every"] = section.get("eval_every")
+    return found
 
 
 def _differing(first: Any, second: Any, path: str = "") -> list[str]:
@@ -357,7 +366,9 @@ def _differing(first: Any, second: Any, path: str = "") -> list[str]:
     found: list[str] = []
     for key in sorted({*first, *second}):
         name = f"{path}{key}"
-        if name in ("seed", "data.dir") or (name.startswith("run.") and name != "run.selection"):
+        of_results = ("run.selection", "run.threshold", "run.eval_every")
+        is_run = name.startswith("run.") and name not in of_results
+        if name in ("seed", "data.dir") or is_run:
             continue
         a, b = first.get(key), second.get(key)
         if name == "data.path":

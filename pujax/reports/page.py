@@ -4,6 +4,7 @@ import functools
 import importlib.resources
 import os
 import re
+import shlex
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -58,10 +59,10 @@ class Page(NamedTuple):
 
 
 class _Shown(NamedTuple):
-    """A run on the page; without sections where there are too many runs."""
+    """A run on the page, `quoted` its folder; without sections where there are too many runs."""
 
     name: str
-    folder: str
+    quoted: str
     prefix: str
     verdict: Verdict
     sections: tuple[Section, ...]
@@ -98,7 +99,7 @@ def build(folders: Sequence[str], *, with_examples: bool = True) -> Page:
         parts: tuple[Section, ...] = ()
         if i < _MOST_IN_FULL:
             parts = _sections(run, f"{prefix}-", with_examples)
-        shown_runs.append(_Shown(run.name, run.folder, prefix, one, parts))
+        shown_runs.append(_Shown(run.name, shlex.quote(run.folder), prefix, one, parts))
     top = verdict.of_several(runs, verdicts, pairings)
     title = f"Comparison of {plural(len(runs), 'run')}"
     about = ", ".join(group.name for group in comparison.groups(runs))
@@ -143,7 +144,7 @@ def _alone(run: Run, with_examples: bool) -> tuple[_Shown, Section | None]:
     parts = _sections(run, "", with_examples)
     if compared is not None:
         parts = (*parts[:2], compared, *parts[2:])
-    return _Shown(run.name, run.folder, "", one, parts), compared
+    return _Shown(run.name, shlex.quote(run.folder), "", one, parts), compared
 
 
 def _sections(run: Run, prefix: str, with_examples: bool) -> tuple[Section, ...]:

@@ -162,7 +162,7 @@ def quality(run: Run) -> Section:
                 (
                     (f"accuracy, by {train.get('labels_from', 'predictions')}", _train(train)),
                     (
-                        "hidden positives recovered",
+                        f"hidden positives recovered, by {train.get('labels_from', 'predictions')}",
                         f"{count(train.get('recovered_positives'))} of "
                         f"{count(train.get('hidden_positives'))}",
                     ),

@@ -4,6 +4,7 @@ The rules are tried in the order of `of`; the thresholds are named here and in `
 """
 
 import math
+import shlex
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -157,7 +158,10 @@ def of_several(
         return Verdict(level, (first, second, "Next: train each with several seeds, and compare."))
     second = f"In {title}, {'; '.join(sentences)}."
     advice = f"Next: take {reference}, or the simplest of those that do not differ from it."
-    if best is not None:
+    if comparison.sees_truth(reference_group):  # an upper bound, and nothing to take
+        level = UNJUDGED
+        advice = "Next: name a run that sees no true labels first, and compare the others with it."
+    elif best is not None:
         level, advice = level_of(best[0]), f"Next: take {best[0].name}."
     return Verdict(level, (first, second, advice))
 
@@ -342,5 +346,7 @@ def _next(run: Run, with_examples: bool) -> str:
     look = "look at the examples on the page, " * with_examples
     if run.dataset in ("own_table", "own_folder"):
         then = "then " * with_examples
-        return f"Next: {look}{then}score new data with `pujax predict {run.folder} NEW`."
+        return (
+            f"Next: {look}{then}score new data with `pujax predict {shlex.quote(run.folder)} NEW`."
+        )
     return f"Next: {look}{'and ' * with_examples}repeat the run with other seeds."

@@ -70,6 +70,11 @@ def parse(argv: list[str]) -> tuple[plan_lib.Plan | None, flags.FlagValues]:
     for name in _NEVER_EMPTY:
         if values[name].present and not values[name].value:
             raise ValueError(f"--{name} is ''; accepted: a value, or the command without it")
+    for name in ("methods", "tasks"):
+        names = values[name].value or []
+        if not all(names):
+            accepted = "names with one comma between two"
+            raise ValueError(f"--{name} is {','.join(names)!r}; accepted: {accepted}")
     _check_launch(values)
     if values.plan:
         for name in ("methods", "tasks", "rules", "reference"):

@@ -18,6 +18,8 @@ from pujax.training.config import flags
 from pujax.training.evaluation import model_selection
 
 FIGURES = ("paired", "curve")
+FIXED = {"figures": False, "compare": "", "tensorboard": "off"}
+"""Fields of `run` in every run of a sweep, which draws and compares by itself."""
 """What the names of a sweep's figures begin with."""
 _SEEDS = f"whole numbers from 0 to {2**31 - 1}"
 
@@ -235,7 +237,7 @@ def from_config(
       methods: values of the file's argument `method`; empty leaves its default.
       tasks: values of its argument `task`; empty leaves its default.
       seeds: seeds of every cell.
-      rules: as in `Plan`.
+      rules: as in `Plan`; None is what each run reports where the file holds a part out.
       reference: as in `Plan`, one of `methods`.
 
     Raises:
@@ -250,6 +252,8 @@ def from_config(
             made = get_config(",".join(filter(None, parts)))
             cells.append(Cell(method or made.method.name, task or made.data.source, made))
     title = os.path.splitext(os.path.basename(path))[0]
+    if rules is None and any(cell.config.data.get("num_validation", 0) for cell in cells):
+        rules = (report.REPORTED,)  # what is held out is there to choose an epoch by
     return Plan(title, tuple(cells), tuple(seeds), rules, reference=reference)
 
 
@@ -320,6 +324,11 @@ def _set(config: ml_collections.ConfigDict, setting: str, cell: Cell) -> None:
         except (ValueError, TypeError, SyntaxError):
             value = text  # the configuration's check names the field and its values
     place = ".".join([*sections, last])
+    if sections == ["run"] and value != FIXED.get(last, value):
+        raise ValueError(
+            f"--set is {setting!r}; accepted: another field, since {place} is {FIXED[last]!r} in "
+            "every run of a sweep, whose methods are those of --methods or the plan"
+        )
     # The options depend on the network; a dictionary in place of another section lacks fields.
     is_options = place == "model.options" and isinstance(value, dict)
     if isinstance(section.get(last), ml_collections.ConfigDict) and not is_options:

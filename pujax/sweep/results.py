@@ -104,6 +104,7 @@ def write(
                 "note": cell.note,
                 "summaries": summaries,
                 "error": place.error(cell, plan.seeds),
+                "one_split": all(config.data.get("split_seed", -1) >= 0 for config in configs),
             }
         )
     shown: dict[str, Any] = {

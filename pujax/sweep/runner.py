@@ -259,7 +259,7 @@ def _resolve(cell: Cell, plan: Plan) -> list[ml_collections.FrozenConfigDict]:
     for seed in plan.seeds:
         config = ml_collections.ConfigDict(cell.config.to_dict())
         config.seed = seed
-        config.run.update({"figures": False, "compare": "", "tensorboard": "off"})
+        config.run.update(plan_lib.FIXED)
         if not config.run.get("eval_every", 0):
             config.run.eval_every = 1  # a table's rules choose among all epochs, maybe later
         try:

@@ -38,7 +38,7 @@ from pujax.training import (
 )
 from pujax.training import config as config_lib
 from pujax.training.config import data_section
-from pujax.training.evaluation import eval_interval, summary, tasks
+from pujax.training.evaluation import eval_interval, model_selection, summary, tasks
 from pujax.training.evaluation.evaluator import Inputs
 from pujax.training.evaluation.summary import Final
 from pujax.training.evaluation.tasks import Problem
@@ -85,24 +85,28 @@ def run(
       ValueError: for a configuration or data that cannot be, before anything is compiled or
         written; a new folder that the run has made for itself is removed again.
     """
-    config = init_from.resolve_model(config_lib.resolve(config))
+    given, config = config, init_from.resolve_model(config_lib.resolve(config))
+    rule = given.run.get("selection", model_selection.AUTO)
     if config.run.distributed and not workdir:
         raise ValueError("--workdir is ''; accepted: one folder that all hosts share")
     hosts.join(config.run)
     with hosts.leaving_together(is_outermost=True):
         if workdir:
-            return _run(config, workdir)
+            return _run(config, workdir, rule)
         with _new_folder(name or f"{config.method.name}_{config.data.source}") as folder:
-            return _run(config, folder)
+            return _run(config, folder, rule)
 
 
-def _run(config: ml_collections.FrozenConfigDict, folder: str) -> dict[str, Any] | None:
-    """`run`, once the configuration is checked and the hosts have joined."""
+def _run(config: ml_collections.FrozenConfigDict, folder: str, rule: str) -> dict[str, Any] | None:
+    """`run`, once the configuration is checked and the hosts have joined.
+
+    `rule` is `run.selection` as it was given: methods that are compared follow it in their own way.
+    """
     compilation_cache.enable(config.run.compilation_cache)
     check_folder("--workdir", folder)
     _refuse_in_use(folder)
     data = init_from.attach(config, load_data(config))
-    configs = _configs(config, data, folder)
+    configs = _configs(config, data, folder, rule)
     host_agreement.check(configs, data)
     config, mesh = configs[0], sharding.make_mesh()
     # All methods are built before the first trains, so that a wrong setting costs no time. An
@@ -124,7 +128,7 @@ def _run(config: ml_collections.FrozenConfigDict, folder: str) -> dict[str, Any]
 
 
 def _configs(
-    config: ml_collections.FrozenConfigDict, data: Problem, folder: str
+    config: ml_collections.FrozenConfigDict, data: Problem, folder: str, rule: str
 ) -> list[ml_collections.FrozenConfigDict]:
     """The configurations of the run's method, the first, and of those compared with it.
 
@@ -147,7 +151,9 @@ def _configs(
     refuse_other_run(folder, config)
     refuse_other_data(folder, data)
     compared = config_lib.compared_methods(config.run)
-    others = [config_lib.resolve(config_lib.to_compare(config, other)) for other in compared]
+    others = [
+        config_lib.resolve(config_lib.to_compare(config, other, rule=rule)) for other in compared
+    ]
     configs = [config, *map(fitting, others)]
     for other in configs[1:]:
         refuse_other_run(os.path.join(folder, other.method.name), other)

@@ -187,8 +187,19 @@ def describe_batches(
 
 
 def check_decision(config: ml_collections.FrozenConfigDict, data: Problem) -> None:
-    """Raises a ValueError where `run.decide` would do nothing, or asks for what nobody can know."""
+    """Raises a ValueError where `run.decide` or `run.threshold` would do nothing.
+
+    Likewise where the first asks for what nobody can know.
+    """
     rule, _ = decisions.parse(config.run.decide)
+    if isinstance(data, PUDataset):
+        accepted = "0.5 with one label per example, of whose own rows run.decide says who is called"
+        checks.require(
+            config.run.threshold == 0.5,
+            "run.threshold",
+            config.run.threshold,
+            f"{accepted} positive",
+        )
     if not isinstance(data, PUDataset) or data.own is None:
         accepted = "'score:0' with data that are not your own, whose predictions are not written"
         if not isinstance(data, PUDataset):

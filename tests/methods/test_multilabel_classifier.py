@@ -198,6 +198,15 @@ def test_word_vectors_come_from_a_file(data, tmp_path):
         setup(data, **GRAPH, word_vectors=path)
 
 
+def test_crops_of_images_that_are_no_squares_need_a_size(data):
+    wide = data._replace(
+        inputs=np.repeat(data.inputs, 2, axis=2), info=data.info._replace(input_shape=(8, 16, 3))
+    )
+    accepted = r"method.crop_sizes is \(4, 6\); accepted: .*, since images are 8 x 16 pixels"
+    with pytest.raises(ValueError, match=accepted):
+        setup(wide, crop_sizes=(4, 6))
+
+
 @pytest.mark.thorough
 def test_images_in_memory_are_cropped_on_the_device(data):
     sizes = (4, 6)

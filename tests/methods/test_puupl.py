@@ -297,6 +297,7 @@ def test_learning_rate_starts_anew_every_round(data):
     [
         ("round_epochs", 0),
         ("num_nets", 1),
+        ("optimizer", "lars"),
         ("pseudo_weight", 1.5),
         ("max_new", -1),
         ("withdraw_above", 0.01),

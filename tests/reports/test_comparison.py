@@ -235,6 +235,38 @@ def test_oracles_are_marked_and_not_recommended(tmp_path, field, mark):
     assert built.verdict.sentences[2].startswith("Next: take nnpu")
 
 
+def test_an_oracle_that_is_the_reference_is_not_recommended_either(tmp_path):
+    def oracle(summary):
+        summary["oracle"] = True
+
+    folders.tested(tmp_path / "b", gap=5.0, method="supervised", change=oracle)
+    folders.tested(tmp_path / "a", gap=1.5)
+    found = reports.build([str(tmp_path / "b"), str(tmp_path / "a")]).verdict
+    assert "nnpu is worse than supervised (oracle: true labels)" in found.sentences[1]
+    assert found.sentences[2].startswith("Next: name a run that sees no true labels first")
+    assert found.level == "unjudged"
+
+
+def test_runs_that_decide_or_choose_otherwise_are_no_copies(tmp_path):
+    places = []
+    for i, (rule, change) in enumerate(
+        [
+            ("last", {}),
+            ("last", {"threshold": 0.3}),
+            ("last", {"eval_every": 5}),
+            ("vpu_risk", {"eval_every": 1}),
+            ("vpu_risk", {"eval_every": 5}),
+        ]
+    ):
+        tree = folders.config()
+        tree["run"] = {"selection": rule, "threshold": 0.5, "eval_every": 1} | change
+        places.append(tmp_path / str(i))
+        folders.write(places[-1], tree, summary=folders.base_summary())
+    runs = [folders.read(place, place.name) for place in places]
+    found = [[run.name for run in group.runs] for group in comparison.groups(runs)]
+    assert sorted(found) == [["0", "2"], ["1"], ["3"], ["4"]]
+
+
 def test_runs_with_several_labels_are_compared_in_their_own_metrics(tmp_path):
     tree = folders.config()
     for method, values in {"pu_mlc": [0.5, 0.6], "multilabel_supervised": [0.52, 0.63]}.items():

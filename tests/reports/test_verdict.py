@@ -32,6 +32,11 @@ def test_a_good_classifier_can_be_used_and_says_how_good_it_is(tmp_path):
     assert found.remarks == () and len(found.sentences) == 3
 
 
+def test_a_command_that_is_printed_can_be_copied(tmp_path):
+    found = judged(folders.held(tmp_path / "my run"))
+    assert f"`pujax predict '{tmp_path / 'my run'}' NEW`" in found.sentences[2]
+
+
 @pytest.mark.parametrize("make", [folders.tested, folders.held])
 def test_examples_that_are_not_shown_are_not_to_be_looked_at(make, tmp_path):
     make(tmp_path / "run")

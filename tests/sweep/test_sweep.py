@@ -514,6 +514,10 @@ EMPTY = ("methods", "tasks", "seeds", "rules", "only", "shard", "launch")
         (["--rules=proxy_auc"], "data.num_validation and data.holdout are 0"),
         (["--set=method.beta=1"], "--set is 'method.beta=1'; accepted: "),
         (["--set=seed=1"], "--set is 'seed=1'; accepted: "),
+        (["--set=run.figures=True"], "accepted: another field, since run.figures is False in"),
+        (["--set=run.compare=nnpu"], "accepted: another field, since run.compare is '' in every"),
+        (["--methods=naive,"], "--methods is 'naive,'; accepted: names with one comma between"),
+        (["--tasks=,even"], "--tasks is ',even'; accepted: names with one comma between two"),
         (["--set=method.num_epochs"], "--set is 'method.num_epochs'; accepted: "),
         (["--set=method.num_epochs=two"], "naive on even: method.num_epochs is 'two'; accepted: "),
         (["--set=data.num_labeled=5000"], "data.num_labeled is 5000"),
@@ -664,6 +668,22 @@ def test_cells_of_a_plan_may_be_a_generator_and_must_be_some(tmp_path, capsys):
     path.write_text(f"{head}def get_plan(): return sweep.Plan('t', ())")
     assert command.main(["sweep", *given]) == 2
     assert "cells is (); accepted: at least one cell" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("methods", "given", "rules"),
+    [
+        (["naive", "nnpu"], None, ("reported",)),
+        (["nnpu"], None, None),
+        (["naive"], ("last",), ("last",)),
+    ],
+)
+def test_what_is_held_out_chooses_the_epoch_of_a_table(methods, given, rules):
+    plan = plan_lib.from_config("baseline", methods=methods, tasks=["digits"], rules=given)
+    assert [cell.config.data.num_validation for cell in plan.cells][:1] == [
+        0 if rules is None else 100
+    ]
+    assert plan.rules == rules
 
 
 def test_every_method_meets_every_task(config_file):

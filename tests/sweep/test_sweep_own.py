@@ -480,3 +480,14 @@ def test_a_mean_of_some_seeds_says_of_how_many_and_collapsed_models_are_counted(
     )
     assert "| b | a | 60.00 ± 14.14 | 1.500 (1 of 2) | - | 2 of 2 |" in page
     assert "- a on b: 1 of 2 seeds predicts one class" in page
+
+
+@pytest.mark.parametrize("one_split", [True, False])
+def test_a_table_says_whether_seeds_hold_out_the_same_rows(one_split):
+    cell = {"row": "a", "column": "b", "published": None, "note": "", "error": ""}
+    cell |= {"one_split": one_split, "summaries": [summary(i, auc_pu=0.5 + i) for i in range(2)]}
+    how = {"rules": ("reported",), "metric": "auc_pu", "num_seeds": 2, "reference": "a"}
+    page = report.render("title", [cell, cell | {"row": "c"}], **how)
+    assert ("All seeds hold out the same rows" in page) == one_split
+    assert ("Every seed holds out other rows" in page) == (not one_split)
+    assert ("p is too small" in page) == (not one_split)

@@ -604,6 +604,29 @@ def test_comparison_keeps_the_shared_settings():
     assert other.run.compare == ""
 
 
+def test_a_method_that_is_compared_reports_the_epoch_of_its_own_rule():
+    """Unless the run was given a rule: then all follow it."""
+    config = config_lib.default_config("nnpu")
+    config.data.num_validation = 100
+    resolved = config_lib.resolve(config)
+    assert resolved.run.selection == "last"
+    rules = {"vpu": "vpu_risk", "lbe": "nnpu_risk", "dist_pu": "last"}
+    for name, rule in rules.items():
+        assert config_lib.resolve(config_lib.to_compare(resolved, name)).run.selection == rule
+        beside = config_lib.to_compare(resolved, name, rule="proxy_auc")
+        assert config_lib.resolve(beside).run.selection == "proxy_auc"
+
+
+@pytest.mark.parametrize(("name", "value"), [("prior_method", "tice"), ("prior_epochs", 9)])
+def test_how_to_estimate_is_refused_where_nothing_is_estimated(name, value):
+    config = config_lib.default_config("nnpu")
+    config.data[name] = value
+    with pytest.raises(ValueError, match=f"data.{name} is {value!r}; accepted: .* is not 'auto'"):
+        config_lib.resolve(config)
+    config.data.prior = "auto"
+    assert config_lib.resolve(config).data[name] == value
+
+
 def test_fingerprint_ignores_the_folder_and_run_but_for_the_selection():
     base = config_lib.fingerprint(config_lib.resolve(changed()))
     assert base["run"]["selection"] == "last"

@@ -14,8 +14,9 @@ import pujax
 from pujax import checksums, metrics, predict, training
 from pujax.data import image_preparation, preparation, sources
 from pujax.data.image_preparation import ImagePreparation
-from pujax.training import experiment, hub, new_rows, prediction_csv
+from pujax.training import experiment, hub, new_rows, own_results, prediction_csv
 from pujax.training.evaluation import multilabel
+from tests import tiny
 from tests.training import multilabel_runs as runs
 
 pytestmark = pytest.mark.usefixtures("one_device")
@@ -368,3 +369,21 @@ def test_the_rule_of_one_label_is_refused_by_name(finished):
     with pytest.raises(ValueError, match=r"run.decide is 'top:5'.*run.threshold decides"):
         training.run(config, str(finished[0].parent / "other"))
     assert not (finished[0].parent / "other").exists()
+
+
+def test_the_threshold_of_several_labels_is_refused_with_one(tmp_path):
+    config = tiny.config("nnpu", run={"threshold": 0.3})
+    accepted = "run.threshold is 0.3; accepted: 0.5 with one label per example, .* run.decide says"
+    with pytest.raises(ValueError, match=accepted):
+        own_results.check_decision(config, tiny.problem())
+
+
+def test_hidden_positives_are_counted_at_the_threshold_that_decides(finished):
+    folder, path = finished
+    decisions = np.array([row[1:4] for row in table(folder / "predictions.csv")[1:]], int)
+    data = experiment.load_data(runs.table_config(path))
+    hidden = (data.labeled == 0) & (data.truth == 1)
+    counted = json.loads((folder / "summary.json").read_text())["train"]
+    assert counted["recovered_positives"] == decisions[hidden].sum() > 0
+    _, scores = scores_in(folder / "predictions.csv", 3)
+    assert (scores[hidden] > 0).sum() != decisions[hidden].sum()  # else nothing is shown

@@ -279,6 +279,10 @@ def build_multilabel(config: ml_collections.ConfigDict, info: MultilabelInfo) ->
         config.data.load_size,
         "0 without method.crop_sizes, since images are then resized to data.image_size alone",
     )
+    height, width = info.input_shape[:2] if len(info.input_shape) > 1 else (0, 0)
+    if c.augment and c.crop_sizes and not info.load_side and not config.model.image_size:
+        accepted = f"() or model.image_size above 0, since images are {height} x {width} pixels"
+        checks.require(height == width, "method.crop_sizes", tuple(c.crop_sizes), accepted)
     module = models.build_multilabel(
         config.model.name,
         num_classes=info.num_classes,

@@ -28,6 +28,7 @@ _LATER = (
     ("data", "words", ""),
     ("method", "first_bias", "random"),
     ("method", "threshold", "zero"),
+    ("method", "discriminator_learning_rate", 0.0),
 )
 """Fields that came after the first runs, with the value that changes nothing: where they have it
 they are left out of a fingerprint, so that runs which began without them go on."""
@@ -317,7 +318,9 @@ def compared_methods(run: ml_collections.ConfigDict) -> tuple[str, ...]:
     return tuple(name.strip() for name in run.compare.split(",") if name.strip())
 
 
-def to_compare(config: ml_collections.ConfigDict, method: str) -> ml_collections.ConfigDict:
+def to_compare(
+    config: ml_collections.ConfigDict, method: str, *, rule: str = model_selection.AUTO
+) -> ml_collections.ConfigDict:
     """The config of another method on the same split, for the comparison at the end of a run.
 
     Length, batch size, optimizer and views carry over, so that the comparison differs in the method
@@ -326,6 +329,7 @@ def to_compare(config: ml_collections.ConfigDict, method: str) -> ml_collections
     (`warmup_learning_rate`, say), it is those that carry over. On a user's own rows a method has
     its settings for them, `methods.own_rows`. Where the run's method trains no network, the other
     one has the settings, its length among them, that the source's configuration gives it by itself.
+    Which epoch is reported is `rule`; by default every method has its own, as in a run of its own.
     """
     other = ml_collections.ConfigDict(config.to_dict())
     section = methods.module(method).default_config()
@@ -342,7 +346,7 @@ def to_compare(config: ml_collections.ConfigDict, method: str) -> ml_collections
     if not methods.has_network(config.method.name) and "augment" in section:
         section.augment = False  # the run has no views that could carry over
     other.method = section
-    other.run.compare = ""
+    other.run.compare, other.run.selection = "", rule
     other.run.update({"figures": False, "profile_epoch": 0})
     return other
 

@@ -95,6 +95,10 @@ def check(data: ml_collections.ConfigDict) -> None:
     _problem(is_multilabel).Settings(**settings(data))
     checks.one_of("data.prior_method", data.prior_method, (*ESTIMATORS, CONSENSUS))
     checks.at_least("data.prior_epochs", data.prior_epochs, 1)
+    for name in ("prior_method", "prior_epochs"):
+        accepted = f"{default[name]!r} where data.prior is not 'auto', since nothing is estimated"
+        is_used = data.prior == dataset.AUTO or data[name] == default[name]
+        checks.require(is_used, f"data.{name}", data[name], accepted)
 
 
 def source_options(data: ml_collections.ConfigDict) -> dict[str, Any]:

@@ -228,7 +228,7 @@ def summarize(
         # Chosen on test labels, so never the result: it says how much choosing could give.
         "oracle_best_epoch": {key: best.get(key) for key in ("epoch", "test_accuracy")},
         "train": {
-            "labels_from": "learned labels" if final.labels else "predictions",
+            "labels_from": summary.LEARNED if final.labels else "predictions",
             **(final.labels or by_prediction),
             "prediction_accuracy": by_prediction["label_accuracy"],
         },

@@ -149,7 +149,7 @@ def summarize(
         "oracle_best_epoch": best(rows, alternatives=tuple(method.alternatives or ())),
         "train": {
             "labels_from": "predictions",
-            **compare_labels(final.train_scores, data),
+            **compare_labels(final.train_scores - special.logit(config.run.threshold), data),
         },
         "estimates": methods.from_labels(config, data.labeled),
         "predicts_one_class": _sides(final, config.run.threshold),

@@ -18,6 +18,7 @@ from pujax.methods.base import Method
 from pujax.training.evaluation import model_selection
 
 RECOVERED = "hidden positives recovered"
+LEARNED = "learned labels"
 
 
 class Final(NamedTuple):
@@ -151,13 +152,18 @@ def hidden_positives(counts: dict[str, Any]) -> str:
 
 
 def recovered(result: dict[str, Any]) -> str | None:
-    """How many hidden positives a result calls positive; None where no class in U is known."""
+    """How many hidden positives a result calls positive; None where no class in U is known.
+
+    Those that a method has learned labels for while it trained are marked: other methods' are
+    counted by the predictions of the network.
+    """
     train = result["train"]
     count, hidden = train["recovered_positives"], train["hidden_positives"]
     if hidden is None:
         return None
     share = f" ({100 * count / hidden:.1f} %)" if hidden else ""
-    return f"{count:.0f} / {hidden:.0f}{share}"
+    learned = f", {LEARNED}" if train.get("labels_from") == LEARNED else ""
+    return f"{count:.0f} / {hidden:.0f}{share}{learned}"
 
 
 def remark(result: dict[str, Any]) -> str:
