@@ -37,8 +37,8 @@ ORACLES = {
 
 _PAIRED = (
     "'Paired' is the difference, seed by seed, from the row that is named there, and p that of "
-    "Student's paired t test, after Holm's correction over all rows of the same data; '-' where it "
-    "is the same in all seeds, but for 0."
+    "Student's paired t test, after Holm's correction over all rows of the same data; '-' where "
+    "the difference is the same in all seeds and not 0."
 )
 _SPLITS = (
     "Every seed holds out other rows of the same data: the deviation says how much a number "

@@ -205,6 +205,7 @@ def _set_length(config: ml_collections.ConfigDict, *, num_examples: int) -> None
         "optimizer": "sgd",
         "learning_rate": 1e-3,
         "head_learning_rate": 1e-3,
+        "discriminator_rate": 1.0,
         "weight_decay": 0.0,
         "lr_schedule": "constant",
         "steps_per_epoch": 0,

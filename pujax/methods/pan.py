@@ -6,9 +6,10 @@ agree with it on U. Both put out probabilities; D maximises and C minimises
     V = sum_P log D + sum_U log(1 - D) + weight sum_U [log(1 - C) - log C] (2 D - 1).
 
 No class prior is needed and C alone predicts. D moves first, then C against the D that has moved,
-one step each per batch. Constants inside the logarithms and a clipped U term, found in some
-re-implementations, are not part of the paper and left out.
-"""
+one step each per batch. D comes to know the labelled examples by heart, and calls all others
+unlabeled then: what C learns it has to learn before, so that its rate is three times that of D by
+default. Constants inside the logarithms and a clipped U term, found in some re-implementations, are
+not part of the paper and left out. """
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -61,12 +62,14 @@ def default_config() -> ml_collections.ConfigDict:
     `reduction`: 'sum' is V as published, which the weight 1e-4 belongs to; 'mean' divides all of V
     by the batch size, so that the ratio of its terms stays. Adam does not care for the factor until
     gradients come near its 1e-8, which C's, being 1e-4 times smaller than D's, do first: hence
-    'sum', and no weight decay, which would outweigh them. `positives_per_batch` 0 is half of the
+    'sum', and no weight decay, which would outweigh them. `learning_rate` is C's,
+    and `discriminator_rate` that of D as a share of it. `positives_per_batch` 0 is half of the
     batch.
     """
     return sections.baseline_config(
         "pan",
-        learning_rate=1e-4,
+        learning_rate=3e-4,
+        discriminator_rate=1 / 3,
         weight_decay=0.0,
         batching="separate",
         adversarial_weight=1e-4,
@@ -119,9 +122,14 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
     checks.one_of("method.reduction", c.reduction, ("sum", "mean"))
     half = c.positives_per_batch or c.batch_size // 2
     checks.between("method.positives_per_batch", half, 1, c.batch_size - 1)
+    share = c.get("discriminator_rate", 1.0)  # which models of earlier versions have not
+    checks.positive("method.discriminator_rate", share)
     network = network_lib.build(config, info, embedding_dim=0)
     optimizer = optimizer_lib.build(c, num_epochs=c.num_epochs)
-    training = _Training(c, network, optimizer, half)
+    own_rate = {"learning_rate": share * c.learning_rate}
+    of_discriminator = ml_collections.ConfigDict(c.to_dict() | own_rate)
+    opponent = optimizer_lib.build(of_discriminator, num_epochs=c.num_epochs)
+    training = _Training(c, network, optimizer, opponent, half)
 
     def infer(state: State, inputs: jax.Array):
         return network.infer(state.classifier.params, state.classifier.batch_stats, inputs)
@@ -140,24 +148,27 @@ class _Training(NamedTuple):
     Attributes:
       config: the method's section.
       network: the architecture of both.
-      optimizer: of both.
+      optimizer: of the classifier.
+      opponent: of the discriminator.
       num_positives: rows of a batch that are P, its first ones.
     """
 
     config: ml_collections.ConfigDict
     network: network_lib.Network
     optimizer: optimizer_lib.Optimizer
+    opponent: optimizer_lib.Optimizer
     num_positives: int
 
     def init(self, key: jax.Array, previous: State | None, data: TrainingData) -> State:
         """Two fresh networks."""
         del previous  # there is one stage only
 
-        def player(key: jax.Array) -> Player:
+        def player(key: jax.Array, optimizer: optimizer_lib.Optimizer) -> Player:
             params, batch_stats = self.network.init(key, data.inputs[:2], data.encoder)
-            return Player(params, batch_stats, self.optimizer.init(params))
+            return Player(params, batch_stats, optimizer.init(params))
 
-        return State(*map(player, jax.random.split(key)))
+        first, second = jax.random.split(key)
+        return State(player(first, self.optimizer), player(second, self.opponent))
 
     def step(self, state: State, batch: Batch, key: jax.Array):
         """A step of D, then one of C against the D that has moved."""
@@ -175,8 +186,8 @@ class _Training(NamedTuple):
             guesses = guess(state.classifier.params)[0]
             return self._loss(discriminator_loss, opinions, guesses), stats
 
-        discriminator, separation = self._move(
-            state.discriminator, of_discriminator, batch.progress
+        discriminator, separation = _move(
+            self.opponent, state.discriminator, of_discriminator, batch.progress
         )
 
         def of_classifier(params):
@@ -184,7 +195,7 @@ class _Training(NamedTuple):
             opinions = judge(discriminator.params)[0]
             return self._loss(classifier_loss, opinions, guesses), stats
 
-        classifier, loss = self._move(state.classifier, of_classifier, batch.progress)
+        classifier, loss = _move(self.optimizer, state.classifier, of_classifier, batch.progress)
         metrics = {"loss": loss, "loss_discriminator": separation}
         return State(classifier, discriminator), metrics
 
@@ -202,7 +213,13 @@ class _Training(NamedTuple):
         both = opinions[:half], opinions[half:], guesses
         return scale * loss(*both, weight=c.adversarial_weight)
 
-    def _move(self, player: Player, loss_of: Callable[..., Any], progress: jax.Array):
-        """One optimizer step of one player; `loss_of(params) -> (loss, batch_stats)`."""
-        player, loss, batch_stats = optimizer_lib.descend(self.optimizer, player, loss_of, progress)
-        return player._replace(batch_stats=batch_stats), loss
+
+def _move(
+    optimizer: optimizer_lib.Optimizer,
+    player: Player,
+    loss_of: Callable[..., Any],
+    progress: jax.Array,
+):
+    """One step of one player; `loss_of(params) -> (loss, batch_stats)`."""
+    player, loss, batch_stats = optimizer_lib.descend(optimizer, player, loss_of, progress)
+    return player._replace(batch_stats=batch_stats), loss

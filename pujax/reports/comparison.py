@@ -4,9 +4,10 @@ import json
 import math
 import pathlib
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import ml_collections
 import numpy as np
 
 from pujax import metrics, significance
@@ -15,6 +16,7 @@ from pujax.reports import evidence as evidence_lib
 from pujax.reports.evidence import HELD_OUT, TEST, Evidence
 from pujax.reports.parts import LEVEL, UNKNOWN, Number, Section, Table, with_interval
 from pujax.reports.run_folder import Run
+from pujax.training import config as config_lib
 from pujax.training.evaluation import model_selection
 
 _METRICS = {
@@ -163,7 +165,9 @@ def groups(runs: Sequence[Run]) -> list[Group]:
         twins = [x[0] for x in members if x is not one and x[0].method == one[0].method]
         if twins:
             fields = dict.fromkeys(
-                field for twin in twins for field in _differing(one[0].config, twin.config)
+                field
+                for twin in twins
+                for field in _differing(_without_running(one[0]), _without_running(twin))
             )
             shown = [f"{name}={_field(one[0].config, name)}" for name in fields]
             more = " and more" if len(shown) > _MOST_FIELDS else ""
@@ -348,27 +352,26 @@ def _configuration(run: Run) -> dict[str, Any]:
     return {
         **{k: v for k, v in run.config.items() if k not in ("seed", "run", "data")},
         "data": data,
-        "run": _of_results(run.config["run"]),
+        "run": _of_results(run.config),
     }
 
 
-def _of_results(section: Mapping[str, Any]) -> dict[str, Any]:
+def _of_results(config: dict[str, Any]) -> dict[str, Any]:
     """The fields of `run` that results depend on."""
-    rule = section.get("selection")
-    found = {"selection": rule, "threshold": section.get("threshold", 0.5)}
-    if rule not in (None, model_selection.LAST):  # the rule chooses among these epochs
-        found["eval_every"] = section.get("eval_every")
-    return found
+    return config_lib.fingerprint(ml_collections.ConfigDict(config))["run"]
+
+
+def _without_running(run: Run) -> dict[str, Any]:
+    """The configuration of a run without the fields of `run` that change no result."""
+    return {**run.config, "run": _of_results(run.config)}
 
 
 def _differing(first: Any, second: Any, path: str = "") -> list[str]:
-    """Paths of the fields in which two configurations differ, but for seed, places and running."""
+    """Paths of the fields in which two configurations differ, but for seed and places."""
     found: list[str] = []
     for key in sorted({*first, *second}):
         name = f"{path}{key}"
-        of_results = ("run.selection", "run.threshold", "run.eval_every")
-        is_run = name.startswith("run.") and name not in of_results
-        if name in ("seed", "data.dir") or is_run:
+        if name in ("seed", "data.dir"):
             continue
         a, b = first.get(key), second.get(key)
         if name == "data.path":

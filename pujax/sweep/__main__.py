@@ -94,6 +94,8 @@ def parse(argv: list[str]) -> tuple[plan_lib.Plan | None, flags.FlagValues]:
     plan = plan._replace(cells=tuple(plan.cells))
     trained = plan_lib.only(plan, values.only).cells if values.only else None
     plan = plan_lib.override(plan, values.set, trained=trained)
+    if values.config:
+        plan = plan_lib.with_usual_rules(plan)
     return plan_lib.set_folders(plan, values.data_dir), values
 
 

@@ -18,9 +18,9 @@ from pujax.training.config import flags
 from pujax.training.evaluation import model_selection
 
 FIGURES = ("paired", "curve")
+"""What the names of a sweep's figures begin with."""
 FIXED = {"figures": False, "compare": "", "tensorboard": "off"}
 """Fields of `run` in every run of a sweep, which draws and compares by itself."""
-"""What the names of a sweep's figures begin with."""
 _SEEDS = f"whole numbers from 0 to {2**31 - 1}"
 
 
@@ -237,7 +237,7 @@ def from_config(
       methods: values of the file's argument `method`; empty leaves its default.
       tasks: values of its argument `task`; empty leaves its default.
       seeds: seeds of every cell.
-      rules: as in `Plan`; None is what each run reports where the file holds a part out.
+      rules: as in `Plan`.
       reference: as in `Plan`, one of `methods`.
 
     Raises:
@@ -252,9 +252,14 @@ def from_config(
             made = get_config(",".join(filter(None, parts)))
             cells.append(Cell(method or made.method.name, task or made.data.source, made))
     title = os.path.splitext(os.path.basename(path))[0]
-    if rules is None and any(cell.config.data.get("num_validation", 0) for cell in cells):
-        rules = (report.REPORTED,)  # what is held out is there to choose an epoch by
     return Plan(title, tuple(cells), tuple(seeds), rules, reference=reference)
+
+
+def with_usual_rules(plan: Plan) -> Plan:
+    """A plan without rules shows what each run reports, if a part is held out to choose it by."""
+    if plan.rules is None and any(config_lib.holds_out(cell.config) for cell in plan.cells):
+        return plan._replace(rules=(report.REPORTED,))
+    return plan
 
 
 def _function(flag: str, path: str, name: str) -> Any:

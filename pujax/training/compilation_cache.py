@@ -50,7 +50,10 @@ def enable(setting: str) -> None:
       setting: `run.compilation_cache`, 'on' or 'off'.
     """
     chosen = jax.config.jax_compilation_cache_dir  # type: ignore[attr-defined]
-    if setting == "off" or chosen or jax.process_count() > 1:
+    if setting == "off" or chosen:
+        return
+    # Asked in this order: the number of hosts starts the devices, which help texts do without.
+    if jax.distributed.is_initialized() and jax.process_count() > 1:
         return
     place = folder()
     try:

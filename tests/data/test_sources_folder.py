@@ -1,5 +1,6 @@
 """Image folders, with Alzheimer MRI slices as the case in use."""
 
+import shutil
 import sys
 
 import numpy as np
@@ -203,6 +204,12 @@ def test_the_folder_without_a_class_may_be_called_in_other_ways(folder, name):
     first, second = sorted([name, "unlabeled"])
     with pytest.raises(ValueError, match=f"'{first}' and '{second}', both of unlabeled images"):
         sources.load("image_folder", directory=folder)
+
+
+def test_a_class_may_lack_test_images(folder):
+    shutil.rmtree(folder / "test" / "MildDemented")
+    data = sources.load("image_folder", directory=folder)
+    assert data.class_names == tuple(sorted(CLASSES)) and data.test_labels.tolist() == [1, 2, 3]
 
 
 def test_folders_within_those_of_classes_are_looked_into(folder):

@@ -243,6 +243,12 @@ def test_without_split_folders_a_fifth_of_the_known_images_is_held_out(tmp_path)
         assert row.tolist() == [int(path[-5]) % 2, 1]
 
 
+def test_without_split_folders_images_may_lie_deeper_too(tmp_path):
+    write_folders(tmp_path, {f"{i}.png": ["dog/may", "cat/may"][: 1 + i % 2] for i in range(10)})
+    data = load(tmp_path)
+    assert data.class_names == ("cat", "dog") and len(data.train_inputs) == 8
+
+
 def test_different_images_of_one_name_are_refused(tmp_path):
     """Folders that number their images 001, 002, ... each would else become wrong labels."""
     write_image(tmp_path / "train" / "dog" / "001.bmp", seed=1)

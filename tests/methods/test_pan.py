@@ -2,6 +2,7 @@
 
 import jax
 import jax.numpy as jnp
+import ml_collections
 import numpy as np
 import pytest
 
@@ -91,6 +92,7 @@ def setup(data, **changes):
     """Configuration, stage, a state at the start, and a batch of 6 from P and 10 from U."""
     # Without the optimizer's momentum and decay a step is minus the gradient.
     sgd = {"optimizer": "sgd", "momentum": 0.0, "weight_decay": 0.0, "learning_rate": 1e-3}
+    sgd["discriminator_rate"] = 1.0
     settings = sgd | {"positives_per_batch": 6, "adversarial_weight": WEIGHT} | changes
     config = tiny.config("pan", model="mlp", options=MLP, **settings)
     made = method_setup.build(config, data, tiny.mesh())
@@ -103,8 +105,9 @@ def setup(data, **changes):
 
 
 @pytest.mark.thorough
-def test_a_step_moves_the_discriminator_first_and_the_classifier_against_it(data):
-    config, method, state, batch = setup(data)
+@pytest.mark.parametrize(("share", "rate"), [(1.0, 1e-3), (0.2, 2e-4)])
+def test_a_step_moves_the_discriminator_first_and_the_classifier_against_it(data, share, rate):
+    config, method, state, batch = setup(data, discriminator_rate=share)
     assert np.asarray(batch.labeled).tolist() == [1.0] * 6 + [0.0] * 10
     network = network_lib.build(config, data.info, embedding_dim=0)
     images = network.normalize(batch.inputs)
@@ -115,12 +118,12 @@ def test_a_step_moves_the_discriminator_first_and_the_classifier_against_it(data
         guesses = network.train_pass(c_params, c.batch_stats, images[6:])[0].logits
         return pan.value(opinions[:6], opinions[6:], guesses, weight=WEIGHT)
 
-    def moved(params, gradient, sign):
-        return jax.tree.map(lambda p, g: p + sign * 1e-3 * g, params, gradient)
+    def moved(params, gradient, rate):
+        return jax.tree.map(lambda p, g: p + rate * g, params, gradient)
 
-    new_d = moved(d.params, jax.grad(game)(d.params, c.params), 1)
-    new_c = moved(c.params, jax.grad(game, argnums=1)(new_d, c.params), -1)
-    stale = moved(c.params, jax.grad(game, argnums=1)(d.params, c.params), -1)
+    new_d = moved(d.params, jax.grad(game)(d.params, c.params), rate)
+    new_c = moved(c.params, jax.grad(game, argnums=1)(new_d, c.params), -1e-3)
+    stale = moved(c.params, jax.grad(game, argnums=1)(d.params, c.params), -1e-3)
     after, metrics = jax.jit(method.stages[0].step)(state, batch, jax.random.key(0))
     for got, wanted in ((after.discriminator.params, new_d), (after.classifier.params, new_c)):
         for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(wanted), strict=True):
@@ -170,10 +173,18 @@ def test_half_of_a_batch_is_positive_by_default_and_bad_settings_are_named(data)
         ("reduction", "max"),
         ("batching", "joint"),
         ("positives_per_batch", 16),
+        ("discriminator_rate", 0.0),
         ("optimizer", "lion"),
     ):
         with pytest.raises(ValueError, match=f"method.{field} is {value!r}"):
             setup(data, **{field: value})
+
+
+def test_a_model_of_an_earlier_version_has_one_rate(data):
+    """Its configuration lacks the field, and is taken as it was saved."""
+    tree = tiny.config("pan", model="mlp", options=MLP, discriminator_rate=1.0).to_dict()
+    del tree["method"]["discriminator_rate"]
+    assert pan.build(ml_collections.FrozenConfigDict(tree), data.info).stages[0].name == "train"
 
 
 def test_defaults_are_the_published_weight_on_sums():

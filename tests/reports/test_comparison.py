@@ -256,15 +256,19 @@ def test_runs_that_decide_or_choose_otherwise_are_no_copies(tmp_path):
             ("last", {"eval_every": 5}),
             ("vpu_risk", {"eval_every": 1}),
             ("vpu_risk", {"eval_every": 5}),
+            ("vpu_risk", {"eval_every": 0}),  # every epoch, where a rule chooses
         ]
     ):
-        tree = folders.config()
+        tree = folders.config(num_validation=50)
         tree["run"] = {"selection": rule, "threshold": 0.5, "eval_every": 1} | change
         places.append(tmp_path / str(i))
         folders.write(places[-1], tree, summary=folders.base_summary())
     runs = [folders.read(place, place.name) for place in places]
     found = [[run.name for run in group.runs] for group in comparison.groups(runs)]
-    assert sorted(found) == [["0", "2"], ["1"], ["3"], ["4"]]
+    assert sorted(found) == [["0", "2"], ["1"], ["3", "5"], ["4"]]
+    names = [group.name for group in comparison.groups(runs)]
+    assert all("run.selection" in name for name in names)
+    assert [name for name in names if "run.threshold=0.3" in name]
 
 
 def test_runs_with_several_labels_are_compared_in_their_own_metrics(tmp_path):

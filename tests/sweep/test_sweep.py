@@ -680,6 +680,7 @@ def test_cells_of_a_plan_may_be_a_generator_and_must_be_some(tmp_path, capsys):
 )
 def test_what_is_held_out_chooses_the_epoch_of_a_table(methods, given, rules):
     plan = plan_lib.from_config("baseline", methods=methods, tasks=["digits"], rules=given)
+    plan = plan_lib.with_usual_rules(plan)
     assert [cell.config.data.num_validation for cell in plan.cells][:1] == [
         0 if rules is None else 100
     ]

@@ -62,8 +62,16 @@ def test_several_hosts_keep_nothing_of_their_own(unset, tmp_path, monkeypatch):
     """JAX writes on the first host alone, so that others would compile what that one reads."""
     monkeypatch.setenv("PUJAX_CACHE", str(tmp_path / "mine"))
     monkeypatch.setattr(jax, "process_count", lambda: 2)
+    monkeypatch.setattr(jax.distributed, "is_initialized", lambda: True)
     compilation_cache.enable("on")
     assert jax.config.jax_compilation_cache_dir is None and not (tmp_path / "mine").exists()
+
+
+def test_the_devices_are_not_started_for_a_help_text(unset, tmp_path, monkeypatch):
+    monkeypatch.setenv("PUJAX_CACHE", str(tmp_path))
+    monkeypatch.setattr(jax, "process_count", None)  # which cannot be called
+    compilation_cache.enable("on")
+    assert jax.config.jax_compilation_cache_dir == str(tmp_path)
 
 
 def test_the_setting_is_checked():

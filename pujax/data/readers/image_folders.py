@@ -108,7 +108,7 @@ def _listed(folder: pathlib.Path, class_ids: dict[str, int]) -> tuple[tuple[str,
     paths: list[str] = []
     labels: list[int] = []
     for name, i in class_ids.items():
-        below = image_listing.images_below(folder / name)
+        below = image_listing.images_if_there(folder / name)
         paths += [str(folder / name / path) for path in below]
         labels += [i] * len(below)
     if not paths:

@@ -61,6 +61,11 @@ def images_below(folder: str | os.PathLike[str]) -> list[str]:
     return sorted(found)
 
 
+def images_if_there(folder: pathlib.Path) -> list[str]:
+    """`images_below`; none if there is no such folder, as a class may lack one of the splits."""
+    return images_below(folder) if folder.is_dir() else []
+
+
 def _add_images(root: str, inside: str, above: frozenset[str], found: list[str]) -> None:
     place = os.path.realpath(os.path.join(root, inside))
     if place in above:

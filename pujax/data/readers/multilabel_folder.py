@@ -21,7 +21,7 @@ def is_one(root: pathlib.Path) -> bool:
     if not root.is_dir():
         return False
     return image_folders.is_image_folder(root) or any(
-        image_listing.image_files(root / name) for name in image_listing.folder_names(root)
+        image_listing.images_below(root / name) for name in image_listing.folder_names(root)
     )
 
 
@@ -89,8 +89,7 @@ def _read(folder: pathlib.Path, classes: list[str]) -> image_lists.Split:
     folders_of: dict[str, list[str]] = {}
     unlabeled = image_listing.unlabeled_folder(folder)
     for name in filter(None, (*classes, NONE, unlabeled)):
-        below = image_listing.images_below(folder / name) if (folder / name).is_dir() else []
-        for image in below:
+        for image in image_listing.images_if_there(folder / name):
             folders_of.setdefault(image, []).append(name)
     if not folders_of:
         raise ValueError(

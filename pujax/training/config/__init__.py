@@ -28,7 +28,7 @@ _LATER = (
     ("data", "words", ""),
     ("method", "first_bias", "random"),
     ("method", "threshold", "zero"),
-    ("method", "discriminator_learning_rate", 0.0),
+    ("method", "discriminator_rate", 1.0),
 )
 """Fields that came after the first runs, with the value that changes nothing: where they have it
 they are left out of a fingerprint, so that runs which began without them go on."""
