@@ -7,9 +7,10 @@ agree with it on U. Both put out probabilities; D maximises and C minimises
 
 No class prior is needed and C alone predicts. D moves first, then C against the D that has moved,
 one step each per batch. D comes to know the labelled examples by heart, and calls all others
-unlabeled then: what C learns it has to learn before, so that its rate is three times that of D by
+unlabeled then: what C learns it has to learn before, so that its rate is ten times that of D by
 default. Constants inside the logarithms and a clipped U term, found in some re-implementations, are
-not part of the paper and left out. """
+not part of the paper and left out.
+"""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -27,7 +28,7 @@ from pujax.methods._common import optimizer as optimizer_lib
 from pujax.methods._common import sections
 from pujax.methods.base import Method, Stage
 
-SELECTION = "proxy_accuracy"
+SELECTION = "nnpu_risk"
 
 
 class Player(NamedTuple):
@@ -68,8 +69,8 @@ def default_config() -> ml_collections.ConfigDict:
     """
     return sections.baseline_config(
         "pan",
-        learning_rate=3e-4,
-        discriminator_rate=1 / 3,
+        learning_rate=1e-3,
+        discriminator_rate=0.1,
         weight_decay=0.0,
         batching="separate",
         adversarial_weight=1e-4,
