@@ -104,10 +104,9 @@ class Unlike:
             self.cells[name] = self.cells.get(name, 0) + int(present.sum())
             self.known[name] = bool(present.any())
             if present.any() and column.kind in OF_WORDS:
-                # A word that training rows lack is 0 in all features of its column; where all words
-                # of training rows are numbers, it is NaN.
+                # A word that training rows lack is 0 in all features of its column.
                 own = raw[:, [i for i, source in enumerate(sources) if source == name]]
-                self.known[name] = bool(np.nan_to_num(own[present]).any())
+                self.known[name] = bool(own[present].any())
 
     def sentences(self) -> list[str]:
         """What to say of such columns of many rows."""
