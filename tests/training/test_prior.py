@@ -336,10 +336,8 @@ def test_a_validation_set_with_more_labels_than_positives_is_refused(tmp_path, f
 
 def test_a_given_or_counted_prior_is_left_alone(tmp_path, found):
     for value in (None, 0.5):
-        data = tiny.problem(prior=value)
-        assert (
-            prior_estimation.settle(config(prior=value), data, str(tmp_path), tiny.mesh(1)) is data
-        )
+        data, given = tiny.problem(prior=value), config(prior=value, prior_method="consensus")
+        assert prior_estimation.settle(given, data, str(tmp_path), tiny.mesh(1)) is data
     assert not found.calls and not list(tmp_path.iterdir())
 
 
