@@ -62,7 +62,7 @@ _SMALL_OF = {
     "puupl": {"learning_rate": 0.005},
     # At 4, its default, scores of negatives are still above 0 after so few steps.
     "asymmetric": {"gamma_negative": 2.0},
-    "pan": {"learning_rate": 0.01},
+    "pan": {"learning_rate": 0.01, "discriminator_rate": 1.0},
     "holistic_pu": {"steps_per_epoch": 8, "teacher_decay": 0.5},
     # An early-learning term at full weight holds 24 steps to the untrained teacher.
     "p3mix_e": {"learning_rate": 0.01, "start_hmix": 1, "elr_weight": 0.5},
