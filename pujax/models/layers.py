@@ -3,8 +3,8 @@
 All follow PyTorch's conventions, because nearly all published figures were obtained with them:
 initial values, explicit symmetric padding, the running variance of batch norm. Those of nnPU and
 uPU were not, but with Chainer's: weights of variance 1 / inputs, three times as much, biases of 0,
-and 2e-5 added to the variance of batch norm. Parameters and statistics
-are float32; `dtype` is the type computed in.
+and 2e-5 added to the variance of batch norm. Parameters and statistics are float32; `dtype` is the
+type computed in.
 """
 
 import contextlib

@@ -247,6 +247,13 @@ def test_an_oracle_that_is_the_reference_is_not_recommended_either(tmp_path):
     assert found.level == "unjudged"
 
 
+def test_the_command_for_a_run_of_many_can_be_copied(tmp_path):
+    for name in ("a b", "c"):
+        folders.tested(tmp_path / name)
+    page = reports.build([str(tmp_path / name) for name in ("a b", "c")]).html
+    assert f"pujax report &#39;{tmp_path / 'a b'}&#39;</code>" in page
+
+
 def test_runs_that_decide_or_choose_otherwise_are_no_copies(tmp_path):
     places = []
     for i, (rule, change) in enumerate(

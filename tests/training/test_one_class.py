@@ -208,6 +208,13 @@ def test_a_run_says_it_once_when_the_fifth_epoch_is_over(tmp_path, collapses, ca
     assert "a lower method.learning_rate (now 0.005)" in text
 
 
+def test_what_is_to_be_changed_of_pan_is_the_rate_of_its_opponent():
+    """A lower rate of the classifier makes it worse, see docs/results/defaults.md."""
+    config, batching = tiny.config("pan").method, Batching(16, num_positives=8)
+    (change,) = one_class._changes(config, batching)
+    assert change == f"a lower method.discriminator_rate (now {config.discriminator_rate:g})"
+
+
 @pytest.mark.thorough
 def test_a_run_that_goes_on_counts_what_was_before_and_does_not_repeat_it(
     tmp_path, collapses, caplog

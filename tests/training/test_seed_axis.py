@@ -286,10 +286,18 @@ def test_a_seed_that_meets_a_number_that_is_not_finite_leaves_and_the_others_end
 
 
 @pytest.mark.thorough
-def test_two_seeds_of_which_one_leaves_go_on_without_an_axis(tmp_path):
+def test_two_seeds_of_which_one_leaves_go_on_without_an_axis(tmp_path, monkeypatch):
+    copies, keep = [], loop_state.keep
+
+    def noted(state, seeds):
+        keep(state, seeds)
+        copies.append(state.data is state.run.on_device)
+
+    monkeypatch.setattr(loop_state, "keep", noted)
     made = members(tmp_path, "naive", run={"progress_seconds": 0.0, "steps_per_dispatch": 4})
     with pytest.raises(train_loop.NonFiniteError, match="seed 3 left"):
         train([diverging(made[0], from_step=0), made[1]], tmp_path)
+    assert copies == [True]  # the data are on the devices once
     _, rows = alone(made[1], tmp_path / "alone")
     assert_rows_close(rows_in(tmp_path / "seed_4"), rows)
 

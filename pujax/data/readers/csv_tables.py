@@ -122,12 +122,7 @@ def _number(text: str, marks: str = "") -> float | None:
     if marks:
         value = written_numbers.value(text, marks)
         return None if math.isnan(value) else value
-    if "_" in text:  # which Python takes for a mark between thousands
-        return None
-    try:
-        return float(text)
-    except ValueError:
-        return None
+    return written_numbers.plain(text)
 
 
 def _marks(cells: list[str], delimiter: str) -> str:

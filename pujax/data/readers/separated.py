@@ -2,6 +2,7 @@
 
 import csv
 import itertools
+import math
 import re
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from pujax import reading
-from pujax.data.readers import columns, packed
+from pujax.data.readers import columns, packed, written_numbers
 
 
 def read(path: str) -> tuple[Any, np.ndarray, str]:
@@ -221,9 +222,5 @@ def _header(path: str, line: str, names: list[str]) -> list[str]:
 
 
 def _is_number(name: str) -> bool:
-    if "_" in name:  # which Python takes for a mark between thousands
-        return False
-    try:
-        return np.isfinite(float(name))
-    except ValueError:
-        return False
+    number = written_numbers.plain(name)
+    return number is not None and math.isfinite(number)

@@ -85,6 +85,19 @@ def described(marks: str) -> str:
     return " and ".join(parts)
 
 
+def plain(cell: str) -> float | None:
+    """The number of a cell as Python writes it; None if it is none.
+
+    An underscore, which Python takes for a mark between thousands, stands in codes: '1_2' is none.
+    """
+    if "_" in cell:
+        return None
+    try:
+        return float(cell)
+    except ValueError:
+        return None
+
+
 def value(cell: str, marks: str) -> float:
     """The number of a cell, NaN if it is none.
 

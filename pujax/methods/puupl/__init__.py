@@ -92,9 +92,9 @@ def check(config: ml_collections.ConfigDict) -> None:
         f"two or more rounds of method.round_epochs={config.round_epochs} epochs",
     )
     checks.at_least("method.num_nets", config.num_nets, 2)
-    # Whose steps depend on the norms of a network's own weights, and here all networks are one.
-    accepted = "another optimizer than 'lars'"
-    checks.require(config.optimizer != "lars", "method.optimizer", config.optimizer, accepted)
+    # The steps of LARS depend on the norms of a network's own weights, and here all are one.
+    own = (name for name in optimizer_lib.OPTIMIZERS if name != "lars")
+    checks.one_of("method.optimizer", config.optimizer, own)
     checks.between("method.pseudo_weight", config.pseudo_weight, 0, 1)
     checks.at_least("method.max_new", config.max_new, 0)
     checks.at_least("method.label_below", config.label_below, 0)

@@ -158,7 +158,9 @@ def _found(row: Row) -> str | None:
 def _changes(config: ml_collections.ConfigDict, batching: Batching) -> list[str]:
     """Settings of the method that can be changed, with their present values."""
     result = []
-    rates = [name for name in ("head_learning_rate", "learning_rate") if name in config]
+    # Of an opponent that is too fast, of the head that predicts, of all.
+    names = ("discriminator_rate", "head_learning_rate", "learning_rate")
+    rates = [name for name in names if name in config]
     if rates:
         now = config[rates[0]]
         shown = f"{now!r}, which the log has as a number" if isinstance(now, str) else f"{now:g}"
