@@ -180,11 +180,21 @@ def test_half_of_a_batch_is_positive_by_default_and_bad_settings_are_named(data)
             setup(data, **{field: value})
 
 
-def test_a_model_of_an_earlier_version_has_one_rate(data):
+def test_a_model_of_an_earlier_version_has_one_rate(data, monkeypatch):
     """Its configuration lacks the field, and is taken as it was saved."""
-    tree = tiny.config("pan", model="mlp", options=MLP, discriminator_rate=1.0).to_dict()
+    rates, build = [], optimizer.build
+
+    def noted(section, **length):
+        rates.append(section.learning_rate)
+        return build(section, **length)
+
+    monkeypatch.setattr(pan.optimizer_lib, "build", noted)
+    tree = tiny.config("pan", model="mlp", options=MLP, learning_rate=0.25).to_dict()
+    tree["method"]["discriminator_rate"] = 0.5
+    pan.build(ml_collections.FrozenConfigDict(tree), data.info)
     del tree["method"]["discriminator_rate"]
-    assert pan.build(ml_collections.FrozenConfigDict(tree), data.info).stages[0].name == "train"
+    pan.build(ml_collections.FrozenConfigDict(tree), data.info)
+    assert rates == [0.25, 0.125, 0.25, 0.25]
 
 
 def test_defaults_are_the_published_weight_on_sums():
