@@ -329,13 +329,16 @@ def _isotonic(p: np.ndarray, u: np.ndarray, odds: float) -> tuple[np.ndarray, np
     from sklearn import isotonic  # where it is needed: it loads for a second
 
     labeled = np.repeat([1.0, 0.0], [len(p), len(u)])
-    found = isotonic.IsotonicRegression().fit(np.concatenate([p, u]), labeled)
+    # Fitted to their ranks: of scores that are nearer than 1e-15 scikit-learn makes one.
+    scores, ranks = np.unique(np.concatenate([p, u]), return_inverse=True)
+    found = isotonic.IsotonicRegression().fit(ranks.astype(np.float64), labeled)
     shares = np.asarray(found.y_thresholds_, np.float64)
     # odds * h = g / (1 - g), so that h >= 1 from g = odds / (1 + odds) on, where g may be 1.
     below = shares * (1 + odds) < odds
     values = np.ones(len(shares))
     values[below] = shares[below] / (odds * (1 - shares[below]))
-    return np.asarray(found.X_thresholds_, np.float64), np.minimum(values, 1)
+    knots = scores[np.asarray(found.X_thresholds_).astype(int)]
+    return np.asarray(knots, np.float64), np.minimum(values, 1)
 
 
 def _one_thread() -> threadpoolctl.threadpool_limits:

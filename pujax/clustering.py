@@ -156,7 +156,9 @@ def _refill_empty(
     sizes = jnp.sum(members, axis=0)
     member_distances = jnp.where(members, distances[:, None], 0)
     scatter = jnp.sum(member_distances, axis=0)
-    offsets = points[jnp.argmax(member_distances, axis=0)] - centers
+    farthest = points[jnp.argmax(member_distances, axis=0)]
+    # Without scatter all distances are 0, and the row found need not be a member.
+    offsets = jnp.where((scatter > 0)[:, None], farthest - centers, 0)
     shifts = offsets / jnp.maximum(sizes, 1)[:, None]
 
     # The i-th empty cluster is paired with the i-th largest scatter; where that is 0, both halves

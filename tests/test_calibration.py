@@ -188,6 +188,18 @@ def test_isotonic_knows_only_the_order_of_the_scores():
     np.testing.assert_allclose(found, expected, atol=1e-12)
 
 
+@pytest.mark.parametrize("scale", [1e-14, 1e-16, 1e-200])
+def test_isotonic_knows_scores_that_are_nearer_than_rounding_at_one(scale):
+    """Likelihoods of many features are such scores."""
+    p, u, _ = gaussians(30, 200, prior=0.3, seed=4)
+    expected = calibration.probabilities(fit(p, u, prior=0.3, kind="isotonic"), np.r_[p, u])
+    found = fit(p * scale, u * scale, prior=0.3, kind="isotonic")
+    shares = calibration.probabilities(found, np.r_[p, u] * scale)
+    # Between knots the line depends on distances, whose rounding is the scale's own.
+    np.testing.assert_allclose(shares, expected, atol=1e-6)
+    assert len(set(np.round(shares, 6))) > 3
+
+
 def test_platt_knows_scores_up_to_shift_and_scale():
     p, u, _ = gaussians(60, 200)
     expected = calibration.probabilities(fit(p, u), u)

@@ -92,6 +92,28 @@ def test_fewer_distinct_points_than_clusters_are_all_fitted_exactly():
     assert np.isfinite(result.centers).all()
 
 
+def test_a_cluster_without_scatter_has_nothing_to_give_to_an_empty_one():
+    """Three rows, two of them equal: every row has a centre already, and one cluster is empty."""
+    points, centers = jnp.array([[10.0], [10.0], [0.0]]), jnp.array([[0.0], [10.0], [10.0]])
+    moved = clustering._update_centers(points, centers)
+    assert {0.0, 10.0} <= set(np.asarray(moved)[:, 0])
+    _, distances = clustering._assign(points, moved)
+    assert float(distances.sum()) == 0
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_clusters_that_fit_exactly_stay_so(seed):
+    """More clusters than distinct rows, from one start, at any number of iterations."""
+    codes = np.array([[a, b, c] for a in (-1.0, 1) for b in (-1, 1) for c in (-1, 1)])
+    rows = np.random.default_rng(seed).permutation(np.repeat(codes, 6, axis=0))
+    for count in (5, 20):
+        found = clustering.kmeans(
+            *(jax.random.key(seed), rows), num_clusters=12, num_restarts=1, num_iterations=count
+        )
+        assert float(found.inertia) == pytest.approx(0, abs=1e-9)
+        assert len(set(np.asarray(found.assignments))) >= 8  # no two distinct rows share one
+
+
 @pytest.mark.thorough
 def test_the_same_key_repeats_and_more_starts_never_hurt():
     points = np.random.default_rng(3).normal(size=(80, 2))

@@ -1,7 +1,8 @@
 """Class-prior estimation: the share of positives in the unlabeled sample, from P and U alone.
 
-Every estimator returns a `PriorEstimate`; docs/priors.md says which to use when. Everything here
-runs on the host, in float64.
+Every estimator returns a `PriorEstimate`; docs/priors.md says which to use when. They run on the
+host, in float64, but the networks of `ted_n` and `out_of_bag`: these are trained in float32, on
+JAX's device.
 """
 
 from pujax.priors.alphamax import alphamax

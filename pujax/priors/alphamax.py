@@ -18,7 +18,8 @@ SMOOTHING = 5
 LINE = 10
 """Points that a line on either side of a candidate is fitted to."""
 SHORTEST_LINE = 3
-"""At the ends of the curve lines are as short as this, so that estimates reach 0.03 and 0.96."""
+"""At the ends of the curve lines are as short as this, so that estimates reach 0.96; those of 0.01
+and 0.02 have the curve's limit at the share 0 to their left."""
 FEWEST_BINS, MOST_BINS = 10, 100
 NUM_BISECTIONS = 60
 AT_ONCE = 20
@@ -71,6 +72,7 @@ def alphamax(
         return ANYTHING
     counts_p, counts_u = _histograms(p, u, num_bins)
     curve = likelihood_curve(counts_p, counts_u)
+    limit = likelihood_limit(counts_p, counts_u)
     if np.ptp(curve) < 1e-9:
         _LOG.warning("both samples have the same histogram: every prior is possible")
         return ANYTHING
@@ -79,8 +81,8 @@ def alphamax(
     for start in range(0, num_resamples, AT_ONCE):
         size = min(AT_ONCE, num_resamples - start)
         counts = [rng.multinomial(x.sum(), x / x.sum(), size=size) for x in (counts_p, counts_u)]
-        resampled.extend(elbow(likelihood_curve(*counts)))
-    found = base.with_interval(elbow(curve[None])[0], resampled, level=level)
+        resampled.extend(elbow(likelihood_curve(*counts), likelihood_limit(*counts)))
+    found = base.with_interval(elbow(curve[None], limit[None])[0], resampled, level=level)
     # The first and the last share at which a curve can bend stand for all that is beyond.
     low = 0.0 if found.low <= SHARES[SHORTEST_LINE - 1] else found.low
     high = 1.0 if found.high >= SHARES[-SHORTEST_LINE - 1] else found.high
@@ -121,6 +123,28 @@ def likelihood_curve(counts_p: np.ndarray, counts_u: np.ndarray) -> np.ndarray:
     return (of_p + of_u).sum(-1)
 
 
+def likelihood_limit(counts_p: np.ndarray, counts_u: np.ndarray) -> np.ndarray:
+    """What `likelihood_curve` comes to as the share goes to 0, with the same constant.
+
+    The part of the share then has the shape of P, as far as U has examples there.
+
+    Args:
+      counts_p: positives in each bin, `[..., k]`.
+      counts_u: unlabeled examples in each bin, `[..., k]`.
+
+    Returns:
+      The limit, `[...]`.
+    """
+    p = counts_p / counts_p.sum(-1, keepdims=True)
+    u = counts_u / counts_u.sum(-1, keepdims=True)
+    p_seen = np.where(u > 0, p, 0)
+    total = p_seen.sum(-1, keepdims=True)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        of_p = np.where(p_seen > 0, p_seen * np.log(p_seen / total), 0)
+        of_u = np.where(u > 0, u * np.log(u), 0)
+    return (of_p + of_u).sum(-1)
+
+
 def _parts(multiplier: np.ndarray, p: np.ndarray, u: np.ndarray, top: np.ndarray) -> np.ndarray:
     """Solutions in `[0, u]` of `p / c - u / (top - c) = multiplier`."""
     slope = multiplier * top + p + u
@@ -131,15 +155,18 @@ def _parts(multiplier: np.ndarray, p: np.ndarray, u: np.ndarray, top: np.ndarray
     return np.clip(np.nan_to_num(parts), 0, u)
 
 
-def elbow(curves: np.ndarray) -> np.ndarray:
+def elbow(curves: np.ndarray, limits: np.ndarray) -> np.ndarray:
     """The share where each curve bends most.
 
     The curve is made non-increasing, turned over, smoothed and scaled to [0, 1]. Lines are fitted
     to the points up to each share and to those after it; the difference of their slopes counts
-    relative to the median of the points up to it, plus 0.01.
+    relative to the median of the points up to it, plus 0.01. A curve that falls from the first
+    shares on bends there: to their left it is continued by its limit at 0, which the authors' code
+    does not do, so that it finds the steep end near 1 instead.
 
     Args:
       curves: likelihoods of `SHARES`, `[r, 99]`.
+      limits: their limits at the share 0, `[r]`.
 
     Returns:
       Shares, `[r]`; 1 for a curve that is flat.
@@ -149,11 +176,19 @@ def elbow(curves: np.ndarray) -> np.ndarray:
     fallen = -np.maximum.accumulate(curves[:, ::-1], axis=1)[:, ::-1]
     fallen = ndimage.median_filter(fallen, size=(1, SMOOTHING), mode="nearest")
     spread = np.ptp(fallen, axis=1, keepdims=True)
-    fallen = (fallen - fallen.min(axis=1, keepdims=True)) / np.where(spread > 0, spread, 1)
-    bends = np.full(fallen.shape, -np.inf)
-    for at in range(SHORTEST_LINE - 1, len(SHARES) - SHORTEST_LINE):
-        left, right = slice(max(at + 1 - LINE, 0), at + 1), slice(at + 1, at + 1 + LINE)
-        slopes = [np.polyfit(SHARES[side], fallen[:, side].T, 1)[0] for side in (left, right)]
+    # Below its value at the first share, and so below 0 where the curve falls before it.
+    before = np.minimum(-limits[:, None], fallen.min(axis=1, keepdims=True))
+    scale = np.where(spread > 0, spread, 1)
+    fallen = np.concatenate([np.repeat(before, LINE, axis=1), fallen], axis=1)
+    fallen = (fallen - before) / scale
+    shares = np.arange(1 - LINE, 100) / 100
+    bends = np.full((len(curves), len(SHARES)), -np.inf)
+    for at in range(len(SHARES) - SHORTEST_LINE):
+        here = at + LINE
+        # Lines do not reach below the first share, but where they would be too short.
+        first = max(here + 1 - LINE, LINE) if at >= SHORTEST_LINE - 1 else here + 1 - LINE
+        left, right = slice(first, here + 1), slice(here + 1, here + 1 + LINE)
+        slopes = [np.polyfit(shares[side], fallen[:, side].T, 1)[0] for side in (left, right)]
         bends[:, at] = (slopes[1] - slopes[0]) / (np.median(fallen[:, left], axis=1) + 0.01)
     return np.where(spread[:, 0] > 0, SHARES[bends.argmax(axis=1)], 1.0)
 

@@ -109,7 +109,7 @@ def estimate(
       method: one of `NAMES`.
       scorer: classifier for the methods on scores, see `held_out_scores`.
       num_resamples: bootstrap resamples; None is the method's own default, which is 0 where one
-        estimate is expensive.
+        estimate is expensive, but 40 of 'out_of_bag'.
       level: of the interval.
       key: random key or seed; None is 0.
 

@@ -128,7 +128,8 @@ def ted_n_fit(
     train = np.concatenate([p[train_p], u[train_u]])
     unit = base.magnitude(train, axis=0)  # or squares may overflow
     mean, std = (train / unit).mean(0), (train / unit).std(0)
-    std[std == 0] = 1
+    # Of a constant whose mean is rounded the deviation is tiny, and not 0.
+    std[np.ptp(train, axis=0) == 0] = 1
 
     def standardise(features: np.ndarray) -> jax.Array:
         return jnp.asarray((features / unit - mean) / std, jnp.float32)

@@ -321,6 +321,44 @@ def test_a_linear_representation_needs_no_stage_of_its_own(data, name, width):
     assert set(method.estimates(state)) == {"estimated_prior"} and method.diagnose is None
 
 
+@pytest.mark.thorough
+def test_the_prior_of_u_that_repeats_p_is_estimated_on_the_rest_of_it(monkeypatch):
+    """What is known of U is counted, and not estimated: 0.5 of the rest is more of all."""
+    problem = tiny.problem(setting="two_sample")
+    config = tiny.config("purl", **(OPTIONS | QUIET | {"representation": "none"}))
+    method = method_setup.build(config, problem, tiny.mesh()).method
+    arrays = sharding.replicate(problem.training_data(), tiny.mesh())
+    stage = method.stages[0]
+    state = train_step.init_state(stage, jax.random.key(0), None, arrays, tiny.mesh())
+    seen = []
+
+    def estimate(positives, unlabeled, **options):
+        seen.append((positives, unlabeled))
+        return 0.5
+
+    monkeypatch.setattr(class_prior, "estimate", estimate)
+    state = stage.refresh(state, arrays, jax.random.key(0))
+    (positives, unlabeled), labeled = seen[0], problem.labeled
+    ids, held = problem.source_ids, np.asarray(state.held)
+    copied = ~labeled & np.isin(ids, ids[labeled])
+    assert 0 < copied.sum() < (~labeled).sum()
+    assert len(positives) == (labeled & ~held).sum()
+    assert len(unlabeled) == (~labeled & ~copied & ~held).sum()
+    assert not {x.tobytes() for x in positives} & {x.tobytes() for x in unlabeled}
+    known = copied.sum() / (~labeled).sum()
+    assert float(state.prior) == pytest.approx(known + (1 - known) * 0.5)
+
+
+def test_a_prior_from_scores_that_say_nothing_is_refused(monkeypatch):
+    section = tiny.config("purl", prior_points="out_of_bag", prior_method="best_bin").method
+    info, rows = tiny.problem().info, points()
+    monkeypatch.setattr(
+        *("pujax.priors.out_of_bag", lambda *args, **options: priors.PriorEstimate(0.9, 0.0, 1.0))
+    )
+    with pytest.raises(ValueError, match=r"method.prior_points is 'out_of_bag'.* no better than"):
+        class_prior.estimate(rows, rows, config=section, info=info, key=jax.random.key(0))
+
+
 def test_pnrl_takes_unlabeled_for_negative(data):
     _, method, arrays, state = setup(representation="pnrl")
     state = method.stages[0].refresh(state, arrays, jax.random.key(0))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import optimize
 
-from pujax.priors.alphamax import SHARES, alphamax, elbow, likelihood_curve
+from pujax.priors.alphamax import SHARES, alphamax, elbow, likelihood_curve, likelihood_limit
 from pujax.priors.base import ANYTHING
 
 
@@ -62,7 +62,8 @@ def test_the_curve_equals_a_case_worked_by_hand():
         np.log(0.5 / SHARES) + 0.5 * np.log(SHARES) + 0.5 * np.log(np.maximum(1 - SHARES, 0)),
     )
     np.testing.assert_allclose(curve, expected, atol=1e-12)
-    assert elbow(curve[None])[0] == pytest.approx(0.5, abs=0.03)
+    limit = likelihood_limit(np.array([5, 0]), np.array([4, 4]))
+    assert elbow(curve[None], limit[None])[0] == pytest.approx(0.5, abs=0.03)
 
 
 def test_the_curve_is_flat_up_to_the_smallest_ratio_and_falls_beyond():
@@ -94,17 +95,49 @@ def test_curves_of_many_resamples_are_those_of_each():
     for index in range(3):
         alone = likelihood_curve(counts[0, index], counts[1, index])
         np.testing.assert_allclose(together[index], alone, rtol=1e-12)
-        assert elbow(together)[index] == elbow(alone[None])[0]
+        limits = likelihood_limit(*counts)
+        assert elbow(together, limits)[index] == elbow(alone[None], limits[index, None])[0]
 
 
 @pytest.mark.parametrize("bend", [0.05, 0.3, 0.75, 0.93])
 def test_the_elbow_is_where_two_lines_meet(bend):
     curve = -np.maximum(SHARES - bend, 0) - 0.001 * SHARES
-    # One point of noise does not move it: the median removes it.
-    curve[round(100 * bend) // 2 - 1] += 0.002
-    found = elbow(np.stack([curve, 7 * curve + 3, np.zeros(99)]))
+    if bend > 0.05:  # where a line has enough points before it the median removes one of noise
+        curve[round(100 * bend) // 2 - 1] += 0.002
+    curves = np.stack([curve, 7 * curve + 3, np.zeros(99)])
+    found = elbow(curves, curves.max(axis=1))
     # The median of 5 rounds the corner by up to 2 points.
     np.testing.assert_allclose(found, [bend, bend, 1], atol=0.021)
+
+
+@pytest.mark.parametrize("rare", [0, 0.01, 0.02])
+@pytest.mark.parametrize("shapes", [(30, 2), (10, 2)])
+def test_few_positives_among_well_separated_classes_are_not_taken_for_all(shapes, rare):
+    """A curve that falls from its first points on has no flat line before its bend."""
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        count = round(2000 * rare)
+        p = rng.beta(*shapes, 100)
+        u = np.concatenate([rng.beta(*shapes, count), rng.beta(*shapes[::-1], 2000 - count)])
+        found = alphamax(p, u, num_resamples=20)
+        assert found.low == 0 and 0.01 <= found.value <= 0.03 and found.high <= 0.03
+
+
+def test_a_curve_comes_to_its_limit_at_0():
+    rng = np.random.default_rng(6)
+    counts_p, counts_u = rng.integers(0, 30, size=(2, 12))
+    counts_u[:3] = 0  # positives there are lost at any share
+    p, u = counts_p / counts_p.sum(), counts_u / counts_u.sum()
+    seen = np.where(counts_u > 0, p, 0)
+    # At 1e-6 by hand: the part of the share in bin i is 1e-6 of the share of P that U shows.
+    share, part = 1e-6, 1e-6 * seen / seen.sum()
+    of_p = np.sum(seen[seen > 0] * np.log(part[seen > 0] / share))
+    of_u = np.sum(u[u > 0] * np.log((u - part + share * seen)[u > 0]))
+    assert likelihood_limit(counts_p, counts_u) == pytest.approx(of_p + of_u, abs=1e-5)
+    # Where U has 0.1 or more in every bin of P, all shares up to 0.1 are explained alike.
+    counts_p, counts_u = np.array([6, 3, 1]), np.array([5, 4, 1])
+    limit, curve = likelihood_limit(counts_p, counts_u), likelihood_curve(counts_p, counts_u)
+    np.testing.assert_allclose(curve[:80], limit, atol=1e-12)
 
 
 @pytest.mark.parametrize("prior", [0.05, 0.2, 0.4, 0.7, 0.9])
@@ -132,7 +165,7 @@ def test_intervals_hold_the_estimate_repeat_and_are_optional():
 def test_the_least_and_the_greatest_answer_stand_for_all_beyond(monkeypatch, answer, ends):
     bend = SHARES[np.abs(SHARES - answer).argmin()]
     module = sys.modules[alphamax.__module__]
-    monkeypatch.setattr(module, "elbow", lambda curves: np.full(len(curves), bend))
+    monkeypatch.setattr(module, "elbow", lambda curves, limits: np.full(len(curves), bend))
     found = alphamax(*oracle_scores(2, 0.4), num_resamples=20, key=0)
     assert found == pytest.approx((answer, *ends))
 

@@ -41,7 +41,16 @@ def test_the_scale_and_place_of_the_features_do_not_matter():
     assert ted_n(*moved, **FEW).value == pytest.approx(ted_n(p, u, **FEW).value, abs=0.02)
 
 
-@pytest.mark.thorough
+def test_a_constant_whose_mean_is_rounded_is_not_blown_up():
+    """Rare codes as 0.3 and 0.4: in the half that trains most of the columns are constant."""
+    rng = np.random.default_rng(3)
+    p, u = samples(0.5, m=100, n=200)
+    rare = np.where(rng.random((300, 30)) < 0.004, 0.4, 0.3)
+    fit = ted_n_fit(np.c_[p, rare[:100]], np.c_[u, rare[100:]], **FEW)
+    for scores in (fit.scores_positive, fit.scores_unlabeled, fit.predict(np.c_[u, rare[100:]])):
+        assert np.abs(scores).max() < 1e3  # 1e15 by a deviation of rounding alone
+
+
 def test_the_value_is_the_median_of_the_last_ten_estimates_and_the_last_is_best_bin():
     p, u = samples(0.4, shift=2)
     fit = ted_n_fit(p, u, num_warmup_epochs=2, num_epochs=12, hidden=(8,))

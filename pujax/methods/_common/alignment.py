@@ -352,7 +352,8 @@ def same_class(probabilities: jax.Array, *, threshold: float) -> jax.Array:
     """Which pairs count: those whose predicted distributions have a product of at least so much.
 
     With two classes the product is `1/2 + (2 p_i - 1) (2 p_j - 1) / 2`, so that 0.5 asks for the
-    same predicted class and for no confidence.
+    same predicted class and for no confidence. It is rounded as it is in the authors' code: in
+    float32 a product within 3e-8 of one half counts as one half.
 
     Args:
       probabilities: `[batch]`, of the positive class.

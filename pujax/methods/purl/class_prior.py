@@ -10,6 +10,7 @@ import numpy as np
 from pujax import checks, priors
 from pujax.data.pu_dataset import DataInfo
 from pujax.methods._common import calibration
+from pujax.priors.base import ANYTHING
 
 GIVEN = "given"
 POINTS = ("training", "fresh", "out_of_bag")
@@ -91,7 +92,7 @@ def estimate(
       A number above 0 and below 1.
 
     Raises:
-      ValueError: if the estimate is 0 or 1, which no risk accepts.
+      ValueError: if the estimate is 0 or 1, which no risk accepts, or says nothing.
     """
     name = config.prior_method
     if name == GIVEN:
@@ -100,9 +101,15 @@ def estimate(
     p = _some(first, positives, config.prior_max_points)
     u = _some(second, unlabeled, config.prior_max_points)
     if config.prior_points == "out_of_bag":
-        value = priors.out_of_bag(
-            p, u, estimator=name, loss="squared", num_resamples=0, key=last
-        ).value
+        found = priors.out_of_bag(p, u, estimator=name, loss="squared", num_resamples=0, key=last)
+        checks.require(
+            found[1:] != ANYTHING[1:],
+            "method.prior_points",
+            config.prior_points,
+            "'training' or 'fresh' on these data, or method.prior_method='given' with data.prior: "
+            "networks that did not see an example tell P from U no better than chance",
+        )
+        value = found.value
     elif name in ("km1", "km2"):
         value = getattr(priors, name)(p, u).value
     else:

@@ -177,9 +177,12 @@ class ClassifierStage:
             )
         points = self._prior_points(representation, data, ~held)
         used = held if c.prior_points == "fresh" else ~held
+        hidden, share = _without_copies(data, used)
         prior = class_prior.estimate(
-            points[labeled & used], points[~labeled & used], config=c, info=self._info, key=key
+            points[labeled & used], points[hidden], config=c, info=self._info, key=key
         )
+        if c.prior_method != class_prior.GIVEN:
+            prior = share + (1 - share) * prior
         return state._replace(features=representation, prior=jnp.float32(prior))
 
     def _step(self, state: State, batch: Batch, key: jax.Array):
@@ -196,6 +199,24 @@ class ClassifierStage:
             self._optimizer, state, loss_of, batch.stage_progress
         )
         return state._replace(batch_stats=stats), {"loss": loss}
+
+
+def _without_copies(data: TrainingData, used: np.ndarray) -> tuple[np.ndarray, float]:
+    """The examples of U that the prior is estimated on, and the share of U that is known.
+
+    Where two-sample data repeat P in U these copies are left out, as in any estimate of the prior:
+    their label is known, and half of them would be scored by networks that saw them as P.
+
+    Args:
+      data: the training set.
+      used: bool `[n]`, the examples that may be looked at.
+    """
+    unlabeled = ~np.asarray(data.labeled)
+    if data.copies is None:
+        return unlabeled & used, 0.0
+    copied = np.asarray(data.copies) != np.arange(len(used))
+    share = float((unlabeled & copied).sum() / unlabeled.sum())
+    return unlabeled & used & ~copied, share
 
 
 def _with_batch_size(config: ml_collections.ConfigDict) -> ml_collections.ConfigDict:
