@@ -292,6 +292,7 @@ class PUClassifier(ClassifierMixin, BaseEstimator):
         _check_names(X)
         X = validate_data(self, X, dtype=np.float64, reset=False)
         X = _in_single_precision(X - getattr(self, "offset_", 0.0))  # older ones have none
+        X = self._steady(X)
         method, state = self._loaded()
         # In full batches a row's score has the same bits wherever the row stands: XLA computes the
         # last rows of a batch whose size is not a multiple of 32 in another order. And no number of
@@ -420,8 +421,11 @@ class PUClassifier(ClassifierMixin, BaseEstimator):
                 raise ValueError(
                     "X has no column that differs between training rows; accepted: at least one"
                 )
+            # Nothing is learned of a column that training rows do not differ in: in other rows it
+            # would come in by weights as they were before training.
+            self.constants_ = np.where(differ, np.nan, rows[training[0]])
             mean, std = raw.feature_statistics(rows[training])
-            return source._replace(mean=mean, std=std)
+            return source._replace(train_inputs=self._steady(rows), mean=mean, std=std)
 
         source = raw.of_rows(rows, labeled)
         return dataset.build(
@@ -435,6 +439,13 @@ class PUClassifier(ClassifierMixin, BaseEstimator):
             holdout=self.holdout,
             prior=self.prior,
         )
+
+    def _steady(self, rows: np.ndarray) -> np.ndarray:
+        """Rows `[n, d]` whose columns that are constant in training have that value everywhere."""
+        constants = getattr(self, "constants_", None)  # older ones have none
+        if constants is None or np.isnan(constants).all():
+            return rows
+        return np.where(np.isnan(constants), rows, constants).astype(rows.dtype)
 
     def _config(self, num_rows: int, seed: int) -> Any:
         config = config_lib.default_config(self.method)

@@ -86,6 +86,18 @@ def test_columns_are_scaled_by_the_training_rows_alone():
     assert np.abs(rows.mean(0) - data.info.mean).min() > 1e-3
 
 
+def test_a_column_that_is_the_same_in_all_training_rows_says_nothing_of_others(one_method):
+    """The day of an export: another day would come in by weights that nothing has trained."""
+    rows, y, _ = clouds()
+    X = np.c_[rows, np.full(len(rows), 1.7e9), np.full(len(rows), 3.0)]
+    model = PUClassifier(**SMALL, random_state=0).fit(X, y)
+    later = X + [0, 0, 0, 0, 0, 86_400, -1]
+    np.testing.assert_array_equal(model.decision_function(later), model.decision_function(X))
+    np.testing.assert_array_equal(model.predict_proba(later), model.predict_proba(X))
+    del model.constants_  # as an older pickle
+    assert not np.array_equal(model.decision_function(later), model.decision_function(X))
+
+
 def test_a_rows_score_has_the_same_bits_wherever_the_row_stands(fitted):
     model, rows, _, _ = fitted
     scores = model.decision_function(rows)

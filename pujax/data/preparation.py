@@ -51,10 +51,13 @@ class Preparation:
 
     Attributes:
       feature_names: of the `d` features.
-      columns: of the table; empty where rows are arrays, which are handed on as they are.
+      columns: of the table; empty where rows are arrays, which are handed on as they are, but for
+        features that are the same in all training rows: these stay so, since nothing was learned
+        of another value.
       aside: columns that a new table may have as well, such as the label and the id.
-      fill: what replaces a missing feature, per feature before `kept` is applied.
-      kept: indices of the features that differ between training rows.
+      fill: what replaces a missing feature, per feature before `kept` is applied; of arrays what
+        replaces a feature that is not kept, and 0 of the others.
+      kept: indices of the features that differ between training rows; with no `fill` all do.
       first_index: of svmlight rows, 0 or 1; None for other rows.
       messages: what a person should know, one sentence each.
       encoder: skrub's TableVectorizer of words and dates; None where there are none.
@@ -235,7 +238,12 @@ class Preparation:
             raise ValueError(
                 f"{frame.path} has {values.shape[1]} features; accepted: {wanted}, as in training"
             )
-        return _fitting(frame, values, self.feature_names, dtype)
+        result = _fitting(frame, values, self.feature_names, dtype)
+        if self.fill and len(self.kept) < wanted:
+            fixed = np.setdiff1d(np.arange(wanted), self.kept)
+            result = result.copy()  # it may be the caller's
+            result[:, fixed] = np.asarray(self.fill)[fixed]
+        return result
 
     def _check_columns(self, frame: frames.Frame) -> None:
         known = {column.name for column in self.columns}
@@ -281,7 +289,7 @@ def fit(
     names = [name for name in frame.names if name in aside]
     frame = frame.without(names)
     if not frame.is_table:
-        return dataclasses.replace(_identity(frame), aside=tuple(aside))
+        return dataclasses.replace(_of_array(frame, indices), aside=tuple(aside))
     training = frame if indices is None else frame.take(np.asarray(indices, np.int64))
     require(training.num_rows > 0, "indices", "empty", "at least one training row")
     found: list[Column] = []
@@ -389,6 +397,28 @@ def _check_document(document: dict[str, Any]) -> None:
         wrong.append("sources")
     if wrong:
         raise TypeError(f"{wrong[0]} is not as it is saved")
+
+
+def _of_array(frame: frames.Frame, indices: Any) -> Preparation:
+    """All features, of which those that training rows do not differ in keep their value."""
+    learned = _identity(frame)
+    rows = np.arange(frame.num_rows) if indices is None else np.asarray(indices, np.int64)
+    require(len(rows) > 0, "indices", "empty", "at least one training row")
+    (first,) = learned._array(frame.take(rows[:1]), np.float64)
+    differ = np.zeros(len(first), bool)
+    for start in range(0, len(rows), _ROWS):
+        part = learned._array(frame.take(rows[start : start + _ROWS]), np.float64)
+        differ |= (part != first).any(axis=0)
+    if differ.all() or not differ.any():  # the latter is said where the problem is built
+        return learned
+    names = [name for name, varies in zip(learned.feature_names, differ, strict=True) if not varies]
+    text = f"{len(names)} of {len(differ)} features are the same in all training rows and unused"
+    return dataclasses.replace(
+        learned,
+        fill=tuple(np.where(differ, 0.0, first).tolist()),
+        kept=tuple(np.flatnonzero(differ).tolist()),
+        messages=(f"{text}: {listed(names)}",),
+    )
 
 
 def _identity(frame: frames.Frame) -> Preparation:

@@ -181,9 +181,9 @@ def unlabeled_estimates(
     weights instead of counts, and to each sample half an example added below all scores and half an
     example above them. The share above a threshold then has Jeffreys' interval. The ordinary
     bootstrap is sure of a recall of 1 as soon as all of ten positives are found, and covered less
-    than it states (measured in `docs/results/probabilities.md`). All intervals are of the distribution
-    that rows are drawn from, but that of the top K rows: it is of those K rows, and holds the
-    chance of their labels as well.
+    than it states (measured in `docs/results/probabilities.md`). All intervals are of the
+    distribution that rows are drawn from, but that of the top K rows: it is of those K rows, and
+    holds the chance of their labels as well.
 
     With `prior_interval` an interval is the union of those at nine evenly spaced priors from one
     end to the other, and at `prior`.

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import skops.io
+from sklearn import datasets
 
 from pujax.data import column_kinds, preparation, table_encoder
 from pujax.data.readers import columns, frames
@@ -98,6 +99,29 @@ def test_what_says_nothing_is_left_out_with_a_message(learned):
     np.testing.assert_array_equal(learned.transform(anything)[TRAINING], x)
     without = customers().drop(columns=["empty", "country"])
     np.testing.assert_array_equal(learned.transform(without)[TRAINING], x)
+
+
+@pytest.mark.parametrize("is_sparse", [False, True])
+def test_features_of_arrays_that_training_rows_do_not_differ_in_stay_as_they_were(
+    is_sparse, tmp_path
+):
+    rows = np.array([[0.0, 2, 7, 5], [0, 3, 7, 5], [0, 1, 7, 6], [0, 4, 9, 8]])
+    given = rows
+    if is_sparse:  # whose indices begin at 1, so that the column 0 is empty
+        path = tmp_path / "rows.svmlight"
+        datasets.dump_svmlight_file(rows[:, 1:], np.zeros(4), str(path), zero_based=False)
+        given = frames.read(str(path))
+    learned = preparation.fit(given, [2, 0, 1])
+    learned.save(tmp_path)
+    wanted = rows.copy()
+    wanted[3, 2] = 7  # the same in the training rows, other than the last column
+    for one in (learned, preparation.load(tmp_path)):
+        np.testing.assert_array_equal(one.transform(given), wanted[:, int(is_sparse) :])
+    unused = "1 of 3" if is_sparse else "2 of 4", "'2'" if is_sparse else "'1', '3'"
+    said = "{} features are the same in all training rows and unused: {}".format(*unused)
+    assert learned.messages == (said,)
+    assert rows[3, 2] == 9  # what was given is left alone
+    assert len(preparation.fit(given).messages) == (not is_sparse)  # the first column alone
 
 
 def test_other_rows_than_training_rows_do_not_matter(learned):

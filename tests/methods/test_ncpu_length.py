@@ -77,6 +77,39 @@ def test_small_configurations_keep_the_numbers_that_they_were_measured_with():
 def test_fields_of_older_runs_stay_numbers():
     """Saved configurations have the published numbers in place of 'auto', at any length."""
     assert numbers(192, num_epochs=40, **PUBLISHED) == PUBLISHED
+    assert length.resolved(section(learning_rate=1e-3), 1342).learning_rate == 1e-3
+
+
+@pytest.mark.parametrize(
+    ("num_examples", "changes", "rate"),
+    [
+        (41_000, {}, 1e-3),  # 160 steps in each of 30 epochs
+        (1342, {}, 1 / 150),  # 5 steps in each of 30
+        (34 * 256 - 1, {}, 1 / 990),  # 33 steps in each of 30
+        (34 * 256, {}, 1e-3),
+        (300, {}, 0.01),  # 1 step in each of 30: 1 / 30 is more than the authors' largest
+        (41_000, {"num_epochs": 130}, 1 / 480),  # 160 steps in each of 3
+        (1342, {"warmup_epochs": 60}, 1 / 300),
+        (1342, {"warmup_epochs": 0}, 0.01),  # nothing to learn in
+        (100, {}, 0.01),  # less than a batch
+        (1342, {"learning_rate": 0.5}, 0.5),
+    ],
+)
+def test_the_rate_times_the_steps_of_the_warm_up_is_at_least_one(num_examples, changes, rate):
+    found = length.resolved(section(**changes), num_examples).learning_rate
+    assert found == pytest.approx(rate, rel=1e-12)
+
+
+def test_another_rate_than_the_published_one_is_said(caplog):
+    method, data = methods.module("ncpu"), tiny.problem()
+    tree = config_lib.resolve(small(num_epochs=20, learning_rate="auto"))
+    method.build(tree, data.info)
+    said = "method.learning_rate is 0.01: 0.001 where the warm-up has 1,000 steps or more, here 12"
+    assert said in caplog.text
+    caplog.clear()
+    given = config_lib.resolve(small(num_epochs=20, learning_rate=0.02))
+    method.build(given, data.info)
+    assert "1,000 steps" not in caplog.text
 
 
 def test_an_average_has_forgotten_where_it_began_at_the_end_of_any_run():

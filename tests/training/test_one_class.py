@@ -215,6 +215,13 @@ def test_what_is_to_be_changed_of_pan_is_the_rate_of_its_opponent():
     assert change == f"a lower method.discriminator_rate (now {config.discriminator_rate:g})"
 
 
+def test_what_is_to_be_changed_of_ncpu_is_a_rate_that_is_too_low():
+    """A classifier that has learnt nothing in the warm-up keeps one class: docs/results/ncpu.md."""
+    config, batching = tiny.config("ncpu", learning_rate="auto").method, Batching(16)
+    (change,) = one_class._changes(config, batching)
+    assert change == "a higher method.learning_rate (now 'auto', which the log has as a number)"
+
+
 @pytest.mark.thorough
 def test_a_run_that_goes_on_counts_what_was_before_and_does_not_repeat_it(
     tmp_path, collapses, caplog

@@ -60,14 +60,14 @@ class State(NamedTuple):
 def default_config() -> ml_collections.ConfigDict:
     """The authors' settings for CIFAR-10; 'auto' is their number in runs as long as theirs.
 
-    In shorter runs warm-up and momenta follow the length: `pujax.methods.ncpu.length`.
+    In shorter runs rate, warm-up and momenta follow the length: `pujax.methods.ncpu.length`.
     """
 
     def auto() -> config_dict.FieldReference:
         return config_dict.FieldReference(length.AUTO, field_type=object)
 
     config = optimizer_lib.default_config(
-        weight_decay=1e-3, lr_schedule="cosine", lr_floor=1e-3, learning_rate=1e-3
+        weight_decay=1e-3, lr_schedule="cosine", lr_floor=1e-3, learning_rate=auto()
     )
     config.update(
         {
@@ -91,9 +91,10 @@ def default_config() -> ml_collections.ConfigDict:
 def check(config: ml_collections.ConfigDict, info: DataInfo) -> None:
     """Raises a ValueError for settings that cannot be, before anything is compiled."""
     c = config
-    optimizer_lib.check(c)
     length.check(c)
-    alignment.check(length.resolved(c, info.n))
+    resolved = length.resolved(c, info.n)
+    optimizer_lib.check(resolved)
+    alignment.check(resolved)
     views_lib.check(c)
     accepted = "True: without random views there is no pair of views to compare"
     views_lib.require_two(c, info, accepted)
@@ -186,6 +187,12 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
     too_short = _too_short(config.method)
     if too_short:
         _LOG.warning("%s", too_short)
+    if config.method.learning_rate == length.AUTO and c.learning_rate != length.PUBLISHED_RATE:
+        steps = c.warmup_epochs * (info.n // c.batch_size)
+        _LOG.warning(
+            "method.learning_rate is %.3g: %g where the warm-up has 1,000 steps or more, here %d",
+            *(c.learning_rate, length.PUBLISHED_RATE, steps),
+        )
 
     def init(key: jax.Array, previous: None, data: TrainingData) -> State:
         del previous

@@ -164,7 +164,9 @@ def _changes(config: ml_collections.ConfigDict, batching: Batching) -> list[str]
     if rates:
         now = config[rates[0]]
         shown = f"{now!r}, which the log has as a number" if isinstance(now, str) else f"{now:g}"
-        result.append(f"a lower method.{rates[0]} (now {shown})")
+        # With NcPU's gate a class that is predicted of all stays: its classifier learnt too slowly.
+        word = "higher" if "gate" in config else "lower"
+        result.append(f"a {word} method.{rates[0]} (now {shown})")
     count, size = batching.num_positives, batching.batch_size
     # Elsewhere the number is fixed, or is half of the batch already.
     is_free = "positives_per_batch" in config and not config.get("classifier_batch_size", 0)
