@@ -6,8 +6,8 @@ The published runs are 1,300 epochs long. In a run of another length 'auto' is
   prototypes start as zeros and would call everything positive, and one less than there are;
 - of `label_momentum`, which is applied once per epoch, 1 - 0.01 * 1300 / num_epochs, and 0 in runs
   below 13 epochs: labels turn after the same share of the run;
-- of `learning_rate` the published 0.001, and more where the warm-up has less than 1,000 steps: what
-  makes rate times steps of the warm-up 1, at most 0.01;
+- of `learning_rate` the published 0.001 where the warm-up has 1,000 steps or more, 0.01 where it has
+  150 or less, and between them a power of the steps;
 - of `target_momentum` and `threshold_momentum`, applied once per step, and `prototype_momentum`,
   applied once per example, the published 0.99 but in runs of less than 459 updates
   (`alignment.paced`).
@@ -17,7 +17,7 @@ At the published length these are the published numbers.
 Why the rate follows: after the warm-up all that is predicted in one class is pulled together, and
 the entropy makes every prediction certain. A classifier that has learnt nothing by then puts all
 examples into one class, and they stay there. The published warm-up has 4,800 steps; that of a set
-of 1,300 examples has 150, which at 0.001 is nothing learnt: docs/results/ncpu.md.
+of 1,300 examples has 150, in which nothing is learnt at 0.001, and too little at 0.0067.
 """
 
 import math
@@ -35,6 +35,8 @@ PUBLISHED_RATE = 1e-3
 """Of CIFAR-10 and CIFAR-100."""
 _MAX_RATE = 1e-2
 """The authors' largest, that of STL-10."""
+_ENOUGH_STEPS, _FEW_STEPS = 1000, 150
+"""Steps of a warm-up that the two rates were measured for: docs/results/ncpu.md."""
 
 
 def check(config: ml_collections.ConfigDict) -> None:
@@ -88,7 +90,12 @@ def learning_rate(config: ml_collections.ConfigDict, warmup_steps: int) -> float
     """Peak rate of a run whose warm-up has so many steps."""
     if config.learning_rate != AUTO:
         return float(config.learning_rate)
-    return min(max(PUBLISHED_RATE, 1 / max(warmup_steps, 1)), _MAX_RATE)
+    if warmup_steps >= _ENOUGH_STEPS:
+        return PUBLISHED_RATE
+    if warmup_steps <= _FEW_STEPS:
+        return _MAX_RATE
+    power = math.log(_MAX_RATE / PUBLISHED_RATE) / math.log(_ENOUGH_STEPS / _FEW_STEPS)
+    return PUBLISHED_RATE * (_ENOUGH_STEPS / warmup_steps) ** power
 
 
 def label_momentum(config: ml_collections.ConfigDict) -> float:
