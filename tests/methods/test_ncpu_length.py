@@ -85,11 +85,11 @@ def test_fields_of_older_runs_stay_numbers():
     [
         (41_000, {}, 1e-3),  # 160 steps in each of 30 epochs
         (1342, {}, 1e-2),  # 5 steps in each of 30: 150
-        (34 * 256, {}, 1e-3),  # 34 steps in each of 30: 1,020
-        (34 * 256 - 1, {}, 0.0010122731),  # 990: 0.001 (1000 / 990)^1.213727
+        (20 * 256, {}, 1e-3),  # 20 steps in each of 30: 600
+        (20 * 256 - 1, {}, 0.0010889308),  # 570: 0.001 (600 / 570)^1.660964
         (300, {}, 0.01),  # 1 step in each of 30
-        (41_000, {"num_epochs": 130}, 0.0024371710),  # 160 steps in each of 3: 480
-        (1342, {"warmup_epochs": 60}, 0.0043115345),  # 300
+        (41_000, {"num_epochs": 130}, 0.0014486519),  # 160 steps in each of 3: 480
+        (1342, {"warmup_epochs": 60}, 0.0031622777),  # 300
         (1342, {"warmup_epochs": 0}, 0.01),  # nothing to learn in
         (100, {}, 0.01),  # less than a batch
         (1342, {"learning_rate": 0.5}, 0.5),
@@ -104,12 +104,12 @@ def test_another_rate_than_the_published_one_is_said(caplog):
     method, data = methods.module("ncpu"), tiny.problem()
     tree = config_lib.resolve(small(num_epochs=20, learning_rate="auto"))
     method.build(tree, data.info)
-    said = "method.learning_rate is 0.01: 0.001 where the warm-up has 1,000 steps or more, here 12"
+    said = "method.learning_rate is 0.01: 0.001 where the warm-up has 600 steps or more, here 12"
     assert said in caplog.text
     caplog.clear()
     given = config_lib.resolve(small(num_epochs=20, learning_rate=0.02))
     method.build(given, data.info)
-    assert "1,000 steps" not in caplog.text
+    assert "600 steps" not in caplog.text
 
 
 def test_an_average_has_forgotten_where_it_began_at_the_end_of_any_run():

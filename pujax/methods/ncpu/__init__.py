@@ -190,7 +190,7 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
     if config.method.learning_rate == length.AUTO and c.learning_rate != length.PUBLISHED_RATE:
         steps = c.warmup_epochs * (info.n // c.batch_size)
         _LOG.warning(
-            "method.learning_rate is %.3g: %g where the warm-up has 1,000 steps or more, here %d",
+            "method.learning_rate is %.3g: %g where the warm-up has 600 steps or more, here %d",
             *(c.learning_rate, length.PUBLISHED_RATE, steps),
         )
 

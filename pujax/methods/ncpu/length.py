@@ -6,7 +6,7 @@ The published runs are 1,300 epochs long. In a run of another length 'auto' is
   prototypes start as zeros and would call everything positive, and one less than there are;
 - of `label_momentum`, which is applied once per epoch, 1 - 0.01 * 1300 / num_epochs, and 0 in runs
   below 13 epochs: labels turn after the same share of the run;
-- of `learning_rate` the published 0.001 where the warm-up has 1,000 steps or more, 0.01 where it has
+- of `learning_rate` the published 0.001 where the warm-up has 600 steps or more, 0.01 where it has
   150 or less, and between them a power of the steps;
 - of `target_momentum` and `threshold_momentum`, applied once per step, and `prototype_momentum`,
   applied once per example, the published 0.99 but in runs of less than 459 updates
@@ -35,8 +35,8 @@ PUBLISHED_RATE = 1e-3
 """Of CIFAR-10 and CIFAR-100."""
 _MAX_RATE = 1e-2
 """The authors' largest, that of STL-10."""
-_ENOUGH_STEPS, _FEW_STEPS = 1000, 150
-"""Steps of a warm-up that the two rates were measured for: docs/results/ncpu.md."""
+_ENOUGH_STEPS, _FEW_STEPS = 600, 150
+"""Steps of a warm-up from and up to which the two rates were measured to do."""
 
 
 def check(config: ml_collections.ConfigDict) -> None:
