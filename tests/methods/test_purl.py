@@ -173,7 +173,8 @@ def test_four_updates_move_the_head_and_the_fifth_moves_the_features(data, chang
 
 
 def test_an_update_is_plain_descent_with_weight_decay(data):
-    config, method, arrays, state = setup()
+    # A decay large enough that its share of the update shows beside the gradient's.
+    config, method, arrays, state = setup(representation_weight_decay=5.0)
     stage, batch = method.stages[0], batch_of(method.stages[0], arrays)
     new, metrics = jax.jit(stage.step)(state, batch, jax.random.key(0))
     rows = holdout.replacements(state.held[batch.ids], batch.labeled)
@@ -185,7 +186,7 @@ def test_an_update_is_plain_descent_with_weight_decay(data):
     w = features @ kernel + bias
     assert metrics["loss"] == pytest.approx(np.mean(w[~p] ** 2) / 2 - np.mean(w[p]), rel=1e-4)
     gradient = (w[~p, None] * features[~p]).mean(0) - features[p].mean(0)
-    rate, decay = config.method.representation_learning_rate, 5e-4
+    rate, decay = config.method.representation_learning_rate, 5.0
     np.testing.assert_allclose(
         new.current.params["classifier"]["kernel"][:, 0],
         kernel - rate * (gradient + decay * kernel),
@@ -388,6 +389,38 @@ def test_the_classifier_trains_on_features_that_are_computed_once(data):
     jax.tree.map(np.testing.assert_array_equal, after, again)
     moved = jax.tree.map(lambda x, y: np.any(x != y), after, state.params)
     assert any(jax.tree.leaves(moved))
+
+
+def classifier_step(**changes):
+    """The classifier's stage at its start, a batch of features, and where they were held out."""
+    _, method, arrays, state = setup(**changes)
+    stage = method.stages[1]
+    state = train_step.init_state(stage, jax.random.key(0), state, arrays, tiny.mesh())
+    encoded = train_step.stage_data(stage, state, arrays, tiny.mesh(), batch_size=64)
+    batch = batch_of(stage, encoded)
+    return stage, state, batch, np.asarray(state.held[batch.ids])
+
+
+def test_the_classifier_minimises_nnpu_at_the_estimated_prior(data):
+    stage, state, batch, _ = classifier_step()
+    # Every score is ln 3, so that an example is 1/4 wrong as a positive, 3/4 as a negative.
+    last = {"kernel": jnp.zeros([16, 1]), "bias": jnp.full([1], np.log(3))}
+    assert jax.tree.map(jnp.shape, state.params["classifier"]) == jax.tree.map(jnp.shape, last)
+    state = state._replace(params=state.params | {"classifier": last}, prior=jnp.float32(0.25))
+    _, metrics = jax.jit(stage.step)(state, batch, jax.random.key(0))
+    # A quarter of the 152 of U are positive, and the 40 of P; the true prior, 1/2, gives 1/2.
+    pi = (40 + 38) / 192
+    assert pi / 4 + (1 - pi) * 3 / 4 == 0.546875 and data.info.prior == 0.5
+    assert metrics["loss"] == pytest.approx(0.546875, rel=1e-5)
+
+
+def test_examples_held_out_do_not_touch_the_classifier():
+    stage, state, batch, held = classifier_step()
+    assert 0 < held.sum() < len(held)
+    other = batch._replace(inputs=jnp.where(held[:, None], 99, batch.inputs))
+    step = jax.jit(stage.step)
+    first, second = (step(state, x, jax.random.key(0)) for x in (batch, other))
+    jax.tree.map(np.testing.assert_array_equal, first, second)
 
 
 # The prior.
