@@ -27,16 +27,21 @@ def data():
     return tiny.problem()
 
 
-def first_loss(data, name, **changes):
-    """Scores and labels of a first batch, the loss of the step on it, and what the step gives."""
+def start(data, name, **changes):
+    """A method, its state before the first step, the training data and a first batch."""
     method = methods.module(name).build(tiny.config(name, **(MLP | changes)), data.info)
     stage = method.stages[0]
     arrays = sharding.replicate(data.training_data(), tiny.mesh())
     key = jax.random.key(1)
     state = train_step.init_state(stage, key, None, arrays, tiny.mesh())
     plan = train_step.epoch_plan(stage, key, 0, arrays)
-    batch = tiny.gather(arrays, plan, 0, epoch=0, step=0)
-    metrics = jax.jit(stage.step)(state, batch, key)[1]
+    return method, state, arrays, tiny.gather(arrays, plan, 0, epoch=0, step=0)
+
+
+def first_loss(data, name, **changes):
+    """Scores and labels of a first batch, the loss of the step on it, and what the step gives."""
+    method, state, arrays, batch = start(data, name, **changes)
+    metrics = jax.jit(method.stages[0].step)(state, batch, jax.random.key(1))[1]
     scores = np.asarray(jax.jit(method.predict)(state._replace(offset=0.0), batch.inputs))
     scores = scores.astype(np.float64)
     return scores, np.asarray(batch.labeled) > 0, metrics, (method, state, arrays)
@@ -260,6 +265,24 @@ def test_nnpu_alone_keeps_the_positive_part_in_correction_steps(data, name, chan
     assert not np.allclose(found, other)
 
 
+def test_correction_steps_of_nnpu_are_as_long_as_gamma_says_and_need_ascent(data):
+    scores, labeled = jnp.array([0.1, -9.0, -8.0, -9.0]), jnp.array([1, 0, 0, 0])  # it fires
+
+    def slope(**changes):
+        config = tiny.config("nnpu", **MLP, keep_positive=False, **changes).method
+        risk = methods.module("nnpu").risk(config, data.info)
+        return np.asarray(jax.grad(lambda g: risk(g, labeled))(scores), np.float64)
+
+    whole = slope()
+    assert (np.abs(whole) > 1e-6).all()
+    np.testing.assert_allclose(slope(gamma=0.5), whole / 2, rtol=1e-6)
+    # Without ascent the positive part alone is left, of which U is no part.
+    descent = slope(ascent=False)
+    np.testing.assert_array_equal(descent[1:], 0)
+    of_p = -data.info.prior * sigmoid(0.1) * sigmoid(-0.1)
+    np.testing.assert_allclose(descent[0], of_p, rtol=1e-5)
+
+
 def test_the_first_scores_of_nnpu_may_be_about_the_log_odds_of_the_prior(data):
     data = data._replace(info=data.info._replace(prior=0.1))
     (own, *_, before), (shifted, *_, after) = (
@@ -373,6 +396,27 @@ def test_vpu_trains_on_the_variational_loss(data):
     total = metrics["loss_variational"] + 0.3 * metrics["loss_mixup"]
     np.testing.assert_allclose(metrics["loss"], total, rtol=1e-6)
     assert metrics["loss_mixup"] > 0
+
+
+def test_vpu_mixes_examples_of_u_with_labelled_ones(data, monkeypatch):
+    monkeypatch.setattr(jax.random, "beta", lambda *_: jnp.float32(0.25))
+    method, state, _, batch = start(data, "vpu", options={"hidden": ()})
+    # All of P are one image, so that every pair holds it.
+    images = jnp.where(jnp.arange(16)[:, None, None, None] < 8, batch.inputs[0], batch.inputs)
+    batch, step = batch._replace(inputs=images), jax.jit(method.stages[0].step)
+
+    def found(params):
+        return step(state._replace(params=params), batch, jax.random.key(1))[1]["loss_mixup"]
+
+    # Phi is 1/2, and a quarter of that beside three quarters of 1 the target: 7/8.
+    nothing = jax.tree.map(jnp.zeros_like, state.params)
+    np.testing.assert_allclose(found(nothing), np.log(7 / 4) ** 2, rtol=1e-5)
+
+    # A linear score of a mixed image is the mixed score.
+    scores = np.asarray(method.predict(state, images), np.float64)
+    gap = np.log(0.25 * sigmoid(scores[8:]) + 0.75)
+    gap -= np.log(sigmoid(0.25 * scores[8:] + 0.75 * scores[0]))
+    np.testing.assert_allclose(found(state.params), np.mean(gap**2), rtol=1e-4)
 
 
 @pytest.mark.thorough
