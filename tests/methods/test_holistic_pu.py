@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from pujax import augment
 from pujax.methods import holistic_pu
 from pujax.methods._common import network as network_lib
 from pujax.training import method_setup, sharding, train_step
@@ -244,6 +245,25 @@ def test_nothing_that_rises_is_said(caplog):
     np.testing.assert_array_equal(divided.labels, arrays.labeled)
 
 
+@pytest.mark.parametrize(("total_rise", "lowest"), [(0.4, 0.45), (0.6, 0.0)])
+def test_what_rises_by_the_limit_in_all_is_left_out_of_a_second_cut(total_rise, lowest):
+    lengths = {"num_epochs": 4, "pretrain_epochs": 3}
+    _, data, method, arrays, (_, second) = setup(max_total_rise=total_rise, **lengths)
+    # Trend scores of U, 1/2 ln(1 + d + d^2 / 2) with d = 1/2 - r: -0.099, 0.025 and 0.243. The
+    # largest 32 are one class, all others the other, so that the break lies above 0.
+    r = np.full(data.info.n, 0.5, np.float32)
+    r[~data.labeled] = np.repeat(np.float32([0.7, 0.45, 0.0]), [60, 60, 32])
+    teacher = jax.tree.map(jnp.zeros_like, second.teacher)  # whose last record is 1/2
+    history = jnp.asarray(np.tile(r[:, None], 3))
+    state = second._replace(teacher=teacher, history=history)
+    divided = method.stages[1].refresh(state, arrays, jax.random.key(0), 0)
+    # Two records follow the first. A limit of 0.2 for each leaves out 0.243, and the rest is cut
+    # above -0.099; one of 0.3 leaves out nothing.
+    np.testing.assert_array_equal(divided.labels, data.labeled | (r <= lowest))
+    found = {0.45: np.log(0.82) / 2, 0.0: np.log(1.05125) / 2}[lowest]
+    np.testing.assert_allclose(divided.trend_break, found, rtol=1e-5)
+
+
 def test_second_phase_has_a_new_network_and_three_losses():
     config, data, method, arrays, (first, state) = setup(confidence=0.5)
     differ = jax.tree.map(lambda a, b: np.any(a != b), first.params, state.params)
@@ -291,13 +311,27 @@ def test_labels_of_u_move_between_epochs_and_never_within_one():
 
 
 @pytest.mark.thorough
-def test_strong_views_are_drawn_where_images_are_augmented():
-    *_, method, arrays, (state, _) = setup(augment=True, confidence=0.5)
-    stage = method.stages[1]
+def test_what_a_weak_view_says_is_asked_of_a_strong_one():
+    numbers = {"strong_ops": 1, "strong_cutout": 0.3}
+    config, data, method, arrays, (state, _) = setup(augment=True, confidence=0.5, **numbers)
+    stage, key = method.stages[1], jax.random.key(0)
     batch = batch_of(stage, arrays)
-    step = jax.jit(stage.step)
-    results = [step(state, batch, jax.random.key(seed))[1] for seed in (0, 1)]
-    assert results[0]["loss_consistency"] != results[1]["loss_consistency"]
+    _, metrics = jax.jit(stage.step)(state, batch, key)
+    weak_key, strong_key = jax.random.split(key)
+    how = {"flip": config.method.flip, "padding": config.method.padding}
+    strong_view = functools.partial(augment.strong_view, **how, num_ops=1, max_cutout=0.3)
+    views = (
+        augment.weak_view(weak_key, batch.inputs, **how),
+        jax.jit(strong_view)(strong_key, batch.inputs),
+    )
+    network = network_lib.build(config, data.info, embedding_dim=0)
+    passes = (
+        network.train_pass(state.params, state.batch_stats, network.normalize(view))
+        for view in views
+    )
+    weak, strong = (np.asarray(outputs.logits)[8:] for outputs, _ in passes)
+    agree = np.mean(logistic(np.where(weak > 0, strong, -strong)))
+    np.testing.assert_allclose(metrics["loss_consistency"], agree, rtol=1e-4)
 
 
 @pytest.mark.parametrize(
