@@ -171,8 +171,9 @@ def test_the_pool_follows_the_network_and_is_never_larger_than_p(data):
 
 
 @pytest.mark.thorough
-def test_the_teacher_follows_once_per_epoch_and_steps_leave_it_alone(data):
-    _, method, arrays, state, batch = setup(data)
+@pytest.mark.parametrize("first", [0, 1])
+def test_the_teacher_follows_once_per_epoch_and_steps_leave_it_alone(data, first):
+    _, method, arrays, state, batch = setup(data, ema_start=first, ema_decay=0.25)
     stage = method.stages[0]
 
     def refresh(state, epoch):
@@ -183,11 +184,13 @@ def test_the_teacher_follows_once_per_epoch_and_steps_leave_it_alone(data):
     stepped, _ = jax.jit(stage.step)(start, batch, jax.random.key(0))
     assert_equal(stepped.teacher, state.params)
     one, two = moved(start, 0.1), moved(start, 0.4)
-    after_one = refresh(one, 1)
+    if first:  # no update before the epoch that starts them
+        assert_equal(refresh(one, first).teacher, state.params)
+    after_one = refresh(one, first + 1)
     assert_equal(after_one.teacher, one.params)  # the first update copies
-    after_two = refresh(after_one._replace(params=two.params), 2)
-    mean = jax.tree.map(lambda a, b: (a + b) / 2, one.params, two.params)
-    assert_equal(after_two.teacher, mean)  # then a plain average
+    after_two = refresh(after_one._replace(params=two.params), first + 2)
+    mean = jax.tree.map(lambda a, b: a / 4 + 3 * b / 4, one.params, two.params)
+    assert_equal(after_two.teacher, mean)  # then the limit is less than a plain average keeps
 
 
 # --- a whole step against NumPy -------------------------------------------------------------------
