@@ -47,6 +47,14 @@ def first_loss(data, name, **changes):
     return scores, np.asarray(batch.labeled) > 0, metrics, (method, state, arrays)
 
 
+def loss_at_zero(data, name, **changes):
+    """The loss of a step while all scores are 0, and the labels of its batch."""
+    method, state, _, batch = start(data, name, options={"hidden": ()}, **changes)
+    state = state._replace(params=jax.tree.map(jnp.zeros_like, state.params))
+    metrics = jax.jit(method.stages[0].step)(state, batch, jax.random.key(1))[1]
+    return metrics["loss"], np.asarray(batch.labeled) > 0
+
+
 def sigmoid(x):
     return 1 / (1 + np.exp(-x))
 
@@ -56,6 +64,28 @@ def test_naive_by_prior_weighs_p_and_u_by_the_prior(data):
     pi = data.info.prior
     wanted = pi * np.mean(sigmoid(-scores[labeled])) + (1 - pi) * np.mean(sigmoid(scores[~labeled]))
     np.testing.assert_allclose(metrics["loss"], wanted, rtol=1e-5)
+
+
+@pytest.mark.parametrize(("weighting", "terms"), [("pooled", 1), ("balanced", 2)])
+def test_supervised_weighs_examples_or_classes_alike(data, weighting, terms):
+    loss, labels = loss_at_zero(data, "supervised", weighting=weighting)
+    assert 0 < labels.sum() < len(labels) / 2
+    # Every example costs ln 2, and so does the mean of each class.
+    np.testing.assert_allclose(loss, terms * np.log(2), rtol=1e-6)
+
+
+def test_supervised_sees_all_labels_or_those_of_negatives(data):
+    for positives, reveals in (("all", "all"), ("labeled", "negatives")):
+        config = tiny.config("supervised", positives=positives, **MLP)
+        assert methods.module("supervised").build(config, data.info).reveals == reveals
+
+
+@pytest.mark.parametrize(("given", "weight"), [(3.0, 3.0), (0.0, 152 / 40)])
+def test_the_weight_of_positives_is_the_one_given_or_evens_out_the_groups(data, given, weight):
+    loss, labels = loss_at_zero(data, "weighted_bce", positive_weight=given)
+    k, n = labels.sum(), len(labels)
+    assert 0 < k < n
+    np.testing.assert_allclose(loss, (1 + (weight - 1) * k / n) * np.log(2), rtol=1e-6)
 
 
 @pytest.mark.parametrize("weight", [1.0, 0.2])
