@@ -28,6 +28,9 @@ BATCHES = (*ALWAYS, "lagam", "p3mix_e", "pu_mlc", "self_pu", "supervised", "vpu"
 EAGER = (*ALWAYS, "gradpu")
 # Fitted once, before the first step; its stage has one epoch, and a step changes nothing.
 FITTED = tuple(name for name in METHODS if not methods.has_network(name))
+# Beside one of each kind those that keep between epochs what no other method keeps: records and
+# tolerances by epoch, an opponent, averages of a batch's shares, labels that are estimated.
+RESUMED = (*tiny.KINDS, "holistic_pu", "lbe", "pan", "pulda", "robust_pu")
 STEPS = 4  # of training wherever the number does not matter, so that tests share their programs
 
 
@@ -280,7 +283,7 @@ def test_later_steps_do_not_trace_again(name):
     assert len(made.traced) == before
 
 
-@thorough(STEPPERS, tiny.KINDS)
+@thorough(STEPPERS, RESUMED)
 def test_stop_and_go_on_equals_a_straight_run_bit_for_bit(name, data, tmp_path):
     def run(folder, **changes):
         config = small(name, **changes)
