@@ -232,6 +232,40 @@ def test_a_step_of_an_episode_trains_the_weighted_cross_entropy():
     np.testing.assert_allclose(metrics["loss"], mean * np.log(2), rtol=1e-5)
 
 
+def test_the_first_stage_trains_on_nnpu():
+    _, method, arrays, state = setup()
+    silent = state._replace(params=jax.tree.map(jnp.zeros_like, state.params))
+    batch = batch_of(method.stages[0], arrays)
+    _, metrics = jax.jit(method.stages[0].step)(silent, batch, jax.random.key(2))
+    # Every example costs 1/2 by the sigmoid loss; by the cross-entropy of the episodes, ln 2.
+    np.testing.assert_allclose(metrics["loss"], 0.5, rtol=1e-6)
+
+
+# From 0.4 to 1 for P: less than ln 2 unless most of the way is gone.
+RISING = {"positive_tolerance": 0.4, "unlabeled_tolerance": 0.4, "unlabeled_tolerance_end": 0.4}
+
+
+@pytest.mark.parametrize(
+    ("changes", "episode", "of_p"),
+    [
+        ({}, 0, 1),  # 0.693 of both, below 0.8 and above 0.5
+        ({"hardness": "crps", "positive_tolerance": 0.3, "unlabeled_tolerance": 0.2}, 0, 1),  # 1/4
+        (RISING, 0, 0),
+        (RISING, 1, 0),  # a fifth of the way: 0.52
+        (RISING | {"tolerance_schedule": "exponential"}, 1, 1),  # half of it: 0.7
+        (RISING | {"tolerance_episodes": 2}, 1, 1),
+    ],
+)
+def test_weights_are_those_of_the_configured_hardness_scheme_and_schedule(changes, episode, of_p):
+    data, _, arrays, state = setup()
+    # Scores are 0, and the hard scheme says 1 below the tolerance.
+    silent = state._replace(params=jax.tree.map(jnp.zeros_like, state.params))
+    config = tiny.config("robust_pu", **(OPTIONS | WIDE | {"weights": "hard"} | changes))
+    stage = robust_pu.build(config, data.info).stages[1]
+    after = stage.refresh(silent, arrays, jax.random.key(0), episode)
+    np.testing.assert_array_equal(after.weights, np.where(data.labeled, of_p, 0))
+
+
 def moved_by_a_step(*, index=0, **changes):
     """How far the weights go in the first step of a stage of the method."""
     _, method, arrays, _ = setup(**changes)
