@@ -53,24 +53,30 @@ def small(data):
     return built(data)
 
 
-def test_pretraining_minimises_the_debiased_loss_of_two_random_views(small):
-    config, method, arrays = small
-    c, stage = config.method, method.stages[0]
-    state = start(stage, arrays)
-    batch, key = batch_of(stage, state, arrays), jax.random.key(5)
+def embedded(config, state, batch, key):
+    """Embeddings of the random views of a step, `[views, batch, d]`, and statistics after them."""
+    c, batch_stats, embeddings = config.method, state.batch_stats, []
     network = network_lib.build(
         config, tiny.problem().info, embedding_dim=c.embedding_dim, projection=c.projection
     )
+    for view_key in jax.random.split(key, c.num_views):
+        view = augment.contrastive_view(view_key, batch.inputs, flip=c.flip)
+        outputs, batch_stats = network.train_pass(
+            state.params, batch_stats, network.normalize(view), with_embedding=True
+        )
+        embeddings.append(outputs.embedding)
+    return jnp.stack(embeddings), batch_stats
+
+
+def test_pretraining_minimises_the_debiased_loss_of_two_random_views(small):
+    config, method, arrays = small
+    stage = method.stages[0]
+    state = start(stage, arrays)
+    batch, key = batch_of(stage, state, arrays), jax.random.key(5)
 
     @jax.jit
     def by_hand():
-        embeddings, batch_stats = [], state.batch_stats
-        for view_key in jax.random.split(key, 2):
-            view = augment.contrastive_view(view_key, batch.inputs, flip=c.flip)
-            outputs, batch_stats = network.train_pass(
-                state.params, batch_stats, network.normalize(view), with_embedding=True
-            )
-            embeddings.append(outputs.embedding)
+        embeddings, batch_stats = embedded(config, state, batch, key)
         return contrastive.debiased(*embeddings, temperature=0.5, tau_plus=0.1), batch_stats
 
     expected, batch_stats = by_hand()
@@ -154,24 +160,38 @@ def test_separate_batches_of_the_head_hold_as_many_positives_as_asked(data):
 
 
 def test_fine_tuning_moves_the_encoder_and_sees_images(data):
-    _, method, arrays = built(data, head="finetune")
+    config, method, arrays = built(data, head="finetune")
     stage = method.stages[1]
     assert stage.name == "finetune" and stage.encode is None
     state = start(stage, arrays, start(method.stages[0], arrays))
-    after, _ = jax.jit(stage.step)(state, batch_of(stage, state, arrays), jax.random.key(0))
+    batch, key = batch_of(stage, state, arrays), jax.random.key(0)
+    after, metrics = jax.jit(stage.step)(state, batch, key)
     assert differ(after.params["backbone"], state.params["backbone"])
     assert differ(after.batch_stats, state.batch_stats)
+    # By the risk of the head, on images shifted at random.
+    network = network_lib.build(config, data.info, embedding_dim=config.method.embedding_dim)
+    view = augment.weak_view(key, batch.inputs, flip=False, padding=1)
+    outputs, _ = network.train_pass(state.params, state.batch_stats, network.normalize(view))
+    pi = data.info.prior_unlabeled
+    expected = risks.imbalanced_nnpu(outputs.logits, batch.labeled, prior=pi)
+    np.testing.assert_allclose(metrics["loss"], expected, rtol=1e-5)
 
 
 @pytest.mark.thorough
-def test_more_views_than_two(data):
-    _, method, arrays = built(data, num_views=3, block_size=7)
+def test_of_more_views_than_two_every_pair_counts(data):
+    config, method, arrays = built(data, num_views=3, block_size=7)
     stage = method.stages[0]
     state = start(stage, arrays)
-    after, metrics = jax.jit(stage.step)(state, batch_of(stage, state, arrays), jax.random.key(0))
-    assert np.isfinite(metrics["loss"]) and differ(
-        after.params["backbone"], state.params["backbone"]
-    )
+    batch, key = batch_of(stage, state, arrays), jax.random.key(0)
+
+    @jax.jit
+    def by_hand():
+        embeddings, _ = embedded(config, state, batch, key)
+        return contrastive.multiview_debiased(embeddings, temperature=0.5, tau_plus=0.1)
+
+    after, metrics = jax.jit(stage.step)(state, batch, key)
+    np.testing.assert_allclose(metrics["loss"], by_hand(), rtol=1e-5)
+    assert differ(after.params["backbone"], state.params["backbone"])
 
 
 def test_stages_come_apart(data):
