@@ -147,6 +147,12 @@ def test_estimate_and_choice_are_those_of_best_bin_on_what_is_held_out():
 
 
 @pytest.mark.thorough
+def test_no_more_than_the_most_is_held_out():
+    data, _, _, state = setup("estimated", hold_out_max=7)
+    held = np.asarray(state.held)
+    assert held[data.labeled].sum() == held[~data.labeled].sum() == 7  # of 40 and 152
+
+
 def test_examples_that_are_held_out_do_not_train():
     _, method, arrays, state = setup("estimated")
     stage = method.stages[0]

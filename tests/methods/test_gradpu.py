@@ -113,6 +113,23 @@ def test_the_weight_ramps_over_all_steps(data, step, share):
     np.testing.assert_allclose(metrics["loss"], wanted, rtol=1e-5)
 
 
+@pytest.mark.parametrize("stop", [True, False])
+def test_weights_are_constants_of_the_gradient_where_it_stops_there(data, stop):
+    sgd = {"optimizer": "sgd", "momentum": 0.0, "weight_decay": 0.0, "learning_rate": 0.1}
+    changes = {"alpha": 0.0, "beta_max": 7.0, "stop_weight_gradient": stop, **sgd}
+    method, state, batch, _, after, _ = first_step(data, step=47, **changes)
+
+    @jax.jit
+    @jax.grad
+    def slope(params):
+        scores = method.predict(state._replace(params=params), batch.inputs)
+        return risks.gradpu(scores, batch.labeled, beta=7.0, stop_weight_gradient=stop)
+
+    moves = jax.tree.map(lambda old, new: (old - new) / 0.1, state.params, after.params)
+    for move, wanted in zip(*map(jax.tree.leaves, (moves, slope(state.params))), strict=True):
+        np.testing.assert_allclose(move, wanted, rtol=1e-3, atol=1e-5)
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize("batching", ["separate", "joint"])
 @pytest.mark.parametrize("on", ["score", "tanh"])

@@ -93,6 +93,22 @@ def test_a_method_minimises_its_risk_of_the_batch(data, name, changes, risk):
     np.testing.assert_allclose(metrics["loss"], wanted, rtol=1e-4)  # float32 network
 
 
+@pytest.mark.parametrize("stop", [True, False])
+def test_focusing_weights_are_constants_of_the_gradient_where_it_stops_there(data, stop):
+    sgd = {"optimizer": "sgd", "momentum": 0.0, "weight_decay": 0.0, "learning_rate": 0.1}
+    numbers = {"gamma_negative": 3.0, "gamma_positive": 0.5, "clip": 0.1}
+    numbers["stop_weight_gradient"] = stop
+    method, state, batch = setup(data, "asymmetric", **sgd, **numbers, lr_schedule="constant")
+    (after,), _ = steps(method, state, batch, 1)
+
+    def loss(bias):
+        moved = jnp.asarray(scores_of(data, state, batch.inputs), jnp.float32) + bias
+        return risks.asymmetric(moved, batch.labeled, **numbers)
+
+    moves = (state.params["classifier"]["bias"] - after.params["classifier"]["bias"]) / 0.1
+    np.testing.assert_allclose(moves, jax.grad(loss)(jnp.zeros(3)), rtol=1e-4)
+
+
 def test_the_supervised_bound_sees_every_true_label(data):
     method, state, batch = setup(data, "multilabel_supervised")
     labels = data.truth[np.asarray(batch.ids)]

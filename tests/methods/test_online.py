@@ -206,6 +206,43 @@ def test_units_scale_the_step_of_a_scalar():
     assert online.weight(0.0) == online.Scalar(0.0, 0.0, float("inf"), 1.0)
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"online_loss": "balanced"},
+        {"online_optimizer": "momentum"},
+        {"online_num_steps": 2},
+    ],
+)
+def test_a_scalar_follows_the_loss_and_the_steps_that_the_fields_name(changes):
+    rates = {"online_learning_rate": 0.5, "online_virtual_rate": 0.25}
+    fields = {"online_optimizer": "sgd"} | rates | changes
+    built = config("dist_pu", online="mixup_weight", **fields)
+    learn = online.Online(built.method, FLAT, {"mixup_weight": online.Scalar(1.0, -9.0, 9.0)})
+    labels = jnp.array([1.0, 1.0, 1.0, 0.0])
+    batch = BATCH._replace(support_inputs=jnp.ones(4), support_labels=labels)
+    state, found = STATE._replace(learned=learn.init(0)), []
+    for _ in range(2):
+        state, given, _ = learn.update(
+            state,
+            lambda params, scalars: (-params["classifier"] * scalars["mixup_weight"], None),
+            batch,
+            jax.random.key(0),
+        )
+        found.append(float(given["scalars"]["mixup_weight"]))
+
+    def slope(value):
+        # Each virtual step adds a quarter of the scalar to the score of all support examples.
+        length = 0.25 * changes.get("online_num_steps", 1)
+        p = 1 / (1 + np.exp(-length * value))
+        return length * (2 * p - 1 if "online_loss" in changes else p - 3 / 4)
+
+    first = 1 - 0.5 * slope(1)
+    kept = 0.9 * slope(1) if "online_optimizer" in changes else 0
+    np.testing.assert_allclose(found, [first, first - 0.5 * (slope(first) + kept)], rtol=1e-6)
+
+
 def test_weights_are_clipped_and_have_a_mean_of_one():
     gradient = jnp.array([-3.0, 2.0, -1.0, 0.0])
     np.testing.assert_allclose(online.clipped_weights(gradient), [3, 0, 1, 0])
@@ -224,7 +261,7 @@ def test_weights_are_clipped_and_have_a_mean_of_one():
 @pytest.mark.thorough
 def test_weights_are_those_of_ren_et_al_worked_out_by_hand():
     """The gain of an example is the product of its gradient with that of the support loss."""
-    changes = {"weighting": "pooled", "online_loss": "mean"}
+    changes = {"weighting": "pooled", "online_loss": "mean", "example_decay": 0.75}
     data = tiny.problem()
     trainers = [
         tiny.Trainer(config("naive", example_weights=how, **changes), data)
@@ -252,11 +289,11 @@ def test_weights_are_those_of_ren_et_al_worked_out_by_hand():
     np.testing.assert_allclose(metrics["loss"], np.mean(weights * losses), rtol=1e-4)
     assert float(metrics["zero_weights"]) == pytest.approx(np.mean(weights == 0))
 
-    # Stored weights start at 1 and move by a tenth.
+    # Stored weights start at 1 and move by a quarter.
     stage, state, batch, key = first_batch(trainers[1])
     after, _ = jax.jit(stage.step)(state, batch, key)
     expected = np.ones(len(data.labeled))
-    expected[np.asarray(batch.ids)] = 0.9 + 0.1 * weights
+    expected[np.asarray(batch.ids)] = 0.75 + 0.25 * weights
     np.testing.assert_allclose(after.learned.weights, expected, rtol=1e-4, atol=1e-5)
 
 

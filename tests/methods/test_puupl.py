@@ -71,6 +71,14 @@ def test_ensemble_score_is_the_logit_of_the_mean_probability():
     np.testing.assert_allclose(far, [60, -70], rtol=1e-6)
 
 
+def test_the_ensemble_has_as_many_networks_as_asked(data):
+    _, method, arrays, state = setup(data, num_nets=3)
+    assert {len(leaf) for leaf in jax.tree.leaves((state.seeds, state.params))} == {3}
+    first = np.asarray(state.params["classifier"]["kernel"]).reshape(3, -1)
+    assert len(np.unique(first, axis=0)) == 3
+    assert jax.eval_shape(method.embed, state, arrays.inputs).shape == (data.info.n, 3 * 8)
+
+
 def test_pseudo_loss_is_cross_entropy_over_pseudo_labelled_rows():
     rng = np.random.default_rng(1)
     scores, targets = rng.normal(0, 2, 8), rng.uniform(size=8)

@@ -150,6 +150,16 @@ def test_each_student_picks_by_its_own_scores_and_ratio(data, picked):
         assert_pool(student, data, student.params, student.batch_stats, count)
 
 
+@pytest.mark.thorough
+def test_each_student_picks_as_much_as_its_field_says(data):
+    method, arrays, states = build(data, pick_top_1=0.2, pick_top_2=0.9)
+    stage = stage_of(method, "self_paced")
+    after = stage.refresh(states["self_paced"], arrays, jax.random.key(7))
+    # 152 unlabeled, share 0.5, epoch 1 of 4: of 19 a fifth, and nine tenths.
+    counts = [np.sum(student.pool == self_paced.NEGATIVE) for student in after.students]
+    assert counts == [3, 17]
+
+
 def test_priors_follow_the_pool(data, picked):
     n_u, total = data.info.n_u, data.info.n
     for student, count in zip(picked.students, (7, 11), strict=True):
@@ -257,7 +267,7 @@ def example(**changes):
     labeled = np.asarray([1, 1, 0, 0, 0, 0, 0])
     rows_pool = np.asarray([0, 2, 0, 1, 2, 0, 0])  # a labelled positive and two of U are clean
     weights = np.stack([np.linspace(1, 0.4, 7), np.linspace(0, 0.6, 7)], axis=1)
-    chosen = config(**changes).method
+    chosen = config(consistency_weight=0.7, consistency_ramp_epochs=200, **changes).method
     got = self_pu_step.losses(
         chosen,
         student_with(rows_pool[::-1]),
@@ -276,7 +286,7 @@ def example(**changes):
     cross = -np.where(target, np.log(p), np.log(1 - p))
     q_peer, q_teacher = 1 / (1 + np.exp(-peer)), 1 / (1 + np.exp(-teacher))
     mutual = np.square(p - q_peer)[noisy].mean()
-    ramp = 0.3 * np.exp(-5 * (1 - 50 / 400) ** 2)
+    ramp = 0.7 * np.exp(-5 * (1 - 50 / 200) ** 2)
     wanted = {
         "loss_risk": positive + negative,
         "loss_entropy": (weights[:, 1] * entropy)[noisy].mean(),
