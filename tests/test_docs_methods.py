@@ -60,8 +60,9 @@ def test_a_page_says_what_a_user_asks(name):
     assert list(needs)[:2] == ["Class prior", "Known negatives"]
     if ENTRIES[name].needs_negatives or ENTRIES[name].is_oracle:
         assert needs["Known negatives"].startswith("yes")
-    has_priors = "calibration" in method_pages.configuration(name)
-    assert has_priors == (needs["Data settings"].endswith("calibrated for each")), needs
+    calibration = method_pages.configuration(name).get("calibration")
+    assert (calibration == "auto") == needs["Data settings"].endswith("calibrated for each"), needs
+    assert (calibration == "unlabeled") == ("that of U unless `cal" in needs["Data settings"]), needs
     command = section(page, SECTIONS[2])
     named = f"method={name}" in command or f"--config={name.removesuffix('_voc')}" in command
     assert named or name in ("p3mix_e", "p3mix_c"), command
