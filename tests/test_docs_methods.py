@@ -62,7 +62,9 @@ def test_a_page_says_what_a_user_asks(name):
         assert needs["Known negatives"].startswith("yes")
     calibration = method_pages.configuration(name).get("calibration")
     assert (calibration == "auto") == needs["Data settings"].endswith("calibrated for each"), needs
-    assert (calibration == "unlabeled") == ("that of U unless `cal" in needs["Data settings"]), needs
+    assert (calibration == "unlabeled") == ("that of U unless `cal" in needs["Data settings"]), (
+        needs
+    )
     command = section(page, SECTIONS[2])
     named = f"method={name}" in command or f"--config={name.removesuffix('_voc')}" in command
     assert named or name in ("p3mix_e", "p3mix_c"), command

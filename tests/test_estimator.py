@@ -91,6 +91,7 @@ def test_a_column_that_is_the_same_in_all_training_rows_says_nothing_of_others(o
     rows, y, _ = clouds()
     X = np.c_[rows, np.full(len(rows), 1.7e9), np.full(len(rows), 3.0)]
     model = PUClassifier(**SMALL, random_state=0).fit(X, y)
+    np.testing.assert_array_equal(model.constants_, [*[np.nan] * 5, np.float32(1.7e9), 3])
     later = X + [0, 0, 0, 0, 0, 86_400, -1]
     np.testing.assert_array_equal(model.decision_function(later), model.decision_function(X))
     np.testing.assert_array_equal(model.predict_proba(later), model.predict_proba(X))

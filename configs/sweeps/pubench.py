@@ -215,6 +215,8 @@ def _set_length(config: ml_collections.ConfigDict, *, num_examples: int) -> None
         for name in ("learning_rate", "weight_decay"):
             board[f"{stage}_{name}"] = board[name]
         board[f"{stage}_lr_floor"] = 1.0  # no fall in a warm-up, either
+    if section.name == "pan":
+        board["threshold"] = "zero"
     if section.name in _LOGISTIC:
         board["loss"] = "logistic"
     if section.name in _JOINT:

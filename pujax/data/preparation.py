@@ -241,7 +241,6 @@ class Preparation:
         result = _fitting(frame, values, self.feature_names, dtype)
         if self.fill and len(self.kept) < wanted:
             fixed = np.setdiff1d(np.arange(wanted), self.kept)
-            result = result.copy()  # it may be the caller's
             result[:, fixed] = np.asarray(self.fill)[fixed]
         return result
 

@@ -10,8 +10,13 @@ one step each per batch. D comes to know the labelled examples by heart, and cal
 unlabeled then: what C learns it has to learn before, so that its rate is ten times that of D by
 default. Constants inside the logarithms and a clipped U term, found in some re-implementations, are
 not part of the paper and left out.
+
+C's objective is linear in its logit, so that nothing holds the level of its scores, and they rank
+well where they are all on one side of 0. Where a class prior is known the cut is therefore the
+score that leaves the share of positives of U above it (`threshold='auto'`); the paper's is 0.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -20,15 +25,18 @@ import jax.numpy as jnp
 import ml_collections
 
 from pujax import checks
+from pujax.data import batching as batching_lib
 from pujax.data.batching import Batch, Batching
 from pujax.data.pu_dataset import DataInfo, TrainingData
+from pujax.methods import pusb
+from pujax.methods._common import calibration, sections
 from pujax.methods._common import classifier as classifier_lib
 from pujax.methods._common import network as network_lib
 from pujax.methods._common import optimizer as optimizer_lib
-from pujax.methods._common import sections
 from pujax.methods.base import Method, Stage
 
 SELECTION = "nnpu_risk"
+_THRESHOLDS = ("auto", "zero", "prior")
 
 
 class Player(NamedTuple):
@@ -57,6 +65,18 @@ class State(NamedTuple):
     discriminator: Player
 
 
+class Calibrated(NamedTuple):
+    """What predicts where the cut follows the class prior.
+
+    Attributes:
+      players: as training left them.
+      offset: scalar, the score of the classifier above which an example is positive.
+    """
+
+    players: State
+    offset: jax.Array
+
+
 def default_config() -> ml_collections.ConfigDict:
     """Published weight; optimizer, batch size and length are this package's, none was verified.
 
@@ -65,7 +85,8 @@ def default_config() -> ml_collections.ConfigDict:
     gradients come near its 1e-8, which C's, being 1e-4 times smaller than D's, do first: hence
     'sum', and no weight decay, which would outweigh them. `learning_rate` is C's,
     and `discriminator_rate` that of D as a share of it. `positives_per_batch` 0 is half of the
-    batch.
+    batch. `threshold`: 'zero' is published; 'prior' leaves the share of positives of U above it;
+    'auto' is 'prior' where one is known.
     """
     return sections.baseline_config(
         "pan",
@@ -75,6 +96,7 @@ def default_config() -> ml_collections.ConfigDict:
         batching="separate",
         adversarial_weight=1e-4,
         reduction="sum",
+        threshold="auto",
     )
 
 
@@ -132,15 +154,41 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
     opponent = optimizer_lib.build(of_discriminator, num_epochs=c.num_epochs)
     training = _Training(c, network, optimizer, opponent, half)
 
-    def infer(state: State, inputs: jax.Array):
-        return network.infer(state.classifier.params, state.classifier.batch_stats, inputs)
+    def infer(state: State | Calibrated, inputs: jax.Array):
+        player = (state.players if isinstance(state, Calibrated) else state).classifier
+        return network.infer(player.params, player.batch_stats, inputs)
+
+    raw = jax.jit(lambda state, inputs: infer(state, inputs).logits)
+
+    def predict(state: State | Calibrated, inputs: jax.Array) -> jax.Array:
+        scores = infer(state, inputs).logits
+        return scores - state.offset if isinstance(state, Calibrated) else scores
+
+    def calibrate(state: State, data: TrainingData) -> Calibrated:
+        scores = batching_lib.map_batches(raw, data.inputs, batch_size=c.batch_size, args=(state,))
+        share = info.prior_unlabeled
+        cut = pusb.threshold(scores, share, keep=~data.labeled, count=info.n_u)
+        return Calibrated(state, cut)
 
     batching = Batching(c.batch_size, num_positives=half)
+    follows_prior = _follows_prior(c, info)
     return Method(
         stages=(Stage("train", c.num_epochs, training.init, training.step, batching),),
-        predict=lambda state, inputs: infer(state, inputs).logits,
+        predict=predict,
         embed=lambda state, inputs: infer(state, inputs).features,
+        calibrate=calibrate if follows_prior else None,
+        evaluated=(lambda state: Calibrated(state, jnp.zeros([]))) if follows_prior else None,
     )
+
+
+def _follows_prior(config: ml_collections.ConfigDict, info: DataInfo) -> bool:
+    """Whether the cut is where the class prior asks for it."""
+    rule = config.get("threshold", "zero")  # models of earlier versions are without it
+    checks.one_of("method.threshold", rule, _THRESHOLDS)
+    if rule == "prior":
+        calibration.require_prior(info)
+    share = info.prior_unlabeled
+    return rule != "zero" and math.isfinite(share) and 0 < share < 1
 
 
 class _Training(NamedTuple):

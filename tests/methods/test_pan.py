@@ -191,10 +191,43 @@ def test_a_model_of_an_earlier_version_has_one_rate(data, monkeypatch):
     monkeypatch.setattr(pan.optimizer_lib, "build", noted)
     tree = tiny.config("pan", model="mlp", options=MLP, learning_rate=0.25).to_dict()
     tree["method"]["discriminator_rate"] = 0.5
-    pan.build(ml_collections.FrozenConfigDict(tree), data.info)
-    del tree["method"]["discriminator_rate"]
-    pan.build(ml_collections.FrozenConfigDict(tree), data.info)
+    assert pan.build(ml_collections.FrozenConfigDict(tree), data.info).calibrate is not None
+    del tree["method"]["discriminator_rate"], tree["method"]["threshold"]
+    assert pan.build(ml_collections.FrozenConfigDict(tree), data.info).calibrate is None
     assert rates == [0.25, 0.125, 0.25, 0.25]
+
+
+def test_the_cut_leaves_the_share_of_positives_of_u_above_it(data):
+    _, method, state, batch = setup(data)
+    arrays = data.training_data()
+    before = np.asarray(method.predict(state, arrays.inputs))
+    ready = method.calibrate(state, arrays)
+    scores = np.asarray(method.predict(ready, arrays.inputs))
+    np.testing.assert_allclose(scores, before - float(ready.offset), atol=1e-6)
+    of_u = scores[~data.labeled]
+    # The cut is the score of one example, and what equals it is not above it.
+    assert (of_u > 1e-9).sum() == round(data.info.prior_unlabeled * len(of_u)) - 1
+    np.testing.assert_allclose(
+        method.embed(ready, batch.inputs), method.embed(state, batch.inputs), rtol=1e-6
+    )
+    like = jax.tree.structure(method.evaluated(state))
+    assert like == jax.tree.structure(ready)  # what saved models are rebuilt by
+
+
+@pytest.mark.parametrize(("rule", "prior"), [("zero", 0.4), ("auto", np.nan)])
+def test_without_a_prior_or_by_the_published_rule_the_cut_is_0(data, rule, prior):
+    tree = tiny.config("pan", model="mlp", options=MLP, threshold=rule)
+    info = data.info._replace(prior=prior, prior_unlabeled=prior)
+    method = pan.build(tree, info)
+    assert method.calibrate is None and method.evaluated is None
+
+
+def test_a_cut_that_cannot_be_is_named(data):
+    unknown = data.info._replace(prior=np.nan, prior_unlabeled=np.nan)
+    with pytest.raises(ValueError, match=r"data\.prior"):
+        pan.build(tiny.config("pan", model="mlp", options=MLP, threshold="prior"), unknown)
+    with pytest.raises(ValueError, match=r"method.threshold is 'half'; accepted: 'auto', 'zero', "):
+        pan.build(tiny.config("pan", model="mlp", options=MLP, threshold="half"), data.info)
 
 
 def test_defaults_are_the_published_weight_on_sums():
@@ -209,3 +242,4 @@ def test_the_configuration_file_sets_the_task():
     assert (config.method.name, config.data.source) == ("pan", "fashion_mnist")
     assert pan_file.get_config().model.name == "cnn7"
     assert (config.data.num_validation, pan_file.get_config().data.num_validation) == (500, 0)
+    assert config.method.threshold == "zero"
