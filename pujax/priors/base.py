@@ -14,6 +14,9 @@ from pujax import checks
 from pujax.console import first_line
 
 _LOG = logging.getLogger(__name__)
+_FEATURES = 64
+"""Features that are standardised at once, at least; a single one would be summed in another order
+than beside others, and so be rounded otherwise."""
 
 
 class PriorEstimate(NamedTuple):
@@ -35,7 +38,7 @@ ANYTHING = PriorEstimate(1.0, 0.0, 1.0)
 
 
 def samples(positives: npt.ArrayLike, unlabeled: npt.ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-    """Both samples as float64 features `[m, d]` and `[n, d]`.
+    """Both samples as float64 features `[m, d]` and `[n, d]`, not to be changed in place.
 
     Args:
       positives: as in `points`.
@@ -76,7 +79,7 @@ def points(
             "positives and unlabeled are one and the same point; accepted: at least one feature "
             "that is not constant"
         )
-    is_blank = p.shape == u.shape and np.array_equal(_sorted(p), _sorted(u))
+    is_blank = p.shape == u.shape and _are_same_points(p, u)
     if is_blank:
         _LOG.warning("positives and unlabeled are the same points: every prior is possible")
     return p, u, is_blank
@@ -139,7 +142,8 @@ def _sample(values: npt.ArrayLike, name: str) -> np.ndarray:
     array = real_array(name, values, "real numbers, one row per example")
     if array.ndim == 0 or len(array) < 2:
         raise ValueError(f"{name} has shape {array.shape}; accepted: at least 2 examples")
-    array = array.astype(np.float64).reshape(len(array), -1)
+    # The caller's own numbers where they are float64 already: nothing here changes them in place.
+    array = array.astype(np.float64, copy=False).reshape(len(array), -1)
     if array.shape[1] == 0:
         raise ValueError(f"{name} has shape {np.shape(values)}; accepted: at least one feature")
     bad = ~np.isfinite(array).all(1)
@@ -182,6 +186,40 @@ def magnitude(array: np.ndarray, axis: int | None = None) -> np.ndarray:
       axis: along which the largest is taken; None is over all.
     """
     return np.ldexp(1.0, np.frexp(np.abs(array).max(axis))[1] - 1)
+
+
+def standardised(p: np.ndarray, u: np.ndarray, dtype: npt.DTypeLike) -> np.ndarray:
+    """P above U with every feature at mean 0 and deviation 1 over both; constant ones are 0.
+
+    Some features at a time, so that what leads to the numbers takes no multiple of their memory.
+
+    Args:
+      p: float64 `[m, d]`.
+      u: float64 `[n, d]`.
+      dtype: of the result; it is worked out in float64.
+
+    Returns:
+      `[m + n, d]`.
+    """
+    result = np.empty((len(p) + len(u), p.shape[1]), dtype)
+    num_blocks = max(p.shape[1] // _FEATURES, 1)
+    for features in np.array_split(np.arange(p.shape[1]), num_blocks):
+        block = slice(features[0], features[-1] + 1)
+        both = np.concatenate([p[:, block], u[:, block]])
+        both /= magnitude(both, axis=0)  # or squares may overflow
+        scale = both.std(0)
+        both -= both.mean(0)
+        both /= np.where(scale > 0, scale, 1)
+        result[:, block] = both
+    return result
+
+
+def _are_same_points(p: np.ndarray, u: np.ndarray) -> bool:
+    """Whether two samples of one shape hold the same points, in any order."""
+    # One feature after another first: to sort whole points takes copies of all.
+    features = zip(p.T, u.T, strict=True)
+    is_possible = all(np.array_equal(np.sort(x), np.sort(y)) for x, y in features)
+    return is_possible and np.array_equal(_sorted(p), _sorted(u))
 
 
 def _sorted(array: np.ndarray) -> np.ndarray:

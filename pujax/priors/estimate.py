@@ -169,15 +169,14 @@ def reduced(
     Returns:
       `(positives, unlabeled)`, of the same features; constant ones are 0.
     """
-    both = np.concatenate([positives, unlabeled])
-    both /= base.magnitude(both, axis=0)  # or squares may overflow
-    scale = both.std(0)
-    both = (both - both.mean(0)) / np.where(scale > 0, scale, 1)
+    both = base.standardised(positives, unlabeled, np.float64)
     if min(both.shape) > MAX_DIMENSIONS:
         from sklearn import decomposition  # where it is needed: it loads for a second
 
         seed = int(base.generator(key).integers(2**31))
-        pca = decomposition.PCA(MAX_DIMENSIONS, svd_solver="randomized", random_state=seed)
+        pca = decomposition.PCA(
+            MAX_DIMENSIONS, copy=False, svd_solver="randomized", random_state=seed
+        )
         both = pca.fit_transform(both)
     return both[: len(positives)], both[len(positives) :]
 

@@ -255,10 +255,7 @@ def _scores(
     p: np.ndarray, u: np.ndarray, settings: _Settings, rng: np.random.Generator
 ) -> OutOfBag:
     """Scores of points `[m, d]` and `[n, d]` that are known to be accepted."""
-    both = np.concatenate([p, u])
-    both /= base.magnitude(both, axis=0)  # or squares may overflow
-    scale = both.std(0)
-    both = ((both - both.mean(0)) / np.where(scale > 0, scale, 1)).astype(np.float32)
+    both = base.standardised(p, u, np.float32)
     halves = [_halves(rng, settings.num_pairs, len(x)) for x in (p, u)]
     root = jax.random.key(int(rng.integers(2**31)))
     fit = _fit(settings)

@@ -47,6 +47,9 @@ _MIN_STEPS = 5
 """Steps of an epoch of that network, where fewer batches would hold all examples."""
 _MAX_POINTS = 10_000
 """Rows of P, and of U, that methods on features get."""
+_MAX_NUMBERS = 2**25
+"""Numbers of P, and of U, that methods on features get, in whole rows: they make float64 of them,
+of which this many of both take half a gigabyte. 10,000 images of 32 x 32 x 3 have fewer."""
 _MAX_STREAMED_BYTES = 2**30
 """Of streamed images that are held in memory for an estimate; the others play no part in it."""
 
@@ -139,7 +142,7 @@ def estimate_all(config: ml_collections.FrozenConfigDict, data: PUDataset, mesh:
         return _alone(result, config.data.prior_method)
     p, u = _shuffled(config, data)
     scores = tuple(map(scipy.special.expit, _held_out(config, data, p, u, mesh)))
-    points = (as_array(data.inputs[x[:_MAX_POINTS]]) for x in (p, u))
+    points = (_points(data, rows) for rows in (p, u))
     options = {"num_resamples": _NUM_RESAMPLES, "key": config.seed}
     found = estimates_of(*points, scores=(scores[0], scores[1]), **options)
     if not any(map(is_informative, found.values())):
@@ -158,7 +161,8 @@ def estimate_unlabeled(
 
     Methods on scores get those of the configuration's own network, trained on P against U as the
     'naive' method does. Methods on features get the inputs, flattened, of at most 10,000 random
-    rows of P and of U. Of streamed images at most a gigabyte is decoded. A function of the data and
+    rows of P and of U, fewer of images beyond 32 x 32 x 3: of either at most 33 million numbers
+    (but 4 rows). Of streamed images at most a gigabyte is decoded. A function of the data and
     `config.seed`.
 
     Args:
@@ -171,8 +175,7 @@ def estimate_unlabeled(
     options["num_resamples"] = affordable_resamples(method, _NUM_RESAMPLES)
     p, u = _shuffled(config, data)
     if not needs_scores(method):
-        points_p, points_u = (as_array(data.inputs[x[:_MAX_POINTS]]) for x in (p, u))
-        return estimate(points_p, points_u, **options)
+        return estimate(_points(data, p), _points(data, u), **options)
     scores_p, scores_u = _held_out(config, data, p, u, mesh)
     if method in WITH_PROBABILITIES:
         scores_p, scores_u = scipy.special.expit(scores_p), scipy.special.expit(scores_u)
@@ -180,6 +183,12 @@ def estimate_unlabeled(
         m, n = len(scores_p), len(scores_u)
         scores_p, scores_u = (m * x / (m * x + n * (1 - x)) for x in (scores_p, scores_u))
     return from_scores(scores_p, scores_u, **options)
+
+
+def _points(data: PUDataset, rows: np.ndarray) -> np.ndarray:
+    """Inputs of the first of some rows, as many as methods on features get."""
+    most = min(_MAX_POINTS, max(_MAX_NUMBERS // math.prod(data.inputs.shape[1:]), 4))
+    return as_array(data.inputs[rows[:most]])
 
 
 def _shuffled(

@@ -1,6 +1,7 @@
 """What every estimator shares: number types, keys, whole numbers, and honest intervals."""
 
 import functools
+import tracemalloc
 import warnings
 
 import jax
@@ -210,3 +211,52 @@ def test_a_traced_sample_is_refused_by_name(name):
         p, u = p[:, 0], u[:, 0]
     with pytest.raises(ValueError, match="positive.* accepted: .* not traced: .* on the host"):
         jax.eval_shape(estimator(name), p, u)
+
+
+@pytest.mark.parametrize("name", [*ON_FEATURES, *ON_SCORES])
+def test_double_precision_is_not_copied_and_not_changed(name):
+    p, u = samples()
+    given = (p[:, 0], u[:, 0]) if name in ON_SCORES else (p, u)
+    before = [sample.copy() for sample in given]
+    estimator(name)(*given, num_resamples=2)
+    for now, then in zip(given, before, strict=True):
+        np.testing.assert_array_equal(now, then)
+    assert all(map(np.shares_memory, base.samples(p, u), (p, u)))
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("num_features", [1, 2, 127, 128, 200])
+def test_features_standardised_some_at_a_time_have_the_bits_of_all_at_once(num_features, order):
+    rng = np.random.default_rng(0)
+    p, u = (np.array(rng.normal(3, 9, (n, num_features)), order=order) for n in (300, 501))
+    p[:, 0] = u[:, 0] = 0.1
+    both = np.concatenate([p, u])
+    both /= base.magnitude(both, axis=0)
+    scale = both.std(0)
+    expected = (both - both.mean(0)) / np.where(scale > 0, scale, 1)
+    np.testing.assert_array_equal(base.standardised(p, u, np.float64), expected)
+    np.testing.assert_array_equal(base.standardised(p, u, np.float32), expected.astype(np.float32))
+
+
+def test_many_features_take_twice_their_memory_in_double_precision_at_most():
+    rng = np.random.default_rng(0)
+    p, u = (rng.integers(0, 256, (n, 800), np.uint8) for n in (800, 801))
+    few = {"num_networks": 2, "hidden": (2,), "max_steps": 1, "look_every": 1, "num_resamples": 0}
+    out_of_bag = functools.partial(priors.out_of_bag, **few)
+    pearson = functools.partial(priors.estimate, method="pearson", num_resamples=0)
+    for run in (out_of_bag, pearson):
+        run(p[:8, :60], u[:9, :60])  # imports
+        run(p, u)  # compiles
+        tracemalloc.start()
+        run(p, u)
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert peak < 2.5 * 8 * (p.size + u.size)
+
+
+def test_the_same_points_in_another_order_are_the_same():
+    p, _ = samples(3)
+    assert base.points(p, p[::-1])[2]
+    crossed = p.copy()
+    crossed[:, 1] = np.sort(crossed[:, 1])  # every feature as before, but other points
+    assert not base.points(p, crossed)[2]

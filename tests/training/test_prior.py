@@ -204,6 +204,31 @@ def test_where_estimators_agree_best_bin_is_used_without_a_word(tmp_path, monkey
     assert "disagree" not in caplog.text
 
 
+def test_methods_on_features_get_fewer_rows_of_large_images(monkeypatch):
+    seen, data = several(monkeypatch, BOUNDS), problem(num_labeled=40)
+    width = int(np.prod(data.inputs.shape[1:]))
+    monkeypatch.setattr(
+        prior_estimation,
+        "estimate",
+        lambda p, u, **options: seen.update(positives=p, unlabeled=u) or PriorEstimate(0.5),
+    )
+
+    def shown(method):
+        tree = config(prior_method=method)
+        prior_estimation.estimate_all(tree, data, tiny.mesh(1))
+        return seen["positives"], seen["unlabeled"]
+
+    for method in ("consensus", "pearson"):
+        monkeypatch.setattr(prior_estimation, "_MAX_NUMBERS", 2**25)
+        p, u = shown(method)
+        assert (len(p), len(u)) == (40, data.hidden().sum())
+        for most, wanted in ((7 * width + width // 2, 7), (1, 4)):
+            monkeypatch.setattr(prior_estimation, "_MAX_NUMBERS", most)
+            few_p, few_u = shown(method)
+            np.testing.assert_array_equal(few_p, p[:wanted])  # the first of the same random rows
+            np.testing.assert_array_equal(few_u, u[:wanted])
+
+
 def test_estimators_that_all_say_nothing_end_the_run(tmp_path, monkeypatch):
     several(monkeypatch, {"pearson": BOUNDS["pearson"]})
     tree = config(prior_method="consensus")
