@@ -160,7 +160,8 @@ class Preparation:
     def row_keys(self, rows: Any) -> list[bytes]:
         """What a row says, `[n]`, equal where all cells that features are made of are.
 
-        Features are in single precision, in which times and large numbers that differ may be one.
+        Features are in single precision, in which times and large numbers that differ may be one:
+        of a table its cells count, of an array, which has no others, the features.
 
         Args:
           rows: as `transform` takes them.
@@ -170,7 +171,8 @@ class Preparation:
         """
         frame = frames.of(rows)
         if not frame.is_table:
-            values = np.ascontiguousarray(frame.values, np.float64) + 0.0  # -0 is 0
+            # As features, so that neither the width of an svmlight file nor a type counts.
+            values = np.ascontiguousarray(self._array(frame, np.float32) + 0.0)  # -0 is 0
             return [row.tobytes() for row in values]
         self._check_columns(frame)
         numbers, words = [np.zeros([frame.num_rows, 0], np.int64)], []

@@ -644,6 +644,30 @@ def test_rows_are_the_same_where_all_cells_are_not_where_features_are():
     assert keys[0] == keys[1] != keys[2]
 
 
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_row_of_svmlight_is_the_same_in_a_file_of_another_width(tmp_path, first):
+    def read(text):
+        (tmp_path / "a.svm").write_text(text)
+        return frames.read(tmp_path / "a.svm")
+
+    training = read(f"1 {first}:5 4:7\n0 {first}:5\n0 2:6\n")
+    learned = preparation.fit(training)
+    trained = learned.row_digests(training)
+    tested = read(f"1 2:6\n1 2:7\n0 {first}:5\n")
+    np.testing.assert_array_equal(learned.row_digests(tested).among(trained), [1, 0, 1])
+    with pytest.raises(ValueError, match="features; accepted: "):
+        learned.row_keys(read("0 9:1\n"))
+
+
+def test_a_row_of_an_array_is_the_same_in_another_type():
+    rows = np.random.default_rng(0).normal(size=(5, 3))
+    learned = preparation.fit(rows)
+    trained = learned.row_digests(rows)
+    for other in (rows.astype(np.float32), np.asfortranarray(rows)):
+        assert learned.row_digests(other).among(trained).all()
+    assert not learned.row_digests(rows + 0.01).among(trained).any()
+
+
 def test_one_missing_cell_leaves_a_column_numeric():
     learned = preparation.fit(pd.DataFrame({"x": ["1.5", "N/A", "2.5", "4.5"]}))
     x = learned.transform(pd.DataFrame({"x": ["N/A", "7"]}))
