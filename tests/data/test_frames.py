@@ -1,10 +1,12 @@
 """One file of a user's rows is read cell by cell, whatever its format, and refused by line."""
 
 import bz2
+import dataclasses
 import datetime
 import decimal
 import gzip
 import lzma
+import re
 import subprocess
 import sys
 import unicodedata
@@ -14,7 +16,7 @@ import pandas as pd
 import pytest
 
 from pujax.data import preparation
-from pujax.data.readers import columns, frames
+from pujax.data.readers import columns, frame_chunks, frames
 
 CSV = "id,amount,city,day\n007,1.5,Ulm,2024-01-31\n008,N/A,,2024-02-01\n009,-2, Bonn ,\n"
 
@@ -272,6 +274,30 @@ def test_parquet_keeps_types_and_a_named_index(tmp_path):
     assert frame.names == ("key", "x", "day") and frame.place(1).endswith(", row 2")
     assert columns.date_formats(frame.values["day"]) == ["ISO8601"]
     assert columns.text(frame.values["key"]).tolist() == ["r1", "r2"]
+
+
+@pytest.mark.parametrize("ending", ["parquet", "npy", "csv"])
+def test_a_row_is_named_by_its_place_in_the_file_wherever_it_was_taken_to(tmp_path, ending):
+    path, table = tmp_path / f"a.{ending}", pd.DataFrame({"x": np.arange(9.0), "y": 1.0})
+    match ending:
+        case "parquet":
+            table.to_parquet(path)
+        case "npy":
+            np.save(path, table.to_numpy())
+        case _:
+            table.to_csv(path, index=False)
+    whole = frames.read(path)
+    taken = whole.take(np.array([7, 2, 5])).without(["y"]).take(np.array([2, 0]))
+    assert [taken.place(row) for row in (0, 1)] == [whole.place(row) for row in (5, 7)]
+    chunks = [chunk.frame for chunk in frame_chunks.read(path, 4)]
+    assert chunks[1].take(np.array([3, 1])).place(0) == whole.place(7)
+    cut = [chunk.frame for chunk in frame_chunks.read(whole.take(np.arange(8, -1, -1)), 4)]
+    assert cut[2].place(0) == whole.place(0)
+    if ending != "npy":  # of a training set that was drawn, too
+        learned = preparation.fit(whole, aside=("y",))
+        cells = whole.values.assign(x=[str(i) if i != 4 else "no" for i in range(9)])
+        with pytest.raises(ValueError, match=f"^{re.escape(whole.place(4))}, column 'x' is 'no'"):
+            learned.transform(dataclasses.replace(whole, values=cells).take(np.array([1, 4, 7])))
 
 
 def test_arrays_are_rows_with_what_is_beside_them(tmp_path):

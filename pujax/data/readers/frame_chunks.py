@@ -1,6 +1,5 @@
 """Reads a file of rows some at a time, where its format allows it, in the frames of `frames`."""
 
-import dataclasses
 import os
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -11,17 +10,6 @@ from pujax import reading
 from pujax.checks import whole_number
 from pujax.data.readers import frames, packed, separated
 from pujax.data.readers.frames import Frame
-
-
-@dataclasses.dataclass(frozen=True)
-class _Part(Frame):
-    """Rows from number `first` of a file on, counted from 0."""
-
-    first: int = 0
-
-    def place(self, row: int) -> str:
-        """Where a row is in the file, for messages."""
-        return super().place(row if self.lines is not None else self.first + row)
 
 
 class Chunk(NamedTuple):
@@ -78,9 +66,7 @@ def read(rows: Any, num_rows: int) -> Iterator[Chunk]:
 def _cut(frame: Frame, num_rows: int) -> Iterator[Chunk]:
     for first in range(0, frame.num_rows, num_rows):
         last = min(first + num_rows, frame.num_rows)
-        part = frame.take(np.arange(first, last))
-        fields = {field.name: getattr(part, field.name) for field in dataclasses.fields(Frame)}
-        yield Chunk(_Part(**fields, first=first), last, frame.num_rows)
+        yield Chunk(frame.take(np.arange(first, last)), last, frame.num_rows)
 
 
 def _text(path: str, num_rows: int) -> Iterator[Chunk]:
@@ -104,7 +90,8 @@ def _parquet(path: str, num_rows: int) -> Iterator[Chunk]:
             for batch in file.iter_batches(num_rows):
                 # Metadata of pandas speak of the index of the whole file.
                 table = frames.table_of(pa.Table.from_batches([batch]))
-                frame = frames._check(_Part(path, table, first=done))
+                numbers = np.arange(done, done + len(table))
+                frame = frames._check(Frame(path, table, numbers=numbers))
                 done += frame.num_rows
                 yield Chunk(frame, done, total)
 
@@ -120,5 +107,6 @@ def _npy(path: str, num_rows: int) -> Iterator[Chunk]:
         return
     for first in range(0, len(array), num_rows):
         part = frames._rows(path, "the array", np.asarray(array[first : first + num_rows]))
-        frame = frames._check(_Part(path, part, first=first))
+        numbers = np.arange(first, first + len(part))
+        frame = frames._check(Frame(path, part, numbers=numbers))
         yield Chunk(frame, first + len(part), len(array))

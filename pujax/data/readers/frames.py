@@ -54,6 +54,8 @@ class Frame:
       decimal_comma: whether a cell '3,14' may be a number, since the cells come from text and
         something else than a comma separates them; False for chunks, as what is learned from whole
         files says how their numbers are written.
+      numbers: int64 `[n]`, which row of the file each is, from 0; None where they are all of its
+        rows in its order, or `lines` says where they are.
     """
 
     path: str
@@ -62,6 +64,7 @@ class Frame:
     lines: np.ndarray | None = None
     is_sparse: bool = False
     decimal_comma: bool = False
+    numbers: np.ndarray | None = None
 
     @property
     def num_rows(self) -> int:
@@ -79,10 +82,11 @@ class Frame:
         return (*(self.values.columns if self.is_table else ()), *self.beside)
 
     def place(self, row: int) -> str:
-        """Where a row is, for messages."""
-        if self.lines is None:
-            return f"{self.path}, row {row + 1}"
-        return f"{self.path}, line {self.lines[row]}"
+        """Where a row is in the file, for messages."""
+        if self.lines is not None:
+            return f"{self.path}, line {self.lines[row]}"
+        number = row if self.numbers is None else self.numbers[row]
+        return f"{self.path}, row {number + 1}"
 
     def column(self, name: str, *, field: str) -> Any:
         """The pandas Series `[n]` of one name.
@@ -112,11 +116,13 @@ class Frame:
           rows: int `[m]`.
         """
         table = self.values.iloc[rows].reset_index(drop=True) if self.is_table else None
+        numbers = np.asarray(rows, np.int64) if self.numbers is None else self.numbers[rows]
         return dataclasses.replace(
             self,
             values=self.values[rows] if table is None else table,
             beside={name: array[rows] for name, array in self.beside.items()},
             lines=None if self.lines is None else self.lines[rows],
+            numbers=numbers if self.lines is None else None,
         )
 
     def without(self, names: Iterable[str]) -> "Frame":
