@@ -7,7 +7,7 @@ import pytest
 
 from pujax import methods
 from pujax.data import dataset
-from pujax.data.raw import OwnRows, RawDataset
+from pujax.data.raw import OwnRows, RawDataset, check
 from pujax.data.splits import case_control as case_control_lib
 from pujax.data.splits import split as split_lib
 from pujax.methods._common import calibration
@@ -31,6 +31,26 @@ def make_raw(per_class=(60, 60, 60, 60), unknown=0, size=4):
     test_labels = np.arange(8, dtype=np.int32) % len(per_class)
     test_inputs = np.zeros([8, size, size, 1], np.uint8)
     return RawDataset("made", inputs, labels, test_inputs, test_labels, names, (0.5,), (0.5,))
+
+
+def test_an_unknown_class_is_in_training_rows_only():
+    source = make_raw(unknown=3)
+    assert check(source) is source
+    hidden = np.full_like(source.test_labels, -1)  # as tensorflow-datasets has them of a contest
+    with pytest.raises(ValueError) as error:
+        check(source._replace(test_labels=hidden))
+    assert str(error.value) == (
+        "source 'made': test_labels is 'in -1..-1'; accepted: 0..3, since every test label has to "
+        "be known: choose another split, or a set with labels"
+    )
+    for split, least in (("train", -1), ("test", 0)):
+        with pytest.raises(
+            ValueError, match=f"{split}_labels is 'in -2..-2'; accepted: {least}..3$"
+        ):
+            labels = np.full_like(getattr(source, f"{split}_labels"), -2)
+            check(source._replace(**{f"{split}_labels": labels}))
+    nothing = source._replace(test_inputs=source.test_inputs[:0], test_labels=hidden[:0])
+    assert check(nothing) is nothing
 
 
 def row_numbers(inputs):
