@@ -6,6 +6,8 @@ import gzip
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import pujax
@@ -204,6 +206,39 @@ def test_chunks_are_the_rows_of_the_whole_file(tmp_path, name):
     np.testing.assert_array_equal(np.concatenate(together), np.asarray(whole.values))
     places = [part.place(row) for part in parts for row in range(part.num_rows)]
     assert places == [whole.place(row) for row in range(11)]
+
+
+def test_a_named_range_of_pandas_is_a_column_in_all_chunks(model, tmp_path):
+    rows = np.random.default_rng(0).normal(size=ROWS)
+    index = pd.RangeIndex(5000, 5000 - 3 * ROWS, -3, name="customer_id")
+    frame = pd.DataFrame({"x": rows, "y": rows**2}, index)
+    frame.to_parquet(tmp_path / "a.parquet")
+    whole = frames.read(tmp_path / "a.parquet")
+    assert whole.names == ("customer_id", "x", "y")
+    learned = preparation.fit(whole)
+    assert "customer_id" in learned.feature_names[0]
+    weights = jnp.asarray(np.linspace(-1, 1, len(learned.feature_names)))
+    ranged = Predictor(model.model._replace(preparation=learned, state=weights))
+    expected = ranged.predict(frame).scores
+    for size in (1, 40, ROWS - 1, ROWS, 1000):
+        for chunk in frame_chunks.read(tmp_path / "a.parquet", size):
+            first = chunk.done - chunk.frame.num_rows
+            wanted = whole.values.iloc[first : chunk.done].reset_index(drop=True)
+            pd.testing.assert_frame_equal(chunk.frame.values, wanted)
+        found = ranged.predict(tmp_path / "a.parquet", chunk_size=size)
+        np.testing.assert_array_equal(found.scores, expected)
+
+
+def test_a_range_of_other_rows_than_there_are_is_no_column_in_any_chunk(tmp_path):
+    frame = pd.DataFrame({"x": np.arange(4.0)}, pd.RangeIndex(4, name="key"))
+    part = pa.Table.from_pandas(frame)
+    pq.write_table(pa.concat_tables([part, part]), tmp_path / "a.parquet")  # it counts 4 of 8 rows
+    assert frames.read(tmp_path / "a.parquet").names == ("x",)
+    for size in (3, 4, 8):
+        chunks = frame_chunks.read(tmp_path / "a.parquet", size)
+        assert {chunk.frame.names for chunk in chunks} == {("x",)}
+    pd.DataFrame({"x": [1.5, 2, 3]}).to_parquet(tmp_path / "b.parquet")
+    assert [x.frame.names for x in frame_chunks.read(tmp_path / "b.parquet", 2)] == [("x",)] * 2
 
 
 @pytest.mark.parametrize(

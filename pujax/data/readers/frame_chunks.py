@@ -84,12 +84,13 @@ def _parquet(path: str, num_rows: int) -> Iterator[Chunk]:
         frames.check_parquet(path)
         done = 0
         with pq.ParquetFile(path) as file:
-            total = file.metadata.num_rows
+            total, index = file.metadata.num_rows, frames.range_index(file)
             if not total:
                 frames.read(path)  # which says that there are no rows
             for batch in file.iter_batches(num_rows):
-                # Metadata of pandas speak of the index of the whole file.
-                table = frames.table_of(pa.Table.from_batches([batch]))
+                rows = pa.Table.from_batches([batch])
+                part = None if index is None else index[done : done + len(rows)]
+                table = frames.table_of(rows, part)
                 numbers = np.arange(done, done + len(table))
                 frame = frames._check(Frame(path, table, numbers=numbers))
                 done += frame.num_rows

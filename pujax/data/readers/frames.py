@@ -297,10 +297,34 @@ def _parquet(path: str) -> Frame:
             return Frame(path, table_of(file.read()))
 
 
-def table_of(table: Any) -> Any:
-    """The DataFrame of a pyarrow Table, whose text must be UTF-8: Arrow does not look by itself."""
+def table_of(table: Any, index: Any = None) -> Any:
+    """The DataFrame of a pyarrow Table, whose text must be UTF-8: Arrow does not look by itself.
+
+    Args:
+      table: all rows of a file, or a part of them.
+      index: of a part, whose metadata speak of the whole file: see `range_index`.
+    """
     table.validate(full=True)
-    return _plain_index(table.to_pandas())
+    result = table.to_pandas()
+    return _plain_index(result if index is None else result.set_axis(index))
+
+
+def range_index(file: Any) -> Any:
+    """The pandas RangeIndex of a ParquetFile, which holds no column of it; None where there is none.
+
+    It has no name, and so is no column, where it counts other rows than there are: pandas leaves it
+    out then.
+    """
+    import pandas as pd
+
+    num_rows = file.metadata.num_rows
+    levels = (file.schema_arrow.pandas_metadata or {}).get("index_columns", [])
+    for level in levels:
+        if isinstance(level, dict) and level.get("kind") == "range":
+            steps = level["start"], level["stop"], level["step"]
+            index = pd.RangeIndex(*steps, name=level["name"])
+            return index if len(index) == num_rows else pd.RangeIndex(num_rows)
+    return None
 
 
 @contextlib.contextmanager
