@@ -3,11 +3,12 @@
 import contextlib
 import os
 import shutil
+import struct
 import types
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageOps
 
 from pujax.data import dataset, image_preparation, raw, sources
 from pujax.data.image_files import ImageFiles
@@ -206,6 +207,51 @@ def test_a_photograph_is_turned_as_its_camera_says(tmp_path, orientation, turn):
     # Given the path of such a file, Pillow 13.0 maps it into memory and mixes up its rows.
     grey = write(tmp_path / "a.tif", picture()[..., 0], exif=exif)
     np.testing.assert_array_equal(read(grey, 1), turn(picture()[..., 0]))
+
+
+@pytest.mark.parametrize("ending", ["png", "jpg", "tif"])
+def test_every_orientation_is_turned_as_pillow_turns_it(tmp_path, ending):
+    seen = set()
+    for orientation in range(1, 9):
+        exif = Image.Exif()
+        exif[274] = orientation
+        path = write(tmp_path / f"{orientation}.{ending}", picture(), exif=exif)
+        with Image.open(path) as image:
+            expected = np.asarray(ImageOps.exif_transpose(image))
+        np.testing.assert_array_equal(read(path), expected)
+        assert image_arrays.stored_size(path, turned=True) == expected.shape[:2]
+        seen.add(expected.tobytes())
+    assert len(seen) == 8
+
+
+def exif_of(*entries):
+    """EXIF of tags whose types and values are as given, whatever Pillow would make of them."""
+    packed = [struct.pack("<HHI4s", tag, kind, count, value) for tag, kind, count, value in entries]
+    head = b"Exif\0\0II*\0" + struct.pack("<IH", 8, len(entries))
+    return head + b"".join(packed) + struct.pack("<I", 0)
+
+
+@pytest.mark.parametrize("ending", ["png", "jpg", "webp"])
+@pytest.mark.parametrize(
+    ("exif", "is_turned"),
+    [
+        (exif_of((0x0112, 2, 2, b"6\0\0\0")), False),  # an orientation in text
+        (exif_of((0x0112, 3, 1, b"\6\0\0\0")), True),
+        (exif_of((0x0112, 3, 1, b"\6\0\0\0"), (0x011A, 2, 4, b"abc\0")), True),
+        (exif_of((0x0112, 3, 1, b"\x09\0\0\0")), False),
+        (b"Exif\0\0" + b"none" * 3, False),
+    ],
+    ids=["text", "whole", "other tag", "nine", "no EXIF"],
+)
+def test_a_photograph_with_odd_exif_is_no_damaged_one(tmp_path, exif, is_turned, ending):
+    plain = picture()
+    lossless = {"webp": {"lossless": True}}.get(ending, {})
+    path = write(tmp_path / f"a.{ending}", plain, exif=exif, **lossless)
+    if ending == "jpg":
+        plain = np.asarray(Image.open(path))
+    expected = np.rot90(plain, -1) if is_turned else plain
+    np.testing.assert_array_equal(read(path), expected)
+    assert image_arrays.stored_size(path, turned=True) == expected.shape[:2]
 
 
 def test_of_sixteen_bits_of_which_0_is_white_it_is_white(tmp_path):

@@ -5,7 +5,7 @@ import os
 from collections.abc import Iterator
 
 import numpy as np
-from PIL import ExifTags, Image, ImageOps, TiffImagePlugin
+from PIL import ExifTags, Image, TiffImagePlugin
 
 from pujax import reading
 from pujax.checks import require
@@ -14,6 +14,16 @@ CHANNELS = (1, 3)
 COLOR_ORDERS = ("rgb", "bgr")
 FILTERS = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
 
+_TURNS = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+"""What brings an image of each EXIF orientation upright."""
 _PHOTOMETRIC = 262
 """The tag of TIFF files that says whether 0 is black."""
 
@@ -66,7 +76,7 @@ def decode_any(path: str | os.PathLike[str], *, channels: int) -> Image.Image:
             is_inverted = image.mode.startswith("I;16") and _tag(image, _PHOTOMETRIC) == 0
             image.load()
             _check_levels(image)
-            turned = ImageOps.exif_transpose(image)
+            turned = _turned(image)
             if is_inverted:
                 turned = Image.fromarray(2**16 - 1 - np.asarray(turned).astype(np.uint16))
     except MemoryError:
@@ -77,6 +87,25 @@ def decode_any(path: str | os.PathLike[str], *, channels: int) -> Image.Image:
         return convert(turned, channels=channels)
     except ValueError as error:  # of its mode
         raise _unreadable(path, error) from error
+
+
+def _orientation(image: Image.Image) -> int:
+    """How EXIF says that an image is turned, 1 to 8; 1, not at all, where it says nothing of it."""
+    try:
+        value = image.getexif().get(ExifTags.Base.Orientation, 1)
+    except SyntaxError:  # no EXIF at all, by its header, beside pixels that may well be good
+        return 1
+    return value if isinstance(value, int) and 1 <= value <= 8 else 1
+
+
+def _turned(image: Image.Image) -> Image.Image:
+    """An image that is loaded, turned as its EXIF orientation says.
+
+    Pillow's `exif_transpose` also writes all of EXIF anew, and fails at any tag of another type
+    than it should have.
+    """
+    method = _TURNS.get(_orientation(image))
+    return image.copy() if method is None else image.transpose(method)
 
 
 def _tag(image: Image.Image, number: int) -> object:
@@ -134,8 +163,7 @@ def stored_size(path: str | os.PathLike[str], *, turned: bool = False) -> tuple[
         with _opened(path) as image:
             _check_header(path, image)
             # From 5 on the orientations exchange rows and columns; Pillow says so of TIFF itself.
-            orientation = image.getexif().get(ExifTags.Base.Orientation, 1) if turned else 1
-            if orientation >= 5 and image.format != "TIFF":
+            if turned and _orientation(image) >= 5 and image.format != "TIFF":
                 return image.width, image.height
             return image.height, image.width
     except Exception as error:
