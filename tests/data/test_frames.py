@@ -13,6 +13,8 @@ import unicodedata
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from pujax.data import preparation
@@ -298,6 +300,31 @@ def test_a_row_is_named_by_its_place_in_the_file_wherever_it_was_taken_to(tmp_pa
         cells = whole.values.assign(x=[str(i) if i != 4 else "no" for i in range(9)])
         with pytest.raises(ValueError, match=f"^{re.escape(whole.place(4))}, column 'x' is 'no'"):
             learned.transform(dataclasses.replace(whole, values=cells).take(np.array([1, 4, 7])))
+
+
+@pytest.mark.parametrize("kind", [pa.int64(), pa.uint64()])
+def test_large_whole_numbers_beside_a_missing_one_keep_all_digits(tmp_path, kind):
+    codes = [2**60 + i if i != 3 else None for i in range(1, 7)]
+    columns_of = {"code": pa.array(codes, kind), "few": pa.array([1, None, 3, 4, 5, 6], kind)}
+    pq.write_table(pa.table(columns_of), tmp_path / "a.parquet")
+    wanted = [np.nan if code is None else str(code) for code in codes]
+    whole = frames.read(tmp_path / "a.parquet")
+    assert whole.values["few"].dtype == np.float64  # as numbers that it holds always were
+    for size in (1, 4, 6):
+        parts = [part.frame for part in frame_chunks.read(tmp_path / "a.parquet", size)]
+        for read in (parts, [whole]):
+            found = pd.concat([columns.text(part.values["code"]) for part in read])
+            assert found.tolist() == pytest.approx(wanted, nan_ok=True)
+            missing = np.concatenate([columns.is_missing(part.values["code"]) for part in read])
+            np.testing.assert_array_equal(missing, [code is None for code in codes])
+    learned = preparation.fit(whole, words=("code",))
+    trained = learned.transform(whole)
+    assert len(np.unique(trained, axis=0)) == 6
+    for size in (1, 4, 6):
+        chunks = (part.frame for part in frame_chunks.read(tmp_path / "a.parquet", size))
+        predicted = np.concatenate(list(learned.transform_parts(chunks)))
+        np.testing.assert_array_equal(predicted, trained)
+    assert len(set(learned.row_keys(whole))) == 6
 
 
 def test_arrays_are_rows_with_what_is_beside_them(tmp_path):

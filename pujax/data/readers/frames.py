@@ -34,6 +34,8 @@ _KINDS |= {".npz": "npz", ".npy": "npy"}
 _SHEETS = (".xlsx", ".xls", ".xlsm", ".xlsb", ".ods", ".numbers")
 _MAX_VALUES = 2**30
 """Numbers of an svmlight file once it is dense, 4 GiB of them."""
+_WHOLE = 2**53
+"""Up to here float64 holds every whole number."""
 _NOT_SPARSE = "save it as .npy, or leave out columns"
 _IN_FULL = "save it with compression='none' and use_dictionary=False"
 _CELLS: tuple[type, ...] = (str, number_types.Real, decimal.Decimal, np.bool_)
@@ -304,9 +306,29 @@ def table_of(table: Any, index: Any = None) -> Any:
       table: all rows of a file, or a part of them.
       index: of a part, whose metadata speak of the whole file: see `range_index`.
     """
+    import pandas as pd
+    import pyarrow as pa
+
     table.validate(full=True)
     result = table.to_pandas()
+    names = {str(name): name for name in result.columns}  # metadata may make numbers of them
+    exact = {pa.int64(): pd.Int64Dtype(), pa.uint64(): pd.UInt64Dtype()}
+    for text, cells in zip(table.column_names, table.columns, strict=True):
+        if text in names and _is_blurred(cells):
+            series = cells.to_pandas(types_mapper=exact.get)
+            result[names[text]] = series.set_axis(result.index)
     return _plain_index(result if index is None else result.set_axis(index))
+
+
+def _is_blurred(cells: Any) -> bool:
+    """Whether pandas would make float64 of whole numbers that it cannot hold, beside a null."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not cells.null_count or cells.type not in (pa.int64(), pa.uint64()):
+        return False
+    ends = pc.min_max(cells).as_py().values()
+    return any(end is not None and abs(end) > _WHOLE for end in ends)
 
 
 def range_index(file: Any) -> Any:
