@@ -115,6 +115,34 @@ def test_a_feature_called_row_names_no_row():
     assert [list(chunk.ids) for chunk in found.chunks] == [["x", "y", "z"]]
 
 
+@pytest.mark.parametrize(
+    ("aside", "leave_out", "is_id"),
+    [
+        (("row",), "", False),  # it was the label
+        (("label", "row"), "row", False),
+        (("label", "a, b", "row"), "a, b, row", False),
+        (("label", "a, row"), "a, row", False),
+        (("label", "row"), "", True),
+        (("label", "row", "other"), "other", True),
+    ],
+)
+def test_a_column_called_row_that_was_no_feature_names_rows_only_if_it_did_in_training(
+    model, aside, leave_out, is_id
+):
+    frame = pd.DataFrame({"x": [0.0, 1.0, 5.0], "y": [1.0, 0.0, 1.0]})
+    learned = preparation.fit(frame, aside=aside)
+    data = {"data": {"leave_out": leave_out}} if leave_out else {}
+    config = model.model.description["config"] | data
+    description = model.model.description | {"id_name": "row", "config": config}
+    rows = model.model._replace(preparation=learned, description=description).rows_of
+    for cells in (["u", "v", "w"], ["same", "same", ""]):
+        if is_id and "" in cells:
+            continue  # which is refused, as it is no id
+        found = rows(frame.assign(row=cells) if "row" in aside else frame)
+        assert found.id_name == "row"
+        assert [list(chunk.ids) for chunk in found.chunks] == [cells if is_id else [1, 2, 3]]
+
+
 def test_rows_without_names_are_counted_through_all_chunks():
     frame = pd.DataFrame({"a": [1.0, 2.0, 2.0, 4.0, 7.0], "b": [0.0, 1.0, 5.0, 5.0, 5.0]})
     learned = preparation.fit(frame)

@@ -68,7 +68,8 @@ def of_table(learned: Preparation, rows: Any, *, id_name: str, num_rows: int = 0
     Args:
       learned: the model's preparation.
       rows: path of a file, pandas DataFrame, or array `[n, d]`.
-      id_name: the column that named the rows in training, which new rows may have or not.
+      id_name: the column that named the rows in training, which new rows may have or not; '' where
+        none did, whatever columns are called.
       num_rows: of a chunk; 0 is `ROWS`.
 
     Raises:
@@ -78,7 +79,6 @@ def of_table(learned: Preparation, rows: Any, *, id_name: str, num_rows: int = 0
     num_rows = num_rows or ROWS
     parts = frame_chunks.read(rows, num_rows)
     first = next(parts)
-    # Without ids in training, `id_name` is 'row', which a feature may be called, too.
     has_ids = id_name in learned.aside and id_name in first.frame.names
     name = id_name if has_ids else "row"
 

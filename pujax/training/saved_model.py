@@ -34,7 +34,7 @@ from pujax.data import image_preparation, preparation
 from pujax.data.image_preparation import ImagePreparation
 from pujax.data.multilabel_dataset import MultilabelDataset, MultilabelInfo
 from pujax.data.pu_dataset import DataInfo, PUDataset
-from pujax.data.readers import image_trees
+from pujax.data.readers import columns, image_trees
 from pujax.files import replace_text, replacing, to_plain, write_json
 from pujax.methods.base import Method
 from pujax.metrics import Estimate
@@ -102,8 +102,21 @@ class SavedModel(NamedTuple):
             return new_rows.of_images(
                 self.preparation, rows, unreadable=unreadable, num_rows=num_rows
             )
+        return new_rows.of_table(self.preparation, rows, id_name=self._id_name(), num_rows=num_rows)
+
+    def _id_name(self) -> str:
+        """The column of a table that named the rows in training; '' where none did.
+
+        The description says 'row' in the latter case, too, and a column of that name may have been
+        a feature, the label, or left out.
+        """
         name = self.description["id_name"]
-        return new_rows.of_table(self.preparation, rows, id_name=name, num_rows=num_rows)
+        settings = self.description["config"].get("data", {})
+        # The label is the first of them; what is left out is named by the user, alone or between commas.
+        others = str(settings.get("leave_out", ""))
+        left_out = {columns.plain(one.strip()) for one in others.split(",")} | {others}
+        is_id = name in self.preparation.aside[1:] and name not in left_out
+        return name if is_id or name != "row" else ""
 
     def scores(
         self, rows: NewRows, take: Callable[[Chunk], None] = lambda chunk: None
