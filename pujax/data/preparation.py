@@ -1,8 +1,8 @@
 """Turns the columns of a table into numbers for a network, as learned on training rows.
 
 Numbers are kept, those with a decimal comma or with thousands set apart where all cells of the
-column leave no doubt (`readers.written_numbers`); words of few kinds become a column of 0 and 1
-each, of many kinds about 30 numbers of their spelling; dates become year, month, day and so on
+column leave no doubt (`readers.written_numbers`); words of fewer than 40 kinds become a column of 0
+and 1 each, of more kinds about 30 numbers of their spelling; dates become year, month, day and so on
 (`table_encoder`). What is missing is replaced by the median of the training rows, and a column of 0
 and 1 says where it was missing. Nothing is standardised here: the run does so with the statistics
 of its training rows.

@@ -23,7 +23,7 @@ _FILE = "encoder.skops"
 _VERSIONS = ("skrub", "scikit-learn", "pandas")
 _SEED = 0
 _MAX_WORDS = 40
-"""Different words of a column up to which each becomes a column of its own."""
+"""Where a column has fewer different words than these, each becomes a column of its own."""
 
 _TRUSTED = ("numpy.dtype",) + tuple(
     "skrub." + name

@@ -668,6 +668,13 @@ def test_a_row_of_an_array_is_the_same_in_another_type():
     assert not learned.row_digests(rows + 0.01).among(trained).any()
 
 
+@pytest.mark.parametrize(("count", "features"), [(39, 39), (40, 30), (41, 30)])
+def test_words_of_fewer_than_forty_kinds_are_a_column_each(count, features):
+    kinds = [f"word {i}" for i in range(count)]
+    learned = preparation.fit(pd.DataFrame({"x": kinds * 3, "y": range(3 * count)}), words=("x",))
+    assert len(learned.feature_names) == 1 + features
+
+
 def test_one_missing_cell_leaves_a_column_numeric():
     learned = preparation.fit(pd.DataFrame({"x": ["1.5", "N/A", "2.5", "4.5"]}))
     x = learned.transform(pd.DataFrame({"x": ["N/A", "7"]}))
