@@ -1,8 +1,17 @@
 """A test set cut out of a source that publishes none."""
 
 import hashlib
+import math
 
 import numpy as np
+
+
+def size(num_rows: int, fraction: float) -> int:
+    """How many of some rows a share of them is, rounded down.
+
+    A product that only float64 puts below a whole number, as that of 100 and 0.29, is that number.
+    """
+    return math.floor(round(num_rows * fraction, 6))
 
 
 def is_test(labels: np.ndarray, *, test_fraction: float, seed: int) -> np.ndarray:
@@ -25,7 +34,7 @@ def is_test(labels: np.ndarray, *, test_fraction: float, seed: int) -> np.ndarra
     mask = np.zeros(len(labels), bool)
     for label in np.unique(labels):
         rows = sorted(np.flatnonzero(labels == label), key=order.__getitem__)
-        count = int(len(rows) * test_fraction)
+        count = size(len(rows), test_fraction)
         if not 0 < count < len(rows):
             raise ValueError(
                 f"test_fraction is {test_fraction}; accepted: a number between 0 and 1 that "

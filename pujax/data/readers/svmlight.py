@@ -51,7 +51,7 @@ def without_data(source: SvmlightSource, *, test_fraction: float = 0.2) -> raw.R
     """The table without its numbers; `load` tells about `test_fraction`."""
     train, test = source.train_counts, source.test_counts
     if not source.test_file:
-        test = tuple(int(count * test_fraction) for count in train)
+        test = tuple(holdout.size(count, test_fraction) for count in train)
         train = tuple(count - held for count, held in zip(train, test, strict=True))
     return absent.one_class(
         source.name, (source.num_features,), train=train, test=test, class_names=source.class_names

@@ -42,7 +42,7 @@ class UciSource(NamedTuple):
 
 def without_data(source: UciSource, *, test_fraction: float) -> raw.RawDataset:
     """The table without its numbers; `load` tells about `test_fraction`."""
-    test = [int(count * test_fraction) for count in source.counts]
+    test = [holdout.size(count, test_fraction) for count in source.counts]
     train = [count - held for count, held in zip(source.counts, test, strict=True)]
     return absent.one_class(
         source.name, (source.num_features,), train=train, test=test, class_names=source.class_names
