@@ -254,6 +254,18 @@ def test_a_photograph_with_odd_exif_is_no_damaged_one(tmp_path, exif, is_turned,
     assert image_arrays.stored_size(path, turned=True) == expected.shape[:2]
 
 
+def test_a_photograph_in_cielab_is_read_in_colour_and_in_grey(tmp_path):
+    path = write(tmp_path / "a.tif", Image.fromarray(picture(), "LAB"))
+    with Image.open(path) as image:
+        assert image.mode == "LAB"
+    colour = read(path)
+    assert colour.shape == (8, 6, 3)
+    np.testing.assert_array_equal(read(path, 1), np.asarray(Image.fromarray(colour).convert("L")))
+    decoded = [np.asarray(image_arrays.decode(path, channels=n)) for n in (1, 3)]
+    np.testing.assert_array_equal(decoded[0], read(path, 1))
+    np.testing.assert_array_equal(decoded[1], colour)
+
+
 def test_of_sixteen_bits_of_which_0_is_white_it_is_white(tmp_path):
     deep = np.random.default_rng(0).integers(0, 2**16, (7, 7)).astype(np.uint16)
     path = write(tmp_path / "a.tif", deep, tiffinfo={262: 0})

@@ -49,7 +49,7 @@ def decode(path: str | os.PathLike[str], *, channels: int) -> Image.Image:
             # Pillow would cut deeper pixels off at 255 instead of scaling them.
             accepted = "8 bits per channel"
             require(image.mode[0] not in "IF", "the mode of its pixels", image.mode, accepted)
-            return image.convert("L" if channels == 1 else "RGB")
+            return _rgb_of_lab(image).convert("L" if channels == 1 else "RGB")
     except MemoryError:
         raise
     except Exception as error:  # A damaged file makes Pillow raise errors of many types.
@@ -146,7 +146,12 @@ def convert(image: Image.Image, *, channels: int) -> Image.Image:
         image = image.convert("RGBA")
         white = Image.new("RGBA", image.size, "white")
         image = Image.alpha_composite(white, image)
-    return image.convert("L" if channels == 1 else "RGB")
+    return _rgb_of_lab(image).convert("L" if channels == 1 else "RGB")
+
+
+def _rgb_of_lab(image: Image.Image) -> Image.Image:
+    """The image, in RGB where it is in CIELAB: Pillow knows no way from there to grey."""
+    return image.convert("RGB") if image.mode == "LAB" else image
 
 
 def stored_size(path: str | os.PathLike[str], *, turned: bool = False) -> tuple[int, int]:
