@@ -163,7 +163,10 @@ def _sides(names: tuple[str, ...], positive: tuple[int, ...]) -> tuple[tuple[str
 
 
 def _reduced(raw: RawDataset, settings: Settings, seed: int) -> tuple[RawDataset, np.ndarray]:
-    """The source with the training rows that stay, and which rows of its own those are."""
+    """The source with the training rows that stay, and which rows of its own those are.
+
+    Mean and deviation stay those of all of its training rows, as its published results have them.
+    """
     kept = subsample.rows(raw.train_labels, settings, seed=seed)
     if kept is None:
         return raw, np.arange(len(raw.train_labels))

@@ -61,6 +61,11 @@ def rows_of(inputs):
     return inputs[:, 0, 0, 0].astype(int) + 256 * inputs[:, 0, 1, 0].astype(int)
 
 
+def test_mean_and_deviation_stay_those_of_the_source_whatever_rows_stay():
+    data = build(num_positives=40, num_negatives=60)
+    assert len(data.inputs) == 100 and (data.info.mean, data.info.std) == ((0.5,), (0.5,))
+
+
 def test_the_imbalanced_problem_of_cifar_100_by_file_order():
     fields = dict(common.TASKS["cifar100-imbalanced"])
     assert (fields.pop("source"), fields.pop("label_set")) == ("cifar100", "fine")

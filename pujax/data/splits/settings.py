@@ -63,8 +63,9 @@ class Settings:
       labeling_power: its exponent, see `labeling_mechanisms.propensity`.
       num_validation: examples held out of training to select an epoch with; 0 for none.
       validation_labeled: labelled positives among them; 0 is half of their positives.
-      scaling: 'standard' normalises by the source's mean and standard deviation (of its training
-        images or rows), 'unit' leaves pixels in [0, 1] and tables as they are.
+      scaling: 'standard' normalises by the source's mean and standard deviation (of all of its
+        training images or rows, those that `num_positives` and `num_negatives` leave out among
+        them), 'unit' leaves pixels in [0, 1] and tables as they are.
       num_unlabeled: size of U; 0 for all that is left.
       class_prior: share of positives to draw; None for that of the source.
       unlabeled_pool: 'all' takes U from everything that is left; 'unknown_class' from examples of
@@ -72,7 +73,7 @@ class Settings:
         neither labelled nor held out are in no part of the problem. What is held out is of known
         class, so that its U may have another share of positives than the one that is trained on.
       num_positives: positives of the training set that stay, P among them, as many of every
-        positive class; 0 for all. See `subsample.rows`.
+        positive class; 0 for all. See `subsample.rows`. Mean and deviation stay the source's.
       num_negatives: negatives that stay, as many of every negative class; 0 for all.
       holdout: share of P and of U that is held out of training as the validation set, where
         `num_labeled` is 0.
