@@ -2,10 +2,10 @@
 
 Numbers are kept, those with a decimal comma or with thousands set apart where all cells of the
 column leave no doubt (`readers.written_numbers`); words of fewer than 40 kinds become a column of 0
-and 1 each, of more kinds about 30 numbers of their spelling; dates become year, month, day and so on
-(`table_encoder`). What is missing is replaced by the median of the training rows, and a column of 0
-and 1 says where it was missing. Nothing is standardised here: the run does so with the statistics
-of its training rows.
+and 1 each, of more kinds about 30 numbers of their spelling; dates become year, month, day and so
+on (`table_encoder`). What is missing is replaced by the median of the training rows, and a column
+of 0 and 1 says where it was missing. Nothing is standardised here: the run does so with the
+statistics of its training rows.
 
 A saved preparation is two files: `preparation.json`, and `encoder.skops` where there are words or
 dates. The former has the SHA-256 of the latter.

@@ -102,21 +102,8 @@ class SavedModel(NamedTuple):
             return new_rows.of_images(
                 self.preparation, rows, unreadable=unreadable, num_rows=num_rows
             )
-        return new_rows.of_table(self.preparation, rows, id_name=self._id_name(), num_rows=num_rows)
-
-    def _id_name(self) -> str:
-        """The column of a table that named the rows in training; '' where none did.
-
-        The description says 'row' in the latter case, too, and a column of that name may have been
-        a feature, the label, or left out.
-        """
-        name = self.description["id_name"]
-        settings = self.description["config"].get("data", {})
-        # The label is the first of them; what is left out is named by the user, alone or between commas.
-        others = str(settings.get("leave_out", ""))
-        left_out = {columns.plain(one.strip()) for one in others.split(",")} | {others}
-        is_id = name in self.preparation.aside[1:] and name not in left_out
-        return name if is_id or name != "row" else ""
+        name = _id_name(self.description, self.preparation.aside)
+        return new_rows.of_table(self.preparation, rows, id_name=name, num_rows=num_rows)
 
     def scores(
         self, rows: NewRows, take: Callable[[Chunk], None] = lambda chunk: None
@@ -490,6 +477,24 @@ def _as_document(ends: calibration.Ends) -> dict[str, Any]:
     """Both ends as `_ends` reads them."""
     sides = {"low": ends.low._asdict(), "high": ends.high._asdict()}
     return sides | {"priors": list(ends.priors)}
+
+
+def _id_name(description: Mapping[str, Any], aside: Sequence[str]) -> str:
+    """The column of a table that named the rows in training; '' where none did.
+
+    The description says 'row' in the latter case, too, and a column of that name may have been a
+    feature, the label, or left out.
+
+    Args:
+      description: of the model.
+      aside: columns that were no features, the label first.
+    """
+    name = description["id_name"]
+    # What is left out is named by the user, alone or between commas.
+    others = str(description["config"].get("data", {}).get("leave_out", ""))
+    left_out = {columns.plain(one.strip()) for one in others.split(",")} | {others}
+    is_id = name in aside[1:] and name not in left_out
+    return name if is_id or name != "row" else ""
 
 
 def _ends(document: dict[str, Any]) -> calibration.Ends:

@@ -332,7 +332,7 @@ def _is_blurred(cells: Any) -> bool:
 
 
 def range_index(file: Any) -> Any:
-    """The pandas RangeIndex of a ParquetFile, which holds no column of it; None where there is none.
+    """The pandas RangeIndex of a ParquetFile, which has no column of it; None where there is none.
 
     It has no name, and so is no column, where it counts other rows than there are: pandas leaves it
     out then.
