@@ -477,8 +477,12 @@ class PUClassifier(ClassifierMixin, BaseEstimator):
         config = ml_collections.ConfigDict(
             own_results.with_fitting_batches(frozen, num_rows).to_dict()
         )
+        defaults = methods.module(self.method).default_config()
         for name, value in (self.options or {}).items():
-            _set_option(config.method, name, value)
+            # A field that takes a word or a number has lost that by now.
+            is_free = name in defaults and defaults.get_type(name) is object
+            with config.method.ignore_type() if is_free else contextlib.nullcontext():
+                _set_option(config.method, name, value)
         config.run.update({"figures": False, "tensorboard": "off", "checkpoint_every": 10**9})
         resolved = config_lib.resolve(config)
         if config_lib.chooses_epochs(resolved):

@@ -99,6 +99,14 @@ def test_a_column_that_is_the_same_in_all_training_rows_says_nothing_of_others(o
     assert not np.array_equal(model.decision_function(later), model.decision_function(X))
 
 
+def test_an_option_that_takes_a_word_or_a_number_takes_both():
+    for rate in (0.003, "auto"):
+        model = PUClassifier("ncpu", prior=0.4, options={"learning_rate": rate})
+        assert model._config(200, 0).method.learning_rate == rate
+    with pytest.raises(ValueError, match=r"options\['clip_norm'\] is 'none'; accepted: a value of"):
+        PUClassifier("ncpu", options={"clip_norm": "none"})._config(200, 0)
+
+
 def test_a_rows_score_has_the_same_bits_wherever_the_row_stands(fitted):
     model, rows, _, _ = fitted
     scores = model.decision_function(rows)

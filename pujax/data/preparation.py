@@ -408,8 +408,9 @@ def _of_array(frame: frames.Frame, indices: Any) -> Preparation:
     (first,) = learned._array(frame.take(rows[:1]), np.float64)
     differ = np.zeros(len(first), bool)
     for start in range(0, len(rows), _ROWS):
-        part = learned._array(frame.take(rows[start : start + _ROWS]), np.float64)
-        differ |= (part != first).any(axis=0)
+        # In single precision, in which a network sees them.
+        part = learned._array(frame.take(rows[start : start + _ROWS]), np.float32)
+        differ |= (part != first.astype(np.float32)).any(axis=0)
     if differ.all() or not differ.any():  # the latter is said where the problem is built
         return learned
     names = [name for name, varies in zip(learned.feature_names, differ, strict=True) if not varies]

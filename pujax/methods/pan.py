@@ -168,27 +168,31 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
         scores = batching_lib.map_batches(raw, data.inputs, batch_size=c.batch_size, args=(state,))
         share = info.prior_unlabeled
         cut = pusb.threshold(scores, share, keep=~data.labeled, count=info.n_u)
-        return Calibrated(state, cut)
+        return Calibrated(state, cut.astype(jnp.float32))
 
     batching = Batching(c.batch_size, num_positives=half)
-    follows_prior = _follows_prior(c, info)
+    follows_prior = _follows_prior(config, info)
     return Method(
         stages=(Stage("train", c.num_epochs, training.init, training.step, batching),),
         predict=predict,
         embed=lambda state, inputs: infer(state, inputs).features,
         calibrate=calibrate if follows_prior else None,
-        evaluated=(lambda state: Calibrated(state, jnp.zeros([]))) if follows_prior else None,
+        evaluated=(lambda state: Calibrated(state, jnp.zeros([], jnp.float32)))
+        if follows_prior
+        else None,
     )
 
 
 def _follows_prior(config: ml_collections.ConfigDict, info: DataInfo) -> bool:
     """Whether the cut is where the class prior asks for it."""
-    rule = config.get("threshold", "zero")  # models of earlier versions are without it
+    rule = config.method.get("threshold", "zero")  # models of earlier versions are without it
     checks.one_of("method.threshold", rule, _THRESHOLDS)
     if rule == "prior":
-        calibration.require_prior(info)
+        calibration.unlabeled_prior(info)  # refuses what is unknown, and one class only
+        return True
+    is_streamed = config.data.get("streaming", "off") == "on"  # seen batch by batch only
     share = info.prior_unlabeled
-    return rule != "zero" and math.isfinite(share) and 0 < share < 1
+    return rule == "auto" and not is_streamed and math.isfinite(share) and 0 < share < 1
 
 
 class _Training(NamedTuple):

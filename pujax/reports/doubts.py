@@ -11,6 +11,7 @@ from pujax.reports.evidence import HELD_OUT, TEST, Evidence
 from pujax.reports.parts import Number, number, percent, with_interval
 from pujax.reports.run_folder import Run
 from pujax.training import own_results
+from pujax.training.evaluation import one_class
 from pujax.training.evaluation.model_selection import FEW_POSITIVES
 
 WEAK_AUC = 0.7
@@ -186,9 +187,10 @@ def _one_class_epochs(run: Run, known: Evidence) -> Doubt | None:
     periods = (run.summary or {}).get("one_class") or ()
     if not any(isinstance(period, dict) and period.get("lasts") for period in periods):
         return None
+    word = one_class.rate_word(run.config.get("method", {}))
     return Doubt(
         "in its last epochs every evaluated example was on one side, so that it may fail again",
-        "train again with a lower method.learning_rate or another seed",
+        f"train again with a {word} method.learning_rate or another seed",
     )
 
 

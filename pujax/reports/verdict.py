@@ -15,6 +15,7 @@ from pujax.reports import comparison, doubts, evidence
 from pujax.reports.evidence import NOTHING, TEST, Evidence
 from pujax.reports.parts import Number, percent, with_interval
 from pujax.reports.run_folder import Run
+from pujax.training.evaluation import one_class
 from pujax.training.evaluation.model_selection import FEW_POSITIVES
 
 GOOD, CARE, BAD, UNJUDGED, UNFINISHED = "good", "care", "bad", "unjudged", "unfinished"
@@ -236,7 +237,8 @@ def _one_class(run: Run, known: Evidence) -> Verdict | None:
         which = f"the {known.others + known.positives:,} evaluated"
     if side is None:
         return None
-    advice = "train longer, with a lower method.learning_rate, or another method"
+    word = one_class.rate_word(run.config.get("method", {}))
+    advice = f"train longer, with a {word} method.learning_rate, or another method"
     if known.ranking.has_interval and known.ranking.low > 0.5:
         advice += (
             f"; its ranking may still serve, with an AUC of {with_interval(known.ranking)}, by "

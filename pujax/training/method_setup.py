@@ -113,9 +113,12 @@ def _check_streamed(method: Method, config: ml_collections.FrozenConfigDict, dat
     needs_all = [stage.name for stage in method.stages if stage.refresh or stage.encode]
     if needs_all or method.calibrate:
         where = f"stage {needs_all[0]!r}" if needs_all else "calibration"
+        accepted = "other methods"
+        if not needs_all and config.method.get("threshold") == "prior":
+            accepted = "method.threshold='zero', or other methods"
         raise ValueError(
             f"method.name is {config.method.name!r}, whose {where} looks at all examples at once; "
-            f"accepted: other methods, since the images of {data.info.name} are streamed"
+            f"accepted: {accepted}, since the images of {data.info.name} are streamed"
         )
 
 

@@ -125,6 +125,12 @@ def test_features_of_arrays_that_training_rows_do_not_differ_in_stay_as_they_wer
     assert len(preparation.fit(given).messages) == (not is_sparse)  # the first column alone
 
 
+def test_an_array_column_that_is_constant_in_single_precision_stays_so():
+    seconds = np.c_[1.7e9 + 0.5 * np.arange(50), np.arange(50.0)]
+    later = preparation.fit(seconds).transform(seconds + [1e6, 0])
+    np.testing.assert_array_equal(later[:, 0], np.float32(1.7e9))
+
+
 def test_other_rows_than_training_rows_do_not_matter(learned):
     table, others = customers(), customers(seed=1)
     table["colour"] = table["colour"].where(table.index.isin(TRAINING), "violet")

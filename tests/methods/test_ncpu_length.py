@@ -1,6 +1,7 @@
 """NcPU in runs of other lengths: what 'auto' stands for, runs too short, and the chosen epoch."""
 
 import functools
+import logging
 import re
 
 import jax
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 from pujax import methods
+from pujax.configs import baseline
 from pujax.configs import ncpu as ncpu_config
 from pujax.data import dataset, raw
 from pujax.data.batching import Batch
@@ -100,16 +102,26 @@ def test_a_short_warm_up_has_a_higher_rate(num_examples, changes, rate):
     assert found == pytest.approx(rate, rel=1e-6)
 
 
-def test_another_rate_than_the_published_one_is_said(caplog):
+def test_the_rate_that_is_found_is_said(caplog):
     method, data = methods.module("ncpu"), tiny.problem()
     tree = config_lib.resolve(small(num_epochs=20, learning_rate="auto"))
-    method.build(tree, data.info)
-    said = "method.learning_rate is 0.01: 0.001 where the warm-up has 600 steps or more, here 12"
-    assert said in caplog.text
-    caplog.clear()
-    given = config_lib.resolve(small(num_epochs=20, learning_rate=0.02))
-    method.build(given, data.info)
-    assert "600 steps" not in caplog.text
+    with caplog.at_level(logging.INFO):
+        method.build(tree, data.info)
+        assert "method.learning_rate is 0.01: the warm-up has 12 steps" in caplog.text
+        caplog.clear()
+        given = config_lib.resolve(small(num_epochs=20, learning_rate=0.02))
+        method.build(given, data.info)
+    assert "learning_rate" not in caplog.text
+
+
+def test_a_word_for_the_rate_does_not_carry_over_to_a_method_that_is_compared():
+    config = baseline.get_config("method=ncpu,task=digits,backbone=mlp")
+    other = config_lib.resolve(config_lib.to_compare(config, "nnpu")).method
+    assert other.learning_rate == methods.module("nnpu").default_config().learning_rate
+    config.method.learning_rate = 0.02
+    assert config_lib.to_compare(config, "nnpu").method.learning_rate == 0.02
+    back = config_lib.resolve(config_lib.to_compare(baseline.get_config("method=nnpu"), "ncpu"))
+    assert back.method.learning_rate == "auto" and back.method.target_momentum == "auto"
 
 
 def test_an_average_has_forgotten_where_it_began_at_the_end_of_any_run():

@@ -220,6 +220,7 @@ def test_what_is_to_be_changed_of_ncpu_is_a_rate_that_is_too_low():
     config, batching = tiny.config("ncpu", learning_rate="auto").method, Batching(16)
     (change,) = one_class._changes(config, batching)
     assert change == "a higher method.learning_rate (now 'auto', which the log has as a number)"
+    assert one_class.rate_word(tiny.config("ncpu", gate=False).method) == "lower"
 
 
 @pytest.mark.thorough

@@ -187,12 +187,9 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
     too_short = _too_short(config.method)
     if too_short:
         _LOG.warning("%s", too_short)
-    if config.method.learning_rate == length.AUTO and c.learning_rate != length.PUBLISHED_RATE:
+    if config.method.learning_rate == length.AUTO:
         steps = c.warmup_epochs * (info.n // c.batch_size)
-        _LOG.warning(
-            "method.learning_rate is %.3g: %g where the warm-up has 600 steps or more, here %d",
-            *(c.learning_rate, length.PUBLISHED_RATE, steps),
-        )
+        _LOG.info("method.learning_rate is %.3g: the warm-up has %d steps", c.learning_rate, steps)
 
     def init(key: jax.Array, previous: None, data: TrainingData) -> State:
         del previous

@@ -12,7 +12,7 @@ The published runs are 1,300 epochs long. In a run of another length 'auto' is
   applied once per example, the published 0.99 but in runs of less than 459 updates
   (`alignment.paced`).
 
-At the published length these are the published numbers.
+At the published length, and with the warm-up that follows it, these are the published numbers.
 
 Why the rate follows: after the warm-up all that is predicted in one class is pulled together, and
 the entropy makes every prediction certain. A classifier that has learnt nothing by then puts all

@@ -324,9 +324,10 @@ def to_compare(
     """The config of another method on the same split, for the comparison at the end of a run.
 
     Length, batch size, optimizer and views carry over, so that the comparison differs in the method
-    and in nothing else; the stages of a method share that length as they share its own. Where the
-    run's method trains from scratch in a warm-up stage with settings of its own
-    (`warmup_learning_rate`, say), it is those that carry over. On a user's own rows a method has
+    and in nothing else (but for a rate that the run's method finds by itself); the stages of a
+    method share that length as they share its own. Where the run's method trains from scratch in a
+    warm-up stage with settings of its own (`warmup_learning_rate`, say), it is those that carry
+    over. On a user's own rows a method has
     its settings for them, `methods.own_rows`. Where the run's method trains no network, the other
     one has the settings, its length among them, that the source's configuration gives it by itself.
     Which epoch is reported is `rule`; by default every method has its own, as in a run of its own.
@@ -342,7 +343,10 @@ def to_compare(
         section.num_epochs = OWN_EPOCHS[config.data.source]
     for key in methods.shared_fields() if both_networks else ():
         if key in config.method and key in section:
-            section[key] = config.method.get(f"warmup_{key}", config.method[key])
+            value = config.method.get(f"warmup_{key}", config.method[key])
+            # A word, such as NcPU's 'auto' for its rate, is of the run's method alone.
+            if isinstance(value, str) == isinstance(section[key], str):
+                section[key] = value
     if not methods.has_network(config.method.name) and "augment" in section:
         section.augment = False  # the run has no views that could carry over
     other.method = section

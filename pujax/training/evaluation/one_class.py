@@ -5,8 +5,8 @@ a run that goes on after a stop knows what the rows before it say. Epochs of the
 the stages before prepare it and may not classify at all.
 """
 
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import ml_collections
 import numpy as np
@@ -155,6 +155,18 @@ def _found(row: Row) -> str | None:
     return {(0.0,): "negative", (1.0,): "positive"}.get(tuple(known), "")
 
 
+def rate_word(section: Mapping[str, Any]) -> str:
+    """Whether a 'lower' or a 'higher' rate may prevent that all are predicted in one class.
+
+    What NcPU's classifier predicts of all examples stays, since these are pulled together: it
+    learnt too slowly before.
+
+    Args:
+      section: a method's fields.
+    """
+    return "higher" if section.get("gate") else "lower"
+
+
 def _changes(config: ml_collections.ConfigDict, batching: Batching) -> list[str]:
     """Settings of the method that can be changed, with their present values."""
     result = []
@@ -164,9 +176,7 @@ def _changes(config: ml_collections.ConfigDict, batching: Batching) -> list[str]
     if rates:
         now = config[rates[0]]
         shown = f"{now!r}, which the log has as a number" if isinstance(now, str) else f"{now:g}"
-        # With NcPU's gate a class that is predicted of all stays: its classifier learnt too slowly.
-        word = "higher" if "gate" in config else "lower"
-        result.append(f"a {word} method.{rates[0]} (now {shown})")
+        result.append(f"a {rate_word(config)} method.{rates[0]} (now {shown})")
     count, size = batching.num_positives, batching.batch_size
     # Elsewhere the number is fixed, or is half of the batch already.
     is_free = "positives_per_batch" in config and not config.get("classifier_batch_size", 0)
