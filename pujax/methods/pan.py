@@ -35,7 +35,7 @@ from pujax.methods._common import network as network_lib
 from pujax.methods._common import optimizer as optimizer_lib
 from pujax.methods.base import Method, Stage
 
-SELECTION = "nnpu_risk"
+SELECTION = "proxy_auc"
 _THRESHOLDS = ("auto", "zero", "prior")
 
 
