@@ -117,9 +117,13 @@ def test_the_rate_that_is_found_is_said(caplog):
 def test_a_word_for_the_rate_does_not_carry_over_to_a_method_that_is_compared():
     config = baseline.get_config("method=ncpu,task=digits,backbone=mlp")
     other = config_lib.resolve(config_lib.to_compare(config, "nnpu")).method
-    assert other.learning_rate == methods.module("nnpu").default_config().learning_rate
+    own = methods.module("nnpu").default_config()
+    for field in ("learning_rate", "optimizer", "weight_decay", "lr_schedule"):
+        assert other[field] == own[field]
+    assert own.optimizer != config.method.optimizer and other.batch_size == 256
     config.method.learning_rate = 0.02
-    assert config_lib.to_compare(config, "nnpu").method.learning_rate == 0.02
+    other = config_lib.to_compare(config, "nnpu").method
+    assert (other.learning_rate, other.optimizer) == (0.02, config.method.optimizer)
     back = config_lib.resolve(config_lib.to_compare(baseline.get_config("method=nnpu"), "ncpu"))
     assert back.method.learning_rate == "auto" and back.method.target_momentum == "auto"
 

@@ -21,6 +21,8 @@ from pujax.training.config import data_section
 from pujax.training.evaluation import model_selection
 
 _LARGEST = float(np.finfo(np.float32).max)
+_WITH_RATE = ("optimizer", "learning_rate", "momentum", "weight_decay")
+"""Fields of the optimizer that a rate is chosen with, beside those of the schedule, `lr_...`."""
 
 _LATER = (
     ("data", "split_seed", -1),
@@ -324,10 +326,10 @@ def to_compare(
     """The config of another method on the same split, for the comparison at the end of a run.
 
     Length, batch size, optimizer and views carry over, so that the comparison differs in the method
-    and in nothing else (but for a rate that the run's method finds by itself); the stages of a
-    method share that length as they share its own. Where the run's method trains from scratch in a
-    warm-up stage with settings of its own (`warmup_learning_rate`, say), it is those that carry
-    over. On a user's own rows a method has
+    and in nothing else (but for the optimizer where the run's method finds its rate by itself); the
+    stages of a method share that length as they share its own. Where the run's method trains from
+    scratch in a warm-up stage with settings of its own (`warmup_learning_rate`, say), it is those
+    that carry over. On a user's own rows a method has
     its settings for them, `methods.own_rows`. Where the run's method trains no network, the other
     one has the settings, its length among them, that the source's configuration gives it by itself.
     Which epoch is reported is `rule`; by default every method has its own, as in a run of its own.
@@ -341,10 +343,14 @@ def to_compare(
         methods.set_length(section, config.method.num_epochs)
     elif method == "nnpu" and config.data.source in OWN_EPOCHS:
         section.num_epochs = OWN_EPOCHS[config.data.source]
+    # A rate that the run's method finds by itself is not the other one's, nor is what goes with it.
+    finds_rate = isinstance(config.method.get("learning_rate"), str)
     for key in methods.shared_fields() if both_networks else ():
+        if finds_rate and (key in _WITH_RATE or key.startswith("lr_")):
+            continue
         if key in config.method and key in section:
             value = config.method.get(f"warmup_{key}", config.method[key])
-            # A word, such as NcPU's 'auto' for its rate, is of the run's method alone.
+            # A word, such as NcPU's 'auto' for an average, is of the run's method alone.
             if isinstance(value, str) == isinstance(section[key], str):
                 section[key] = value
     if not methods.has_network(config.method.name) and "augment" in section:
