@@ -229,6 +229,10 @@ def test_images_that_are_seen_batch_by_batch_are_cut_at_0(data):
     tree = ml_collections.ConfigDict(tiny.config("pan", model="mlp", options=MLP).to_dict())
     tree.data.streaming = "on"
     assert pan.build(tree, data.info).calibrate is None
+    tree.method.threshold = "prior"
+    method = pan.build(tree, data.info)
+    with pytest.raises(ValueError, match=r"accepted: method.threshold='zero', or other methods"):
+        method_setup._check_streamed(method, tree, data)
 
 
 @pytest.mark.thorough

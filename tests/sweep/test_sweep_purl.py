@@ -86,6 +86,17 @@ def test_a_table_of_prior_errors_and_seeds_that_train_together(tmp_path):
     assert "Absolute error of the estimated share of positives in U" in "\n".join(lines)
 
 
+def test_where_the_prior_chooses_the_epoch_a_part_is_held_out():
+    plan = estimated_prior.get_plan("method=gradpu")
+    assert plan.rules == ("reported", "last")
+    assert {cell.config.data.num_validation for cell in plan.cells} == {300}
+    plan = estimated_prior.get_plan("method=nnpu")
+    assert plan.rules is None
+    for cell in plan.cells:
+        assert cell.config.data.num_validation == 0
+        assert cell.config.run.eval_every == cell.config.method.num_epochs
+
+
 def test_rows_of_estimated_priors_differ_in_the_prior_alone():
     plan = estimated_prior.get_plan("method=dist_pu")
     by_column = {}

@@ -1,6 +1,7 @@
 """Runs that fall into one class: which epochs count, said once while they run, and at the end."""
 
 import logging
+import types
 
 import jax.numpy as jnp
 import ml_collections
@@ -10,6 +11,7 @@ import pytest
 from pujax import report, training
 from pujax.data.batching import Batching
 from pujax.methods import naive
+from pujax.reports import doubts
 from pujax.training import config as config_lib
 from pujax.training import method_setup, preemption, run_state, train_loop
 from pujax.training.evaluation import one_class, tasks
@@ -221,6 +223,11 @@ def test_what_is_to_be_changed_of_ncpu_is_a_rate_that_is_too_low():
     (change,) = one_class._changes(config, batching)
     assert change == "a higher method.learning_rate (now 'auto', which the log has as a number)"
     assert one_class.rate_word(tiny.config("ncpu", gate=False).method) == "lower"
+    for section, word in (({"gate": True}, "higher"), ({}, "lower")):
+        run = types.SimpleNamespace(
+            summary={"one_class": [{"lasts": True}]}, config={"method": section}
+        )
+        assert f"with a {word} method.learning_rate" in doubts._one_class_epochs(run, None).advice
 
 
 @pytest.mark.thorough

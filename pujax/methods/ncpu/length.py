@@ -31,7 +31,7 @@ AUTO = alignment.AUTO
 EPOCHS = 1300
 """Of the published runs."""
 _WARMUP_EPOCHS = 30
-PUBLISHED_RATE = 1e-3
+_PUBLISHED_RATE = 1e-3
 """Of CIFAR-10 and CIFAR-100."""
 _MAX_RATE = 1e-2
 """The authors' largest, that of STL-10."""
@@ -91,11 +91,11 @@ def learning_rate(config: ml_collections.ConfigDict, warmup_steps: int) -> float
     if config.learning_rate != AUTO:
         return float(config.learning_rate)
     if warmup_steps >= _ENOUGH_STEPS:
-        return PUBLISHED_RATE
+        return _PUBLISHED_RATE
     if warmup_steps <= _FEW_STEPS:
         return _MAX_RATE
-    power = math.log(_MAX_RATE / PUBLISHED_RATE) / math.log(_ENOUGH_STEPS / _FEW_STEPS)
-    return PUBLISHED_RATE * (_ENOUGH_STEPS / warmup_steps) ** power
+    power = math.log(_MAX_RATE / _PUBLISHED_RATE) / math.log(_ENOUGH_STEPS / _FEW_STEPS)
+    return _PUBLISHED_RATE * (_ENOUGH_STEPS / warmup_steps) ** power
 
 
 def label_momentum(config: ml_collections.ConfigDict) -> float:
