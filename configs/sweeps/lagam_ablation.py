@@ -14,6 +14,7 @@ from pujax.configs import lagam_digits
 _CLUSTERS = (2, 5, 50)
 _SUPPORT = (10, 20, 100)
 _LABELED = (30, 50, 200, 300)
+_NO_CONTRAST = {"method.use_contrast": False, "method.augment": False}
 
 _ROWS = {
     "full": {},
@@ -22,7 +23,7 @@ _ROWS = {
     "no meta": {"method.use_meta": False},
     "nnPU + contrast, no meta": {"method.use_meta": False, "method.classification_loss": "nnpu"},
     "no meta, no contrast": {"method.use_meta": False, "method.use_contrast": False},
-    "no contrast, no views": {"method.use_contrast": False, "method.augment": False},
+    "no contrast, no views": _NO_CONTRAST,
     "no meta, no contrast, no views, plain loss": {
         "method.use_meta": False,
         "method.use_contrast": False,
@@ -32,6 +33,10 @@ _ROWS = {
     # Table 4: the label update.
     "soft update": {"method.label_update": "normalized"},
     "no EMA": {"method.rho_start": 0.0, "method.rho_end": 0.0},
+    "soft update, no contrast, no views": _NO_CONTRAST | {"method.label_update": "normalized"},
+    "no EMA, no contrast, no views": (
+        _NO_CONTRAST | {"method.rho_start": 0.0, "method.rho_end": 0.0}
+    ),
     # Table 5: the positives of the contrastive loss.
     "no neighbours": {"method.use_neighbors": False},
     "no neighbours, no cut-off": {"method.use_neighbors": False, "method.use_cutoff": False},
