@@ -7,7 +7,10 @@ positive), cifar10 (vehicles positive; for imbalanced_nnpu one class, airplanes)
 1000 labelled positives, U is the whole training set. Batches are drawn from P and U together but
 for imbalanced_nnpu, whose authors take 10 of P and 500 of U. Pixels are those of the authors,
 between 0 and 1; imbalanced_nnpu's, of which no source says anything, are standardised. Networks
-begin as those of PyTorch do, not as the authors' of nnPU, see `pujax/models/layers.py`.
+begin as those of PyTorch do, not as the authors' of nnPU, see `pujax/models/layers.py`. For pusb
+the authors take the posterior that biases the labels from the network, trained on all data, here it
+is a logistic regression's, whose labels are more biased; and they find the threshold on the scores
+of the test set, here it is found on those of U (`method.threshold_on`).
 """
 
 import ml_collections

@@ -8,7 +8,9 @@ code, whose numbers the settings are, but for these points:
   calls the loss on the test set after every epoch, with true labels, and keeps what it leaves;
 - a batch is given to the loss once, P and U together;
 - the schedule of the warm-up runs over its own length, not over that of the second phase;
-- a batch lacks a group: its term is 0, and its averages stay as they are.
+- a batch lacks a group: its term is 0, and its averages stay as they are;
+- of one-sample data the prior is that of U, which is a little smaller than the population's, in all
+  terms, also where it weighs P.
 Averages start afresh with the second phase.
 """
 

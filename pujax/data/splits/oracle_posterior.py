@@ -29,11 +29,12 @@ _remembered: dict[bytes, np.ndarray] = {}
 def fit(inputs: np.ndarray | ImageFiles, binary: np.ndarray, *, seed: int) -> np.ndarray:
     """Estimates the positive-class posterior of every example with a linear classifier.
 
-    A binary logistic regression with an L2 penalty on all examples of known class (GradPU's
-    selection-bias protocol, which takes it from PUSB; both leave the penalty open). Pixels are
-    centred and divided by one overall standard deviation, the features of a table each by their
-    own, since their units differ. Of five penalties, tried from the
-    strongest on, the last before the log loss rises is taken; the loss is that of 3-fold
+    A binary logistic regression with an L2 penalty on all examples of known class, as in GradPU's
+    selection-bias protocol, which leaves the penalty open. PUSB's authors take the posterior from
+    the network itself, trained on training and test set: near 1 for most positives, so that their
+    labels are less biased. Pixels are centred and divided by one overall standard deviation, the
+    features of a table each by their own, since their units differ. Of five penalties, tried from
+    the strongest on, the last before the log loss rises is taken; the loss is that of 3-fold
     cross-validation on at most 10000 examples (fewer where images are large). The final fit uses
     all of them, in single precision with L-BFGS: some ten seconds of one core for 60000 images of
     28 by 28 pixels, and memory for one float32 copy of the images of known class. One thread does

@@ -1,0 +1,183 @@
+"""The constants of the authors' protocols, as the papers and their code state them.
+
+Where the package's own choice stands in a protocol file (networks, batches that no paper states) it
+is asserted too, so that nobody changes a measured protocol unseen.
+"""
+
+import pytest
+
+from pujax.configs import dist_pu, nnpu, purl, vpu
+
+
+def fields(config, names):
+    """The values of dotted fields."""
+    found = config.to_dict()
+    values = {}
+    for name in names:
+        value = found
+        for part in name.split("."):
+            value = value[part]
+        values[name] = list(value) if isinstance(value, tuple) else value
+    return values
+
+
+def check(config, expected):
+    assert fields(config, expected) == expected
+
+
+VEHICLES = [0, 1, 8, 9]
+EVEN = [0, 2, 4, 6, 8]
+# 1,000 labelled beside a U that is the whole training set.
+CASE_CONTROL = {
+    "data.num_labeled": 1000,
+    "data.num_unlabeled": 0,
+    "data.num_support": 0,
+    "data.setting": "two_sample",
+    "data.sampling": "uniform",
+}
+
+
+@pytest.mark.parametrize(
+    ("method", "task", "rate", "batch_size"),
+    [
+        ("nnpu", "mnist", 1e-3, 30_000),
+        ("nnpu", "cifar10", 1e-5, 500),
+        ("upu", "mnist", 1e-3, 30_000),
+        ("upu", "cifar10", 1e-5, 500),
+        ("pusb", "mnist", 1e-5, 1000),
+        ("pusb", "cifar10", 1e-5, 224),
+    ],
+)
+def test_nnpu_and_its_kin_have_the_rates_and_batches_of_their_papers(
+    method, task, rate, batch_size
+):
+    config = nnpu.get_config(f"method={method},task={task}")
+    expected = CASE_CONTROL | {
+        "data.source": task,
+        "data.positive_classes": EVEN if task == "mnist" else VEHICLES,
+        "data.scaling": "unit",
+        "data.labeling": "pusb" if method == "pusb" else "scar",
+        "model.name": "mlp" if task == "mnist" else "cnn13",
+        "method.name": method,
+        "method.learning_rate": rate,
+        "method.batch_size": batch_size,
+        "method.batching": "joint",
+        "method.num_epochs": 100,
+        "method.weight_decay": 0.005,
+        "method.loss": "logistic" if method == "pusb" else "sigmoid",
+    }
+    if method == "nnpu":  # the negative part alone is what Algorithm 1 descends on
+        expected |= {"method.keep_positive": False, "method.beta": 0.0, "method.gamma": 1.0}
+    check(config, expected)
+    assert config.model.options.to_dict() == ({"batch_norm": True} if task == "mnist" else {})
+
+
+@pytest.mark.parametrize(("task", "classes"), [("mnist", EVEN), ("cifar10", [0])])
+def test_imbalanced_nnpu_takes_ten_of_p_and_500_of_u_for_200_epochs(task, classes):
+    config = nnpu.get_config(f"method=imbalanced_nnpu,task={task}")
+    expected = CASE_CONTROL | {
+        "data.positive_classes": classes,
+        "method.num_epochs": 200,
+        "method.batching": "separate",
+        "method.positives_per_batch": 10,
+        "method.batch_size": 510,
+        "method.ascent": True,
+    }
+    check(config, expected)
+
+
+@pytest.mark.parametrize(
+    ("task", "classes", "labeled", "validation", "model", "rate", "weight"),
+    [
+        ("fashion_mnist", [1, 4, 7], 3000, 5000, "small_cnn", 3e-4, 0.3),
+        ("cifar10", VEHICLES, 3000, 5000, "cnn7", 3e-5, 0.03),
+        ("stl10", [0, 2, 3, 8, 9], 2250, 500, "cnn7", 1e-4, 0.3),
+    ],
+)
+def test_vpu_has_the_rate_and_the_weight_of_each_of_its_sets(
+    task, classes, labeled, validation, model, rate, weight
+):
+    expected = {
+        "data.source": task,
+        "data.positive_classes": classes,
+        "data.num_labeled": labeled,
+        "data.num_validation": validation,
+        "model.name": model,
+        "run.selection": "vpu_risk",
+        "method.learning_rate": rate,
+        "method.mixup_weight": weight,
+        "method.num_epochs": 50,
+        "method.steps_per_epoch": 30,
+        "method.batching": "separate",
+        "method.batch_size": 1000,
+        "method.positives_per_batch": 0,  # as many of P as of U
+        "method.beta1": 0.5,
+        "method.beta2": 0.99,
+        "method.lr_every": 20,
+        "method.lr_factor": 0.5,
+        "method.lr_resets": True,
+        "method.mixup_alpha": 0.3,
+    }
+    check(vpu.get_config(f"task={task}"), expected)
+
+
+@pytest.mark.parametrize(
+    ("task", "classes", "model", "options"),
+    [
+        ("cifar10-1", VEHICLES, "cnn13", {"initializer": "he_normal"}),
+        ("fashion_mnist", [0, 2, 4, 6], "mlp", {"batch_norm": True, "initializer": "he_normal"}),
+        ("alzheimer", [0, 1, 3], "resnet50_v1", {}),
+    ],
+)
+def test_dist_pu_has_its_positives_network_and_two_phases(task, classes, model, options):
+    config = dist_pu.get_config(f"task={task}")
+    expected = {
+        "data.positive_classes": classes,
+        "data.num_labeled": 1000,
+        "data.setting": "two_sample",
+        "data.sampling": "uniform",
+        "model.name": model,
+        "method.warmup_epochs": 60,
+        "method.num_epochs": 120,
+        "method.warmup_learning_rate": 5e-4,
+        "method.warmup_weight_decay": 5e-3,
+        "method.warmup_lr_floor": 0.0,
+        "method.warmup_entropy_weight": 2e-3,
+        "method.learning_rate": 5e-5,
+        "method.weight_decay": 1e-3,
+        "method.lr_floor": 0.7,
+        "method.mixup_alpha": 6.0,
+        "method.batch_size": 256,
+        "method.batching": "joint",
+    }
+    check(config, expected)
+    assert config.model.options.to_dict() == options
+
+
+@pytest.mark.parametrize("data", ["a9a", "newsgroups"])
+@pytest.mark.parametrize("prior", ["0.3", "0.7"])
+def test_purl_has_the_papers_sizes(data, prior):
+    is_text = data == "newsgroups"
+    expected = {
+        "data.source": data,
+        "data.class_prior": float(prior),
+        # 50 and 200 of them are what the method holds out.
+        "data.num_labeled": 1050,
+        "data.num_unlabeled": 2200,
+        "data.setting": "two_sample",
+        "model.name": "mlp",
+        "model.options.hidden": [30, 10] if is_text else [60, 20],
+        "model.options.batch_norm": True,
+        "method.validation_positives": 50,
+        "method.validation_unlabeled": 200,
+        "method.positives_per_batch": 100,
+        "method.classifier_batch_size": 3000,
+        "method.representation": "purl",
+        "method.prior_points": "training",
+        "method.optimizer": "adagrad" if is_text else "adam",
+        "method.learning_rate": 1e-2 if is_text else 1e-3,
+    }
+    config = purl.get_config(f"data={data},prior={prior}")
+    check(config, expected)
+    epochs = config.method.num_epochs - config.method.representation_epochs
+    assert epochs == (300 if is_text else 200)
