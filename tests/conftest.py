@@ -21,15 +21,19 @@ _USES: dict[str, list[str]] = {}
 
 
 def pytest_addoption(parser):
-    """The option that renews the list behind the marker `fast`."""
+    """What renews the list behind the marker `fast`, and what runs one part of several."""
     text = f"write the tests that take longer than {tiers.LIMIT} s to {tiers.LIST.name}"
     parser.addoption("--record-tiers", action="store_true", help=text)
+    text = "of N parts of the tests run the one with number K, K/N, counted from 1"
+    parser.addoption("--part", default="", help=text)
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m is looked at
-def pytest_collection_modifyitems(items):
-    """Marks the fast tests."""
+def pytest_collection_modifyitems(config, items):
+    """Marks the fast tests, and leaves out what is not in the part that is asked for."""
     slower = tiers.listed()
+    part = config.getoption("part")
+    items[:] = [item for item in items if tiers.is_in_part(item.nodeid, part)]
     for item in items:
         if tiers.is_fast(item.nodeid, {mark.name for mark in item.iter_markers()}, slower):
             item.add_marker(pytest.mark.fast)

@@ -1,5 +1,7 @@
 """The tiers of the tests: what is fast, and what runs on which worker."""
 
+import re
+
 import pytest
 
 from tests import tiers
@@ -60,3 +62,23 @@ def test_every_listed_test_exists():
 )
 def test_tests_of_a_file_run_together_and_contract_tests_of_a_method(nodeid, group):
     assert tiers.group_of(nodeid) == group
+
+
+def test_every_test_is_in_one_part_of_several_beside_the_others_of_its_group():
+    nodeids = [f"tests/test_{i}.py::test_{j}[{k}]" for i in range(60) for j in "ab" for k in "xy"]
+    for count in (1, 2, 3, 5):
+        parts = [
+            [nodeid for nodeid in nodeids if tiers.is_in_part(nodeid, f"{number}/{count}")]
+            for number in range(1, count + 1)
+        ]
+        assert sorted(sum(parts, [])) == sorted(nodeids)
+        files = [{nodeid.partition("::")[0] for nodeid in part} for part in parts]
+        assert sum(map(len, files)) == 60
+        assert min(map(len, files)) >= 30 / count
+    assert all(tiers.is_in_part(nodeid, "") for nodeid in nodeids)
+
+
+@pytest.mark.parametrize("part", ["0/3", "4/3", "1", "1/0", "a/b", "1/3/5", "-1/3"])
+def test_a_part_that_cannot_be_is_named(part):
+    with pytest.raises(ValueError, match=re.escape(f"part is {part!r}; accepted: K/N")):
+        tiers.is_in_part(RISK, part)

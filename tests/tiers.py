@@ -3,6 +3,7 @@
 import collections
 import pathlib
 import re
+import zlib
 
 LIST = pathlib.Path(__file__).with_name("not_fast.txt")
 REPOSITORY = LIST.parents[1]
@@ -86,3 +87,23 @@ def group_of(nodeid: str) -> str:
     file, _, test = nodeid.partition("::")
     case = re.search(r"\[(\w+)", test) if file.startswith("tests/contract/") else None
     return f"{file}[{case[1]}]" if case else file
+
+
+def is_in_part(nodeid: str, part: str) -> bool:
+    """Whether a test belongs to one of several parts of about the same size.
+
+    Groups stay whole (`group_of`), and a new one moves none of the others.
+
+    Args:
+      nodeid: the test.
+      part: 'K/N', of N parts the one with number K, counted from 1; '' is all.
+
+    Raises:
+      ValueError: for any other text.
+    """
+    if not part:
+        return True
+    found = re.fullmatch(r"([1-9]\d*)/([1-9]\d*)", part)
+    if found is None or int(found[1]) > int(found[2]):
+        raise ValueError(f"part is {part!r}; accepted: K/N with whole numbers, 1 <= K <= N")
+    return zlib.crc32(group_of(nodeid).encode()) % int(found[2]) == int(found[1]) - 1
