@@ -5,6 +5,7 @@ import contextlib
 import numbers
 import re
 import tempfile
+import threading
 import warnings
 import weakref
 from collections.abc import Iterable, Iterator, Mapping
@@ -44,6 +45,9 @@ _SAME = 1e-6
 
 _FEW = 5
 """Labelled positives below which `pujax check` calls a result worthless."""
+_TRAINS = threading.Lock()
+"""Fits in threads of one process take turns: tracing and writing checkpoints are not for several at
+once, and one fit uses all cores."""
 _MAX_EPOCHS = 50
 _BATCH_SIZE = 512
 """Rows that one call scores."""
@@ -189,7 +193,7 @@ class PUClassifier(ClassifierMixin, BaseEstimator):
         _check_names(X)
         _check_cells(X)
         labels = np.asarray(y)
-        if labels.ndim == 1 and labels.dtype.kind in "Of":
+        if labels.ndim == 1:  # not as pandas has them, whose nullable types would become float
             y = _plain_labels(labels)
         X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
         check_classification_targets(y)
@@ -205,7 +209,7 @@ class PUClassifier(ClassifierMixin, BaseEstimator):
         self.offset_ = np.array([columns.offset(column) for column in X.T])
         rows, labeled = _in_single_precision(X - self.offset_), y == self.positive_
         self._warn(X, rows, labeled)
-        with _errors_in_parameters(self.options or {}):
+        with _TRAINS, _errors_in_parameters(self.options or {}):
             self._train(rows, labeled, seed)
         return self
 
@@ -268,10 +272,10 @@ class PUClassifier(ClassifierMixin, BaseEstimator):
         known = own_results.of(data, final)
         self.estimates_, self.calibration_ = known.estimates, known.calibration
         self.prior_ = float(data.info.prior)
-        doubt = _doubt(known.estimates, float(data.info.prior_unlabeled))
-        if known.calibration is not None and not doubt:
-            doubt = _flat(known.calibration, final.train_scores)
-        if doubt:
+        doubts = [_doubt(known.estimates, float(data.info.prior_unlabeled))]
+        if known.calibration is not None:
+            doubts.append(_flat(known.calibration, final.train_scores))
+        for doubt in filter(None, doubts):
             warnings.warn(doubt, stacklevel=4)
         trained = jax.tree.map(sharding.to_host, trained)
         numbers = model_numbers.numbers_of(setup.method, trained, data.info)
@@ -290,6 +294,7 @@ class PUClassifier(ClassifierMixin, BaseEstimator):
         """Scores `[n]` of being positive."""
         check_is_fitted(self, "model_")
         _check_names(X)
+        _check_cells(X)
         X = validate_data(self, X, dtype=np.float64, reset=False)
         X = _in_single_precision(X - getattr(self, "offset_", 0.0))  # older ones have none
         X = self._steady(X)
@@ -593,7 +598,7 @@ def _check_names(X: Any) -> None:
 
 
 def _check_cells(X: Any) -> None:
-    """Raises a ValueError for the first words or missing cell of a pandas DataFrame."""
+    """Raises a ValueError for the first words, times or missing cell of a pandas DataFrame."""
     if not (hasattr(X, "columns") and hasattr(X, "iloc")):
         return  # scikit-learn's message is about an array, which has no names
     import pandas as pd
@@ -601,9 +606,14 @@ def _check_cells(X: Any) -> None:
     accepted = "accepted: numbers; `pujax train --config=own_table` reads words and missing cells"
     missing = X.isna().to_numpy()
     for place, (name, dtype) in enumerate(zip(X.columns, X.dtypes, strict=True)):
-        if isinstance(dtype, np.dtype) and dtype.kind != "O":
-            continue  # numbers, or times, of which scikit-learn says more
+        if isinstance(dtype, np.dtype) and dtype.kind in "biufc":
+            continue  # numbers; of complex ones scikit-learn says more
+        if isinstance(dtype, pd.SparseDtype):
+            dense = "accepted: dense columns, X.sparse.to_dense()"
+            raise ValueError(f"X has the sparse column {name!r}; {dense}")
         cells = X.iloc[:, place]
+        if isinstance(dtype, (pd.DatetimeTZDtype, pd.PeriodDtype)) or dtype.kind in "mM":
+            raise ValueError(f"X has dates or times in column {name!r}; {accepted}, dates too")
         wrong = pd.to_numeric(cells, errors="coerce").isna().to_numpy() & ~missing[:, place]
         if wrong.any():
             cell = cells.iloc[int(np.flatnonzero(wrong)[0])]

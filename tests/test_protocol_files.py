@@ -6,7 +6,7 @@ is asserted too, so that nobody changes a measured protocol unseen.
 
 import pytest
 
-from pujax.configs import dist_pu, nnpu, purl, vpu
+from pujax.configs import dist_pu, gradpu, impulses, nnpu, purl, vpu
 
 
 def fields(config, names):
@@ -181,3 +181,93 @@ def test_purl_has_the_papers_sizes(data, prior):
     check(config, expected)
     epochs = config.method.num_epochs - config.method.representation_epochs
     assert epochs == (300 if is_text else 200)
+
+
+@pytest.mark.parametrize(
+    ("task", "classes", "beta_max", "alpha", "epochs", "model", "options"),
+    [
+        ("mnist", [1, 3, 5, 7, 9], 30.0, 0.2, 100, "mlp", {}),
+        ("fashion_mnist", EVEN, 10.0, 0.2, 100, "mlp", {}),
+        (
+            "cifar10",
+            VEHICLES,
+            1.0,
+            0.1,
+            200,
+            "cnn13",
+            {"batch_norm": False, "initializer": "he_normal"},
+        ),
+    ],
+)
+def test_gradpu_has_the_weights_of_each_of_its_sets(
+    task, classes, beta_max, alpha, epochs, model, options
+):
+    config = gradpu.get_config(f"task={task},labeled=3000")
+    expected = {
+        "data.source": task,
+        "data.positive_classes": classes,
+        "data.num_labeled": 3000,
+        "data.num_validation": 500,
+        "data.scaling": "unit",
+        "model.name": model,
+        "method.alpha": alpha,
+        "method.beta_max": beta_max,
+        "method.num_epochs": epochs,
+        "method.learning_rate": 1e-3,
+        "method.lr_schedule": "exponential",
+        "method.lr_floor": 0.1,
+        "method.weight_decay": 5e-4,
+        "method.batch_size": 250,
+    }
+    check(config, expected)
+    assert config.model.options.to_dict() == options
+
+
+@pytest.mark.parametrize(
+    ("method", "rate"), [("naive", 1e-3), ("upu", 1e-4), ("nnpu", 4e-4), ("pusb", 4e-4)]
+)
+def test_the_methods_beside_gradpu_have_their_rates_and_its_pixels(method, rate):
+    for task, epochs in (("mnist", 100), ("cifar10", 200)):
+        expected = {
+            "data.scaling": "unit",
+            "method.learning_rate": rate,
+            "method.num_epochs": epochs,
+            "method.lr_schedule": "exponential",
+        }
+        check(gradpu.get_config(f"task={task},method={method}"), expected)
+    vpu_there = {"data.scaling": "unit", "method.learning_rate": 3e-5, "method.mixup_weight": 0.03}
+    check(gradpu.get_config("task=cifar10,method=vpu"), vpu_there)
+
+
+@pytest.mark.parametrize(
+    ("row", "tau_plus", "loss", "labels", "head", "pretraining"),
+    [
+        ("impulses", 0.1, "imbalanced_nnpu", "pu", "linear", 100),
+        ("simclr", 0.0, "bce", "pu", "linear", 100),
+        ("debiased", 0.1, "bce", "pu", "linear", 100),
+        ("contrastive_nnpu", 0.0, "nnpu", "pu", "linear", 100),
+        ("contrastive_imbnnpu", 0.0, "imbalanced_nnpu", "pu", "linear", 100),
+        ("debiased_nnpu", 0.1, "nnpu", "pu", "linear", 100),
+        ("debiased_wbce", 0.1, "weighted_bce", "true", "linear", 100),
+        ("imbnnpu", 0.1, "imbalanced_nnpu", "pu", "finetune", 0),
+        ("supervised_wbce", 0.1, "weighted_bce", "true", "finetune", 0),
+    ],
+)
+def test_every_row_of_impulses_tables_has_its_loss_and_correction(
+    row, tau_plus, loss, labels, head, pretraining
+):
+    expected = {
+        "data.scaling": "unit",
+        "model.name": "resnet50_v1",
+        "model.options.stem": "imagenet",
+        "model.image_size": 224,
+        "method.temperature": 0.5,
+        "method.tau_plus": tau_plus,
+        "method.head_loss": loss,
+        "method.labels": labels,
+        "method.head": head,
+        "method.pretrain_epochs": pretraining,
+    }
+    check(impulses.get_config(f"row={row}"), expected)
+    at_32 = {"model.options.stem": "cifar", "model.image_size": 0, "data.scaling": "unit"}
+    check(impulses.get_config(f"row={row},size=32"), at_32)

@@ -447,3 +447,28 @@ def test_the_derivative_by_a_number_is_that_of_the_value(name):
         infinite = scores.copy()
         infinite[0, 0] = np.inf
         assert np.isfinite(jax.grad(risk)(at, infinite))
+
+
+@pytest.mark.parametrize("column", [[-3.0, -3.05, -2.98], [-3.0, -3.0, -3.0], [-90.0, -91.0, -90]])
+def test_the_derivative_by_alpha_is_there_where_tempered_probabilities_round_to_0(column):
+    """A class of nearly equal scores has a temperature near 0, and its factor rounds to 0."""
+    scores = np.stack([column, [0.3, -0.2, 0.1]], axis=1)
+    targets = np.array([[1, 0], [0, 1], [0, 0]])
+
+    def risk(alpha, scores=scores):
+        return risks.multilabel_vpu(scores, targets, gamma=0.85, alpha=alpha)
+
+    with x64():
+        slope = (risk(0.8 + 1e-6) - risk(0.8 - 1e-6)) / 2e-6
+        np.testing.assert_allclose(jax.grad(risk)(0.8), slope, rtol=1e-5)
+    found = jax.grad(risk)(0.8, scores.astype(np.float32))
+    np.testing.assert_allclose(found, slope, rtol=1e-3)
+
+
+def test_the_factor_is_that_of_its_logarithm_where_the_mean_rounds_to_0():
+    scores = np.full([4, 1], -130, np.float32)
+    found = risks.multilabel_vpu(scores, np.zeros([4, 1], int), gamma=0.1, alpha=None)
+    # m = exp(-130), which float32 does not hold; log(m + 2 epsilon) is that of the rest.
+    np.testing.assert_allclose(found, np.exp(-13) * np.log(2 * EPSILON), rtol=1e-6)
+    at_zero = risks.multilabel_vpu(np.full([2, 1], -np.inf), np.zeros([2, 1], int), gamma=0.0)
+    assert float(at_zero) == pytest.approx(np.log(2 * EPSILON))

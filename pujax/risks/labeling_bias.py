@@ -144,15 +144,19 @@ def _log_shares(scores: jax.Array, epsilon: float) -> tuple[jax.Array, jax.Array
 
 
 def _log_share(scores: jax.Array, epsilon: float) -> jax.Array:
-    """`log(p + epsilon)`; without `epsilon` it stays finite where p is 0 in the precision."""
+    """`log(p + epsilon)`; without `epsilon` it stays finite where p is 0 in the precision.
+
+    An `epsilon` below the smallest normal number is none: devices take it for 0.
+    """
     exact = jax.nn.log_sigmoid(scores)
     known = arrays.on_host(epsilon)
-    if known == 0:
+    smallest = float(jnp.finfo(scores.dtype).tiny)
+    if known is not None and known < smallest:
         return exact
     p = _arrays.sigmoid(scores)
     if known is not None:
         return jnp.log(p + epsilon)
-    is_zero = epsilon == 0
+    is_zero = epsilon < smallest
     # The derivative by epsilon at 0 is 1 / p.
     at_zero = exact + epsilon * jnp.exp(jnp.minimum(-exact, _LARGEST_EXPONENT))
     return jnp.where(is_zero, at_zero, jnp.log(p + jnp.where(is_zero, 1, epsilon)))

@@ -70,10 +70,17 @@ def multilabel_vpu(
         )
 
     everyone = jnp.ones_like(is_positive)
-    factor = jnp.mean(_arrays.sigmoid(fixed), axis=0) ** jnp.asarray(gamma)
+    factor = _power(_arrays.log_mean_sigmoid(fixed, everyone, axis=0), gamma)
     log_share = _log_plus(_arrays.log_mean_sigmoid(scores, everyone, axis=0), 2 * EPSILON)
     log_q = _log_plus(jax.nn.log_sigmoid(scores), 2 * EPSILON)
     return jnp.sum(factor * log_share - arrays.mean_where(log_q, is_positive, axis=0))
+
+
+def _power(log_mean: jax.Array, gamma: float | jax.Array) -> jax.Array:
+    """`m^gamma` by the logarithm of m, which has a slope where m itself rounds to 0."""
+    is_zero = jnp.isneginf(log_mean)
+    power = jnp.exp(jnp.asarray(gamma) * jnp.where(is_zero, 0, log_mean))
+    return jnp.where(is_zero, (jnp.asarray(gamma) == 0).astype(power.dtype), power)
 
 
 def multilabel_gamma(known_ratio: float | jax.Array) -> jax.Array:

@@ -27,8 +27,9 @@ def _polynomial(x, tolerance):
 
 
 _SCHEMES: dict[str, Callable[[jax.Array, jax.Array], jax.Array]] = {
-    "welsch": lambda x, t: jnp.exp(-x / t**2),
-    "cauchy": lambda x, t: 1 / (1 + x / t**2),
+    # Not by t^2, which rounds to 0 long before t does.
+    "welsch": lambda x, t: jnp.exp(-x / t / t),
+    "cauchy": lambda x, t: 1 / (1 + x / t / t),
     "hard": lambda x, t: (x < t).astype(x.dtype),
     "linear": lambda x, t: jnp.maximum(0, 1 - x / t),
     "polynomial": _polynomial,

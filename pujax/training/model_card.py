@@ -77,7 +77,7 @@ def _of_one_label(document: Mapping[str, Any]) -> str:
             f"  they may be if {shares_of(low, high)} of the unlabeled rows are positive, and by\n"
             "  chance in the held-out rows."
         )
-    clean = "without a known negative"
+    clean = "known negatives, if any,\namong the latter"
     if info["n_support"]:
         positives, negatives = (
             info["support_positives"],

@@ -295,6 +295,16 @@ def test_the_upper_bound_sees_the_truth_and_says_so(data):
     _, method, arrays = built(data, labels="true", head_loss="weighted_bce")
     assert method.reveals == "all"
     assert arrays.labeled.sum() == (data.truth == 1).sum() > data.labeled.sum()
+    # Positives weigh as many as there are negatives for each in truth, not labelled ones beside U.
+    pretraining, head = method.stages
+    state = start(head, arrays, start(pretraining, arrays))
+    batch = batch_of(head, state, arrays, epoch=2)
+    _, metrics = jax.jit(head.step)(state, batch, jax.random.key(0))
+    classifier = state.params["classifier"]
+    scores = (batch.inputs @ classifier["kernel"] + classifier["bias"])[:, 0]
+    weight = (data.truth != 1).sum() / (data.truth == 1).sum()
+    expected = risks.weighted_bce(scores, batch.labeled, positive_weight=weight)
+    np.testing.assert_allclose(metrics["loss"], expected, rtol=1e-5)
 
 
 def test_corrupted_rows_take_the_asked_share_of_features_from_other_rows():

@@ -99,6 +99,11 @@ def test_a_traced_floor_of_zero_is_a_known_one(loss):
         np.testing.assert_allclose(traced, known[0], rtol=1e-6)
         np.testing.assert_allclose(slope, known[1], rtol=1e-6)
         assert np.isfinite(slope).all() and np.isfinite(by_floor)
+        for floor in (1e-40, 1e-46):  # subnormal numbers, which devices round to 0
+            of_known = jax.value_and_grad(value)(scores, floor)
+            np.testing.assert_allclose(of_known[0], known[0], rtol=1e-6)
+            np.testing.assert_allclose(of_known[1], known[1], rtol=1e-6)
+            np.testing.assert_allclose(jax.jit(both)(scores, floor)[1][0], slope, rtol=1e-6)
     with x64():
         scores = jnp.array([2.0, -1.0, 3.0])
         _, (_, by_floor) = both(scores, 0.0)

@@ -409,3 +409,9 @@ def test_infinite_hardness_has_no_weight_and_no_slope_by_the_tolerance(scheme):
     assert float(far) < 1e-14
     with pytest.raises(ValueError, match="hardness is -1.0, but must be 0 or more"):
         risks.self_paced_weights(-1.0, tolerance=0.5, scheme=scheme)
+
+
+@pytest.mark.parametrize("scheme", ["welsch", "cauchy"])
+def test_the_easiest_example_counts_whole_at_a_tolerance_whose_square_rounds_to_0(scheme):
+    found = risks.self_paced_weights(np.float32([0, 1]), tolerance=1e-23, scheme=scheme)
+    np.testing.assert_array_equal(found, [1, 0])

@@ -9,11 +9,12 @@ self-supervision", and its released code. Two things happen in turn:
   random views, and a linear classifier trained on them with imbalanced nnPU. `head='finetune'`
   trains the whole network on images instead.
 Paper and code disagree in places (500 epochs of pretraining or 100; blur and solarisation or not);
-the defaults are the code's, with three exceptions: batches of the head are shuffled anew every
+the defaults are the code's, with four exceptions: batches of the head are shuffled anew every
 epoch (`faithful=True` repeats those of the first, which the code does by accident), images keep
-their size (the code resizes them to 224 pixels: `model.image_size=224`), and the rate of a linear
-head follows the number of its features (`head_rate`), which is the code's for an encoder as wide as
-theirs.
+their size (the code resizes them to 224 pixels: `model.image_size=224`) and are standardised (the
+code leaves them in [0, 1]: `data.scaling='unit'`), and the rate of a linear head follows the number
+of its features (`head_rate`), which is the code's for an encoder as wide as theirs.
+`configs/impulses.py` has the code's size and scaling.
 
 Stages come apart too: `pretrain_epochs=0` with `init_from` trains a head on a saved encoder, and
 `num_epochs=pretrain_epochs` leaves the encoder alone. While it is pretrained, a linear probe on its

@@ -6,6 +6,7 @@ Where the paper and the authors' code disagree this follows the code, except tha
 - the label store is always written back;
 - positive classes are passed directly instead of flipping labels;
 - a support batch of one class only leaves the labels alone instead of giving NaN;
+- `entropy_weight`, which is 0 in both, adds the entropy to the network's own step alone;
 - support batches are always full (the code's eighth batch of an order has 52 of 500 images);
 - k-means draws a new subset and new initial centres in every epoch (the code's seed is fixed).
 

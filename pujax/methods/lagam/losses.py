@@ -89,7 +89,11 @@ def classification_losses(
     batch: Batch,
     labels: tuple[jax.Array, jax.Array],
 ) -> tuple[jax.Array, jax.Array]:
-    """Losses of the weak and of the mixed view, whose scores and labels are pairs."""
+    """Losses of the weak and of the mixed view, whose scores and labels are pairs.
+
+    The entropy is that of the weak view in the network's own step. In the authors' code, where it
+    is off, it would be part of every classification loss, the inner and the outer one included.
+    """
     if config.classification_loss == "nnpu":
         numbers: dict[str, Any] = calibration.risk_numbers(info)
         loss = risks.nnpu(scores[0], batch.labeled, **numbers)
