@@ -37,8 +37,8 @@ def get_config(argument: str = "") -> ml_collections.ConfigDict:
     config.model.name = chosen["backbone"]
     if chosen["backbone"] == "auto":
         config.model.name = "mlp" if chosen["task"] in common.TABLES else "small_cnn"
-    if chosen["method"] == "gradpu":
-        common.without_batch_norm(config)
+    if chosen["method"] == "gradpu" and chosen["task"] not in common.TABLES:
+        common.suit_gradpu(config)
     common.hold_out(config, chosen["task"])
     if chosen["method"] == "lagam":
         config.method.support_batch_size = min(64, config.data.num_support)

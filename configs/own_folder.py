@@ -35,7 +35,6 @@ def get_config(argument: str = "") -> ml_collections.ConfigDict:
     if chosen["backbone"] == "small_cnn":
         config.model.options.channels = (16, 32, 64)
     if chosen["method"] == "gradpu":
-        common.without_batch_norm(config)
-        config.data.scaling = "unit"  # what the weight `alpha` goes with
+        common.suit_gradpu(config)
     config.run.compare = ""
     return config

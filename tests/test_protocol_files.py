@@ -6,7 +6,7 @@ is asserted too, so that nobody changes a measured protocol unseen.
 
 import pytest
 
-from pujax.configs import dist_pu, gradpu, impulses, nnpu, purl, vpu
+from pujax.configs import baseline, dist_pu, gradpu, impulses, nnpu, purl, vpu
 
 
 def fields(config, names):
@@ -271,3 +271,13 @@ def test_every_row_of_impulses_tables_has_its_loss_and_correction(
     check(impulses.get_config(f"row={row}"), expected)
     at_32 = {"model.options.stem": "cifar", "model.image_size": 0, "data.scaling": "unit"}
     check(impulses.get_config(f"row={row},size=32"), at_32)
+
+
+@pytest.mark.parametrize("task", ["digits", "mnist", "cifar10-1", "a9a", "mushrooms"])
+def test_gradpu_has_the_pixels_of_its_penalty_on_every_task_of_images(task):
+    is_table = task in ("a9a", "mushrooms")
+    check(
+        baseline.get_config(f"method=gradpu,task={task}"),
+        {"data.scaling": "standard" if is_table else "unit"},
+    )
+    check(baseline.get_config(f"method=nnpu,task={task}"), {"data.scaling": "standard"})
