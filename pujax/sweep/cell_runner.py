@@ -14,7 +14,7 @@ from jax.sharding import Mesh
 from pujax import reading
 from pujax.data.pu_dataset import PUDataset
 from pujax.data.readers import download
-from pujax.files import read_json, replace_text
+from pujax.files import replace_text
 from pujax.priors import Consensus
 from pujax.sweep import resume
 from pujax.sweep.plan import Cell
@@ -62,12 +62,7 @@ class Place(NamedTuple):
         path = os.path.join(resume.seed_folder(self.folder(cell), seed), "summary.json")
         if not self.workdir or not os.path.exists(path):
             return None
-        found = read_json(path)
-        if not all(isinstance(found.get(x), dict) for x in ("selections", "oracle_best_epoch")):
-            raise ValueError(
-                f"{path} is damaged (it has no results of a run); accepted: the file as written"
-            )
-        return found
+        return experiment.read_summary(path)
 
     def unfinished(self, cell: Cell, seeds: Sequence[int]) -> list[int]:
         """The seeds of a cell that have no summary."""
@@ -160,6 +155,8 @@ def train(
     failed: list[int] = []
 
     def member(seed: int) -> Member:
+        if request.signal:  # estimates of the prior, which are kept, may take longer than a warning
+            raise SystemExit(128 + request.signal)
         config = by_seed.get(seed) or with_seed(configs[0], seed)
         folder = resume.seed_folder(place.folder(cell), seed)
         data = place.load(config)

@@ -255,6 +255,11 @@ def from_config(
     return Plan(title, tuple(cells), tuple(seeds), rules, reference=reference)
 
 
+def chooses_epochs(plan: Plan) -> bool:
+    """Whether a rule of its table looks at more of a run than its last and its reported epoch."""
+    return bool({*(plan.rules or ())} - {model_selection.LAST, report.REPORTED})
+
+
 def with_usual_rules(plan: Plan) -> Plan:
     """A plan without rules shows what each run reports, if a part is held out to choose it by."""
     if plan.rules is None and any(config_lib.holds_out(cell.config) for cell in plan.cells):

@@ -12,6 +12,7 @@ import ml_collections
 
 from pujax import reading, report
 from pujax.files import read_json, replace_text, write_json
+from pujax.sweep import plan as plan_lib
 from pujax.sweep import resume, summary
 from pujax.sweep.cell_runner import Place
 from pujax.sweep.plan import Cell, Plan
@@ -93,7 +94,9 @@ def write(
             if finished is not None:
                 # A process with other settings may have trained it since the folder was checked.
                 folder = resume.seed_folder(place.folder(cell), config.seed)
-                experiment.refuse_other_run(folder, config)
+                experiment.refuse_other_run(
+                    folder, config, chooses_later=plan_lib.chooses_epochs(plan)
+                )
                 summaries.append(finished)
                 records.append(_record(cell, config, finished))
         entries.append(

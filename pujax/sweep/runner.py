@@ -16,6 +16,7 @@ from pujax.sweep import plan as plan_lib
 from pujax.sweep.plan import Cell, Plan
 from pujax.sweep.shards import Shard
 from pujax.training import (
+    checkpoint,
     compilation_cache,
     experiment,
     init_from,
@@ -174,6 +175,7 @@ def prepare(
         raise ValueError("workdir is ''; accepted: a folder, or none in a dry run")
     if workdir:
         check_folder("--workdir", workdir)
+        checkpoint.check_place("--workdir", workdir)
         if not dry_run:
             check_writable("--workdir", workdir, is_folder=True)
     resolved = [_resolve(cell, plan) for cell in plan.cells]
@@ -195,7 +197,7 @@ def prepare(
     for index, (cell, configs) in enumerate(zip(plan.cells, resolved, strict=True)):
         for config in configs if workdir else ():
             folder = resume.seed_folder(place.folder(cell), config.seed)
-            experiment.refuse_other_run(folder, config)
+            experiment.refuse_other_run(folder, config, chooses_later=plan_lib.chooses_epochs(plan))
             place.summary(cell, config.seed)  # which the tables need of all cells
         if index in chosen:
             line, has_estimates = dry_run_lib.describe(cell, configs, place, dry_run=dry_run)

@@ -51,6 +51,23 @@ class Position(NamedTuple):
     best_values: tuple[float | None, ...] = (None,)
 
 
+def check_place(field: str, folder: str) -> None:
+    """Requires a folder in which checkpoints can be kept.
+
+    Orbax takes square brackets of a path for a pattern, which matches nothing, and what writes the
+    arrays takes a backslash for a border of folders: the arrays of a checkpoint would be lost, and
+    without a word.
+
+    Raises:
+      ValueError: naming the field, the path and the character.
+    """
+    path = os.path.abspath(folder)
+    found = [x for x in "[]\\" if x in path and x != os.sep]
+    if found:
+        accepted = "a path without square brackets and backslashes, in which checkpoints are lost"
+        raise ValueError(f"{field} is {folder!r} ({path} has {found[0]!r}); accepted: {accepted}")
+
+
 class Checkpoints:
     """Saves and restores the state of one run.
 

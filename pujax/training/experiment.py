@@ -20,6 +20,7 @@ from pujax.data.multilabel_dataset import MultilabelDataset
 from pujax.data.pu_dataset import PUDataset
 from pujax.files import check_folder, check_writable, read_json, to_plain, write_json
 from pujax.training import (
+    checkpoint,
     compilation_cache,
     compile_ahead,
     example_scores,
@@ -104,6 +105,7 @@ def _run(config: ml_collections.FrozenConfigDict, folder: str, rule: str) -> dic
     """
     compilation_cache.enable(config.run.compilation_cache)
     check_folder("--workdir", folder)
+    checkpoint.check_place("--workdir", folder)
     _refuse_in_use(folder)
     data = init_from.attach(config, load_data(config))
     configs = _configs(config, data, folder, rule)
@@ -280,7 +282,7 @@ def run_members(
     for member in members:
         refuse_other_data(member.folder, member.truth)
     if len(members) == 1 and members[0].is_finished:
-        return [read_json(members[0].summary)]
+        return [read_summary(members[0].summary)]
     with contextlib.ExitStack() as stack:
         for member in members:
             stack.enter_context(in_use(member.folder))
@@ -317,6 +319,8 @@ def _run_members(
             )
             if state.stopped_by:
                 raise SystemExit(128 + state.stopped_by)
+            if state.left:
+                raise train_loop.NonFiniteError("; ".join(state.left))
             return None
         with hosts.leaving_together():
             results = [_finish(state, seed, len(members)) for seed in range(state.run.num_seeds)]
@@ -378,7 +382,7 @@ def _finish(state: LoopState, seed: int, num_together: int) -> dict[str, Any]:
     run = state.run
     member, method = run.members[seed], run.methods[seed]
     if member.is_finished:
-        return read_json(member.summary)
+        return read_summary(member.summary)
     config, truth, folder = member.setup.config, member.truth, member.folder
     # All hosts take part in the evaluation, one of them writes.
     inputs: Inputs = truth.inputs
@@ -494,6 +498,7 @@ def _new_folder(name: str) -> Iterator[str]:
     folder, number = base, 1
     is_first = not os.path.exists("runs")
     check_folder("--workdir", base)
+    checkpoint.check_place("--workdir", base)
     check_writable("--workdir", base, is_folder=True)
     while True:
         try:
@@ -514,8 +519,23 @@ def _new_folder(name: str) -> Iterator[str]:
 
 def _finished_at(folder: str) -> str:
     """When the summary of a folder was made."""
-    known = read_json(os.path.join(folder, "summary.json")).get("finished_at")
+    known = read_summary(os.path.join(folder, "summary.json")).get("finished_at")
     return known or "a day that its summary does not tell"
+
+
+def read_summary(path: str) -> dict[str, Any]:
+    """The summary of a finished run.
+
+    Raises:
+      ValueError: if no run wrote it.
+    """
+    found = read_json(path)
+    sections = ("selections", "oracle_best_epoch", "test", "train")
+    if not all(isinstance(found.get(name), dict) for name in sections):
+        raise ValueError(
+            f"{path} is damaged (it has no results of a run); accepted: the file as written"
+        )
+    return found
 
 
 # What a run writes after its `config.json` and its first row, so that without both it is somebody
@@ -555,14 +575,27 @@ def refuse_other_data(folder: str, data: Problem) -> None:
         )
 
 
-def refuse_other_run(folder: str, config: ml_collections.FrozenConfigDict) -> None:
-    """Raises if the folder holds a run with another configuration, or files that no run wrote."""
+def refuse_other_run(
+    folder: str, config: ml_collections.FrozenConfigDict, *, chooses_later: bool = False
+) -> None:
+    """Raises if the folder holds a run with another configuration, or files that no run wrote.
+
+    Args:
+      folder: of the run.
+      config: what it is to be.
+      chooses_later: whether epochs are chosen among those that it evaluated, once it has ended, so
+        that `run.eval_every` must be the same, too.
+    """
     path = os.path.join(folder, "config.json")
     if not os.path.exists(path):
         _refuse_foreign(folder)
         return
-    stored = config_lib.fingerprint(ml_collections.ConfigDict(read_json(path)))
-    differences = config_lib.differences(stored, config_lib.fingerprint(config))
+    kept = ml_collections.ConfigDict(read_json(path))
+    stored, wanted = config_lib.fingerprint(kept), config_lib.fingerprint(config)
+    if chooses_later:
+        for fields, of in ((stored, kept), (wanted, config)):
+            fields["run"]["eval_every"] = max(of.get("run", {}).get("eval_every", 0), 1)
+    differences = config_lib.differences(stored, wanted)
     if differences:
         raise ValueError(
             f"--workdir={folder} holds a run with another configuration "

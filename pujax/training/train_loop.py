@@ -9,6 +9,7 @@ checkpoint of its own in its own folder, and they go on.
 
 import collections
 import contextlib
+import json
 import logging
 import os
 import signal
@@ -422,7 +423,9 @@ def _warn_of_one_class(run: Run, seed: int) -> None:
 def _keep_best(state: LoopState, rule: str, rows: Sequence[dict[str, Any]]) -> None:
     """Keeps the states of the seeds for which the rule prefers this epoch."""
     before = state.position.best_values
-    values = [row[model_selection.COLUMNS[rule]] for row in rows]
+    # Other hosts may round otherwise, and keep another epoch of their part of the state.
+    own = json.dumps([row[model_selection.COLUMNS[rule]] for row in rows], default=float)
+    values = json.loads(sharding.of_first_host(own))
     is_better = [
         model_selection.improves(rule, value, best)
         for value, best in zip(values, before, strict=True)

@@ -112,7 +112,10 @@ def fake_summary(task):
         folder = os.path.join(place.folder(task.plan.cells[0]), f"seed_{seed}")
         os.makedirs(folder)
         with open(os.path.join(folder, "summary.json"), "w") as file:
-            file.write('{"selections": {"last": {"accuracy": 0.5}}, "oracle_best_epoch": {}}')
+            file.write(
+                '{"selections": {"last": {"accuracy": 0.5}}, "oracle_best_epoch": {}, "test": {}, '
+                '"train": {}}'
+            )
     return ""
 
 
@@ -120,7 +123,7 @@ def fake_summary(task):
 def no_data(monkeypatch):
     """Data are not loaded, nor methods built, nor summaries read in detail."""
     monkeypatch.setattr("pujax.sweep.dry_run.describe", lambda *a, **k: ("", None))
-    monkeypatch.setattr("pujax.training.experiment.refuse_other_run", lambda *a: None)
+    monkeypatch.setattr("pujax.training.experiment.refuse_other_run", lambda *a, **k: None)
     monkeypatch.setattr("pujax.sweep.results._record", fake_record)
     monkeypatch.setattr("pujax.report.render", lambda title, entries, **k: str(entries))
 

@@ -321,7 +321,14 @@ def test_a_damaged_list_of_seeds_is_named(tmp_path, held):
         resume.find(str(tmp_path), seeds)
 
 
-@pytest.mark.parametrize("held", ["{}", '{"selections": 3, "oracle_best_epoch": {}}'])
+@pytest.mark.parametrize(
+    "held",
+    [
+        "{}",
+        '{"selections": 3, "oracle_best_epoch": {}}',
+        '{"selections":{},"oracle_best_epoch":{}}',
+    ],
+)
 def test_a_damaged_summary_of_a_seed_is_named(tmp_path, held):
     (cell, *_) = small_plan.plan(("naive",)).cells
     place = cell_runner.Place(str(tmp_path), None, None, False, {})
@@ -373,7 +380,7 @@ def test_reasons_are_those_of_seeds_that_are_not_finished_and_equal_ones_are_one
         place.write_error(cell, seeds, reason)
     assert place.error(cell, (0, 1, 2)) == "seed 0, 2: no memory; seed 1: no data"
     # Seed 2 is finished by another process, which left the old reason in its folder.
-    summary = {"selections": {}, "oracle_best_epoch": {}}
+    summary = {x: {} for x in ("selections", "oracle_best_epoch", "test", "train")}
     (tmp_path / cell.folder / "seed_2" / "summary.json").write_text(json.dumps(summary))
     assert place.error(cell, (0, 1, 2)) == "seed 0: no memory; seed 1: no data"
     place.write_error(cell, (0, 1, 2), "killed")
@@ -786,7 +793,7 @@ def test_a_seed_with_checkpoints_of_its_own_goes_on_once_beside_its_group(
     # The group is faked, and finishes none.
     monkeypatch.setattr(cell_runner.Place, "unfinished", lambda self, cell, seeds: [*seeds])
     configs = runner._resolve(cell, plan)
-    assert cell_runner.train(cell, configs, place, None)
+    assert cell_runner.train(cell, configs, place, types.SimpleNamespace(signal=None))
     assert calls == ["group", 1, 0, 2]  # seed 1 once, and what the group did not finish
 
 
@@ -1007,3 +1014,46 @@ def test_a_table_without_figures_removes_those_of_an_earlier_one(tmp_path, monke
     (tmp_path / "paired_even.png").write_bytes(b"")
     sweep.run(plan, str(tmp_path))
     assert found == [str(tmp_path)]
+
+
+def test_a_signal_in_an_estimate_of_the_prior_ends_the_cell_before_the_next(tmp_path, monkeypatch):
+    request, estimated = types.SimpleNamespace(signal=None), []
+
+    def settle(config, data, folder, mesh, *, known):
+        estimated.append(config.seed)
+        request.signal = signal.SIGTERM
+        return data._replace(info=data.info._replace(prior=0.5, prior_unlabeled=0.5))
+
+    monkeypatch.setattr(cell_runner.prior_estimation, "settle", settle)
+    monkeypatch.setattr(experiment, "run_members", None)  # nothing trains
+    plan = small_plan.plan(("naive",), seeds=(0, 1, 2))
+    plan.cells[0].config.data.prior = "auto"
+    resolved = runner._resolve(plan.cells[0], plan)
+    place = cell_runner.Place(str(tmp_path), tiny.mesh(), cell_runner.loader(4), False, {})
+    with pytest.raises(SystemExit) as stop:
+        cell_runner.train(plan.cells[0], resolved, place, request)
+    assert stop.value.code == 128 + signal.SIGTERM and estimated == [0]
+
+
+def test_seeds_that_evaluated_other_epochs_are_no_mean_of_a_rule_that_chooses_among_them(tmp_path):
+    plan = small_plan.plan(("naive",), seeds=(0,))
+    plan.cells[0].config.run.eval_every = 2
+    assert sweep.run(plan, str(tmp_path)) == 0
+    now = small_plan.plan(("naive",), seeds=(0, 1))
+    with pytest.raises(ValueError, match=r"seed_0 holds a run .*eval_every.*2.*accepted: the same"):
+        sweep.run(now._replace(rules=("last", "oracle_best_epoch")), str(tmp_path))
+    assert not (tmp_path / "even" / "naive" / "seed_1").exists()
+    # The last epoch is the same whatever was evaluated before it.
+    assert sweep.run(now._replace(rules=("last",)), str(tmp_path)) == 0
+
+
+@pytest.mark.parametrize("name", ["lr[0.1]", "a]b", "back\\slash"])
+def test_a_folder_in_which_checkpoints_would_be_lost_is_refused(tmp_path, name):
+    folder = str(tmp_path / name)
+    with pytest.raises(ValueError, match=r"^--workdir is .* has '.*'\); accepted: a path without"):
+        sweep.run(small_plan.plan(("naive",)), folder)
+    config = config_lib.resolve(small_plan.plan(("naive",)).cells[0].config)
+    with pytest.raises(ValueError, match=r"^--workdir is .*; accepted: a path without square"):
+        experiment.run(config, folder)
+    assert list(tmp_path.iterdir()) == []
+    checkpoint.check_place("--workdir", str(tmp_path / "a b?ü*{}%,='"))

@@ -275,6 +275,9 @@ def test_a_seed_that_meets_a_number_that_is_not_finite_leaves_and_the_others_end
         assert json.loads((folder / "summary.json").read_text())["trained_together"] == 3
     left = tmp_path / "seed_4"
     assert len(rows_in(left)) == 1 and not (left / "summary.json").exists()
+    # A stop after an epoch does not hide it.
+    with pytest.raises(train_loop.NonFiniteError, match="^seed 4 left the others"):
+        train(group(tmp_path / "short", stop_after_epoch=2), tmp_path / "short")
     # The group's checkpoint knows that it left: the same call trains nobody again.
     assert [r["seed"] for r in train(group(tmp_path), tmp_path)] == [3, 5]
     # It goes on alone where it stood, with the policy that tolerates such steps.

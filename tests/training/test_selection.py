@@ -1,5 +1,6 @@
 """Epoch selection: criteria by hand, choice among rows, and a kept state that survives a stop."""
 
+import json
 import math
 import types
 
@@ -11,7 +12,7 @@ import pytest
 from pujax import methods
 from pujax.methods.base import Method
 from pujax.training import config as config_lib
-from pujax.training import preemption, run_state, train_loop
+from pujax.training import preemption, run_state, sharding, train_loop
 from pujax.training.evaluation import binary, model_selection, summary, tasks
 from pujax.training.evaluation.evaluator import Evaluator
 from pujax.training.seed_axis import Member
@@ -578,3 +579,20 @@ def test_a_calibrated_state_goes_into_all_scores_but_the_uncalibrated_ones():
     wanted = binary.validation_metrics(scores(inputs, moved), data, plain_scores=scores(inputs, 0))
     assert {name: row[name] for name in wanted} == wanted
     assert binary.validation_metrics(scores(inputs, moved), data) != wanted
+
+
+def test_the_best_epoch_is_that_of_the_first_hosts_values(monkeypatch, tmp_path):
+    """Another host may round a criterion otherwise; it would keep another epoch of its part."""
+    given = []
+
+    def of_first_host(text):
+        values = json.loads(text)
+        given.append(values)
+        return json.dumps([float(len(given) == 2) for _ in values])
+
+    monkeypatch.setattr(sharding, "of_first_host", of_first_host)
+    changes = {"num_epochs": 3, "run": {"selection": "proxy_auc"}, "data": {"num_validation": 40}}
+    config = tiny.config("naive", model="mlp", options={"hidden": (4,)}, **changes)
+    state, rows = tiny.train_in(tmp_path, config, tiny.problem(num_validation=40))
+    assert given == [[row["val_proxy_auc"]] for row in rows]
+    assert state.position.best_values == (1.0,)  # of the second epoch
