@@ -11,12 +11,13 @@ of the digits in scikit-learn, 1,000 P and 9,000 U of Fashion-MNIST, at a length
 A shorter run of the published ones needs `--config.method.num_epochs` alone: warm-up and momenta
 follow it (`method.warmup_epochs=auto` and so on). The rate is the published one at any length.
 
-selection = last (default), or proxy_accuracy, proxy_auc, vpu_risk, proxy_accuracy_vpu: the rule
-that chooses the epoch without a negative label on 500 examples held out, of the digits 100. Those
-of CIFAR-10 and CIFAR-100 are of the images that the published split leaves out, so that P and U
-keep their sizes; those of STL-10 are of its labelled ones, and its prior, which nobody knows, has
-to be given (`--config.data.prior=NUMBER`); proxy_auc and vpu_risk make no use of it. With a part
-held out the summary has what every rule would have chosen, and the last epoch.
+selection = last (default, as published), or nnpu_risk, proxy_accuracy, proxy_auc, vpu_risk,
+proxy_accuracy_vpu: the rule that chooses the epoch without a negative label on 500 examples held
+out, of the digits 100. Those of CIFAR-10 and CIFAR-100 are of the images that the published split
+leaves out, so that P and U keep their sizes; those of STL-10 are of its labelled ones, and its
+prior, which nobody knows, has to be given (`--config.data.prior=NUMBER`); proxy_auc and vpu_risk
+make no use of it. With a part held out the summary has what every rule would have chosen, and the
+last epoch.
 """
 
 import ml_collections
@@ -27,7 +28,7 @@ from pujax.training import config as config_lib
 _TASKS = {"cifar10": "cifar10-1", "cifar100": "cifar100-2", "stl10": "stl10-1"}
 _NUM_UNLABELED = 40_000
 _PRIORS = {"cifar10": 0.4, "cifar100": 0.5}
-_RULES = ("last", "proxy_accuracy", "proxy_auc", "vpu_risk", "proxy_accuracy_vpu")
+_RULES = ("last", "nnpu_risk", "proxy_accuracy", "proxy_auc", "vpu_risk", "proxy_accuracy_vpu")
 
 
 def get_config(argument: str = "") -> ml_collections.ConfigDict:

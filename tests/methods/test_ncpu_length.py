@@ -351,6 +351,6 @@ def test_an_epoch_is_chosen_on_a_part_held_out_beside_the_published_split(
 def test_without_a_rule_nothing_is_held_out_and_other_rules_are_refused():
     config = config_lib.resolve(ncpu_config.get_config("task=cifar10"))
     assert (config.data.num_validation, config.run.selection) == (0, "last")
-    message = "config argument selection is 'oracle'; accepted: last, proxy_accuracy, proxy_auc"
+    message = "config argument selection is 'oracle'; accepted: last, nnpu_risk, proxy_accuracy"
     with pytest.raises(ValueError, match=message):
         ncpu_config.get_config("selection=oracle")

@@ -51,6 +51,8 @@ def test_auto_is_the_rule_that_suits_the_method(rule, suits, has_validation, has
     [
         ("lbe", 0.3, "nnpu_risk"),
         ("lbe", None, "last"),  # by the proxy AUC it lost up to eight points under biased labels
+        ("ncpu", 0.3, "nnpu_risk"),
+        ("ncpu", None, "last"),
         ("naive", 0.3, "proxy_accuracy_vpu"),
         ("naive", None, "vpu_risk"),
         ("pan", None, "proxy_auc"),
