@@ -310,7 +310,8 @@ def threshold_at(
     if not reaches(high):
         return math.inf
     # Halves the interval until its ends are neighbouring numbers, or nearly so at 0.
-    while low < (middle := low + (high - low) / 2) < high:
+    # Their difference may be no number.
+    while low < (middle := low / 2 + high / 2) < high:
         low, high = (low, middle) if reaches(middle) else (middle, high)
     return high
 
@@ -367,7 +368,7 @@ def _platt(
     from scipy import optimize  # where it is needed: it loads for long
 
     scores, m, n = np.concatenate([p, u]), len(p), len(u)
-    if scores.max() - scores.min() < _LEAST_SPREAD:
+    if scores.max() / 2 - scores.min() / 2 < _LEAST_SPREAD / 2:  # halves: no difference overflows
         return scores[:1], np.array([0.0, special.logit(prior)])
     unit = np.ldexp(1.0, np.frexp(np.abs(scores).max())[1] - 1)  # so that squares are finite
     center, scale = (scores / unit).mean() * unit, (scores / unit).std() * unit

@@ -26,7 +26,6 @@ class KMeans(NamedTuple):
     inertia: jax.Array
 
 
-@functools.partial(jax.jit, static_argnames=("num_clusters", "num_iterations", "num_restarts"))
 def kmeans(
     key: jax.Array,
     points: ArrayLike,
@@ -67,7 +66,26 @@ def kmeans(
         )
     checks.whole_number("num_iterations", num_iterations, 0)
     checks.whole_number("num_restarts", num_restarts, 1)
+    return _kmeans(
+        key,
+        points,
+        num_clusters=int(num_clusters),
+        num_iterations=int(num_iterations),
+        num_restarts=int(num_restarts),
+    )
 
+
+@functools.partial(jax.jit, static_argnames=("num_clusters", "num_iterations", "num_restarts"))
+def _kmeans(
+    key: jax.Array,
+    points: jax.Array,
+    *,
+    num_clusters: int,
+    num_iterations: int,
+    num_restarts: int,
+) -> KMeans:
+    """`kmeans` of arguments that have been checked."""
+    num_points = points.shape[0]
     # Far from the origin the expanded squares of the distances would cancel; a shift changes no
     # distance.
     origin = jnp.mean(points, axis=0)
@@ -87,7 +105,6 @@ def kmeans(
     return KMeans(centers + origin, assignments, jnp.sum(distances))
 
 
-@jax.jit
 def assign_clusters(points: ArrayLike, centers: ArrayLike) -> tuple[jax.Array, jax.Array]:
     """Assign each point to its nearest centre.
 
@@ -110,6 +127,12 @@ def assign_clusters(points: ArrayLike, centers: ArrayLike) -> tuple[jax.Array, j
         )
     if not len(centers):
         raise ValueError(f"centers has shape {centers.shape}, but must have one row or more")
+    return _assign_clusters(points, centers)
+
+
+@jax.jit
+def _assign_clusters(points: jax.Array, centers: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """`assign_clusters` of arguments that have been checked."""
     origin = jnp.mean(points, axis=0)
     assignments, distances = _assign(points - origin, centers - origin)
     return assignments, jnp.sum(distances)

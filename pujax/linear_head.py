@@ -83,8 +83,8 @@ def fit(
     is_share = known is None or (checks.is_number(prior) and 0 < float(known) < 1)
     checks.require(np.shape(prior) == () and is_share, "prior", prior, prior_accepted)
     arrays.check_labeled(labeled)
-    features, labeled = jnp.asarray(features), jnp.asarray(labeled)
-    watched = None if watched is None else jnp.asarray(watched)
+    features, labeled = arrays.real("features", features), jnp.asarray(labeled)
+    watched = None if watched is None else arrays.real("watched", watched)
     _check(features, labeled, num_epochs, batch_size, learning_rate, watched)
     features = features.astype(jnp.promote_types(features.dtype, jnp.float32))
     labeled = labeled.astype(features.dtype)
@@ -128,5 +128,6 @@ def _check(features, labeled, num_epochs, batch_size, learning_rate, watched) ->
     if batch_size > n:
         raise ValueError(f"batch_size is {batch_size}; accepted: 1 to {n}, the number of rows")
     checks.whole_number("num_epochs", num_epochs, 1)
+    arrays.check_shape_of_number("learning_rate", learning_rate)
     if arrays.on_host(learning_rate) is not None:
         checks.positive("learning_rate", learning_rate)

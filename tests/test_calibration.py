@@ -508,3 +508,10 @@ def test_scores_near_the_ends_of_their_type_give_finite_probabilities(scale):
     else:
         plain = calibration.fit(scores[3:], scores, **settings)
         np.testing.assert_allclose(found, calibration.probabilities(plain, scores), rtol=1e-6)
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_threshold_between_scores_whose_difference_is_no_number():
+    found = calibration.Calibration("isotonic", [-1e308, 0.0, 1e308], [0.0, 0.5, 1.0], 0.0)
+    assert calibration.threshold_at(found, 0.25) == pytest.approx(-5e307)
+    assert calibration.threshold_at(found, 0.75) == pytest.approx(5e307)

@@ -203,3 +203,17 @@ def test_a_raw_key_of_numpy_is_the_same_key():
     raw = np.asarray(jax.random.key_data(key))
     first, second = (clustering.kmeans(k, points, num_clusters=3) for k in (key, raw))
     np.testing.assert_array_equal(first.centers, second.centers)
+
+
+@pytest.mark.parametrize("wrong", [[["a", "b"]], None, [[1.0], [1.0, 2.0]]])
+def test_what_is_no_array_is_named(wrong):
+    key, points = jax.random.key(0), np.zeros([3, 2])
+    with pytest.raises(ValueError, match="^points is .*; accepted: an array of real numbers"):
+        clustering.kmeans(key, wrong, num_clusters=1)
+    with pytest.raises(ValueError, match="^centers is .*; accepted: an array of real numbers"):
+        clustering.assign_clusters(points, wrong)
+    with pytest.raises(ValueError, match="^key is 'k'; accepted: one jax.random key"):
+        clustering.kmeans("k", points, num_clusters=1)
+    for number in (jnp.array(2), [2], "two"):
+        with pytest.raises(ValueError, match="^num_clusters is "):
+            clustering.kmeans(key, points, num_clusters=number)

@@ -290,3 +290,10 @@ def test_a_number_of_numpy_does_not_change_the_type_of_the_views(name):
     loss = jax.jit(getattr(contrastive, name))
     found = loss(queries, keys, *positives, temperature=np.float64(0.07))
     assert found.dtype == jnp.float32
+
+
+def test_a_temperature_of_several_lengths_is_named():
+    with pytest.raises(
+        ValueError, match=r"^temperature is \[\[1.0\], \[1.0, 2.0\]\], but must be a"
+    ):
+        contrastive.nt_xent(np.ones([2, 3]), np.ones([2, 3]), temperature=[[1.0], [1.0, 2.0]])

@@ -134,6 +134,12 @@ def test_the_gradient_goes_through_training():
         ({"learning_rate": "fast"}, "learning_rate is 'fast'; accepted"),
         ({"learning_rate": 0.0}, "learning_rate is 0.0; accepted"),
         ({"watched": jnp.zeros([3, 4])}, r"watched has shape \(3, 4\); accepted"),
+        ({"watched": [["a", "b"]]}, r"watched is \[\['a', 'b'\]\]; accepted: an array of real num"),
+        (
+            {"watched": np.ones([3, 2], complex)},
+            r"watched is complex.*; accepted: an array of real",
+        ),
+        ({"learning_rate": jnp.ones(2)}, "learning_rate has shape"),
     ],
 )
 def test_what_cannot_be_is_refused(changes, message):
@@ -148,6 +154,9 @@ def test_shapes_that_do_not_fit_are_refused():
         linear_head.fit(jax.random.key(0), features, labeled[:3], prior=0.2)
     with pytest.raises(ValueError, match="features has shape"):
         linear_head.fit(jax.random.key(0), features[0], labeled, prior=0.2)
+    for wrong in (None, [[1.0], [1.0, 2.0]], [["a"]], np.ones([3, 2], complex)):
+        with pytest.raises(ValueError, match="^features is .*; accepted: an array of real numbers"):
+            linear_head.fit(jax.random.key(0), wrong, labeled, prior=0.2)
 
 
 @pytest.mark.parametrize("codes", [lambda y: y + 1, lambda y: y * np.nan, lambda y: y.astype(str)])

@@ -240,3 +240,21 @@ def test_the_width_of_perturbations_may_be_mapped_and_keeps_the_type():
         single = quadratic.META.astype(np.float32)
         found = quadratic.estimate("es", m=single, key=KEY, sigma=np.float64(0.1))
         assert found.dtype == jnp.float32
+
+
+@pytest.mark.parametrize("size", [1.0, 1e5, 1e7])
+def test_a_number_that_sigma_would_not_move_is_moved_by_several_roundings(size):
+    """At 1e7 the next float32 is 1 away; by a sigma of 0.01 all losses would be the same."""
+    found = meta.meta_gradient(
+        lambda w, m: -w * (m - size),  # one step goes to m - size
+        lambda w: w,
+        jnp.float32(0),
+        jnp.float32(size),
+        learning_rate=1.0,
+        estimator="es",
+        key=KEY,
+        num_pairs=4000,
+        sigma=0.01,
+    )
+    # Of a linear loss the mean of e^2 / width^2, whose deviation is the root of 2 / 4000.
+    np.testing.assert_allclose(found, 1, atol=4 * (2 / 4000) ** 0.5)

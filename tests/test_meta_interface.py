@@ -186,6 +186,7 @@ BAD = [
     ({"estimator": "pes", "key": KEY, "particles": 3}, r"particles is 'int'; accepted: None, or"),
     ({"optimizer": optax.sgd(1.0)}, r"learning_rate is 0.1; .* None with one, which has its own"),
     ({"opt_state": ()}, r"opt_state is 'tuple'; accepted: None without optimizer"),
+    ({"learning_rate": np.complex64(1)}, r"learning_rate is .*; accepted: one number"),
     ({"randomness": "always"}, r"randomness is 'always'; accepted: 'none', 'fresh', 'common'"),
     ({"randomness": "fresh"}, r"key is None; accepted: one jax.random key with randomness 'fresh'"),
     ({"stats_update": "kept"}, r"stats_update is 'kept'; accepted: 'frozen', 'carried', 'stopped'"),
@@ -423,3 +424,23 @@ def test_a_damping_that_is_no_number_is_named(damping, message):
 def test_the_share_of_old_labels_may_be_a_list():
     found = meta.ema_labels([0.0, 1.0], [1.0, 1.0], rho=[0.25, 0.5], pinned=[0, 0])
     np.testing.assert_allclose(found, [0.75, 1.0])
+
+
+@pytest.mark.parametrize("optimizer", [optax.sgd(0.1, momentum=0.9), optax.adam(0.1)])
+def test_a_state_of_parameters_of_another_shape_is_refused_even_if_it_broadcasts(optimizer):
+    params, wrong = {"w": jnp.ones(3)}, {"w": jnp.zeros((4, 3))}
+
+    def gradient(opt_state):
+        return meta.meta_gradient(
+            lambda p, m: m * jnp.sum(p["w"] ** 2),
+            lambda p: jnp.sum(p["w"] ** 2),
+            params,
+            jnp.float32(1),
+            optimizer=optimizer,
+            opt_state=opt_state,
+            num_steps=2,
+        )
+
+    assert np.isfinite(gradient(optimizer.init(params)))
+    with pytest.raises(ValueError, match="with an opt_state of the parameters that move .*4, 3"):
+        gradient(optimizer.init(wrong))

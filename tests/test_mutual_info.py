@@ -634,3 +634,9 @@ def test_the_best_of_a_grid_has_its_own_width_and_ridge():
         scores = jnp.ones([3, 2]).at[i, j].set(0.0).at[i, 1 - j].set(jnp.nan)
         best = selection._best(sigmas, ridges, scores)
         assert (best.sigma, best.ridge) == (sigmas[i], ridges[j])
+
+
+@pytest.mark.parametrize("key", ["k", None, 3])
+def test_a_median_distance_needs_a_key(key):
+    with pytest.raises(ValueError, match=f"^key is {key!r}; accepted: one jax.random key"):
+        features.median_distance(key, np.zeros([3, 2]))

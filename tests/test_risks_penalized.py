@@ -312,3 +312,8 @@ def test_infinite_scores_have_the_values_and_slopes_of_large_ones(beta):
     # A missed positive costs all of its loss, and without upweighting no more than 2.
     missed = risks.gradpu([-jnp.inf, 1.0], [1, 0], beta=beta)
     assert float(missed) == (jnp.inf if beta else pytest.approx(2 + 2 / (1 + np.exp(-2))))
+
+
+def test_a_penalty_of_no_batch_is_refused():
+    with pytest.raises(ValueError, match=r"^positives has shape \(\), but must have one entry per"):
+        risks.gradient_penalty(jnp.sum, jnp.float32(1), jnp.float32(1), jnp.float32(0.5))

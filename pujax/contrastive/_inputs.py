@@ -67,7 +67,10 @@ def checked_block_size(block_size: int) -> int:
 
 def _known_number(name: str, value: float | jax.Array) -> float | None:
     """The number in `value`, or None where it is traced or lies on other hosts."""
-    array = value if isinstance(value, jax.Array) else np.asarray(value)
+    try:
+        array = value if isinstance(value, jax.Array) else np.asarray(value)
+    except ValueError as error:  # rows of several lengths
+        raise ValueError(f"{name} is {value!r}, but must be a single number") from error
     if not is_real(array.dtype):
         raise ValueError(f"{name} is {value!r}, but must be a single number")
     check_shape_of_number(name, value)

@@ -55,7 +55,8 @@ def es(
       outer_loss: of the parameters after the steps.
       meta: the meta-parameters.
       num_pairs: pairs of runs.
-      sigma: standard deviation of the perturbations, in units of the meta-parameters.
+      sigma: standard deviation of the perturbations, in units of the meta-parameters; of one at
+        which eight roundings are more, eight roundings.
       chunk_size: pairs that run at once; None for all.
 
     Returns:
@@ -71,7 +72,7 @@ def es(
         return loop.compared(outer_loss, loop.run(_moved(meta, perturbation, sign), loop.start()))
 
     above, below = map_rows(lambda e: (value(e, 1), value(e, -1)), drawn, chunk_size)
-    return Estimate(_weighted(drawn, above - below, sigma))
+    return Estimate(_weighted(drawn, above - below, _widths(meta, sigma)))
 
 
 def pes(
@@ -138,7 +139,7 @@ def pes(
     (first, second), (above, below) = map_rows(pair, rows, chunk_size)
     total = jax.tree_util.tree_map(jnp.add, particles.perturbations, drawn)
     return Estimate(
-        _weighted(total, above - below, sigma),
+        _weighted(total, above - below, _widths(meta, sigma)),
         value=jnp.mean(above + below) / 2,
         particles=Particles(first, second, total, step + loop.num_steps),
     )
@@ -158,16 +159,17 @@ def perturbations(
       key: of the inner problem; the perturbations' own is folded out of it.
       meta: the meta-parameters.
       num_pairs: how many.
-      sigma: their standard deviation.
+      sigma: their standard deviation, and that of `_widths` where it is larger.
       step: inner steps before, so that every truncation has its own.
     """
     assert key is not None
     key = jax.random.fold_in(jax.random.fold_in(key, _PERTURBATIONS), step)
     entries, treedef = jax.tree_util.tree_flatten(meta)
     drawn = [
-        jnp.asarray(sigma, leaf.dtype)
-        * jax.random.normal(jax.random.fold_in(key, i), (num_pairs, *leaf.shape), leaf.dtype)
-        for i, leaf in enumerate(entries)
+        width * jax.random.normal(jax.random.fold_in(key, i), (num_pairs, *leaf.shape), leaf.dtype)
+        for i, (leaf, width) in enumerate(
+            zip(entries, jax.tree_util.tree_leaves(_widths(meta, sigma)), strict=True)
+        )
     ]
     return jax.tree_util.tree_unflatten(treedef, drawn)
 
@@ -212,9 +214,27 @@ def _moved(meta: chex.ArrayTree, perturbation: chex.ArrayTree, sign: int) -> che
     return jax.tree_util.tree_map(lambda m, e: m + sign * e, meta, perturbation)
 
 
-def _weighted(directions: chex.ArrayTree, differences: jax.Array, sigma: float) -> chex.ArrayTree:
-    """Mean over pairs of `direction * difference / (2 sigma^2)`."""
-    weights = differences / (2 * sigma**2 * differences.shape[0])
-    return jax.tree_util.tree_map(
-        lambda d: jnp.tensordot(weights, d, axes=1, precision="highest").astype(d.dtype), directions
-    )
+def _widths(meta: chex.ArrayTree, sigma: float) -> chex.ArrayTree:
+    """Standard deviations of the perturbations of every number, sigma but for large ones.
+
+    Less than a few roundings of a number would not move it, and what the losses were compared at
+    would not be what they are weighted with.
+    """
+
+    def width(leaf: jax.Array) -> jax.Array:
+        roundings = 8 * float(jnp.finfo(leaf.dtype).eps) * jnp.abs(jax.lax.stop_gradient(leaf))
+        return jnp.maximum(jnp.asarray(sigma, leaf.dtype), roundings)
+
+    return jax.tree_util.tree_map(width, meta)
+
+
+def _weighted(
+    directions: chex.ArrayTree, differences: jax.Array, widths: chex.ArrayTree
+) -> chex.ArrayTree:
+    """Mean over pairs of `direction * difference / (2 width^2)`."""
+
+    def mean(direction: jax.Array, width: jax.Array) -> jax.Array:
+        total = jnp.tensordot(differences, direction / width, axes=1, precision="highest")
+        return (total / (2 * width * differences.shape[0])).astype(direction.dtype)
+
+    return jax.tree_util.tree_map(mean, directions, widths)

@@ -16,7 +16,7 @@ import numpy as np
 import optax
 
 from pujax import checks
-from pujax.arrays import check_key, full_precision, on_host
+from pujax.arrays import check_key, full_precision, is_real, on_host
 from pujax.meta import leaves, mixed_mode
 
 STATS_UPDATES = ("frozen", "carried", "stopped")
@@ -356,6 +356,7 @@ def check_function(name: str, value: Any) -> None:
 def check_rate(rate: Any) -> None:
     """Requires one number, and one from 0 where its value is known."""
     number = isinstance(rate, numbers.Real) or getattr(rate, "shape", None) == ()
+    number = number and is_real(jnp.result_type(rate))
     checks.require(number, "learning_rate", rate, "one number")
     known = on_host(rate)
     if known is not None:
@@ -368,13 +369,25 @@ def check_update(
     """Requires an optimizer that takes gradients, state and parameters, and fits the parameters."""
     accepted = "an optax transformation whose update takes gradients, state and params"
     try:
-        jax.eval_shape(update_of(optimizer, opt_state), moving, moving)
+        updates = jax.eval_shape(update_of(optimizer, opt_state), moving, moving)
+        # States of other shapes may broadcast, and would move something else.
+        if _shapes(updates) != _shapes(moving):
+            raise ValueError(f"updates of shapes {_shapes(updates)[1]}")
+        fresh = jax.eval_shape(optimizer.init, moving)
+        if opt_state is not None and _shapes(opt_state) != _shapes(fresh):
+            raise ValueError(f"an opt_state of shapes {_shapes(opt_state)[1]}")
     except Exception as error:
         raise ValueError(
             f"optimizer is {type(optimizer).__name__}; accepted: {accepted}, and no more than "
             "value, grad and value_fn besides, with an opt_state of the parameters that move "
             f"({first_line(error)})"
         ) from error
+
+
+def _shapes(tree: chex.ArrayTree) -> tuple[Any, list[tuple[int, ...]]]:
+    """How a tree is built, and the shapes of its leaves."""
+    entries, treedef = jax.tree_util.tree_flatten(tree)
+    return treedef, [jnp.shape(leaf) for leaf in entries]
 
 
 def first_line(error: Exception) -> str:

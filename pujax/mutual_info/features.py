@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
+from pujax import arrays
 from pujax.mutual_info import _checks
 
 CHUNK = 8192
@@ -48,9 +49,10 @@ def median_distance(key: jax.Array, points: ArrayLike) -> jax.Array:
       The scalar distance.
 
     Raises:
-      ValueError: if `points` is not a matrix with two rows or more.
+      ValueError: if `points` is not a matrix with two rows or more, or `key` is none.
     """
     (points,) = _checks.matrices(points=points)
+    arrays.check_key(key)
     if points.shape[0] < 2:
         raise ValueError(f"points has shape {points.shape}, but must have at least two rows")
     chosen = points[jax.random.permutation(key, points.shape[0])[:NUM_FOR_MEDIAN]]

@@ -91,6 +91,8 @@ def gradient_penalty(
     positives = arrays.full_precision(positives, "positives")
     unlabeled = arrays.full_precision(unlabeled, "unlabeled")
     mix = arrays.full_precision(mix, "mix")
+    if not positives.ndim:
+        raise ValueError("positives has shape (), but must have one entry per pair, [batch, ...]")
     _arrays.check_shape("unlabeled", unlabeled, positives.shape, "the shape of positives")
     _arrays.check_shape("mix", mix, positives.shape[:1], "one entry per pair")
     if mix.size == 0:

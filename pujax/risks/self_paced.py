@@ -26,16 +26,25 @@ def _polynomial(x, tolerance):
     return jnp.where(beyond, 0, jnp.sqrt(jnp.where(beyond, 1, share)))
 
 
+def _square(tolerance):
+    """t^2, by the smallest t whose square is no less than the smallest normal number."""
+    return jnp.maximum(tolerance, 1.1 * float(jnp.finfo(tolerance.dtype).tiny) ** 0.5) ** 2
+
+
+def _huber(x, tolerance):
+    easy = jnp.sqrt(jax.lax.stop_gradient(x)) <= tolerance
+    return jnp.where(easy, 1, tolerance / jnp.sqrt(jnp.where(easy, 1, x)))
+
+
 _SCHEMES: dict[str, Callable[[jax.Array, jax.Array], jax.Array]] = {
-    # Not by t^2, which rounds to 0 long before t does.
-    "welsch": lambda x, t: jnp.exp(-x / t / t),
-    "cauchy": lambda x, t: 1 / (1 + x / t / t),
+    "welsch": lambda x, t: jnp.exp(-x / _square(t)),
+    "cauchy": lambda x, t: 1 / (1 + x / _square(t)),
     "hard": lambda x, t: (x < t).astype(x.dtype),
     "linear": lambda x, t: jnp.maximum(0, 1 - x / t),
     "polynomial": _polynomial,
     "logarithmic": _logarithmic,
     "logistic": lambda x, t: (1 + jnp.exp(-t)) * _arrays.sigmoid(t - x),
-    "huber": lambda x, t: t / jnp.sqrt(jnp.maximum(x, t**2)),
+    "huber": _huber,
     "l1l2": lambda x, t: jnp.minimum(1, jax.lax.rsqrt(t + x)),
 }
 SELF_PACED_SCHEMES = tuple(_SCHEMES)
