@@ -14,7 +14,7 @@ from pujax.data.sources import own_folder, own_table
 
 _SIDE = 16
 """Side of the grey images whose pixels are the features."""
-_ROLES = ("positive", "unlabeled", "negative")
+_ROLES = ("positive", "unlabeled", "negative", image_trees.TEST)
 _FACTS = ("width", "height", "bytes of the file", "ending of the file", "mode of the image")
 
 
@@ -25,7 +25,7 @@ class Input(NamedTuple):
       problem: P and U in numbers.
       kind: 'table' or 'images'.
       notes: sentences on how it was read.
-      damaged: images that cannot be read, by their role.
+      damaged: images that cannot be read, by their role, of which 'test' is one.
       test_copies: names of test images that are copies of training images.
     """
 
@@ -83,15 +83,11 @@ def _folder(path: str) -> Input:
     )
     assert data.own is not None
     root, ids = pathlib.Path(path), data.own.ids
-    accepted = (*_ROLES, image_trees.TEST)
-    names = image_trees.roles(root, field=f"data.path is {path!r}", accepted=accepted)
-    known = set(ids)
+    names = image_trees.roles(root, field=f"data.path is {path!r}", accepted=_ROLES)
     damaged: dict[str, list[str]] = {}
     for role in _ROLES:
-        if role in names:
-            below = image_listing.images_below(root / names[role])
-            lost = [f"{names[role]}/{x}" for x in below if f"{names[role]}/{x}" not in known]
-            damaged |= {role: lost} if lost else {}
+        lost = [x for x in data.own.unreadable if x.partition("/")[0] == names.get(role)]
+        damaged |= {role: lost} if lost else {}
     pixels = as_array(data.train_inputs).reshape(len(ids), -1).astype(np.float32)
     if (pixels == pixels[:1]).all():
         raise ValueError(
@@ -110,10 +106,10 @@ def _folder(path: str) -> Input:
     )
     copies = []
     if image_trees.TEST in names:
-        trained, test = set(digests), names[image_trees.TEST]
-        below = image_listing.images_below(root / test)
-        found_below = [(x, image_trees.digest(root / test / x)) for x in below]
-        copies = [f"{test}/{x}" for x, digest in found_below if digest in trained]
+        trained, lost = set(digests), set(data.own.unreadable)
+        test = names[image_trees.TEST]
+        below = [f"{test}/{x}" for x in image_listing.images_below(root / test)]
+        copies = [x for x in below if x not in lost and image_trees.digest(root / x) in trained]
     return Input(found, "images", data.own.notes, damaged, tuple(copies))
 
 

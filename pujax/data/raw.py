@@ -28,16 +28,25 @@ class SharedRows(NamedTuple):
       of: all test rows.
       among_training: share of the training rows that equal another training row in every feature
         column: what is to be expected where equal rows are different cases.
+      what: 'rows', or 'images', which are equal where their files are, byte by byte.
     """
 
     rows: int
     same_id: int
     of: int
     among_training: float
+    what: str = "rows"
 
     @property
     def sentence(self) -> str:
         """What a run warns of."""
+        if self.what == "images":
+            return (
+                f"{self.rows:,} of {self.of:,} test images ({self.rows / self.of:.1%}) are also "
+                f"training images, the same file; of the training images {self.among_training:.1%} "
+                "are the same file as another one. The numbers of the test set are too good: take "
+                "them out of test/ or of the other folders"
+            )
         by_id = f" or with the same id ({self.same_id:,})" if self.same_id else ""
         return (
             f"{self.rows:,} of {self.of:,} test rows ({self.rows / self.of:.1%}) are also training "
@@ -57,6 +66,7 @@ class OwnRows(NamedTuple):
       notes: sentences on how the file was read, for the run to print.
       preparation: turns new rows into inputs, once it is learned; None before.
       test_copies: test rows that are also training rows; None without any.
+      unreadable: names of what cannot be read and was left out, of the test set, too.
     """
 
     id_name: str
@@ -64,6 +74,7 @@ class OwnRows(NamedTuple):
     notes: tuple[str, ...] = ()
     preparation: Any = None
     test_copies: SharedRows | None = None
+    unreadable: tuple[str, ...] = ()
 
 
 class RawDataset(NamedTuple):

@@ -241,7 +241,7 @@ def test_bad_input_is_one_line_and_the_status_2(tmp_path, capsys, arguments, mes
 
 @pytest.fixture(scope="module")
 def images(tmp_path_factory):
-    """40 bright and 60 mixed images: one copied, two damaged, one test image seen in training."""
+    """40 bright and 60 mixed images: one copied, four damaged, a test image seen in training."""
     rng = np.random.default_rng(0)
     root = tmp_path_factory.mktemp("images")
 
@@ -259,8 +259,9 @@ def images(tmp_path_factory):
         write(f"test/{name}/a.png", name == "positive", 20)
     (root / "unlabeled/copy.png").write_bytes((root / "positive/3.png").read_bytes())
     (root / "test/positive/seen.png").write_bytes((root / "positive/4.png").read_bytes())
-    for name in ("positive/bad.png", "unlabeled/bad.png"):
+    for name in ("positive/bad.png", "unlabeled/bad.png", "test/negative/bad.png"):
         (root / name).write_bytes(b"no image")
+    (root / "test/negative/gone.png").symlink_to(root / "nowhere.png")
     return root
 
 
@@ -273,6 +274,7 @@ def test_a_folder_of_images_is_checked_for_damage_copies_and_the_size_of_its_fil
     assert found["damaged"]["numbers"]["images"] == {
         "positive": ["positive/bad.png"],
         "unlabeled": ["unlabeled/bad.png"],
+        "test": ["test/negative/bad.png", "test/negative/gone.png"],
     }
     assert found["test_copies"]["numbers"]["images"] == ["test/positive/seen.png"]
     assert found["duplicates"]["numbers"]["labeled_rows"] == 1

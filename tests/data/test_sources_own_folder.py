@@ -435,7 +435,8 @@ def test_test_images_that_are_training_images_are_counted_and_warned_of(folder, 
     write(folder / "Positive" / "d.bmp", picture(10))
     assert same_size.stat().st_size == (folder / "Positive" / "d.bmp").stat().st_size
     own = load(folder, streaming=streaming).own
-    assert own.test_copies == raw.SharedRows(1, 0, 4, pytest.approx(2 / 30))
+    assert own.test_copies == raw.SharedRows(1, 0, 4, pytest.approx(2 / 30), "images")
+    assert own.notes[-1] == f"warning: {own.test_copies.sentence}"
     assert own.notes[-1].startswith(
         "warning: 1 of 4 test images (25.0%) are also training images, the same file; of the "
         "training images 6.7% are"

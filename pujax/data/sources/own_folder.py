@@ -74,13 +74,14 @@ def load(
     described += [f"{len(paths):,} in test/ are {role}" for role, paths in tested.items()]
     notes = [f"{path}: {', '.join(described)}; images become {_pixels(prepared)}"]
     copies = _copies([root / parts[i][0] for i in good], len(train)) if len(test) else None
-    warned = _warning(copies) if copies else ""
+    warned = f"warning: {copies.sentence}" if copies else ""
     own = raw.OwnRows(
         id_name="file",
         ids=np.array([path for path, _ in parts], object)[train],
         notes=(*notes, *filter(None, [left_out, warned])),
         preparation=prepared,
         test_copies=copies,
+        unreadable=tuple(parts[i][0] for i in sorted(scan.reasons)),
     )
     data = raw.RawDataset(
         name="own_folder",
@@ -157,16 +158,7 @@ def _copies(paths: list[pathlib.Path], num_train: int) -> raw.SharedRows | None:
     if not found:
         return None
     alike = sum(count for count in trained.values() if count > 1) / num_train
-    return raw.SharedRows(found, 0, len(paths) - num_train, alike)
-
-
-def _warning(copies: raw.SharedRows) -> str:
-    return (
-        f"warning: {copies.rows:,} of {copies.of:,} test images ({copies.rows / copies.of:.1%}) "
-        f"are also training images, the same file; of the training images "
-        f"{copies.among_training:.1%} are the same file as another one. The numbers of the test "
-        "set are too good: take them out of test/ or of the other folders"
-    )
+    return raw.SharedRows(found, 0, len(paths) - num_train, alike, "images")
 
 
 def _check_left(train: np.ndarray, test: np.ndarray, field: str, has_test: bool) -> None:
