@@ -106,10 +106,10 @@ def _folder(path: str) -> Input:
     )
     copies = []
     if image_trees.TEST in names:
-        trained, lost = set(digests), set(data.own.unreadable)
+        trained, skipped = set(digests), set(data.own.unreadable)
         test = names[image_trees.TEST]
         below = [f"{test}/{x}" for x in image_listing.images_below(root / test)]
-        copies = [x for x in below if x not in lost and image_trees.digest(root / x) in trained]
+        copies = [x for x in below if x not in skipped and image_trees.digest(root / x) in trained]
     return Input(found, "images", data.own.notes, damaged, tuple(copies))
 
 

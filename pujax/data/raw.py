@@ -37,6 +37,10 @@ class SharedRows(NamedTuple):
     among_training: float
     what: str = "rows"
 
+    def numbers(self) -> dict[str, int | float]:
+        """What a summary keeps."""
+        return {name: value for name, value in self._asdict().items() if name != "what"}
+
     @property
     def sentence(self) -> str:
         """What a run warns of."""

@@ -84,7 +84,7 @@ def _test_copies(run: Run, known: Evidence) -> Doubt | None:
     by_chance = stats.binomtest(rows, total, expected, "greater").pvalue >= _ALPHA
     if by_chance and not copies.get("same_id"):
         return None
-    what = "images" if copies.get("what") == "images" else "rows"
+    what = "images" if run.dataset == "own_folder" else "rows"
     return Doubt(
         f"{rows:,} of {total:,} test {what} are also training {what}, so that the numbers of the "
         f"test set are too good, and say less of new {what}",

@@ -235,17 +235,20 @@ def _ends_in_one_class(summary):
 
 
 def test_a_test_set_that_was_trained_on_is_the_main_doubt_unless_chance_explains_it(tmp_path):
-    def shared(rows, natural, same_id=0, **what):
+    def shared(rows, natural, same_id=0, **changes):
         def change(summary):
             named = {"rows": rows, "same_id": same_id, "of": 150, "among_training": natural}
-            summary["test_copies"] = named | what
+            summary["test_copies"] = named
+            summary.update(changes)
 
         return change
 
     many = judged(folders.tested(tmp_path / "many", change=shared(20, 0.01)))
     assert many.level == verdict.CARE
     assert "20 of 150 test rows are also training rows" in many.sentences[1]
-    images = judged(folders.tested(tmp_path / "images", change=shared(20, 0.01, what="images")))
+    images = judged(
+        folders.tested(tmp_path / "images", change=shared(20, 0.01, dataset="own_folder"))
+    )
     assert "20 of 150 test images are also training images" in images.sentences[1]
     by_chance = folders.tested(tmp_path / "natural", change=shared(20, 0.15))
     assert judged(by_chance).level == verdict.GOOD

@@ -224,7 +224,7 @@ def summarize(
         "prior_unlabeled": info.prior_unlabeled,
         "labeling": data.labeling._asdict(),
         "test": final.test,
-        "test_copies": copies and copies._asdict(),
+        "test_copies": copies and copies.numbers(),
         # Chosen on test labels, so never the result: it says how much choosing could give.
         "oracle_best_epoch": {key: best.get(key) for key in ("epoch", "test_accuracy")},
         "train": {
