@@ -247,7 +247,7 @@ def _make_train(
 ) -> Callable[..., Carry]:
     has_rows = sharding.num_rows(mesh) > 1
 
-    def one_step(carry, like, data, plan, key, epoch, index, global_step, is_wanted):
+    def batch_of(data, plan, key, epoch, index, global_step):
         def look_up(data, plan):
             batch = batching.gather(
                 data,
@@ -261,32 +261,37 @@ def _make_train(
             split = sharding.split_batch_in_row if has_rows else sharding.split_batch
             return split(batch, mesh)
 
-        batch = _per_seed(look_up, key)(data, plan)
-        step_key = stage_key(key, STEP, global_step)
-        state = carry.state
-        if like is not None:
-            state = packing.unpack(state, like, num_axes=key.ndim)
-        state, metrics = stage.step(state, batch, step_key)
-        if like is not None:
-            state = packing.pack(state, num_axes=key.ndim)
-        keep = functools.partial(_keep_finite, is_wanted=is_wanted)
-        return _per_seed(keep, key)(carry, state, metrics)
+        return _per_seed(look_up, key)(data, plan)
 
     def steps(carry, data, plan, key, epoch, first, global_step, wanted, *, count):
-        like = carry.state if packed and count > 1 else None
+        # What a step gives back as it was, such as an encoder that stays, is neither carried from
+        # step to step nor packed, looked at and undone.
+        one_batch = batch_of(data, plan, key, epoch, first, global_step)
+        parts = _Parts(carry.state, _moves(stage.step, carry.state, one_batch, key))
+        like = parts.moving(carry.state)
+        is_packed = packed and count > 1
 
         def body(carry, offset):
             at = (epoch, first + offset, global_step + offset)
+            state = carry.state
+            if is_packed:
+                state = packing.unpack(state, like, num_axes=key.ndim)
+            batch, step_key = batch_of(data, plan, key, *at), stage_key(key, STEP, at[-1])
+            state, metrics = stage.step(parts.whole(state), batch, step_key)
+            state = parts.moving(state)
+            if is_packed:
+                state = packing.pack(state, num_axes=key.ndim)
             is_wanted = True if wanted is None else offset < wanted
-            return one_step(carry, like, data, plan, key, *at, is_wanted), None
+            keep = functools.partial(_keep_finite, is_wanted=is_wanted)
+            return _per_seed(keep, key)(carry, state, metrics), None
 
-        if count == 1:
-            return body(carry, 0)[0]
-        if like is None:
-            return jax.lax.scan(body, carry, jnp.arange(count))[0]
-        carry = carry._replace(state=packing.pack(carry.state, num_axes=key.ndim))
-        carry = jax.lax.scan(body, carry, jnp.arange(count))[0]
-        return carry._replace(state=packing.unpack(carry.state, like, num_axes=key.ndim))
+        first_state = packing.pack(like, num_axes=key.ndim) if is_packed else like
+        carry = carry._replace(state=first_state)
+        carry = body(carry, 0)[0] if count == 1 else jax.lax.scan(body, carry, jnp.arange(count))[0]
+        state = carry.state
+        if is_packed:
+            state = packing.unpack(state, like, num_axes=key.ndim)
+        return carry._replace(state=parts.whole(state))
 
     @functools.partial(
         jax.jit,
@@ -303,6 +308,34 @@ def _make_train(
         return run(carry, data, plan, key, epoch, first, global_step, wanted)
 
     return train
+
+
+class _Parts:
+    """A state in two parts: the leaves that a step changes, and those that it does not."""
+
+    def __init__(self, state: Any, moves: Sequence[bool]):
+        leaves, self._structure = jax.tree.flatten(state)
+        self._moves = moves
+        self._fixed = [x for x, is_moving in zip(leaves, moves, strict=True) if not is_moving]
+
+    def moving(self, state: Any) -> list[jax.Array]:
+        """The leaves of a state that change."""
+        pairs = zip(jax.tree.leaves(state), self._moves, strict=True)
+        return [x for x, is_moving in pairs if is_moving]
+
+    def whole(self, moving: Sequence[jax.Array]) -> Any:
+        """The state with these leaves, and the others as they were."""
+        new, old = iter(moving), iter(self._fixed)
+        leaves = [next(new) if is_moving else next(old) for is_moving in self._moves]
+        return jax.tree.unflatten(self._structure, leaves)
+
+
+def _moves(step: Callable[..., Any], state: Any, batch: Any, key: jax.Array) -> list[bool]:
+    """Whether a step gives back another value of each leaf of the state, by its trace."""
+    count = len(jax.tree.leaves(state))
+    trace = jax.make_jaxpr(step)(state, batch, key).jaxpr
+    pairs = zip(trace.invars[:count], trace.outvars[:count], strict=True)
+    return [given is not found for given, found in pairs]
 
 
 def _on_every_row(steps: Callable[..., Carry], mesh: Mesh) -> Callable[..., Carry]:
@@ -349,7 +382,11 @@ def _keep_finite(
 
 
 def _is_finite(state: Any, metrics: dict[str, jax.Array]) -> jax.Array:
-    """True where the loss and every floating-point number of the state are finite."""
+    """True where the loss and every floating-point number of the state are finite.
+
+    Of the state that is what a step changes: another part that is not finite makes no step so by
+    itself, and is never saved in a checkpoint.
+    """
     leaves = [x for x in jax.tree.leaves(state) if jnp.issubdtype(x.dtype, jnp.floating)]
     # The largest magnitude is NaN where anything is. On a CPU this costs half as much as asking
     # every number; the `where` that undoes a step is free, since it fuses with the update.

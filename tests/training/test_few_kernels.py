@@ -1,6 +1,7 @@
 """What an accelerator computes in fewer kernels gives the numbers that a CPU's form gives."""
 
 import functools
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -224,3 +225,61 @@ def test_a_run_of_an_accelerator_hands_the_state_on_in_vectors(tmp_path, monkeyp
     run = run_state.prepare([Member(setup, tiny.problem(), str(tmp_path))], tiny.mesh())
     assert run.train_steps and asked == [True]
     run.close()
+
+
+class Halves(NamedTuple):
+    """A state of which a step changes one part."""
+
+    weight: jax.Array
+    encoder: jax.Array
+    labels: jax.Array
+
+
+def half_frozen(stage):
+    """A stage whose step moves `weight` by what it finds in `encoder`, and nothing else."""
+
+    def step(state, batch, key):
+        new = state.weight + jnp.mean(state.encoder) + jax.random.normal(key)
+        return state._replace(weight=new), {"loss": jnp.sum(new) + 0 * jnp.sum(batch.labeled)}
+
+    return train_step.traced_once(stage._replace(step=step))
+
+
+def carried_shapes(jaxpr):
+    """Shapes that the loops of a program hand on from step to step."""
+    found = []
+    for equation in jaxpr.eqns:
+        for value in equation.params.values():
+            inner = getattr(value, "jaxpr", value)
+            found += carried_shapes(inner) if hasattr(inner, "eqns") else []
+        if equation.primitive.name == "scan":
+            first = equation.params["num_consts"]
+            carried = equation.invars[first : first + equation.params["num_carry"]]
+            found += [x.aval.shape for x in carried]
+    return found
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("count", [1, 4])
+def test_what_a_step_leaves_as_it_was_is_not_carried_from_step_to_step(packed, count):
+    trainer = tiny.Trainer(tiny.config("naive", **NORMED), tiny.problem())
+    stage, mesh = half_frozen(trainer.method.stages[0]), trainer.mesh
+    state = Halves(jnp.zeros(3), jnp.full(50, 0.25), jnp.arange(7))
+    key = train_step.run_key(0, mesh)
+    carry = train_step.Carry(state, train_step.zero_sums(["loss"], mesh))
+    plan = train_step.epoch_plan(stage, key, 0, trainer.arrays)
+    data = train_step.stage_data(stage, state, trainer.arrays, mesh, batch_size=64)
+    run = functools.partial(train_step.make_train(stage, mesh, packed=packed), count=count)
+    arguments = data, plan, key, 0, 0, 0
+    shapes = carried_shapes(jax.make_jaxpr(run)(carry, *arguments).jaxpr)
+    assert (50,) not in shapes and (53,) not in shapes and (7,) not in shapes
+    assert ((3,) in shapes) == (count > 1)
+    noise = [
+        float(jax.random.normal(train_step.stage_key(key, train_step.STEP, i)))
+        for i in range(count)
+    ]
+    after = run(carry, *arguments)
+    np.testing.assert_allclose(after.state.weight, [0.25 * count + sum(noise)] * 3, rtol=1e-5)
+    np.testing.assert_array_equal(after.state.encoder, np.full(50, 0.25))
+    np.testing.assert_array_equal(after.state.labels, np.arange(7))
+    assert int(after.sums["steps"]) == count and int(after.sums["nonfinite"]) == 0

@@ -481,11 +481,13 @@ def test_a_group_at_its_end_writes_only_the_summaries_that_are_missing(tmp_path,
     train(members(tmp_path, "naive"), tmp_path)
     kept, lost = (tmp_path / f"seed_{seed}" / "summary.json" for seed in SEEDS)
     before = json.loads(lost.read_text())
-    kept.write_text('{"seed": "kept"}')
+    sections = {x: {} for x in ("selections", "oracle_best_epoch", "test", "train")}
+    found = {"seed": "kept"} | sections
+    kept.write_text(json.dumps(found))
     lost.unlink()
     monkeypatch.setattr(train_loop, "_train_epoch", lambda *a: pytest.fail("trained"))
     results = train(members(tmp_path, "naive"), tmp_path)
-    assert results[0] == {"seed": "kept"} == json.loads(kept.read_text())
+    assert results[0] == found == json.loads(kept.read_text())
     assert json.loads(lost.read_text())["test"] == before["test"] == results[1]["test"]
 
 
