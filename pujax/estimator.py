@@ -191,6 +191,7 @@ class PUClassifier(ClassifierMixin, BaseEstimator):
         """
         self._check_settings()
         _check_names(X)
+        X = _dense(X)
         _check_cells(X)
         labels = np.asarray(y)
         if labels.ndim == 1:  # not as pandas has them, whose nullable types would become float
@@ -294,6 +295,7 @@ class PUClassifier(ClassifierMixin, BaseEstimator):
         """Scores `[n]` of being positive."""
         check_is_fitted(self, "model_")
         _check_names(X)
+        X = _dense(X)
         _check_cells(X)
         X = validate_data(self, X, dtype=np.float64, reset=False)
         X = _in_single_precision(X - getattr(self, "offset_", 0.0))  # older ones have none
@@ -597,6 +599,17 @@ def _check_names(X: Any) -> None:
             )
 
 
+def _dense(X: Any) -> Any:
+    """A DataFrame without sparse columns, of which scikit-learn takes some and refuses others."""
+    if not (hasattr(X, "columns") and hasattr(X, "iloc")):
+        return X
+    import pandas as pd
+
+    kinds = zip(X.columns, X.dtypes, strict=True)
+    sparse = {name: kind.subtype for name, kind in kinds if isinstance(kind, pd.SparseDtype)}
+    return X.astype(sparse) if sparse else X
+
+
 def _check_cells(X: Any) -> None:
     """Raises a ValueError for the first words, times or missing cell of a pandas DataFrame."""
     if not (hasattr(X, "columns") and hasattr(X, "iloc")):
@@ -608,9 +621,6 @@ def _check_cells(X: Any) -> None:
     for place, (name, dtype) in enumerate(zip(X.columns, X.dtypes, strict=True)):
         if isinstance(dtype, np.dtype) and dtype.kind in "biufc":
             continue  # numbers; of complex ones scikit-learn says more
-        if isinstance(dtype, pd.SparseDtype):
-            dense = "accepted: dense columns, X.sparse.to_dense()"
-            raise ValueError(f"X has the sparse column {name!r}; {dense}")
         cells = X.iloc[:, place]
         if isinstance(dtype, (pd.DatetimeTZDtype, pd.PeriodDtype)) or dtype.kind in "mM":
             raise ValueError(f"X has dates or times in column {name!r}; {accepted}, dates too")

@@ -1,12 +1,13 @@
 """`PUClassifier` with what pandas holds beside plain numbers, and from several threads."""
 
-import concurrent.futures
+import threading
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from pujax import PUClassifier
+from pujax import estimator as estimator_lib
 
 SMALL = {"hidden": (4,), "num_epochs": 2, "batch_size": 64, "prior": 0.4}
 ACCEPTED = "accepted: numbers; `pujax train --config=own_table` reads words and missing cells"
@@ -44,14 +45,14 @@ def test_times_are_named_by_their_column_in_fit_and_predict(model, times):
         model.predict(rows.assign(b=times))
 
 
-def test_a_sparse_column_is_named(model):
+@pytest.mark.parametrize("columns", ["b", "ab"])
+def test_sparse_columns_are_taken_as_dense_ones(model, columns):
     rows, labels = table()
-    rows = rows.astype({"b": pd.SparseDtype("float")})
-    message = r"^X has the sparse column 'b'; accepted: dense columns, X.sparse.to_dense\(\)$"
-    with pytest.raises(ValueError, match=message):
-        PUClassifier(**SMALL).fit(rows, labels)
-    with pytest.raises(ValueError, match=message):
-        model.decision_function(rows)
+    sparse = rows.astype({name: pd.SparseDtype("float") for name in columns})
+    expected = model.decision_function(rows)
+    np.testing.assert_array_equal(model.decision_function(sparse), expected)
+    again = PUClassifier(**SMALL, random_state=0).fit(sparse, labels)
+    np.testing.assert_array_equal(again.decision_function(rows), expected)
 
 
 def test_a_gap_in_new_rows_is_named_as_in_fit(model):
@@ -88,11 +89,32 @@ def test_several_threads_fit_as_one_does():
         made = PUClassifier(**(SMALL | {"hidden": (width,)}), random_state=0)
         return made.fit(rows, labels).decision_function(rows)
 
-    widths = (5, 6, 7)
-    with concurrent.futures.ThreadPoolExecutor(3) as pool:
-        together = list(pool.map(fit, widths))
-    for scores, width in zip(together, widths, strict=True):
+    found = {}
+    # Daemons: fits that waited for one another would hang, and the tests with them.
+    threads = [
+        threading.Thread(target=lambda width=width: found.update({width: fit(width)}), daemon=True)
+        for width in (5, 6, 7)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=300)
+    assert sorted(found) == [5, 6, 7]
+    for width, scores in found.items():
         np.testing.assert_array_equal(scores, fit(width))
+
+
+def test_a_fit_trains_with_the_lock_of_all_and_gives_it_back(monkeypatch):
+    held = []
+
+    def train(self, *given):
+        held.append(estimator_lib._TRAINS.locked())
+        raise ValueError("stopped")
+
+    monkeypatch.setattr(PUClassifier, "_train", train)
+    with pytest.raises(ValueError, match="stopped"):
+        PUClassifier(**SMALL).fit(*table())
+    assert held == [True] and not estimator_lib._TRAINS.locked()
 
 
 def test_probabilities_that_are_all_the_same_are_told_beside_another_doubt(monkeypatch):

@@ -55,8 +55,8 @@ def es(
       outer_loss: of the parameters after the steps.
       meta: the meta-parameters.
       num_pairs: pairs of runs.
-      sigma: standard deviation of the perturbations, in units of the meta-parameters; of one at
-        which eight roundings are more, eight roundings.
+      sigma: standard deviation of the perturbations, in units of the meta-parameters. For a number
+        m so large that 8 eps |m| exceeds it, eps being the precision of its type, that is used.
       chunk_size: pairs that run at once; None for all.
 
     Returns:
@@ -99,7 +99,7 @@ def pes(
       outer_loss: of the parameters after the truncation.
       meta: the meta-parameters.
       num_pairs: pairs of particles.
-      sigma: standard deviation of the perturbations, in units of the meta-parameters.
+      sigma: standard deviation of the perturbations, as in `es`.
       chunk_size: pairs that run at once; None for all.
       particles: those that the truncation before returned; None starts the inner problem.
 

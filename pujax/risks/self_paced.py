@@ -108,7 +108,8 @@ def self_paced_weights(
     - 'huber': `min(1, t / sqrt(x))`; 'l1l2': `1 / sqrt(t + x)`, here at most 1.
 
     With the logistic hardness of temperature T, 'welsch' is the power `1 / t^2` of the probability
-    of the nominal label, `sigmoid(-g / T)` for U. Source: as `hardness`.
+    of the nominal label, `sigmoid(-g / T)` for U. Derivatives by a tolerance whose square is no
+    normal number (below 1e-19 in float32) may be none. Source: as `hardness`.
 
     Args:
       hardness: x, 0 or more, of any shape.
