@@ -147,7 +147,8 @@ def _called(
     for equation in traced.jaxpr.eqns:
         if equation.primitive.name not in _JITTED:
             continue
-        closed, label = equation.params["jaxpr"], equation.params["name"]
+        # A function that checks its arguments compiles a private one of the same name.
+        closed, label = equation.params["jaxpr"], equation.params["name"].lstrip("_")
         types = tuple(str(variable.aval) for variable in closed.jaxpr.invars)
         if (label, *types) in programs or not _HEAVY & set(_primitives(closed.jaxpr)):
             continue
