@@ -61,8 +61,8 @@ def kmeans(
     is_count = isinstance(num_clusters, numbers.Integral) and not isinstance(num_clusters, bool)
     if not is_count or not 1 <= num_clusters <= num_points:
         raise ValueError(
-            f"num_clusters is {num_clusters}, but must be a whole number from 1 to that of points, "
-            f"{num_points}"
+            f"num_clusters is {num_clusters!r}, but must be a whole number from 1 to that of "
+            f"points, {num_points}"
         )
     checks.whole_number("num_iterations", num_iterations, 0)
     checks.whole_number("num_restarts", num_restarts, 1)

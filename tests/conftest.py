@@ -28,6 +28,14 @@ def pytest_addoption(parser):
     parser.addoption("--part", default="", help=text)
 
 
+def pytest_configure(config):
+    """Refuses a part that cannot be in one line."""
+    try:
+        tiers.is_in_part("", config.getoption("part"))
+    except ValueError as error:
+        raise pytest.UsageError(f"--{error}") from error
+
+
 @pytest.hookimpl(tryfirst=True)  # before -m is looked at
 def pytest_collection_modifyitems(config, items):
     """Marks the fast tests, and leaves out what is not in the part that is asked for."""

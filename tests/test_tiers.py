@@ -1,10 +1,11 @@
 """The tiers of the tests: what is fast, and what runs on which worker."""
 
 import re
+import types
 
 import pytest
 
-from tests import tiers
+from tests import conftest, tiers
 
 RISK = "tests/test_risks.py::test_a[nnpu]"
 
@@ -82,3 +83,9 @@ def test_every_test_is_in_one_part_of_several_beside_the_others_of_its_group():
 def test_a_part_that_cannot_be_is_named(part):
     with pytest.raises(ValueError, match=re.escape(f"part is {part!r}; accepted: K/N")):
         tiers.is_in_part(RISK, part)
+
+
+def test_a_part_that_cannot_be_is_one_line_of_pytest():
+    config = types.SimpleNamespace(getoption=lambda name: "4/3")
+    with pytest.raises(pytest.UsageError, match="^--part is '4/3'; accepted: K/N with whole numb"):
+        conftest.pytest_configure(config)

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 
 from pujax import checks
 from pujax.arrays import check_key, check_number
+from pujax.meta import leaves
 from pujax.meta.estimates import Estimate, map_rows
 from pujax.meta.inner_loop import Carry, InnerLoop
 
@@ -188,8 +189,7 @@ def _check_particles(particles: Particles, new: Particles) -> None:
 
     def shapes(one: Particles) -> Any:
         parts = [(side.moving, side.opt_state) for side in (one.first, one.second)]
-        entries, treedef = jax.tree_util.tree_flatten((parts, one.perturbations))
-        return treedef, [jnp.shape(leaf) for leaf in entries]
+        return leaves.shapes((parts, one.perturbations))
 
     checks.require(
         shapes(particles) == shapes(new),

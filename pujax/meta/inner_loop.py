@@ -371,23 +371,17 @@ def check_update(
     try:
         updates = jax.eval_shape(update_of(optimizer, opt_state), moving, moving)
         # States of other shapes may broadcast, and would move something else.
-        if _shapes(updates) != _shapes(moving):
-            raise ValueError(f"updates of shapes {_shapes(updates)[1]}")
+        if leaves.shapes(updates) != leaves.shapes(moving):
+            raise ValueError(f"updates of shapes {leaves.shapes(updates)[1]}")
         fresh = jax.eval_shape(optimizer.init, moving)
-        if opt_state is not None and _shapes(opt_state) != _shapes(fresh):
-            raise ValueError(f"an opt_state of shapes {_shapes(opt_state)[1]}")
+        if opt_state is not None and leaves.shapes(opt_state) != leaves.shapes(fresh):
+            raise ValueError(f"an opt_state of shapes {leaves.shapes(opt_state)[1]}")
     except Exception as error:
         raise ValueError(
             f"optimizer is {type(optimizer).__name__}; accepted: {accepted}, and no more than "
             "value, grad and value_fn besides, with an opt_state of the parameters that move "
             f"({first_line(error)})"
         ) from error
-
-
-def _shapes(tree: chex.ArrayTree) -> tuple[Any, list[tuple[int, ...]]]:
-    """How a tree is built, and the shapes of its leaves."""
-    entries, treedef = jax.tree_util.tree_flatten(tree)
-    return treedef, [jnp.shape(leaf) for leaf in entries]
 
 
 def first_line(error: Exception) -> str:

@@ -16,6 +16,12 @@ _NO_NUMBERS = tuple("OSUMm")
 """Kinds of NumPy's arrays that JAX has not: objects, words, dates and times."""
 
 
+def shapes(tree: chex.ArrayTree) -> tuple[Any, list[tuple[int, ...]]]:
+    """How a tree is built, and the shapes of its leaves."""
+    entries, treedef = jax.tree_util.tree_flatten(tree)
+    return treedef, [jnp.shape(leaf) for leaf in entries]
+
+
 def split(
     params: chex.ArrayTree, trainable: Callable[[KeyPath], bool] | None
 ) -> tuple[chex.ArrayTree, Callable[[chex.ArrayTree], chex.ArrayTree]]:

@@ -12,7 +12,7 @@ from scipy import stats
 from pujax import accelerator
 from pujax.methods._common import mixup
 from pujax.models import layers
-from pujax.training import method_setup, run_state, train_step
+from pujax.training import method_setup, run_state, seed_axis, train_step
 from pujax.training.seed_axis import Member
 from tests import tiny
 
@@ -283,3 +283,32 @@ def test_what_a_step_leaves_as_it_was_is_not_carried_from_step_to_step(packed, c
     np.testing.assert_array_equal(after.state.encoder, np.full(50, 0.25))
     np.testing.assert_array_equal(after.state.labels, np.arange(7))
     assert int(after.sums["steps"]) == count and int(after.sums["nonfinite"]) == 0
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_of_seeds_together_no_more_is_carried_where_they_share_a_step(packed):
+    trainer = tiny.Trainer(tiny.config("naive", **NORMED), tiny.problem())
+    one, mesh = half_frozen(trainer.method.stages[0]), trainer.mesh
+    single = Halves(jnp.zeros(3), jnp.full(50, 0.25), jnp.arange(7))
+    key = train_step.run_key(0, mesh)
+    plan = train_step.epoch_plan(one, key, 0, trainer.arrays)
+    data = train_step.stage_data(one, single, trainer.arrays, mesh, batch_size=64)
+    sums = train_step.zero_sums(["loss"], mesh)
+    carry = train_step.Carry(single, sums)
+    both = jax.tree.map(lambda x: jnp.stack([x, x]), (carry, data, plan, key))
+
+    def shapes_of(step):
+        stage = one._replace(step=step)
+        run = functools.partial(train_step.make_train(stage, mesh, packed=packed), count=4)
+        after = run(*jax.tree.map(jnp.array, both), 0, 0, 0)
+        np.testing.assert_array_equal(after.state.encoder, np.full([2, 50], 0.25))
+        assert after.sums["steps"].tolist() == [4, 4]
+        return carried_shapes(jax.make_jaxpr(run)(*both, 0, 0, 0).jaxpr), after.state.weight
+
+    shared, weight = shapes_of(seed_axis.over_seeds([one.step, one.step]))
+    assert (2, 3) in shared and not {(2, 50), (2, 53), (2, 7)} & set(shared)
+    # Steps that differ are called one after another, and what they leave alone is stacked anew.
+    apart, same = shapes_of(seed_axis.over_seeds([one.step, lambda *given: one.step(*given)]))
+    assert {(2, 50), (2, 53)} & set(apart) and (2, 7) in apart
+    np.testing.assert_allclose(weight, same, rtol=1e-6)
+    assert np.ptp(np.asarray(weight)) == 0
