@@ -61,12 +61,12 @@ def read(path: str, **options: str) -> Input:
 
 
 def _table(path: str, options: dict[str, Any]) -> Input:
-    read = own_table.load(pathlib.Path(), path=path, **options)
+    rows = own_table.read(pathlib.Path(), path=path, **options)
+    read = own_table.dataset(rows)
     assert read.prepare is not None
     data = read.prepare(np.arange(len(read.train_labels)))
     assert data.own is not None
     learned = data.own.preparation
-    rows = own_table.read(pathlib.Path(), path=path, **options)
     found = problem(
         as_array(data.train_inputs),
         data.train_labels == 1,

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from pujax.data.readers import columns, frames, written_numbers
+from pujax.data.readers.columns import listed
 
 _ALMOST = 0.9
 """Share of numbers in a column of words above which it is worth a message."""
@@ -295,9 +296,3 @@ def _empty(name: str) -> str:
 
 def _constant(name: str, cell: str) -> str:
     return f"column {name!r} is left out: {cell!r} in all training rows"
-
-
-def listed(names: Sequence[str]) -> str:
-    """Names of columns as a message shows them, at most eight."""
-    shown = ", ".join(map(repr, names[:8]))
-    return shown + (f" and {len(names) - 8} more" if len(names) > 8 else "")

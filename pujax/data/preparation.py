@@ -24,9 +24,10 @@ import numpy as np
 from pujax import files, reading
 from pujax.checks import require
 from pujax.data import column_kinds, table_encoder, unlike_training
-from pujax.data.column_kinds import Column, listed
+from pujax.data.column_kinds import Column
 from pujax.data.digests import Digests
 from pujax.data.readers import columns, frame_chunks, frames, written_numbers
+from pujax.data.readers.columns import listed
 
 _LOG = logging.getLogger(__name__)
 _JSON = "preparation.json"
@@ -247,10 +248,10 @@ class Preparation:
         return result
 
     def _check_columns(self, frame: frames.Frame) -> None:
-        known = {column.name for column in self.columns}
+        names, known = set(frame.names), {*self.aside, *(column.name for column in self.columns)}
         needed = [column.name for column in self.columns if column.kind != "dropped"]
-        missing = [name for name in needed if name not in frame.names]
-        extra = [name for name in frame.names if name not in known | set(self.aside)]
+        missing = [name for name in needed if name not in names]
+        extra = [name for name in frame.names if name not in known]
         problems = []
         if missing:
             problems.append(f"lacks {listed(missing)}")
@@ -291,16 +292,19 @@ def fit(
     frame = frame.without(names)
     if not frame.is_table:
         return dataclasses.replace(_of_array(frame, indices), aside=tuple(aside))
-    training = frame if indices is None else frame.take(np.asarray(indices, np.int64))
+    training = frame
+    if indices is not None and not np.array_equal(indices, np.arange(frame.num_rows)):
+        training = frame.take(np.asarray(indices, np.int64))
     require(training.num_rows > 0, "indices", "empty", "at least one training row")
     found: list[Column] = []
-    messages: list[str] = []
+    said: list[tuple[str, str]] = []
     for name in training.values.columns:
         column, sentences = column_kinds.of_training_rows(
             frame, training, name, as_words=name in words
         )
         found.append(column)
-        messages += sentences
+        said += [(name, sentence) for sentence in sentences]
+    messages = _together(said)
     messages += column_kinds.on_written_numbers(training, found)
     if all(column.kind == "dropped" for column in found):
         raise ValueError(_NOTHING_LEFT.format(frame.path))
@@ -323,6 +327,22 @@ def fit(
         encoder=encoder,
         sources=tuple(sources[i] for i in kept),
     )
+
+
+def _together(said: Iterable[tuple[str, str]]) -> list[str]:
+    """Sentences on columns, of those that say the same of many columns one in place of all."""
+    of: dict[str, list[str]] = {}
+    for name, sentence in said:
+        of.setdefault(sentence.removeprefix(f"column {name!r} "), []).append(name)
+    result, told = [], set()
+    for name, sentence in said:
+        rest = sentence.removeprefix(f"column {name!r} ")
+        if len(of[rest]) <= columns.FEW:
+            result.append(sentence)
+        elif rest not in told:
+            told.add(rest)
+            result.append(f"each of {len(of[rest]):,} columns {rest} ({listed(of[rest])})")
+    return result
 
 
 def load(folder: str | os.PathLike) -> Preparation:
@@ -360,7 +380,7 @@ def load(folder: str | os.PathLike) -> Preparation:
 def _check_document(document: dict[str, Any]) -> None:
     """Raises a TypeError for a field that holds something else than `save` writes."""
 
-    def listed(name: str, right: Any) -> bool:
+    def is_list(name: str, right: Any) -> bool:
         return isinstance(document[name], list) and all(map(right, document[name]))
 
     def is_text(value: Any) -> bool:
@@ -389,7 +409,7 @@ def _check_document(document: dict[str, Any]) -> None:
         "fill": lambda value: isinstance(value, (int, float)) and abs(value) < np.inf,
         "kept": lambda value: type(value) is int and 0 <= value < width,
     }
-    wrong = [name for name, right in rights.items() if not listed(name, right)]
+    wrong = [name for name, right in rights.items() if not is_list(name, right)]
     if document["first_index"] not in (None, 0, 1):
         wrong.append("first_index")
     if document["columns"] and len(document["kept"]) != len(document["feature_names"]):

@@ -13,6 +13,8 @@ from pujax.data.readers import columns, frames
 
 _MANY = 20
 """Rows, or cells of a column, from which on it is said that they are unlike training."""
+_SHOWN = 8
+"""Columns of which it is said; of a table of genes in another unit it would be thousands."""
 
 
 def _is_mostly_filled(column: Column) -> bool:
@@ -109,12 +111,17 @@ class Unlike:
                 self.known[name] = bool(own[present].any())
 
     def sentences(self) -> list[str]:
-        """What to say of such columns of many rows."""
-        return [
+        """What to say of such columns of many rows: of the first, and how many more there are."""
+        found = [
             f"{self.path}: column {column.name!r} {said}"
             for column in self.columns
             if (said := self._said(column))
         ]
+        more = len(found) - _SHOWN
+        if more <= 0:
+            return found
+        what = f"{more:,} more columns are" if more > 1 else "one more column is"
+        return [*found[:_SHOWN], f"{self.path}: {what} unlike training rows"]
 
     def _said(self, column: Column) -> str:
         """What to say of a column; '' of most."""

@@ -11,6 +11,7 @@ from PIL import Image
 
 from pujax import audit, check
 from pujax.audit import inputs, recommendation, report
+from pujax.data.readers import frames
 from pujax.training.config import flags
 
 
@@ -44,6 +45,21 @@ def test_the_seed_and_all_names_are_handed_on(tmp_path, monkeypatch, words, seed
     names |= {"leave_out": "a,b", "words": "plz"}
     assert run("a.csv", *(f"--{name}={value}" for name, value in names.items()), *words) == 2
     assert given == names | {"path": "a.csv", "seed": seed}
+
+
+def test_a_table_is_read_once(tmp_path, monkeypatch):
+    paths = []
+    read = frames.read
+
+    def counted(path, **options):
+        paths.append(path)
+        return read(path, **options)
+
+    monkeypatch.setattr(frames, "read", counted)
+    options = dict.fromkeys(("id_column", "zero_is", "positive", "leave_out", "words"), "")
+    path = write_table(tmp_path / "a.csv")
+    found = inputs.read(path, **options | {"label": "known", "zero_is": "auto"})
+    assert len(paths) == 1 and found.problem.features.shape == (500, 3)
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ import skops.io
 from sklearn import datasets
 
 from pujax.data import column_kinds, preparation, table_encoder
-from pujax.data.readers import columns, frames
+from pujax.data.readers import columns, frames, pu_labels
 
 N = 300
 TRAINING = np.arange(0, N, 2)
@@ -123,6 +123,47 @@ def test_features_of_arrays_that_training_rows_do_not_differ_in_stay_as_they_wer
     assert learned.messages == (said,)
     assert rows[3, 2] == 9  # what was given is left alone
     assert len(preparation.fit(given).messages) == (not is_sparse)  # the first column alone
+
+
+def test_what_is_said_of_more_than_three_columns_is_said_once():
+    x = np.arange(6.0)
+
+    def said(num_zeros, num_ones):
+        zeros = {f"zero{i}": np.zeros(6, int) for i in range(num_zeros)}
+        ones = {f"one{i}": np.ones(6, int) for i in range(num_ones)}
+        return preparation.fit(pd.DataFrame({"x": x, **zeros, **ones})).messages
+
+    assert said(3, 1) == (
+        "column 'zero0' is left out: '0' in all training rows",
+        "column 'zero1' is left out: '0' in all training rows",
+        "column 'zero2' is left out: '0' in all training rows",
+        "column 'one0' is left out: '1' in all training rows",
+    )
+    together = (
+        "each of 4 columns is left out: '0' in all training rows "
+        "('zero0', 'zero1', 'zero2', 'zero3')"
+    )
+    assert said(4, 1) == (together, "column 'one0' is left out: '1' in all training rows")
+    (many,) = said(1200, 0)
+    assert many.startswith("each of 1,200 columns") and many.endswith("'zero7' and 1,192 more)")
+
+
+def test_the_names_of_a_wide_table_are_not_listed_for_each_of_them(monkeypatch):
+    listings = []
+    names = frames.Frame.names.fget
+    monkeypatch.setattr(
+        frames.Frame, "names", property(lambda frame: listings.append(1) or names(frame))
+    )
+
+    def count(width):
+        listings.clear()
+        table = pd.DataFrame(np.random.default_rng(0).normal(size=[30, width]).astype(str))
+        frame = frames.of(table)
+        pu_labels.ids(frame)
+        preparation.fit(frame).transform(frame)
+        return len(listings)
+
+    assert count(8) == count(24)
 
 
 def test_an_array_column_that_is_constant_in_single_precision_stays_so():
@@ -294,6 +335,18 @@ def measured(count=60):
     )
     table.loc[3, ["amount", "same", "day"]] = None
     return table
+
+
+@pytest.mark.parametrize(
+    ("width", "last"), [(9, "one more column is"), (1208, "1,200 more columns are")]
+)
+def test_of_many_columns_unlike_training_eight_are_named(width, last, caplog):
+    table = pd.DataFrame(np.random.default_rng(0).normal(size=[40, width]))
+    learned = preparation.fit(table)
+    learned.transform(1e6 * table)
+    said = [record.getMessage() for record in caplog.records]
+    assert len(said) == 9 and all("far outside of training" in x for x in said[:8])
+    assert said[8] == f"the table: {last} unlike training rows"
 
 
 @pytest.mark.parametrize(

@@ -293,6 +293,29 @@ def test_a_doubtful_id_stays_a_feature_and_is_spoken_of():
     assert few.aside == ()
 
 
+def test_many_doubtful_ids_are_spoken_of_in_one_sentence():
+    def sentences(width):
+        # Unique whole numbers whose range is so wide that chance would hardly repeat one.
+        counts = {f"gene{i}": (np.arange(N) * 7919 + i) % 10**7 for i in range(width)}
+        return pu_labels.ids(frames.of(pd.DataFrame({"x": NOISE, **counts}))).sentences
+
+    assert len(sentences(3)) == 3 and all("id_column='gene" in x for x in sentences(3))
+    (said,) = sentences(12)
+    assert said.startswith("each of 12 columns is different in every row and kept as a feature")
+    assert "'gene7' and 4 more); id_column=NAME" in said
+
+
+def test_a_message_names_twenty_columns_and_how_many_more():
+    wide = frames.of(pd.DataFrame(np.eye(25), columns=[f"gene{i}" for i in range(25)]))
+    with pytest.raises(ValueError, match=r"did you mean.*: 'gene0', .*'gene19' and 5 more$"):
+        wide.column("gen24", field="data.label")
+    with pytest.raises(ValueError, match=r"which has 'gene0', .*'gene19' and 5 more$"):
+        pu_labels.read(wide)
+    narrow = wide.without([f"gene{i}" for i in range(20, 25)])
+    with pytest.raises(ValueError, match="'gene19'$"):
+        pu_labels.read(narrow)
+
+
 @pytest.mark.parametrize("cell", ["1007", ""])
 def test_an_id_that_is_damaged_in_few_rows_is_no_feature(tmp_path, cell):
     lines = [f"{1000 + i},{i % 3}" for i in range(60)]

@@ -5,12 +5,14 @@ numbers or dates already. The functions here give the same result for both, so t
 learned on one format can be applied to the other.
 """
 
+import collections
 import datetime
 import decimal
 import numbers as number_types
 import re
 import unicodedata
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -33,6 +35,8 @@ _EIGHT_DIGITS = r"(?:19|20)\d\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])"
 _DURATION = r"-?\d+ days [+-]?\d\d:\d\d:\d\d(?:\.\d+)?"
 MOST = 0.9
 """Share of numbers, or of dates of one format, from which other cells are taken for mistakes."""
+FEW = 3
+"""Columns that a sentence of their own is said of; what is said of more is said once."""
 _SAMPLED = 20
 """Cells whose format is tried on such a column, as its first may be the one that is no date."""
 
@@ -57,7 +61,8 @@ def text(cells: Any) -> Any:
         values = [None if gone else _word(cell) for cell, gone in _with_missing(cells)]
         words = pd.Series(values, index=cells.index, dtype="str", name=cells.name)
     words = words.str.strip()
-    return words.mask(words.isin(MISSING))
+    gone = words.isin(MISSING)
+    return words.mask(gone) if gone.any() else words
 
 
 def is_missing(cells: Any) -> np.ndarray:
@@ -374,9 +379,16 @@ def plain(name: str) -> str:
     return unicodedata.normalize("NFC", name.strip())
 
 
+def listed(names: Sequence[str], *, most: int = 8) -> str:
+    """Names of columns as a message shows them: the first, and how many more there are."""
+    shown = ", ".join(map(repr, names[:most]))
+    return shown + (f" and {len(names) - most:,} more" if len(names) > most else "")
+
+
 def check_names(path: str, names: list[str]) -> None:
     """Raises a ValueError that names the file where two columns have the same name."""
-    twice = next((name for name in names if names.count(name) > 1), None)
+    counts = collections.Counter(names)
+    twice = next((name for name in names if counts[name] > 1), None)
     if twice is not None:
         first, second = [i + 1 for i, name in enumerate(names) if name == twice][:2]
         raise ValueError(

@@ -6,7 +6,7 @@ from typing import NamedTuple, TextIO
 
 import numpy as np
 
-from pujax.data.readers import separated, written_numbers
+from pujax.data.readers import columns, separated, written_numbers
 
 _MAX_CATEGORIES = 50
 """Distinct words of a column above which they are taken for names or dates, not for categories."""
@@ -100,7 +100,7 @@ def numbers(
     path, header = ", ".join(file.path for file in files), files[0].header
     places = [(file.path, number) for file in files for number in file.numbers]
     if label is not None and label not in header:
-        raise ValueError(f"label is {label!r}; accepted: {', '.join(map(repr, header))}")
+        raise ValueError(f"label is {label!r}; accepted: {columns.listed(header, most=20)}")
     label = header[-1] if label is None else label
     rows = [row for file in files for row in file.rows]
     labels, features = np.zeros(0), []

@@ -101,11 +101,11 @@ class Frame:
         name = columns.plain(name)
         if name in self.beside:
             return pd.Series(self.beside[name], name=name)
-        if name not in self.names:
+        if not self.is_table or name not in self.values.columns:
             similar = difflib.get_close_matches(name.lower(), [n.lower() for n in self.names])
             matches = [known for known in self.names if known.lower() in similar]
             hint = f" (did you mean {' or '.join(map(repr, matches))}?)" if matches else ""
-            have = ", ".join(map(repr, self.names)) or "none: the file holds features only"
+            have = columns.listed(self.names, most=20) or "none: the file holds features only"
             raise ValueError(
                 f"{field} is {name!r}; accepted: a column of {self.path}{hint}: {have}"
             )

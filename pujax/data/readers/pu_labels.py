@@ -165,7 +165,7 @@ def _default_column(frame: Frame) -> str:
         for name in _DEFAULTS:
             if name in frame.beside:
                 return name
-    have = ", ".join(map(repr, frame.names)) or "none, as it holds features only"
+    have = columns.listed(frame.names, most=20) or "none, as it holds features only"
     hint = "" if frame.is_table else " (an .npz may hold 'x' and 'labels')"
     raise ValueError(
         f"label is None; accepted: the name of a column of {frame.path}, which has {have}{hint}"
@@ -341,11 +341,16 @@ def ids(
         "it names the rows"
         for name in doubtful
     ]
+    if len(doubtful) > columns.FEW:
+        sentences = [
+            f"each of {len(doubtful):,} columns is different in every row and kept as a feature "
+            f"({columns.listed(doubtful)}); id_column=NAME if one of them names the rows"
+        ]
     sentences += kept_ids(frame, aside=(label, *found, *doubtful))
     if not found:
         return Ids(None, None, (), tuple(sentences))
     first = next((name for name in found if is_called_like_an_id(name)), next(iter(found)))
-    names = ", ".join(map(repr, found))
+    names = columns.listed(list(found))
     sentences.insert(
         0,
         f"set aside as no feature, since different in every row: {names}; rows are called by "
@@ -366,9 +371,9 @@ def kept_ids(frame: Frame, *, aside: Sequence[str | None] = ()) -> tuple[str, ..
       frame: all rows.
       aside: columns that are no features, or of which enough is said.
     """
-    sentences = []
+    sentences, others = [], {*aside, *frame.beside}
     for name in frame.names:
-        if name in aside or name in frame.beside or not is_called_like_an_id(name):
+        if name in others or not is_called_like_an_id(name):
             continue
         words = columns.text(frame.values[name])
         distinct = words.dropna().drop_duplicates()

@@ -12,8 +12,8 @@ import numpy as np
 from pujax import reading
 from pujax.checks import require
 from pujax.data import preparation, raw
-from pujax.data.column_kinds import listed
 from pujax.data.readers import columns, frames, pu_labels
+from pujax.data.readers.columns import listed
 
 OWN = True
 CLASS_NAMES = ("negative", "positive")
@@ -106,7 +106,7 @@ def read(
     if _is_features_only(path):
         labeled, label = _labels_beside(frame, label, directory), _BESIDE
     if frame.is_table and not label:
-        names = ", ".join(map(repr, frame.names))
+        names = listed(frame.names, most=20)
         if not label_is_last:
             raise ValueError(
                 f"data.label is ''; accepted: the column that holds the label: {names}"
@@ -175,6 +175,22 @@ def load(
         leave_out=leave_out,
         words=words,
     )
+    return dataset(own_rows, tested, positive=positive)
+
+
+def dataset(
+    own_rows: Rows, tested: frames.Frame | None = None, *, positive: str = ""
+) -> raw.RawDataset:
+    """The data set of rows that are read, as `load` returns it.
+
+    Args:
+      own_rows: what `read` returned.
+      tested: rows of a test set, with a label in each.
+      positive: as in `read`.
+
+    Raises:
+      ValueError: naming line and column of a label that is none.
+    """
     frame, labels, ids = own_rows[:3]
     try:
         test_labels, test_notes = _test_labels(tested, labels.column, positive)
