@@ -37,6 +37,16 @@ class MethodSetup(NamedTuple):
     metric_names: list[list[str]]
     eval_intervals: tuple[EvalInterval, ...]
 
+    def warn_of_uneven_batches(self, num_devices: int) -> None:
+        """Logs which batches this number of devices cannot share."""
+        for size in dict.fromkeys(stage.batching.batch_size for stage in self.method.stages):
+            if size % num_devices:
+                _LOG.warning(
+                    "%s is %d, which %d devices cannot share evenly: each computes all of "
+                    "every batch. The numbers are the same; a multiple of %d is faster.",
+                    *(_batch_field(self.config, size), size, num_devices, num_devices),
+                )
+
     def fingerprint(self) -> dict[str, Any]:
         """The fields that must be equal to resume a checkpoint."""
         result = config_lib.fingerprint(self.config) | {"data_digest": self.data.digest()}
@@ -62,7 +72,7 @@ def build(config: ml_collections.FrozenConfigDict, data: Problem, mesh: Mesh) ->
         field = f"selection of stage {stage.name!r}"
         checks.one_of(field, stage.selection, model_selection.WITHOUT_TRUTH)
         model_selection.check(stage.selection, data.info.prior, field=field)
-        _check_batches(stage, config, data, mesh)
+        _check_batches(stage, config, data)
     _check_length(config, method, data)
     if data.streamed:
         _check_streamed(method, config, data)
@@ -73,23 +83,12 @@ def build(config: ml_collections.FrozenConfigDict, data: Problem, mesh: Mesh) ->
     return MethodSetup(config, method, data, names, intervals)
 
 
-def _check_batches(
-    stage: Stage,
-    config: ml_collections.FrozenConfigDict,
-    data: Problem,
-    mesh: Mesh,
-) -> None:
+def _check_batches(stage: Stage, config: ml_collections.FrozenConfigDict, data: Problem) -> None:
     n, size = len(data.labeled), stage.batching.batch_size
     if size > n:
         raise ValueError(
             f"{_batch_field(config, size)} is {size}; accepted: at most {n}, the number of "
             "training examples"
-        )
-    if size % mesh.size:
-        _LOG.warning(
-            "%s is %d, which %d devices cannot share evenly: each computes all of "
-            "every batch. The numbers are the same; a multiple of %d is faster.",
-            *(_batch_field(config, size), size, mesh.size, mesh.size),
         )
 
 

@@ -177,6 +177,7 @@ def prepare(members: Sequence[Member], mesh: Mesh, *, folder: str = "") -> Run:
     methods = seed_axis.shared_methods(members)
     if len(members) > 1:
         mesh = sharding.spread_seeds(mesh, seed_axis.rows_for(members, mesh))
+    first.warn_of_uneven_batches(mesh.shape["data"])  # those that hold a seed together
     datas = [pu_dataset.flat(member.setup.data.training_data()) for member in members]
     on_device = seed_axis.put(datas, mesh)
     fingerprints = [member.setup.fingerprint() for member in members]

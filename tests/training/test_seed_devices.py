@@ -164,6 +164,15 @@ def test_rows_are_the_most_that_divide_the_seeds(monkeypatch, seeds, devices, al
     assert seed_axis.rows_for(members, SimpleNamespace(size=devices)) == rows
 
 
+@pytest.mark.parametrize(("batch_size", "uneven"), [(16, 0), (18, 0), (17, 2)])
+def test_a_batch_is_shared_by_the_devices_of_one_seed(tmp_path, caplog, batch_size, uneven):
+    group = members(tmp_path, "naive", seeds=(3, 4), batch_size=batch_size)
+    run_state.prepare(group, tiny.mesh(DEVICES), folder=str(tmp_path / "checkpoints")).close()
+    said = [r.getMessage() for r in caplog.records if "cannot share evenly" in r.getMessage()]
+    assert len(said) == bool(uneven)  # two devices a seed, not four
+    assert all(f"method.batch_size is 17, which {uneven} devices" in x for x in said)
+
+
 @pytest.mark.thorough
 def test_the_layout_is_chosen_and_named(tmp_path):
     def layout(num_seeds, num_devices, **run):
