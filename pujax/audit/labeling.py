@@ -17,6 +17,7 @@ is reported where the difference goes beyond it: the unlabeled rows that look po
 everything else do not look like the labelled positives in this column.
 """
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -43,6 +44,8 @@ _STRATA = 4
 _PENALTY = 0.01
 """Inverse strength `C` of the classifier's penalty."""
 _LEAST_IN_TOP = 15
+_BLOCK = 256
+"""Columns that are compared with all others at once."""
 
 
 class Difference(NamedTuple):
@@ -133,10 +136,11 @@ def differences(problem: Problem, *, seed: int) -> list[Difference]:
     for feature, column in enumerate(problem.columns):
         of_column.setdefault(column, []).append(feature)
     rows = []
-    alike = _alike(ranks, labeled)
-    for column, features in of_column.items():
+    for (column, features), alike in zip(
+        of_column.items(), _alike(ranks, labeled, list(of_column.values())), strict=True
+    ):
         apart = _without(scores, ranks, weights, folds, features)
-        left = np.flatnonzero(alike[features].any(0))
+        left = np.flatnonzero(alike)
         if len(left) > len(features):
             further = _without(scores, ranks, weights, folds, left)
             excess = [metrics.auc(x, labeled) - 0.5 for x in (further, apart)]
@@ -169,13 +173,21 @@ def _without(
     return scores - own
 
 
-def _alike(ranks: np.ndarray, labeled: np.ndarray) -> np.ndarray:
-    """Whether two features are correlated, bool `[d, d]`, by their ranks in U."""
+def _alike(ranks: np.ndarray, labeled: np.ndarray, groups: list[list[int]]) -> Iterator[np.ndarray]:
+    """Which features `[d]` are correlated with one of a group or belong to it, by ranks in U.
+
+    Some groups at a time: all pairs of 20,000 columns would take gigabytes.
+    """
     of_u = ranks[~labeled] - ranks[~labeled].mean(0)
-    norms = np.sqrt(np.square(of_u).sum(0))
-    correlation = of_u.T @ of_u / np.maximum(norms[:, None] * norms, 1e-12)
-    np.fill_diagonal(correlation, 1.0)
-    return np.abs(correlation) >= ALIKE
+    of_u /= np.maximum(np.sqrt(np.square(of_u).sum(0)), 1e-6)
+    for start in range(0, len(groups), _BLOCK):
+        block = groups[start : start + _BLOCK]
+        correlation = of_u[:, np.concatenate(block)].T @ of_u
+        ends = np.cumsum([len(features) for features in block])
+        for features, part in zip(block, np.split(correlation, ends[:-1]), strict=True):
+            found = (np.abs(part) >= ALIKE).any(0)
+            found[features] = True
+            yield found
 
 
 def _drawn(problem: Problem, seed: int) -> Problem:
@@ -242,7 +254,8 @@ def _compared(
     cuts = np.quantile(scores[labeled], np.linspace(0.5, 1, _STRATA + 1)[:-1])
     top = scores >= cuts[0]
     strata = np.searchsorted(cuts, scores[top], side="right") - 1
-    in_p, values = labeled[top], ranks[top][:, features]
+    own = ranks[:, features]  # a part of all columns, which may be thousands
+    in_p, values = labeled[top], own[top]
     p_counts = np.bincount(strata[in_p], minlength=_STRATA)
     u_counts = np.bincount(strata[~in_p], minlength=_STRATA)
     usable = (p_counts > 0) & (u_counts > 0)
@@ -261,7 +274,7 @@ def _compared(
     difference = mean_p - mean_u
     z = np.abs(difference) / np.sqrt(np.maximum(variance, 1 / len(ranks) ** 2))
     lower = ~labeled & (scores <= np.median(scores[~labeled]))
-    to_negatives = ranks[labeled][:, features].mean(0) - ranks[lower][:, features].mean(0)
+    to_negatives = own[labeled].mean(0) - own[lower].mean(0)
     return [
         Difference(
             column=column,
@@ -274,7 +287,7 @@ def _compared(
             num_u=int((~in_p).sum()),
         )
         for i, feature in enumerate(features)
-        if ranks[:, feature].any()
+        if own[:, i].any()
     ]
 
 

@@ -6,13 +6,14 @@ large a share of U as of P. A column with a part that holds far less speaks of t
 filled in after the labelling, or names a source that only one of the two came from.
 """
 
+import math
 from typing import NamedTuple
 
 import numpy as np
 
 from pujax import metrics
 from pujax.audit import scoring
-from pujax.audit.base import ERROR, WARNING, Finding, Problem, listed
+from pujax.audit.base import ERROR, SHOWN, WARNING, Finding, Problem, listed
 
 CERTAIN = 0.98
 """AUC of one column from which it is an error, however few positives U may hold."""
@@ -26,7 +27,7 @@ _BINS = 32
 _SUSPECTS = 5
 """Columns beside the certain ones that are compared with all others, the most suspicious first."""
 _Z = 1.64
-"""Of the upper end of the share of U in a part, one-sided 95 %."""
+"""Of the upper end of the share of U in a part, and of an AUC by chance, one-sided 95 %."""
 _SAME = 0.5
 """Share of the labelled rows in a column's part that must lie in another's, the larger one, for
 none of both to be a witness about the other: copies of a leak would clear each other. Parts
@@ -90,7 +91,7 @@ def check(problem: Problem, *, seed: int) -> list[Finding]:
             severity,
             "one column alone tells labelled from unlabeled: "
             f"{listed(repr(c.name) for c, _ in columns)}",
-            tuple(sentence for _, sentence in columns),
+            _shown([sentence for _, sentence in columns]),
             "find out how the column came to be; if it was filled in with or after the label, or "
             "says where a row came from, remove it from the file (all other findings are without "
             "it); keep it only if it is known of every new row before anybody "
@@ -100,6 +101,12 @@ def check(problem: Problem, *, seed: int) -> list[Finding]:
         for severity, columns in found.items()
         if columns
     ]
+
+
+def _shown(sentences: list[str]) -> tuple[str, ...]:
+    """The first sentences, and how many columns more there are."""
+    more = len(sentences) - SHOWN
+    return (*sentences[:SHOWN], f"{more:,} more like these") if more > 0 else (*sentences,)
 
 
 def _by_itself(column: Column) -> str:
@@ -137,15 +144,24 @@ def _judge(
     if not is_fact and others is problem:  # there is no other column
         return (ERROR, text) if is_certain else ("", "")
     scores = scoring.held_out(others, seed=seed)
-    rest = scoring.largest_prior(scores)
-    text += (
-        f", and all others without it{_beside(copies)} for {rest:.1%} (AUC "
-        f"{metrics.auc(scores.values, scores.labeled):.3f})"
-    )
-    is_contradicted = column.bound * _TIMES <= rest and column.part >= _LEAST_PART
+    rest, auc = scoring.largest_prior(scores), metrics.auc(scores.values, scores.labeled)
+    text += f", and all others without it{_beside(copies)} for {rest:.1%} (AUC {auc:.3f})"
+    # Scores that say nothing leave room for any share, so that they are no witness.
+    is_witness = auc > _by_chance(scores.labeled)
+    is_contradicted = is_witness and column.bound * _TIMES <= rest and column.part >= _LEAST_PART
     if is_certain or (is_contradicted and column.auc >= _CONTRADICTED):
         return ERROR, text
     return (WARNING, text) if is_contradicted else ("", "")
+
+
+def _by_chance(labeled: np.ndarray) -> float:
+    """The AUC that scores without a meaning pass with a probability of 5 % (normal approximation).
+
+    The variance of the AUC is then `(p + u + 1) / (12 p u)` (Mann and Whitney 1947).
+    """
+    num_p = int(labeled.sum())
+    num_u = len(labeled) - num_p
+    return 0.5 + _Z * math.sqrt((num_p + num_u + 1) / (12 * num_p * num_u))
 
 
 def _beside(copies: tuple[str, ...]) -> str:

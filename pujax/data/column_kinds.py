@@ -250,12 +250,15 @@ def _of_almost_dates(frame: frames.Frame, name: str, words: Any) -> str:
     )
 
 
-def on_written_numbers(frame: frames.Frame, found: Sequence[Column]) -> list[str]:
+def on_written_numbers(frame: frames.Frame, found: Sequence[Column]) -> list[tuple[str, str]]:
     """What to say of numbers that have another mark than a decimal point; may be nothing.
 
     Args:
       frame: training rows.
       found: all of its columns.
+
+    Returns:
+      A column and a sentence each; '' where it is of several columns.
     """
     import pandas as pd
 
@@ -269,10 +272,11 @@ def on_written_numbers(frame: frames.Frame, found: Sequence[Column]) -> list[str
         shown = {mark for mark in marks if words.str.contains(mark, regex=False).any()}
         example = next((x for x in words if shown <= set(x)), words.iloc[0])
         number = written_numbers.value(example, marks)
-        messages.append(
+        sentence = (
             f"read as numbers with {written_numbers.described(marks)}, such as {example!r} for "
             f"{number:.10g}: {listed(names)}"
         )
+        messages.append(("", sentence))
     if any(column.marks.startswith(",") for column in found):
         for column in found:
             is_text = isinstance(frame.values[column.name].dtype, pd.StringDtype)
@@ -282,11 +286,12 @@ def on_written_numbers(frame: frames.Frame, found: Sequence[Column]) -> list[str
             points = words[words.str.contains(".", regex=False)]
             if len(points) and words.str.fullmatch(_THOUSANDS).all():
                 number = columns.numbers(points)[0][0]
-                messages.append(
+                sentence = (
                     f"column {column.name!r} is read with a decimal point, so that "
                     f"{points.iloc[0]!r} is {number:.10g}, though other columns "
                     "have a decimal comma; if the point stands between thousands, leave it out"
                 )
+                messages.append((column.name, sentence))
     return messages
 
 

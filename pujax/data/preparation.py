@@ -15,6 +15,7 @@ import dataclasses
 import itertools
 import logging
 import os
+import re
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, get_args
@@ -42,6 +43,8 @@ _DURATION = "a duration as in training rows, such as '1 days 02:30:00'"
 _ROWS = 8192
 """Rows of a table that are prepared at once: what leads to their numbers takes seven times as much
 memory as the numbers."""
+_CELL = re.compile(r"'[^']*'|\"[^\"]*\"|\d[\d.,]*")
+"""What differs between sentences that say the same: cells, names and numbers."""
 _MANY = 20
 """Cells of a column of words that are all numbers, from which on it is another column."""
 
@@ -288,7 +291,8 @@ def fit(
       ValueError: no column is left; skrub is needed and not installed; a number is too large.
     """
     frame = frames.of(rows)
-    names = [name for name in frame.names if name in aside]
+    no_features, as_words = frozenset(aside), frozenset(words)
+    names = [name for name in frame.names if name in no_features]
     frame = frame.without(names)
     if not frame.is_table:
         return dataclasses.replace(_of_array(frame, indices), aside=tuple(aside))
@@ -300,12 +304,11 @@ def fit(
     said: list[tuple[str, str]] = []
     for name in training.values.columns:
         column, sentences = column_kinds.of_training_rows(
-            frame, training, name, as_words=name in words
+            frame, training, name, as_words=name in as_words
         )
         found.append(column)
         said += [(name, sentence) for sentence in sentences]
-    messages = _together(said)
-    messages += column_kinds.on_written_numbers(training, found)
+    messages = _together([*said, *column_kinds.on_written_numbers(training, found)])
     if all(column.kind == "dropped" for column in found):
         raise ValueError(_NOTHING_LEFT.format(frame.path))
     encoder = None
@@ -329,19 +332,23 @@ def fit(
     )
 
 
-def _together(said: Iterable[tuple[str, str]]) -> list[str]:
-    """Sentences on columns, of those that say the same of many columns one in place of all."""
-    of: dict[str, list[str]] = {}
-    for name, sentence in said:
-        of.setdefault(sentence.removeprefix(f"column {name!r} "), []).append(name)
-    result, told = [], set()
-    for name, sentence in said:
-        rest = sentence.removeprefix(f"column {name!r} ")
-        if len(of[rest]) <= columns.FEW:
+def _together(said: Sequence[tuple[str, str]]) -> list[str]:
+    """Sentences on columns, of those that say the same of many, but for a cell, one for all."""
+    rests = [sentence.removeprefix(f"column {name!r}") for name, sentence in said]
+    kinds = [_CELL.sub("", rest) for rest in rests]
+    of: dict[str, list[int]] = {}
+    for i, kind in enumerate(kinds):
+        of.setdefault(kind, []).append(i)
+    result = []
+    for i, (_, sentence) in enumerate(said):
+        alike = of[kinds[i]]
+        names = [said[k][0] for k in alike]
+        if len(alike) <= columns.FEW:
             result.append(sentence)
-        elif rest not in told:
-            told.add(rest)
-            result.append(f"each of {len(of[rest]):,} columns {rest} ({listed(of[rest])})")
+        elif i == alike[0] and len({rests[k] for k in alike}) == 1:
+            result.append(f"each of {len(names):,} columns{rests[i]} ({listed(names)})")
+        elif i == alike[0]:
+            result.append(f"{sentence}; likewise {len(names) - 1:,} more: {listed(names[1:])}")
     return result
 
 

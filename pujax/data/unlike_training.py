@@ -91,7 +91,9 @@ class Unlike:
         # How the feature begins that is the number, or the date in seconds.
         named = {c.name: c.name + "_total_seconds" * (c.kind == "date") for c in found}
         place: dict[str, int] = {}
+        of_column: dict[str, list[int]] = {}
         for i, (feature, source) in enumerate(zip(names, sources, strict=True)):
+            of_column.setdefault(source, []).append(i)
             if feature.startswith(named[source]):
                 place.setdefault(source, i)
         for column in found:
@@ -107,7 +109,7 @@ class Unlike:
             self.known[name] = bool(present.any())
             if present.any() and column.kind in OF_WORDS:
                 # A word that training rows lack is 0 in all features of its column.
-                own = raw[:, [i for i, source in enumerate(sources) if source == name]]
+                own = raw[:, of_column.get(name, [])]
                 self.known[name] = bool(own[present].any())
 
     def sentences(self) -> list[str]:

@@ -3,11 +3,12 @@
 import json
 import pathlib
 import re
+import tracemalloc
 
 import numpy as np
 import pytest
 
-from pujax import audit
+from pujax import audit, metrics
 from pujax.audit import class_prior, duplicates, inputs, label_counts, labeling, leaks, overlap
 from pujax.audit import scoring as scoring_lib
 from pujax.audit.base import ERROR, NOTE, WARNING, in_order
@@ -140,6 +141,31 @@ def test_a_leak_of_both_ends_of_a_column_and_of_files_is_seen(planted):
     assert severities(found) == {"leak": ERROR} and "width" in found[0].title
 
 
+def test_scores_that_say_nothing_are_no_witness_against_a_column(monkeypatch):
+    """Ten labels, 220 unlabeled rows: an AUC above .653 is chance in one of twenty draws."""
+    labeled = np.arange(230) < 10
+    column = leaks.Column("gene", 0.75, 0.04, 0.4)
+    problem = audit.problem(np.random.default_rng(0).normal(size=(230, 3)), labeled)
+
+    def severity(auc):
+        # The scores of U are 1 to 220, and all of P have the one with this share of U below.
+        values = np.where(labeled, 220 * auc + 0.5, np.arange(230) - 9.0)
+        scores = scoring_lib.Scores(values, labeled)
+        monkeypatch.setattr(scoring_lib, "held_out", lambda *a, **k: scores)
+        monkeypatch.setattr(scoring_lib, "largest_prior", lambda scores: 1.0)
+        return leaks._judge(problem, column, False, (), seed=0)[0]
+
+    assert [severity(auc) for auc in (0.26, 0.5, 0.65)] == ["", "", ""]
+    assert severity(0.66) == WARNING
+
+
+def test_an_auc_is_by_chance_as_large_as_it_is_in_one_of_twenty_draws():
+    rng = np.random.default_rng(0)
+    labeled = np.arange(60) < 12
+    drawn = np.array([metrics.auc(rng.random(60), labeled) for _ in range(2000)])
+    assert (drawn > leaks._by_chance(labeled)).mean() == pytest.approx(0.05, abs=0.015)
+
+
 def test_clean_digits_have_neither_leak_nor_copies_nor_bias(planted):
     for seed in range(2):
         problem, _ = planted("clean", seed)
@@ -169,6 +195,40 @@ def test_the_bound_of_a_column_is_not_below_the_prior_under_random_labels():
         ((column, _),) = leaks._seen(values, ("a",), labeled, seed=0)
         assert prior * 0.9 < column.bound < prior * 1.4
         assert column.auc == pytest.approx(1 - prior / 2, abs=0.02)
+
+
+@pytest.mark.parametrize("block", [1, 2, 256])
+def test_features_that_are_alike_are_those_of_all_pairs(monkeypatch, block):
+    monkeypatch.setattr(labeling, "_BLOCK", block)
+    rng = np.random.default_rng(0)
+    labeled = np.arange(90) < 20
+    ranks = rng.normal(size=(90, 7))
+    ranks[:, 4] = ranks[:, 0] + 0.5 * rng.normal(size=90)
+    ranks[:, 5] = -ranks[:, 2]
+    ranks[:, 6] = 0  # constant in U
+    groups = [[0, 3], [1], [2], [4, 6], [5]]
+    correlation = np.abs(np.corrcoef(ranks[~labeled, :6].T)) >= labeling.ALIKE
+    for group, found in zip(groups, labeling._alike(ranks, labeled, groups), strict=True):
+        expected = [
+            i in group or correlation[[g for g in group if g < 6], i].any() for i in range(6)
+        ]
+        assert found[:6].tolist() == expected and found[6] == (6 in group)
+
+
+def test_what_a_column_is_compared_by_takes_no_more_memory_among_many():
+    rng = np.random.default_rng(0)
+    labeled = np.arange(200) < 60
+
+    def peak(width):
+        ranks, scores = rng.normal(size=(200, width)), rng.normal(size=200)
+        tracemalloc.start()
+        labeling._compared(ranks, [3], "a", scores, labeled)
+        most = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return most
+
+    peak(10)  # what is imported on the way
+    assert peak(3000) < 1.5 * peak(10)
 
 
 def test_labels_that_depend_on_a_column_are_found_by_name(planted):
@@ -312,7 +372,8 @@ def test_every_column_that_leaks_alone_is_named():
     rows = rng.normal(size=(600, 10))
     rows[:, 2:] += 8 * labeled[:, None]
     (found,) = leaks.check(audit.problem(rows, labeled), seed=0)
-    assert found.severity == ERROR and len(found.evidence) == 8
+    assert found.severity == ERROR and len(found.evidence) == 6
+    assert found.evidence[5] == "3 more like these"
     assert {column["name"] for column in found.numbers["columns"]} == set("3456789") | {"10"}
     assert "and 3 more" in found.title
 

@@ -133,19 +133,37 @@ def test_what_is_said_of_more_than_three_columns_is_said_once():
         ones = {f"one{i}": np.ones(6, int) for i in range(num_ones)}
         return preparation.fit(pd.DataFrame({"x": x, **zeros, **ones})).messages
 
-    assert said(3, 1) == (
+    assert said(2, 1) == (
         "column 'zero0' is left out: '0' in all training rows",
         "column 'zero1' is left out: '0' in all training rows",
-        "column 'zero2' is left out: '0' in all training rows",
         "column 'one0' is left out: '1' in all training rows",
+    )
+    assert said(2, 2) == (
+        "column 'zero0' is left out: '0' in all training rows; likewise 3 more: "
+        "'zero1', 'one0', 'one1'",
     )
     together = (
         "each of 4 columns is left out: '0' in all training rows "
         "('zero0', 'zero1', 'zero2', 'zero3')"
     )
-    assert said(4, 1) == (together, "column 'one0' is left out: '1' in all training rows")
+    assert said(4, 0) == (together,)
     (many,) = said(1200, 0)
     assert many.startswith("each of 1,200 columns") and many.endswith("'zero7' and 1,192 more)")
+
+
+def test_cells_that_differ_do_not_keep_sentences_apart():
+    """Forty columns of another laboratory, and 40 that are written with a decimal point."""
+    x = np.arange(30) % 7 + 0.5
+    words = {f"low{i}": ["<0.1", *map(str, x[1:] + i)] for i in range(40)}
+    (said,) = preparation.fit(pd.DataFrame({"x": x, **words})).messages
+    assert said.startswith("column 'low0' is read as words, since") and "'<0.1'" in said
+    assert said.endswith("; likewise 39 more: " + columns.listed([*words][1:]))
+    points = {f"gene{i}": [f"{value + i:.3f}" for value in x] for i in range(1, 41)}
+    comma = [f"{value},5" for value in range(30)]
+    frame = frames.Frame("a.csv", pd.DataFrame({"y": comma, **points}), decimal_comma=True)
+    said = preparation.fit(frame).messages
+    assert len(said) == 2 and "such as '0,5' for 0.5: 'y'" in said[0]
+    assert "though other columns have a decimal comma" in said[1] and "likewise 39 more" in said[1]
 
 
 def test_the_names_of_a_wide_table_are_not_listed_for_each_of_them(monkeypatch):

@@ -293,6 +293,22 @@ def test_a_doubtful_id_stays_a_feature_and_is_spoken_of():
     assert few.aside == ()
 
 
+def test_names_of_genes_are_no_ids_and_an_id_that_is_whole_names_the_rows():
+    """ID1 to ID4 are genes, whose counts may differ in nearly every row."""
+    counts = np.arange(N) * 7919 % 10**4
+    counts[3] = counts[5]
+    genes = pd.DataFrame({"ID1": counts, "ID3": np.arange(N), "x": NOISE})
+    found = pu_labels.ids(frames.of(genes.drop(columns="ID3")))
+    assert found.aside == () and found.sentences == ()
+    visits = genes.assign(visit_id=counts)[["x", "visit_id"]]
+    with pytest.raises(ValueError, match="'visit_id' is .* in both"):
+        pu_labels.ids(frames.of(visits))
+    whole = visits.assign(sample_id=[f"S{i}" for i in range(N)])
+    found = pu_labels.ids(frames.of(whole))
+    assert found.aside == ("sample_id",)
+    assert any("'visit_id' is called like an id and is kept" in x for x in found.sentences)
+
+
 def test_many_doubtful_ids_are_spoken_of_in_one_sentence():
     def sentences(width):
         # Unique whole numbers whose range is so wide that chance would hardly repeat one.

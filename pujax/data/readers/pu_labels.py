@@ -22,7 +22,7 @@ _DEFAULTS = ("labels", "labeled", "label", "y")
 _SHOWN = 6
 _ID_NAME = re.compile(
     r"(?i:(^|[^a-z])(ids?|uuid|guid|key|index|nr|no|number|serial|ref|reference|unnamed: 0)$)"
-    r"|(?i:^ids?([^a-z]|$))|[a-z](Id|ID)$"
+    r"|(?i:^ids?([^a-z0-9]|$))|[a-z](Id|ID)$"  # ID1 to ID4 are genes
 )
 _COUNT_NAME = re.compile(r"(?i:(index|nr|no|number)$)")
 _MIN_COUNTS = 1000
@@ -296,7 +296,8 @@ def ids(
     have repeated some. Dates and fractions never are, with a decimal comma neither, and numbers
     with a mark between thousands only if called like an id. The first whose name says that it is an
     id, else the first, names the rows. One that is called like an id and is different in nearly
-    every row is an error: as a feature it would tell the rows apart. One that is called like an id,
+    every row is an error where no other names the rows: as a feature it would tell the rows apart.
+    One that is called like an id,
     holds 20 different names or whole numbers and is a feature all the same, is spoken of, but for
     `id_column=''`.
 
@@ -322,20 +323,23 @@ def ids(
         return Ids(words.to_numpy(object), id_column, (id_column,), kept)
     if frame.num_rows < 2:
         return Ids(None, None, (), ())
-    found, doubtful = {}, []
+    found, doubtful, damaged = {}, [], []
     for name in frame.names:
         words = columns.text(frame.column(name, field="id_column"))
         if name == label:
             continue
         if words.isna().any() or not words.is_unique:
             if _is_damaged_id(frame, name, words):
-                _check_ids(frame, name, words, accepted="; id_column='' keeps it as a feature")
+                damaged.append(name)
             continue
         looks = _looks_like_ids(frame, name, words)
         if looks:
             found[name] = words
         elif looks is None and name not in frame.beside:  # what is beside an array is no feature
             doubtful.append(name)
+    if damaged and not any(map(is_called_like_an_id, found)):  # nothing else names the rows
+        words = columns.text(frame.column(damaged[0], field="id_column"))
+        _check_ids(frame, damaged[0], words, accepted="; id_column='' keeps it as a feature")
     sentences = [
         f"column {name!r} is different in every row and kept as a feature; id_column={name!r} if "
         "it names the rows"
