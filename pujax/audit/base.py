@@ -145,7 +145,7 @@ def same(contents: Iterable[bytes]) -> np.ndarray:
 def listed(names: Iterable[Any], *, shown: int = SHOWN) -> str:
     """The first of some names, and how many more there are."""
     names = [str(name) for name in names]
-    more = f" and {len(names) - shown} more" if len(names) > shown else ""
+    more = f" and {len(names) - shown:,} more" if len(names) > shown else ""
     return ", ".join(names[:shown]) + more
 
 

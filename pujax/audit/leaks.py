@@ -151,7 +151,9 @@ def _judge(
     is_contradicted = is_witness and column.bound * _TIMES <= rest and column.part >= _LEAST_PART
     if is_certain or (is_contradicted and column.auc >= _CONTRADICTED):
         return ERROR, text
-    return (WARNING, text) if is_contradicted else ("", "")
+    # Where the others say nothing, a column of noise may do so by chance, but not as clearly.
+    is_doubtful = not is_witness and column.auc >= _CONTRADICTED
+    return (WARNING, text) if is_contradicted or is_doubtful else ("", "")
 
 
 def _by_chance(labeled: np.ndarray) -> float:

@@ -308,7 +308,8 @@ def fit(
         )
         found.append(column)
         said += [(name, sentence) for sentence in sentences]
-    messages = _together([*said, *column_kinds.on_written_numbers(training, found)])
+    said += column_kinds.on_written_numbers(training, found)
+    messages = _together(said, frame.path)
     if all(column.kind == "dropped" for column in found):
         raise ValueError(_NOTHING_LEFT.format(frame.path))
     encoder = None
@@ -332,10 +333,10 @@ def fit(
     )
 
 
-def _together(said: Sequence[tuple[str, str]]) -> list[str]:
+def _together(said: Sequence[tuple[str, str]], path: str) -> list[str]:
     """Sentences on columns, of those that say the same of many, but for a cell, one for all."""
     rests = [sentence.removeprefix(f"column {name!r}") for name, sentence in said]
-    kinds = [_CELL.sub("", rest) for rest in rests]
+    kinds = [_CELL.sub("", rest.replace(path, "")) for rest in rests]
     of: dict[str, list[int]] = {}
     for i, kind in enumerate(kinds):
         of.setdefault(kind, []).append(i)
@@ -348,7 +349,8 @@ def _together(said: Sequence[tuple[str, str]]) -> list[str]:
         elif i == alike[0] and len({rests[k] for k in alike}) == 1:
             result.append(f"each of {len(names):,} columns{rests[i]} ({listed(names)})")
         elif i == alike[0]:
-            result.append(f"{sentence}; likewise {len(names) - 1:,} more: {listed(names[1:])}")
+            others = f"{len(names) - 1:,} more, with cells of their own: {listed(names[1:])}"
+            result.append(f"{sentence}; likewise {others}")
     return result
 
 

@@ -144,6 +144,8 @@ class Run:
         }
         rows = sharding.num_rows(self.mesh)
         mesh = self.mesh if len(seeds) % rows == 0 else sharding.spread_seeds(self.mesh, 1)
+        if mesh is not self.mesh:
+            self.members[0].setup.warn_of_uneven_batches(mesh.shape["data"])
         on_device, key = seed_axis.keep((self.on_device, self.key), seeds, mesh)
         return dataclasses.replace(self, **parts, on_device=on_device, key=key, mesh=mesh)
 

@@ -147,7 +147,7 @@ def test_scores_that_say_nothing_are_no_witness_against_a_column(monkeypatch):
     column = leaks.Column("gene", 0.75, 0.04, 0.4)
     problem = audit.problem(np.random.default_rng(0).normal(size=(230, 3)), labeled)
 
-    def severity(auc):
+    def severity(auc, column=column):
         # The scores of U are 1 to 220, and all of P have the one with this share of U below.
         values = np.where(labeled, 220 * auc + 0.5, np.arange(230) - 9.0)
         scores = scoring_lib.Scores(values, labeled)
@@ -157,6 +157,9 @@ def test_scores_that_say_nothing_are_no_witness_against_a_column(monkeypatch):
 
     assert [severity(auc) for auc in (0.26, 0.5, 0.65)] == ["", "", ""]
     assert severity(0.66) == WARNING
+    # What is as clear as this is no chance, whatever the others say.
+    clear = [severity(auc, column._replace(auc=0.9)) for auc in (0.26, 0.65, 0.66)]
+    assert clear == [WARNING, WARNING, ERROR]
 
 
 def test_an_auc_is_by_chance_as_large_as_it_is_in_one_of_twenty_draws():

@@ -139,8 +139,8 @@ def test_what_is_said_of_more_than_three_columns_is_said_once():
         "column 'one0' is left out: '1' in all training rows",
     )
     assert said(2, 2) == (
-        "column 'zero0' is left out: '0' in all training rows; likewise 3 more: "
-        "'zero1', 'one0', 'one1'",
+        "column 'zero0' is left out: '0' in all training rows; likewise 3 more, with cells of "
+        "their own: 'zero1', 'one0', 'one1'",
     )
     together = (
         "each of 4 columns is left out: '0' in all training rows "
@@ -157,13 +157,23 @@ def test_cells_that_differ_do_not_keep_sentences_apart():
     words = {f"low{i}": ["<0.1", *map(str, x[1:] + i)] for i in range(40)}
     (said,) = preparation.fit(pd.DataFrame({"x": x, **words})).messages
     assert said.startswith("column 'low0' is read as words, since") and "'<0.1'" in said
-    assert said.endswith("; likewise 39 more: " + columns.listed([*words][1:]))
+    assert "; likewise 39 more, with" in said and said.endswith(columns.listed([*words][1:]))
+    told = pd.DataFrame({"x": x, **words})
+    assert len(preparation.fit(frames.Frame("o'brien/a.csv", told)).messages) == 1
     points = {f"gene{i}": [f"{value + i:.3f}" for value in x] for i in range(1, 41)}
     comma = [f"{value},5" for value in range(30)]
     frame = frames.Frame("a.csv", pd.DataFrame({"y": comma, **points}), decimal_comma=True)
     said = preparation.fit(frame).messages
     assert len(said) == 2 and "such as '0,5' for 0.5: 'y'" in said[0]
     assert "though other columns have a decimal comma" in said[1] and "likewise 39 more" in said[1]
+
+
+def test_rows_that_are_drawn_with_repeats_are_the_training_rows():
+    table = pd.DataFrame({"x": np.arange(4.0)})
+    learned = preparation.fit(table.assign(y=[1, 1, 1, 5]), np.array([0, 1, 2, 1]))
+    assert learned.feature_names == ("x",)  # y is 1 in all of these
+    every = preparation.fit(table, np.arange(4))
+    assert every.fill == preparation.fit(table).fill == (1.5,)
 
 
 def test_the_names_of_a_wide_table_are_not_listed_for_each_of_them(monkeypatch):

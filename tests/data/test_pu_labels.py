@@ -297,8 +297,8 @@ def test_names_of_genes_are_no_ids_and_an_id_that_is_whole_names_the_rows():
     """ID1 to ID4 are genes, whose counts may differ in nearly every row."""
     counts = np.arange(N) * 7919 % 10**4
     counts[3] = counts[5]
-    genes = pd.DataFrame({"ID1": counts, "ID3": np.arange(N), "x": NOISE})
-    found = pu_labels.ids(frames.of(genes.drop(columns="ID3")))
+    genes = pd.DataFrame({"ID1": counts, "x": NOISE})
+    found = pu_labels.ids(frames.of(genes))
     assert found.aside == () and found.sentences == ()
     visits = genes.assign(visit_id=counts)[["x", "visit_id"]]
     with pytest.raises(ValueError, match="'visit_id' is .* in both"):
@@ -307,6 +307,15 @@ def test_names_of_genes_are_no_ids_and_an_id_that_is_whole_names_the_rows():
     found = pu_labels.ids(frames.of(whole))
     assert found.aside == ("sample_id",)
     assert any("'visit_id' is called like an id and is kept" in x for x in found.sentences)
+    # Neither a count of the rows, as pandas writes it, nor a name that is not called so, is enough.
+    names = whole["sample_id"].tolist()
+    for name, cells in (("Unnamed: 0", range(N)), ("index", range(N)), ("sample", names)):
+        counted = visits.assign(**{name: list(cells)})
+        with pytest.raises(ValueError, match="'visit_id' is .* in both"):
+            pu_labels.ids(frames.of(counted))
+    beside = {"ids": counts, "sample_id": np.arange(N)}
+    with pytest.raises(ValueError, match="'ids' is .* in both"):
+        pu_labels.ids(frames.Frame("a.npz", np.ones([N, 2]), beside=beside))
 
 
 def test_many_doubtful_ids_are_spoken_of_in_one_sentence():

@@ -173,6 +173,14 @@ def test_a_batch_is_shared_by_the_devices_of_one_seed(tmp_path, caplog, batch_si
     assert all(f"method.batch_size is 17, which {uneven} devices" in x for x in said)
 
 
+def test_a_seed_that_stays_alone_is_told_which_batches_its_devices_cannot_share(tmp_path, caplog):
+    group = members(tmp_path, "naive", seeds=(3, 4), batch_size=18)
+    run = run_state.prepare(group, tiny.mesh(DEVICES), folder=str(tmp_path / "checkpoints"))
+    assert "cannot share" not in caplog.text
+    run.keep([1]).close()
+    assert "method.batch_size is 18, which 4 devices cannot share evenly" in caplog.text
+
+
 @pytest.mark.thorough
 def test_the_layout_is_chosen_and_named(tmp_path):
     def layout(num_seeds, num_devices, **run):

@@ -24,7 +24,7 @@ _ID_NAME = re.compile(
     r"(?i:(^|[^a-z])(ids?|uuid|guid|key|index|nr|no|number|serial|ref|reference|unnamed: 0)$)"
     r"|(?i:^ids?([^a-z0-9]|$))|[a-z](Id|ID)$"  # ID1 to ID4 are genes
 )
-_COUNT_NAME = re.compile(r"(?i:(index|nr|no|number)$)")
+_COUNT_NAME = re.compile(r"(?i:(index|nr|no|number|unnamed: 0)$)")
 _MIN_COUNTS = 1000
 """Different whole numbers from which on such a name is one of ids, not of a heat index."""
 _MEASURED = (
@@ -296,8 +296,8 @@ def ids(
     have repeated some. Dates and fractions never are, with a decimal comma neither, and numbers
     with a mark between thousands only if called like an id. The first whose name says that it is an
     id, else the first, names the rows. One that is called like an id and is different in nearly
-    every row is an error where no other names the rows: as a feature it would tell the rows apart.
-    One that is called like an id,
+    every row is an error, as it would tell the rows apart as a feature, unless another one that is
+    called like an id, and not like a count of the rows, names them. One that is called like an id,
     holds 20 different names or whole numbers and is a feature all the same, is spoken of, but for
     `id_column=''`.
 
@@ -337,9 +337,12 @@ def ids(
             found[name] = words
         elif looks is None and name not in frame.beside:  # what is beside an array is no feature
             doubtful.append(name)
-    if damaged and not any(map(is_called_like_an_id, found)):  # nothing else names the rows
-        words = columns.text(frame.column(damaged[0], field="id_column"))
-        _check_ids(frame, damaged[0], words, accepted="; id_column='' keeps it as a feature")
+    # A column that counts the rows, as pandas writes it into files, says nothing of the others.
+    named = any(is_called_like_an_id(name) and not _COUNT_NAME.search(name) for name in found)
+    for name in damaged:
+        if not named or name in frame.beside:
+            words = columns.text(frame.column(name, field="id_column"))
+            _check_ids(frame, name, words, accepted="; id_column='' keeps it as a feature")
     sentences = [
         f"column {name!r} is different in every row and kept as a feature; id_column={name!r} if "
         "it names the rows"
