@@ -633,7 +633,7 @@ def test_fingerprint_ignores_the_folder_and_run_but_for_the_selection():
     same = config_lib.resolve(changed(run__stop_after_epoch=3, data__dir=os.sep))
     assert config_lib.fingerprint(same) == base
     rule = changed(run__selection="oracle", data__num_validation=9)
-    last = changed(data__num_validation=9)
+    last = changed(run__selection="last", data__num_validation=9)
     both = (config_lib.fingerprint(config_lib.resolve(x)) for x in (rule, last))
     found = config_lib.differences(*both)
     assert found == ["run.selection: 'oracle' there, 'last' here"]
@@ -648,7 +648,7 @@ def test_the_epochs_that_a_rule_chooses_among_stay_and_are_free_where_none_choos
             *(config_lib.fingerprint(config_lib.resolve(x)) for x in made)
         )
 
-    assert differences(data__num_validation=9) == []
+    assert differences(data__num_validation=9, run__selection="last") == []
     said = ["run.eval_every: 3 there, 4 here"]
     assert differences(data__num_validation=9, run__selection="nnpu_risk") == said
     # LBE's first stage hands on a chosen epoch, where a part is held out.

@@ -48,6 +48,9 @@ _LOG = logging.getLogger(__name__)
 NEEDS_NEGATIVES = True
 """As published; `needs_negatives` says it of a configuration."""
 STAGE_LENGTHS = ("warmup_epochs",)
+SELECTION = "nnpu_risk"
+# The last epoch is as near to the best one on images, and needs no prior.
+SELECTION_WITHOUT_PRIOR = "last"
 OWN_ROWS = {
     "num_epochs": 60,
     "warmup_epochs": 12,
