@@ -158,7 +158,7 @@ def test_cells_that_differ_do_not_keep_sentences_apart():
     (said,) = preparation.fit(pd.DataFrame({"x": x, **words})).messages
     assert said.startswith("column 'low0' is read as words, since") and "'<0.1'" in said
     assert "; likewise 39 more, with" in said and said.endswith(columns.listed([*words][1:]))
-    told = pd.DataFrame({"x": x} | {c: words["low0"] for c in "abcde"})
+    told = pd.DataFrame({"x": x} | dict.fromkeys("abcde", words["low0"]))
     assert len(preparation.fit(frames.Frame("o'brien/a.csv", told)).messages) == 1
     points = {f"gene{i}": [f"{value + i:.3f}" for value in x] for i in range(1, 41)}
     comma = [f"{value},5" for value in range(30)]
