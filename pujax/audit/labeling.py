@@ -24,7 +24,7 @@ import numpy as np
 
 from pujax import metrics, significance
 from pujax.audit.base import WARNING, Finding, Problem, listed
-from pujax.audit.scoring import MOST
+from pujax.audit.scoring import MOST, auc_by_chance
 
 LEAST_P = 40
 """Labelled positives below which nothing can be said."""
@@ -135,7 +135,7 @@ def differences(problem: Problem, *, seed: int) -> list[Difference]:
     of_column: dict[str, list[int]] = {}
     for feature, column in enumerate(problem.columns):
         of_column.setdefault(column, []).append(feature)
-    rows = []
+    rows, least = [], auc_by_chance(labeled)
     for (column, features), alike in zip(
         of_column.items(), _alike(ranks, labeled, list(of_column.values())), strict=True
     ):
@@ -146,6 +146,8 @@ def differences(problem: Problem, *, seed: int) -> list[Difference]:
             excess = [metrics.auc(x, labeled) - 0.5 for x in (further, apart)]
             # Without its likes, nothing may be left that tells what is positive.
             apart = further if excess[0] >= LEFT * excess[1] else apart
+        if metrics.auc(apart, labeled) <= least:
+            continue  # what looks positive by scores that say nothing are any rows
         rows += _compared(ranks, features, column, apart, labeled)
     if not rows:
         return []

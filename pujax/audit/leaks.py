@@ -6,7 +6,6 @@ large a share of U as of P. A column with a part that holds far less speaks of t
 filled in after the labelling, or names a source that only one of the two came from.
 """
 
-import math
 from typing import NamedTuple
 
 import numpy as np
@@ -27,7 +26,7 @@ _BINS = 32
 _SUSPECTS = 5
 """Columns beside the certain ones that are compared with all others, the most suspicious first."""
 _Z = 1.64
-"""Of the upper end of the share of U in a part, and of an AUC by chance, one-sided 95 %."""
+"""Of the upper end of the share of U in a part, one-sided 95 %."""
 _SAME = 0.5
 """Share of the labelled rows in a column's part that must lie in another's, the larger one, for
 none of both to be a witness about the other: copies of a leak would clear each other. Parts
@@ -147,23 +146,13 @@ def _judge(
     rest, auc = scoring.largest_prior(scores), metrics.auc(scores.values, scores.labeled)
     text += f", and all others without it{_beside(copies)} for {rest:.1%} (AUC {auc:.3f})"
     # Scores that say nothing leave room for any share, so that they are no witness.
-    is_witness = auc > _by_chance(scores.labeled)
+    is_witness = auc > scoring.auc_by_chance(scores.labeled)
     is_contradicted = is_witness and column.bound * _TIMES <= rest and column.part >= _LEAST_PART
     if is_certain or (is_contradicted and column.auc >= _CONTRADICTED):
         return ERROR, text
     # Where the others say nothing, a column of noise may do so by chance, but not as clearly.
     is_doubtful = not is_witness and column.auc >= _CONTRADICTED
     return (WARNING, text) if is_contradicted or is_doubtful else ("", "")
-
-
-def _by_chance(labeled: np.ndarray) -> float:
-    """The AUC that scores without a meaning pass with a probability of 5 % (normal approximation).
-
-    The variance of the AUC is then `(p + u + 1) / (12 p u)` (Mann and Whitney 1947).
-    """
-    num_p = int(labeled.sum())
-    num_u = len(labeled) - num_p
-    return 0.5 + _Z * math.sqrt((num_p + num_u + 1) / (12 * num_p * num_u))
 
 
 def _beside(copies: tuple[str, ...]) -> str:

@@ -1,5 +1,6 @@
 """Scores of a classifier of P against U on rows that it was not trained on."""
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -7,6 +8,8 @@ import numpy as np
 from pujax.audit.base import Problem
 from pujax.priors import PriorEstimate, best_bin, held_out_scores
 
+_Z = 1.64
+"""Of one-sided 95 %."""
 MOST = 10_000
 """Rows of P, and of U, that classifiers see; drawn at random where there are more."""
 
@@ -45,6 +48,19 @@ def samples(problem: Problem, *, seed: int, most: int = MOST) -> tuple[np.ndarra
             rows = np.sort(rng.choice(rows, most, replace=False))
         parts.append(problem.features[rows])
     return parts[0], parts[1]
+
+
+def auc_by_chance(labeled: np.ndarray) -> float:
+    """The AUC that scores without a meaning pass with a probability of 5 % (normal approximation).
+
+    The variance of the AUC is then `(p + u + 1) / (12 p u)` (Mann and Whitney 1947).
+
+    Args:
+      labeled: bool `[m]`, with rows of P and of U.
+    """
+    num_p = int(labeled.sum())
+    num_u = len(labeled) - num_p
+    return 0.5 + _Z * math.sqrt((num_p + num_u + 1) / (12 * num_p * num_u))
 
 
 def largest_prior(scores: Scores) -> float:
