@@ -25,8 +25,6 @@ _TIMES = 10.0
 _BINS = 32
 _SUSPECTS = 5
 """Columns beside the certain ones that are compared with all others, the most suspicious first."""
-_Z = 1.64
-"""Of the upper end of the share of U in a part, one-sided 95 %."""
 _SAME = 0.5
 """Share of the labelled rows in a column's part that must lie in another's, the larger one, for
 none of both to be a witness about the other: copies of a leak would clear each other. Parts
@@ -222,9 +220,9 @@ def _bound(odds: np.ndarray, labeled: np.ndarray) -> tuple[float, np.ndarray]:
     num_p, num_u = p[-1], u[-1]
     enough = (p >= _LEAST_PART * num_p) & (p > 0)
     share = u / num_u
-    centre = share + _Z**2 / (2 * num_u)
-    spread = _Z * np.sqrt(share * (1 - share) / num_u + _Z**2 / (4 * num_u**2))
-    upper = np.minimum((centre + spread) / (1 + _Z**2 / num_u), 1)
+    centre = share + scoring.Z**2 / (2 * num_u)
+    spread = scoring.Z * np.sqrt(share * (1 - share) / num_u + scoring.Z**2 / (4 * num_u**2))
+    upper = np.minimum((centre + spread) / (1 + scoring.Z**2 / num_u), 1)
     ratios = np.where(enough, upper / np.maximum(p / num_p, 1e-12), np.inf)
     best = int(np.argmin(ratios))
     return float(min(ratios[best], 1.0)), odds[labeled] >= odds[order[ends[best]]]

@@ -8,8 +8,8 @@ import numpy as np
 from pujax.audit.base import Problem
 from pujax.priors import PriorEstimate, best_bin, held_out_scores
 
-_Z = 1.64
-"""Of one-sided 95 %."""
+Z = 1.64
+"""Of one-sided 95 %, for ends of intervals."""
 MOST = 10_000
 """Rows of P, and of U, that classifiers see; drawn at random where there are more."""
 
@@ -60,7 +60,7 @@ def auc_by_chance(labeled: np.ndarray) -> float:
     """
     num_p = int(labeled.sum())
     num_u = len(labeled) - num_p
-    return 0.5 + _Z * math.sqrt((num_p + num_u + 1) / (12 * num_p * num_u))
+    return 0.5 + Z * math.sqrt((num_p + num_u + 1) / (12 * num_p * num_u))
 
 
 def largest_prior(scores: Scores) -> float:

@@ -12,7 +12,7 @@ from pujax.metrics import auc
 
 def naive_bound(odds, labeled):
     """Over all thresholds: Wilson's upper end of the share of U, over the share of P."""
-    level = 2 * special.ndtr(leaks._Z) - 1
+    level = 2 * special.ndtr(scoring.Z) - 1
     best, rows = np.inf, None
     for threshold in np.unique(odds)[::-1]:
         above = odds >= threshold

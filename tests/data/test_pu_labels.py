@@ -330,12 +330,15 @@ def test_many_doubtful_ids_are_spoken_of_in_one_sentence():
     assert "'gene7' and 4 more); id_column=NAME" in said
 
 
-def test_a_message_names_twenty_columns_and_how_many_more():
+def test_a_message_names_twenty_columns_and_how_many_more(tmp_path):
     wide = frames.of(pd.DataFrame(np.eye(25), columns=[f"gene{i}" for i in range(25)]))
     with pytest.raises(ValueError, match=r"did you mean.*: 'gene0', .*'gene19' and 5 more$"):
         wide.column("gen24", field="data.label")
     with pytest.raises(ValueError, match=r"which has 'gene0', .*'gene19' and 5 more$"):
         pu_labels.read(wide)
+    wide.values.to_csv(tmp_path / "wide.csv", index=False)
+    with pytest.raises(ValueError, match="'gene19' and 5 more, the last of which is 'gene24'$"):
+        own_table.read(tmp_path, path="wide.csv")
     narrow = wide.without([f"gene{i}" for i in range(20, 25)])
     with pytest.raises(ValueError, match="'gene19'$"):
         pu_labels.read(narrow)

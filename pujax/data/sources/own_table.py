@@ -107,6 +107,8 @@ def read(
         labeled, label = _labels_beside(frame, label, directory), _BESIDE
     if frame.is_table and not label:
         names = listed(frame.names, most=20)
+        if len(frame.names) > 20:  # the label is often the last
+            names += f", the last of which is {frame.names[-1]!r}"
         if not label_is_last:
             raise ValueError(
                 f"data.label is ''; accepted: the column that holds the label: {names}"
