@@ -71,6 +71,14 @@ TABLES = (
     *("spambase", "connect4", "usps"),
 )
 _DEFAULTS = {"num_labeled": 1000, "num_support": 500}
+_OF_EIGHT_PIXELS = {"flip": False, "padding": 1, "crop_area": 0.5, "align_crop_area": 0.5}
+# Random views of digits: a mirrored digit is no digit, the published shift by an eighth of an
+# image's side is one pixel of eight, and a fifth of its area four.
+_VIEWS = {
+    "digits": _OF_EIGHT_PIXELS,
+    "digits-imbalanced": _OF_EIGHT_PIXELS,
+    "mnist": {"flip": False},
+}
 OWN_SUPPORT = 60
 """Clean examples on one's own rows, half of them known negatives: enough on the digits
 (docs/results/lagam.md)."""
@@ -116,10 +124,15 @@ def parse(
 
 
 def set_task(config: ml_collections.ConfigDict, task: str) -> None:
-    """Fills in the data section for one of `TASKS`; a table's rows are not augmented."""
+    """Fills in the data section for one of `TASKS`, and the random views that its images allow.
+
+    A table's rows are not augmented.
+    """
     config.data.update(_DEFAULTS | TASKS[task])
-    if task in TABLES and "augment" in config.method:
-        config.method.augment = False
+    method = config.method
+    if task in TABLES and "augment" in method:
+        method.augment = False
+    method.update({name: x for name, x in _VIEWS.get(task, {}).items() if name in method})
 
 
 def suit_gradpu(config: ml_collections.ConfigDict) -> None:

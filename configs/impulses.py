@@ -69,10 +69,8 @@ def get_config(argument: str = "") -> ml_collections.ConfigDict:
         config.model.name = "resnet50_v1"
         config.model.options = ml_collections.ConfigDict({"stem": stem})
         config.model.image_size = 224 if chosen["size"] == "224" else 0
-    if (
-        chosen["task"] == "digits-imbalanced"
-    ):  # in which every image has its direction and its borders
-        config.method.update({"flip": False, "crop_area": 0.5, "padding": 1, "batch_size": 64})
+    if chosen["task"] == "digits-imbalanced":
+        config.method.batch_size = 64
     if chosen["task"] == "fashion_mnist-imbalanced":
         config.method.update({"padding": 2})
     config.run.eval_every = 10

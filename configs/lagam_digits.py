@@ -33,7 +33,4 @@ def get_config(argument: str = "") -> ml_collections.ConfigDict:
     # 5 to 20 of 400.
     method.rho_start = 0.8
     method.rho_end = 0.6
-    # Eight-pixel digits: a mirrored digit is no digit, and four pixels are half of the image.
-    method.flip = False
-    method.padding = 1
     return config

@@ -33,7 +33,5 @@ def get_config(argument: str = "") -> ml_collections.ConfigDict:
     # A shorter memory for labels than the published 0.95 to 0.8, which is meant for 400 epochs.
     method.rho_start = 0.7
     method.rho_end = 0.5
-    # A mirrored digit is no digit; shoes and bags may be mirrored.
-    method.flip = chosen["task"] == "fashion_mnist"
     method.padding = 2
     return config

@@ -98,8 +98,7 @@ def _set_small(config: ml_collections.ConfigDict, task: str) -> None:
             "target_momentum": 0.93 if task == "digits" else 0.99,
             "prototype_momentum": 0.93 if task == "digits" else 0.99,
             "threshold_momentum": 0.93 if task == "digits" else 0.99,
-            # A mirrored digit is no digit; a fifth of an image of 8 pixels is 4 by 4.
-            "flip": task == "fashion_mnist",
+            # Of an image of 8 pixels 6 by 6, of one of 28 18 by 18.
             "crop_area": 0.6 if task == "digits" else 0.4,
         }
     )

@@ -54,7 +54,7 @@ def _others(data: str) -> sweep.Plan:
     for name in methods.of_kind(multilabel=False):
         if name in shown:
             continue
-        config = baseline.get_config(f"method={name}")
+        config = baseline.get_config(f"method={name},task={data}")
         config.data = ncpu.get_config(f"task={data}").data
         common.hold_out(config, data)
         if name == "self_pu":  # which learns the weights of examples from known ones

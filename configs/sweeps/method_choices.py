@@ -109,8 +109,6 @@ CANDIDATES: dict[str, dict[str, dict[str, Any]]] = {
         ),
     },
 }
-# Weak views are shifts by an eighth of the width, as published, and digits have no mirror images.
-_VIEWS = {"digits": {"flip": False, "padding": 1}, "mnist": {"flip": False, "padding": 4}}
 
 
 def get_plan(argument: str = "") -> sweep.Plan:
@@ -147,8 +145,6 @@ def _config(
     config.data.num_validation = _HELD_OUT[task]
     if task in _OF_EITHER_SIDE:
         config.data.num_positives = config.data.num_negatives = _OF_EITHER_SIDE[task]
-    if method == "holistic_pu" and task in _VIEWS:
-        config.method.update(_VIEWS[task])
     config.method.update(changes)
     config.run.update({"figures": False, "eval_every": 5})
     return config

@@ -62,9 +62,7 @@ def _scalars() -> list[sweep.Cell]:
     cells = []
     for method, names in _SCALARS.items():
         for name in names:
-            changes = (
-                {"augment": True, "flip": False, "padding": 1} if name == "augmentation" else {}
-            )
+            changes = {"augment": True} if name == "augmentation" else {}
             for row, online in (("kept", ""), ("learned", name)):
                 config = _config(method, online=online, **changes)
                 cells.append(sweep.Cell(row, f"{method} {name}", config))

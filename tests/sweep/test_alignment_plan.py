@@ -18,7 +18,7 @@ def test_both_parts_hold_every_method_and_the_others_their_own_defaults(data):
     like = ncpu.get_config(f"task={data}")
     held_out = 100 if data == "digits" else 500
     for cell in others.cells:
-        own = baseline.get_config(f"method={cell.row}")
+        own = baseline.get_config(f"method={cell.row},task={data}")
         assert cell.config.method.to_dict() == own.method.to_dict(), cell.row
         assert cell.config.model.name == "small_cnn"
         found = cell.config.data.to_dict()
