@@ -54,6 +54,11 @@ _ONE_SPLIT = (
 _OVERLAP = (
     "The rows that two seeds hold out overlap, and so do those that they train on: p is too small."
 )
+_BY_SIGN = "score:0"
+_DECIDED = (
+    "Recall, Lee-Liu and the share called positive are those of a score above 0, not of "
+    "run.decide={}."
+)
 _DESCRIBED = {
     "auc_pu": "AUC of P against U in percent, of the rows held out, where hidden positives count "
     "as negatives",
@@ -158,7 +163,7 @@ def render(
       cells: dicts with `row`, `column`, `published` (mean and standard deviation, in percent where
         the metric is, or None), `note`, `summaries` (of the seeds that are finished, or the
         records of a sweep's `results.json`), `error` ('' if none), and perhaps `one_split`, whether
-        all seeds hold out the same rows.
+        all seeds hold out the same rows, and `decide`, which rows the runs call positive.
       rules: which epochs to report, of `RULES`.
       metric: one of `METRICS`.
       num_seeds: seeds that a finished cell has.
@@ -203,6 +208,7 @@ def render(
     if has_published:
         about += f" The difference is that of '{compared_rule}' from the published mean."
     one_split = all(cell.get("one_split", False) for cell in cells)
+    decides = dict.fromkeys(x for cell in cells if (x := cell.get("decide", _BY_SIGN)) != _BY_SIGN)
     text = [
         f"# {title}",
         "",
@@ -210,6 +216,7 @@ def render(
         *[_ONE_SPLIT if one_split else _SPLITS] * is_own,
         *[_PAIRED] * bool(reference),
         *[_OVERLAP] * (is_own and not one_split and bool(reference)),
+        *[_DECIDED.format(", ".join(decides))] * (is_own and bool(decides)),
         *[_COSTS] * costs,
         "",
         *lines,

@@ -36,6 +36,10 @@ TITLES = model_selection.TITLES | {
     "false_positive_rate": "false positive rate",
 }
 NOT_PAIRED = "not paired: "
+_OVERLAP = (
+    " The rows that two splits hold out overlap, and so do those that the runs train on: intervals "
+    "over splits are too narrow."
+)
 _MOST_FIELDS = 3
 
 
@@ -56,16 +60,19 @@ class Pairing(NamedTuple):
 
     Attributes:
       group: what is compared.
-      differences: by metric; of several pairs with the t interval of the mean, of one pair with
-        that of a bootstrap over its examples, where the runs wrote their scores.
+      differences: by metric; of pairs on several splits with the t interval of the mean over
+        splits, of pairs on one split with that of a bootstrap over its examples, where the runs
+        wrote their scores.
       pairs: runs on the same data and split.
       reason: why nothing can be paired; '' if something can.
+      splits: on how many different splits the pairs are.
     """
 
     group: Group
     differences: dict[str, Number]
     pairs: int
     reason: str
+    splits: int = 0
 
 
 def section(runs: Sequence[Run]) -> tuple[Section, list[Pairing]]:
@@ -109,11 +116,13 @@ def section(runs: Sequence[Run]) -> tuple[Section, list[Pairing]]:
         ("compared", "pairs", *(TITLES[name] for name in names)),
         tuple(lines),
         "A positive difference is in favour of the row, but for the share flagged, which should "
-        "be that of the positives. With two pairs or more the interval is Student's t over the "
-        "pairs; with one it is a bootstrap over the examples, which leaves out the chance of "
-        f"another seed. The intervals hold together: all of a column at once in "
-        f"{100 * LEVEL:.0f} % of such pages (Bonferroni), so that one without 0 says that the "
-        "difference is more than chance.",
+        "be that of the positives. With pairs on two splits or more the interval is Student's t "
+        "over the splits, pairs on one split being averaged; on a single split it is a bootstrap "
+        "over the examples, which leaves out the chance of another seed. The intervals hold "
+        f"together: all of a column at once in {100 * LEVEL:.0f} % of such pages (Bonferroni), so "
+        "that one without 0 says that the difference is more than chance."
+        + _OVERLAP
+        * (source == HELD_OUT and any(p.splits > 1 for p in pairings)),
     )
     texts = ("Runs are paired where their data have one digest: the same examples, labels, split.",)
     return Section("comparison", "Comparison", texts, tables=(differences, table)), pairings
@@ -159,8 +168,9 @@ def groups(runs: Sequence[Run]) -> list[Group]:
     by_config: dict[str, list[Run]] = {}
     for run in runs:
         by_config.setdefault(json.dumps(_configuration(run), sort_keys=True), []).append(run)
-    members = list(by_config.values())
-    names = [one[0].method + remark(one[0]) for one in members]
+    parts = [part for one in by_config.values() for part in _by_data(one)]
+    members = [list(part) for _, part in parts]
+    names = [one[0].method + remark(one[0]) + data for data, one in parts]
     for i, one in enumerate(members):
         twins = [x[0] for x in members if x is not one and x[0].method == one[0].method]
         if twins:
@@ -173,6 +183,35 @@ def groups(runs: Sequence[Run]) -> list[Group]:
             more = " and more" if len(shown) > _MOST_FIELDS else ""
             names[i] += f" ({', '.join(shown[:_MOST_FIELDS])}{more})" if shown else ""
     return [Group(name, tuple(one)) for name, one in zip(names, members, strict=True)]
+
+
+def _by_data(runs: Sequence[Run]) -> list[tuple[str, Sequence[Run]]]:
+    """Parts of a group on data that are not the same, and what to call the data; '' if all are.
+
+    Folders are places, into which data may have been moved, and are in no configuration. But one
+    seed splits the same rows in one way: where it did in two, the rows are others.
+    """
+    if not _differ(runs):
+        return [("", runs)]
+    by_place: dict[str, list[Run]] = {}
+    for run in runs:
+        data = run.config["data"]
+        place = str(data.get("path") or data.get("dir") or "")
+        by_place.setdefault(place, []).append(run)
+    if not any(map(_differ, by_place.values())):
+        return [(f" ({place})", part) for place, part in by_place.items()]
+    by_digest: dict[str, list[Run]] = {}
+    for run in runs:
+        by_digest.setdefault(run.digest, []).append(run)
+    return [
+        (f" (data of digest {digest[:8] or UNKNOWN})", part) for digest, part in by_digest.items()
+    ]
+
+
+def _differ(runs: Sequence[Run]) -> bool:
+    """Whether one seed of these runs has two digests."""
+    found = {(str(run.seed), run.digest) for run in runs if run.digest}
+    return len(found) > len({seed for seed, _ in found})
 
 
 def paired(runs: Sequence[Run]) -> list[Pairing]:
@@ -225,16 +264,22 @@ def _pairing(
     """The differences of pairs, with intervals of that level."""
     differences = {}
     for name in names:
-        known = []
+        by_split: dict[str, list[tuple[Run, Run]]] = {}
+        means: dict[str, list[float]] = {}
         for a, b in pairs:
             value = _value(b, source, name) - _value(a, source, name)
-            known += [(a, b, value)] if math.isfinite(value) else []
-        if len(known) > 1:
-            differences[name] = mean_difference([value for *_, value in known], level=level)
-        elif known:
-            a, b, value = known[0]
-            differences[name] = _by_examples(a, b, source, name, value, level)
-    return Pairing(other, differences, len(pairs), reason)
+            if math.isfinite(value):
+                by_split.setdefault(a.digest, []).append((a, b))
+                means.setdefault(a.digest, []).append(value)
+        # Runs on one split share its rows: their differences are no draws of their own.
+        values = [statistics.fmean(x) for x in means.values()]
+        if len(values) > 1:
+            differences[name] = mean_difference(values, level=level)
+        elif values:
+            (members,) = by_split.values()
+            differences[name] = _by_examples(members, source, name, values[0], level)
+    splits = len({a.digest for a, _ in pairs})
+    return Pairing(other, differences, len(pairs), reason, splits)
 
 
 def distinct(runs: Sequence[Run]) -> list[Run]:
@@ -285,35 +330,41 @@ _STATISTICS: dict[str, Callable[[np.ndarray, np.ndarray], float]] = {
 
 
 def _by_examples(
-    first: Run, second: Run, source: str, name: str, value: float, level: float
+    pairs: Sequence[tuple[Run, Run]], source: str, name: str, value: float, level: float
 ) -> Number:
-    """The difference of two runs with a bootstrap over their common examples, where known."""
-    if first.scores is None or second.scores is None or name not in _STATISTICS:
+    """The mean difference of pairs with a bootstrap over their common examples, where known."""
+    known = [x for pair in pairs for run in pair if (x := _scored(run, source)) is not None]
+    if name not in _STATISTICS or len(known) < 2 * len(pairs):
         return Number(value)
-    if source == TEST:
-        columns = [(x.test_scores, x.test_labels) for x in (first.scores, second.scores)]
-    else:
-        columns = [(x.held_scores, x.held_labeled) for x in (first.scores, second.scores)]
-    (ours, labels), (theirs, other_labels) = columns
-    if not len(labels) or not np.array_equal(labels, other_labels):
-        return Number(value)
-    if not (np.isfinite(ours).all() and np.isfinite(theirs).all()):
+    labels = known[0][1]
+    if not all(np.array_equal(labels, other) for _, other in known):
         return Number(value)
     statistic = _STATISTICS[name]
 
     def difference(scores: np.ndarray, labels: np.ndarray) -> float:
-        return float(statistic(scores[:, 1], labels)) - float(statistic(scores[:, 0], labels))
+        values = [float(statistic(column, labels)) for column in scores.T]
+        return statistics.fmean(values[1::2]) - statistics.fmean(values[::2])
 
-    both = np.stack([ours, theirs], axis=1).astype(np.float64)
     return evidence_lib.resampled(
         difference,
-        both,
+        np.stack([scores for scores, _ in known], axis=1).astype(np.float64),
         labels.astype(int),
         value=value,
         level=level,
         is_difference=True,
         fixed_classes=name not in _OF_ALL,
     )
+
+
+def _scored(run: Run, source: str) -> tuple[np.ndarray, np.ndarray] | None:
+    """Scores and labels of what was evaluated; None where they are not known, or not finite."""
+    if run.scores is None:
+        return None
+    if source == TEST:
+        scores, labels = run.scores.test_scores, run.scores.test_labels
+    else:
+        scores, labels = run.scores.held_scores, run.scores.held_labeled
+    return (scores, labels) if len(labels) and np.isfinite(scores).all() else None
 
 
 def _spread(runs: Sequence[Run]) -> Table:
@@ -347,8 +398,8 @@ def _signed(known: Number) -> str:
 
 def _configuration(run: Run) -> dict[str, Any]:
     """What makes two runs the same but for their seed."""
-    data = {k: v for k, v in run.config["data"].items() if k != "dir"}
-    data["path"] = _file(data.get("path"))
+    data = {k: _file(k, v) for k, v in run.config["data"].items() if k != "dir"}
+    data.setdefault("path", "")
     return {
         **{k: v for k, v in run.config.items() if k not in ("seed", "run", "data")},
         "data": data,
@@ -374,8 +425,8 @@ def _differing(first: Any, second: Any, path: str = "") -> list[str]:
         if name in ("seed", "data.dir"):
             continue
         a, b = first.get(key), second.get(key)
-        if name == "data.path":
-            a, b = _file(a), _file(b)
+        if path == "data.":
+            a, b = _file(key, a), _file(key, b)
         if isinstance(a, dict) and isinstance(b, dict):
             found += _differing(a, b, f"{name}.")
         elif a != b:
@@ -383,9 +434,10 @@ def _differing(first: Any, second: Any, path: str = "") -> list[str]:
     return found
 
 
-def _file(path: Any) -> str:
-    """The name of a file of data; its folder is a place, in which it may have been moved."""
-    return pathlib.PurePath(str(path or "")).name
+def _file(field: str, value: Any) -> Any:
+    """Of a field that names a file of data the file; its folder is a place, and may have moved."""
+    is_file = field in ("path", "test_path") or str(value).endswith(".npy")
+    return pathlib.PurePath(str(value or "")).name if is_file else value
 
 
 def _field(config: Any, path: str) -> Any:

@@ -67,7 +67,9 @@ def of(
         found = rule(run, known)
         if found is not None:
             return found._replace(remarks=(*found.remarks, *remarks))
-    found_doubts = doubts.of(run, known, pairings)
+    # What cannot be used is nothing to take in its place.
+    others = [x for x in pairings if all(of(one).level in (GOOD, CARE) for one in x.group.runs)]
+    found_doubts = doubts.of(run, known, others)
     first = _quality(run, known)
     if not found_doubts:
         then = _next(run, with_examples)
@@ -162,8 +164,16 @@ def of_several(
     if comparison.sees_truth(reference_group):  # an upper bound, and nothing to take
         level = UNJUDGED
         advice = "Next: name a run that sees no true labels first, and compare the others with it."
-    elif best is not None:
-        level, advice = level_of(best[0]), f"Next: take {best[0].name}."
+    else:
+        taken = reference_group if best is None else best[0]
+        level = level_of(taken)
+        if level not in (GOOD, CARE):
+            advice = (
+                f"Next: do not take {taken.name} for that, but read the verdict on each of its "
+                "runs on the page."
+            )
+        elif best is not None:
+            advice = f"Next: take {taken.name}."
     return Verdict(level, (first, second, advice))
 
 

@@ -3,6 +3,7 @@
 import glob
 import logging
 import os
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import ml_collections
@@ -50,6 +51,10 @@ class Sweep(NamedTuple):
         """Whether every seed of a cell has ended, well or with an error."""
         return self.place.is_over(self.plan.cells[index], self.plan.seeds)
 
+    def has_error(self, index: int) -> bool:
+        """Whether a seed of a cell was stopped by an error."""
+        return bool(self.place.error(self.plan.cells[index], self.plan.seeds))
+
     def write_results(self) -> str:
         """Writes the files of results; returns the table."""
         with claims.results(self.place.workdir):
@@ -94,25 +99,38 @@ def run(
     sweep = prepare(plan, workdir, dry_run=dry_run, only=only, sequential=sequential, shard=shard)
     if dry_run:
         return 0
-    stopped = []
     with preemption.StopRequest() as request:
-        for index in sweep.chosen:
-            try:
-                if not train_cell(sweep, index, request):
-                    stopped.append(sweep.plan.cells[index])
-            finally:  # finished seeds are reported after a signal too
-                if shard is None:
-                    sweep.write_results()
-            if request.signal:
-                raise SystemExit(128 + request.signal)
+        stopped = _train(sweep, sweep.chosen, request, writes=shard is None)
+        failed = [i for i in stopped if sweep.has_error(i)]
+        # What others trained may be finished meanwhile, or given up.
+        skipped = [i for i in stopped if i not in failed]
+        skipped = _train(sweep, skipped, request, writes=shard is None)
     show_table(sweep, needs_all=shard is not None)
-    elsewhere = [x.name for x in stopped if not sweep.place.error(x, sweep.plan.seeds)]
+    elsewhere = [i for i in skipped if not sweep.has_error(i)]
     if elsewhere:
+        names = ", ".join(sweep.plan.cells[i].name for i in elsewhere)
         message(
-            f"left to other processes, which write the tables again: {', '.join(elsewhere)}; until "
-            "then the exit status is 1"
+            f"left to other processes, which write the tables again: {names}; until then the exit "
+            "status is 1"
         )
-    return len(stopped)
+    return len(failed) + len(skipped)
+
+
+def _train(
+    sweep: Sweep, indices: Sequence[int], request: preemption.StopRequest, *, writes: bool
+) -> list[int]:
+    """Trains these cells; returns those that were stopped, or left to another process."""
+    stopped = []
+    for index in indices:
+        try:
+            if not train_cell(sweep, index, request):
+                stopped.append(index)
+        finally:  # finished seeds are reported after a signal too
+            if writes:
+                sweep.write_results()
+        if request.signal:
+            raise SystemExit(128 + request.signal)
+    return stopped
 
 
 def show_table(sweep: Sweep, *, needs_all: bool) -> None:

@@ -1,5 +1,6 @@
 """Several runs: who is paired with whom, and differences worked out by hand."""
 
+import dataclasses
 import statistics
 from types import SimpleNamespace
 
@@ -7,7 +8,7 @@ import numpy as np
 import pytest
 
 from pujax import metrics, reports
-from pujax.reports import comparison, evidence, page
+from pujax.reports import comparison, evidence, page, verdict
 from tests.reports import folders
 from tests.reports.pages import Page
 
@@ -16,6 +17,9 @@ from tests.reports.pages import Page
 def few_resamples(monkeypatch):
     monkeypatch.setattr(evidence, "_RESAMPLES", 20)
     monkeypatch.setattr(page, "_MOST_IN_FULL", 0)
+
+
+METHODS = ("nnpu", "vpu")
 
 
 def set_accuracy(value):
@@ -35,6 +39,13 @@ def seeds(place, method, accuracies, digests=None, **kept):
         )
         found.append(folders.read(folder, folder.name))
     return found
+
+
+def again(folder, *, seed, **fields):
+    """A run as another seed, with scores as they are."""
+    run = folders.read(folder, folder.name)
+    place, config = f"{run.folder}_{seed}", {**run.config, "seed": seed}
+    return dataclasses.replace(run, folder=place, config=config, **fields)
 
 
 def test_paired_differences_have_students_interval_over_the_pairs(tmp_path):
@@ -161,11 +172,77 @@ def test_where_the_split_does_not_depend_on_the_seed_equal_seeds_are_pairs(tmp_p
     first = seeds(tmp_path, "nnpu", [0.80, 0.70, 0.90], digests=["same"] * 3)
     second = seeds(tmp_path, "vpu", [0.82, 0.75, 0.91], digests=["same"] * 3)
     (found,) = comparison.paired([*first, *second[::-1]])
-    assert found.pairs == 3
-    expected = comparison.mean_difference([0.02, 0.05, 0.01])
-    assert found.differences["accuracy"] == pytest.approx(expected)
+    assert found.pairs == 3 and found.splits == 1
+    assert found.differences["accuracy"].value == pytest.approx((0.02 + 0.05 + 0.01) / 3)
     (other,) = comparison.paired([first[0], second[1]])
     assert other.pairs == 1
+
+
+def test_pairs_on_one_split_are_one_draw_of_its_examples(tmp_path):
+    """The same scores with every seed say nothing more than once."""
+    for method, gap in (("nnpu", 1.0), ("vpu", 1.3)):
+        folders.tested(tmp_path / method, gap=gap, method=method, positives=200, negatives=200)
+    first, second = ([again(tmp_path / x, seed=i) for i in range(3)] for x in METHODS)
+    (found,) = comparison.paired([*first, *second])
+    (alone,) = comparison.paired([first[0], second[0]])
+    assert (found.pairs, alone.pairs) == (3, 1)
+    assert found.differences["auc"] == pytest.approx(alone.differences["auc"])
+    note = comparison.section([*first, *second])[0].tables[0].note
+    assert "on a single split it is a bootstrap" in note and "overlap" not in note
+
+
+def test_pairs_on_one_of_several_splits_are_averaged(tmp_path):
+    digests = ["a", "a", "b"]
+    first = seeds(tmp_path, "nnpu", [0.80, 0.70, 0.90], digests=digests)
+    second = seeds(tmp_path, "vpu", [0.82, 0.76, 0.91], digests=digests)
+    (found,) = comparison.paired([*first, *second])
+    assert (found.pairs, found.splits) == (3, 2)
+    expected = comparison.mean_difference([0.04, 0.01])
+    assert found.differences["accuracy"] == pytest.approx(expected)
+
+
+def test_rows_held_out_in_several_splits_are_said_to_overlap(tmp_path):
+    for method in METHODS:
+        folders.held(tmp_path / method, method=method)
+    runs = [
+        again(tmp_path / x, seed=i, digest=digest) for x in METHODS for i, digest in enumerate("ab")
+    ]
+    assert "two splits hold out overlap" in comparison.section(runs)[0].tables[0].note
+    assert "overlap" not in comparison.section([runs[0], runs[2]])[0].tables[0].note
+    assert "overlap" not in comparison.section(on_test_sets(tmp_path))[0].tables[0].note
+
+
+def on_test_sets(place):
+    runs = [seeds(place / "tested", method, [0.8, 0.7]) for method in METHODS]
+    return [run for one in runs for run in one]
+
+
+def test_one_seed_on_two_tables_of_one_name_is_no_pair_of_seeds(tmp_path):
+    for name in ("january", "february"):
+        folders.tested(tmp_path / name, path=f"{name}/rows.csv", digest=name)
+    runs = [folders.read(tmp_path / name, name) for name in ("january", "february")]
+    assert [x.name for x in comparison.groups(runs)] == [
+        "nnpu (january/rows.csv)",
+        "nnpu (february/rows.csv)",
+    ]
+    # The same name and folder, and other rows by now.
+    for digest in "ab":
+        folders.tested(tmp_path / digest, path="rows.csv", digest=digest * 10)
+    runs = [folders.read(tmp_path / name, name) for name in "ab"]
+    assert [x.name for x in comparison.groups(runs)] == [
+        "nnpu (data of digest aaaaaaaa)",
+        "nnpu (data of digest bbbbbbbb)",
+    ]
+
+
+def test_data_that_were_moved_are_the_same(tmp_path):
+    for i, place in enumerate(("here", "there")):
+        tree = folders.config(path=f"{place}/x.csv")
+        tree["data"] |= {"test_path": f"{place}/t.csv", "label": f"{place}/y.npy"}
+        tree["seed"] = i
+        folders.write(tmp_path / place, tree, summary=folders.base_summary(seed=i), digest=place)
+    runs = [folders.read(tmp_path / place, place) for place in ("here", "there")]
+    assert len(comparison.groups(runs)) == 1
 
 
 def test_a_number_that_one_pair_lacks_comes_from_the_other(tmp_path):
@@ -188,6 +265,29 @@ def test_a_page_of_several_runs_recommends_what_is_better(tmp_path):
     row = page.row("Difference from nnpu", "vpu")
     assert row["pairs"] == "1" and row["AUC"].startswith("+0.")
     assert [row[0] for row in page.table("Every run")] == ["run", "cell/seed_0", "other/seed_0"]
+
+
+@pytest.mark.parametrize("best", [True, False])
+def test_what_cannot_be_used_is_not_recommended(tmp_path, best):
+    """The better of two is no advice where its verdict is not to use it."""
+    gaps = (0.0, 0.6) if best else (0.6, 0.0)
+    for (name, method), gap in zip((("a", "nnpu"), ("b", "vpu")), gaps, strict=True):
+        folders.tested(
+            tmp_path / name, gap=gap, method=method, shift=9.0, positives=2000, negatives=2000
+        )
+    built = reports.build([str(tmp_path / name) for name in "ab"])
+    taken = "vpu" if best else "nnpu"
+    assert (
+        "vpu is better than nnpu" if best else "vpu is worse than nnpu"
+    ) in built.verdict.sentences[1]
+    assert built.verdict.level == "bad"
+    assert built.verdict.sentences[2] == (
+        f"Next: do not take {taken} for that, but read the verdict on each of its runs on the page."
+    )
+    # Beside one run, too.
+    runs = [folders.read(tmp_path / name, name) for name in "ab"]
+    ahead = [pairing for pairing in comparison.paired(runs) if best]
+    assert not any("take" in text for text in verdict.of(runs[0], ahead).sentences)
 
 
 def test_seeds_of_one_configuration_have_mean_and_deviation(tmp_path):
@@ -316,7 +416,7 @@ def test_intervals_of_what_depends_on_the_share_of_positives_hold_the_truth(monk
         ]
         statistic = {"accuracy": metrics.accuracy, "f1": metrics.f1}[metric]
         value = float(statistic(scores[:, 1], labels)) - float(statistic(scores[:, 0], labels))
-        found = comparison._by_examples(*runs, evidence.TEST, metric, value, 0.9)
+        found = comparison._by_examples([tuple(runs)], evidence.TEST, metric, value, 0.9)
         held += found.low <= truth <= found.high
     assert 83 <= held <= 97  # three deviations around 90
 

@@ -996,6 +996,41 @@ def test_a_cell_left_to_another_process_is_said_below_the_table(tmp_path, capsys
     )
 
 
+@pytest.mark.parametrize("is_finished", [True, False])
+def test_a_cell_that_others_let_go_of_meanwhile_is_done_by_the_end(
+    tmp_path, monkeypatch, is_finished
+):
+    """Of two processes the one that ends last finds all finished, or finishes it."""
+    plan, train = small_plan.plan(["naive", "weighted_bce"], epochs=1), runner.train_cell
+    tried = []
+
+    def held_once(sweep_, index, request, **options):
+        tried.append(index)
+        if tried != [0]:
+            return train(sweep_, index, request, **options)
+        if is_finished:  # by the other process, before this one looks again
+            train(sweep_, index, request, **options)
+        return False
+
+    monkeypatch.setattr(runner, "train_cell", held_once)
+    assert sweep.run(plan, str(tmp_path)) == 0
+    assert tried == [0, 1, 0]
+    assert (tmp_path / "table.md").read_text().count("| 1 of 1 |") == 2
+
+
+def test_a_cell_that_an_error_stopped_is_not_tried_again(tmp_path, monkeypatch):
+    tried = []
+
+    def failing(sweep_, index, request, **options):
+        tried.append(index)
+        sweep_.place.write_error(sweep_.plan.cells[index], sweep_.plan.seeds, "no")
+        return False
+
+    monkeypatch.setattr(runner, "train_cell", failing)
+    assert sweep.run(small_plan.plan(["naive"], epochs=1), str(tmp_path)) == 1
+    assert tried == [0]
+
+
 def test_a_part_of_a_plan_may_have_no_method_that_estimates_the_prior(tmp_path):
     """The table holds the others as well."""
     plan = small_plan.plan(["naive", "weighted_bce"])._replace(also=("prior_error",))

@@ -482,6 +482,18 @@ def test_a_mean_of_some_seeds_says_of_how_many_and_collapsed_models_are_counted(
     assert "- a on b: 1 of 2 seeds predicts one class" in page
 
 
+def test_a_table_says_which_numbers_do_not_follow_the_rule_of_decisions():
+    cell = {"row": "a", "column": "b", "published": None, "note": "", "error": ""}
+    cell |= {"decide": "score:0", "summaries": [summary(0, auc_pu=0.5)]}
+    how = {"rules": ("reported",), "metric": "auc_pu", "num_seeds": 1}
+    said = "are those of a score above 0, not of run.decide=top:5."
+    assert "run.decide" not in report.render("title", [cell], **how)
+    assert said in report.render("title", [cell, cell | {"decide": "top:5"}], **how)
+    # Of a test set every number is said by itself.
+    how["metric"] = "accuracy"
+    assert "run.decide" not in report.render("title", [cell | {"decide": "top:5"}], **how)
+
+
 @pytest.mark.parametrize("one_split", [True, False])
 def test_a_table_says_whether_seeds_hold_out_the_same_rows(one_split):
     cell = {"row": "a", "column": "b", "published": None, "note": "", "error": ""}
