@@ -18,7 +18,6 @@ from pujax.training.stage_shapes import StageShapes
 
 # What makes a program worth a compilation of its own in the report: products, loops, orders.
 _HEAVY = {"dot_general", "conv_general_dilated", "while", "scan", "sort", "ragged_dot_general"}
-_JITTED = ("jit", "pjit")
 
 
 class Program(NamedTuple):
@@ -145,7 +144,7 @@ def _called(
     size = min(problem.config.run.eval_batch_size, problem.data.inputs.shape[0])
     programs: dict[tuple[str, ...], Program] = {}
     for equation in traced.jaxpr.eqns:
-        if equation.primitive.name not in _JITTED:
+        if equation.primitive.name not in train_step.COMPILED_CALLS:
             continue
         # A function that checks its arguments compiles a private one of the same name.
         closed, label = equation.params["jaxpr"], equation.params["name"].lstrip("_")

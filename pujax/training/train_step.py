@@ -28,6 +28,9 @@ from pujax.training import sharding
 STEPS_PER_CALL = 32
 """At most, where calls cost more than a rolled loop."""
 
+COMPILED_CALLS = ("jit", "pjit")
+"""What the call of a compiled function is in a trace, by version of jax."""
+
 # One named integer per purpose that draws from the run's key.
 INIT, ORDER, STEP, REFRESH = range(4)
 
@@ -335,7 +338,28 @@ def _moves(step: Callable[..., Any], state: Any, batch: Any, key: jax.Array) -> 
     count = len(jax.tree.leaves(state))
     trace = jax.make_jaxpr(step)(state, batch, key).jaxpr
     pairs = zip(trace.invars[:count], trace.outvars[:count], strict=True)
-    return [given is not found for given, found in pairs]
+    return [given is not _handed_on(trace, found) for given, found in pairs]
+
+
+def _handed_on(trace: Any, value: Any) -> Any:
+    """The input of a trace that a value of it is, through calls that give it back; else the value.
+
+    With jax 0.12 a compiled step is a call in the trace of what takes it over, 'inline' or not.
+    """
+    for equation in reversed(trace.eqns):
+        places = [i for i, x in enumerate(equation.outvars) if x is value]
+        if not places:
+            continue
+        body = equation.params.get("jaxpr") if equation.primitive.name in COMPILED_CALLS else None
+        if body is None:
+            return value
+        body = getattr(body, "jaxpr", body)
+        inside = _handed_on(body, body.outvars[places[0]])
+        given = [i for i, x in enumerate(body.invars) if x is inside]
+        if not given:
+            return value
+        value = equation.invars[given[0]]
+    return value
 
 
 def _on_every_row(steps: Callable[..., Carry], mesh: Mesh) -> Callable[..., Carry]:

@@ -253,9 +253,13 @@ def carried_shapes(jaxpr):
             inner = getattr(value, "jaxpr", value)
             found += carried_shapes(inner) if hasattr(inner, "eqns") else []
         if equation.primitive.name == "scan":
-            first = equation.params["num_consts"]
-            carried = equation.invars[first : first + equation.params["num_carry"]]
-            found += [x.aval.shape for x in carried]
+            # How many values are carried is said under other names by other versions of jax. They
+            # leave the loop with the shape of the body's, stacked outputs with an axis more.
+            body = equation.params["jaxpr"].jaxpr.outvars
+            shapes = [
+                (x.aval.shape, y.aval.shape) for x, y in zip(equation.outvars, body, strict=True)
+            ]
+            found += [outside for outside, inside in shapes if outside == inside]
     return found
 
 
