@@ -6,7 +6,8 @@ is asserted too, so that nobody changes a measured protocol unseen.
 
 import pytest
 
-from pujax.configs import baseline, dist_pu, gradpu, impulses, nnpu, purl, vpu
+from pujax.configs import baseline, dist_pu, gradpu, impulses, nnpu, purl, puupl, vpu
+from pujax.configs.sweeps import gradpu_table1
 
 
 def fields(config, names):
@@ -237,6 +238,51 @@ def test_the_methods_beside_gradpu_have_their_rates_and_its_pixels(method, rate)
         check(gradpu.get_config(f"task={task},method={method}"), expected)
     vpu_there = {"data.scaling": "unit", "method.learning_rate": 3e-5, "method.mixup_weight": 0.03}
     check(gradpu.get_config("task=cifar10,method=vpu"), vpu_there)
+
+
+@pytest.mark.parametrize("task", ["mnist", "fashion_mnist", "cifar10"])
+def test_supervised_beside_gradpu_has_the_labelled_positives_alone(task):
+    expected = {
+        "method.positives": "labeled",
+        "method.weighting": "balanced",
+        "method.loss": "logistic",
+    }
+    check(gradpu.get_config(f"task={task},method=supervised"), expected)
+
+
+def test_the_rows_of_gradpus_table_1_that_are_not_calibrated_have_the_literal_risk():
+    found = {
+        (cell.row, cell.config.method.calibration)
+        for cell in gradpu_table1.get_plan().cells
+        if cell.config.method.name in ("upu", "nnpu")
+    }
+    assert found == {
+        ("uPU", "auto"),
+        ("uPU, not calibrated", "none"),
+        ("nnPU", "auto"),
+        ("nnPU, not calibrated", "none"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("task", "classes", "model"),
+    [("cifar10-1", VEHICLES, "cnn13"), ("fashion_mnist", EVEN, "mlp")],
+)
+@pytest.mark.parametrize("labeled", [1000, 3000])
+def test_puupl_chooses_its_epoch_by_the_proxy_auc_of_5000_images(task, classes, model, labeled):
+    expected = CASE_CONTROL | {
+        "data.positive_classes": classes,
+        "data.num_labeled": labeled,
+        "data.num_validation": 5000,
+        "model.name": model,
+        "run.selection": "proxy_auc",
+    }
+    config = puupl.get_config(f"task={task},labeled={labeled}")
+    check(config, expected)
+    named = {"initializer": "he_normal"} | ({"batch_norm": True} if model == "mlp" else {})
+    assert config.model.options.to_dict() == named
+    if labeled == 3000:
+        assert puupl.get_config(f"task={task}").to_dict() == config.to_dict()
 
 
 @pytest.mark.parametrize(

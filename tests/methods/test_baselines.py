@@ -313,6 +313,58 @@ def test_correction_steps_of_nnpu_are_as_long_as_gamma_says_and_need_ascent(data
     np.testing.assert_allclose(descent[0], of_p, rtol=1e-5)
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"loss": "logistic"},
+        {"beta": 0.02},
+        {"gamma": 0.5},
+        {"ascent": False},
+        {"calibration": "none"},
+    ],
+    ids=str,
+)
+def test_imbalanced_nnpu_follows_its_settings_where_the_sign_rule_fires(data, changes):
+    scores, labeled = jnp.array([0.1, -9.0, -8.0, -9.0]), jnp.array([1, 0, 0, 0])  # it fires
+
+    def found(**changes):
+        config = tiny.config("imbalanced_nnpu", **MLP, positives_per_batch=4, **changes).method
+        risk = imbalanced_nnpu.risk(config, data.info)
+        return jax.value_and_grad(lambda g: risk(g, labeled))(scores)
+
+    def wanted(loss="sigmoid", calibration="auto", **changes):
+        prior = data.info.prior_unlabeled if calibration == "auto" else data.info.prior
+        function = {"sigmoid": risks.sigmoid_loss, "logistic": risks.logistic_loss}[loss]
+        rule = {"prior": prior, "loss": function} | changes
+        return jax.value_and_grad(lambda g: risks.imbalanced_nnpu(g, labeled, **rule))(scores)
+
+    got, by_default = found(**changes), found()
+    for x, y in zip(got, wanted(**changes), strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-9)
+    assert not all(np.allclose(x, y, rtol=1e-2) for x, y in zip(got, by_default, strict=True))
+
+
+@pytest.mark.parametrize("loss", ["logistic", "double_sigmoid"])
+def test_upu_descends_on_the_loss_it_is_given(data, loss):
+    changes = {"optimizer": "sgd", "momentum": 0.0, "weight_decay": 0.0, "lr_schedule": "constant"}
+    method, state, _, batch = start(data, "upu", loss=loss, learning_rate=1.0, **changes)
+    after, metrics = jax.jit(method.stages[0].step)(state, batch, jax.random.key(1))
+    function = {
+        "logistic": lambda margin: jnp.log1p(jnp.exp(-margin)),
+        "double_sigmoid": lambda margin: 2 / (1 + jnp.exp(2 * margin)),
+    }[loss]
+    numbers = calibration_lib.risk_numbers(data.info)
+
+    def of_params(params):
+        scores = method.predict(state._replace(params=params), batch.inputs)
+        return risks.upu(scores, batch.labeled, loss=function, **numbers)
+
+    wanted, slope = jax.jit(jax.value_and_grad(of_params))(state.params)
+    np.testing.assert_allclose(metrics["loss"], wanted, rtol=1e-5)
+    for old, new, x in zip(*map(jax.tree.leaves, (state.params, after.params, slope)), strict=True):
+        np.testing.assert_allclose(old - new, x, rtol=1e-3, atol=1e-5)
+
+
 def test_the_first_scores_of_nnpu_may_be_about_the_log_odds_of_the_prior(data):
     data = data._replace(info=data.info._replace(prior=0.1))
     (own, *_, before), (shifted, *_, after) = (
@@ -429,8 +481,14 @@ def test_vpu_trains_on_the_variational_loss(data):
 
 
 def test_vpu_mixes_examples_of_u_with_labelled_ones(data, monkeypatch):
-    monkeypatch.setattr(jax.random, "beta", lambda *_: jnp.float32(0.25))
-    method, state, _, batch = start(data, "vpu", options={"hidden": ()})
+    drawn = []
+
+    def beta(key, *parameters):
+        drawn.append(parameters)
+        return jnp.float32(0.25)
+
+    monkeypatch.setattr(jax.random, "beta", beta)
+    method, state, _, batch = start(data, "vpu", options={"hidden": ()}, mixup_alpha=0.7)
     # All of P are one image, so that every pair holds it.
     images = jnp.where(jnp.arange(16)[:, None, None, None] < 8, batch.inputs[0], batch.inputs)
     batch, step = batch._replace(inputs=images), jax.jit(method.stages[0].step)
@@ -441,6 +499,7 @@ def test_vpu_mixes_examples_of_u_with_labelled_ones(data, monkeypatch):
     # Phi is 1/2, and a quarter of that beside three quarters of 1 the target: 7/8.
     nothing = jax.tree.map(jnp.zeros_like, state.params)
     np.testing.assert_allclose(found(nothing), np.log(7 / 4) ** 2, rtol=1e-5)
+    assert set(drawn) == {(0.7, 0.7)}
 
     # A linear score of a mixed image is the mixed score.
     scores = np.asarray(method.predict(state, images), np.float64)

@@ -255,6 +255,23 @@ def test_each_phase_has_its_own_optimizer(data, stage_index, rates):
         np.testing.assert_allclose(jnp.abs(kernel).max(), rate, rtol=1e-2)
 
 
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", ["dist_pu", "pulda"])
+def test_the_warmup_has_a_weight_decay_of_its_own(data, name):
+    def moved_by_a_step(**changes):
+        config = tiny.config(name, **OPTIONS, **changes)
+        stage = method_setup.build(config, data, tiny.mesh()).method.stages[0]
+        assert stage.name == "warmup"
+        arrays = sharding.replicate(data.training_data(), tiny.mesh())
+        state = train_step.init_state(stage, jax.random.key(0), None, arrays, tiny.mesh())
+        after, _ = jax.jit(stage.step)(state, batch_of(stage, arrays), jax.random.key(2))
+        return np.concatenate([np.ravel(x) for x in jax.tree.leaves(after.params)])
+
+    as_it_is = moved_by_a_step()
+    np.testing.assert_array_equal(moved_by_a_step(weight_decay=1.0), as_it_is)
+    assert (moved_by_a_step(warmup_weight_decay=1.0) != as_it_is).any()
+
+
 def test_main_phase_starts_from_the_warmed_up_network_with_a_fresh_optimizer(data):
     _, method, arrays, state = setup(data)
     warmup, main = method.stages

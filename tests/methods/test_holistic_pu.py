@@ -311,11 +311,16 @@ def test_labels_of_u_move_between_epochs_and_never_within_one():
 
 
 @pytest.mark.thorough
-def test_what_a_weak_view_says_is_asked_of_a_strong_one():
-    numbers = {"strong_ops": 1, "strong_cutout": 0.3}
-    config, data, method, arrays, (state, _) = setup(augment=True, confidence=0.5, **numbers)
-    stage, key = method.stages[1], jax.random.key(0)
-    batch = batch_of(stage, arrays)
+@pytest.mark.parametrize("index", [0, 1])
+def test_what_a_weak_view_says_is_asked_of_a_strong_one(index):
+    """All else asks the weak view alone, but for P in the first phase, which both views train."""
+    numbers = {"strong_ops": 1, "strong_cutout": 0.3, "label_smoothing": 0.2}
+    config, data, method, arrays, states = setup(augment=True, confidence=0.5, **numbers)
+    stage, key = method.stages[index], jax.random.key(0)
+    # In the second phase epoch 1 of 2, where labels of U have moved.
+    batch = batch_of(stage, arrays, epoch=3 * index, first_epoch=2 * index)
+    labels = jnp.asarray((data.truth == 1) | data.labeled, jnp.float32)
+    state = states[index]._replace(labels=labels)
     _, metrics = jax.jit(stage.step)(state, batch, key)
     weak_key, strong_key = jax.random.split(key)
     how = {"flip": config.method.flip, "padding": config.method.padding}
@@ -329,9 +334,27 @@ def test_what_a_weak_view_says_is_asked_of_a_strong_one():
         network.train_pass(state.params, state.batch_stats, network.normalize(view))
         for view in views
     )
-    weak, strong = (np.asarray(outputs.logits)[8:] for outputs, _ in passes)
-    agree = np.mean(logistic(np.where(weak > 0, strong, -strong)))
-    np.testing.assert_allclose(metrics["loss_consistency"], agree, rtol=1e-4)
+    weak, strong = (np.asarray(outputs.logits) for outputs, _ in passes)
+    if index == 0:
+        of_p = [0.9 * logistic(x[:8]) + 0.1 * logistic(-x[:8]) for x in (weak, strong)]
+        wanted = np.mean(of_p) + np.mean(logistic(-weak[8:]))
+    else:
+        y = 0.5**0.8 * np.asarray(labels)[np.asarray(batch.ids)[8:]]
+        of_u = y * logistic(weak[8:]) + (1 - y) * logistic(-weak[8:])
+        agree = np.mean(logistic(np.where(weak > 0, strong, -strong)[8:]))
+        np.testing.assert_allclose(metrics["loss_consistency"], agree, rtol=1e-4)
+        wanted = np.mean(logistic(weak[:8])) + np.mean(of_u) + agree
+    np.testing.assert_allclose(metrics["loss"], wanted, rtol=1e-4)
+
+
+@pytest.mark.parametrize(("steps", "wanted"), [(0, 152 // 8), (8, 8)])
+def test_an_epoch_without_a_number_of_steps_is_one_pass_over_u(steps, wanted):
+    info = tiny.problem().info
+    assert (info.n_p, info.n_u) == (40, 152)
+    config = tiny.config("holistic_pu", **OPTIONS, steps_per_epoch=steps)
+    for stage in holistic_pu.build(config, info).stages:
+        assert (stage.batching.num_positives, stage.batching.batch_size) == (8, 16)
+        assert stage.batching.steps_per_epoch(info.n) == wanted
 
 
 @pytest.mark.parametrize(

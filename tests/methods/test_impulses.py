@@ -2,6 +2,7 @@
 
 import jax
 import jax.numpy as jnp
+import ml_collections
 import numpy as np
 import pytest
 
@@ -16,10 +17,14 @@ from pujax.training import method_setup, sharding, train_step
 from tests import tiny
 
 
-def built(problem, **changes):
+def built(problem, *, image_size=0, **changes):
     """Configuration, method and arrays of a small problem."""
     options = {"hidden": (16, 16), "batch_norm": True}  # dense layers compile fastest
-    config = tiny.config("impulses", model="mlp", options=options, **changes)
+    config = ml_collections.ConfigDict(
+        tiny.config("impulses", model="mlp", options=options, **changes)
+    )
+    config.model.image_size = image_size
+    config = config_lib.resolve(config)
     made = method_setup.build(config, problem, tiny.mesh())
     return config, made.method, sharding.replicate(made.data.training_data(), tiny.mesh())
 
@@ -68,8 +73,15 @@ def embedded(config, state, batch, key):
     return jnp.stack(embeddings), batch_stats
 
 
-def test_pretraining_minimises_the_debiased_loss_of_two_random_views(small):
-    config, method, arrays = small
+@pytest.mark.parametrize(
+    ("changes", "numbers"),
+    [
+        ({}, {"temperature": 0.5, "tau_plus": 0.1}),
+        ({"temperature": 0.3, "tau_plus": 0.0}, {"temperature": 0.3, "tau_plus": 0.0}),
+    ],
+)
+def test_pretraining_minimises_the_debiased_loss_of_two_random_views(data, changes, numbers):
+    config, method, arrays = built(data, **changes)
     stage = method.stages[0]
     state = start(stage, arrays)
     batch, key = batch_of(stage, state, arrays), jax.random.key(5)
@@ -77,13 +89,30 @@ def test_pretraining_minimises_the_debiased_loss_of_two_random_views(small):
     @jax.jit
     def by_hand():
         embeddings, batch_stats = embedded(config, state, batch, key)
-        return contrastive.debiased(*embeddings, temperature=0.5, tau_plus=0.1), batch_stats
+        return contrastive.debiased(*embeddings, **numbers), batch_stats
 
     expected, batch_stats = by_hand()
     after, metrics = jax.jit(stage.step)(state, batch, key)
     np.testing.assert_allclose(metrics["loss"], expected, rtol=1e-5)
     for a, b in zip(jax.tree.leaves(after.batch_stats), jax.tree.leaves(batch_stats), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+
+
+def test_views_have_the_size_that_the_model_asks_for(data, monkeypatch):
+    _, method, arrays = built(data, image_size=12)  # the images have 8 pixels
+    view, shapes = views_lib.random_view, []
+
+    def recorded(*arguments, **options):
+        found = view(*arguments, **options)
+        shapes.append(found.shape)
+        return found
+
+    monkeypatch.setattr(views_lib, "random_view", recorded)
+    stage = method.stages[0]
+    state = start(stage, arrays)
+    # The shapes alone, which need no compiled step.
+    jax.eval_shape(stage.step, state, batch_of(stage, state, arrays), jax.random.key(0))
+    assert shapes == [(16, 12, 12, 1)]  # of one view; the others are a dimension of the same call
 
 
 def test_pretraining_does_not_look_at_labels_though_its_probe_does(small):
@@ -182,6 +211,31 @@ def test_fine_tuning_moves_the_encoder_and_sees_images(data):
 
 
 @pytest.mark.thorough
+def test_the_schedule_of_each_stage_is_as_long_as_the_stage(data):
+    """At half of a stage a cosine is at half of its start, however long the other stage is."""
+    changes = {"optimizer": "sgd", "learning_rate": 0.5, "head_learning_rate": 0.5}
+    cosine = {"lr_schedule": "cosine", "lr_floor": 0.0}
+    _, method, arrays = built(
+        data, head="finetune", num_epochs=6, pretrain_epochs=2, **changes, **cosine
+    )
+    state, first_epoch = None, 0
+    for stage, num_epochs in zip(method.stages, (2, 4), strict=True):
+        assert stage.num_epochs == num_epochs
+        state = start(stage, arrays, state)
+        batch, step = batch_of(stage, state, arrays), jax.jit(stage.step)
+        moves = []
+        for passed in (0, num_epochs / 2):
+            times = {"stage_progress": passed, "progress": first_epoch + passed}
+            at = batch._replace(**{name: jnp.float32(x) for name, x in times.items()})
+            after, _ = step(state, at, jax.random.key(5))
+            moves.append(jax.tree.map(lambda new, old: new - old, after.params, state.params))
+        for whole, half in zip(*map(jax.tree.leaves, moves), strict=True):
+            np.testing.assert_allclose(half, whole / 2, rtol=1e-3, atol=1e-6)
+        assert max(np.abs(x).max() for x in jax.tree.leaves(moves[0])) > 1e-2
+        first_epoch += num_epochs
+
+
+@pytest.mark.thorough
 def test_of_more_views_than_two_every_pair_counts(data):
     config, method, arrays = built(data, num_views=3, block_size=7)
     stage = method.stages[0]
@@ -256,9 +310,14 @@ def test_a_linear_head_keeps_its_rate_whatever_pretraining_warms_up(data):
     _, method, arrays = built(data, **changes)
     pretraining, head = method.stages
     state = start(head, arrays, start(pretraining, arrays))
-    after, _ = jax.jit(head.step)(state, batch_of(head, state, arrays, epoch=2), jax.random.key(0))
+    batch = batch_of(head, state, arrays, epoch=2)
+    after, _ = jax.jit(head.step)(state, batch, jax.random.key(0))
     moved = after.params["classifier"]["kernel"] - state.params["classifier"]["kernel"]
     np.testing.assert_allclose(np.max(np.abs(moved)), 0.1, rtol=1e-3)  # Adam's first step
+    # That step has the length of the rate with any decay, which turns the sign of single weights.
+    _, decayed, _ = built(data, **changes, weight_decay=5.0)
+    again, _ = jax.jit(decayed.stages[1].step)(state, batch, jax.random.key(0))
+    tiny.assert_same(again.params["classifier"], after.params["classifier"])
 
 
 @pytest.mark.parametrize(

@@ -364,11 +364,14 @@ def test_pretraining_sees_all_examples_at_once_and_weighs_the_groups_alike():
     stage, n, r = method.stages[0], data.info.n, data.info.n_p / data.info.n
     assert (stage.batching.batch_size, stage.batching.steps_per_epoch(n)) == (n, 1)
     batch = batch_of(stage, arrays)
-    silent = jax.tree.map(jnp.zeros_like, state.classifier.params)
-    state = state._replace(classifier=state.classifier._replace(params=silent))
-    after, metrics = jax.jit(stage.step)(state, batch, jax.random.key(0))
+    step = jax.jit(stage.step)
+    silent = [p._replace(params=jax.tree.map(jnp.zeros_like, p.params)) for p in state[:2]]
+    silent = state._replace(classifier=silent[0], propensity=silent[1])
+    _, metrics = step(silent, batch, jax.random.key(0))
     # At scores 0 every example costs log 2, P and U each with r (1 - r).
-    np.testing.assert_allclose(metrics["loss"], 2 * r * (1 - r) * np.log(2), rtol=1e-5)
+    for name in ("loss", "loss_propensity"):
+        np.testing.assert_allclose(metrics[name], 2 * r * (1 - r) * np.log(2), rtol=1e-5)
+    after, _ = step(state, batch, jax.random.key(0))
     for before, moved in (
         (state.classifier, after.classifier),
         (state.propensity, after.propensity),

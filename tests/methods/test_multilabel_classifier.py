@@ -9,6 +9,7 @@ from flax import traverse_util
 from pujax import augment, risks
 from pujax.data.batching import Batching
 from pujax.methods import assume_negative
+from pujax.methods._common import network as network_lib
 from pujax.training import method_setup, sharding, train_step
 from tests import tiny
 
@@ -194,6 +195,13 @@ def test_the_graph_head_holds_word_vectors_and_the_adjacency_of_known_positives(
     scores = method.predict(start, inputs)
     assert scores.shape == (4, 3)
     assert np.abs(scores - method.predict(swapped, inputs)).max() > 1e-6
+
+
+def test_the_graph_head_has_the_sizes_of_the_method(data):
+    config = tiny.config("assume_negative", **(LINEAR | GRAPH), word_vectors="random")
+    module = network_lib.build_multilabel(config, data.info).module
+    sizes = module.head, module.reduced_width, module.attention_width, module.graph_steps
+    assert sizes == ("semantic_graph", 8, 4, 1)
 
 
 @pytest.mark.thorough

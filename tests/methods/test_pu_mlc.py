@@ -7,6 +7,7 @@ import pytest
 
 from pujax import risks
 from pujax.methods import pu_mlc
+from pujax.methods._common import network as network_lib
 from pujax.training import method_setup, seed_axis, sharding, train_step
 from tests import tiny
 
@@ -39,11 +40,11 @@ def rows_of(data, batch):
     return ((pixels - data.info.mean) / data.info.std).reshape(len(pixels), -1)
 
 
-def draws(batch, key, *, num_groups=1):
+def draws(batch, key, *, num_groups=1, alpha=0.3):
     """The permutations and shares that a step with this key draws."""
     objective_key = jax.random.split(key)[1]
     images = jnp.zeros([num_groups, len(batch.ids) // num_groups, 1])
-    _, permutations, shares = pu_mlc.mix_halves(objective_key, images, alpha=0.3)
+    _, permutations, shares = pu_mlc.mix_halves(objective_key, images, alpha=alpha)
     return np.asarray(permutations), np.asarray(shares, np.float64)
 
 
@@ -117,6 +118,41 @@ def test_two_steps_equal_two_worked_out_in_numpy(data, detach):
         found = state.method.params["classifier"]
         np.testing.assert_allclose(found["kernel"], kernel, rtol=1e-3, atol=1e-5)
         np.testing.assert_allclose(found["bias"], bias, rtol=1e-3, atol=1e-5)
+
+
+def test_a_step_draws_its_share_with_the_parameter_of_the_method(data):
+    method, _, state, batch = setup(data, gamma=0.5, mixup_alpha=2.0)
+    key = jax.random.key(5)
+    _, metrics = jax.jit(method.stages[0].step)(state, batch, key)
+    (order,), (share,) = draws(batch, key, alpha=2.0)
+    head = jax.tree.map(np.asarray, state.method.params["classifier"])
+    rows, known = rows_of(data, batch), np.asarray(batch.labeled) == 1
+    mixed = share * rows[:8][order] + (1 - share) * rows[8:]
+    scores, mixed_scores = (x @ head["kernel"] + head["bias"] for x in (rows, mixed))
+    gap, _, _ = consistency(scores, known, mixed_scores, order, share)
+    np.testing.assert_allclose(metrics["loss_mixup"], gap, rtol=1e-4)
+
+
+@pytest.mark.thorough
+def test_both_passes_move_the_running_statistics(data):
+    changes = {"options": {"hidden": (4,), "batch_norm": True}, "gamma": 0.5}
+    method, _, state, batch = setup(data, **changes)
+    key = jax.random.key(5)
+    after, _ = jax.jit(method.stages[0].step)(state, batch, key)
+    network = network_lib.build_multilabel(tiny.config("pu_mlc", **(LINEAR | changes)), data.info)
+    rows = network.normalize(batch.inputs)
+    (order,), (share,) = draws(batch, key)
+
+    @jax.jit
+    def by_hand():
+        batch_stats = state.method.batch_stats
+        for images in (rows, share * rows[:8][order] + (1 - share) * rows[8:]):
+            _, batch_stats = network.train_pass(state.method.params, batch_stats, images)
+        return batch_stats
+
+    pairs = zip(*map(jax.tree.leaves, (after.method.batch_stats, by_hand())), strict=True)
+    for got, due in pairs:
+        np.testing.assert_allclose(got, due, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.thorough

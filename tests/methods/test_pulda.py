@@ -144,6 +144,33 @@ def test_averages_start_afresh_with_the_second_phase():
     assert not any(average.started for average in started.averages)
 
 
+def test_the_second_phase_starts_from_probabilities_in_evaluation_mode_with_positives_at_one():
+    _, method, arrays, (_, state) = setup()
+    scores = np.asarray(method.predict(state, arrays.inputs), np.float64)
+    wanted = np.where(arrays.labeled, 1, 1 / (1 + np.exp(-scores)))
+    np.testing.assert_allclose(state.labels, wanted, rtol=1e-5)
+    np.testing.assert_array_equal(method.soft_labels(state), state.labels)
+    assert [method.stages[1].is_refreshed(epoch) for epoch in range(3)] == [True, False, False]
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(("mode", "field"), [("auto", "prior_unlabeled"), ("none", "prior")])
+def test_the_share_asked_of_unlabeled_data_follows_the_calibration(mode, field):
+    """All scores are 0, so that the loss says nothing of the network and all of the share."""
+    config, method, arrays, (state, _) = setup(calibration=mode)
+    stage, info = method.stages[0], tiny.problem().info
+    batch = batch_of(stage, arrays)
+    silent = state._replace(params=jax.tree.map(jnp.zeros_like, state.params))
+    _, metrics = jax.jit(stage.step)(silent, batch, jax.random.key(0))
+    zeros, nothing = jnp.zeros(len(batch.labeled)), (None, None, None)
+    found = {
+        name: risks_of(config.method, getattr(info, name), zeros, batch.labeled, nothing)[0]
+        for name in ("prior", "prior_unlabeled")
+    }
+    np.testing.assert_allclose(metrics["loss"], found[field], rtol=1e-5)
+    assert abs(found["prior"] - found["prior_unlabeled"]) > 1e-3
+
+
 def test_evaluation_leaves_the_state_and_sees_no_labels():
     """The published code moves its averages by the test set's labels after every epoch."""
     _, method, arrays, (_, state) = setup()

@@ -10,6 +10,7 @@ from sklearn import discriminant_analysis
 
 from pujax import mutual_info, priors
 from pujax.methods._common import holdout
+from pujax.methods._common import network as network_lib
 from pujax.methods.purl import class_prior, density_ratio, linear_maps
 from pujax.training import method_setup, sharding, train_step
 from pujax.training.evaluation import binary
@@ -182,9 +183,7 @@ def test_an_update_is_plain_descent_with_weight_decay(data):
     config, method, arrays, state = setup(representation_weight_decay=5.0)
     stage, batch = method.stages[0], batch_of(method.stages[0], arrays)
     new, metrics = jax.jit(stage.step)(state, batch, jax.random.key(0))
-    rows = holdout.replacements(state.held[batch.ids], batch.labeled)
-    inputs = (np.asarray(batch.inputs)[rows] / 255 - data.info.mean[0]) / data.info.std[0]
-    features = naive_features(state.current.params, inputs.reshape(len(inputs), -1))
+    features = naive_features(state.current.params, rows_of(data, state, batch))
     kernel = np.asarray(state.current.params["classifier"]["kernel"])[:, 0]
     bias = float(state.current.params["classifier"]["bias"][0])
     p = np.asarray(batch.labeled) > 0
@@ -202,6 +201,13 @@ def test_an_update_is_plain_descent_with_weight_decay(data):
     assert new.current.params["classifier"]["bias"][0] == pytest.approx(wanted, rel=1e-4, abs=1e-6)
 
 
+def rows_of(data, state, batch):
+    """Normalised rows that a step sees: those held out replaced."""
+    rows = holdout.replacements(state.held[batch.ids], batch.labeled)
+    inputs = (np.asarray(batch.inputs)[rows] / 255 - data.info.mean[0]) / data.info.std[0]
+    return inputs.reshape(len(inputs), -1)
+
+
 def naive_features(params, out):
     """Two dense layers, each with batch norm over the batch and ReLU."""
     for index in (1, 2):
@@ -210,6 +216,77 @@ def naive_features(params, out):
         norm = params["backbone"][f"norm{index}"]
         out = np.maximum(out * np.asarray(norm["scale"]) + np.asarray(norm["bias"]), 0)
     return out
+
+
+def test_weight_decay_is_that_of_the_features_too():
+    params = []
+    for decay in (0.0, 5.0):
+        config, method, arrays, state = setup(representation_weight_decay=decay)
+        batch = batch_of(method.stages[0], arrays, step=4)  # which moves the features
+        new, _ = jax.jit(method.stages[0].step)(state, batch, jax.random.key(0))
+        params.append(new.current.params["backbone"])
+    rate = config.method.representation_learning_rate
+    wanted = jax.tree.map(lambda p: -rate * 5.0 * p, state.current.params["backbone"])
+    found = jax.tree.map(lambda without, with_decay: with_decay - without, *params)
+    for got, due in zip(*map(jax.tree.leaves, (found, wanted)), strict=True):
+        np.testing.assert_allclose(got, due, rtol=1e-4, atol=1e-6)
+    assert np.abs(found["dense1"]["kernel"]).max() > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("changes", "objective"),
+    [
+        ({"representation": "pnrl"}, functools.partial(mutual_info.pn_objective, prior=40 / 192)),
+        (
+            {"output": "softplus"},
+            lambda p, u: mutual_info.pu_objective(np.log1p(np.exp(p)), np.log1p(np.exp(u))),
+        ),
+    ],
+    ids=["pnrl", "softplus"],
+)
+def test_a_step_minimises_the_objective_that_is_asked_for(data, changes, objective):
+    _, method, arrays, state = setup(**changes)
+    batch = batch_of(method.stages[0], arrays)
+    _, metrics = jax.jit(method.stages[0].step)(state, batch, jax.random.key(0))
+    head = jax.tree.map(np.asarray, state.current.params["classifier"])
+    features = naive_features(state.current.params, rows_of(data, state, batch))
+    w, p = (features @ head["kernel"] + head["bias"])[:, 0], np.asarray(batch.labeled) > 0
+    assert (data.info.n_p, data.info.n) == (40, 192)
+    assert metrics["loss"] == pytest.approx(float(objective(w[p], w[~p])), rel=1e-4)
+
+
+@pytest.mark.thorough
+def test_the_gradient_of_the_features_goes_through_the_closed_form(data):
+    # The loss is flat in a head without a ridge: a large one shows whether it counts as moving.
+    config, method, arrays, state = setup(
+        head="closed_form",
+        **{"head_ridge": 1.0, "representation_weight_decay": 0.0},
+        representation_learning_rate=1.0,
+    )
+    batch = batch_of(method.stages[0], arrays)
+    new, metrics = jax.jit(method.stages[0].step)(state, batch, jax.random.key(0))
+    network = network_lib.build(config, data.info, embedding_dim=0)
+    rows = holdout.replacements(state.held[batch.ids], batch.labeled)
+    images, positive = network.normalize(batch.inputs[rows]), np.asarray(batch.labeled) > 0
+
+    @jax.jit
+    @functools.partial(jax.value_and_grad, has_aux=True)
+    def by_hand(params):
+        outputs, _ = network.train_pass(params, state.current.batch_stats, images)
+        basis = jnp.concatenate([outputs.features, jnp.ones([len(positive), 1])], axis=1)
+        p, u = basis[positive], basis[~positive]
+        head = jnp.linalg.inv(u.T @ u / len(u) + jnp.eye(basis.shape[1])) @ p.mean(0)
+        return jnp.mean((u @ head) ** 2) / 2 - jnp.mean(p @ head), head
+
+    params = state.current.params
+    (loss, head), gradient = by_hand(params)
+    assert metrics["loss"] == pytest.approx(float(loss), rel=1e-4)
+    found = new.current.params
+    moves = jax.tree.map(lambda new, old: new - old, found["backbone"], params["backbone"])
+    for got, due in zip(*map(jax.tree.leaves, (moves, gradient["backbone"])), strict=True):
+        np.testing.assert_allclose(got, -due, rtol=1e-3, atol=1e-5)
+    got = np.append(found["classifier"]["kernel"][:, 0], found["classifier"]["bias"])
+    np.testing.assert_allclose(got, head, rtol=1e-3, atol=1e-5)
 
 
 @pytest.mark.thorough

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from pujax import risks
 from pujax.configs import self_pu as self_pu_config
 from pujax.data.batching import Batch
 from pujax.methods import self_pu
@@ -352,6 +353,45 @@ def test_peers_and_teachers_are_constants_of_a_students_loss():
     np.testing.assert_array_equal(teacher, 0)
 
 
+FIRES = jnp.asarray([0.1, -0.4, -9.0, -8.0, -9.0, -7.0]), np.asarray([1, 1, 0, 0, 0, 0])
+
+
+@pytest.mark.parametrize(
+    "changes", [{"loss": "logistic"}, {"beta": 0.02}, {"gamma": 0.5}, {"ascent": False}], ids=str
+)
+def test_the_risk_of_noisy_rows_follows_its_settings_where_the_sign_rule_fires(changes):
+    scores, labeled = FIRES
+    student = student_with(np.zeros(6))
+
+    def found(**changes):
+        def of(scores):
+            weights = jnp.tile(jnp.asarray([1.0, 0.0]), (6, 1))
+            section = config(**changes).method
+            given = section, student, batch_of(labeled), weights, scores, scores, None
+            return self_pu_step.losses(*given)["loss_risk"]
+
+        return jax.value_and_grad(of)(scores)
+
+    def wanted(loss="sigmoid", **changes):
+        function = {"sigmoid": risks.sigmoid_loss, "logistic": risks.logistic_loss}[loss]
+        rule = student.noisy | changes
+        return jax.value_and_grad(lambda g: risks.nnpu(g, labeled, loss=function, **rule))(scores)
+
+    got, by_default = found(**changes), found()
+    for x, y in zip(got, wanted(**changes), strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-9)
+    assert not all(np.allclose(x, y, rtol=1e-2) for x, y in zip(got, by_default, strict=True))
+
+
+def test_the_noisy_set_has_the_priors_of_its_calibration(data):
+    prior, section = data.info.prior, config(calibration="none").method
+    numbers = self_pu._noisy_numbers(section, data.info, picked=0, picked_labeled=0)
+    wanted = {"prior": prior, "unlabeled_prior": prior, "unlabeled_weight": 1.0}
+    found = {name: float(value) for name, value in numbers.items()}
+    assert found == pytest.approx(wanted, rel=1e-6)
+    assert prior != data.info.prior_unlabeled
+
+
 def test_before_anything_is_picked_a_step_is_that_of_nnpu_for_each_student(data, made):
     """Two nnPU classifiers on the same batch, each with its own first parameters."""
     method, arrays, states = made
@@ -548,6 +588,31 @@ def test_teachers_are_moving_averages_of_their_students(data):
         assert int(after.updates) == count + 1
         state = after
     assert metrics["loss_consistency"] > 0  # the teachers lag behind by now
+
+
+@pytest.mark.thorough
+def test_a_student_learns_from_the_other_student_and_from_its_own_teacher(data):
+    method, arrays, states = build(data, mutual_alpha=9.0, consistency_ramp_epochs=1)
+    stage, state = stage_of(method, "settled_taught"), states["settled_taught"]
+    # Teachers that differ from their students, and not both in the same way.
+    teachers = tuple(
+        teacher._replace(params=jax.tree.map(lambda x, s=scale: s * x, teacher.params))
+        for teacher, scale in zip(state.teachers, (0.5, -2.0), strict=True)
+    )
+    batch = first_batch(stage, arrays, epoch=3)
+    _, metrics = jax.jit(stage.step)(state._replace(teachers=teachers), batch, jax.random.key(0))
+    network = network_lib.build(config(), data.info, embedding_dim=0)
+    images = network.normalize(batch.inputs)
+
+    def probability(part):
+        scores = network.train_pass(part.params, part.batch_stats, images)[0].logits
+        return 1 / (1 + np.exp(-np.asarray(scores, np.float64)))
+
+    first, second, *taught = map(probability, (*state.students, *teachers))
+    assert metrics["clean_share"] == 0  # all rows count
+    np.testing.assert_allclose(metrics["loss_mutual"], np.mean((first - second) ** 2), rtol=1e-4)
+    apart = np.stack([first - taught[0], second - taught[1]])
+    np.testing.assert_allclose(metrics["loss_consistency"], 0.3 * np.mean(apart**2), rtol=1e-4)
 
 
 @pytest.mark.parametrize("report", ["student_1", "student_2", "teacher_1", "teacher_2"])
