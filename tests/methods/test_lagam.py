@@ -55,9 +55,11 @@ def fresh_setup(data, **changes):
     return made.method, arrays, stage, state
 
 
-def first_batch(stage, arrays, *, epoch=2) -> Batch:
-    plan = train_step.epoch_plan(stage, jax.random.key(1), 0, arrays)
-    return tiny.gather(arrays, plan, 0, epoch=epoch, step=0)
+def first_batch(stage, arrays, *, epoch=2, seed=1) -> Batch:
+    """A batch; `epoch` counts from the start of training, whose warm-up takes one."""
+    plan = train_step.epoch_plan(stage, jax.random.key(seed), 0, arrays)
+    first_epoch = int(stage.name == "main")
+    return tiny.gather(arrays, plan, 0, epoch=epoch, step=0, first_epoch=first_epoch)
 
 
 def test_label_update_equals_the_closed_form():
@@ -288,8 +290,7 @@ def test_unpinned_labels_can_fall(data):
     _, arrays, stage, state = setup(data, pin_labeled=False)
     fell = False
     for i in range(5):
-        plan = train_step.epoch_plan(stage, jax.random.key(i), 0, arrays)
-        batch = tiny.gather(arrays, plan, 0, epoch=2, step=0)
+        batch = first_batch(stage, arrays, seed=i)
         after, _ = stage.step(state, batch, jax.random.key(i))
         fell |= bool((after.labels[np.asarray(arrays.labeled)] < 1).any())
     assert fell
@@ -518,6 +519,27 @@ def test_clusters_are_fitted_on_a_thousand_different_points_for_each(monkeypatch
     np.testing.assert_array_equal(few, np.arange(2999))
 
 
+def test_every_epoch_clusters_other_points_from_other_centers(monkeypatch):
+    drawn = []
+
+    def kmeans(key, points, **_):
+        drawn.append((jax.random.key_data(key).tolist(), np.asarray(points)[:, 0].tolist()))
+        return SimpleNamespace(centers=points[:3])
+
+    monkeypatch.setattr(clustering, "kmeans", kmeans)
+    monkeypatch.setattr(lagam, "_MAX_POINTS_PER_CLUSTER", 5)
+    nothing: Any = None
+    refresh = lagam._refresh(tiny.config("lagam"), lambda _, rows: rows, nothing, None)
+    rows: Any = SimpleNamespace(inputs=jnp.arange(40.0)[:, None])
+    state = lagam.State(*[nothing] * 6)
+    assert refresh is not None
+    for seed in (0, 1, 0):
+        refresh(state, rows, jax.random.key(seed))
+    (key, points), (other_key, other_points), again = drawn
+    assert len(points) == 15 and key != other_key and set(points) != set(other_points)
+    assert again == (key, points)  # a run that goes on does as one that was not interrupted
+
+
 @pytest.mark.parametrize(
     ("changes", "size"),
     [({}, 8), ({"use_meta": False}, 0), ({"support_source": "pseudo_negatives"}, 0)],
@@ -627,7 +649,8 @@ def test_a_step_equals_its_parts_worked_out_one_after_another(data):
     stored = np.random.default_rng(2).uniform(0, 0.6, len(state.labels)).astype(np.float32)
     stored[np.asarray(arrays.labeled)] = 1
     state = state._replace(labels=jnp.asarray(stored))
-    batch = first_batch(stage, arrays, epoch=3)
+    # Neighbours count after epoch 1; of the main stage this is epoch 1.
+    batch = first_batch(stage, arrays, epoch=2)
     ids = np.asarray(batch.ids)
     after, metrics = stage.step(state, batch, jax.random.key(7))
 
@@ -654,7 +677,7 @@ def test_a_step_equals_its_parts_worked_out_one_after_another(data):
             support.features,
             batch.support_labels,
             pinned=batch.labeled > 0,
-            rho=0.95 - 0.15 * 3 / 4,  # the fourth of four epochs, the warm-up's one among them
+            rho=0.95 - 0.15 * 2 / 4,  # the third of four epochs, the warm-up's one among them
             learning_rate=100.0,
         )
         return outputs(weak), outputs(strong), outputs(mixed), share, partner, labels
@@ -689,6 +712,34 @@ def test_a_step_equals_its_parts_worked_out_one_after_another(data):
     }
     for name, value in expected.items():
         assert float(metrics[name]) == pytest.approx(value, rel=1e-4), name
+
+
+def test_the_projection_moves_by_the_slopes_of_the_instance_loss_in_both_views(data):
+    """Nothing else reaches it in the warm-up; neither view is a constant."""
+    method, arrays, _, state = setup(data)
+    network = network_lib.build(tiny.config("lagam", **DENSE), data.info, embedding_dim=8)
+    warmup = method.stages[0]
+    batch = first_batch(warmup, arrays, epoch=0)
+    after, _ = warmup.step(state, batch, jax.random.key(0))
+    images = network.normalize(batch.inputs)  # either view: nothing is augmented here
+    heads = {name: x for name, x in state.params.items() if name.startswith("projection")}
+
+    @jax.jit
+    @jax.grad
+    def slopes(heads):
+        params = {**state.params, **heads}
+        outputs, _ = network.train_pass(params, state.batch_stats, images, with_embedding=True)
+        similar = outputs.embedding @ outputs.embedding.T / 0.07
+        pool = jnp.concatenate([jnp.where(jnp.eye(16), -jnp.inf, similar), similar], axis=1)
+        return jnp.mean(jax.nn.logsumexp(pool, axis=1) - jnp.diagonal(similar))
+
+    assert heads
+    gradient = slopes(heads)
+    for name, weights in heads.items():
+        moved = jax.tree.map(lambda new, old: (old - new) / 0.05, after.params[name], weights)
+        wanted = jax.tree.map(lambda g, w: g + 1e-4 * w, gradient[name], weights)
+        for a, b in zip(jax.tree.leaves(moved), jax.tree.leaves(wanted), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-3 * np.abs(b).max() + 1e-6)
 
 
 @pytest.mark.thorough

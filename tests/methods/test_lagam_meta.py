@@ -40,7 +40,8 @@ def setup(**changes):
     stored[np.asarray(arrays.labeled)] = 1
     state = state._replace(labels=jnp.asarray(stored))
     plan = train_step.epoch_plan(stage, jax.random.key(1), 0, arrays)
-    return stage, arrays, state, tiny.gather(arrays, plan, 0, epoch=2, step=0)
+    # The third epoch of the run, the second of the stage: the warm-up has one.
+    return stage, arrays, state, tiny.gather(arrays, plan, 0, epoch=2, step=0, first_epoch=1)
 
 
 _MADE = {}

@@ -200,7 +200,7 @@ def test_bad_settings_are_named(changes, message):
 
 
 def passes(config, state, batch):
-    """Weak scores, predictions and target vectors of a step, by the modules themselves."""
+    """Weak scores and features, predictions and target vectors of a step, by the modules."""
     net = network.build(
         config, problem().info, embedding_dim=0, aligned_dim=config.method.align_dim
     )
@@ -224,14 +224,21 @@ def passes(config, state, batch):
         {name: state.params[name] for name in state.target.weights},
     )
     third, _ = apply(state.batch_stats, other, params={**state.params, **followed})
-    found = (first.logits, second.prediction, third.aligned)
+    found = (first.logits, first.features, second.prediction, third.aligned)
     return [np.asarray(x, np.float64) for x in found], moved["batch_stats"]
+
+
+def rate_of_third_epoch(rate):
+    """Of four, along the cosine."""
+    return rate * (0.001 + 0.999 * (1 + math.cos(math.pi / 2)) / 2)
 
 
 @pytest.mark.parametrize("warmup_epochs", [1, 4])
 def test_a_step_reports_and_keeps_what_the_paper_says(warmup_epochs):
     changes = {"warmup_epochs": warmup_epochs, "label_momentum": 0.9, "align_clamp": "none"}
-    changes |= {"target_momentum": 0.5, "prototype_momentum": 0.5, "threshold_momentum": 0.99}
+    changes |= {"target_momentum": 0.5, "prototype_momentum": 0.5, "threshold_momentum": 0.5}
+    # Then the first step goes along the gradient alone.
+    changes |= {"clip_norm": 1e6, "weight_decay": 0.0, "learning_rate": 0.1}
     config, step, state, batch = started(**changes)
     other = jax.tree.map(lambda x: x + 0.1 * jnp.cos(7 * x), state.target.weights)
     state = state._replace(target=state.target._replace(weights=other))
@@ -241,13 +248,15 @@ def test_a_step_reports_and_keeps_what_the_paper_says(warmup_epochs):
     state = state._replace(labels=labels, prototypes=jnp.asarray(prototypes))
     after, metrics = step(state, batch, KEY)
 
-    (z, q, k), stats = passes(config, state, batch)
+    (z, features, q, k), stats = passes(config, state, batch)
     labeled = np.asarray(batch.labeled) > 0
     f, past = positive(z), warmup_epochs == 1
     f_negative = 1 - f
-    confidence = 0.99 * 0.5 + 0.01 * np.maximum(f, f_negative)[~labeled].mean()
-    shares = 0.99 * 0.5 + 0.01 * np.array([f_negative[~labeled].mean(), f[~labeled].mean()])
+    confidence = 0.5 * 0.5 + 0.5 * np.maximum(f, f_negative)[~labeled].mean()
+    shares = 0.5 * 0.5 + 0.5 * np.array([f_negative[~labeled].mean(), f[~labeled].mean()])
     least = shares[0] / shares.max() * confidence
+    # The threshold before this batch, one half, would let other examples through.
+    assert np.any(((f_negative >= least) != (f_negative >= 0.5))[~labeled])
     stored = np.asarray(labels, np.float64)[np.asarray(batch.ids)]
     nearest = (q @ prototypes[1] >= q @ prototypes[0]).astype(float)
     if past:
@@ -272,6 +281,14 @@ def test_a_step_reports_and_keeps_what_the_paper_says(warmup_epochs):
     np.testing.assert_allclose(metrics["threshold_negative"], least, rtol=1e-5)
     whole = classification + 50 * np.mean(rows) + 5 * ramp * entropy
     np.testing.assert_allclose(metrics["loss"], whole, rtol=1e-4)
+
+    # Both losses of the scores move the classifier; pairs are chosen by constants.
+    slopes = (f - targets) / np.where(labeled, labeled.sum(), (~labeled).sum())
+    slopes -= 5 * ramp * z * f * f_negative / len(z)
+    moved = jax.tree.map(jnp.subtract, state.params["classifier"], after.params["classifier"])
+    by_hand = rate_of_third_epoch(0.1) * np.append(features.T @ slopes, slopes.sum())
+    found = np.append(moved["kernel"], moved["bias"])
+    np.testing.assert_allclose(found, by_hand, rtol=1e-3, atol=1e-3 * np.abs(by_hand).max())
 
     np.testing.assert_allclose(after.labels[batch.ids], stored, atol=1e-6)
     others = np.setdiff1d(np.arange(len(labels)), batch.ids)
@@ -308,13 +325,20 @@ def test_the_target_holds_backbone_and_projection_and_follows_the_weights_before
 
 @pytest.mark.parametrize("frozen", [False, pytest.param(True, marks=pytest.mark.thorough)])
 def test_steps_are_no_longer_than_the_clip_and_what_moves_is_as_long(frozen):
-    changes = {"clip_norm": 1e-3, "weight_decay": 0.0, "learning_rate": 0.1}
+    """The decay of what moves comes on top: it is added after the clip."""
+    changes = {"clip_norm": 0.1, "weight_decay": 0.5, "learning_rate": 0.1}
     _, step, state, batch = started(**changes, frozen=frozen)
     after, _ = step(state, batch, KEY)
-    squares = jax.tree.map(lambda x, y: float(np.sum((x - y) ** 2)), after.params, state.params)
-    rate = 0.1  # of the third of four epochs: 0.1 (0.001 + 0.999 (1 + cos(pi / 2)) / 2)
-    rate *= 0.001 + 0.999 * (1 + math.cos(math.pi / 2)) / 2
-    np.testing.assert_allclose(math.sqrt(sum(jax.tree.leaves(squares))), rate * 1e-3, rtol=1e-2)
+    rate = rate_of_third_epoch(0.1)
+
+    def clipped(new, old):
+        """What is left of the step of one array without its decay."""
+        new, old = np.float64(new), np.float64(old)
+        return (old - new) / rate - 0.5 * old * np.any(new != old)
+
+    parts = jax.tree.map(clipped, after.params, state.params)
+    found = math.sqrt(sum(np.sum(x**2) for x in jax.tree.leaves(parts)))
+    np.testing.assert_allclose(found, 0.1, rtol=1e-2)
 
 
 def test_before_the_warm_up_ends_no_label_moves_and_no_two_examples_are_a_pair():
@@ -404,7 +428,9 @@ def test_published_tasks_have_the_data_and_the_settings_of_the_authors(
         assert method[f"{name}_momentum"] == 0.99
     assert (method.batch_size, method.learning_rate) == ((512, 1e-2) if wide else (256, 1e-3))
     assert method.entropy_weight == (5 if task == "cifar10" else 0.5)
-    assert config.model.name == "resnet18" and config.model.options.stem_norm
+    assert config.model.name == "resnet18"
+    options = {"stem_norm": True, "pooling": "average", "initializer": "he_normal_fan_out"}
+    assert dict(config.model.options) == options
 
 
 @pytest.mark.parametrize(

@@ -348,6 +348,15 @@ def test_an_epoch_is_chosen_on_a_part_held_out_beside_the_published_split(
     assert not np.isin(data.validation_ids, data.source_ids).any()
 
 
+@pytest.mark.parametrize("task", ["cifar10", "digits"])
+@pytest.mark.parametrize("argument", ["", ",selection=last"])
+def test_the_last_epoch_stays_the_rule_where_a_part_is_held_out(task, argument):
+    tree = ncpu_config.get_config(f"task={task}{argument}")
+    assert (tree.data.num_validation, config_lib.resolve(tree).run.selection) == (0, "last")
+    tree.data.num_validation = 100
+    assert config_lib.resolve(tree).run.selection == "last"
+
+
 def test_without_a_rule_nothing_is_held_out_and_other_rules_are_refused():
     config = config_lib.resolve(ncpu_config.get_config("task=cifar10"))
     assert (config.data.num_validation, config.run.selection) == (0, "last")
