@@ -337,29 +337,25 @@ def _moves(step: Callable[..., Any], state: Any, batch: Any, key: jax.Array) -> 
     """Whether a step gives back another value of each leaf of the state, by its trace."""
     count = len(jax.tree.leaves(state))
     trace = jax.make_jaxpr(step)(state, batch, key).jaxpr
-    pairs = zip(trace.invars[:count], trace.outvars[:count], strict=True)
-    return [given is not _handed_on(trace, found) for given, found in pairs]
+    pairs = zip(trace.invars[:count], _handed_on(trace)[:count], strict=True)
+    return [given is not found for given, found in pairs]
 
 
-def _handed_on(trace: Any, value: Any) -> Any:
-    """The input of a trace that a value of it is, through calls that give it back; else the value.
+def _handed_on(trace: Any) -> list[Any]:
+    """Results of a trace; in the place of one that calls hand on as it was, what they were given.
 
     With jax 0.12 a compiled step is a call in the trace of what takes it over, 'inline' or not.
     """
-    for equation in reversed(trace.eqns):
-        places = [i for i, x in enumerate(equation.outvars) if x is value]
-        if not places:
-            continue
-        body = equation.params.get("jaxpr") if equation.primitive.name in COMPILED_CALLS else None
-        if body is None:
-            return value
-        body = getattr(body, "jaxpr", body)
-        inside = _handed_on(body, body.outvars[places[0]])
-        given = [i for i, x in enumerate(body.invars) if x is inside]
-        if not given:
-            return value
-        value = equation.invars[given[0]]
-    return value
+    given = {}
+    for equation in trace.eqns:
+        if equation.primitive.name in COMPILED_CALLS:
+            body = equation.params["jaxpr"].jaxpr
+            taken = dict(zip(map(id, body.invars), equation.invars, strict=True))
+            for outside, inside in zip(equation.outvars, _handed_on(body), strict=True):
+                if id(inside) in taken:
+                    value = taken[id(inside)]
+                    given[id(outside)] = given.get(id(value), value)
+    return [given.get(id(value), value) for value in trace.outvars]
 
 
 def _on_every_row(steps: Callable[..., Carry], mesh: Mesh) -> Callable[..., Carry]:

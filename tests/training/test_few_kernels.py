@@ -263,6 +263,34 @@ def carried_shapes(jaxpr):
     return found
 
 
+def test_what_calls_within_a_step_hand_on_is_left_as_it_was():
+    """Whether a compiled function within a step is a call in its trace depends on jax."""
+
+    @jax.jit
+    def inner(moved, kept, one, other):
+        return moved + 1, kept, other, one
+
+    @jax.jit
+    def outer(moved, kept, one, other):
+        moved, kept, one, other = inner(moved, kept, one, other)
+        return inner(2 * moved, kept, one, other)
+
+    def once(state, batch, key):
+        return inner(*state), {}
+
+    def twice(state, batch, key):
+        return outer(*state), {}
+
+    def thrice(state, batch, key):
+        return inner(*outer(*state)), {}
+
+    state = tuple(jnp.full(3, i) for i in range(4))
+    found = [train_step._moves(step, state, 0.0, 0.0) for step in (once, twice, thrice)]
+    # What is exchanged once or three times is moved, twice is back where it was.
+    assert found == [[True, False, True, True], [True, False, False, False], found[0]]
+    assert train_step._moves(lambda *x: ((0.0, *x[0][1:]), {}), state, 0.0, 0.0)[0]
+
+
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("count", [1, 4])
 def test_what_a_step_leaves_as_it_was_is_not_carried_from_step_to_step(packed, count):
