@@ -55,6 +55,8 @@ _OVERLAP = (
     "The rows that two seeds hold out overlap, and so do those that they train on: p is too small."
 )
 _BY_SIGN = "score:0"
+_BY_SIGN_ALONE = {"recall", "lee_liu", "flagged_share"}
+"""Metrics of what has a score above 0, whatever decides."""
 _DECIDED = (
     "Recall, Lee-Liu and the share called positive are those of a score above 0, not of "
     "run.decide={}."
@@ -208,6 +210,7 @@ def render(
     if has_published:
         about += f" The difference is that of '{compared_rule}' from the published mean."
     one_split = all(cell.get("one_split", False) for cell in cells)
+    named = (metric, *also)
     decides = dict.fromkeys(x for cell in cells if (x := cell.get("decide", _BY_SIGN)) != _BY_SIGN)
     text = [
         f"# {title}",
@@ -216,7 +219,8 @@ def render(
         *[_ONE_SPLIT if one_split else _SPLITS] * is_own,
         *[_PAIRED] * bool(reference),
         *[_OVERLAP] * (is_own and not one_split and bool(reference)),
-        *[_DECIDED.format(", ".join(decides))] * (is_own and bool(decides)),
+        *[_DECIDED.format(", ".join(decides))]
+        * (bool(decides) and not _BY_SIGN_ALONE.isdisjoint(named)),
         *[_COSTS] * costs,
         "",
         *lines,

@@ -284,13 +284,14 @@ def _public_functions():
 
 @pytest.mark.parametrize("function", list(_public_functions()))
 def test_public_functions_keep_the_conventions(function):
+    doc = inspect.getdoc(function)  # indented alike by all versions of Python
     for section in ("Args:", "Returns:"):
-        assert section in function.__doc__
+        assert section in doc
     if "raise ValueError" in inspect.getsource(function):
-        assert "Raises:" in function.__doc__
+        assert "Raises:" in doc
     parameters = inspect.signature(function).parameters
     for name, parameter in parameters.items():
-        assert f"      {name}: " in function.__doc__
+        assert f"\n  {name}: " in doc
         assert parameter.annotation is not inspect.Parameter.empty
         if parameter.default is not inspect.Parameter.empty:
             assert parameter.kind is inspect.Parameter.KEYWORD_ONLY

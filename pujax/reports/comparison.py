@@ -36,6 +36,8 @@ TITLES = model_selection.TITLES | {
     "false_positive_rate": "false positive rate",
 }
 NOT_PAIRED = "not paired: "
+_PLACES = ("dir", "path", "test_path", "label")
+"""Fields of the data that name a file or a folder, a label's perhaps."""
 _OVERLAP = (
     " The rows that two splits hold out overlap, and so do those that the runs train on: intervals "
     "over splits are too narrow."
@@ -117,10 +119,10 @@ def section(runs: Sequence[Run]) -> tuple[Section, list[Pairing]]:
         tuple(lines),
         "A positive difference is in favour of the row, but for the share flagged, which should "
         "be that of the positives. With pairs on two splits or more the interval is Student's t "
-        "over the splits, pairs on one split being averaged; on a single split it is a bootstrap "
-        "over the examples, which leaves out the chance of another seed. The intervals hold "
-        f"together: all of a column at once in {100 * LEVEL:.0f} % of such pages (Bonferroni), so "
-        "that one without 0 says that the difference is more than chance."
+        "over the splits, pairs on one split being averaged; on a single split it is that of a "
+        "bootstrap over the examples of one pair, which leaves out the chance of another seed. The "
+        f"intervals hold together: all of a column at once in {100 * LEVEL:.0f} % of such pages "
+        "(Bonferroni), so that one without 0 says that the difference is more than chance."
         + _OVERLAP
         * (source == HELD_OUT and any(p.splits > 1 for p in pairings)),
     )
@@ -193,19 +195,40 @@ def _by_data(runs: Sequence[Run]) -> list[tuple[str, Sequence[Run]]]:
     """
     if not _differ(runs):
         return [("", runs)]
-    by_place: dict[str, list[Run]] = {}
+    by_place: dict[tuple[str, ...], list[Run]] = {}
     for run in runs:
-        data = run.config["data"]
-        place = str(data.get("path") or data.get("dir") or "")
-        by_place.setdefault(place, []).append(run)
-    if not any(map(_differ, by_place.values())):
-        return [(f" ({place})", part) for place, part in by_place.items()]
-    by_digest: dict[str, list[Run]] = {}
+        by_place.setdefault(_places(run), []).append(run)
+    differ = [len(set(values)) > 1 for values in zip(*by_place, strict=True)]
+    parts: list[tuple[str, Sequence[Run]]] = []
+    for place, members in by_place.items():
+        named = zip(_PLACES, place, differ, strict=True)
+        shown = [
+            f"data.{field}={value or repr('')}" for field, value, is_other in named if is_other
+        ]
+        for digest, part in _by_digest(members):
+            names = [*shown, f"data of digest {digest[:8]}"] if digest else shown
+            parts.append((f" ({', '.join(names)})" if names else "", part))
+    return parts
+
+
+def _places(run: Run) -> tuple[str, ...]:
+    """Files and folders of the data, as the configuration names them."""
+    return tuple(str(run.config["data"].get(field) or "") for field in _PLACES)
+
+
+def _by_digest(runs: Sequence[Run]) -> list[tuple[str, list[Run]]]:
+    """Parts in which no seed has two digests: the first ones without, others with a digest."""
+    seen: dict[str, list[str]] = {}
+    parts: list[tuple[str, list[Run]]] = []
     for run in runs:
-        by_digest.setdefault(run.digest, []).append(run)
-    return [
-        (f" (data of digest {digest[:8] or UNKNOWN})", part) for digest, part in by_digest.items()
-    ]
+        digests = seen.setdefault(str(run.seed), [])
+        if run.digest and run.digest not in digests:
+            digests.append(run.digest)
+        place = digests.index(run.digest) if run.digest else 0
+        if place >= len(parts):
+            parts.append((run.digest if place else "", []))
+        parts[place][1].append(run)
+    return parts
 
 
 def _differ(runs: Sequence[Run]) -> bool:
@@ -277,7 +300,7 @@ def _pairing(
             differences[name] = mean_difference(values, level=level)
         elif values:
             (members,) = by_split.values()
-            differences[name] = _by_examples(members, source, name, values[0], level)
+            differences[name] = _by_examples(members[0], source, name, values[0], level)
     splits = len({a.digest for a, _ in pairs})
     return Pairing(other, differences, len(pairs), reason, splits)
 
@@ -330,30 +353,41 @@ _STATISTICS: dict[str, Callable[[np.ndarray, np.ndarray], float]] = {
 
 
 def _by_examples(
-    pairs: Sequence[tuple[Run, Run]], source: str, name: str, value: float, level: float
+    pair: tuple[Run, Run], source: str, name: str, value: float, level: float
 ) -> Number:
-    """The mean difference of pairs with a bootstrap over their common examples, where known."""
-    known = [x for pair in pairs for run in pair if (x := _scored(run, source)) is not None]
-    if name not in _STATISTICS or len(known) < 2 * len(pairs):
+    """A difference with a bootstrap over the common examples of a pair, where known.
+
+    Args:
+      pair: of runs; where several are on one split the first of them, whose interval is wider, if
+        anything, than that of their mean.
+      source: of the number.
+      name: of the number.
+      value: the difference, or the mean of those on one split, at which the interval is.
+      level: of the interval.
+    """
+    known = [x for run in pair if (x := _scored(run, source)) is not None]
+    if name not in _STATISTICS or len(known) < 2:
         return Number(value)
-    labels = known[0][1]
-    if not all(np.array_equal(labels, other) for _, other in known):
+    (ours, labels), (theirs, other_labels) = known
+    if not np.array_equal(labels, other_labels):
         return Number(value)
     statistic = _STATISTICS[name]
 
     def difference(scores: np.ndarray, labels: np.ndarray) -> float:
-        values = [float(statistic(column, labels)) for column in scores.T]
-        return statistics.fmean(values[1::2]) - statistics.fmean(values[::2])
+        return float(statistic(scores[:, 1], labels)) - float(statistic(scores[:, 0], labels))
 
-    return evidence_lib.resampled(
+    both, labels = np.stack([ours, theirs], axis=1).astype(np.float64), labels.astype(int)
+    of_pair = difference(both, labels)
+    found = evidence_lib.resampled(
         difference,
-        np.stack([scores for scores, _ in known], axis=1).astype(np.float64),
-        labels.astype(int),
-        value=value,
+        both,
+        labels,
+        value=of_pair,
         level=level,
         is_difference=True,
         fixed_classes=name not in _OF_ALL,
     )
+    return Number(value, *(end + value - of_pair for end in found[1:]))
 
 
 def _scored(run: Run, source: str) -> tuple[np.ndarray, np.ndarray] | None:

@@ -90,8 +90,9 @@ def build(folders: Sequence[str], *, with_examples: bool = True) -> Page:
     compared, pairings = comparison.section(runs)
     alike = {run.folder for run in comparison.groups(runs)[0].runs}
     shown_runs, verdicts = [], []
+    advised = verdict.to_take(pairings)
     for i, run in enumerate(runs):
-        differences = pairings if run.folder in alike else ()
+        differences = advised if run.folder in alike else ()
         has_examples = with_examples and i < _MOST_IN_FULL
         one = verdict.of(run, differences, with_examples=has_examples)
         verdicts.append(one)
@@ -140,7 +141,7 @@ def _alone(run: Run, with_examples: bool) -> tuple[_Shown, Section | None]:
     pairings: list[comparison.Pairing] = []
     if others:
         compared, pairings = comparison.section([run, *others])
-    one = verdict.of(run, pairings, with_examples=with_examples)
+    one = verdict.of(run, verdict.to_take(pairings), with_examples=with_examples)
     parts = _sections(run, "", with_examples)
     if compared is not None:
         parts = (*parts[:2], compared, *parts[2:])

@@ -67,9 +67,7 @@ def of(
         found = rule(run, known)
         if found is not None:
             return found._replace(remarks=(*found.remarks, *remarks))
-    # What cannot be used is nothing to take in its place.
-    others = [x for x in pairings if all(of(one).level in (GOOD, CARE) for one in x.group.runs)]
-    found_doubts = doubts.of(run, known, others)
+    found_doubts = doubts.of(run, known, pairings)
     first = _quality(run, known)
     if not found_doubts:
         then = _next(run, with_examples)
@@ -89,6 +87,11 @@ def of(
         )
         + remarks,
     )
+
+
+def to_take(pairings: Sequence[comparison.Pairing]) -> list[comparison.Pairing]:
+    """Those whose group could take the place of the reference, as none of its runs is of no use."""
+    return [x for x in pairings if all(of(run).level != BAD for run in x.group.runs)]
 
 
 def of_several(
@@ -142,8 +145,8 @@ def of_several(
             sentences.append(
                 f"{pairing.group.name} is better than {reference} by {doubts.gap(found)}"
             )
-            sees_truth = comparison.sees_truth(pairing.group)
-            if not sees_truth and (best is None or found.value > best[1]):
+            is_advice = not comparison.sees_truth(pairing.group) and level_of(pairing.group) != BAD
+            if is_advice and (best is None or found.value > best[1]):
                 best = (pairing.group, found.value)
         elif found.high < 0:
             sentences.append(
@@ -155,25 +158,22 @@ def of_several(
             )
     if not sentences:
         second = (
-            f"Differences in {title} have no interval: one pair each, without common scores, or "
-            "pairs that all differ by the same."
+            f"Differences in {title} have no interval: one split each, without common scores, or "
+            "splits that all differ by the same."
         )
-        return Verdict(level, (first, second, "Next: train each with several seeds, and compare."))
+        fixed = any(run.config["data"].get("split_seed", -1) >= 0 for run in runs)
+        anew = " that split the data anew (data.split_seed=-1)" * fixed
+        advice = f"Next: train each with several seeds{anew}, and compare."
+        return Verdict(level, (first, second, advice))
     second = f"In {title}, {'; '.join(sentences)}."
     advice = f"Next: take {reference}, or the simplest of those that do not differ from it."
     if comparison.sees_truth(reference_group):  # an upper bound, and nothing to take
         level = UNJUDGED
         advice = "Next: name a run that sees no true labels first, and compare the others with it."
-    else:
-        taken = reference_group if best is None else best[0]
-        level = level_of(taken)
-        if level not in (GOOD, CARE):
-            advice = (
-                f"Next: do not take {taken.name} for that, but read the verdict on each of its "
-                "runs on the page."
-            )
-        elif best is not None:
-            advice = f"Next: take {taken.name}."
+    elif best is not None:
+        level, advice = level_of(best[0]), f"Next: take {best[0].name}."
+    elif level == BAD:
+        advice = f"Next: do not take {reference}; the verdict on each run is on the page."
     return Verdict(level, (first, second, advice))
 
 

@@ -346,7 +346,7 @@ def _handed_on(trace: Any) -> list[Any]:
 
     With jax 0.12 a compiled step is a call in the trace of what takes it over, 'inline' or not.
     """
-    given = {}
+    given: dict[int, Any] = {}
     for equation in trace.eqns:
         if equation.primitive.name in COMPILED_CALLS:
             body = equation.params["jaxpr"].jaxpr

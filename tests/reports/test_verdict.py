@@ -296,9 +296,6 @@ def test_an_accuracy_is_above_the_majority_by_its_whole_interval(tmp_path, accur
     assert (text in said(judged(folder))) == is_doubted
 
 
-_BAD = verdict.Verdict(verdict.BAD, ("Do not use it.", "", ""))
-
-
 def test_a_better_method_on_the_same_rows_is_recommended(tmp_path, monkeypatch):
     monkeypatch.setattr(evidence, "_RESAMPLES", 40)
     folders.tested(tmp_path / "run", gap=2.0)
@@ -310,13 +307,6 @@ def test_a_better_method_on_the_same_rows_is_recommended(tmp_path, monkeypatch):
     assert found.level == verdict.CARE
     assert "classic is better on the same rows" in found.sentences[1]
     assert found.sentences[2] == "Next: take classic instead."
-    # What is not to be used itself is nothing to take in its place.
-    monkeypatch.setattr(
-        verdict, "_chance", lambda run, known: _BAD if run.method == "classic" else None
-    )
-    assert verdict.of(run, pairings).level == verdict.GOOD
-    monkeypatch.undo()
-    monkeypatch.setattr(evidence, "_RESAMPLES", 40)
     # An upper bound that trains on true labels is no alternative.
     others[0].summary["oracle"] = True
     _, pairings = comparison.section([run, *others])
