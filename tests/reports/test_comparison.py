@@ -190,6 +190,22 @@ def test_pairs_on_one_split_are_one_draw_of_its_examples(tmp_path):
     assert "on a single split it is that of a bootstrap" in note and "overlap" not in note
 
 
+def test_the_mean_over_pairs_on_one_split_has_the_width_of_one_pair(tmp_path):
+    how = {"positives": 200, "negatives": 200, "digest": "same"}
+    for i, gap in enumerate((1.3, 2.5)):
+        folders.tested(tmp_path / f"nnpu_{i}", gap=1.0, seed=i, **how)
+        folders.tested(tmp_path / f"vpu_{i}", gap=gap, seed=i, method="vpu", **how)
+    a, b, c, d = (
+        folders.read(tmp_path / f"{x}_{i}", f"{x}_{i}") for x in METHODS for i in range(2)
+    )
+    (both,), (one,) = comparison.paired([a, b, c, d]), comparison.paired([a, c])
+    mean, alone = both.differences["auc"], one.differences["auc"]
+    gaps = [y.summary["test"]["auc"] - x.summary["test"]["auc"] for x, y in ((a, c), (b, d))]
+    assert mean.value == pytest.approx(statistics.fmean(gaps)) and mean.value > alone.high
+    assert mean.low < mean.value < mean.high
+    assert mean.high - mean.low == pytest.approx(alone.high - alone.low)
+
+
 def test_pairs_on_one_of_several_splits_are_averaged(tmp_path):
     digests = ["a", "a", "b"]
     first = seeds(tmp_path, "nnpu", [0.80, 0.70, 0.90], digests=digests)

@@ -198,8 +198,11 @@ def test_few_rows_are_trained_in_the_batches_of_a_single_run_which_are_said(
 def test_a_test_set_keeps_its_columns_beside_what_the_held_out_rows_say(folder, capsys):
     more = (f"--set=data.test_path={folder / 'test.csv'}", "--set=data.holdout=0.5")
     workdir = folder / "tested"
+    more = (*more, "--set=run.decide=top:5")
     given = sweep_of(folder, "tested", *more, methods=("classic",), seeds=(0, 1))
     assert command.main(given) == 0
+    for name in ("table.md", "summary.md"):
+        assert "of a score above 0, not of run.decide=top:5." in (workdir / name).read_text()
     header, line = table(workdir / "table.md")
     assert header[2:6] == [f"reported: {model_selection.TITLES[name]}" for name in TESTED]
     assert header[6] == "reported: AUC of P against U" and header[-1] == "seeds"
