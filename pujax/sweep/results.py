@@ -108,7 +108,7 @@ def write(
                 "summaries": summaries,
                 "error": place.error(cell, plan.seeds),
                 "one_split": all(config.data.get("split_seed", -1) >= 0 for config in configs),
-                "decide": configs[0].run.decide,
+                "decide": cell.config.run.decide,
             }
         )
     shown: dict[str, Any] = {
