@@ -54,7 +54,6 @@ _ONE_SPLIT = (
 _OVERLAP = (
     "The rows that two seeds hold out overlap, and so do those that they train on: p is too small."
 )
-_BY_SIGN = "score:0"
 _BY_SIGN_ALONE = {"recall", "lee_liu", "flagged_share"}
 """Metrics of what has a score above 0, whatever decides."""
 _DECIDED = (
@@ -211,7 +210,11 @@ def render(
         about += f" The difference is that of '{compared_rule}' from the published mean."
     one_split = all(cell.get("one_split", False) for cell in cells)
     named = (metric, *also)
-    decides = dict.fromkeys(x for cell in cells if (x := cell.get("decide", _BY_SIGN)) != _BY_SIGN)
+    decides = dict.fromkeys(
+        x
+        for cell in cells
+        if (x := cell.get("decide", own_results.BY_METHOD)) != own_results.BY_METHOD
+    )
     text = [
         f"# {title}",
         "",

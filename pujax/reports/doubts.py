@@ -53,7 +53,8 @@ def gap(found: Number) -> str:
 
 def decides_by_sign(run: Run) -> bool:
     """Whether the sign of the score is what calls a row positive, and not a share or a budget."""
-    return str(run.config["run"].get("decide", "score:0")) == "score:0"
+    by_sign = own_results.BY_METHOD
+    return str(run.config["run"].get("decide", by_sign)) == by_sign
 
 
 def _reference(run: Run, known: Evidence) -> Doubt | None:

@@ -32,7 +32,7 @@ _LEVEL = 0.95
 """How sure it is that the held-out scores leave no room for a larger share of positives in U."""
 FAR_FLAGGED = 2.0
 """Factor between the share called positive and the prior from which on the threshold is off."""
-_BY_METHOD = "score:0"
+BY_METHOD = "score:0"
 _NUMBERS = ("value", "low", "high")
 COLUMNS = {
     "AUC of P against U": "auc_pu",
@@ -204,7 +204,7 @@ def check_decision(config: ml_collections.FrozenConfigDict, data: Problem) -> No
         accepted = "'score:0' with data that are not your own, whose predictions are not written"
         if not isinstance(data, PUDataset):
             accepted = "'score:0' with several labels per example, for which run.threshold decides"
-        checks.require(config.run.decide == _BY_METHOD, "run.decide", config.run.decide, accepted)
+        checks.require(config.run.decide == BY_METHOD, "run.decide", config.run.decide, accepted)
         return
     known = math.isfinite(data.info.prior) and len(data.validation_inputs) > 0
     checks.require(
@@ -263,7 +263,7 @@ def is_off_threshold(flagged: float, expected: float) -> bool:
     return not 1 / FAR_FLAGGED <= flagged / expected <= FAR_FLAGGED
 
 
-def describe(summary: Mapping[str, Any], *, decide: str = _BY_METHOD) -> str:
+def describe(summary: Mapping[str, Any], *, decide: str = BY_METHOD) -> str:
     """What the held-out rows say of a method, with what it rests on.
 
     Args:
@@ -294,13 +294,13 @@ def describe(summary: Mapping[str, Any], *, decide: str = _BY_METHOD) -> str:
             f"the unlabeled ({_LEVEL:.0%} sure), and {prior['used']:.1%} is used: probabilities, "
             "and the estimates that rest on it, are too high."
         )
-    if decide != _BY_METHOD:
+    if decide != BY_METHOD:
         lines.append(
             "  Recall, the share called positive and precision without a number of rows are those "
             f"of a score above 0, not of run.decide={decide}."
         )
     flagged, used = held_out_value(summary, "flagged_share"), _number(prior["used"])
-    if decide == _BY_METHOD and is_off_threshold(flagged, used):
+    if decide == BY_METHOD and is_off_threshold(flagged, used):
         lines.append(
             f"  By its own threshold it calls {flagged:.1%} of the held-out unlabeled rows "
             f"positive, where {used:.1%} are taken to be. {_advice(held_out, used)}"

@@ -134,10 +134,15 @@ def test_groups_are_told_apart_by_the_fields_in_which_they_differ(tmp_path):
     assert [len(group.runs) for group in groups] == [2, 1]
 
 
-def test_runs_on_other_files_are_no_seeds_of_one_configuration(tmp_path):
+def of_two_months(place, path):
+    """A run on each of two tables, named by the month."""
     for name in ("january", "february"):
-        folders.tested(tmp_path / name, path=f"data/{name}.csv", digest=name)
-    runs = [folders.read(tmp_path / name, name) for name in ("january", "february")]
+        folders.tested(place / name, path=path.format(name), digest=name)
+    return [folders.read(place / name, name) for name in ("january", "february")]
+
+
+def test_runs_on_other_files_are_no_seeds_of_one_configuration(tmp_path):
+    runs = of_two_months(tmp_path, "data/{}.csv")
     assert [x.name for x in comparison.groups(runs)] == [
         "nnpu (data.path=data/january.csv)",
         "nnpu (data.path=data/february.csv)",
@@ -233,9 +238,7 @@ def on_test_sets(place):
 
 
 def test_one_seed_on_two_tables_of_one_name_is_no_pair_of_seeds(tmp_path):
-    for name in ("january", "february"):
-        folders.tested(tmp_path / name, path=f"{name}/rows.csv", digest=name)
-    runs = [folders.read(tmp_path / name, name) for name in ("january", "february")]
+    runs = of_two_months(tmp_path, "{}/rows.csv")
     assert [x.name for x in comparison.groups(runs)] == [
         "nnpu (data.path=january/rows.csv)",
         "nnpu (data.path=february/rows.csv)",
