@@ -24,6 +24,7 @@ def get_config(argument: str = "") -> ml_collections.ConfigDict:
     config = config_lib.default_config(f"p3mix_{chosen['variant']}")
     common.set_task(config, chosen["task"])
     config.model.name = "cnn7" if chosen["task"] == "cifar10-1" else "small_cnn"
+    config.method.threshold = "zero"  # as published
     if chosen["task"] != "cifar10-1":
         common.hold_out(config, chosen["task"])
     return config

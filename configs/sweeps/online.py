@@ -89,6 +89,8 @@ def _config(method: str, **changes: Any) -> ml_collections.ConfigDict:
     options: dict[str, Any] = {"hidden": (64, 64), "batch_norm": method != "gradpu"}
     config.model.options = ml_collections.ConfigDict(options)
     config.method.update({"num_epochs": 100, "batch_size": 128, **changes})
+    if "threshold" in config.method:
+        config.method.threshold = "zero"  # another cut does not move with the weight of P
     if method == "dist_pu":
         config.method.warmup_epochs = 50
     if method == "vpu":

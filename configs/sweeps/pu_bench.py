@@ -248,8 +248,9 @@ def _config(method: str, data: str, drawn: dict[str, object]) -> ml_collections.
     if network == "mlp":
         config.model.options = ml_collections.ConfigDict({"hidden": (512, 256, 128, 64)})
     config.method.update(_BUDGETS.get(method, {}))
-    if method == "lagam":
+    if "threshold" in config.method:
         config.method.threshold = "zero"  # as published
+    if method == "lagam":
         if data in _IMAGES:
             config.data.num_support = 500
         else:

@@ -176,7 +176,6 @@ def _config(
         options = {"stage_sizes": (5, 5, 5), "width": 16, "stem": "cifar"}
     config.model.options = ml_collections.ConfigDict(options)
     if method == "lagam":
-        config.method.threshold = "zero"  # as published
         config.method.support_source = "pseudo_negatives"
     _set_length(config, num_examples=round((1 - _HELD_OUT) * total))
     if "augment" in config.method:
@@ -206,6 +205,7 @@ def _set_length(config: ml_collections.ConfigDict, *, num_examples: int) -> None
         "learning_rate": 1e-3,
         "head_learning_rate": 1e-3,
         "discriminator_rate": 1.0,
+        "threshold": "zero",
         "weight_decay": 0.0,
         "lr_schedule": "constant",
         "steps_per_epoch": 0,
@@ -215,8 +215,6 @@ def _set_length(config: ml_collections.ConfigDict, *, num_examples: int) -> None
         for name in ("learning_rate", "weight_decay"):
             board[f"{stage}_{name}"] = board[name]
         board[f"{stage}_lr_floor"] = 1.0  # no fall in a warm-up, either
-    if section.name == "pan":
-        board["threshold"] = "zero"
     if section.name in _LOGISTIC:
         board["loss"] = "logistic"
     if section.name in _JOINT:

@@ -8,12 +8,13 @@ import ml_collections
 from pujax import checks, risks
 from pujax.data.pu_dataset import DataInfo
 from pujax.methods._common import alignment, calibration, classifier, losses, online, sections
+from pujax.methods._common import threshold as threshold_lib
 from pujax.methods.base import Method
 
 SELECTION = "proxy_accuracy_vpu"
 SELECTION_WITHOUT_PRIOR = "vpu_risk"
 
-_THRESHOLDS = ("zero", "unlabeled", "pooled")
+_THRESHOLDS = ("zero", "unlabeled", "pooled", "prior", "auto")
 
 
 def default_config() -> ml_collections.ConfigDict:
@@ -25,7 +26,8 @@ def default_config() -> ml_collections.ConfigDict:
     baseline by two points. A joint batch without P has no P term, so where P is rare in a batch
     'balanced' gives it less than the weight 1; `batching='separate'` does not.
 
-    `threshold`: which score an example must exceed to be positive, see `threshold`.
+    `threshold`: which score an example must exceed to be positive, see `threshold`; 'prior' leaves
+    the share of positives of U above the cut, 'auto' is 'prior' where one is known.
     """
     return sections.baseline_config(
         "naive",
@@ -102,8 +104,8 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
         return parts.positive + parts.negative
 
     risk = {"balanced": balanced, "pooled": pooled, "prior": by_prior}[c.weighting]
-    if cut == "zero":
-        return classifier.build(config, info, risk)
+    if cut in threshold_lib.RULES:
+        return threshold_lib.wrap(classifier.build(config, info, risk), config, info)
     score = _threshold(c, info)
     # As an offset, which the VPU risk of held-out examples is without.
     return classifier.build(config, info, risk, offset=lambda scores, labeled: jnp.asarray(score))

@@ -16,7 +16,6 @@ well where they are all on one side of 0. Where a class prior is known the cut i
 score that leaves the share of positives of U above it (`threshold='auto'`); the paper's is 0.
 """
 
-import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -25,18 +24,15 @@ import jax.numpy as jnp
 import ml_collections
 
 from pujax import checks
-from pujax.data import batching as batching_lib
 from pujax.data.batching import Batch, Batching
 from pujax.data.pu_dataset import DataInfo, TrainingData
-from pujax.methods import pusb
-from pujax.methods._common import calibration, sections
 from pujax.methods._common import classifier as classifier_lib
 from pujax.methods._common import network as network_lib
 from pujax.methods._common import optimizer as optimizer_lib
+from pujax.methods._common import sections, threshold
 from pujax.methods.base import Method, Stage
 
 SELECTION = "proxy_auc"
-_THRESHOLDS = ("auto", "zero", "prior")
 
 
 class Player(NamedTuple):
@@ -63,18 +59,6 @@ class State(NamedTuple):
 
     classifier: Player
     discriminator: Player
-
-
-class Calibrated(NamedTuple):
-    """What predicts where the cut follows the class prior.
-
-    Attributes:
-      players: as training left them.
-      offset: scalar, the score of the classifier above which an example is positive.
-    """
-
-    players: State
-    offset: jax.Array
 
 
 def default_config() -> ml_collections.ConfigDict:
@@ -154,45 +138,17 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
     opponent = optimizer_lib.build(of_discriminator, num_epochs=c.num_epochs)
     training = _Training(c, network, optimizer, opponent, half)
 
-    def infer(state: State | Calibrated, inputs: jax.Array):
-        player = (state.players if isinstance(state, Calibrated) else state).classifier
+    def infer(state: State, inputs: jax.Array):
+        player = state.classifier
         return network.infer(player.params, player.batch_stats, inputs)
 
-    raw = jax.jit(lambda state, inputs: infer(state, inputs).logits)
-
-    def predict(state: State | Calibrated, inputs: jax.Array) -> jax.Array:
-        scores = infer(state, inputs).logits
-        return scores - state.offset if isinstance(state, Calibrated) else scores
-
-    def calibrate(state: State, data: TrainingData) -> Calibrated:
-        scores = batching_lib.map_batches(raw, data.inputs, batch_size=c.batch_size, args=(state,))
-        share = info.prior_unlabeled
-        cut = pusb.threshold(scores, share, keep=~data.labeled, count=info.n_u)
-        return Calibrated(state, cut.astype(jnp.float32))
-
     batching = Batching(c.batch_size, num_positives=half)
-    follows_prior = _follows_prior(config, info)
-    return Method(
+    method = Method(
         stages=(Stage("train", c.num_epochs, training.init, training.step, batching),),
-        predict=predict,
+        predict=lambda state, inputs: infer(state, inputs).logits,
         embed=lambda state, inputs: infer(state, inputs).features,
-        calibrate=calibrate if follows_prior else None,
-        evaluated=(lambda state: Calibrated(state, jnp.zeros([], jnp.float32)))
-        if follows_prior
-        else None,
     )
-
-
-def _follows_prior(config: ml_collections.ConfigDict, info: DataInfo) -> bool:
-    """Whether the cut is where the class prior asks for it."""
-    rule = config.method.get("threshold", "zero")  # models of earlier versions are without it
-    checks.one_of("method.threshold", rule, _THRESHOLDS)
-    if rule == "prior":
-        calibration.unlabeled_prior(info)  # refuses what is unknown, and one class only
-        return True
-    is_streamed = config.data.get("streaming", "off") == "on"  # seen batch by batch only
-    share = info.prior_unlabeled
-    return rule == "auto" and not is_streamed and math.isfinite(share) and 0 < share < 1
+    return threshold.wrap(method, config, info)
 
 
 class _Training(NamedTuple):

@@ -7,8 +7,6 @@ The authors sort the scores of the test set (`threshold_on='test'`); here those 
 default, so that one example is classified without the others.
 """
 
-import math
-
 import jax
 import jax.numpy as jnp
 import ml_collections
@@ -17,6 +15,7 @@ from pujax import checks
 from pujax.data.pu_dataset import DataInfo
 from pujax.methods import nnpu
 from pujax.methods._common import classifier, online, sections
+from pujax.methods._common import threshold as threshold_lib
 from pujax.methods.base import Method
 
 SELECTION = "vpu_risk"
@@ -36,20 +35,16 @@ def default_config() -> ml_collections.ConfigDict:
 def threshold(scores: jax.Array, prior: float, *, keep: jax.Array, count: int) -> jax.Array:
     """The score that leaves the share `prior` of the examples above it.
 
-    `sort(scores)[floor(m (1 - prior))]` over the `m` examples kept, the authors' order statistic.
-
     Args:
       scores: `[n]`.
       prior: share of positives among the examples kept.
       keep: bool `[n]`, which examples count.
-      count: `m`, how many they are.
+      count: how many they are.
 
     Returns:
-      A scalar.
+      A scalar, see `at_share` of `pujax.methods._common.threshold`.
     """
-    # What is left out sorts behind everything else.
-    ordered = jnp.sort(jnp.where(keep, scores, jnp.inf))
-    return ordered[min(math.floor(count * (1 - prior)), count - 1)]
+    return threshold_lib.at_share(scores, prior, keep=keep, count=count)
 
 
 def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:

@@ -4,7 +4,7 @@ import ml_collections
 
 from pujax import checks, risks
 from pujax.data.pu_dataset import DataInfo
-from pujax.methods._common import classifier, online, sections
+from pujax.methods._common import classifier, online, sections, threshold
 from pujax.methods.base import Method
 
 SELECTION = "proxy_accuracy_vpu"
@@ -12,8 +12,14 @@ SELECTION_WITHOUT_PRIOR = "vpu_risk"
 
 
 def default_config() -> ml_collections.ConfigDict:
-    """Baseline settings; `positive_weight` 0 stands for n_u / n_p of the data set."""
-    return sections.baseline_config("weighted_bce", positive_weight=0.0, **online.default_config())
+    """Baseline settings; `positive_weight` 0 stands for n_u / n_p of the data set.
+
+    `threshold`: 'zero' is the usual classifier; 'prior' leaves the share of positives of U above
+    the cut; 'auto' is 'prior' where one is known.
+    """
+    return sections.baseline_config(
+        "weighted_bce", positive_weight=0.0, threshold="auto", **online.default_config()
+    )
 
 
 def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
@@ -27,4 +33,5 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
         return risks.weighted_bce(scores, labeled, positive_weight=positive_weight)
 
     learnable = {"positive_weight": online.weight(weight)}
-    return classifier.build(config, info, risk, scalars=learnable)
+    method = classifier.build(config, info, risk, scalars=learnable)
+    return threshold.wrap(method, config, info)

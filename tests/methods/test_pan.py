@@ -1,14 +1,11 @@
 """PAN: the value of the game, its two gradients, who is held fixed, and the order of moves."""
 
-import pickle
-
 import jax
 import jax.numpy as jnp
 import ml_collections
 import numpy as np
 import pytest
 
-from pujax import PUClassifier
 from pujax.configs import pan as pan_file
 from pujax.methods import pan
 from pujax.methods._common import network as network_lib
@@ -198,69 +195,6 @@ def test_a_model_of_an_earlier_version_has_one_rate(data, monkeypatch):
     del tree["method"]["discriminator_rate"], tree["method"]["threshold"]
     assert pan.build(ml_collections.FrozenConfigDict(tree), data.info).calibrate is None
     assert rates == [0.25, 0.125, 0.25, 0.25]
-
-
-def test_the_cut_leaves_the_share_of_positives_of_u_above_it(data):
-    _, method, state, batch = setup(data)
-    arrays = data.training_data()
-    before = np.asarray(method.predict(state, arrays.inputs))
-    ready = method.calibrate(state, arrays)
-    scores = np.asarray(method.predict(ready, arrays.inputs))
-    np.testing.assert_allclose(scores, before - float(ready.offset), atol=1e-6)
-    of_u = scores[~data.labeled]
-    # The cut is the score of one example, and what equals it is not above it.
-    assert (of_u > 1e-9).sum() == round(data.info.prior_unlabeled * len(of_u)) - 1
-    np.testing.assert_allclose(
-        method.embed(ready, batch.inputs), method.embed(state, batch.inputs), rtol=1e-6
-    )
-    like = jax.tree.structure(method.evaluated(state))
-    assert like == jax.tree.structure(ready)  # what saved models are rebuilt by
-
-
-@pytest.mark.parametrize(("rule", "prior"), [("zero", 0.4), ("auto", np.nan)])
-def test_without_a_prior_or_by_the_published_rule_the_cut_is_0(data, rule, prior):
-    tree = tiny.config("pan", model="mlp", options=MLP, threshold=rule)
-    info = data.info._replace(prior=prior, prior_unlabeled=prior)
-    method = pan.build(tree, info)
-    assert method.calibrate is None and method.evaluated is None
-
-
-def test_images_that_are_seen_batch_by_batch_are_cut_at_0(data):
-    tree = ml_collections.ConfigDict(tiny.config("pan", model="mlp", options=MLP).to_dict())
-    tree.data.streaming = "on"
-    assert pan.build(tree, data.info).calibrate is None
-    tree.method.threshold = "prior"
-    method = pan.build(tree, data.info)
-    with pytest.raises(ValueError, match=r"accepted: method.threshold='zero', or other methods"):
-        method_setup._check_streamed(method, tree, data)
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("decay", [0.0, 0.5])
-def test_a_saved_model_has_the_cut_of_its_run(decay):
-    """Of averaged weights, too, and where the state is rebuilt from numbers."""
-    rng = np.random.default_rng(0)
-    truth = rng.random(400) < 0.4
-    rows = rng.normal(0, 1, [400, 5]) + 1.5 * truth[:, None]
-    known = truth & (rng.random(400) < 0.5)
-    options = {"average_decay": decay}
-    model = PUClassifier("pan", num_epochs=2, prior=0.4, holdout=0, options=options)
-    model.fit(rows, known.astype(int))
-    in_unlabeled = (0.4 * 400 - known.sum()) / (~known).sum()
-    share = np.mean(pickle.loads(pickle.dumps(model)).decision_function(rows[~known]) > 0)
-    assert share == pytest.approx(in_unlabeled, abs=1.5 / (~known).sum())
-
-
-def test_a_cut_that_cannot_be_is_named(data):
-    unknown = data.info._replace(prior=np.nan, prior_unlabeled=np.nan)
-    with pytest.raises(ValueError, match=r"data\.prior"):
-        pan.build(tiny.config("pan", model="mlp", options=MLP, threshold="prior"), unknown)
-    one_class = data.info._replace(prior=0.3, prior_unlabeled=0.0)
-    with pytest.raises(ValueError, match=r"share of positives in U is 0.0; accepted"):
-        pan.build(tiny.config("pan", model="mlp", options=MLP, threshold="prior"), one_class)
-    assert pan.build(tiny.config("pan", model="mlp", options=MLP), one_class).calibrate is None
-    with pytest.raises(ValueError, match=r"method.threshold is 'half'; accepted: 'auto', 'zero', "):
-        pan.build(tiny.config("pan", model="mlp", options=MLP, threshold="half"), data.info)
 
 
 def test_defaults_are_the_published_weight_on_sums():

@@ -22,7 +22,7 @@ from pujax import checks
 from pujax.data import batching as batching_lib
 from pujax.data.batching import Batch, Batching
 from pujax.data.pu_dataset import DataInfo, TrainingData
-from pujax.methods._common import classifier, mixup, sections
+from pujax.methods._common import classifier, mixup, sections, threshold
 from pujax.methods._common import network as network_lib
 from pujax.methods._common import optimizer as optimizer_lib
 from pujax.methods._p3mix import parts
@@ -57,7 +57,8 @@ def default_config(name: str, **changes: Any) -> ml_collections.ConfigDict:
     another. None was checked against the authors' own code.
 
     `mix_at`: 'input', or 'features' for what the classifier layer sees. `positives_per_batch` 0 is
-    half of the batch, `steps_per_epoch` 0 one pass over the data.
+    half of the batch, `steps_per_epoch` 0 one pass over the data. `threshold`: 'zero' is published;
+    'prior' leaves the share of positives of U above the cut; 'auto' is 'prior' where one is known.
 
     Args:
       name: of the method.
@@ -87,6 +88,7 @@ def default_config(name: str, **changes: Any) -> ml_collections.ConfigDict:
         "elr_weight": 0.0,
         "ema_start": 0,
         "ema_decay": 0.997,
+        "threshold": "auto",
     }
     return sections.baseline_config(name, **(settings | changes))
 
@@ -171,11 +173,12 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
         return network.infer(state.params, state.batch_stats, inputs).features
 
     batching = Batching(c.batch_size, num_positives=num_positives, steps=c.steps_per_epoch)
-    return Method(
+    method = Method(
         stages=(Stage("train", c.num_epochs, init, step, batching, refresh),),
         predict=lambda state, inputs: score(state.params, state.batch_stats, inputs),
         embed=embed,
     )
+    return threshold.wrap(method, config, info)
 
 
 class _Pairs(NamedTuple):

@@ -1,0 +1,122 @@
+"""From which score on an example is positive: 0, or where the class prior asks for it.
+
+A network that knows its labelled examples by heart, or whose objective does not hold the level of
+its scores, may rank well while most scores are on one side of 0. The order of the unlabeled
+examples and the share of positives among them then still say which of them are positive: as many of
+the highest ones as there are. It is the rule of nnPUSB (Kato, Teshima, Honda, ICLR 2019), here for
+any method with the field `threshold`.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import ml_collections
+
+from pujax import checks
+from pujax.data import batching
+from pujax.data.pu_dataset import DataInfo, TrainingData
+from pujax.methods._common import calibration
+from pujax.methods.base import Method
+
+RULES = ("auto", "zero", "prior")
+
+
+class Cut(NamedTuple):
+    """What predicts where the cut follows the class prior.
+
+    Attributes:
+      state: as training left it.
+      offset: scalar, the score above which an example is positive.
+    """
+
+    state: Any
+    offset: jax.Array
+
+
+def at_share(scores: jax.Array, share: float, *, keep: jax.Array, count: int) -> jax.Array:
+    """The score that leaves a share of the examples above it.
+
+    `sort(scores)[floor(m (1 - share))]` over the `m` examples kept, the order statistic of nnPUSB's
+    authors.
+
+    Args:
+      scores: `[n]`.
+      share: of the examples kept.
+      keep: bool `[n]`, which examples count.
+      count: `m`, how many they are.
+
+    Returns:
+      A scalar.
+    """
+    # What is left out sorts behind everything else.
+    ordered = jnp.sort(jnp.where(keep, scores, jnp.inf))
+    return ordered[min(math.floor(count * (1 - share)), count - 1)]
+
+
+def follows_prior(config: ml_collections.ConfigDict, info: DataInfo) -> bool:
+    """Whether the cut is where the class prior asks for it.
+
+    Args:
+      config: the whole configuration; models of earlier versions have no `threshold`.
+      info: numbers of the data set.
+
+    Raises:
+      ValueError: for an unknown rule, and for 'prior' where no prior is known, or U has one class.
+    """
+    rule = config.method.get("threshold", "zero")
+    checks.one_of("method.threshold", rule, RULES)
+    if rule == "prior":
+        calibration.unlabeled_prior(info)  # refuses what is unknown, and one class only
+        return True
+    is_streamed = config.data.get("streaming", "off") == "on"  # seen batch by batch only
+    share = info.prior_unlabeled
+    return rule == "auto" and not is_streamed and math.isfinite(share) and 0 < share < 1
+
+
+def wrap(method: Method, config: ml_collections.ConfigDict, info: DataInfo) -> Method:
+    """The method, whose scores are cut where `config.method.threshold` says.
+
+    Args:
+      method: one that calibrates nothing itself.
+      config: the whole configuration.
+      info: numbers of the data set.
+
+    Returns:
+      The same method where the cut is 0. Otherwise its functions take the states of its stages, of
+      which the cut is 0, and what `calibrate` returns.
+    """
+    if not follows_prior(config, info):
+        return method
+    compiled = jax.jit(method.predict)
+
+    def predict(state: Any, inputs: jax.Array) -> jax.Array:
+        if isinstance(state, Cut):
+            return method.predict(state.state, inputs) - state.offset
+        return method.predict(state, inputs)
+
+    def calibrate(state: Any, data: TrainingData) -> Cut:
+        size = config.run.eval_batch_size
+        scores = batching.map_batches(compiled, data.inputs, batch_size=size, args=(state,))
+        cut = at_share(scores, info.prior_unlabeled, keep=~data.labeled, count=info.n_u)
+        return Cut(state, cut.astype(jnp.float32))
+
+    def reads(function: Any) -> Any:
+        """A function of a stage's state as one of both kinds of state."""
+
+        def read(state, *args):
+            return function(state.state if isinstance(state, Cut) else state, *args)
+
+        return function and read
+
+    return method._replace(
+        predict=predict,
+        calibrate=calibrate,
+        evaluated=lambda state: Cut(state, jnp.zeros([], jnp.float32)),
+        embed=reads(method.embed),
+        soft_labels=reads(method.soft_labels),
+        label_gradients=reads(method.label_gradients),
+        estimates=reads(method.estimates),
+        encoder=reads(method.encoder),
+    )

@@ -1,0 +1,145 @@
+"""Scores cut where the class prior asks for it: which one, of which states, and when it is 0."""
+
+import pickle
+
+import jax
+import jax.numpy as jnp
+import ml_collections
+import numpy as np
+import pytest
+
+from pujax import PUClassifier, methods
+from pujax.methods._common import threshold
+from pujax.training import method_setup
+from pujax.training.evaluation import tasks
+from pujax.training.evaluation.evaluator import Evaluator
+from tests import tiny
+
+MLP = {"model": "mlp", "options": {"hidden": (16, 16), "batch_norm": True}}
+METHODS = ("naive", "p3mix_c", "p3mix_e", "pan", "weighted_bce")
+
+
+@pytest.fixture(scope="module")
+def data():
+    return tiny.problem()
+
+
+def built(data, name, rule="prior", **changes):
+    """A method, and a state of it before the first step."""
+    config = tiny.config(name, **MLP, threshold=rule, **changes)
+    method = methods.build(config, data.info)
+    return method, method.stages[0].init(jax.random.key(0), None, data.training_data())
+
+
+def test_the_score_at_a_share_by_hand():
+    scores = jnp.asarray([0.5, -1.0, 0.7, 0.1, 3.0])
+    everyone = jnp.ones(5, bool)
+    # Of five, 40 % are two, which are above the third.
+    assert float(threshold.at_share(scores, 0.4, keep=everyone, count=5)) == pytest.approx(0.7)
+    assert float(threshold.at_share(scores, 0.0, keep=everyone, count=5)) == pytest.approx(3.0)
+    # 3.0 does not count: of the other four the lowest three are -1.0, 0.1 and 0.5.
+    keep = jnp.asarray([True, True, True, True, False])
+    assert float(threshold.at_share(scores, 0.5, keep=keep, count=4)) == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_the_cut_leaves_the_share_of_positives_of_u_above_it(data, name):
+    method, state = built(data, name)
+    arrays = data.training_data()
+    before = np.asarray(method.predict(state, arrays.inputs))
+    ready = method.calibrate(state, arrays)
+    scores = np.asarray(method.predict(ready, arrays.inputs))
+    np.testing.assert_allclose(scores, before - float(ready.offset), atol=1e-6)
+    of_u = scores[~data.labeled]
+    # The cut is the score of one example, and what equals it is not above it.
+    assert (of_u > 1e-9).sum() == round(data.info.prior_unlabeled * len(of_u)) - 1
+    some = arrays.inputs[:8]
+    np.testing.assert_allclose(method.embed(ready, some), method.embed(state, some), rtol=1e-6)
+    like = jax.tree.structure(method.evaluated(state))
+    assert like == jax.tree.structure(ready)  # what saved models are rebuilt by
+    if method.encoder:
+        jax.tree.map(np.testing.assert_array_equal, method.encoder(ready), method.encoder(state))
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_only_the_rules_with_a_threshold_see_the_cut(data, name):
+    """The VPU risk and the ranking are those of the scores as they were trained."""
+    held = tiny.problem(num_validation=40)
+    rows = {}
+    for rule in ("zero", "prior"):
+        method, state = built(held, name, rule)
+        arrays = held.training_data()
+        judge = Evaluator(method, held, arrays, tiny.mesh(), task=tasks.of(held), batch_size=64)
+        rows[rule] = judge.begin(state).row()
+    zero, moved = rows["zero"], rows["prior"]
+    assert zero["val_vpu_risk"] == moved["val_vpu_risk"]
+    assert zero["test_auc"] == pytest.approx(moved["test_auc"], abs=1e-3)
+    assert zero["val_nnpu_risk"] != moved["val_nnpu_risk"]
+    assert moved["test_uncalibrated_accuracy"] == zero["test_accuracy"]
+    assert "test_uncalibrated_accuracy" not in zero
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_by_default_all_but_the_naive_classifier_follow_the_prior(name):
+    rule = methods.module(name).default_config().threshold
+    assert rule == ("zero" if name == "naive" else "auto")
+
+
+@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize(("rule", "prior"), [("zero", 0.4), ("auto", np.nan), ("auto", 0.0)])
+def test_without_a_prior_or_by_the_published_rule_the_cut_is_0(data, name, rule, prior):
+    info = data.info._replace(prior=prior, prior_unlabeled=prior)
+    method = methods.build(tiny.config(name, **MLP, threshold=rule), info)
+    assert method.calibrate is None and method.evaluated is None
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_model_of_an_earlier_version_is_cut_at_0(data, name):
+    """Its configuration lacks the field."""
+    tree = tiny.config(name, **MLP).to_dict()
+    del tree["method"]["threshold"]
+    assert methods.build(ml_collections.FrozenConfigDict(tree), data.info).calibrate is None
+
+
+# P3MIX looks at all examples for its pool of positives, too.
+@pytest.mark.parametrize("name", ["naive", "pan", "weighted_bce"])
+def test_images_that_are_seen_batch_by_batch_are_cut_at_0(data, name):
+    tree = ml_collections.ConfigDict(tiny.config(name, **MLP, threshold="auto").to_dict())
+    tree.data.streaming = "on"
+    assert methods.build(tree, data.info).calibrate is None
+    tree.method.threshold = "prior"
+    method = methods.build(tree, data.info)
+    with pytest.raises(ValueError, match=r"accepted: method.threshold='zero', or other methods"):
+        method_setup._check_streamed(method, tree, data)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_cut_that_cannot_be_is_named(data, name):
+    def build(rule, info):
+        return methods.build(tiny.config(name, **MLP, threshold=rule), info)
+
+    unknown = data.info._replace(prior=np.nan, prior_unlabeled=np.nan)
+    with pytest.raises(ValueError, match=r"data\.prior"):
+        build("prior", unknown)
+    one_class = data.info._replace(prior=0.3, prior_unlabeled=0.0)
+    with pytest.raises(ValueError, match=r"share of positives in U is 0.0; accepted"):
+        build("prior", one_class)
+    with pytest.raises(ValueError, match=r"method.threshold is 'half'; accepted: '.*'prior'"):
+        build("half", data.info)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("decay", [0.0, 0.5])
+@pytest.mark.parametrize("name", ["pan", "weighted_bce"])
+def test_a_saved_model_has_the_cut_of_its_run(name, decay):
+    """Of averaged weights, too, and where the state is rebuilt from numbers."""
+    rng = np.random.default_rng(0)
+    truth = rng.random(400) < 0.4
+    rows = rng.normal(0, 1, [400, 5]) + 1.5 * truth[:, None]
+    known = truth & (rng.random(400) < 0.5)
+    options = {"average_decay": decay}
+    model = PUClassifier(name, num_epochs=2, prior=0.4, holdout=0, options=options)
+    model.fit(rows, known.astype(int))
+    in_unlabeled = (0.4 * 400 - known.sum()) / (~known).sum()
+    share = np.mean(pickle.loads(pickle.dumps(model)).decision_function(rows[~known]) > 0)
+    assert share == pytest.approx(in_unlabeled, abs=1.5 / (~known).sum())
