@@ -11,7 +11,8 @@ surest examples come first. What differs from the authors' code:
   episode by 500 true labels is kept and five without a better one end the training;
 - the episodes start from the epoch of nnPU that `pretrain_selection` prefers on a part held out.
   There it is the best one by the same labels;
-- nnPU has this package's defaults, see `nnpu`.
+- nnPU has this package's defaults, see `nnpu`;
+- scores are cut where the class prior asks for it (`threshold`), there at 0.
 Not offered are the weights called mixture, focal hardness and hardness by distances of features, a
 network that starts anew in every episode, and a first stage of another risk.
 A public implementation takes U's loss under the positive label, which gives likely positives of U
@@ -31,7 +32,7 @@ from pujax.data import batching as batching_lib
 from pujax.data.batching import Batch, Batching
 from pujax.data.pu_dataset import DataInfo, TrainingData
 from pujax.methods import nnpu
-from pujax.methods._common import classifier, sections
+from pujax.methods._common import classifier, sections, threshold
 from pujax.methods._common import network as network_lib
 from pujax.methods._common import optimizer as optimizer_lib
 from pujax.methods.base import Method, Stage
@@ -110,6 +111,7 @@ def default_config() -> ml_collections.ConfigDict:
         unlabeled_tolerance=0.11,
         unlabeled_tolerance_end=1.0,
         smoothing=0.0,
+        threshold="auto",
         keep_positive=True,
         **nnpu.risk_config(),
     )
@@ -197,7 +199,7 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
     episodes = episodes._replace(
         refresh=_begin_episode(config, network), refresh_every=c.episode_epochs
     )
-    return Method(
+    method = Method(
         stages=tuple(part for part in (first, episodes) if part.num_epochs),
         predict=lambda state, inputs: infer(state, inputs).logits,
         embed=lambda state, inputs: infer(state, inputs).features,
@@ -207,6 +209,7 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
         },
         diagnose=diagnose if length else lambda _: [_NO_EPISODE],
     )
+    return threshold.wrap(method, config, info)
 
 
 class _Training(NamedTuple):
