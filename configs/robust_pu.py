@@ -44,7 +44,6 @@ def get_config(argument: str = "") -> ml_collections.ConfigDict:
     )
     positive_classes, num_p, num_u, held_out, network, options = _DATA[chosen["data"]]
     config = config_lib.default_config("robust_pu")
-    config.method.threshold = "zero"  # as published
     config.data.update(
         {
             "source": chosen["data"],

@@ -11,8 +11,7 @@ surest examples come first. What differs from the authors' code:
   episode by 500 true labels is kept and five without a better one end the training;
 - the episodes start from the epoch of nnPU that `pretrain_selection` prefers on a part held out.
   There it is the best one by the same labels;
-- nnPU has this package's defaults, see `nnpu`;
-- scores are cut where the class prior asks for it (`threshold`), there at 0.
+- nnPU has this package's defaults, see `nnpu`.
 Not offered are the weights called mixture, focal hardness and hardness by distances of features, a
 network that starts anew in every episode, and a first stage of another risk.
 A public implementation takes U's loss under the positive label, which gives likely positives of U
@@ -84,8 +83,9 @@ def default_config() -> ml_collections.ConfigDict:
     and long episodes at 0.01 may lose what it has found.
     `num_epochs` counts the nnPU stage (`pretrain_epochs`), too. A tolerance runs from its start to
     its end in `tolerance_episodes` by `tolerance_schedule`. Five episodes take the steps 0 to 4 of
-    it, and do not reach the end. Fields of the risk and of how P is drawn are the nnPU stage's;
-    episodes shuffle P and U together.
+    it, and do not reach the end. `threshold`: 'zero' is published; 'prior' leaves the share of
+    positives of U above the cut, as 'auto' does where images are not streamed. Fields of the risk
+    and of how P is drawn are the nnPU stage's; episodes shuffle P and U together.
     """
     return sections.baseline_config(
         "robust_pu",
@@ -111,7 +111,7 @@ def default_config() -> ml_collections.ConfigDict:
         unlabeled_tolerance=0.11,
         unlabeled_tolerance_end=1.0,
         smoothing=0.0,
-        threshold="auto",
+        threshold="zero",
         keep_positive=True,
         **nnpu.risk_config(),
     )
