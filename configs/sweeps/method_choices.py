@@ -145,8 +145,6 @@ def _config(
     config.data.num_validation = _HELD_OUT[task]
     if task in _OF_EITHER_SIDE:
         config.data.num_positives = config.data.num_negatives = _OF_EITHER_SIDE[task]
-    if "threshold" in config.method:
-        config.method.threshold = "zero"  # the candidates were compared so
     config.method.update(changes)
     config.run.update({"figures": False, "eval_every": 5})
     return config

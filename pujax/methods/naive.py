@@ -27,7 +27,8 @@ def default_config() -> ml_collections.ConfigDict:
     'balanced' gives it less than the weight 1; `batching='separate'` does not.
 
     `threshold`: which score an example must exceed to be positive, see `threshold`; 'prior' leaves
-    the share of positives of U above the cut, 'auto' is 'prior' where one is known.
+    the share of positives of U above the cut, 'auto' is 'prior' where one is known, U holds both
+    classes and images are not streamed.
     """
     return sections.baseline_config(
         "naive",
@@ -59,7 +60,11 @@ def threshold(
 
     Returns:
       The score; 0 for 'zero'.
+
+    Raises:
+      ValueError: for another name.
     """
+    checks.one_of("name", name, ("zero", "unlabeled", "pooled"))
     if name == "zero":
         return 0.0
     b = labeled_share if name == "pooled" else 0.0

@@ -39,10 +39,10 @@ def threshold(scores: jax.Array, prior: float, *, keep: jax.Array, count: int) -
       scores: `[n]`.
       prior: share of positives among the examples kept.
       keep: bool `[n]`, which examples count.
-      count: how many they are.
+      count: `m`, how many they are.
 
     Returns:
-      A scalar, see `at_share` of `pujax.methods._common.threshold`.
+      `sort(scores)[floor(m (1 - prior))]` over the `m` examples kept, the authors' order statistic.
     """
     return threshold_lib.at_share(scores, prior, keep=keep, count=count)
 

@@ -31,7 +31,7 @@ from pujax.data import batching as batching_lib
 from pujax.data.batching import Batch, Batching
 from pujax.data.pu_dataset import DataInfo, TrainingData
 from pujax.methods import nnpu
-from pujax.methods._common import classifier, sections, threshold
+from pujax.methods._common import classifier, sections
 from pujax.methods._common import network as network_lib
 from pujax.methods._common import optimizer as optimizer_lib
 from pujax.methods.base import Method, Stage
@@ -83,9 +83,8 @@ def default_config() -> ml_collections.ConfigDict:
     and long episodes at 0.01 may lose what it has found.
     `num_epochs` counts the nnPU stage (`pretrain_epochs`), too. A tolerance runs from its start to
     its end in `tolerance_episodes` by `tolerance_schedule`. Five episodes take the steps 0 to 4 of
-    it, and do not reach the end. `threshold`: 'zero' is published; 'prior' leaves the share of
-    positives of U above the cut, as 'auto' does where images are not streamed. Fields of the risk
-    and of how P is drawn are the nnPU stage's; episodes shuffle P and U together.
+    it, and do not reach the end. Fields of the risk and of how P is drawn are the nnPU stage's;
+    episodes shuffle P and U together.
     """
     return sections.baseline_config(
         "robust_pu",
@@ -111,7 +110,6 @@ def default_config() -> ml_collections.ConfigDict:
         unlabeled_tolerance=0.11,
         unlabeled_tolerance_end=1.0,
         smoothing=0.0,
-        threshold="zero",
         keep_positive=True,
         **nnpu.risk_config(),
     )
@@ -199,7 +197,7 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
     episodes = episodes._replace(
         refresh=_begin_episode(config, network), refresh_every=c.episode_epochs
     )
-    method = Method(
+    return Method(
         stages=tuple(part for part in (first, episodes) if part.num_epochs),
         predict=lambda state, inputs: infer(state, inputs).logits,
         embed=lambda state, inputs: infer(state, inputs).features,
@@ -209,7 +207,6 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
         },
         diagnose=diagnose if length else lambda _: [_NO_EPISODE],
     )
-    return threshold.wrap(method, config, info)
 
 
 class _Training(NamedTuple):

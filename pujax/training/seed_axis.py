@@ -306,7 +306,10 @@ def share_methods(methods: Sequence[Method], data: TrainingData) -> list[Method]
         parts = zip(same, inits, steps, encodes, strict=True)
         stages.append([s._replace(init=i, step=t, encode=e) for s, i, t, e in parts])
     inputs = jax.ShapeDtypeStruct([2, *data.inputs.shape[1:]], data.inputs.dtype)
-    predicts = share([method.predict for method in methods], state, inputs)
+    predicts: list[Callable[..., Any]] = [method.predict for method in methods]
+    # Else some are evaluated on what `calibrate` returns, and others on the state itself.
+    if len({method.calibrate is None for method in methods}) == 1:
+        predicts = share(predicts, state, inputs)
     by_method = zip(methods, zip(*stages, strict=True), predicts, strict=True)
     return [method._replace(stages=x, predict=predict) for method, x, predict in by_method]
 

@@ -9,14 +9,16 @@ import numpy as np
 import pytest
 
 from pujax import PUClassifier, methods
+from pujax.configs import p3mix, pan
+from pujax.configs.sweeps import online
 from pujax.methods._common import threshold
-from pujax.training import method_setup
+from pujax.training import method_setup, seed_axis
 from pujax.training.evaluation import tasks
 from pujax.training.evaluation.evaluator import Evaluator
 from tests import tiny
 
 MLP = {"model": "mlp", "options": {"hidden": (16, 16), "batch_norm": True}}
-METHODS = ("naive", "p3mix_c", "p3mix_e", "pan", "robust_pu", "weighted_bce")
+METHODS = ("naive", "p3mix_c", "p3mix_e", "pan", "weighted_bce")
 
 
 @pytest.fixture(scope="module")
@@ -34,12 +36,17 @@ def built(data, name, rule="prior", **changes):
 def test_the_score_at_a_share_by_hand():
     scores = jnp.asarray([0.5, -1.0, 0.7, 0.1, 3.0])
     everyone = jnp.ones(5, bool)
-    # Of five, 40 % are two, which are above the third.
-    assert float(threshold.at_share(scores, 0.4, keep=everyone, count=5)) == pytest.approx(0.7)
-    assert float(threshold.at_share(scores, 0.0, keep=everyone, count=5)) == pytest.approx(3.0)
-    # 3.0 does not count: of the other four the lowest three are -1.0, 0.1 and 0.5.
-    keep = jnp.asarray([True, True, True, True, False])
-    assert float(threshold.at_share(scores, 0.5, keep=keep, count=4)) == pytest.approx(0.5)
+
+    def at(share, keep=everyone, count=5):
+        return float(threshold.at_share(scores, share, keep=keep, count=count))
+
+    # Two of five are 0.7 and 3.0; 0.45 of them are no whole number and 2.25 ask for three.
+    assert at(0.4) == pytest.approx(0.7)
+    assert at(0.45) == pytest.approx(0.5)
+    assert at(0.0) == at(0.1) == pytest.approx(3.0)
+    assert at(1.0) == pytest.approx(-1.0)
+    # Without 3.0 half of four are 0.5 and 0.7.
+    assert at(0.5, jnp.asarray([True, True, True, True, False]), 4) == pytest.approx(0.5)
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -55,8 +62,9 @@ def test_the_cut_leaves_the_share_of_positives_of_u_above_it(data, name):
     assert (of_u > 1e-9).sum() == round(data.info.prior_unlabeled * len(of_u)) - 1
     some = arrays.inputs[:8]
     np.testing.assert_allclose(method.embed(ready, some), method.embed(state, some), rtol=1e-6)
-    like = jax.tree.structure(method.evaluated(state))
-    assert like == jax.tree.structure(ready)  # what saved models are rebuilt by
+    like, got = (jax.eval_shape(lambda x: x, x) for x in (method.evaluated(state), ready))
+    assert jax.tree.structure(like) == jax.tree.structure(got)  # what saved models are rebuilt by
+    assert jax.tree.leaves(like) == jax.tree.leaves(got)
     if method.encoder:
         jax.tree.map(np.testing.assert_array_equal, method.encoder(ready), method.encoder(state))
 
@@ -82,14 +90,14 @@ def test_only_the_rules_with_a_threshold_see_the_cut(data, name):
 @pytest.mark.parametrize("name", METHODS)
 def test_the_default_is_the_rule_that_was_better_on_five_sets(name):
     rule = methods.module(name).default_config().threshold
-    assert rule == ("zero" if name in ("naive", "robust_pu") else "auto")
+    assert rule == ("zero" if name == "naive" else "auto")
 
 
 @pytest.mark.parametrize("name", METHODS)
-@pytest.mark.parametrize(("rule", "prior"), [("zero", 0.4), ("auto", np.nan), ("auto", 0.0)])
+@pytest.mark.parametrize(
+    ("rule", "prior"), [("zero", 0.4), ("auto", np.nan), ("auto", 0.0), ("auto", 1.0)]
+)
 def test_without_a_prior_or_by_the_published_rule_the_cut_is_0(data, name, rule, prior):
-    if name == "robust_pu" and not prior > 0:
-        pytest.skip("its risk needs a prior")
     info = data.info._replace(prior=prior, prior_unlabeled=prior)
     method = methods.build(tiny.config(name, **MLP, threshold=rule), info)
     assert method.calibrate is None and method.evaluated is None
@@ -145,3 +153,30 @@ def test_a_saved_model_has_the_cut_of_its_run(name, decay):
     in_unlabeled = (0.4 * 400 - known.sum()) / (~known).sum()
     share = np.mean(pickle.loads(pickle.dumps(model)).decision_function(rows[~known]) > 0)
     assert share == pytest.approx(in_unlabeled, abs=1.5 / (~known).sum())
+
+
+@pytest.mark.parametrize(("file", "argument"), [(pan, ""), (p3mix, ""), (p3mix, "variant=c")])
+def test_the_papers_experiments_cut_at_0(file, argument):
+    assert file.get_config(argument).method.threshold == "zero"
+
+
+@pytest.mark.parametrize("part", ["scalars", "weights"])
+def test_scalars_that_are_learned_are_compared_at_the_cut_that_they_can_move(part):
+    cells = online.get_plan(f"part={part}").cells
+    found = {x.config.method.threshold for x in cells if "threshold" in x.config.method}
+    assert found == {"zero"}
+
+
+def test_seeds_with_and_without_a_cut_keep_what_predicts_for_each(data):
+    """A seed of which U has one class is cut at 0, beside one that is not."""
+    one_class = data.info._replace(prior_unlabeled=1.0)
+    config = tiny.config("weighted_bce", **MLP)
+    plain, cut = (methods.build(config, info) for info in (one_class, data.info))
+    arrays = data.training_data()
+    for pair in ((plain, cut), (cut, plain)):
+        shared = seed_axis.share_methods(pair, arrays)
+        assert shared[0].stages[0].init is shared[1].stages[0].init
+        for method in shared:
+            state = method.stages[0].init(jax.random.key(0), None, arrays)
+            ready = method.calibrate(state, arrays) if method.calibrate else state
+            assert method.predict(ready, arrays.inputs[:4]).shape == (4,)

@@ -5,6 +5,11 @@ its scores, may rank well while most scores are on one side of 0. The order of t
 examples and the share of positives among them then still say which of them are positive: as many of
 the highest ones as there are. It is the rule of nnPUSB (Kato, Teshima, Honda, ICLR 2019), here for
 any method with the field `threshold`.
+
+The cut is that of U, on which as many negatives are above it as positives below. A population of
+which many positives are labelled has more of them than U, and so a few too many are below. The
+scores are those of training examples: the better a network knows them by heart, the lower are those
+of U beside those of new examples, so that the epoch has to be chosen all the same.
 """
 
 import math
@@ -21,6 +26,8 @@ from pujax.methods._common import calibration
 from pujax.methods.base import Method
 
 RULES = ("auto", "zero", "prior")
+"""LaGAM's rules have the same names, and cut where the odds of its labels say
+(`pujax.methods.lagam.decision`)."""
 
 
 class Cut(NamedTuple):
@@ -36,10 +43,10 @@ class Cut(NamedTuple):
 
 
 def at_share(scores: jax.Array, share: float, *, keep: jax.Array, count: int) -> jax.Array:
-    """The score that leaves a share of the examples above it.
+    """The lowest score of as many examples as a share asks for, the highest ones.
 
     `sort(scores)[floor(m (1 - share))]` over the `m` examples kept, the order statistic of nnPUSB's
-    authors.
+    authors. What equals it is not above it.
 
     Args:
       scores: `[n]`.
@@ -72,7 +79,7 @@ def follows_prior(config: ml_collections.ConfigDict, info: DataInfo) -> bool:
         return True
     is_streamed = config.data.get("streaming", "off") == "on"  # seen batch by batch only
     share = info.prior_unlabeled
-    return rule == "auto" and not is_streamed and math.isfinite(share) and 0 < share < 1
+    return rule == "auto" and not is_streamed and 0 < share < 1  # NaN where unknown
 
 
 def wrap(method: Method, config: ml_collections.ConfigDict, info: DataInfo) -> Method:
