@@ -10,7 +10,7 @@ from pujax.data.pu_dataset import DataInfo
 from pujax.methods import _p3mix
 from pujax.methods.base import Method
 
-SELECTION = "proxy_accuracy"
+SELECTION = "vpu_risk"
 
 
 def default_config() -> ml_collections.ConfigDict:
