@@ -5,6 +5,7 @@ import re
 import pytest
 
 from pujax import catalogue, methods
+from pujax.training.evaluation import model_selection
 from tests import method_pages
 
 PAGES = {path.stem: path.read_text() for path in sorted(method_pages.FOLDER.glob("*.md"))}
@@ -40,6 +41,29 @@ def test_every_method_is_in_the_table_of_all():
     overview = (DOCS / "methods.md").read_text()
     for name in methods.names():
         assert f"(methods/{name}.md)" in overview, name
+
+
+def test_the_table_of_rules_is_that_of_the_code():
+    """Which rule reports an epoch, with a prior and without one."""
+    table = (
+        (DOCS / "methods.md").read_text().split("| methods | rule | where no prior is known |")[1]
+    )
+    rows = re.findall(r"^\| (.*?) \| `(\w+)` \| (.*?) \|$", table.split("\n\n")[0], re.MULTILINE)
+    by_key = {name.replace("_", ""): name for name in methods.of_kind(multilabel=False)}
+    by_key["nnpusb"] = by_key.pop("pusb")
+    written = {}
+    for names, rule, without in rows:
+        for name in names.split(", "):
+            key = re.sub("[^a-z0-9]", "", name.lower())
+            written[by_key.pop(key, name)] = rule, rule if without == "the same" else without[1:-1]
+    others = written.pop("all others")
+    written |= dict.fromkeys(by_key.values(), others)
+    for name, (rule, without) in written.items():
+        assert methods.selection(name) == rule, name
+        options = {"has_validation": True, "has_prior": False}
+        without_prior = methods.selection_without_prior(name)
+        found = model_selection.resolved("auto", rule, without_prior=without_prior, **options)
+        assert found == without, name
 
 
 @pytest.mark.parametrize("name", PAGES)

@@ -15,7 +15,7 @@ def default_config() -> ml_collections.ConfigDict:
     """Baseline settings; `positive_weight` 0 stands for n_u / n_p of the data set.
 
     `threshold`: 'zero' is the usual classifier; 'prior' leaves the share of positives of U above
-    the cut; 'auto' is 'prior' where one is known.
+    the cut; 'auto' is 'prior' where one is known, U holds both classes and images are not streamed.
     """
     return sections.baseline_config(
         "weighted_bce", positive_weight=0.0, threshold="auto", **online.default_config()

@@ -208,6 +208,13 @@ def test_an_unknown_threshold_of_naive_is_named(data):
         methods.module("naive").build(config, data.info)
 
 
+def test_a_threshold_that_is_no_log_odds_has_no_formula():
+    with pytest.raises(
+        ValueError, match="name is 'prior'; accepted: 'zero', 'unlabeled', 'pooled'"
+    ):
+        naive.threshold("prior", weight_ratio=1.0, labeled_share=0.1, in_unlabeled=0.4)
+
+
 def test_weighted_bce_takes_the_ratio_of_counts(data):
     scores, labeled, metrics, _ = first_loss(data, "weighted_bce")
     weight = data.info.n_u / data.info.n_p

@@ -88,7 +88,7 @@ def test_only_the_rules_with_a_threshold_see_the_cut(data, name):
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_the_default_is_the_rule_that_was_better_on_five_sets(name):
+def test_the_default_follows_the_prior_but_for_naive(name):
     rule = methods.module(name).default_config().threshold
     assert rule == ("zero" if name == "naive" else "auto")
 

@@ -86,7 +86,7 @@ def wrap(method: Method, config: ml_collections.ConfigDict, info: DataInfo) -> M
     """The method, whose scores are cut where `config.method.threshold` says.
 
     Args:
-      method: one that calibrates nothing itself.
+      method: one that calibrates nothing itself, without `alternatives` and `adjust`.
       config: the whole configuration.
       info: numbers of the data set.
 
