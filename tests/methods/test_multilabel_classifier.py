@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import traverse_util
+from PIL import Image
 
 from pujax import augment, risks
 from pujax.data.batching import Batching
@@ -264,6 +265,23 @@ def test_flips_mirror_some_images(data):
         jnp.asarray(scores_of(data, state, flipped), jnp.float32), batch.labeled
     )
     np.testing.assert_allclose(metrics["loss"], wanted, rtol=1e-4)
+
+
+def test_test_images_are_resized_by_the_filter_of_the_crops(data):
+    config = tiny.config("assume_negative", **LINEAR).as_configdict()
+    config.model.image_size = 5
+    method = assume_negative.build(config, data.info)
+    arrays = data.training_data()
+    state = method.stages[0].init(jax.random.key(0), None, arrays)
+    resized = np.stack(
+        [Image.fromarray(x).resize((5, 5), Image.Resampling.BICUBIC) for x in data.inputs[:4]]
+    )
+    # A crop of the whole image, as training sees it, is the same image.
+    crops = augment.multiscale_crop(jax.random.key(1), data.inputs[:4], sizes=(8,), side=5)
+    np.testing.assert_array_equal(crops, resized)
+    np.testing.assert_allclose(
+        method.predict(state, data.inputs[:4]), scores_of(data, state, resized), rtol=1e-4
+    )
 
 
 @pytest.mark.parametrize(

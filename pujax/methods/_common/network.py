@@ -21,6 +21,9 @@ from pujax.models.encoder import Encoder
 _WORD_WIDTH = 300
 _GRAPH = "semantic_graph"
 
+RESIZE = {"bilinear": augment.resize, "bicubic": augment.resize_bicubic}
+"""Pillow's filters on the device, by their names in `data.image_preparation`."""
+
 
 class Network(NamedTuple):
     """A Linen module bound to a data set's normalisation.
@@ -34,6 +37,7 @@ class Network(NamedTuple):
       frozen_stages: stages of the backbone that do not train, which it must have.
       freeze_norm: whether batch norm uses its running statistics in training too.
       joins_views: whether the views of a batch go through the module in one call.
+      resample: filter that resizes images, one of `RESIZE`.
     """
 
     module: nn.Module
@@ -43,13 +47,14 @@ class Network(NamedTuple):
     frozen_stages: int = 0
     freeze_norm: bool = False
     joins_views: bool = False
+    resample: str = "bilinear"
 
     def normalize(self, inputs: jax.Array) -> jax.Array:
         """Raw inputs to normalised float32.
 
         Bytes are images: resized, brought to 0-1, less mean, over std. The rest is a table's rows.
         """
-        return normalize(inputs, self.mean, self.std, self.image_size)
+        return normalize(inputs, self.mean, self.std, self.image_size, resample=self.resample)
 
     def init(
         self,
@@ -208,19 +213,27 @@ class Network(NamedTuple):
 
 
 def normalize(
-    inputs: jax.Array, mean: tuple[float, ...], std: tuple[float, ...], image_size: int = 0
+    inputs: jax.Array,
+    mean: tuple[float, ...],
+    std: tuple[float, ...],
+    image_size: int = 0,
+    *,
+    resample: str = "bilinear",
 ) -> jax.Array:
     """Raw inputs as networks see them, see `Network.normalize`."""
     if inputs.dtype == jnp.uint8:
-        return augment.normalize(resize(inputs, image_size), mean=mean, std=std)
+        images = resize(inputs, image_size, resample=resample)
+        return augment.normalize(images, mean=mean, std=std)
     center, scale = (jnp.asarray(number, jnp.float32) for number in (mean, std))
     return (inputs - center) / scale
 
 
-def resize(inputs: jax.Array, image_size: int) -> jax.Array:
+def resize(inputs: jax.Array, image_size: int, *, resample: str = "bilinear") -> jax.Array:
     """Images with sides of so many pixels; 0 keeps theirs, and tables stay as they are."""
     is_other = inputs.dtype == jnp.uint8 and inputs.shape[1:3] != (image_size, image_size)
-    return augment.resize(inputs, image_size, image_size) if image_size and is_other else inputs
+    if not image_size or not is_other:
+        return inputs
+    return RESIZE[resample](inputs, image_size, image_size)
 
 
 def build(
@@ -293,7 +306,8 @@ def build_multilabel(config: ml_collections.ConfigDict, info: MultilabelInfo) ->
         dtype=config.model.dtype,
         **config.model.options.to_dict(),
     )
-    return _bound(module, config, info)
+    # As its random crops are resized (`augment.multiscale_crop`), and as files are read.
+    return _bound(module, config, info)._replace(resample="bicubic")
 
 
 def _bound(
