@@ -17,8 +17,10 @@ The trend score is the simplified one of the authors' code. What differs from th
 - SGD is without Nesterov's step, decays all weights, and its rate moves by `lr_schedule` 'fixmatch'
   over the length of the longer phase, as there over that of the second;
 - weak views are padded with black before they are cropped; there by reflection;
-- strong views are those of `augment.strong_view`, and strong views of P pass the network, without a
-  loss, in the second phase too.
+- strong views are those of `augment.strong_view`.
+As there, all views of P and U pass the network together, those without a loss too, and share the
+statistics of batch norm.
+
 A public implementation lets the average run on from the first phase into the new network of the
 second; here the average belongs to the first phase, and the network itself predicts.
 """
@@ -314,7 +316,7 @@ class _Training(NamedTuple):
         is_p = batch.labeled > 0
 
         def loss_of(params):
-            outputs, stats = self.network.train_passes(params, state.batch_stats, seen)
+            outputs, stats = self.network.train_together(params, state.batch_stats, seen)
             value, metrics = loss(outputs[0].logits, outputs[-1].logits, is_p)
             return value, (stats, metrics)
 

@@ -321,7 +321,7 @@ def test_what_a_weak_view_says_is_asked_of_a_strong_one(index):
     batch = batch_of(stage, arrays, epoch=3 * index, first_epoch=2 * index)
     labels = jnp.asarray((data.truth == 1) | data.labeled, jnp.float32)
     state = states[index]._replace(labels=labels)
-    _, metrics = jax.jit(stage.step)(state, batch, key)
+    after, metrics = jax.jit(stage.step)(state, batch, key)
     weak_key, strong_key = jax.random.split(key)
     how = {"flip": config.method.flip, "padding": config.method.padding}
     strong_view = functools.partial(augment.strong_view, **how, num_ops=1, max_cutout=0.3)
@@ -330,11 +330,10 @@ def test_what_a_weak_view_says_is_asked_of_a_strong_one(index):
         jax.jit(strong_view)(strong_key, batch.inputs),
     )
     network = network_lib.build(config, data.info, embedding_dim=0)
-    passes = (
-        network.train_pass(state.params, state.batch_stats, network.normalize(view))
-        for view in views
-    )
-    weak, strong = (np.asarray(outputs.logits) for outputs, _ in passes)
+    # Batch norm sees both views of P and of U at once, as in the authors' code.
+    images = jnp.concatenate([network.normalize(view) for view in views])
+    outputs, moved = network.train_pass(state.params, state.batch_stats, images)
+    weak, strong = np.split(np.asarray(outputs.logits), 2)
     if index == 0:
         of_p = [0.9 * logistic(x[:8]) + 0.1 * logistic(-x[:8]) for x in (weak, strong)]
         wanted = np.mean(of_p) + np.mean(logistic(-weak[8:]))
@@ -345,6 +344,7 @@ def test_what_a_weak_view_says_is_asked_of_a_strong_one(index):
         np.testing.assert_allclose(metrics["loss_consistency"], agree, rtol=1e-4)
         wanted = np.mean(logistic(weak[:8])) + np.mean(of_u) + agree
     np.testing.assert_allclose(metrics["loss"], wanted, rtol=1e-4)
+    jax.tree.map(functools.partial(np.testing.assert_allclose, rtol=1e-4), after.batch_stats, moved)
 
 
 @pytest.mark.parametrize(("steps", "wanted"), [(0, 152 // 8), (8, 8)])

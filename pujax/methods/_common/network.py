@@ -196,15 +196,24 @@ class Network(NamedTuple):
                 )
                 passes.append(outputs)
             return passes, batch_stats
+        with layers.interleaved_views(len(views)):
+            return self.train_together(params, batch_stats, views, with_embedding=with_embedding)
+
+    def train_together(
+        self, params, batch_stats, views: Sequence[jax.Array], *, with_embedding: bool = False
+    ):
+        """Training-mode outputs of several views, normalised by the statistics of all of them.
+
+        As `train_passes`, with one pass, which moves the running statistics once.
+        """
         count = len(views)
-        joined = jnp.stack(views, axis=1)
-        with layers.interleaved_views(count):
-            outputs, batch_stats = self.train_pass(
-                params,
-                batch_stats,
-                joined.reshape(-1, *joined.shape[2:]),
-                with_embedding=with_embedding,
-            )
+        joined = jnp.stack(views, axis=1)  # the views of an example stay on its device
+        outputs, batch_stats = self.train_pass(
+            params,
+            batch_stats,
+            joined.reshape(-1, *joined.shape[2:]),
+            with_embedding=with_embedding,
+        )
 
         def of_view(index: int) -> Any:
             return jax.tree.map(lambda x: x[index::count], outputs)
