@@ -6,7 +6,19 @@ is asserted too, so that nobody changes a measured protocol unseen.
 
 import pytest
 
-from pujax.configs import baseline, dist_pu, gradpu, impulses, nnpu, purl, puupl, vpu
+from pujax.configs import (
+    baseline,
+    dist_pu,
+    gradpu,
+    impulses,
+    nnpu,
+    p3mix,
+    pan,
+    purl,
+    puupl,
+    self_pu,
+    vpu,
+)
 from pujax.configs.sweeps import gradpu_table1
 
 
@@ -73,11 +85,12 @@ def test_nnpu_and_its_kin_have_the_rates_and_batches_of_their_papers(
     assert config.model.options.to_dict() == ({"batch_norm": True} if task == "mnist" else {})
 
 
-@pytest.mark.parametrize(("task", "classes"), [("mnist", EVEN), ("cifar10", [0])])
+@pytest.mark.parametrize(("task", "classes"), [("mnist", [3]), ("cifar10", [0])])
 def test_imbalanced_nnpu_takes_ten_of_p_and_500_of_u_for_200_epochs(task, classes):
     config = nnpu.get_config(f"method=imbalanced_nnpu,task={task}")
     expected = CASE_CONTROL | {
         "data.positive_classes": classes,
+        "data.scaling": "unit",
         "method.num_epochs": 200,
         "method.batching": "separate",
         "method.positives_per_batch": 10,
@@ -85,6 +98,35 @@ def test_imbalanced_nnpu_takes_ten_of_p_and_500_of_u_for_200_epochs(task, classe
         "method.ascent": True,
     }
     check(config, expected)
+
+
+@pytest.mark.parametrize(("calibration", "support"), [("on", 500), ("off", 0)])
+def test_self_pu_trains_what_is_picked_on_its_own_entropy(calibration, support):
+    """Clean images are kept apart only where the weights of examples are learned on them."""
+    expected = CASE_CONTROL | {
+        "data.num_support": support,
+        "method.soft_label": True,
+        "method.calibration_meta": calibration == "on",
+        "method.num_epochs": 200,
+        "method.learning_rate": 5e-4,
+    }
+    check(self_pu.get_config(f"calibration={calibration}"), expected)
+
+
+@pytest.mark.parametrize(
+    ("module", "argument"), [(p3mix, "variant=e"), (p3mix, "variant=c"), (pan, "")]
+)
+def test_p3mix_and_pan_train_on_all_images_of_cifar_10(module, argument):
+    expected = {
+        "data.source": "cifar10",
+        "data.positive_classes": VEHICLES,
+        "data.num_labeled": 1000,
+        "data.num_support": 0,
+        "data.num_validation": 0,
+        "model.name": "cnn7",
+        "method.threshold": "zero",
+    }
+    check(module.get_config(argument), expected)
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,8 @@ def default_config() -> ml_collections.ConfigDict:
     """The published settings; without a support set set `calibration_meta` to False.
 
     `meta_loss` 'entropy' looks at support inputs only, as published; 'cross_entropy' at their
-    labels. `soft_label` trains the clean set on its own entropy instead of its pseudo labels.
+    labels. `soft_label` trains the clean set on its own entropy instead of its pseudo labels, as
+    the authors' later commands do (`configs/self_pu.py`).
     `report` is the network that predicts; before there are teachers, the student of its number
     does. The first picks less and is surer; the authors take whichever is best on the test set.
     """
