@@ -4,10 +4,12 @@
 
 Arguments: task = fashion_mnist (default; classes 1, 4, 7 positive), cifar10, stl10 (2250 labelled).
 Labels are drawn evenly per positive class; the epoch is the one of the lowest variational risk on a
-PU validation set, as published. The networks on Fashion-MNIST and STL-10 are this package's; the
-authors have a smaller one on STL-10 (0.27 million numbers, cnn7 has more than 20 million there).
-Pixels are normalised as elsewhere in this package, theirs by 0.5 and 0.5, on Fashion-MNIST from
-bytes and not from numbers up to 1, so that they lie between -1 and 509.
+PU validation set, as published, of which half of the positives are labelled (750, 1000 and 125 of
+them; the authors draw a ninth of the number of labels from the whole training set, 333 and 250).
+The networks on Fashion-MNIST and STL-10 are this package's; the authors have a smaller one on
+STL-10 (0.27 million numbers, cnn7 has more than 20 million there). Pixels are normalised as
+elsewhere in this package, theirs by 0.5 and 0.5, on Fashion-MNIST from bytes and not from numbers
+up to 1, so that they lie between -1 and 509.
 """
 
 import ml_collections

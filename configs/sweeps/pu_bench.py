@@ -19,12 +19,18 @@ what is known of it does not say how it is drawn. Only the default has published
 
 The published rows of images were chosen by F1 on true validation labels (`oracle_f1`); beside that
 rule stand what no true label chose (`proxy_accuracy`) and the last epoch. Batches, rates and
-lengths are the board's for the methods whose settings there are known (naive, uPU, nnPU and
-nnPUSB, VPU, LBE, Robust-PU, PULDA, HolisticPU, supervised) and a method's own otherwise; VPU, LBE
-and HolisticPU have those of its code at 097c957, the others those at 15f879c. Where ours differs:
-one logit where the board's networks have two, whose difference takes steps twice as long; no
-dropout in the networks, no first bias at the prior, no early stopping, HolisticPU's SGD without
-Nesterov's step, nnPU's parts as its default has them here (an eighth of P in every batch).
+lengths are the board's for the methods whose settings there are known (naive, uPU, nnPU and nnPUSB,
+VPU, LBE, Robust-PU, PULDA, HolisticPU, supervised) and a method's own otherwise; VPU, LBE and
+HolisticPU have those of its code at 097c957, the others those at 15f879c. Where ours differs: one
+logit where the board's networks have two, whose difference takes steps twice as long; no dropout in
+the networks, no first bias at the prior, no early stopping, HolisticPU's SGD without Nesterov's
+step, nnPU's parts as its default has them here (an eighth of P in every batch). Its files for
+P3MIX, Dist-PU and Self-PU are not followed: these have their own settings. Two rows are methods of
+their authors, of which the board's code has others: its VPU draws P and U together, weighs the
+mixup term by the share that it mixes, and cuts at 0; its nnPUSB is nnPU with the logistic loss, cut
+at 0, at 15f879c and in the fork (a threshold came later). Where a classifier calls all examples of
+one class, the board cuts at the quantile of the prior before it takes accuracy and F1; here such a
+classifier has an F1 of 0.
 
 LaGAM needs a support set of both classes, and the board gives no known negative. On images, where
 the board has a row of it, 500 examples of known class are taken out of U and P, which its note
@@ -173,7 +179,11 @@ _PUBLISHED = {
     },
 }
 _PAPER = "published: the paper; the epoch was chosen by F1 on true validation labels"
-_FORK = "published: a fork's own run, one seed; how its epoch was chosen is not stated"
+_FORK = "published: a fork's own run, one seed; its settings name the largest validation F1"
+_OTHERS = {
+    "vpu": "published: by code of joint batches and another mixup weight that cuts at 0",
+    "pusb": "published: by code that cuts at 0, as nnPU does",
+}
 _LBE = "published: by code that kept all of P and weighed it up, as 'lbe, P kept' does"
 _CLEAN = "500 examples of known class, taken out of U and P, are its support set"
 _NO_CLEAN = "its support set is made of known positives and pseudo-negatives"
@@ -200,6 +210,8 @@ def get_plan(argument: str = "") -> sweep.Plan:
         source = _PAPER if data in _IMAGES else _FORK
         support = _CLEAN if data in _IMAGES else _NO_CLEAN
         notes = [source] * (figure is not None) + [support] * (name == "lagam")
+        if figure is not None and name in _OTHERS:
+            notes.append(_OTHERS[name])
         if name == "lbe":
             notes += [_LBE] * (figure is not None)
             kept = _config(name, data, drawn)

@@ -12,23 +12,25 @@ held out. P and U share no example. The board's tables state accuracy and AUC by
 proxy AUC, without true labels, and by the accuracy on true validation labels (`oracle`). SGD with
 momentum 0.9 at a rate of 1e-3, no weight decay, as many epochs as 20,000 steps of P and U: the
 board's first draw of hyperparameters. Where ours differs: one logit where the board's networks have
-two, whose difference takes steps twice as long; batches of 64 and 64, of which the board
-draws the size; an evaluation in every epoch (about 140 steps of CIFAR-10, 28 of USPS, 91 of Letter)
-where the board's comes after 100 steps; held-out images are scored as they are; stages, Self-PU's
-picking and Robust-PU's episodes keep the shares of their own lengths, and the 2,000 more steps that
-the board gives to warm-ups are not added; CVIR, PULDA and HolisticPU, whose epochs are passes over
-U, come to 28,000 steps in set 3, 36,000 in set 1 and 20,000 in set 10, LBE to 17,000 to 21,000; in
-one-sample data risks are calibrated by the counts of P and U, which is the board's mark '-c', by
-its paper's formula, and uPU has a row without; correction steps of nnPU keep the positive part, as
-by default here, and rows of a table are standardised. Classes have equal shares: of P and U
-together in one-sample sets, of U in two-sample sets, and positive ones of P. In two-sample sets the
-largest part of the test set that is half positive is kept, which of CIFAR-10 is all of it. USPS and
-Letter have too few examples of some class for the sets 9 and 10. In set 5 every positive is
-labelled, and methods that expect some in U are left out (CVIR, Dist-PU, imbalanced nnPU, ImPULSeS,
-PULDA, Self-PU). LaGAM's support set is made of known positives and pseudo-negatives, since the
-board gives no known negative; ImPULSeS' linear head has Adam, as always. Rows of a table have no
-views: HolisticPU and LaGAM take them as they are, ImPULSeS and NcPU copies with features of other
-rows. That the published tables are those of set 3 is inferred from the board's example commands.
+two, whose difference takes steps twice as long; batches of 64 and 64, of which the board draws the
+size; an evaluation in every epoch (about 140 steps of CIFAR-10, 28 of USPS, 91 of Letter) where the
+board's comes after 100 steps; held-out images are scored as they are; stages, Self-PU's picking and
+Robust-PU's episodes keep the shares of their own lengths, and the 2,000 more steps that the board
+gives to warm-ups are not added; CVIR, PULDA and HolisticPU, whose epochs are passes over U, come to
+28,000 steps in set 3, 36,000 in set 1 and 20,000 in set 10, LBE to 17,000 to 21,000; in one-sample
+data risks are calibrated by the counts of P and U, which is the board's mark '-c', by its paper's
+formula, and uPU has a row without; correction steps of nnPU keep the positive part, as by default
+here, and rows of a table are standardised; shifted views are padded with black, the board's by
+reflection, and USPS is a table here, whose images the board flips and rotates. Classes have equal
+shares: of P and U together in one-sample sets, of U in two-sample sets, and positive ones of P. In
+two-sample sets the largest part of the test set that is half positive is kept, which of CIFAR-10 is
+all of it. USPS and Letter have too few examples of some class for the sets 9 and 10. In set 5 every
+positive is labelled, and methods that expect some in U are left out (CVIR, Dist-PU, imbalanced
+nnPU, ImPULSeS, PULDA, Self-PU). LaGAM's support set is made of known positives and
+pseudo-negatives, since the board gives no known negative; ImPULSeS' linear head has Adam, as
+always. Rows of a table have no views: HolisticPU and LaGAM take them as they are, ImPULSeS and NcPU
+copies with features of other rows. That the published tables are those of set 3 is inferred from
+the board's example commands.
 """
 
 import ml_collections

@@ -46,7 +46,7 @@ def at_share(scores: jax.Array, share: float, *, keep: jax.Array, count: int) ->
     """The lowest score of as many examples as a share asks for, the highest ones.
 
     `sort(scores)[floor(m (1 - share))]` over the `m` examples kept, the order statistic of nnPUSB's
-    authors. What equals it is not above it.
+    authors. What equals it is not above it: one example fewer than the share asks for is.
 
     Args:
       scores: `[n]`.
