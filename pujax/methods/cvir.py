@@ -14,7 +14,9 @@ Approach", NeurIPS 2021. What differs from the authors' code:
 - U is ranked as it is; there through the random crops and flips of training;
 - what is held out for the estimate is training data; there it is the test set's;
 - the share that is dropped is the median of the last estimates and not the last one;
-- a batch of which nothing of U is kept trains P; there it is left out.
+- a batch of which nothing of U is kept trains P; there it is left out;
+- an example is positive where its score is among the share of U that is dropped
+  (`threshold='auto'`); there, and with 'zero', where it is above 0.
 The share is that of positives in U, which in one-sample data is below the population's; a public
 implementation drops as many as the population has, and weighs P and U by that, too.
 """
@@ -32,7 +34,7 @@ from pujax import checks, risks
 from pujax.data import batching as batching_lib
 from pujax.data.batching import Batch
 from pujax.data.pu_dataset import DataInfo, TrainingData
-from pujax.methods._common import calibration, classifier, holdout, host, sections
+from pujax.methods._common import calibration, classifier, holdout, host, sections, threshold
 from pujax.methods._common import network as network_lib
 from pujax.methods._common import optimizer as optimizer_lib
 from pujax.methods.base import Method, Stage
@@ -79,7 +81,9 @@ def default_config() -> ml_collections.ConfigDict:
 
     `alpha` is 'known' (the prior of the data, corrected for one-sample data) or 'estimated'.
     `num_epochs` counts the warm-up, too; an epoch passes once over U. `hold_out_ratio` of P and of
-    U, at most `hold_out_max` of each, are held out where alpha is estimated.
+    U, at most `hold_out_max` of each, are held out where alpha is estimated. `threshold`: 'zero' is
+    published; 'prior' leaves the share of positives of U, that is known or estimated, above the
+    cut; 'auto' is 'prior' where the share is estimated, or known and neither 0 nor 1.
     """
     return sections.default_config(
         "cvir",
@@ -95,6 +99,7 @@ def default_config() -> ml_collections.ConfigDict:
         warmup_epochs=5,
         hold_out_ratio=0.2,
         hold_out_max=2500,
+        threshold="auto",
     )
 
 
@@ -166,13 +171,15 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
     parts = (training.init, training.step, batching)
     warmup = Stage("warmup", c.warmup_epochs, *parts)
     main = Stage("main", c.num_epochs - c.warmup_epochs, *parts, drop)
-    return Method(
+    method = Method(
         stages=tuple(part for part in (warmup, main) if part.num_epochs),
         predict=lambda state, inputs: infer(state, inputs).logits,
         embed=lambda state, inputs: infer(state, inputs).features,
         estimates=None if is_known else _estimates,
         diagnose=None if is_known else diagnose,
     )
+    estimated = None if is_known else lambda state: state.share
+    return threshold.wrap(method, config, info, estimated=estimated)
 
 
 class _Training(NamedTuple):

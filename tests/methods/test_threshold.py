@@ -18,7 +18,7 @@ from pujax.training.evaluation.evaluator import Evaluator
 from tests import tiny
 
 MLP = {"model": "mlp", "options": {"hidden": (16, 16), "batch_norm": True}}
-METHODS = ("naive", "p3mix_c", "p3mix_e", "pan", "weighted_bce")
+METHODS = ("cvir", "naive", "p3mix_c", "p3mix_e", "pan", "weighted_bce")
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +93,8 @@ def test_the_default_follows_the_prior_but_for_naive(name):
     assert rule == ("zero" if name == "naive" else "auto")
 
 
-@pytest.mark.parametrize("name", METHODS)
+# CVIR needs a prior to train.
+@pytest.mark.parametrize("name", [name for name in METHODS if name != "cvir"])
 @pytest.mark.parametrize(
     ("rule", "prior"), [("zero", 0.4), ("auto", np.nan), ("auto", 0.0), ("auto", 1.0)]
 )
@@ -101,6 +102,28 @@ def test_without_a_prior_or_by_the_published_rule_the_cut_is_0(data, name, rule,
     info = data.info._replace(prior=prior, prior_unlabeled=prior)
     method = methods.build(tiny.config(name, **MLP, threshold=rule), info)
     assert method.calibrate is None and method.evaluated is None
+
+
+@pytest.mark.parametrize("rule", ["auto", "prior"])
+@pytest.mark.parametrize("prior", [0.4, np.nan])
+def test_a_share_that_a_method_estimates_is_that_of_the_cut(data, rule, prior):
+    """Whatever is known of the data; until there is one, and where all is of one class, 0."""
+    info = data.info._replace(prior=prior, prior_unlabeled=prior)
+    config = tiny.config("cvir", **MLP, threshold=rule, alpha="estimated", hold_out_ratio=0.2)
+    method, arrays = methods.build(config, info), data.training_data()
+    state = method.stages[0].init(jax.random.key(0), None, arrays)
+    before = np.asarray(method.predict(state, arrays.inputs))
+    for share, above in ((0.0, None), (0.25, 0.25), (0.75, 0.75), (1.0, None)):
+        ready = method.calibrate(state._replace(share=jnp.float32(share)), arrays)
+        scores = np.asarray(method.predict(ready, arrays.inputs))
+        assert float(method.estimates(ready)["estimated_prior"]) == share
+        if above is None:
+            np.testing.assert_array_equal(scores, before)
+        else:
+            of_u = scores[~data.labeled]
+            assert (of_u > 1e-6).sum() == round(above * len(of_u)) - 1
+    fixed = tiny.config("cvir", **MLP, threshold="zero", alpha="estimated", hold_out_ratio=0.2)
+    assert methods.build(fixed, info).calibrate is None
 
 
 @pytest.mark.parametrize("name", METHODS)

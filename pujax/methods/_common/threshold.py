@@ -13,6 +13,7 @@ of U beside those of new examples, so that the epoch has to be chosen all the sa
 """
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -62,12 +63,15 @@ def at_share(scores: jax.Array, share: float, *, keep: jax.Array, count: int) ->
     return ordered[min(math.floor(count * (1 - share)), count - 1)]
 
 
-def follows_prior(config: ml_collections.ConfigDict, info: DataInfo) -> bool:
+def follows_prior(
+    config: ml_collections.ConfigDict, info: DataInfo, *, estimates: bool = False
+) -> bool:
     """Whether the cut is where the class prior asks for it.
 
     Args:
       config: the whole configuration; models of earlier versions have no `threshold`.
       info: numbers of the data set.
+      estimates: whether the method estimates the share itself, so that none need be known.
 
     Raises:
       ValueError: for an unknown rule, and for 'prior' where no prior is known, or U has one class.
@@ -75,26 +79,35 @@ def follows_prior(config: ml_collections.ConfigDict, info: DataInfo) -> bool:
     rule = config.method.get("threshold", "zero")
     checks.one_of("method.threshold", rule, RULES)
     if rule == "prior":
-        calibration.unlabeled_prior(info)  # refuses what is unknown, and one class only
+        if not estimates:
+            calibration.unlabeled_prior(info)  # refuses what is unknown, and one class only
         return True
     is_streamed = config.data.get("streaming", "off") == "on"  # seen batch by batch only
-    share = info.prior_unlabeled
-    return rule == "auto" and not is_streamed and 0 < share < 1  # NaN where unknown
+    is_known = estimates or 0 < info.prior_unlabeled < 1  # NaN where unknown
+    return rule == "auto" and not is_streamed and is_known
 
 
-def wrap(method: Method, config: ml_collections.ConfigDict, info: DataInfo) -> Method:
+def wrap(
+    method: Method,
+    config: ml_collections.ConfigDict,
+    info: DataInfo,
+    *,
+    estimated: Callable[[Any], jax.Array] | None = None,
+) -> Method:
     """The method, whose scores are cut where `config.method.threshold` says.
 
     Args:
       method: one that calibrates nothing itself, without `alternatives` and `adjust`.
       config: the whole configuration.
       info: numbers of the data set.
+      estimated: `state -> share of positives in U`, by the method itself; the cut is 0 while it is
+        0 or 1. None is the share that is known of the data.
 
     Returns:
       The same method where the cut is 0. Otherwise its functions take the states of its stages, of
       which the cut is 0, and what `calibrate` returns.
     """
-    if not follows_prior(config, info):
+    if not follows_prior(config, info, estimates=estimated is not None):
         return method
     compiled = jax.jit(method.predict)
 
@@ -103,10 +116,16 @@ def wrap(method: Method, config: ml_collections.ConfigDict, info: DataInfo) -> M
             return method.predict(state.state, inputs) - state.offset
         return method.predict(state, inputs)
 
+    def uncut(state: Any) -> Cut:
+        return Cut(state, jnp.zeros([], jnp.float32))
+
     def calibrate(state: Any, data: TrainingData) -> Cut:
+        share = info.prior_unlabeled if estimated is None else float(estimated(state))
+        if not 0 < share < 1:  # an estimate that is not there yet
+            return uncut(state)
         size = config.run.eval_batch_size
         scores = batching.map_batches(compiled, data.inputs, batch_size=size, args=(state,))
-        cut = at_share(scores, info.prior_unlabeled, keep=~data.labeled, count=info.n_u)
+        cut = at_share(scores, share, keep=~data.labeled, count=info.n_u)
         return Cut(state, cut.astype(jnp.float32))
 
     def reads(function: Any) -> Any:
@@ -120,7 +139,7 @@ def wrap(method: Method, config: ml_collections.ConfigDict, info: DataInfo) -> M
     return method._replace(
         predict=predict,
         calibrate=calibrate,
-        evaluated=lambda state: Cut(state, jnp.zeros([], jnp.float32)),
+        evaluated=uncut,
         embed=reads(method.embed),
         soft_labels=reads(method.soft_labels),
         label_gradients=reads(method.label_gradients),
