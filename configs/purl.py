@@ -9,8 +9,9 @@ pca_three_quarters, fda, none; prior_points = training (default, the paper's), f
 Another 50 P and 200 U are what the method holds out to stop by, as the paper's validation set; with
 prior_points = fresh it is 210 P and 440 U, the largest part that is held out. The paper states
 neither the size of batches nor the learning rate of the classifier. Features are learned on 100 of
-P and 200 of U; the classifier on all 3,000 at a rate of 0.001 (AdaGrad, for text: 0.01), which left
-a lower nnPU risk on validation data than batches of 300, on MNIST at 0.7 and a9a at 0.5.
+P and 200 of U; the classifier in one step an epoch on a batch of 3,000 at a rate of 0.001 (AdaGrad,
+for text: 0.01), which left a lower nnPU risk on validation data than batches of 300, on MNIST at
+0.7 and a9a at 0.5.
 """
 
 import ml_collections

@@ -234,6 +234,39 @@ def test_focusing_exponents_below_one_keep_slopes_finite():
     assert np.isfinite(jax.jit(jax.grad(loss))(scores, known)).all()
 
 
+@pytest.mark.parametrize(
+    ("known", "numbers"),
+    [
+        (1, {"gamma_positive": 0.0}),
+        (1, {"gamma_positive": 0.5}),
+        (1, {"gamma_positive": 2.0}),
+        (-1, {"gamma_negative": 0.0, "clip": 0.0}),
+        (-1, {"gamma_negative": 0.5, "clip": 0.0}),
+        (-1, {"gamma_negative": 4.0}),
+    ],
+)
+def test_second_derivatives_by_the_scores_are_finite_and_exact(known, numbers):
+    """A meta-gradient has them. Far out they are those of float64, where no power overflows."""
+    loss = functools.partial(risks.asymmetric, stop_weight_gradient=False, **numbers)
+
+    def second(scores):
+        value = lambda s: loss(s[None, None], jnp.full([1, 1], known))  # noqa: E731
+        return jax.jit(jax.vmap(jax.grad(jax.grad(value))))(scores)
+
+    far = known * np.array([0.3, 5.0, 12.0, 45.0, 60.0, 80.0, 200.0, 1e4])
+    found = second(jnp.asarray(far, jnp.float32))
+    assert np.isfinite(found).all()
+    with x64():
+        wanted = second(jnp.asarray(far))
+        middle = jnp.asarray(far[:2])
+        step = 1e-4
+        value = lambda s: loss(s[:, None], jnp.full([2, 1], known))  # noqa: E731
+        slope = jax.grad(value)
+        differences = (slope(middle + step) - slope(middle - step)) / (2 * step)
+        np.testing.assert_allclose(second(middle), differences, rtol=1e-5, atol=1e-9)
+    np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-6)
+
+
 @each_loss
 def test_order_of_rows_and_classes_does_not_matter(name):
     scores, known = batch_of(seed=6)

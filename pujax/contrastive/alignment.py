@@ -41,7 +41,7 @@ def noise_robust_alignment(
 
     Returns:
       The scalar mean over the rows of `online`: 0 or more, but that 'components', which makes
-      vectors a little longer than 1, can bring it below 0 by about 1e-5.
+      vectors a little longer than 1, can bring it below 0 by about 2e-8 per dimension.
 
     Raises:
       ValueError: if the views are not two matrices of one shape with at least one row,

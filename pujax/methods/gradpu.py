@@ -7,7 +7,9 @@ class prior is needed. Where the paper is silent, the choices are
 - the weight of a positive is a constant of the gradient (`stop_weight_gradient`);
 - every batch holds the same number of labelled positives (`batching='separate'`; 'joint' is the
   paper's shuffle of P and U together, in which that number is random and may be 0);
-- the smaller of the two sets of a batch is resampled with replacement to the size of the larger.
+- the smaller of the two sets of a batch is resampled with replacement to the size of the larger;
+- the rate falls exponentially, by a small factor in every step, and weight decay is an L2 term of
+  the gradient, before Adam.
 """
 
 import functools

@@ -132,14 +132,19 @@ def asymmetric(
 
     p, lacking = _arrays.sigmoid(scores), _arrays.sigmoid(-scores)
     shifted = jnp.maximum(p - clip, 0)
-    if stop_weight_gradient:
-        lacks, has = jax.lax.stop_gradient((lacking, p))
-        base = jnp.where(is_positive, lacks, jnp.maximum(has - clip, 0))
-    else:
-        base = jnp.where(is_positive, lacking, shifted)
     exponent = jnp.where(is_positive, gamma_positive, gamma_negative)
-    # 0^0 is 1, and the power of 0 has no finite slope for exponents below 1.
-    weights = jnp.where(base > 0, jnp.where(base > 0, base, 1) ** exponent, exponent == 0)
+    # Powers by their logarithm: the slope of `base^(exponent - 2)`, which a second derivative has,
+    # overflows where a probability is small. 0^0 is 1, and of 0 the logarithm has no slope.
+    held = jax.lax.stop_gradient(scores) if stop_weight_gradient else scores
+    is_shifted = ~is_positive & (clip > 0)
+    above = _arrays.sigmoid(held) - clip
+    is_zero = jnp.where(is_shifted, above <= 0, held == jnp.where(is_positive, jnp.inf, -jnp.inf))
+    log_base = jnp.where(
+        is_shifted,
+        jnp.log(jnp.where(is_shifted & ~is_zero, above, 1)),
+        jax.nn.log_sigmoid(jnp.where(is_zero, 0, jnp.where(is_positive, -held, held))),
+    )
+    weights = jnp.where(is_zero, exponent == 0, jnp.exp(exponent * log_base))
 
     log_p = jnp.maximum(jax.nn.log_sigmoid(scores), math.log(SMALLEST_PROBABILITY))
     # `1 - shifted` where it is small, without the rounding of `p` to 1.
