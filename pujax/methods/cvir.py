@@ -14,9 +14,7 @@ Approach", NeurIPS 2021. What differs from the authors' code:
 - U is ranked as it is; there through the random crops and flips of training;
 - what is held out for the estimate is training data; there it is the test set's;
 - the share that is dropped is the median of the last estimates and not the last one;
-- a batch of which nothing of U is kept trains P; there it is left out;
-- an example is positive where its score is among the share of U that is dropped
-  (`threshold='auto'`); there, and with 'zero', where it is above 0.
+- a batch of which nothing of U is kept trains P; there it is left out.
 The share is that of positives in U, which in one-sample data is below the population's; a public
 implementation drops as many as the population has, and weighs P and U by that, too.
 """
@@ -99,7 +97,7 @@ def default_config() -> ml_collections.ConfigDict:
         warmup_epochs=5,
         hold_out_ratio=0.2,
         hold_out_max=2500,
-        threshold="auto",
+        threshold="zero",
     )
 
 

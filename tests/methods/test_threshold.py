@@ -88,9 +88,9 @@ def test_only_the_rules_with_a_threshold_see_the_cut(data, name):
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_the_default_follows_the_prior_but_for_naive(name):
+def test_the_default_follows_the_prior_but_for_naive_and_cvir(name):
     rule = methods.module(name).default_config().threshold
-    assert rule == ("zero" if name == "naive" else "auto")
+    assert rule == ("zero" if name in ("cvir", "naive") else "auto")
 
 
 # CVIR needs a prior to train.
