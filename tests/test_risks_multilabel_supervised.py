@@ -163,6 +163,24 @@ def test_asymmetric_is_differentiated_by_its_numbers(name, value, stop):
         np.testing.assert_allclose(jax.grad(loss)(value), slope, rtol=1e-6)
 
 
+@pytest.mark.parametrize("stop", [True, False])
+@pytest.mark.parametrize("gamma", [1.0, 4.0])
+def test_asymmetric_is_differentiated_by_a_clip_of_0(gamma, stop):
+    """From where a learned clip may start: by the side that is accepted."""
+    scores, known = batch_of(seed=2)
+    with x64():
+
+        def loss(clip):
+            numbers = {"gamma_negative": gamma, "stop_weight_gradient": stop}
+            return risks.asymmetric(scores, known, clip=clip, **numbers)
+
+        first, second, third = (loss(step) for step in (0.0, 1e-6, 2e-6))
+        slope = (4 * second - 3 * first - third) / 2e-6
+        assert abs(slope) > 1e-3
+        np.testing.assert_allclose(jax.grad(loss)(0.0), slope, rtol=1e-5)
+        np.testing.assert_allclose(jax.grad(loss)(1e-9), slope, rtol=1e-5)
+
+
 @pytest.mark.parametrize("name", ["assume_negative_bce", "partial_bce", "partial_bce_mean"])
 def test_cross_entropies_follow_their_slopes(name):
     scores, known = batch_of(seed=2)

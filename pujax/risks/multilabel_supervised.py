@@ -16,6 +16,8 @@ from pujax.risks import _arrays, multilabel, surrogates
 
 # Smallest probability inside the logarithms of the asymmetric loss, from its authors' code.
 SMALLEST_PROBABILITY = 1e-8
+# Far below it a slope by the clip is without weight, and its own slopes would overflow.
+_MAX_LOG_SLOPE = 30.0
 # Share of known labels at which `partial_bce` states its weight.
 STATED_SHARE = 0.1
 UNKNOWN = ("negative", "ignore")
@@ -139,10 +141,13 @@ def asymmetric(
     is_shifted = ~is_positive & (clip > 0)
     above = _arrays.sigmoid(held) - clip
     is_zero = jnp.where(is_shifted, above <= 0, held == jnp.where(is_positive, jnp.inf, -jnp.inf))
+    # Where the clip is 0 its slope is kept, `-1 / p`, by a term that is 0.
+    log_plain = jax.nn.log_sigmoid(jnp.where(is_zero, 0, jnp.where(is_positive, -held, held)))
+    slope = jnp.where(is_positive, 0, jnp.exp(jnp.minimum(-log_plain, _MAX_LOG_SLOPE)))
     log_base = jnp.where(
         is_shifted,
         jnp.log(jnp.where(is_shifted & ~is_zero, above, 1)),
-        jax.nn.log_sigmoid(jnp.where(is_zero, 0, jnp.where(is_positive, -held, held))),
+        log_plain - jnp.where(is_shifted, 0, clip) * slope,
     )
     weights = jnp.where(is_zero, exponent == 0, jnp.exp(exponent * log_base))
 
