@@ -179,9 +179,9 @@ _PUBLISHED = {
     },
 }
 _PAPER = "published: the paper; the epoch was chosen by F1 on true validation labels"
-_FORK = "published: a fork's own run, one seed; its settings name the largest validation F1"
+_FORK = "published: a fork's own run, one seed; how its epoch was chosen is not stated"
 _OTHERS = {
-    "vpu": "published: by code of joint batches and another mixup weight that cuts at 0",
+    "vpu": "published: by code of joint batches, which weighs mixup otherwise and cuts at 0",
     "pusb": "published: by code that cuts at 0, as nnPU does",
 }
 _LBE = "published: by code that kept all of P and weighed it up, as 'lbe, P kept' does"

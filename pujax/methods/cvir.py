@@ -81,7 +81,8 @@ def default_config() -> ml_collections.ConfigDict:
     `num_epochs` counts the warm-up, too; an epoch passes once over U. `hold_out_ratio` of P and of
     U, at most `hold_out_max` of each, are held out where alpha is estimated. `threshold`: 'zero' is
     published; 'prior' leaves the share of positives of U, that is known or estimated, above the
-    cut; 'auto' is 'prior' where the share is estimated, or known and neither 0 nor 1.
+    cut; 'auto' is 'prior' where the share is estimated, or known and neither 0 nor 1. While no
+    estimate tells P from U, in the warm-up too, the cut is 0.
     """
     return sections.default_config(
         "cvir",

@@ -310,6 +310,26 @@ def test_labels_of_u_move_between_epochs_and_never_within_one():
     assert abs(of_epochs[0] - of_epochs[1]) > 1e-3
 
 
+@pytest.mark.parametrize("few_kernels", ["off", "on"])
+@pytest.mark.parametrize("frozen", [False, True])
+def test_views_that_pass_together_share_the_statistics_of_batch_norm(few_kernels, frozen):
+    """As one batch of all of them, in any order; two passes give other scores."""
+    data = tiny.problem()
+    config = tiny.config("holistic_pu", **OPTIONS, run={"few_kernels": few_kernels})
+    network = network_lib.build(config, data.info, embedding_dim=0)._replace(freeze_norm=frozen)
+    rng = np.random.default_rng(0)
+    shape = (16, *data.info.input_shape)
+    first, second = (jnp.asarray(rng.normal(m, 1, shape), jnp.float32) for m in (0, 2))
+    params, stats = network.init(jax.random.key(0), data.inputs[:2])
+    outputs, moved = network.train_together(params, stats, [first, second])
+    joined, wanted = network.train_pass(params, stats, jnp.concatenate([first, second]))
+    for got, half in zip(outputs, np.split(np.asarray(joined.logits), 2), strict=True):
+        np.testing.assert_allclose(got.logits, half, rtol=1e-4, atol=1e-5)
+    jax.tree.map(functools.partial(np.testing.assert_allclose, rtol=1e-4), moved, wanted)
+    apart, _ = network.train_passes(params, stats, [first, second])
+    assert np.allclose(apart[0].logits, outputs[0].logits, atol=1e-3) == frozen
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize("index", [0, 1])
 def test_what_a_weak_view_says_is_asked_of_a_strong_one(index):

@@ -93,10 +93,11 @@ def test_the_default_follows_the_prior_but_for_naive_and_cvir(name):
     assert rule == ("zero" if name in ("cvir", "naive") else "auto")
 
 
-# CVIR needs a prior to train.
-@pytest.mark.parametrize("name", [name for name in METHODS if name != "cvir"])
 @pytest.mark.parametrize(
-    ("rule", "prior"), [("zero", 0.4), ("auto", np.nan), ("auto", 0.0), ("auto", 1.0)]
+    ("name", "rule", "prior"),
+    [(name, "zero", 0.4) for name in METHODS]
+    # CVIR needs a prior to train.
+    + [(x, "auto", y) for x in METHODS if x != "cvir" for y in (np.nan, 0.0, 1.0)],
 )
 def test_without_a_prior_or_by_the_published_rule_the_cut_is_0(data, name, rule, prior):
     info = data.info._replace(prior=prior, prior_unlabeled=prior)
