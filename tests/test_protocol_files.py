@@ -16,7 +16,6 @@ from pujax.configs import (
     pan,
     purl,
     puupl,
-    self_pu,
     vpu,
 )
 from pujax.configs.sweeps import gradpu_table1
@@ -98,19 +97,6 @@ def test_imbalanced_nnpu_takes_ten_of_p_and_500_of_u_for_200_epochs(task, classe
         "method.ascent": True,
     }
     check(config, expected)
-
-
-@pytest.mark.parametrize(("calibration", "support"), [("on", 500), ("off", 0)])
-def test_self_pu_trains_what_is_picked_on_its_own_entropy(calibration, support):
-    """Clean images are kept apart only where the weights of examples are learned on them."""
-    expected = CASE_CONTROL | {
-        "data.num_support": support,
-        "method.soft_label": True,
-        "method.calibration_meta": calibration == "on",
-        "method.num_epochs": 200,
-        "method.learning_rate": 5e-4,
-    }
-    check(self_pu.get_config(f"calibration={calibration}"), expected)
 
 
 @pytest.mark.parametrize(

@@ -645,8 +645,10 @@ def test_config_file_has_the_published_setup(argument, source, model):
     chosen = config_lib.resolve(self_pu_config.get_config(argument))
     assert (chosen.data.source, chosen.model.name) == (source, model)
     assert (chosen.data.setting, chosen.data.num_labeled) == ("two_sample", 1000)
-    assert chosen.data.num_support > 0
+    # Clean images are kept apart only where the weights of examples are learned on them.
+    assert chosen.data.num_support == (0 if "off" in argument else 500)
     m = chosen.method
+    assert m.soft_label
     assert (m.optimizer, m.learning_rate, m.weight_decay) == ("adam", 5e-4, 5e-3)
     assert (m.batch_size, m.num_epochs, m.lr_schedule) == (256, 200, "cosine")
     assert m.calibration_meta == ("off" not in argument)
