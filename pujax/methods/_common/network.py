@@ -22,7 +22,7 @@ _WORD_WIDTH = 300
 _GRAPH = "semantic_graph"
 
 RESIZE = {"bilinear": augment.resize, "bicubic": augment.resize_bicubic}
-"""Pillow's filters on the device, by their names in `data.image_preparation`."""
+"""Pillow's filters on the device, by the names of `data.readers.image_arrays.FILTERS`."""
 
 
 class Network(NamedTuple):
