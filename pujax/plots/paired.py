@@ -20,7 +20,12 @@ _NAME, _LABEL = 40, 66
 
 
 def differences_figure(
-    differences: Mapping[str, Sequence[float]], *, reference: str, unit: str, title: str = ""
+    differences: Mapping[str, Sequence[float]],
+    *,
+    reference: str,
+    unit: str,
+    title: str = "",
+    note: str = "",
 ) -> Figure:
     """One line per row: every seed's difference, the mean, and its interval of 95 % (Student's t).
 
@@ -33,6 +38,7 @@ def differences_figure(
       reference: the row that the others are compared with.
       unit: what the differences are of, with its unit, for example 'accuracy (points)'.
       title: of the figure.
+      note: what else a reader has to know, the last words below the axis.
 
     Returns:
       The figure.
@@ -62,6 +68,6 @@ def differences_figure(
     axes.set_yticks(range(len(names)), names, parse_math=False)
     axes.set_ylim(len(differences) - 0.5, -0.5)
     marks = "dots are seeds, lines 95 % confidence intervals of single rows"
-    label = f"{unit}: difference from '{reference}'; {marks}"
+    label = "; ".join(filter(None, [f"{unit}: difference from '{reference}'", marks, note]))
     axes.set_xlabel(textwrap.fill(label, _LABEL), parse_math=False)
     return figure

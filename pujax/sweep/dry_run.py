@@ -14,7 +14,7 @@ from pujax.data.readers import download
 from pujax.sweep import resume
 from pujax.sweep.cell_runner import Place
 from pujax.sweep.plan import Cell
-from pujax.training import method_setup, own_results, prior_estimation, seed_axis
+from pujax.training import method_setup, own_results, prior_estimation, seed_axis, sharding
 from pujax.training.seed_axis import Member
 
 
@@ -84,14 +84,17 @@ def _mode(
 
 def _mode_of_new(configs: Sequence, setup: method_setup.MethodSetup, place: Place) -> str:
     """How seeds without checkpoints would train; their methods need not be built for that."""
-    reason = "--sequential"
+    reason, mesh = "--sequential", place.mesh
     if not place.sequential:
         members = []
         for config in configs:
             truth = place.load(config)
             data = truth.reveal(setup.method.reveals) if setup.method.reveals else truth
             members.append(Member(setup._replace(config=config, data=data), truth, ""))
-        reason = seed_axis.why_sequential(members, place.mesh)
+        reason = seed_axis.why_sequential(members, mesh)
+        if not reason:
+            mesh = sharding.spread_seeds(mesh, seed_axis.rows_for(members, mesh))
+    setup.warn_of_uneven_batches(mesh.shape["data"])
     return f"one after another: {reason}" if reason else "together"
 
 

@@ -17,6 +17,7 @@ from pujax.sweep import summary
 
 _NUMBER = re.compile(r"(?<![\w.-])\d+(?:\.\d+)?(?![\w.])")
 """A number that stands by itself, as in 'digits, 20 labels', and not as in 'a9a'."""
+_ONE_SPLIT = "all seeds are of one split of the data, so that intervals are of how training begins"
 _LEAST = 3
 """Numbers that a curve needs."""
 
@@ -111,6 +112,7 @@ def _differences(
             reference=results["reference"],
             unit=f"{unit}, rule: {report.rule_label(rule)}",
             title=f"{results['title']}: {column}" if len(columns) > 1 else results["title"],
+            note=_ONE_SPLIT * all(cell.get("one_split", False) for cell in cells),
         )
         path = os.path.join(folder, f"paired_{plan_lib.slug(column)}.png")
         figures.save(drawn, path)

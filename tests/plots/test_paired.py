@@ -42,13 +42,14 @@ def test_a_row_has_its_seeds_their_mean_and_an_interval():
 
 
 def test_rows_run_from_top_to_bottom_and_axes_say_what_is_compared(tmp_path):
-    figure, axes = drawn(title="A table: digits")
+    figure, axes = drawn(title="A table: digits", note="seeds of one kind")
     assert [text.get_text() for text in axes.get_yticklabels()] == list(ROWS)
     low, high = axes.get_ylim()
     assert low > high  # the first row is on top
     label = axes.get_xlabel().replace("\n", " ")
     assert label.startswith("accuracy (points): difference from 'naive'")
-    assert "95 % confidence intervals" in label
+    assert "95 % confidence intervals" in label and label.endswith("; seeds of one kind")
+    assert not drawn()[1].get_xlabel().rstrip().endswith(";")
     assert figure.get_suptitle() == "A table: digits"
     figures.save(figure, tmp_path / "paired.png")
     assert (tmp_path / "paired.png").read_bytes().startswith(b"\x89PNG")

@@ -441,6 +441,19 @@ def test_a_dry_run_says_how_seeds_would_train_and_downloads_nothing(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize(
+    ("batch", "mode", "uneven"), [(21, (), False), (21, ("--sequential",), True), (24, (), False)]
+)
+def test_a_dry_run_says_which_batches_the_devices_of_a_seed_cannot_share(
+    config_file, tmp_path, caplog, monkeypatch, batch, mode, uneven
+):
+    monkeypatch.setattr(runner.sharding, "make_mesh", lambda: tiny.mesh(2))
+    options = ("--methods=naive", "--dry_run", f"--set=method.batch_size={batch}", *mode)
+    assert command.main(flags(config_file, tmp_path, *options)) == 0
+    said = f"method.batch_size is {batch}, which 2 devices cannot share evenly"
+    assert (said in caplog.text) == uneven  # two seeds together have a device each
+
+
 def test_help_is_no_error(capsys):
     assert command.main(["sweep", "--help"]) == 0
     assert capsys.readouterr().out.startswith("usage: python -m pujax.sweep")

@@ -305,7 +305,12 @@ def test_every_column_with_pairs_has_a_figure_of_differences_in_points(tmp_path,
     drawn.clear()
     found["cells"].pop()
     figure.write(found, tmp_path)
-    assert drawn[0][1]["title"] == "A table"
+    assert drawn[0][1]["title"] == "A table" and not drawn[0][1]["note"]
+    drawn.clear()
+    for cell in found["cells"]:
+        cell["one_split"] = True
+    figure.write(found, tmp_path)
+    assert drawn[0][1]["note"].startswith("all seeds are of one split")
 
 
 def test_columns_that_differ_in_one_number_have_curves_over_it(tmp_path, monkeypatch):
