@@ -130,7 +130,9 @@ def check_number(
     if not _is_numeric(number) or not np.all(
         is_accepted(number) & (np.isfinite(number) | (not finite))
     ):
-        raise ValueError(f"{name} is {_shown(value)}, but must be {accepted}")
+        is_infinite = finite and _is_numeric(number) and not np.all(np.isfinite(number))
+        limit = " and finite" if is_infinite and "finite" not in accepted else ""
+        raise ValueError(f"{name} is {_shown(value)}, but must be {accepted}{limit}")
 
 
 def check_share(

@@ -55,6 +55,19 @@ def test_sparse_columns_are_taken_as_dense_ones(model, columns):
     np.testing.assert_array_equal(again.decision_function(rows), expected)
 
 
+def test_what_lies_below_a_mask_is_not_read(model):
+    rows, labels = table()
+    masked = np.ma.masked_array(rows.to_numpy(), mask=np.arange(240).reshape(120, 2) == 3)
+    said = "is a masked array; accepted: an array without a mask$"
+    for call in (lambda: PUClassifier(**SMALL).fit(masked, labels), lambda: model.predict(masked)):
+        with pytest.raises(ValueError, match=f"^X {said}"):
+            call()
+    hidden = np.ma.masked_array(labels, mask=np.arange(120) < 40)
+    for call in (PUClassifier(**SMALL).fit, model.score):
+        with pytest.raises(ValueError, match=f"^y {said}"):
+            call(rows, hidden)
+
+
 def test_a_gap_in_new_rows_is_named_as_in_fit(model):
     rows, _ = table()
     rows.loc[3, "b"] = np.nan

@@ -51,6 +51,29 @@ def test_every_factor_and_seed_is_the_head_that_would_be_trained_alone():
                 np.testing.assert_allclose(getattr(found, name)[i, seed], wanted, atol=0.02)
 
 
+def test_runs_beside_it_are_told_apart_and_only_read(tmp_path, monkeypatch):
+    drawn = {}
+    monkeypatch.setattr(prior_study, "of_run", lambda *args, **options: None)
+    monkeypatch.setattr(prior_study, "write", lambda *args, beside, **about: drawn.update(beside))
+    monkeypatch.setattr(prior_study, "table", lambda found: "")
+    whole = '{"epoch": 0, "test_auc": 0.5}\n'
+    folders = []
+    for method, text in (("naive", whole), ("nnpu", whole + '{"epoch": 1, "te')):
+        folder = tmp_path / method / "seed_0"
+        folder.mkdir(parents=True)
+        (folder / "metrics.jsonl").write_text(text)  # the second still trains
+        folders.append(str(folder))
+    assert command.main(["prior_study", "run", f"--beside={','.join(folders)}"]) == 0
+    row = {"epoch": 0, "test_auc": 0.5}
+    assert drawn == {"naive/seed_0": [row], "nnpu/seed_0": [row]}
+    assert (tmp_path / "nnpu/seed_0/metrics.jsonl").read_text().endswith('"te')
+    assert os.listdir(tmp_path / "nnpu/seed_0") == ["metrics.jsonl"]
+    drawn.clear()
+    assert command.main(["prior_study", "run", f"--beside={folders[0]}"]) == 0
+    assert list(drawn) == ["seed_0"]
+    assert command.main(["prior_study", "run", f"--beside={folders[0]},{folders[0]}/"]) == 2
+
+
 @pytest.mark.thorough
 def test_a_larger_prior_calls_more_positive():
     features, labeled, tested, truth = problem()

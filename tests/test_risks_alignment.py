@@ -1,6 +1,7 @@
 """PULDA's risks: the smooth distance, the margin's bump, moving averages, and what is left out."""
 
 import functools
+import math
 
 import jax
 import jax.numpy as jnp
@@ -175,7 +176,8 @@ def test_margin_breaks_the_solution_in_which_all_of_u_gets_the_prior():
     [
         ({"prior": 1.0}, "prior is 1.0"),
         ({"decay": 1.0}, "decay is 1.0, but must be from 0 and below 1"),
-        ({"sharpness": 0.0}, "sharpness is 0.0, but must be above 0"),
+        ({"sharpness": 0.0}, "sharpness is 0.0, but must be above 0$"),
+        ({"sharpness": math.inf}, "sharpness is inf, but must be above 0 and finite$"),
     ],
 )
 def test_numbers_that_cannot_be_are_refused(changes, message):

@@ -1,6 +1,7 @@
 """Comparison losses of many labels: hand numbers, loops, slopes, awkward batches, precision."""
 
 import functools
+import math
 
 import jax
 import jax.numpy as jnp
@@ -205,6 +206,16 @@ def test_losses_agree_where_all_labels_are_known():
             np.testing.assert_allclose(value, expected, rtol=1e-13)
         plain = jax.jit(LOSSES["asymmetric_plain"])(scores, known)
         np.testing.assert_allclose(plain / scores.size, expected, rtol=1e-13)
+
+
+def test_partial_bce_goes_over_into_the_logarithm_of_the_share():
+    """With gamma near 0 the weight is linear in log p: 1 at all labels, 5 at a tenth of them."""
+    scores, known = jnp.array([[1.0, -1.0], [2.0, 0.0]]), jnp.array([[1, 0], [1, -1]])
+    half = 1 + 4 * math.log(0.5) / math.log(0.1)
+    losses = np.log1p(np.exp([-1.0])).sum() * half, np.log1p(np.exp([-2.0, 0.0])).sum()
+    for gamma in (1e-7, -1e-7):
+        value = risks.partial_bce(scores, known, gamma=gamma)
+        np.testing.assert_allclose(value, sum(losses) / 4, rtol=1e-5)
 
 
 def test_partial_bce_can_be_the_mean_over_known_labels():

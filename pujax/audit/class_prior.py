@@ -47,7 +47,10 @@ def check(found: Mapping[str, PriorEstimate], num_u: int) -> list[Finding]:
       found: by method.
       num_u: unlabeled rows.
     """
-    lines = tuple(f"{name}: {_shown(one)}" for name, one in found.items())
+    lines = tuple(
+        f"{name}: {_shown(one)}" + ", which says nothing" * (not is_informative(one))
+        for name, one in found.items()
+    )
     numbers: dict[str, Any] = {"estimates": {name: one._asdict() for name, one in found.items()}}
     choice = chosen(found)
     if choice is None:
@@ -86,7 +89,9 @@ def check(found: Mapping[str, PriorEstimate], num_u: int) -> list[Finding]:
     values = [one.value for one in found.values() if is_informative(one)]
     spread = max(values) / min(values)
     numbers["spread"] = spread
-    apart = f"the largest estimate is {spread:.1f} times the smallest"
+    all_speak = len(values) == len(found)
+    of_those = "" if all_speak else f" of the {len(values)} that say something"
+    apart = f"the largest estimate{of_those} is {spread:.1f} times the smallest"
     if not choice.agree and spread >= FAR:
         return [
             Finding(
@@ -103,13 +108,21 @@ def check(found: Mapping[str, PriorEstimate], num_u: int) -> list[Finding]:
         Finding(
             "class_prior",
             NOTE,
-            "estimates of the share of positives in U "
-            + ("agree" if choice.agree else "disagree beyond their intervals, but not by much"),
+            _agreement(choice.agree, len(values), len(found)),
             (*lines, apart, used),
             "nothing; but data.prior, if you know it, is better than any estimate",
             numbers,
         )
     ]
+
+
+def _agreement(agree: bool, informative: int, total: int) -> str:
+    """The title of estimates that are near one another."""
+    if 2 * informative <= total:
+        return f"{informative} of {total} estimates of the share of positives in U say something"
+    which = "estimates" if informative == total else f"{informative} of {total} estimates"
+    how = "agree" if agree else "disagree beyond their intervals, but not by much"
+    return f"{which} of the share of positives in U {how}"
 
 
 def _shown(one: PriorEstimate) -> str:

@@ -49,7 +49,7 @@ def check(problem: Problem) -> list[Finding]:
                 f"{rows_p:,} of {num_p:,}",
                 (
                     f"{share:.1%} of the labelled positives equal {rows_u:,} unlabeled rows in "
-                    f"every column; of the unlabeled rows {natural:.1%} have a copy among "
+                    f"every feature column; of the unlabeled rows {natural:.1%} have a copy among "
                     f"themselves (binomial test, p = {p_value:.1g})",
                     f"for example {listed(examples)}",
                 ),

@@ -9,6 +9,7 @@ they are, they are the modules `pujax.configs.NAME` and import each other by tha
 import os
 import pathlib
 import re
+import traceback
 
 _HERE = pathlib.Path(__file__).resolve().parent
 _SHARED = "common"  # what all files share, and no configuration
@@ -53,6 +54,20 @@ def find(text: str, flag: str = "--config") -> str:
     if name not in own:
         raise ValueError(f"{flag} is {name!r}; accepted: {accepted(flag)}")
     return f"{own[name]}{colon}{argument}"
+
+
+def failure(flag: str, text: str, error: Exception, what: str) -> ValueError:
+    """The error to raise of a user's file in which Python raised another one.
+
+    Args:
+      flag: that named the file.
+      text: what it was given.
+      error: what was raised, with its traceback.
+      what: what is accepted, to follow 'a file'.
+    """
+    where = traceback.extract_tb(error.__traceback__)[-1]
+    said = f"{type(error).__name__}: {error} ({where.filename}, line {where.lineno})"
+    return ValueError(f"{flag}={text} raised {said}; accepted: a file {what}")
 
 
 def accepted(flag: str = "--config") -> str:

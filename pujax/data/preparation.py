@@ -43,6 +43,7 @@ _DURATION = "a duration as in training rows, such as '1 days 02:30:00'"
 _ROWS = 8192
 """Rows of a table that are prepared at once: what leads to their numbers takes seven times as much
 memory as the numbers."""
+_INEXACT = 2.0**53  # from which on whole numbers that differ may be one in double precision
 _CELL = re.compile(r"'[^']*'|\"[^\"]*\"|\d[\d.,]*")
 """What differs between sentences that say the same: cells, names and numbers."""
 _MANY = 20
@@ -180,12 +181,17 @@ class Preparation:
             return [row.tobytes() for row in values]
         self._check_columns(frame)
         numbers, words = [np.zeros([frame.num_rows, 0], np.int64)], []
+        beyond: dict[int, str] = {}  # by row, cells that are rounded as numbers
         for column in self.columns:
             cells = frame.values[column.name] if column.kind != "dropped" else None
             if column.kind == "number":
                 values, _ = columns.numbers(cells, column.marks, column.spelled)
                 values = np.where(np.isnan(values), np.nan, values + 0.0)  # of any bits, each once
                 numbers.append(values.view(np.int64)[:, None])
+                large = np.flatnonzero(np.abs(values) >= _INEXACT)
+                written = columns.text(cells).tolist() if len(large) else []
+                for row in large.tolist():
+                    beyond[row] = beyond.get(row, "") + repr((column.name, written[row]))
             elif column.kind == "date":
                 values, _ = columns.dates(cells, column.date_format)
                 numbers.append(columns.instants(values))
@@ -193,8 +199,10 @@ class Preparation:
                 words.append(columns.text(cells).fillna("").tolist())
         said = map(repr, zip(*words, strict=True)) if words else itertools.repeat("")
         return [
-            row.tobytes() + text.encode()
-            for row, text in zip(np.concatenate(numbers, axis=1), said, strict=False)
+            row.tobytes() + text.encode() + beyond.get(place, "").encode()
+            for place, (row, text) in enumerate(
+                zip(np.concatenate(numbers, axis=1), said, strict=False)
+            )
         ]
 
     def row_digests(self, rows: Any) -> Digests:

@@ -40,6 +40,7 @@ class Stage(NamedTuple):
         value. Which epoch of the last stage counts is `run.selection` alone. A method that leaves
         the rule to its user calls the field `pretrain_selection`, for which `configs/baseline.py`
         holds a part out.
+      refresh_restarts: whether every refresh draws the weights anew, so that training begins again.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Stage(NamedTuple):
     refresh_every: int = 1
     encode: Callable[[Any, jax.Array], jax.Array] | None = None
     selection: str = "last"
+    refresh_restarts: bool = False
 
     def is_refreshed(self, epoch: int) -> bool:
         """Whether a refresh is due before an epoch of the stage, counted from 0."""

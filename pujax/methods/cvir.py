@@ -160,9 +160,7 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
     training = _Training(c, info, network, optimizer_lib.build(c, num_epochs=c.num_epochs))
     is_known = c.alpha == "known"
     drop = _drop(config, network, calibration.unlabeled_prior(info) if is_known else None)
-    batching = sections.batches(c, info)
-    from_u = batching.batch_size - batching.num_positives
-    batching = batching._replace(steps=info.n_u // from_u)
+    batching = sections.once_through_unlabeled(sections.batches(c, info), info)
 
     def infer(state: State, inputs: jax.Array):
         return network.infer(state.params, state.batch_stats, inputs)

@@ -223,8 +223,10 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
     main_epochs = c.num_epochs - c.pretrain_epochs
     optimizer = optimizer_lib.build(c, num_epochs=max(c.pretrain_epochs, main_epochs))
     batching = sections.batches(c, info)
-    one_pass = info.n_u // (batching.batch_size - batching.num_positives)
-    batching = batching._replace(steps=c.steps_per_epoch or one_pass)
+    if c.steps_per_epoch:
+        batching = batching._replace(steps=c.steps_per_epoch)
+    else:
+        batching = sections.once_through_unlabeled(batching, info)
     views_lib.say_of_tables(
         info,
         "the weak and the strong view of a row are the row itself, so that the loss which compares "

@@ -120,9 +120,7 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
     check(c)
     network = network_lib.build(config, info, embedding_dim=0)
     parts = _Parts(c, network, calibration.unlabeled_prior(info, c.calibration))
-    batching = sections.batches(c, info)
-    from_u = batching.batch_size - batching.num_positives
-    batching = batching._replace(steps=info.n_u // from_u)  # no example of U twice in an epoch
+    batching = sections.once_through_unlabeled(sections.batches(c, info), info)
 
     def stage(name: str, num_epochs: int, loss: Any, settings: Any) -> Stage:
         optimizer = optimizer_lib.build(settings, num_epochs=max(num_epochs, 1))

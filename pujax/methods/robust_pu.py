@@ -18,6 +18,7 @@ A public implementation takes U's loss under the positive label, which gives lik
 the large weights; tests show that ours does not.
 """
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -46,7 +47,7 @@ _PRETRAIN_SELECTIONS = (
 """Rules for the epoch of nnPU that the episodes start from. The authors look at true labels."""
 _SCHEDULES = ("constant", "linear", "convex", "concave", "exponential")
 _LITTLE = 1e-3  # mean weights below which an episode hardly trains
-_ALL = 0.95  # mean weight of U above which nearly all of U counts as negative
+_ALL = 0.95  # mean weight of U above which nearly all of U counts as negative, unless it is so
 _NO_EPISODE = (
     "no episode follows nnPU, whose classifier is the result: method.num_epochs is as large as "
     "method.pretrain_epochs, which it counts, too"
@@ -205,7 +206,11 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
             "mean_weight_positive": state.mean_positive,
             "mean_weight_unlabeled": state.mean_unlabeled,
         },
-        diagnose=diagnose if length else lambda _: [_NO_EPISODE],
+        diagnose=(
+            functools.partial(diagnose, prior=info.prior_unlabeled)
+            if length
+            else lambda _: [_NO_EPISODE]
+        ),
     )
 
 
@@ -296,10 +301,17 @@ def _begin_episode(
     return begin
 
 
-def diagnose(estimates: dict[str, float]) -> list[str]:
-    """What to distrust about estimates named as in the rows of a run."""
+def diagnose(estimates: dict[str, float], *, prior: float = math.nan) -> list[str]:
+    """What to distrust about estimates named as in the rows of a run.
+
+    Args:
+      estimates: the mean weights of P and U.
+      prior: share of positives in U, NaN where unknown. With all positives of U left out and all
+        negatives kept the mean weight of U is `1 - prior`, and is too high halfway from there to 1.
+    """
     weights = estimates["mean_weight_positive"], estimates["mean_weight_unlabeled"]
-    if weights[1] > _ALL:
+    limit = _ALL if math.isnan(prior) else max(_ALL, 1 - prior / 2)
+    if weights[1] > limit:
         return [
             f"the mean weight of U is {weights[1]:.3f}, so that its positives count as negatives, "
             "too: the network knows its labels by heart; train fewer epochs (method.num_epochs)"

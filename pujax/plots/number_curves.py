@@ -49,7 +49,9 @@ def curves_figure(panels: Mapping[str, Curves], *, numbers: str, title: str = ""
         seen = sorted({number for points in curves.values() for number in points})
         for place, row in enumerate(rows):
             points = dict(sorted(curves.get(row, {}).items()))
-            deviations = [float(np.std(x, ddof=1)) if len(x) > 1 else 0.0 for x in points.values()]
+            deviations = [
+                float(np.std(x, ddof=1)) if len(x) > 1 else math.nan for x in points.values()
+            ]
             panel.errorbar(
                 list(points),
                 [float(np.mean(x)) for x in points.values()],

@@ -1,6 +1,7 @@
 """The command line of the prior study; `python -m pujax.prior_study --help` lists it."""
 
 import os
+import pathlib
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -9,7 +10,7 @@ from absl import flags
 
 from pujax import prior_study
 from pujax.console import message, run_command
-from pujax.training.metrics_writer import JSON_LINES, MetricsWriter
+from pujax.training import metrics_writer
 
 _USAGE = """usage: python -m pujax.prior_study RUNDIR [--factors=0.1,0.5,1,2,5,10] [--seeds=3]
   RUNDIR               a finished run that left an encoder, of impulses for example
@@ -42,7 +43,7 @@ def main(argv: list[str]) -> int:
         if len(rest) != 1:
             raise ValueError(f"command line: RUNDIR is {' '.join(rest)!r}; accepted: one folder")
         folder = rest[0]
-        beside = {os.path.basename(os.path.normpath(x)): _rows(x) for x in values.beside}
+        beside = {name: _rows(x) for name, x in _named(values.beside).items()}
         try:
             result = prior_study.of_run(
                 folder,
@@ -73,13 +74,27 @@ def _numbers(texts: Sequence[str]) -> list[float]:
 
 def _rows(folder: str) -> list[dict[str, Any]]:
     """Metrics of a run, read only."""
-    if not os.path.exists(os.path.join(folder, JSON_LINES)):
-        raise ValueError(f"--beside: {folder} holds no {JSON_LINES}; accepted: folders of runs")
-    writer = MetricsWriter(folder)
-    try:
-        return writer.rows
-    finally:
-        writer.close()
+    name = metrics_writer.JSON_LINES
+    if not os.path.exists(os.path.join(folder, name)):
+        raise ValueError(f"--beside: {folder} holds no {name}; accepted: folders of runs")
+    return metrics_writer.read_rows(folder)
+
+
+def _named(folders: Sequence[str]) -> dict[str, str]:
+    """Folders by the last parts of their paths, as many as tell them apart.
+
+    Raises:
+      ValueError: for a folder that is given twice.
+    """
+    paths = [pathlib.Path(folder).resolve() for folder in folders]
+    if len(set(paths)) < len(paths):
+        given = ",".join(folders)
+        raise ValueError(f"--beside is {given!r}; accepted: folders that differ")
+    for length in range(1, max((len(path.parts) for path in paths), default=0) + 1):
+        names = ["/".join(path.parts[-length:]) for path in paths]
+        if len(set(names)) == len(names):
+            return dict(zip(names, folders, strict=True))
+    return {}
 
 
 if __name__ == "__main__":

@@ -122,7 +122,7 @@ class Projector:
             target_before, support = self._last
             if np.abs(target - target_before).sum() < _NEAR:
                 result = self._pivot(target, linear, support, tolerance)
-        if result is None or result.error > max(tolerance, _ENOUGH):
+        if result is None or not result.error <= max(tolerance, _ENOUGH):  # NaN is no answer
             result = self._from_low_rank(target, linear, tolerance)
         self._last = target, result.weights > 0
         return result
@@ -195,7 +195,12 @@ class Projector:
     def _on_support(
         self, linear: np.ndarray, target: np.ndarray, index: np.ndarray
     ) -> np.ndarray | None:
-        """Weights with sum 1 on a support at which the slope is level there; of either sign."""
+        """Weights with sum 1 on a support at which the slope is level there; of either sign.
+
+        None where the support is empty, or its kernel matrix has no factor.
+        """
+        if not len(index):
+            return None
         block = self.kernel[np.ix_(index, index)]
         block[np.diag_indices_from(block)] += _JITTER
         sides = np.stack([linear[index] + _JITTER * target[index], np.ones(len(index))], 1)

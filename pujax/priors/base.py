@@ -47,7 +47,8 @@ def samples(positives: npt.ArrayLike, unlabeled: npt.ArrayLike) -> tuple[np.ndar
     Raises:
       ValueError: as `points`, but for constant features.
     """
-    p, u = _sample(positives, "positives"), _sample(unlabeled, "unlabeled")
+    p = rows("positives", positives, least=2)
+    u = rows("unlabeled", unlabeled, least=2)
     if p.shape[1] != u.shape[1]:
         raise ValueError(
             f"unlabeled has {u.shape[1]} features; accepted: {p.shape[1]}, as positives has"
@@ -101,7 +102,7 @@ def score_samples(
     for name, values in named:
         if np.ndim(values) != 1:
             raise ValueError(f"{name} has shape {np.shape(values)}; accepted: [n], one score each")
-    p, u = (_sample(values, name)[:, 0] for name, values in named)
+    p, u = (rows(name, values, least=2)[:, 0] for name, values in named)
     return p, u
 
 
@@ -136,16 +137,34 @@ def are_blank(positive: np.ndarray, unlabeled: np.ndarray) -> bool:
     return bool(is_constant) or np.array_equal(np.sort(positive), np.sort(unlabeled))
 
 
-def _sample(values: npt.ArrayLike, name: str) -> np.ndarray:
+def rows(
+    name: str, values: npt.ArrayLike, *, least: int = 0, width: int | None = None
+) -> np.ndarray:
+    """Finite numbers, one row per example; trailing axes are flattened.
+
+    Args:
+      name: of the argument.
+      values: `[n, ...]`.
+      least: fewest examples.
+      width: how many numbers an example has; None is any number from 1.
+
+    Returns:
+      float64 `[n, d]`, the caller's own memory where they are that already.
+
+    Raises:
+      ValueError: naming the argument, what it is, and what is accepted.
+    """
     if isinstance(values, np.ma.MaskedArray):
         raise ValueError(f"{name} is a masked array; accepted: numbers without a mask")
     array = real_array(name, values, "real numbers, one row per example")
-    if array.ndim == 0 or len(array) < 2:
-        raise ValueError(f"{name} has shape {array.shape}; accepted: at least 2 examples")
+    if array.ndim == 0 or len(array) < least:
+        accepted = f"at least {least} examples" if least else "an array, one row per example"
+        raise ValueError(f"{name} has shape {array.shape}; accepted: {accepted}")
     # The caller's own numbers where they are float64 already: nothing here changes them in place.
-    array = array.astype(np.float64, copy=False).reshape(len(array), -1)
-    if array.shape[1] == 0:
-        raise ValueError(f"{name} has shape {np.shape(values)}; accepted: at least one feature")
+    array = array.astype(np.float64, copy=False).reshape(len(array), math.prod(array.shape[1:]))
+    if array.shape[1] == 0 or width not in (None, array.shape[1]):
+        accepted = "at least one feature" if width is None else f"{width} numbers for each example"
+        raise ValueError(f"{name} has shape {np.shape(values)}; accepted: {accepted}")
     bad = ~np.isfinite(array).all(1)
     if bad.any():
         raise ValueError(

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from pujax import arrays, checks
 
@@ -37,7 +38,7 @@ def label_frequency_from_unlabeled_prior(prior: Number, *, n_p: int, n_u: int) -
     """
     _check_counts(n_p, n_u)
     _check_share("prior", prior)
-    frequency: Any = n_p / (n_p + prior * n_u)
+    frequency: Any = n_p / (n_p + _precise(prior) * n_u)
     return frequency
 
 
@@ -60,7 +61,8 @@ def unlabeled_prior_from_label_frequency(label_frequency: Number, *, n_p: int, n
     """
     _check_counts(n_p, n_u)
     _check_share("label_frequency", label_frequency, include="high")
-    share: Any = n_p * (1 - label_frequency) / (label_frequency * n_u)
+    frequency: Any = _precise(label_frequency)
+    share: Any = n_p * (1 - frequency) / (frequency * n_u)
     at_most_one: Any = jnp.minimum(share, 1) if isinstance(share, jax.Array) else min(1.0, share)
     return at_most_one
 
@@ -84,7 +86,7 @@ def population_prior(prior: Number, *, n_p: int, n_u: int) -> Number:
     """
     _check_counts(n_p, n_u)
     _check_share("prior", prior)
-    population: Any = (n_p + prior * n_u) / (n_p + n_u)
+    population: Any = (n_p + _precise(prior) * n_u) / (n_p + n_u)
     return population
 
 
@@ -112,9 +114,16 @@ def unlabeled_prior(population: Number, *, n_p: int, n_u: int) -> Number:
         is_share = checks.is_number(population) and n_p / n * (1 - 1e-9) <= population <= 1
         accepted = f"a number from {n_p / n:.6g}, the labelled share {n_p} of {n}, to 1"
         checks.require(bool(is_share), "population", population, accepted)
-    share: Any = (population * n - n_p) / n_u
+    share: Any = (_precise(population) * n - n_p) / n_u
     not_below: Any = jnp.maximum(share, 0) if isinstance(share, jax.Array) else max(0.0, share)
     return not_below
+
+
+def _precise(value: Any) -> Any:
+    """The number in at least float32: counts have more digits than the short types."""
+    if isinstance(value, np.floating):
+        return float(value)
+    return arrays.full_precision(value) if isinstance(value, jax.Array) else value
 
 
 def _check_share(name: str, value: Any, *, include: str = "both") -> None:

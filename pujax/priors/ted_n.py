@@ -36,8 +36,9 @@ class TedN(NamedTuple):
       num_warmup_epochs: how many of them are P against U.
       scores_positive: `[m']`, last scores of the held-out half of P.
       scores_unlabeled: `[n']`, of the held-out half of U.
-      predict: `features [b, d] -> scores [b]`; positive iff above 0. None where the samples are the
-        same and nothing was trained.
+      predict: `features [b, ...] -> scores [b]`; positive iff above 0. Examples are as those of the
+        fit, finite and of as many numbers, or a `ValueError` says what they are. None where the
+        samples are the same and nothing was trained.
     """
 
     estimate: PriorEstimate
@@ -126,6 +127,7 @@ def ted_n_fit(
     halves = [np.array_split(rng.permutation(len(sample)), 2)[::-1] for sample in (p, u)]
     (held_p, train_p), (held_u, train_u) = halves
     train = np.concatenate([p[train_p], u[train_u]])
+    width = train.shape[1]
     unit = base.magnitude(train, axis=0)  # or squares may overflow
     mean, std = (train / unit).mean(0), (train / unit).std(0)
     # Of a constant whose mean is rounded the deviation is tiny, and not 0.
@@ -174,7 +176,9 @@ def ted_n_fit(
         num_warmup_epochs,
         scores_p,
         scores_u,
-        predict=lambda x: np.asarray(score(params, standardise(_rows(x))), np.float64),
+        predict=lambda x: np.asarray(
+            score(params, standardise(base.rows("features", x, width=width))), np.float64
+        ),
     )
 
 
@@ -255,11 +259,6 @@ def _check(num_warmup_epochs, num_epochs, batch_size, learning_rate, momentum, d
     checks.between("momentum", momentum, 0, 1, include="low")
     checks.at_least("weight_decay", decay, 0)
     base.layer_sizes("hidden", hidden)
-
-
-def _rows(features: npt.ArrayLike) -> np.ndarray:
-    features = np.asarray(features, np.float64)
-    return features.reshape(len(features), -1)
 
 
 def best_bin_value(positive: np.ndarray, unlabeled: np.ndarray) -> float:

@@ -80,8 +80,9 @@ def partial_bce(
     count = jnp.sum(is_known, axis=1)
     # Without known labels the sum is 0, and any share gives it a finite weight.
     share = jnp.maximum(count, 1).astype(scores.dtype) / max(scores.shape[1], 1)
-    slope = (weight_at_tenth - 1) / (STATED_SHARE**gamma - 1)
-    weights = slope * (share**gamma - 1) + 1
+    # `p^gamma - 1` without the cancellation of digits that a gamma near 0 would bring.
+    at_share = jnp.expm1(gamma * jnp.log(share))
+    weights = (weight_at_tenth - 1) * at_share / jnp.expm1(gamma * math.log(STATED_SHARE)) + 1
     return jnp.sum(weights * losses) / max(scores.size, 1)
 
 

@@ -3,9 +3,9 @@
 import ast
 import importlib.util
 import inspect
+import math
 import os
 import re
-import traceback
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -21,6 +21,7 @@ FIGURES = ("paired", "curve")
 """What the names of a sweep's figures begin with."""
 FIXED = {"figures": False, "compare": "", "tensorboard": "off"}
 """Fields of `run` in every run of a sweep, which draws and compares by itself."""
+_SECTIONS = ("data", "method", "model", "run", "seed")
 _SEEDS = f"whole numbers from 0 to {2**31 - 1}"
 
 
@@ -99,15 +100,7 @@ def check(plan: Plan) -> None:
     What depends on the data is checked by `own_rows.settle`.
     """
     checks.require(isinstance(plan.title, str), "title", plan.title, "a string")
-    are_cells = _is_sequence(plan.cells) and all(isinstance(x, Cell) for x in plan.cells)
-    kinds = type(plan.cells).__name__
-    if _is_sequence(plan.cells):
-        kinds = f"{kinds} of {', '.join(sorted({type(x).__name__ for x in plan.cells}))}"
-    if not are_cells:
-        raise ValueError(f"cells is a {kinds}; accepted: a list of pujax.sweep.Cell")
-    checks.require(len(plan.cells) > 0, "cells", (), "at least one cell")
-    for cell in plan.cells:
-        _check_cell(cell)
+    check_cells(plan)
     for field, example in (("seeds", (0, 1, 2)), ("rules", ("last",)), ("also", ("auc",))):
         value = getattr(plan, field)
         is_list = _is_sequence(value) or (value is None and field != "seeds")
@@ -115,17 +108,15 @@ def check(plan: Plan) -> None:
     if plan.reference:
         checks.one_of("reference", plan.reference, sorted({cell.row for cell in plan.cells}))
     checks.require(len(plan.seeds) > 0, "seeds", (), "at least one seed")
-    checks.require(
-        len(set(plan.seeds)) == len(plan.seeds), "seeds", plan.seeds, "seeds that differ"
-    )
     for seed in plan.seeds:
         is_whole = isinstance(seed, int) and not isinstance(seed, bool)
         checks.require(is_whole and 0 <= seed < 2**31, "seeds", seed, _SEEDS)
+    checks.require(
+        len(set(plan.seeds)) == len(plan.seeds), "seeds", plan.seeds, "seeds that differ"
+    )
     checks.one_of("metric", plan.metric, ("", *report.METRICS))
     rules, also = plan.rules, plan.also or ()
     checks.require(rules is None or len(rules) > 0, "rules", (), ", ".join(report.RULES))
-    rules_differ = len(set(rules or ())) == len(rules or ())
-    checks.require(rules_differ, "rules", rules, "rules that differ")
     for rule in rules or ():
         checks.one_of("rules", rule, report.RULES)
         if rule in model_selection.COLUMNS:
@@ -136,6 +127,8 @@ def check(plan: Plan) -> None:
                 f"'last', {report.REPORTED!r} and {report.BEST_EPOCH!r} while data.num_validation "
                 "and data.holdout are 0 in every cell",
             )
+    rules_differ = len(set(rules or ())) == len(rules or ())
+    checks.require(rules_differ, "rules", rules, "rules that differ")
     if report.BEST_EPOCH in (rules or ()):
         accepted = f"{', '.join(map(repr, report.WITH_BEST_EPOCH))} with {report.BEST_EPOCH}"
         has_best = plan.metric in ("", *report.WITH_BEST_EPOCH)
@@ -158,6 +151,19 @@ def check(plan: Plan) -> None:
             )
 
 
+def check_cells(plan: Plan) -> None:
+    """Raises a ValueError unless a plan has cells, each with labels and a configuration."""
+    are_cells = _is_sequence(plan.cells) and all(isinstance(x, Cell) for x in plan.cells)
+    kinds = type(plan.cells).__name__
+    if _is_sequence(plan.cells):
+        kinds = f"{kinds} of {', '.join(sorted({type(x).__name__ for x in plan.cells}))}"
+    if not are_cells:
+        raise ValueError(f"cells is a {kinds}; accepted: a list of pujax.sweep.Cell")
+    checks.require(len(plan.cells) > 0, "cells", (), "at least one cell")
+    for cell in plan.cells:
+        _check_cell(cell)
+
+
 def _is_sequence(value: Any) -> bool:
     """Whether it is a list of things; a string and a named tuple are sequences to Python alone."""
     return isinstance(value, Sequence) and not isinstance(value, (str, Cell))
@@ -168,13 +174,13 @@ def _check_cell(cell: Cell) -> None:
     for field in ("row", "column"):
         text = getattr(cell, field)
         checks.require(isinstance(text, str), f"{field} of a cell", text, "a string")
-    kinds = ml_collections.ConfigDict, ml_collections.FrozenConfigDict
-    if not isinstance(cell.config, kinds):
-        kind = type(cell.config).__name__
+    lacking = _lacking(cell.config)
+    if lacking:
         raise ValueError(
-            f"config of {cell.name} is a {kind}; accepted: a ml_collections.ConfigDict"
+            f"config of {cell.name} is {lacking}; accepted: a ml_collections.ConfigDict with "
+            f"{', '.join(_SECTIONS)}"
         )
-    accepted = "None, or a mean and a standard deviation, which may be None"
+    accepted = "None, or a finite mean and a standard deviation, which may be None"
     is_known = is_published(cell.published)
     checks.require(is_known, f"published of {cell.name}", cell.published, accepted)
 
@@ -186,7 +192,11 @@ def is_published(figures: Any) -> bool:
     if not isinstance(figures, (tuple, list)) or len(figures) != 2:
         return False
     mean, std = figures
-    return checks.is_number(mean) and (std is None or checks.is_number(std))
+    return _is_finite(mean) and (std is None or _is_finite(std))
+
+
+def _is_finite(value: Any) -> bool:
+    return bool(checks.is_number(value)) and math.isfinite(value)
 
 
 def from_file(text: str) -> Plan:
@@ -208,11 +218,8 @@ def from_file(text: str) -> Plan:
     except ValueError:  # of a field or an argument, which it names
         raise
     except Exception as error:
-        where = traceback.extract_tb(error.__traceback__)[-1]
-        raise ValueError(
-            f"--plan={text}: get_plan raised {type(error).__name__}: {error} ({where.filename}, "
-            f"line {where.lineno}); accepted: a file whose get_plan returns a pujax.sweep.Plan"
-        ) from error
+        what = "whose get_plan returns a pujax.sweep.Plan"
+        raise configs.failure("--plan", text, error, what) from error
     if not isinstance(plan, Plan):
         raise ValueError(
             f"--plan={text} gives a {type(plan).__name__}; accepted: a pujax.sweep.Plan"
@@ -249,10 +256,33 @@ def from_config(
     for task in tasks or ("",):
         for method in methods or ("",):
             parts = (argument, f"method={method}" * bool(method), f"task={task}" * bool(task))
-            made = get_config(",".join(filter(None, parts)))
+            made = _made(get_config, ",".join(filter(None, parts)), config)
             cells.append(Cell(method or made.method.name, task or made.data.source, made))
     title = os.path.splitext(os.path.basename(path))[0]
     return Plan(title, tuple(cells), tuple(seeds), rules, reference=reference)
+
+
+def _made(get_config: Any, argument: str, text: str) -> ml_collections.ConfigDict:
+    """What a file's `get_config` returns, which must be a configuration."""
+    what = "whose get_config takes a string and returns a configuration, as those of configs/"
+    try:
+        made = get_config(argument)
+    except ValueError:  # of an argument, which it names
+        raise
+    except Exception as error:
+        raise configs.failure("--config", text, error, what) from error
+    lacking = _lacking(made)
+    if lacking:
+        raise ValueError(f"--config={text}: get_config returns {lacking}; accepted: a file {what}")
+    return made
+
+
+def _lacking(config: Any) -> str:
+    """What keeps a value from being a configuration; '' where it is one."""
+    if not isinstance(config, ml_collections.ConfigDict | ml_collections.FrozenConfigDict):
+        return f"a {type(config).__name__}"
+    missing = [name for name in _SECTIONS if name not in config]
+    return f"a ConfigDict without {', '.join(missing)}" if missing else ""
 
 
 def chooses_epochs(plan: Plan) -> bool:
@@ -283,6 +313,10 @@ def _function(flag: str, path: str, name: str) -> Any:
         raise ValueError(f"{flag}={path}: {error.msg} ({where}); accepted: Python") from error
     except ImportError as error:
         raise ValueError(f"{flag}={path}: {error}; accepted: a file that imports") from error
+    except ValueError:  # of what it asks pujax for, which it names
+        raise
+    except Exception as error:
+        raise configs.failure(flag, path, error, "that runs") from error
     if not hasattr(module, name):
         raise ValueError(f"{flag}={path} has no {name}(); accepted: a file that defines it")
     return getattr(module, name)

@@ -10,6 +10,7 @@ import contextlib
 import json
 import logging
 import os
+import re
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -56,11 +57,14 @@ def check_place(field: str, folder: str) -> None:
 
     Orbax takes square brackets of a path for a pattern, which matches nothing, and what writes the
     arrays takes a backslash for a border of folders: the arrays of a checkpoint would be lost, and
-    without a word.
+    without a word. The address of a bucket would be a folder here whose name ends in a colon.
 
     Raises:
       ValueError: naming the field, the path and the character.
     """
+    if re.match(r"[A-Za-z][\w+.-]+://", folder):
+        accepted = "a folder of this machine, where a bucket can be mounted, and no address"
+        raise ValueError(f"{field} is {folder!r}; accepted: {accepted}")
     path = os.path.abspath(folder)
     found = [x for x in "[]\\" if x in path and x != os.sep]
     if found:

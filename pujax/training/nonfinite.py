@@ -42,20 +42,21 @@ def describe(state: LoopState, seed: int) -> str:
     is_alone, started, count = jax.process_count() == 1, time.monotonic(), 0
     for count, step in enumerate(reversed(range(last)), start=1):
         global_step = position.global_step - last + step
-        batch = batching.gather(
-            data,
-            plan,
-            jnp.int32(step),
-            epoch=jnp.int32(epoch),
-            step=jnp.int32(global_step),
-            first_epoch=run.first_epochs[index],
-        )
+        place: Any = {
+            "epoch": jnp.int32(epoch),
+            "step": jnp.int32(global_step),
+            "first_epoch": run.first_epochs[index],
+        }
+        batch = batching.gather(data, plan, jnp.int32(step), **place)
         step_key = train_step.stage_key(key, train_step.STEP, global_step)
         # The stage was compiled once by itself, see `train_step.traced_once`.
         new, metrics = stage.step(carry.state, batch, step_key)
         found = _bad_numbers(new, metrics)
         if found:
-            scores = run.methods[seed].predict(carry.state, batch.inputs)
+            # `predict` reads raw inputs, a stage that encodes trains on features of them.
+            whole = run.of_seed(run.on_device, seed)
+            raw = batching.gather(whole, plan, jnp.int32(step), **place).inputs
+            scores = run.methods[seed].predict(carry.state, raw)
             examples = _bad_examples(batch.ids, batch.inputs, scores)
             return f"step {global_step + 1} computed again gives {found}; {examples}"
         over = time.monotonic() - started > _SECONDS if is_alone else count == _STEPS_OF_HOSTS

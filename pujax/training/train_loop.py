@@ -316,12 +316,13 @@ def _fetch(state: LoopState) -> list[dict[str, float]]:
             )
         raise NonFiniteError("; ".join([*state.left, text]))
     for i in bad:
+        is_saved = loop_state.save_alone(state, i)  # before anything else can fail
         text = (
             f"seed {run.members[i].seed} left the others: {counts[i]} of its steps up to "
             f"{state.position.global_step} gave a number that is not finite and were undone "
             f"({nonfinite.describe(state, i)}); "
         )
-        if loop_state.save_alone(state, i):
+        if is_saved:
             text += (
                 f"its state without them is saved in {run.members[i].folder}. It goes on alone "
                 "with --set=run.nonfinite=skip"

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pujax.data import preparation
-from pujax.data.readers import columns, frame_chunks, frames
+from pujax.data.readers import columns, frame_chunks, frames, separated
 
 CSV = "id,amount,city,day\n007,1.5,Ulm,2024-01-31\n008,N/A,,2024-02-01\n009,-2, Bonn ,\n"
 
@@ -131,6 +131,28 @@ def test_lines_count_quotes_blank_lines_and_windows_line_ends(tmp_path):
     assert frame.values["b"].tolist() == ["two\r\nlines", 'say "x"']
     np.testing.assert_array_equal(frame.lines, [2, 6])
     np.testing.assert_array_equal(frame.take(np.array([1])).lines, [6])
+
+
+@pytest.mark.parametrize("num_rows", [1, 2, 10])
+def test_an_empty_cell_in_quotes_is_one_of_the_only_column(tmp_path, num_rows):
+    """As pandas writes it; a blank line is no row."""
+    cells = pd.DataFrame({"age": ["31", "", "45", ""]})
+    cells.to_csv(tmp_path / "a.csv", index=False)
+    path = write(tmp_path / "a.csv", (tmp_path / "a.csv").read_text().replace("45", "45\n"))
+    frame = frames.read(path)
+    assert frame.values["age"].tolist() == ["31", "", "45", ""]
+    np.testing.assert_array_equal(frame.lines, [2, 3, 4, 6])
+    parts = [table["age"].tolist() for table, *_ in separated.read_chunks(str(path), num_rows)]
+    assert sum(parts, []) == ["31", "", "45", ""]
+
+
+def test_a_header_with_fractions_says_what_to_do(tmp_path):
+    path = write(tmp_path / "a.csv", "label,400.5,401.0\n1,2,3\n")
+    said = r"\(if '400.5' is one, write it as 'x400.5', or give the table as Parquet\)$"
+    with pytest.raises(ValueError, match=said):
+        frames.read(path)
+    with pytest.raises(ValueError, match="the names of the columns$"):
+        frames.read(write(tmp_path / "a.csv", "1.5,400.5\n1,2\n"))
 
 
 def test_a_column_without_a_name_is_called_as_pandas_calls_it(tmp_path):
@@ -341,7 +363,8 @@ def test_arrays_are_rows_with_what_is_beside_them(tmp_path):
     np.savez(tmp_path / "b.npz", positives=x[:1], unlabeled=x[1:])
     frame = frames.read(tmp_path / "b.npz")
     np.testing.assert_array_equal(frame.values, x.reshape(3, 4))
-    np.testing.assert_array_equal(frame.beside["labels"], [1, -1, -1])
+    np.testing.assert_array_equal(frame.beside["labels"], [1, np.nan, np.nan])
+    assert [frame.place(i).rpartition(", ")[2] for i in range(3)] == ["row 1", "row 1", "row 2"]
     np.savez(tmp_path / "c.npz", positives=[0.5], unlabeled=[0.1, 0.2], names=["a score"])
     frame = frames.read(tmp_path / "c.npz")  # one number per row, and what is no row
     assert frame.values.tolist() == [[0.5], [0.1], [0.2]] and frame.names == ("labels",)

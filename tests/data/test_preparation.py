@@ -717,6 +717,20 @@ def test_numbers_that_double_precision_cannot_tell_apart_are_spoken_of():
     assert learned.messages[0].startswith("column 'x' is left out: its numbers differ by less")
 
 
+def test_whole_numbers_that_double_precision_does_not_tell_apart_are_not_the_same():
+    codes = 2**60 + np.arange(40)
+    table = pd.DataFrame({"code": codes, "x": np.arange(40) % 2})
+    learned = preparation.fit(table)
+    assert "'code' is left out: its numbers differ by less than a tril" in learned.messages[0]
+    spread = pd.DataFrame({"code": codes * np.where(np.arange(40) < 20, 1, 2), "x": 0.0})
+    spread = pd.concat([spread[:39], spread[38:39]], ignore_index=True)
+    learned = preparation.fit(spread.assign(x=np.arange(40) % 3))
+    keys = learned.row_keys(spread.assign(x=1.0))
+    assert len(set(keys)) == 39 and keys[38] == keys[39]
+    # By themselves and among others.
+    np.testing.assert_array_equal(learned.row_keys(spread.assign(x=1.0)[:1])[0], keys[0])
+
+
 def test_rows_are_the_same_where_all_cells_are_not_where_features_are():
     times = pd.Series(pd.to_datetime(1_709_632_800 + 10 * np.arange(40), unit="s"))
     table = pd.DataFrame({"when": times.astype(str), "x": np.arange(40) % 2})

@@ -344,13 +344,19 @@ def test_a_message_names_twenty_columns_and_how_many_more(tmp_path):
         pu_labels.read(narrow)
 
 
-@pytest.mark.parametrize("cell", ["1007", ""])
-def test_an_id_that_is_damaged_in_few_rows_is_no_feature(tmp_path, cell):
+@pytest.mark.parametrize(
+    ("cell", "accepted"),
+    [
+        ("1007", "'1007' in both"),
+        ("", "line 11, column 'customer_id' is empty"),
+        ("NA", "line 11, column 'customer_id' is 'NA', which stands for an empty cell; accepted: "),
+    ],
+)
+def test_an_id_that_is_damaged_in_few_rows_is_no_feature(tmp_path, cell, accepted):
     lines = [f"{1000 + i},{i % 3}" for i in range(60)]
     lines[9] = f"{cell},2"
     path = tmp_path / "a.csv"
     path.write_text("\n".join(["customer_id,x", *lines]) + "\n")
-    accepted = "'1007' in both" if cell else "line 11, column 'customer_id' is empty"
     with pytest.raises(ValueError, match=f"{accepted}.*id_column='' keeps it as a feature"):
         pu_labels.ids(frames.read(path))
     assert pu_labels.ids(frames.read(path), "").aside == ()

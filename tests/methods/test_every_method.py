@@ -11,6 +11,7 @@ import pytest
 
 from pujax import methods
 from pujax.data.batching import Batching
+from pujax.methods import naive, puupl
 from pujax.methods._common import averaging
 from pujax.methods.base import Method, Stage
 from pujax.training import method_setup, model_numbers, sharding, train_step
@@ -269,6 +270,22 @@ def test_few_steps_leave_a_warning_about_the_average():
     assert "after 48 steps at method.average_decay=0.99" in sentence and "62 %" in sentence
     method, *_ = setup("nnpu", **NORMED, average_decay=0.5)
     assert method.diagnose({}) == []
+
+
+@pytest.mark.parametrize(("num_epochs", "steps"), [(4, 24), (6, 24), (5, 12)])
+def test_steps_before_weights_are_drawn_anew_do_not_count_in_the_average(num_epochs, steps):
+    """A round of PUUPL starts from other weights; the last one of five epochs would have one."""
+    config, info = tiny.config("puupl", num_epochs=4, round_epochs=2), tiny.problem().info
+    method = puupl.build(config, info)
+    (stage,) = method.stages
+    assert (
+        stage.refresh_restarts
+        and not naive.build(tiny.config("naive"), info).stages[0].refresh_restarts
+    )
+    method = method._replace(stages=(stage._replace(num_epochs=num_epochs),))
+    section = ml_collections.ConfigDict({"average_decay": 0.97, "frozen_stages": 0})
+    (sentence,) = averaging.wrap(method, section, info).diagnose({})
+    assert f"after {steps} steps at method.average_decay=0.97" in sentence
 
 
 def test_without_a_decay_a_method_is_left_as_it_is():

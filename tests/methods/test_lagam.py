@@ -779,14 +779,18 @@ def test_the_entropy_is_that_of_clipped_probabilities():
     scores, labels = np.float32([12, -300, 0.3]), np.float32([1, 0, 1])
     batch = SimpleNamespace(labeled=labels)
 
-    def loss(weight, scores=scores):
-        config = SimpleNamespace(classification_loss="balanced", entropy_weight=weight)
+    def loss(weight, scores=scores, form="balanced", info=None):
+        config = SimpleNamespace(classification_loss=form, entropy_weight=weight)
         return losses.classification_losses(
-            config, None, (scores, scores), batch, (labels, labels)
+            config, info, (scores, scores), batch, (labels, labels)
         )[0]
 
     p = np.clip(1 / (1 + np.exp(-np.float64(scores))), 1e-4, 1 - 1e-4)
     entropy = -np.mean(p * np.log(p) + (1 - p) * np.log(1 - p))
     np.testing.assert_allclose(loss(1.0) - loss(0.0), entropy, rtol=1e-5)
+    info = tiny.problem().info  # with the risk of nnPU, too
+    np.testing.assert_allclose(
+        loss(1.0, form="nnpu", info=info) - loss(0.0, form="nnpu", info=info), entropy, rtol=1e-5
+    )
     slope = jax.grad(lambda s: loss(1.0, s) - loss(0.0, s))(jnp.asarray(scores))
     np.testing.assert_allclose(slope, [0, 0, -0.3 * p[2] * (1 - p[2]) / 3], rtol=1e-5, atol=1e-7)

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pujax import risks
+from pujax import methods, risks
 from pujax.methods import pulda
 from pujax.methods._common import network as network_lib
 from pujax.methods._common import optimizer
@@ -190,6 +190,22 @@ def test_a_batch_holds_sixteen_of_p_and_an_epoch_passes_once_over_u():
     plan = train_step.epoch_plan(method.stages[0], jax.random.key(1), 0, arrays)
     from_u = np.asarray(plan.ids[:, method.stages[0].batching.num_positives :])
     assert len(np.unique(from_u)) == from_u.size
+
+
+@pytest.mark.parametrize("name", ["pulda", "cvir", "holistic_pu"])
+def test_a_batch_that_u_does_not_fill_is_refused(name):
+    """It would hold rows of U twice."""
+    info = tiny.problem().info
+    most = info.n_u + 1
+    assert tiny.config(name).method.batching == "separate"
+    one = {"positives_per_batch": 1}
+    if name == "holistic_pu":
+        one["steps_per_epoch"] = 0  # else an epoch is as long as that says
+    method = methods.build(tiny.config(name, batch_size=most, **one), info)
+    assert method.stages[0].batching.steps == 1
+    accepted = f"at most {most}: 1 labelled positives .* and the {info.n_u} examples of U"
+    with pytest.raises(ValueError, match=f"^method.batch_size is {most + 1}; accepted: {accepted}"):
+        methods.build(tiny.config(name, batch_size=most + 1, **one), info)
 
 
 def test_each_phase_has_its_own_rate_and_a_schedule_of_its_own_length(monkeypatch):

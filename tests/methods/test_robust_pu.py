@@ -2,6 +2,7 @@
 
 import functools
 import json
+import math
 
 import jax
 import jax.numpy as jnp
@@ -307,6 +308,13 @@ def test_weights_that_vanish_or_hardly_fall_are_warned_about():
     assert not robust_pu.diagnose({"mean_weight_positive": 0.2, "mean_weight_unlabeled": 1e-4})
     (sentence,) = robust_pu.diagnose({"mean_weight_positive": 0.9, "mean_weight_unlabeled": 0.97})
     assert "mean weight of U is 0.970" in sentence and "method.num_epochs" in sentence
+    # Where 3 % of U are positive, it is 0.97 with the positives of U left out and no others.
+    solved = {"mean_weight_positive": 0.9, "mean_weight_unlabeled": 0.97}
+    assert not robust_pu.diagnose(solved, prior=0.03)
+    assert robust_pu.diagnose(solved | {"mean_weight_unlabeled": 0.99}, prior=0.03)
+    assert robust_pu.diagnose(solved, prior=0.5) and robust_pu.diagnose(solved, prior=math.nan)
+    prior = setup()[0].info.prior_unlabeled
+    assert setup()[1].diagnose.keywords == {"prior": prior}
     # All weights are those of the start where no episode follows.
     _, method, _, _ = setup(num_epochs=4, pretrain_epochs=4)
     (sentence,) = method.diagnose({"mean_weight_positive": 1.0, "mean_weight_unlabeled": 1.0})

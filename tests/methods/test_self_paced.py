@@ -64,6 +64,7 @@ def test_products_round_down_and_lose_nothing_to_floating_point():
             got = self_paced.pick_count(size, epoch, share=0.5, ramp_epochs=100, top=0.6)
             assert got == size * 5 * epoch * 6 // 10000
     assert self_paced.pick_count(99, 1, share=0.5, ramp_epochs=1, top=0.5) == 24
+    assert self_paced.floor_of(0.29 * 100) == 29 and self_paced.floor_of(28.99) == 28
 
 
 def test_picked_are_the_ends_of_u_and_a_share_of_p():

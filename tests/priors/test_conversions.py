@@ -92,6 +92,23 @@ def test_numbers_may_be_arrays_without_axes():
         )
 
 
+@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16])
+def test_counts_are_not_rounded_to_the_type_of_the_number(dtype):
+    n_p, n_u = 100_000, 6_000_000  # more than float16 has
+    prior = dtype(0.3)
+    frequency = conversions.label_frequency_from_unlabeled_prior(prior, n_p=n_p, n_u=n_u)
+    exact = n_p / (n_p + float(prior) * n_u)
+    np.testing.assert_allclose(float(frequency), exact, rtol=1e-6)
+    population = conversions.population_prior(prior, n_p=n_p, n_u=n_u)
+    np.testing.assert_allclose(
+        float(population), (n_p + float(prior) * n_u) / (n_p + n_u), rtol=1e-6
+    )
+    back = conversions.unlabeled_prior(np.float16(0.5), n_p=n_p, n_u=n_u)
+    np.testing.assert_allclose(back, (0.5 * (n_p + n_u) - n_p) / n_u, rtol=1e-6)
+    share = conversions.unlabeled_prior_from_label_frequency(dtype(0.5), n_p=n_p, n_u=n_u)
+    np.testing.assert_allclose(float(share), n_p / n_u, rtol=1e-6)
+
+
 def test_a_learned_prior_goes_through_the_conversions():
     """The population's is linear in that of U, slope n_u / (n_p + n_u); the inverse undoes it."""
     there = functools.partial(conversions.population_prior, **COUNTS)

@@ -2,6 +2,7 @@
 
 import collections
 import math
+import warnings
 
 import numpy as np
 import pytest
@@ -121,6 +122,14 @@ def programmes(monkeypatch):
     kept = []
     monkeypatch.setattr(_hull_projection.Projector, "project", project)
     return solved
+
+
+def test_points_that_coincide_are_no_division_by_zero():
+    p, u = np.zeros([10, 1]), np.repeat([[0.0], [1.0]], 5, axis=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for estimator in (priors.km1, priors.km2):
+            assert estimator(p, u, num_resamples=5).value == pytest.approx(0.5, abs=0.02)
 
 
 def test_what_is_decided_without_solving_is_decided_right(programmes):

@@ -203,6 +203,24 @@ def test_too_few_examples_are_named():
         ted_n(np.arange(3.0), np.arange(8.0))
 
 
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        (np.ones(3), r"features has shape \(3,\); accepted: 3 numbers for each example"),
+        (np.ones([2, 1]), r"features has shape \(2, 1\); accepted: 3 numbers for each example"),
+        (np.full([1, 3], np.nan), "features has 1 examples with values that are not finite"),
+    ],
+)
+def test_rows_unlike_those_of_the_fit_get_no_scores(rows, said):
+    """One example without its axis would be three of one number, each used for every feature."""
+    rng = np.random.default_rng(0)
+    p, u = rng.normal(1, 1, [20, 3]), rng.normal(size=[30, 3])
+    fit = ted_n_fit(p, u, num_warmup_epochs=1, num_epochs=0, hidden=(4,))
+    assert fit.predict(u[:1]).shape == (1,) and fit.predict(u[:0]).shape == (0,)
+    with pytest.raises(ValueError, match=f"^{said}"):
+        fit.predict(rows)
+
+
 def test_equal_settings_are_compiled_once(monkeypatch):
     """Many keys or data sets of one shape need not wait for the compiler each."""
     made = []

@@ -51,6 +51,11 @@ def get_config(argument=""):
     return config
 """
 
+_MADE = (
+    "from ml_collections import ConfigDict as C\nfrom pujax import sweep\n"
+    "def get_plan(): return sweep.Plan('t', "
+)
+
 
 pytestmark = pytest.mark.usefixtures("one_device")
 _shared = tiny.shared_setups()
@@ -598,7 +603,16 @@ def test_errors_of_data_keep_their_kind_and_advise_with_the_sweeps_flags(monkeyp
             "No module named 'no_such_module'; accepted: a file that imports",
         ),
         ("def get_plan(): pass", "gives a NoneType; accepted: a pujax.sweep.Plan"),
-        ("def get_plan():\n    return {}['boom']", "get_plan raised KeyError: 'boom' ("),
+        ("def get_plan():\n    return {}['boom']", "raised KeyError: 'boom' ("),
+        ("x = unknown", "raised NameError: name 'unknown' is not defined ("),
+        ("raise RuntimeError('boo')", "plan.py, line 1); accepted: a file that runs\n"),
+        (f"{_MADE}3)", "cells is a int; accepted: a list of pujax.sweep.Cell"),
+        (f"{_MADE}[('a', 'b', 1)])", "cells is a tuple of tuple; accepted: a list of"),
+        (f"{_MADE}[sweep.Cell('a', 'b', {{}})])", "config of a on b is a dict; accepted: "),
+        (
+            f"{_MADE}[sweep.Cell('a', 'b', C({{'data': 1}}))])",
+            "config of a on b is a ConfigDict without method, model, run, seed; accepted: ",
+        ),
     ],
 )
 def test_a_file_without_a_plan_is_named(tmp_path, capsys, text, said):
@@ -607,7 +621,31 @@ def test_a_file_without_a_plan_is_named(tmp_path, capsys, text, said):
         path.write_text(text)
     assert command.main(["sweep", f"--plan={path}", f"--workdir={tmp_path / 'new'}"]) == 2
     message = capsys.readouterr().err
-    assert str(path) in message and said in message
+    assert said in message and message.count("\n") == 1
+    assert str(path) in message or "Plan('t'" in str(text)  # what a plan lacks is named by itself
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("x = unknown", "raised NameError: name 'unknown' is not defined ("),
+        ("def get_config(argument):\n    return 1 / 0", "raised ZeroDivisionError: division by"),
+        ("def get_config():\n    return 1", "raised TypeError: get_config() takes 0 positional"),
+        ("def get_config(argument):\n    return 1", "get_config returns a int; accepted: "),
+        (
+            "import ml_collections\n"
+            "def get_config(argument):\n    return ml_collections.ConfigDict({'data': {}})",
+            "get_config returns a ConfigDict without method, model, run, seed; accepted: ",
+        ),
+    ],
+)
+def test_a_file_without_a_configuration_is_named(tmp_path, capsys, text, said):
+    path = tmp_path / "mine.py"
+    path.write_text(text)
+    assert command.main(["sweep", f"--config={path}", f"--workdir={tmp_path / 'new'}"]) == 2
+    message = capsys.readouterr().err
+    assert f"--config={path}" in message and said in message and message.count("\n") == 1
+    assert os.listdir(tmp_path) == ["mine.py"]
 
 
 def test_a_plan_may_take_an_argument(tmp_path):
@@ -673,6 +711,27 @@ def test_a_setting_that_is_none_is_told_why(config_file, setting, said):
     plan = plan_lib.from_config(config_file, methods=["naive"], tasks=["even"])
     with pytest.raises(ValueError, match=f"--set is '{setting}'; accepted: .*{said}"):
         plan_lib.override(plan, [setting])
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"seeds": ([0],)}, "seeds is [0]; accepted: whole numbers"),
+        ({"rules": (["last"],)}, "rules is ['last']; accepted: "),
+    ],
+)
+def test_what_a_list_of_a_plan_holds_is_named(changes, said):
+    with pytest.raises(ValueError, match=f"^{re.escape(said)}"):
+        plan_lib.check(small_plan.plan(["naive"])._replace(**changes))
+
+
+@pytest.mark.parametrize("figures", [(math.nan, None), (math.inf, 1.0), (90.0, math.nan)])
+def test_a_published_figure_is_finite(figures):
+    """The file of a finished sweep has no word for others."""
+    plan = small_plan.plan(["naive"])
+    cells = tuple(cell._replace(published=figures) for cell in plan.cells)
+    with pytest.raises(ValueError, match="^published of naive on even is .*; accepted: None, or a"):
+        plan_lib.check(plan._replace(cells=cells))
 
 
 def test_cells_of_a_plan_may_be_a_generator_and_must_be_some(tmp_path, capsys):
@@ -1093,6 +1152,17 @@ def test_seeds_that_evaluated_other_epochs_are_no_mean_of_a_rule_that_chooses_am
     assert not (tmp_path / "even" / "naive" / "seed_1").exists()
     # The last epoch is the same whatever was evaluated before it.
     assert sweep.run(now._replace(rules=("last",)), str(tmp_path)) == 0
+
+
+def test_the_address_of_a_bucket_is_no_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    said = "^--workdir is 'gs://a/b'; accepted: a folder of this machine"
+    plan = small_plan.plan(("naive",))
+    with pytest.raises(ValueError, match=said):
+        sweep.run(plan, "gs://a/b")
+    with pytest.raises(ValueError, match=said):
+        experiment.run(config_lib.resolve(plan.cells[0].config), "gs://a/b")
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("name", ["lr[0.1]", "a]b", "back\\slash"])

@@ -412,6 +412,19 @@ def test_a_step_that_is_not_finite_is_undone_reported_and_stops_the_run_every_ti
     assert not (tmp_path / "summary.json").exists()
 
 
+def test_a_step_of_a_stage_that_sees_features_is_told_about_by_its_raw_examples(tmp_path):
+    """What predicts takes no features: the head of ImPULSeS trains on those of its encoder."""
+    view = {"crop_area": 0.9, "jitter_probability": 0.0, "grayscale_probability": 0.0}
+    head = {"head_loss": "bce", "head_learning_rate": 1e38}
+    options = {"model": "mlp", "options": {"hidden": (16,)}, "num_epochs": 3, "pretrain_epochs": 1}
+    config = tiny.config("impulses", **options, **view, **head)
+    said = (
+        r"computed again gives .*; its 16 examples have finite inputs and scores|training examples"
+    )
+    with pytest.raises(train_loop.NonFiniteError, match=said):
+        tiny.train_in(tmp_path, config, tiny.problem())
+
+
 def test_the_policy_skip_undoes_such_steps_and_counts_them(tmp_path, monkeypatch):
     monkeypatch.setattr(
         optimizer,

@@ -288,6 +288,27 @@ def test_a_seed_that_meets_a_number_that_is_not_finite_leaves_and_the_others_end
     assert result["undone_steps"] == 12 * 3 - 5  # of steps 12 to 47 those from 17 on
 
 
+def test_a_seed_that_leaves_is_saved_before_anything_is_said_of_it(tmp_path, monkeypatch):
+    """A report that fails costs no run: the group goes on from what is there."""
+    made = members(tmp_path, "naive", run={"progress_seconds": 0.0, "checkpoint_every": 1})
+    group = [made[0], diverging(made[1], from_step=17)]
+    order, save_alone = [], loop_state.save_alone
+
+    def saved(state, seed):
+        order.append("saved")
+        return save_alone(state, seed)
+
+    def told(state, seed):
+        order.append("told")
+        return "nothing is known"
+
+    monkeypatch.setattr(loop_state, "save_alone", saved)
+    monkeypatch.setattr(train_loop.nonfinite, "describe", told)
+    with pytest.raises(train_loop.NonFiniteError, match=r"undone \(nothing is known\)"):
+        train(group, tmp_path)
+    assert order == ["saved", "told"]
+
+
 @pytest.mark.thorough
 def test_two_seeds_of_which_one_leaves_go_on_without_an_axis(tmp_path, monkeypatch):
     copies, keep = [], loop_state.keep

@@ -24,7 +24,6 @@ import numpy as np
 
 from pujax import reading
 from pujax.checks import require
-from pujax.data.raw import UNKNOWN
 from pujax.data.readers import columns, packed, separated
 
 FORMATS = ".csv and .tsv with a header, .parquet, .npz, .npy, and svmlight"
@@ -56,8 +55,9 @@ class Frame:
       decimal_comma: whether a cell '3,14' may be a number, since the cells come from text and
         something else than a comma separates them; False for chunks, as what is learned from whole
         files says how their numbers are written.
-      numbers: int64 `[n]`, which row of the file each is, from 0; None where they are all of its
-        rows in its order, or `lines` says where they are.
+      numbers: int64 `[n]`, which row of the file each is, from 0, or which of its array where
+        positives and unlabeled rows are two; None where they are all of its rows in its order, or
+        `lines` says where they are.
     """
 
     path: str
@@ -472,8 +472,10 @@ def _npz(path: str) -> Frame:
                 f"{path}: unlabeled has {parts[1].shape[1]} features; accepted: "
                 f"{parts[0].shape[1]}, as positives has"
             )
-        labels = np.repeat(np.array([1, UNKNOWN], np.int8), [len(part) for part in parts])
-        return Frame(path, np.concatenate(parts), {"labels": labels})
+        # NaN is a label that is not there, as nobody has written one.
+        labels = np.repeat([1.0, np.nan], [len(part) for part in parts])
+        numbers = np.concatenate([np.arange(len(part)) for part in parts])  # in the array of each
+        return Frame(path, np.concatenate(parts), {"labels": labels}, numbers=numbers)
     x = arrays.pop("x", None)
     if x is None:
         raise ValueError(f"{path} holds {sorted(arrays)}; accepted: {accepted}")

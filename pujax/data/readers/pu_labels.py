@@ -413,8 +413,11 @@ def _is_damaged_id(frame: Frame, name: str, words: Any) -> bool:
 def _check_ids(frame: Frame, column: str, words: Any, *, accepted: str = "") -> None:
     missing = np.flatnonzero(words.isna())
     if len(missing):
+        cell = frame.column(column, field="id_column").iloc[missing[0]]
+        is_word = isinstance(cell, str) and cell.strip()
+        what = f"{cell.strip()!r}, which stands for an empty cell" if is_word else "empty"
         raise ValueError(
-            f"{frame.place(missing[0])}, column {column!r} is empty; accepted: an id in every row"
+            f"{frame.place(missing[0])}, column {column!r} is {what}; accepted: an id in every row"
             + accepted
         )
     twice = np.flatnonzero(words.duplicated())

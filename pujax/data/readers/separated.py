@@ -189,8 +189,9 @@ def _records(path: str, file: Any) -> Iterator[tuple[list[str], str, int]]:
             if header is None:
                 header = _header(path, first, [columns.plain(name) for name in record])
                 yield header, delimiter, 0
-            # A blank line is a record without cells, and so is one of spaces for pandas.
-            elif len(record) > 1 or any(cell.strip() for cell in record):
+            # A blank line is a record without cells, and so is one of spaces for pandas. An empty
+            # cell in quotes is a cell.
+            elif len(record) > 1 or record == [""] or any(cell.strip() for cell in record):
                 if len(record) != len(header):
                     raise ValueError(
                         f"{path}, line {start} has {len(record)} cells; accepted: {len(header)}, "
@@ -211,9 +212,13 @@ def _header(path: str, line: str, names: list[str]) -> list[str]:
     numbers = [_is_number(name) for name in names]
     fractions = [is_one and not is_whole for is_one, is_whole in zip(numbers, whole, strict=True)]
     if not any(names) or all(numbers) or any(fractions):
+        hint = ""
+        if any(fractions) and not all(numbers):
+            name = names[fractions.index(True)]
+            hint = f" (if {name!r} is one, write it as 'x{name}', or give the table as Parquet)"
         raise ValueError(
             f"{path}, line 1 is {line.strip()[:60]!r}; accepted: a header with the names of the "
-            "columns"
+            f"columns{hint}"
         )
     # As pandas writes and reads a column without a name, such as the numbers of the rows.
     names = [name or f"Unnamed: {i}" for i, name in enumerate(names)]

@@ -198,7 +198,9 @@ def dataset(
         test_labels, test_notes = _test_labels(tested, labels.column, positive)
     except ValueError as error:
         raise ValueError(_in_fields(str(error))) from error
-    values = np.arange(1, frame.num_rows + 1) if ids.values is None else ids.values
+    values = ids.values
+    if values is None:
+        values = 1 + (np.arange(frame.num_rows) if frame.numbers is None else frame.numbers)
     notes = (*own_rows.notes, *test_notes)
     own = raw.OwnRows(id_name=ids.column or _WITHOUT_ID, ids=values, notes=notes)
     data = raw.RawDataset(

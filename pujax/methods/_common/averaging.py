@@ -88,7 +88,11 @@ def wrap(
         return state._replace(method=inner, calibrated=inner if method.calibrate else None)
 
     last = method.stages[-1]
-    steps = last.num_epochs * last.batching.steps_per_epoch(info.n)
+    length = last.num_epochs
+    if last.refresh_restarts and last.refresh_every:
+        # Since the last refresh, which is before an epoch that `refresh_every` divides.
+        length -= (length - 1) // last.refresh_every * last.refresh_every
+    steps = length * last.batching.steps_per_epoch(info.n)
 
     def diagnose(estimates: dict[str, float]) -> list[str]:
         sentences = method.diagnose(estimates) if method.diagnose else []

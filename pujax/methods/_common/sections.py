@@ -128,6 +128,26 @@ def batches(config: ml_collections.ConfigDict, info: DataInfo, **changes: Any) -
     return Batching(**({"batch_size": size, "num_positives": count} | changes))
 
 
+def once_through_unlabeled(batching: Batching, info: DataInfo) -> Batching:
+    """The same batches, in an epoch as many as U fills, so that none of it is seen twice.
+
+    Args:
+      batching: as from `batches`.
+      info: numbers of the data set.
+
+    Raises:
+      ValueError: if U does not fill its part of one batch.
+    """
+    from_u = batching.batch_size - batching.num_positives
+    accepted = (
+        f"at most {info.n_u + batching.num_positives}: {batching.num_positives} labelled positives "
+        f"(method.positives_per_batch) and the {info.n_u} examples of U"
+    )
+    is_filled = from_u <= info.n_u or not batching.num_positives
+    checks.require(is_filled, "method.batch_size", batching.batch_size, accepted)
+    return batching._replace(steps=info.n_u // from_u)
+
+
 def check_multilabel(config: ml_collections.ConfigDict, info: MultilabelInfo) -> None:
     """Raises a ValueError for settings of several labels that cannot be."""
     optimizer_lib.check(config)

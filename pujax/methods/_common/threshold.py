@@ -47,7 +47,8 @@ def at_share(scores: jax.Array, share: float, *, keep: jax.Array, count: int) ->
     """The lowest score of as many examples as a share asks for, the highest ones.
 
     `sort(scores)[floor(m (1 - share))]` over the `m` examples kept, the order statistic of nnPUSB's
-    authors. What equals it is not above it: one example fewer than the share asks for is.
+    authors, in floating point as theirs is. What equals it is not above it: one example fewer than
+    the share asks for is, or just as many where `m (1 - share)` is whole but for its rounding.
 
     Args:
       scores: `[n]`.

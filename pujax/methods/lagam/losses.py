@@ -96,12 +96,16 @@ def classification_losses(
     """
     if config.classification_loss == "nnpu":
         numbers: dict[str, Any] = calibration.risk_numbers(info)
-        loss = risks.nnpu(scores[0], batch.labeled, **numbers)
-        return loss, jnp.zeros([])
-    weak_loss = label_loss(scores[0], labels[0], form=config.classification_loss)
+        weak_loss = risks.nnpu(scores[0], batch.labeled, **numbers)
+        mixed_loss = jnp.zeros([])  # a mixed example is neither labelled nor unlabeled
+    else:
+        weak_loss, mixed_loss = (
+            label_loss(*view, form=config.classification_loss)
+            for view in zip(scores, labels, strict=True)
+        )
     if config.entropy_weight:
         weak_loss += config.entropy_weight * _mean_entropy(scores[0])
-    return weak_loss, label_loss(scores[1], labels[1], form=config.classification_loss)
+    return weak_loss, mixed_loss
 
 
 def _mean_entropy(scores: jax.Array) -> jax.Array:

@@ -136,6 +136,7 @@ def build(config: ml_collections.ConfigDict, info: DataInfo) -> Method:
         sections.batches(c, info),
         refresh=_begin_round(config, training, scores_of),
         refresh_every=c.round_epochs,
+        refresh_restarts=True,
     )
     return Method(
         stages=(stage,),

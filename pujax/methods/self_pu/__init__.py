@@ -216,7 +216,7 @@ def _refresh(
     """What picks examples at the start of an epoch of picking, where it is time."""
     c = config.method
     counts = _pick_counts(c, info)
-    count_labeled = int(c.clean_labeled * info.n_p)
+    count_labeled = self_paced.floor_of(c.clean_labeled * info.n_p)
 
     @jax.jit
     def score(params: Any, batch_stats: Any, inputs: jax.Array) -> jax.Array:

@@ -30,8 +30,11 @@ def pick_count(
 
     `floor(|U| share min(epoch / ramp_epochs, 1) top)`, the authors' schedule.
     """
-    count = num_unlabeled * share * min(epoch / ramp_epochs, 1) * top
-    # A product such as 60000 * 0.5 * 0.3 * 0.4 must not lose one to rounding.
+    return floor_of(num_unlabeled * share * min(epoch / ramp_epochs, 1) * top)
+
+
+def floor_of(count: float) -> int:
+    """The whole part of a product such as 60000 * 0.5 * 0.3 * 0.4, which loses none to rounding."""
     return math.floor(round(count, 6))
 
 

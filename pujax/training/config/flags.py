@@ -70,6 +70,10 @@ def parse(argv: list[str]) -> tuple[ml_collections.ConfigDict, str, str]:
         raise ValueError(
             f"--config is {_config_path(argv)!r}: {error}; accepted: a file that imports"
         ) from error
+    except ValueError:  # of a file that asks pujax for what cannot be, which it names
+        raise
+    except Exception as error:
+        raise configs.failure("--config", _config_path(argv), error, "that runs") from error
     if values.help or values["config"].value is None:
         raise ValueError(
             "usage: pujax train --config=NAME|configs/NAME.py[:key=value,...] [--workdir=DIR] "
