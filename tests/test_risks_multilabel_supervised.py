@@ -213,7 +213,7 @@ def test_partial_bce_goes_over_into_the_logarithm_of_the_share():
     scores, known = jnp.array([[1.0, -1.0], [2.0, 0.0]]), jnp.array([[1, 0], [1, -1]])
     half = 1 + 4 * math.log(0.5) / math.log(0.1)
     losses = np.log1p(np.exp([-1.0])).sum() * half, np.log1p(np.exp([-2.0, 0.0])).sum()
-    for gamma in (1e-7, -1e-7):
+    for gamma in (1e-7, -1e-7, jnp.float32(1e-7)):
         value = risks.partial_bce(scores, known, gamma=gamma)
         np.testing.assert_allclose(value, sum(losses) / 4, rtol=1e-5)
 
