@@ -159,6 +159,8 @@ def training(command):
     is_one = (name == "pujax" and rest[0] == "train") or name == "train.py"
     if not is_one or "..." in command or not any(x.startswith("--config=") for x in rest):
         return None
+    if "mypackage" in command:  # a method that the reader writes
+        return None
     rest = rest[name == "pujax" :]
     config, *_ = flags.parse(["train.py", *rest])
     source = config.data.source

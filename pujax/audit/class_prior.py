@@ -89,9 +89,10 @@ def check(found: Mapping[str, PriorEstimate], num_u: int) -> list[Finding]:
     values = [one.value for one in found.values() if is_informative(one)]
     spread = max(values) / min(values)
     numbers["spread"] = spread
-    all_speak = len(values) == len(found)
-    of_those = "" if all_speak else f" of the {len(values)} that say something"
+    of_those = "" if len(values) == len(found) else f" of the {len(values)} that say something"
     apart = f"the largest estimate{of_those} is {spread:.1f} times the smallest"
+    if len(values) == 1:
+        apart = "no other estimate confirms it"
     if not choice.agree and spread >= FAR:
         return [
             Finding(
@@ -118,8 +119,8 @@ def check(found: Mapping[str, PriorEstimate], num_u: int) -> list[Finding]:
 
 def _agreement(agree: bool, informative: int, total: int) -> str:
     """The title of estimates that are near one another."""
-    if 2 * informative <= total:
-        return f"{informative} of {total} estimates of the share of positives in U say something"
+    if informative == 1 < total:
+        return f"1 of {total} estimates of the share of positives in U says something"
     which = "estimates" if informative == total else f"{informative} of {total} estimates"
     how = "agree" if agree else "disagree beyond their intervals, but not by much"
     return f"{which} of the share of positives in U {how}"

@@ -65,8 +65,12 @@ def failure(flag: str, text: str, error: Exception, what: str) -> ValueError:
       error: what was raised, with its traceback.
       what: what is accepted, to follow 'a file'.
     """
-    where = traceback.extract_tb(error.__traceback__)[-1]
-    said = f"{type(error).__name__}: {error} ({where.filename}, line {where.lineno})"
+    frames = traceback.extract_tb(error.__traceback__)
+    path = os.path.abspath(text.partition(":")[0])
+    own = [frame for frame in frames if os.path.abspath(frame.filename) == path]
+    where = (own or frames)[-1]
+    reason = " ".join(str(error).split())
+    said = f"{type(error).__name__}: {reason} ({where.filename}, line {where.lineno})"
     return ValueError(f"{flag}={text} raised {said}; accepted: a file {what}")
 
 

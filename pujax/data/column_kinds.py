@@ -163,7 +163,8 @@ def _column(frame: frames.Frame, name: str) -> tuple[Column, str]:
             single = (values[~np.isnan(values)] - offset).astype(np.float32)
         if not had_missing and single.min() == single.max():
             # Of whole numbers above 2^53 several are one in double precision.
-            if values.min() == values.max() and words.nunique() == 1:
+            is_exact = abs(values[0]) < 2.0**53 or words.nunique() == 1
+            if values.min() == values.max() and is_exact:
                 return Column(name, "dropped"), _constant(name, words.iloc[0])
             message = f"column {name!r} is left out: its numbers differ by less than a trillionth"
             return Column(name, "dropped"), f"{message}; subtract a constant from them"

@@ -12,6 +12,7 @@ dates. The former has the SHA-256 of the latter.
 """
 
 import dataclasses
+import decimal
 import itertools
 import logging
 import os
@@ -181,7 +182,7 @@ class Preparation:
             return [row.tobytes() for row in values]
         self._check_columns(frame)
         numbers, words = [np.zeros([frame.num_rows, 0], np.int64)], []
-        beyond: dict[int, str] = {}  # by row, cells that are rounded as numbers
+        beyond: dict[int, str] = {}  # by row, what double precision leaves of its cells
         for column in self.columns:
             cells = frame.values[column.name] if column.kind != "dropped" else None
             if column.kind == "number":
@@ -191,7 +192,9 @@ class Preparation:
                 large = np.flatnonzero(np.abs(values) >= _INEXACT)
                 written = columns.text(cells).tolist() if len(large) else []
                 for row in large.tolist():
-                    beyond[row] = beyond.get(row, "") + repr((column.name, written[row]))
+                    rest = _rest(written[row], values[row])
+                    if rest:
+                        beyond[row] = beyond.get(row, "") + repr((column.name, rest))
             elif column.kind == "date":
                 values, _ = columns.dates(cells, column.date_format)
                 numbers.append(columns.instants(values))
@@ -339,6 +342,16 @@ def fit(
         encoder=encoder,
         sources=tuple(sources[i] for i in kept),
     )
+
+
+def _rest(text: str, value: float) -> str:
+    """What a whole number is more than its rounded value; '' where it is the same."""
+    try:
+        exact = int(decimal.Decimal(text))
+    except decimal.InvalidOperation:  # written with marks between its digits
+        exact = int(re.sub(r"\D", "", text) or 0) * (-1 if value < 0 else 1)
+    rest = exact - int(value)
+    return str(rest) if rest else ""
 
 
 def _together(said: Sequence[tuple[str, str]], path: str) -> list[str]:

@@ -121,8 +121,8 @@ def unlabeled_prior(population: Number, *, n_p: int, n_u: int) -> Number:
 
 def _precise(value: Any) -> Any:
     """The number in at least float32: counts have more digits than the short types."""
-    if isinstance(value, np.floating):
-        return float(value)
+    if isinstance(value, np.floating | np.ndarray):
+        return np.asarray(value, np.float64)[()]
     return arrays.full_precision(value) if isinstance(value, jax.Array) else value
 
 

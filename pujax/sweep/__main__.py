@@ -3,7 +3,6 @@
 import os
 import re
 import sys
-from collections.abc import Iterable
 
 import jax
 from absl import flags
@@ -92,9 +91,8 @@ def parse(argv: list[str]) -> tuple[plan_lib.Plan | None, flags.FlagValues]:
         )
     if values.seeds:
         plan = plan._replace(seeds=_seeds(values.seeds))
-    if isinstance(plan.cells, Iterable):
-        plan = plan._replace(cells=tuple(plan.cells))
     plan_lib.check_cells(plan)
+    plan = plan._replace(cells=tuple(plan.cells))
     trained = plan_lib.only(plan, values.only).cells if values.only else None
     plan = plan_lib.override(plan, values.set, trained=trained)
     if values.config:

@@ -6,7 +6,7 @@ import inspect
 import math
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import ml_collections
@@ -180,7 +180,7 @@ def _check_cell(cell: Cell) -> None:
             f"config of {cell.name} is {lacking}; accepted: a ml_collections.ConfigDict with "
             f"{', '.join(_SECTIONS)}"
         )
-    accepted = "None, or a finite mean and a standard deviation, which may be None"
+    accepted = "None, or a mean and a standard deviation, which may be None, both finite"
     is_known = is_published(cell.published)
     checks.require(is_known, f"published of {cell.name}", cell.published, accepted)
 
@@ -215,6 +215,8 @@ def from_file(text: str) -> Plan:
         raise ValueError(f"--plan is {text!r}; accepted: {path!r}, which takes no argument")
     try:
         plan = get_plan(argument) if argument else get_plan()
+        if isinstance(plan, Plan) and isinstance(plan.cells, Iterator):
+            plan = plan._replace(cells=tuple(plan.cells))
     except ValueError:  # of a field or an argument, which it names
         raise
     except Exception as error:

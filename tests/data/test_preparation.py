@@ -722,11 +722,20 @@ def test_whole_numbers_that_double_precision_does_not_tell_apart_are_not_the_sam
     table = pd.DataFrame({"code": codes, "x": np.arange(40) % 2})
     learned = preparation.fit(table)
     assert "'code' is left out: its numbers differ by less than a tril" in learned.messages[0]
+    spelled = pd.DataFrame({"one": ["1", "1.0"] * 20, "x": np.arange(40) % 2})
+    assert "'1' in all training rows" in preparation.fit(spelled).messages[0]
     spread = pd.DataFrame({"code": codes * np.where(np.arange(40) < 20, 1, 2), "x": 0.0})
     spread = pd.concat([spread[:39], spread[38:39]], ignore_index=True)
     learned = preparation.fit(spread.assign(x=np.arange(40) % 3))
     keys = learned.row_keys(spread.assign(x=1.0))
     assert len(set(keys)) == 39 and keys[38] == keys[39]
+    # Not how a number is written counts, but what it is.
+    floats = pd.DataFrame({"code": np.arange(1.0, 41) * 1e17, "x": np.arange(40) % 3})
+    written = floats.astype({"code": "str"})
+    assert written["code"][0] == "1e+17"
+    learned_floats = preparation.fit(floats)
+    assert learned_floats.row_keys(written) == learned_floats.row_keys(floats)
+    assert preparation._rest("-9,007,199,254,740,993", -9007199254740992.0) == "-1"
     # By themselves and among others.
     np.testing.assert_array_equal(learned.row_keys(spread.assign(x=1.0)[:1])[0], keys[0])
 

@@ -103,8 +103,9 @@ def test_counts_are_not_rounded_to_the_type_of_the_number(dtype):
     np.testing.assert_allclose(
         float(population), (n_p + float(prior) * n_u) / (n_p + n_u), rtol=1e-6
     )
-    back = conversions.unlabeled_prior(np.float16(0.5), n_p=n_p, n_u=n_u)
-    np.testing.assert_allclose(back, (0.5 * (n_p + n_u) - n_p) / n_u, rtol=1e-6)
+    for half in (np.float16(0.5), np.array(0.5, np.float16)):
+        back = conversions.unlabeled_prior(half, n_p=n_p, n_u=n_u)
+        np.testing.assert_allclose(back, (0.5 * (n_p + n_u) - n_p) / n_u, rtol=1e-6)
     share = conversions.unlabeled_prior_from_label_frequency(dtype(0.5), n_p=n_p, n_u=n_u)
     np.testing.assert_allclose(float(share), n_p / n_u, rtol=1e-6)
 

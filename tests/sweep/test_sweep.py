@@ -607,7 +607,11 @@ def test_errors_of_data_keep_their_kind_and_advise_with_the_sweeps_flags(monkeyp
         ("x = unknown", "raised NameError: name 'unknown' is not defined ("),
         ("raise RuntimeError('boo')", "plan.py, line 1); accepted: a file that runs\n"),
         (f"{_MADE}3)", "cells is a int; accepted: a list of pujax.sweep.Cell"),
-        (f"{_MADE}[('a', 'b', 1)])", "cells is a tuple of tuple; accepted: a list of"),
+        (f"{_MADE}'abc')", "cells is a str; accepted: a list of pujax.sweep.Cell"),
+        (f"{_MADE}[('a', 'b', 1)])", "cells is a list of tuple; accepted: a list of"),
+        (f"{_MADE}(1 / x for x in [0]))", "plan.py, line 3); accepted: a file whose get_plan"),
+        ("raise RuntimeError('a\\nb')", "raised RuntimeError: a b ("),
+        ("from pujax import sweep\ndef get_plan():\n    return sweep.no_such", "plan.py, line 3)"),
         (f"{_MADE}[sweep.Cell('a', 'b', {{}})])", "config of a on b is a dict; accepted: "),
         (
             f"{_MADE}[sweep.Cell('a', 'b', C({{'data': 1}}))])",

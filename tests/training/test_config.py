@@ -472,6 +472,22 @@ def parse(*arguments):
 
 
 @pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("x = unknown", r"raised NameError: name 'unknown' is not defined \(.*mine.py, line 1\)"),
+        ("def get_config(argument=''):\n    return 1", "get_config returns a int; accepted: "),
+        ("def get_config(argument=''):\n    return {}", "get_config returns a dict; accepted: "),
+    ],
+)
+def test_a_config_file_without_a_configuration_is_named_in_one_line(tmp_path, text, said):
+    path = tmp_path / "mine.py"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=f"^--config={path}.*{said}") as error:
+        flags.parse(["train.py", f"--config={path}"])
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
     "arguments", [["--config=no.py:a=1"], ["--config", "no.py"], ["-config=no.py"]]
 )
 def test_a_config_file_that_is_not_there_is_named_in_one_line(arguments):

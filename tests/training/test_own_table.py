@@ -561,13 +561,14 @@ def test_columns_are_left_out_or_read_as_words_where_that_is_said(tmp_path):
     assert "data.words='plz' reads them as words" in " ".join(read.messages)
 
 
-def test_rows_of_two_arrays_are_counted_in_each(tmp_path):
+def test_of_two_arrays_is_said_which_row_is_the_first_of_the_second(tmp_path):
     """A row of `predictions.csv` is looked up in `unlabeled`."""
     rows = np.random.default_rng(0).normal(size=[80, 2])
     np.savez(tmp_path / "pair.npz", unlabeled=rows[30:], positives=rows[:30])
     own = load(tmp_path / "pair.npz", label="", prior=0.6).own
     assert own.id_name == "row"
-    np.testing.assert_array_equal(own.ids, [*range(1, 31), *range(1, 51)])
+    np.testing.assert_array_equal(own.ids, np.arange(1, 81))
+    assert "rows are counted over both arrays: row 31 is the first of 'unlabeled'" in own.notes
     (note,) = [x for x in own.notes if "labelled positive" in x]
     assert "known negative" not in note and "-1" not in note
 

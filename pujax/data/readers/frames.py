@@ -55,9 +55,9 @@ class Frame:
       decimal_comma: whether a cell '3,14' may be a number, since the cells come from text and
         something else than a comma separates them; False for chunks, as what is learned from whole
         files says how their numbers are written.
-      numbers: int64 `[n]`, which row of the file each is, from 0, or which of its array where
-        positives and unlabeled rows are two; None where they are all of its rows in its order, or
-        `lines` says where they are.
+      numbers: int64 `[n]`, which row of the file each is, from 0; None where they are all of its
+        rows in its order, or `lines` says where they are.
+      num_before: of two arrays, positives and unlabeled rows, how many are in the first; 0 of one.
     """
 
     path: str
@@ -67,6 +67,7 @@ class Frame:
     is_sparse: bool = False
     decimal_comma: bool = False
     numbers: np.ndarray | None = None
+    num_before: int = 0
 
     @property
     def num_rows(self) -> int:
@@ -474,8 +475,7 @@ def _npz(path: str) -> Frame:
             )
         # NaN is a label that is not there, as nobody has written one.
         labels = np.repeat([1.0, np.nan], [len(part) for part in parts])
-        numbers = np.concatenate([np.arange(len(part)) for part in parts])  # in the array of each
-        return Frame(path, np.concatenate(parts), {"labels": labels}, numbers=numbers)
+        return Frame(path, np.concatenate(parts), {"labels": labels}, num_before=len(parts[0]))
     x = arrays.pop("x", None)
     if x is None:
         raise ValueError(f"{path} holds {sorted(arrays)}; accepted: {accepted}")

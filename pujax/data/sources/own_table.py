@@ -198,10 +198,11 @@ def dataset(
         test_labels, test_notes = _test_labels(tested, labels.column, positive)
     except ValueError as error:
         raise ValueError(_in_fields(str(error))) from error
-    values = ids.values
-    if values is None:
-        values = 1 + (np.arange(frame.num_rows) if frame.numbers is None else frame.numbers)
+    values = np.arange(1, frame.num_rows + 1) if ids.values is None else ids.values
     notes = (*own_rows.notes, *test_notes)
+    if frame.num_before and ids.values is None:
+        first = frame.num_before + 1
+        notes += (f"rows are counted over both arrays: row {first} is the first of 'unlabeled'",)
     own = raw.OwnRows(id_name=ids.column or _WITHOUT_ID, ids=values, notes=notes)
     data = raw.RawDataset(
         name="own_table",

@@ -18,6 +18,7 @@ from pujax import command_line, configs, methods, models
 
 _CONFIG = ("--config", "-config")
 _OPTIONS = "config.model.options."
+_CONFIGS = (ml_collections.ConfigDict, ml_collections.FrozenConfigDict)
 BOOLEANS = {"true": True, "false": False}
 _ACCEPTED = {
     "invalid literal for int": "a whole number",
@@ -48,7 +49,13 @@ def parse(argv: list[str]) -> tuple[ml_collections.ConfigDict, str, str]:
     try:
         rest = values(argv)
         if config.value is not None:
-            config.value.keys()  # a file that could not be read says so at its first use
+            # A file that could not be read says so at the first use of its value.
+            if not (hasattr(config.value, "keys") and isinstance(config.value, _CONFIGS)):
+                raise ValueError(
+                    f"--config={_config_path(argv)}: get_config returns a "
+                    f"{type(config.value).__name__}; accepted: a file whose get_config takes a "
+                    "string and returns a configuration, as those of configs/"
+                )
             _set_options(config.value, options)
     except flags.Error as error:
         if not _config_path(argv) and any(word.startswith("--config.") for word in argv):
