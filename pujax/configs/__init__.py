@@ -56,6 +56,10 @@ def find(text: str, flag: str = "--config") -> str:
     return f"{own[name]}{colon}{argument}"
 
 
+RETURNS_ONE = "whose get_config takes a string and returns a configuration, as those of configs/"
+"""What is accepted of a user's file, to follow 'a file'."""
+
+
 def failure(flag: str, text: str, error: Exception, what: str) -> ValueError:
     """The error to raise of a user's file in which Python raised another one.
 

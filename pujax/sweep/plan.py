@@ -266,7 +266,7 @@ def from_config(
 
 def _made(get_config: Any, argument: str, text: str) -> ml_collections.ConfigDict:
     """What a file's `get_config` returns, which must be a configuration."""
-    what = "whose get_config takes a string and returns a configuration, as those of configs/"
+    what = configs.RETURNS_ONE
     try:
         made = get_config(argument)
     except ValueError:  # of an argument, which it names

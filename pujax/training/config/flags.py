@@ -53,8 +53,7 @@ def parse(argv: list[str]) -> tuple[ml_collections.ConfigDict, str, str]:
             if not (hasattr(config.value, "keys") and isinstance(config.value, _CONFIGS)):
                 raise ValueError(
                     f"--config={_config_path(argv)}: get_config returns a "
-                    f"{type(config.value).__name__}; accepted: a file whose get_config takes a "
-                    "string and returns a configuration, as those of configs/"
+                    f"{type(config.value).__name__}; accepted: a file {configs.RETURNS_ONE}"
                 )
             _set_options(config.value, options)
     except flags.Error as error:
