@@ -203,7 +203,7 @@ def test_a_batch_that_u_does_not_fill_is_refused(name):
         one["steps_per_epoch"] = 0  # else an epoch is as long as that says
     method = methods.build(tiny.config(name, batch_size=most, **one), info)
     assert method.stages[0].batching.steps == 1
-    accepted = f"at most {most}: 1 labelled positives .* and the {info.n_u} examples of U"
+    accepted = rf"at most {most}, the labelled positives of a batch \(1, .* of U \({info.n_u}\)$"
     with pytest.raises(ValueError, match=f"^method.batch_size is {most + 1}; accepted: {accepted}"):
         methods.build(tiny.config(name, batch_size=most + 1, **one), info)
 

@@ -140,8 +140,8 @@ def once_through_unlabeled(batching: Batching, info: DataInfo) -> Batching:
     """
     from_u = batching.batch_size - batching.num_positives
     accepted = (
-        f"at most {info.n_u + batching.num_positives}: {batching.num_positives} labelled positives "
-        f"(method.positives_per_batch) and the {info.n_u} examples of U"
+        f"at most {info.n_u + batching.num_positives}, the labelled positives of a batch "
+        f"({batching.num_positives}, method.positives_per_batch) and all of U ({info.n_u})"
     )
     is_filled = from_u <= info.n_u or not batching.num_positives
     checks.require(is_filled, "method.batch_size", batching.batch_size, accepted)
