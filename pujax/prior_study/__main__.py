@@ -1,7 +1,6 @@
 """The command line of the prior study; `python -m pujax.prior_study --help` lists it."""
 
 import os
-import pathlib
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -10,7 +9,7 @@ from absl import flags
 
 from pujax import prior_study
 from pujax.console import message, run_command
-from pujax.training import metrics_writer
+from pujax.reports import run_folder
 
 _USAGE = """usage: python -m pujax.prior_study RUNDIR [--factors=0.1,0.5,1,2,5,10] [--seeds=3]
   RUNDIR               a finished run that left an encoder, of impulses for example
@@ -43,7 +42,11 @@ def main(argv: list[str]) -> int:
         if len(rest) != 1:
             raise ValueError(f"command line: RUNDIR is {' '.join(rest)!r}; accepted: one folder")
         folder = rest[0]
-        beside = {name: _rows(x) for name, x in _named(values.beside).items()}
+        names = run_folder.names(values.beside)
+        if len(set(names)) < len(names):
+            given = ",".join(values.beside)
+            raise ValueError(f"--beside is {given!r}; accepted: folders that differ")
+        beside = {name: _rows(x) for name, x in zip(names, values.beside, strict=True)}
         try:
             result = prior_study.of_run(
                 folder,
@@ -74,27 +77,11 @@ def _numbers(texts: Sequence[str]) -> list[float]:
 
 def _rows(folder: str) -> list[dict[str, Any]]:
     """Metrics of a run, read only."""
-    name = metrics_writer.JSON_LINES
-    if not os.path.exists(os.path.join(folder, name)):
-        raise ValueError(f"--beside: {folder} holds no {name}; accepted: folders of runs")
-    return metrics_writer.read_rows(folder)
-
-
-def _named(folders: Sequence[str]) -> dict[str, str]:
-    """Folders by the last parts of their paths, as many as tell them apart.
-
-    Raises:
-      ValueError: for a folder that is given twice.
-    """
-    paths = [pathlib.Path(folder).resolve() for folder in folders]
-    if len(set(paths)) < len(paths):
-        given = ",".join(folders)
-        raise ValueError(f"--beside is {given!r}; accepted: folders that differ")
-    for length in range(1, max((len(path.parts) for path in paths), default=0) + 1):
-        names = ["/".join(path.parts[-length:]) for path in paths]
-        if len(set(names)) == len(names):
-            return dict(zip(names, folders, strict=True))
-    return {}
+    path = os.path.join(folder, run_folder.METRICS)
+    if not os.path.exists(path):
+        accepted = "folders of runs"
+        raise ValueError(f"--beside: {folder} holds no {run_folder.METRICS}; accepted: {accepted}")
+    return list(run_folder.rows_of(path))
 
 
 if __name__ == "__main__":

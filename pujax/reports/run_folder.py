@@ -128,8 +128,7 @@ def find(folders: Sequence[str]) -> list[Run]:
                 what = "a saved model"
             raise ValueError(f"RUN is {folder!r}, {what}; accepted: {_ACCEPTED}")
         places += [place for place in found if not any(map(_same(place), places))]
-    names = _names(places)
-    return [read(place, name) for place, name in zip(places, names, strict=True)]
+    return [read(place, name) for place, name in zip(places, names(places), strict=True)]
 
 
 def compared(run: Run) -> list[Run]:
@@ -166,7 +165,7 @@ def read(folder: str, name: str) -> Run:
     digest = ""
     if os.path.exists(os.path.join(folder, DATA)):
         digest = str(files.read_json(os.path.join(folder, DATA)).get("digest", ""))
-    rows = tuple(_rows(os.path.join(folder, METRICS)))
+    rows = tuple(rows_of(os.path.join(folder, METRICS)))
     return Run(folder, name, config, summary, rows, digest, example_scores.read(folder))
 
 
@@ -192,8 +191,8 @@ def _below(folder: str, deep: int = 1) -> Iterator[str]:
             yield from _below(entry.path, deep + 1)
 
 
-def _names(folders: Sequence[str]) -> list[str]:
-    """The last parts of the paths, as many as tell them apart."""
+def names(folders: Sequence[str]) -> list[str]:
+    """The last parts of the paths, as many as tell them apart; equal ones of equal paths."""
     paths = [pathlib.Path(os.path.abspath(folder)).parts for folder in folders]
     size = 1
     while len({path[-size:] for path in paths}) < len(paths) and size < max(map(len, paths)):
@@ -201,8 +200,17 @@ def _names(folders: Sequence[str]) -> list[str]:
     return ["/".join(path[-size:]) for path in paths]
 
 
-def _rows(path: str) -> Iterator[dict[str, Any]]:
-    """The rows of `metrics.jsonl`; a last line that is not finished is left out."""
+def rows_of(path: str) -> Iterator[dict[str, Any]]:
+    """The rows of `metrics.jsonl` of a run, which may still train.
+
+    A last line that is not finished is left out; without a file there are no rows.
+
+    Args:
+      path: of the file.
+
+    Raises:
+      ValueError: for another line that is no row.
+    """
     if not os.path.exists(path):
         return
     with open(path, "rb") as file:

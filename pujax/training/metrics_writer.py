@@ -48,10 +48,15 @@ class MetricsWriter:
         os.makedirs(self._folder, exist_ok=True)
         self._make_events = _tensorboard_writer() if tensorboard else None
         self._events: Any = None
+        path = self._path(JSON_LINES)
         self._sizes = {JSON_LINES: 0, CSV: 0}  # of the files as this process wrote them
         self._columns: list[str] = []  # of the CSV
-        self.rows, is_whole = _found(self._folder)
-        if not is_whole:
+        self.rows, intact = _read_rows(path) if os.path.exists(path) else ([], True)
+        lost = _rows_of_table(self._path(CSV), {row["epoch"] for row in self.rows})
+        if lost:
+            _LOG.warning("%s lacks %d epochs, which are taken from %s", path, len(lost), CSV)
+            self.rows = sorted([*self.rows, *lost], key=lambda row: row["epoch"])
+        if lost or not intact:
             self._write_lines()
         self._note_size(JSON_LINES)
         if self.rows:
@@ -182,29 +187,6 @@ def _table(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> str:
     text = io.StringIO()
     csv.DictWriter(text, columns, restval="", lineterminator="\n").writerows(rows)
     return text.getvalue()
-
-
-def read_rows(folder: str | os.PathLike) -> list[dict[str, Any]]:
-    """The rows of a run, which may still train; nothing is written.
-
-    Args:
-      folder: of the run.
-
-    Raises:
-      ValueError: as `MetricsWriter`.
-    """
-    return _found(os.fspath(folder))[0]
-
-
-def _found(folder: str) -> tuple[list[dict[str, Any]], bool]:
-    """Rows that both files of a folder hold, and whether the JSON lines are all of them."""
-    path = os.path.join(folder, JSON_LINES)
-    rows, is_whole = _read_rows(path) if os.path.exists(path) else ([], True)
-    lost = _rows_of_table(os.path.join(folder, CSV), {row["epoch"] for row in rows})
-    if lost:
-        _LOG.warning("%s lacks %d epochs, which are taken from %s", path, len(lost), CSV)
-        rows = sorted([*rows, *lost], key=lambda row: row["epoch"])
-    return rows, is_whole and not lost
 
 
 def begins_with_a_row(path: str) -> bool:
