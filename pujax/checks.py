@@ -74,16 +74,24 @@ def is_number(value: object) -> bool:
     return getattr(value, "shape", None) == () and kind in "biufV"
 
 
+def unmasked(field: str, values: object) -> None:
+    """Requires that it is no masked array: what lies under the mask would be read."""
+    if isinstance(values, np.ma.MaskedArray):
+        raise ValueError(f"{field} is a masked array; accepted: an array without a mask")
+
+
 def real_numbers(field: str, values: object, accepted: str) -> np.ndarray:
     """The array of real numbers in `values`: floating-point ones as they are, others as float64.
 
-    Requires that they are real numbers: words, also of digits, None, complex numbers and rows of
-    several lengths are not.
+    Requires that they are real numbers: words, also of digits, None, complex numbers, dates, masked
+    arrays and rows of several lengths are not.
     """
+    unmasked(field, values)
     try:
         array = np.asarray(values)
-        if array.dtype.kind == "c":  # NumPy would drop a part of them, with no more than a warning
-            raise TypeError("complex numbers")
+        # NumPy would drop a part of complex numbers, with no more than a warning, and count days.
+        if array.dtype.kind in "cmM":
+            raise TypeError("complex numbers, or dates")
         # NumPy would read '0.5' as a number and None as NaN.
         is_other = array.dtype.kind in "SU"
         if array.dtype.kind == "O":

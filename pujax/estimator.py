@@ -190,8 +190,8 @@ class PUClassifier(ClassifierMixin, BaseEstimator):
           ValueError: naming what is not accepted.
         """
         self._check_settings()
-        _check_unmasked("X", X)
-        _check_unmasked("y", y)
+        checks.unmasked("X", X)
+        checks.unmasked("y", y)
         _check_names(X)
         X = _dense(X)
         _check_cells(X)
@@ -296,7 +296,7 @@ class PUClassifier(ClassifierMixin, BaseEstimator):
     def _scores(self, X: Any) -> np.ndarray:
         """Scores `[n]` of being positive."""
         check_is_fitted(self, "model_")
-        _check_unmasked("X", X)
+        checks.unmasked("X", X)
         _check_names(X)
         X = _dense(X)
         _check_cells(X)
@@ -363,7 +363,7 @@ class PUClassifier(ClassifierMixin, BaseEstimator):
         check_is_fitted(self, "model_")
         if sample_weight is not None:
             raise ValueError("sample_weight is given; accepted: None")
-        _check_unmasked("y", y)
+        checks.unmasked("y", y)
         check_consistent_length(X, y)
         is_positive = _plain_labels(column_or_1d(y)) == self.positive_
         if is_positive.all() or not is_positive.any():
@@ -592,12 +592,6 @@ def _is_missing(labels: np.ndarray) -> np.ndarray:
     import pandas as pd
 
     return pd.isna(labels)
-
-
-def _check_unmasked(name: str, values: Any) -> None:
-    """Raises a ValueError for a masked array, what lies below whose mask would be read."""
-    if isinstance(values, np.ma.MaskedArray):
-        raise ValueError(f"{name} is a masked array; accepted: an array without a mask")
 
 
 def _check_names(X: Any) -> None:

@@ -264,3 +264,15 @@ def test_a_traced_number_that_must_be_known_is_refused_by_name():
         ValueError, match=r"prior is .*; accepted: a number in \(0, 1\) .* not trac"
     ):
         jax.eval_shape(lambda prior: metrics.auc_from_auc_pu(0.7, prior), 0.3)
+
+
+@pytest.mark.parametrize("metric", [*ALL, proxy_accuracy])
+def test_what_lies_under_a_mask_and_dates_are_refused_by_name(metric):
+    def hidden(values):
+        return np.ma.masked_array(values, mask=np.arange(len(values)) == 1)
+
+    for values in (hidden(SCORES), np.zeros(len(SCORES), "M8[D]"), np.zeros(len(SCORES), "m8[s]")):
+        with pytest.raises(ValueError, match=r"^scores is .*; accepted: "):
+            metric(values, LABELS)
+    with pytest.raises(ValueError, match="^label.* is a masked array; accepted: an array without"):
+        metric(SCORES, hidden(LABELS))

@@ -27,6 +27,21 @@ def started(*values):
     return means if len(means) > 1 else means[0]
 
 
+@pytest.mark.parametrize("shape", [(1,), (2,), (4, 1)])
+def test_an_average_of_several_seeds_is_refused(shape):
+    """It would make a vector of the risk, which a mean then trains on."""
+    several = risks.MovingMean(np.full(shape, 0.5), np.full(shape, True))
+    said = r"value of the moving average has shape \(.*but must be a single number"
+    with pytest.raises(ValueError, match=said):
+        risks.label_alignment(SCORES, LABELED, prior=0.4, average=several)
+    for pair in ((several, None), (None, several)):
+        with pytest.raises(ValueError, match=said):
+            risks.two_way_margin(SCORES, LABELED, prior=0.4, averages=pair)
+    each = jax.vmap(lambda x: risks.label_alignment(SCORES, LABELED, prior=0.4, average=x)[0])
+    flat = jax.tree.map(np.ravel, several)
+    assert each(flat).shape == flat.value.shape
+
+
 def test_distance_floor_slope_symmetry_and_limit():
     with x64():
         compared = functools.partial(jax.value_and_grad(risks.softplus_distance), sharpness=3.5)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pujax.arrays import check_codes
-from pujax.checks import one_of
+from pujax.checks import one_of, unmasked
 
 ERROR, WARNING, NOTE = "error", "warning", "note"
 SEVERITIES = (ERROR, WARNING, NOTE)
@@ -128,8 +128,7 @@ def problem(
 
 
 def _array(name: str, values: Any) -> np.ndarray:
-    if isinstance(values, np.ma.MaskedArray):
-        raise ValueError(f"{name} is a masked array; accepted: numbers without a mask")
+    unmasked(name, values)
     try:
         return np.asarray(values)
     except ValueError as error:  # such as of rows of different lengths

@@ -58,8 +58,8 @@ class Preparation:
     Attributes:
       feature_names: of the `d` features.
       columns: of the table; empty where rows are arrays, which are handed on as they are, but for
-        features that are the same in all training rows: these stay so, since nothing was learned
-        of another value.
+        `offsets`, and features that are the same in all training rows: these stay so, since
+        nothing was learned of another value.
       aside: columns that a new table may have as well, such as the label and the id.
       fill: what replaces a missing feature, per feature before `kept` is applied; of arrays what
         replaces a feature that is not kept, and 0 of the others.
@@ -70,6 +70,8 @@ class Preparation:
       sources: the column that each of the `d` features is made of, as a name does not tell it: the
         word 'paid' of a column 'status' has the name of a column 'status_paid'. Empty in what an
         earlier version saved, and where rows are arrays.
+      offsets: of arrays, what is subtracted from each feature before it is put into single
+        precision, see `readers.columns.offset`; empty where nothing is.
     """
 
     feature_names: tuple[str, ...]
@@ -81,6 +83,7 @@ class Preparation:
     messages: tuple[str, ...] = ()
     encoder: Any = None
     sources: tuple[str, ...] = ()
+    offsets: tuple[float, ...] = ()
 
     @property
     def shape(self) -> tuple[int]:
@@ -255,6 +258,8 @@ class Preparation:
             raise ValueError(
                 f"{frame.path} has {values.shape[1]} features; accepted: {wanted}, as in training"
             )
+        if self.offsets:
+            values = values.astype(np.float64) - np.asarray(self.offsets)
         result = _fitting(frame, values, self.feature_names, dtype)
         if self.fill and len(self.kept) < wanted:
             fixed = np.setdiff1d(np.arange(wanted), self.kept)
@@ -390,7 +395,7 @@ def load(folder: str | os.PathLike) -> Preparation:
         raise ValueError(f"{path} is no preparation of format {_FORMAT}; accepted: a saved one")
     try:
         record = document["encoder"]
-        document.setdefault("sources", [])  # which earlier versions did not save
+        document = {"sources": [], "offsets": [], **document}  # which earlier versions did not save
         _check_document(document)
         return Preparation(
             feature_names=tuple(document["feature_names"]),
@@ -402,6 +407,7 @@ def load(folder: str | os.PathLike) -> Preparation:
             messages=tuple(document["messages"]),
             encoder=None if record is None else table_encoder.load(folder, record),
             sources=tuple(document["sources"]),
+            offsets=tuple(document["offsets"]),
         )
     except (KeyError, TypeError) as error:
         raise ValueError(f"{path} is damaged ({error!r}); accepted: a saved one") from error
@@ -423,7 +429,7 @@ def _check_document(document: dict[str, Any]) -> None:
             "",
             *written_numbers.MARKS,
         )
-        is_number = isinstance(column.offset, (int, float)) and abs(column.offset) < np.inf
+        is_number = is_finite(column.offset)
         known = known and column.spelled in (None, *columns.SPELLED)
         known = known and isinstance(column.had_missing, bool)
         shares = column.missing is None or 0 <= column.missing <= 1
@@ -432,11 +438,14 @@ def _check_document(document: dict[str, Any]) -> None:
             return words and known and is_number and shares and low is high
         return words and known and is_number and shares and -np.inf < low <= high < np.inf
 
+    def is_finite(value: Any) -> bool:
+        return isinstance(value, (int, float)) and abs(value) < np.inf
+
     width = len(document["fill"]) if isinstance(document["fill"], list) else 0
     rights = {
         **dict.fromkeys(("feature_names", "aside", "messages", "sources"), is_text),
         "columns": is_column,
-        "fill": lambda value: isinstance(value, (int, float)) and abs(value) < np.inf,
+        **dict.fromkeys(("fill", "offsets"), is_finite),
         "kept": lambda value: type(value) is int and 0 <= value < width,
     }
     wrong = [name for name, right in rights.items() if not is_list(name, right)]
@@ -444,8 +453,9 @@ def _check_document(document: dict[str, Any]) -> None:
         wrong.append("first_index")
     if document["columns"] and len(document["kept"]) != len(document["feature_names"]):
         wrong.append("kept")
-    if document["sources"] and len(document["sources"]) != len(document["feature_names"]):
-        wrong.append("sources")
+    for name in ("sources", "offsets"):
+        if document[name] and len(document[name]) != len(document["feature_names"]):
+            wrong.append(name)
     if wrong:
         raise TypeError(f"{wrong[0]} is not as it is saved")
 
@@ -455,21 +465,47 @@ def _of_array(frame: frames.Frame, indices: Any) -> Preparation:
     learned = _identity(frame)
     rows = np.arange(frame.num_rows) if indices is None else np.asarray(indices, np.int64)
     require(len(rows) > 0, "indices", "empty", "at least one training row")
-    (first,) = learned._array(frame.take(rows[:1]), np.float64)
-    differ = np.zeros(len(first), bool)
+    low = high = learned._array(frame.take(rows[:1]), frame.values.dtype)[0]
     for start in range(0, len(rows), _ROWS):
-        # In single precision, in which a network sees them.
-        part = learned._array(frame.take(rows[start : start + _ROWS]), np.float32)
-        differ |= (part != first.astype(np.float32)).any(axis=0)
+        part = learned._array(frame.take(rows[start : start + _ROWS]), frame.values.dtype)
+        low, high = np.minimum(low, part.min(axis=0)), np.maximum(high, part.max(axis=0))
+    differ_by_type = low != high  # of whole numbers above 2^53, too
+    low, high = low.astype(np.float64), high.astype(np.float64)
+    offsets = np.array([columns.offset(np.array(ends)) for ends in zip(low, high, strict=True)])
+    # In single precision, in which a network sees them.
+    differ = (low - offsets).astype(np.float32) != (high - offsets).astype(np.float32)
+    messages = []
+
+    def say(what: np.ndarray, text: str) -> None:
+        if what.any():
+            names = [learned.feature_names[i] for i in np.flatnonzero(what)]
+            messages.append(f"{len(names)} of {len(what)} features {text}: {listed(names)}")
+
+    say(
+        offsets != 0,
+        "are large for how little they differ, so that single precision would not tell them apart; "
+        "a constant is subtracted from each",
+    )
+    say(
+        ~differ & differ_by_type,
+        "differ by less than a trillionth in training rows and are unused; subtract a constant",
+    )
+    say(~differ & ~differ_by_type, "are the same in all training rows and unused")
+    learned = dataclasses.replace(
+        learned,
+        feature_names=tuple(
+            f"{name} - {offset:.15g}" if offset else name
+            for name, offset in zip(learned.feature_names, offsets, strict=True)
+        ),
+        offsets=tuple(offsets.tolist()) if offsets.any() else (),
+        messages=tuple(messages),
+    )
     if differ.all() or not differ.any():  # the latter is said where the problem is built
         return learned
-    names = [name for name, varies in zip(learned.feature_names, differ, strict=True) if not varies]
-    text = f"{len(names)} of {len(differ)} features are the same in all training rows and unused"
     return dataclasses.replace(
         learned,
-        fill=tuple(np.where(differ, 0.0, first).tolist()),
+        fill=tuple(np.where(differ, 0.0, low).tolist()),
         kept=tuple(np.flatnonzero(differ).tolist()),
-        messages=(f"{text}: {listed(names)}",),
     )
 
 
@@ -602,8 +638,8 @@ def _features(
             sources.append(column.name)
     if encoder is not None:
         cells = _encoded(frame, found)
-        values, encoded = table_encoder.transform(encoder, cells)
-        sources += table_encoder.sources(encoder, encoded)
+        values, encoded, made_of = table_encoder.transform(encoder, cells)
+        sources += made_of
         for column in found:
             feature = f"{column.name}_total_seconds"
             if column.kind == "date" and column.offset and feature in encoded:

@@ -7,6 +7,7 @@ objects of the types in `_TRUSTED` are created, and its SHA-256 is kept elsewher
 import hashlib
 import importlib.metadata
 import io
+import itertools
 import os
 import re
 import warnings
@@ -22,6 +23,8 @@ from pujax.files import replacing
 _FILE = "encoder.skops"
 _VERSIONS = ("skrub", "scikit-learn", "pandas")
 _SEED = 0
+# skrub ends a name so that another feature has already.
+_RANDOM_ENDING = re.compile(r"__skrub_[0-9a-f]+__$")
 _MAX_WORDS = 40
 """Where a column has fewer different words than these, each becomes a column of its own."""
 
@@ -98,22 +101,25 @@ def transform(encoder: Any, table: Any) -> tuple[np.ndarray, list[str]]:
       table: DataFrame of `n` rows, as in `fit`.
 
     Returns:
-      `(values, names)`: float64 `[n, features]`, NaN for a date that is missing; their names.
+      `(values, names, sources)`: float64 `[n, features]`, NaN for a date that is missing; the names
+      of the features, all different, and the columns that they are made of.
     """
     with warnings.catch_warnings():  # that a word is new
         warnings.simplefilter("ignore", UserWarning)
         encoded = encoder.transform(table)
-    return encoded.to_numpy(np.float64), list(encoded.columns)
+    sources = [encoder.output_to_input_[name] for name in encoded.columns]
+    return encoded.to_numpy(np.float64), _numbered(encoded.columns), sources
 
 
-def sources(encoder: Any, names: Iterable[str]) -> list[str]:
-    """The columns that features are made of.
-
-    Args:
-      encoder: as in `transform`.
-      names: of features, as `transform` returned them.
-    """
-    return [encoder.output_to_input_[name] for name in names]
+def _numbered(names: Iterable[str]) -> list[str]:
+    """Names whose random endings, where two columns make one name, are numbers in their order."""
+    plain = [_RANDOM_ENDING.sub("", name) for name in names]
+    known, result = set(plain), dict[str, None]()  # which keeps its order
+    for name in plain:
+        others = (f"{name} ({number})" for number in itertools.count(2))
+        free = (other for other in others if other not in known and other not in result)
+        result[name if name not in result else next(free)] = None
+    return list(result)
 
 
 def save(encoder: Any, folder: str | os.PathLike) -> dict[str, Any]:

@@ -15,6 +15,7 @@ def score_list(name: str, scores: npt.ArrayLike) -> np.ndarray:
 
 def label_array(labels: npt.ArrayLike, name: str = "labels") -> np.ndarray:
     """Labels of whatever kind, as an array; `name` is what the metric says to them."""
+    checks.unmasked(name, labels)
     try:
         return np.asarray(labels)
     except ValueError as error:  # rows of several lengths

@@ -401,9 +401,10 @@ def _scores(name: str, values: npt.ArrayLike) -> np.ndarray:
 
 def _priors(prior: float | None, interval: tuple[float, float] | None) -> list[float]:
     """The prior, and behind it those of its interval; NaN alone if it is not known."""
-    pair = np.asarray([0.0, 1.0] if interval is None else interval)
-    is_pair = pair.shape == (2,) and pair.dtype.kind in "fiu"
-    checks.require(is_pair, "prior_interval", interval, "two numbers, or None")
+    accepted = "two numbers, or None"
+    given = [0.0, 1.0] if interval is None else interval
+    pair = checks.real_numbers("prior_interval", given, accepted)
+    checks.require(pair.shape == (2,), "prior_interval", interval, accepted)
     ends = [] if interval is None else [float(end) for end in interval]
     if prior is None or (checks.is_number(prior) and prior != prior):  # NaN
         return [math.nan]

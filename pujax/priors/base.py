@@ -100,8 +100,9 @@ def score_samples(
     """
     named = (("scores_positive", positive), ("scores_unlabeled", unlabeled))
     for name, values in named:
-        if np.ndim(values) != 1:
-            raise ValueError(f"{name} has shape {np.shape(values)}; accepted: [n], one score each")
+        shape = real_array(name, values, "[n], one score each").shape
+        if len(shape) != 1:
+            raise ValueError(f"{name} has shape {shape}; accepted: [n], one score each")
     p, u = (rows(name, values, least=2)[:, 0] for name, values in named)
     return p, u
 
@@ -154,8 +155,7 @@ def rows(
     Raises:
       ValueError: naming the argument, what it is, and what is accepted.
     """
-    if isinstance(values, np.ma.MaskedArray):
-        raise ValueError(f"{name} is a masked array; accepted: numbers without a mask")
+    checks.unmasked(name, values)
     array = real_array(name, values, "real numbers, one row per example")
     if array.ndim == 0 or len(array) < least:
         accepted = f"at least {least} examples" if least else "an array, one row per example"

@@ -166,7 +166,7 @@ def _halvable(
     positives: npt.ArrayLike, unlabeled: npt.ArrayLike
 ) -> tuple[np.ndarray, np.ndarray, bool]:
     for name, values in (("positives", positives), ("unlabeled", unlabeled)):
-        shape = np.shape(values)
+        shape = base_lib.real_array(name, values, "real numbers, one row per example").shape
         if shape and shape[0] < _MIN_EXAMPLES:
             raise ValueError(
                 f"{name} has {shape[0]} examples; accepted: at least {_MIN_EXAMPLES}, half of "

@@ -194,6 +194,8 @@ def _moved(
 ) -> tuple[_Moved, MovingMean]:
     """Moves an average towards the mean of `values` where `mask` holds."""
     old = MovingMean.start() if average is None else average
+    for field, number in zip(old._fields, old, strict=True):  # those of several seeds, say
+        arrays.check_shape_of_number(f"{field} of the moving average", number)
     was_started, is_there = jnp.asarray(old.started), jnp.any(mask)
     before = jax.lax.stop_gradient(jnp.asarray(old.value, values.dtype))
     mean = arrays.mean_where(values, mask)

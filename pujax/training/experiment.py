@@ -14,7 +14,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 from pujax import locks
-from pujax.console import message, render_table
+from pujax.console import first_line, message, render_table
 from pujax.data import dataset, multilabel_dataset, sources
 from pujax.data.multilabel_dataset import MultilabelDataset
 from pujax.data.pu_dataset import PUDataset
@@ -590,8 +590,14 @@ def refuse_other_run(
     if not os.path.exists(path):
         _refuse_foreign(folder)
         return
-    kept = ml_collections.ConfigDict(read_json(path))
-    stored, wanted = config_lib.fingerprint(kept), config_lib.fingerprint(config)
+    document, wanted = read_json(path), config_lib.fingerprint(config)
+    try:
+        kept = ml_collections.ConfigDict(document)
+        stored = config_lib.fingerprint(kept)
+    except (AttributeError, TypeError, ValueError) as error:  # other programs have such files, too
+        raise ValueError(
+            f"{path} is no configuration of a run ({first_line(error)}); accepted: another folder"
+        ) from error
     if chooses_later:
         for fields, of in ((stored, kept), (wanted, config)):
             fields["run"]["eval_every"] = max(of.get("run", {}).get("eval_every", 0), 1)

@@ -22,6 +22,7 @@ from pujax.data.image_files import ImageFiles, as_array
 from pujax.data.pu_dataset import PriorChoice, PUDataset, TrainingData
 from pujax.files import read_json, write_json
 from pujax.methods import naive
+from pujax.models import RANDOM
 from pujax.priors import Consensus, PriorEstimate, consensus, estimates_of
 from pujax.priors.consensus import NAME as CONSENSUS
 from pujax.priors.consensus import is_informative, shown, warning, why
@@ -374,9 +375,14 @@ def _identity(config: ml_collections.FrozenConfigDict, data: PUDataset) -> dict[
         identity |= {
             "scaling": config.data.scaling,
             "prior_epochs": config.data.prior_epochs,
-            "model": config.model.to_dict(),
+            "model": _without_place(config.model.to_dict()),
         }
     return json.loads(json.dumps(identity))  # as JSON gives it back
+
+
+def _without_place(model: dict[str, Any]) -> dict[str, Any]:
+    """The section without the place of its weights, which are in the digest of the data."""
+    return {**model, "init": "a file"} if model.get("init", RANDOM) != RANDOM else model
 
 
 def _read(path: str, identity: dict[str, Any]) -> Consensus:
@@ -388,7 +394,9 @@ def _read(path: str, identity: dict[str, Any]) -> Consensus:
     kept = read_json(path)
     try:
         stored, result = dict(kept["of"]), _consensus(kept)
-    except (ValueError, KeyError, TypeError, OverflowError) as error:
+        if "model" in stored:  # of an earlier version with the place
+            stored["model"] = _without_place(stored["model"])
+    except (AttributeError, ValueError, KeyError, TypeError, OverflowError) as error:
         raise ValueError(f"{path} is damaged ({error}); accepted: the file as written") from error
     other = config_lib.differences(stored, identity)
     if other:

@@ -501,7 +501,7 @@ def test_estimates_are_far_apart_from_twice_the_smallest_on(smallest, far):
     "bad", [[[1, 2], [3]], np.ma.array([[1.0], [2.0]], mask=[[True], [False]])]
 )
 def test_what_is_no_array_is_named(bad):
-    with pytest.raises(ValueError, match="^features is (no|a masked) array.*accepted: numbers"):
+    with pytest.raises(ValueError, match="^features is (no|a masked) array.*accepted: "):
         audit.problem(bad, [1, 0])
-    with pytest.raises(ValueError, match="^labeled is (no|a masked) array.*accepted: numbers"):
+    with pytest.raises(ValueError, match="^labeled is (no|a masked) array.*accepted: "):
         audit.problem(np.ones([2, 1]), bad)

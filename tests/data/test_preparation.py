@@ -125,6 +125,48 @@ def test_features_of_arrays_that_training_rows_do_not_differ_in_stay_as_they_wer
     assert len(preparation.fit(given).messages) == (not is_sparse)  # the first column alone
 
 
+@pytest.mark.parametrize("as_files", [False, True])
+def test_large_numbers_of_arrays_are_told_apart_as_those_of_tables_are(
+    as_files, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(preparation, "_ROWS", 7)
+    n = 60
+    rows = np.stack([1.7e9 + np.arange(n), np.arange(n) % 5, np.full(n, 1e15)], axis=1)
+    given = rows
+    if as_files:
+        np.savez(tmp_path / "rows.npz", x=rows, labels=np.arange(n) % 2)
+        given = frames.read(str(tmp_path / "rows.npz"))
+    learned = preparation.fit(given, np.arange(5, n))
+    learned.save(tmp_path)
+    for one in (learned, preparation.load(tmp_path)):
+        found = one.transform(given)
+        assert found.dtype == np.float32 and len(set(one.row_keys(given))) == n
+        np.testing.assert_array_equal(found[:, 0] - found[0, 0], np.arange(n))
+        np.testing.assert_array_equal(found[:, 1:], rows[:, 1:].astype(np.float32))
+        # Rows to come have the same constant subtracted, whatever else is among them.
+        np.testing.assert_array_equal(one.transform(rows[:1]), found[:1])
+    table = preparation.fit(pd.DataFrame(rows[:, :2], columns=["1", "2"]), np.arange(5, n))
+    assert learned.feature_names == (*table.feature_names, "3")
+    np.testing.assert_array_equal(
+        learned.transform(given)[:, :2],
+        table.transform(pd.DataFrame(rows[:, :2], columns=["1", "2"])),
+    )
+    large, same = learned.messages
+    assert large.startswith("1 of 3 features are large") and large.endswith("from each: '1'")
+    assert same == "1 of 3 features are the same in all training rows and unused: '3'"
+
+
+def test_whole_numbers_that_double_precision_merges_are_not_called_the_same():
+    rows = np.stack([2**60 + np.arange(50), np.arange(50), np.full(50, 2**60)], axis=1)
+    learned = preparation.fit(rows)
+    assert learned.kept == (1,) and not learned.offsets
+    assert learned.messages == (
+        "1 of 3 features differ by less than a trillionth in training rows and are unused; "
+        "subtract a constant: '1'",
+        "1 of 3 features are the same in all training rows and unused: '3'",
+    )
+
+
 def test_what_is_said_of_more_than_three_columns_is_said_once():
     x = np.arange(6.0)
 
@@ -194,10 +236,12 @@ def test_the_names_of_a_wide_table_are_not_listed_for_each_of_them(monkeypatch):
     assert count(8) == count(24)
 
 
-def test_an_array_column_that_is_constant_in_single_precision_stays_so():
-    seconds = np.c_[1.7e9 + 0.5 * np.arange(50), np.arange(50.0)]
-    later = preparation.fit(seconds).transform(seconds + [1e6, 0])
-    np.testing.assert_array_equal(later[:, 0], np.float32(1.7e9))
+def test_an_array_column_that_differs_by_less_than_a_trillionth_stays_so():
+    rows = np.c_[1e15 + 0.5 * np.arange(50), np.arange(50.0)]
+    learned = preparation.fit(rows)
+    later = learned.transform(rows + [1e9, 0])
+    np.testing.assert_array_equal(later[:, 0], np.float32(1e15))
+    assert "1 of 2 features differ by less than a trillionth" in learned.messages[0]
 
 
 def test_other_rows_than_training_rows_do_not_matter(learned):
@@ -1012,6 +1056,21 @@ def test_every_feature_says_which_column_it_is_made_of(tmp_path):
     old = preparation.load(tmp_path)
     assert old.sources == ()
     np.testing.assert_array_equal(old.transform(table), x)
+
+
+def test_two_columns_that_make_one_name_have_the_same_names_every_time():
+    table = pd.DataFrame(
+        {
+            "status": ["paid_late", "open", "paid_late (2)"] * 8,
+            "status_paid": ["late", "early", "late"] * 8,
+            "status_paid_late (2)": ["x", "y", "y"] * 8,
+        }
+    )
+    first, second = preparation.fit(table), preparation.fit(table)
+    assert first.feature_names == second.feature_names
+    assert len(set(first.feature_names)) == len(first.feature_names)
+    made = dict(zip(first.feature_names, first.sources, strict=True))
+    assert made["status_paid_late"] == "status" and made["status_paid_late (3)"] == "status_paid"
 
 
 @pytest.mark.parametrize(

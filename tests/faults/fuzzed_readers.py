@@ -314,7 +314,8 @@ def readers() -> dict[str, Reader]:
     learned = preparation.fit(frames.of(pd.DataFrame({"a": ["1", "2"], "b": ["3", "5"]})))
     saved = {"format": 1, "encoder": None, "columns": []} | {
         name: getattr(learned, name)
-        for name in ("feature_names", "aside", "fill", "kept", "first_index", "messages", "sources")
+        for name in ("feature_names", "aside", "fill", "kept", "first_index", "messages")
+        + ("sources", "offsets")
     }
     saved["columns"] = [column.__dict__ for column in learned.columns]
     weights = {"params/dense/kernel": np.ones((2, 2), np.float32)}

@@ -194,6 +194,8 @@ def test_checksums_that_are_none_are_refused(model, tmp_path, part):
         ("feature_names", "ab"),
         ("sources", [1]),
         ("sources", ["a"] * 99),
+        ("offsets", ["1"]),
+        ("offsets", [0.0] * 99),
         pytest.param("encoder", {}, marks=pytest.mark.thorough),  # it imports skops
         pytest.param("encoder", {"sha256": 3, "versions": {}}, marks=pytest.mark.thorough),
     ],

@@ -316,6 +316,23 @@ def test_a_configuration_file_that_is_none_is_named(tmp_path, content):
         training.run(runs.small(), str(tmp_path))
 
 
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"model": "resnet18", "data": "/data/x", "lr": 0.1},
+        *({"run": run} for run in (5, {"eval_every": None}, {"eval_every": "x"})),
+        {"method": "adam"},
+        {"data": [1]},
+        {"a.b": 1},
+    ],
+)
+def test_a_configuration_file_of_another_program_is_named(tmp_path, content):
+    (tmp_path / "config.json").write_text(json.dumps(content))
+    with pytest.raises(ValueError, match=r"config\.json is no configuration of a run .*; accepted"):
+        training.run(runs.small(), str(tmp_path))
+    assert json.loads((tmp_path / "config.json").read_text()) == content
+
+
 def filled(folder, num_epochs=3):
     writer = MetricsWriter(folder)
     for epoch in range(num_epochs):

@@ -214,6 +214,12 @@ def test_a_traced_sample_is_refused_by_name(name):
 
 
 @pytest.mark.parametrize("name", [*ON_FEATURES, *ON_SCORES])
+def test_rows_of_several_lengths_are_refused_by_name(name):
+    with pytest.raises(ValueError, match="^(scores_)?positives? is no array .*; accepted: "):
+        estimator(name)([[1.0, 2.0], [3.0]], [[1.0, 2.0]] * 5)
+
+
+@pytest.mark.parametrize("name", [*ON_FEATURES, *ON_SCORES])
 def test_double_precision_is_not_copied_and_not_changed(name):
     p, u = samples()
     given = (p[:, 0], u[:, 0]) if name in ON_SCORES else (p, u)

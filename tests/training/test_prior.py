@@ -258,6 +258,25 @@ def test_it_is_kept_in_the_folder_and_read_again(tmp_path, found):
     assert kept["prior"] == first.info.prior and kept["estimate"]["value"] == 0.4
 
 
+def test_weights_may_move_after_the_estimate(tmp_path, found):
+    """What their file holds is in the digest of the data."""
+    places = ["/old/w.pth", "w.pth", "/new/w.pth"]
+    for place in places:
+        moved = ml_collections.ConfigDict(config())
+        moved.model.init = place
+        moved = ml_collections.FrozenConfigDict(moved)
+        prior_estimation.settle(moved, problem(), str(tmp_path), tiny.mesh(1))
+    path = tmp_path / "prior.json"
+    document = json.loads(path.read_text())
+    assert document["of"]["model"]["init"] == "a file" and len(found.calls) == 1
+    document["of"]["model"]["init"] = "/old/w.pth"  # as earlier versions wrote it
+    path.write_text(json.dumps(document))
+    prior_estimation.settle(moved, problem(), str(tmp_path), tiny.mesh(1))
+    assert len(found.calls) == 1
+    with pytest.raises(ValueError, match="model.init: 'a file' there, 'random' here"):
+        prior_estimation.settle(config(), problem(), str(tmp_path), tiny.mesh(1))
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
