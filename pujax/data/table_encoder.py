@@ -93,7 +93,7 @@ def fit(path: str, table: Any) -> Any:
         return encoder.fit(table)
 
 
-def transform(encoder: Any, table: Any) -> tuple[np.ndarray, list[str]]:
+def transform(encoder: Any, table: Any) -> tuple[np.ndarray, list[str], list[str]]:
     """Applies what was learned.
 
     Args:
