@@ -107,8 +107,12 @@ def show(results: dict) -> None:
         print("| rule | " + " | ".join(map(str, columns)) + " | all | lowest error |")
         print("|" + "---|" * (len(columns) + 3))
         for name, rule in RULES.items():
-            errors = {key: rule(x) - key[1] for key, x in found.items() if name in x or " " in name}
-            errors = errors or {key: rule(x) - key[1] for key, x in found.items()}
+            # Draws without an estimate are those that an estimator cannot work on.
+            needed = {name.partition(" ")[0]} & set(priors.BOUNDS)
+            errors = {key: rule(x) - key[1] for key, x in found.items() if needed <= x.keys()}
+            if not errors:
+                print(f"| {name} |" + " - |" * (len(columns) + 2))
+                continue
             cells = []
             for column in columns:
                 of = [error for key, error in errors.items() if key[place] == column]

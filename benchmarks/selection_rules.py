@@ -34,8 +34,10 @@ _PROXY, _MIXED = "proxy_accuracy", "proxy_accuracy_vpu"
 Row = dict[str, Any]
 
 
-def runs(folders: Sequence[str], weight: float) -> Iterator[tuple[Mapping[str, Any], list[Row]]]:
-    """Summary and rows of every finished run below some folders with a part held out and tested.
+def runs(
+    folders: Sequence[str], weight: float
+) -> Iterator[tuple[Mapping[str, Any], str, list[Row]]]:
+    """Summary, network and rows of every finished run below some folders, held out and tested.
 
     Raises:
       ValueError: a folder is missing, or no such run is below them.
@@ -49,7 +51,8 @@ def runs(folders: Sequence[str], weight: float) -> Iterator[tuple[Mapping[str, A
             rows = [with_mixed(row, weight) for row in rows if row.get("test_accuracy") is not None]
             if summary.exists() and rows and rows[-1].get("val_vpu_risk") is not None:
                 found = True
-                yield json.loads(summary.read_text()), rows
+                config = json.loads(path.with_name("config.json").read_text())
+                yield json.loads(summary.read_text()), config["model"]["name"], rows
     accepted = "folders with finished runs that held a part out and have a test set"
     checks.require(found, "DIR", ", ".join(folders), accepted)
 
@@ -95,18 +98,20 @@ def losses(summary: Mapping[str, Any], rows: Sequence[Row], weight: float) -> di
     return found
 
 
-def table(cells: Mapping[tuple[str, str], list[dict[str, float]]], names: Sequence[str]) -> str:
-    """Means of the losses as Markdown: a line per method and data set, and the mean of these."""
-    lines = [("method", "data", "seeds", *names), ("---",) * (3 + len(names))]
+def table(
+    cells: Mapping[tuple[str, str, str], list[dict[str, float]]], names: Sequence[str]
+) -> str:
+    """Means of the losses as Markdown: a line per method, data set and network, and their mean."""
+    lines = [("method", "data", "network", "seeds", *names), ("---",) * (4 + len(names))]
     columns: list[list[float]] = [[] for _ in names]
-    for (method, data), found in sorted(cells.items()):
+    for (method, data, network), found in sorted(cells.items()):
         shown = []
         for name, column in zip(names, columns, strict=True):
             values = [x[name] for x in found if name in x]
             column += [statistics.mean(values)] if values else []
             shown.append(_shown(values))
-        lines.append((method, data, str(len(found)), *shown))
-    lines.append(("mean", "", "", *map(_shown, columns)))
+        lines.append((method, data, network, str(len(found)), *shown))
+    lines.append(("mean", "", "", "", *map(_shown, columns)))
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
@@ -118,8 +123,9 @@ def measure(flags: argparse.Namespace) -> None:
     """Reads the runs and prints both tables."""
     checks.require(0 <= flags.weight < math.inf, "--weight", flags.weight, "0 or more")
     cells = collections.defaultdict(list)
-    for summary, rows in runs(flags.folders, flags.weight):
-        cells[summary["method"], summary["dataset"]].append(losses(summary, rows, flags.weight))
+    for summary, network, rows in runs(flags.folders, flags.weight):
+        place = summary["method"], summary["dataset"], network
+        cells[place].append(losses(summary, rows, flags.weight))
     print(table(cells, RULES), end="\n\n")
     print(table(cells, [f"{rule} x {x:g}" for rule in (_PROXY, _MIXED) for x in FACTORS]))
 

@@ -262,12 +262,13 @@ def _cell(value: Any) -> str:
     return f"{value:.4f}" if isinstance(value, float) else str(value)
 
 
-def fixed(value: float, digits: int) -> str:
-    """A number with so many decimals; a small one has as many as it takes not to read as 0."""
+def fixed(value: float, digits: int, *, most: float = math.inf) -> str:
+    """A number with so many decimals; more where it would read as 0 or `most`, and is neither."""
     text = f"{value:.{digits}f}"
-    if float(text) or not value or not math.isfinite(value):
+    if not math.isfinite(value):
         return text
-    return f"{value:.{math.ceil(-math.log10(abs(value)))}f}"
+    distance = abs(value) if not float(text) else most - value if float(text) == most else 0.0
+    return f"{value:.{math.ceil(-math.log10(distance))}f}" if distance > 0 else text
 
 
 def plural(amount: int, word: str) -> str:

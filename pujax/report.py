@@ -38,7 +38,7 @@ ORACLES = {
 _PAIRED = (
     "'Paired' is the difference, seed by seed, from the row that is named there, and p that of "
     "Student's paired t test, after Holm's correction over all rows of the same data; '-' where "
-    "the difference is the same in all seeds and not 0."
+    "fewer than two seeds are shared, or the difference is the same in all of them and not 0."
 )
 _SPLITS = (
     "Every seed holds out other rows of the same data: the deviation says how much a number "
@@ -382,7 +382,7 @@ def _figure(value: Spread | None, digits: int, *, sign: str = "", of: int = 0) -
         return "-"
     std = f" ± {value.std:.{digits}f}" if value.std is not None else ""
     count = f" ({value.count} of {of})" if value.count < of else ""
-    return f"{value.mean:{sign}.{digits}f}{std}{count}"
+    return f"{value.mean:{sign}z.{digits}f}{std}{count}"
 
 
 def _p_value(value: float) -> str:

@@ -117,7 +117,7 @@ _REPORT = """usage: {program} RUN [RUN...] [--out=FILE.html] [--noexamples]
   RUN                  folder of a run, finished or not, or of a sweep, which stands for its runs;
                        of several, differences are from the first, paired by data and split
   --out=FILE.html      where to write; default: report.html in the first folder
-  --noexamples         leaves out rows, names and pictures of the data
+  --noexamples         leaves out rows, cells and pictures of the data
   --help               shows this text
 Writes one page that needs no network: a verdict, settings, counts, curves, calibration, examples.
 Trains and downloads nothing.

@@ -101,6 +101,16 @@ def test_settings_behind_a_name_reach_the_estimator_and_the_table_has_a_row_of_t
     assert shown in capsys.readouterr().out.replace("(+0.000)", "(-0.000)")
 
 
+def test_an_estimator_that_worked_on_no_draw_has_no_number(monkeypatch, capsys):
+    study = benchmark_scripts.imported(monkeypatch, "prior_small")
+    estimates = {name: [0.4, 0.3, 0.5] for name in priors.BOUNDS if name != "best_bin"}
+    study.show({("digits", 0.3, 50): {"estimates": estimates, "seconds": 1.0}})
+    lines = capsys.readouterr().out.splitlines()
+    assert lines.count("| best_bin (before) | - | - | - |") == 3  # by prior, labels and set
+    assert lines.count("| best_bin | - | - | - |") == 3
+    assert lines.count("| tice | 0.100 (+0.100) | 0.100 (+0.100) | +0.100 |") == 3
+
+
 def test_every_estimator_is_accepted_and_nothing_is_said(monkeypatch, caplog):
     study = benchmark_scripts.imported(monkeypatch, "prior_estimators")
     for method in (*priors.NAMES, "consensus", "out_of_bag:hidden=8", "out_of_bag:level=0.5"):

@@ -59,6 +59,7 @@ def test_the_table_has_the_points_below_the_best_epoch(script, tmp_path, capsys)
         (folder / "metrics.jsonl").write_text("\n".join(map(json.dumps, rows)))
         summary = {"method": "m", "dataset": "d", "prior": 0.5, "setting": "two_sample"}
         (folder / "summary.json").write_text(json.dumps(summary))
+        (folder / "config.json").write_text(json.dumps({"model": {"name": "mlp"}}))
     untested = tmp_path / "own_rows"
     untested.mkdir()
     rows = [{"stage": "main", "test_accuracy": None, "val_vpu_risk": 0.1}]
@@ -68,14 +69,21 @@ def test_the_table_has_the_points_below_the_best_epoch(script, tmp_path, capsys)
     (tmp_path / "unfinished" / "metrics.jsonl").write_text("")
     assert not script.main([str(tmp_path)])
     # last: 30 and 40; no nnPU risk and no proxy AUC: the last; 1.25 + 0.03 is above 1.3 - 0.12.
-    line = "| m | d | 2 | 35.0 | 35.0 | 20.0 | 10.0 | 20.0 | 35.0 |"
+    line = "| m | d | mlp | 2 | 35.0 | 35.0 | 20.0 | 10.0 | 20.0 | 35.0 |"
     out = capsys.readouterr().out
     assert line in out
-    assert line.replace("m | d | 2", "mean |  | ") in out
-    assert "| m | d | 2 |" + " - |" * 10 in out  # recall is solved for in one-sample data alone
+    assert line.replace("m | d | mlp | 2", "mean |  |  | ") in out
+    assert (
+        "| m | d | mlp | 2 |" + " - |" * 10 in out
+    )  # recall is solved for in one-sample data alone
     # 1.25 + 0.01 is below 1.3 - 0.04: the epoch of the highest proxy accuracy.
     assert not script.main([str(tmp_path), "--weight=0.05"])
     assert line.replace("10.0 | 20.0", "10.0 | 10.0") in capsys.readouterr().out
+    # Of another network it is another line.
+    (tmp_path / "seed_1" / "config.json").write_text(json.dumps({"model": {"name": "cnn"}}))
+    assert not script.main([str(tmp_path)])
+    out = capsys.readouterr().out
+    assert "| m | d | cnn | 1 | 40.0" in out and "| m | d | mlp | 1 | 30.0" in out
 
 
 @pytest.mark.parametrize("folder", ["", "missing"])

@@ -45,6 +45,22 @@ def test_a_small_number_does_not_read_as_zero(value, digits, text):
     assert console.fixed(value, digits) == text
 
 
+@pytest.mark.parametrize(
+    ("value", "digits", "text"),
+    [
+        (99.94, 1, "99.9"),
+        (99.96, 1, "99.96"),
+        (99.9996, 1, "99.9996"),
+        (100.0, 1, "100.0"),
+        (100.04, 1, "100.0"),  # beyond it, as an interval may be
+        (0.04, 1, "0.04"),
+    ],
+)
+def test_a_number_below_the_most_does_not_read_as_that(value, digits, text):
+    assert console.fixed(value, digits, most=100) == text
+    assert console.fixed(value, digits) == f"{value:.{digits}f}" or text == "0.04"
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize("log", ["", "debug"])
 def test_own_log_lines_are_shown_and_those_of_libraries_only_from_warnings_on(tmp_path, log):

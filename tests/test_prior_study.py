@@ -134,6 +134,11 @@ def test_the_figure_has_a_curve_per_factor_and_per_run_beside():
     labels = [line.get_label() for line in axes.lines]
     assert labels == ["prior x 0.5", "prior x 2", "scratch"]
     np.testing.assert_allclose(axes.lines[0].get_ydata(), 100 * found.auc[0].mean(0))
+    names = {name: [{"epoch": 0, "test_auc": 0.7}] for name in ("_scratch", "b$\\q$")}
+    drawn = prior_study.figure(found, title="a$\\q$", beside=names)
+    texts = drawn.axes[0].get_legend().get_texts()
+    assert [x.get_text() for x in texts][-2:] == list(names)
+    drawn.canvas.draw()  # what is no mathematics is not read as such
 
 
 def test_a_saved_model_is_not_taken_for_a_run(tmp_path, capsys):

@@ -3,6 +3,7 @@
 import math
 import textwrap
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -44,6 +45,7 @@ def curves_figure(panels: Mapping[str, Curves], *, numbers: str, title: str = ""
     figure, axes = style.panels("", len(panels), size=(_WIDTH * len(panels), _HEIGHT))
     if title:
         figure.suptitle(textwrap.fill(title, _TITLE), fontsize=12, parse_math=False)
+    bars: list[Any] = []
     rows = list(dict.fromkeys(row for curves in panels.values() for row in curves))
     for panel, (metric, curves) in zip(axes, panels.items(), strict=True):
         seen = sorted({number for points in curves.values() for number in points})
@@ -52,7 +54,7 @@ def curves_figure(panels: Mapping[str, Curves], *, numbers: str, title: str = ""
             deviations = [
                 float(np.std(x, ddof=1)) if len(x) > 1 else math.nan for x in points.values()
             ]
-            panel.errorbar(
+            bar = panel.errorbar(
                 list(points),
                 [float(np.mean(x)) for x in points.values()],
                 yerr=deviations,
@@ -62,17 +64,16 @@ def curves_figure(panels: Mapping[str, Curves], *, numbers: str, title: str = ""
                 ms=4,
                 **style.line(place),
             )
+            if panel is axes[0]:
+                bars.append(bar)
         if _is_logarithmic(seen):
             panel.set_xscale("log")
         panel.set_xticks(seen, [f"{number:g}" for number in seen], minor=False)
         panel.minorticks_off()
         panel.set_xlabel(numbers, parse_math=False)
         panel.set_ylabel(metric, parse_math=False)
-    handles, labels = axes[0].get_legend_handles_labels()
     num_columns = min(len(rows), 4)
-    legend = figure.legend(handles, labels, loc="outside lower center", ncols=num_columns)
-    for text in legend.get_texts():
-        text.set_parse_math(False)
+    style.literal(figure.legend(bars, rows, loc="outside lower center", ncols=num_columns))
     return figure
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from matplotlib import colormaps, colors, ticker
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.legend import Legend
 from matplotlib.transforms import ScaledTranslation
 
 # https://jfly.uni-koeln.de/color, without the yellow, which is too pale on white.
@@ -52,7 +53,7 @@ def panels(
     """A figure of `size` inches with `count` empty panels side by side."""
     figure = Figure(figsize=size, layout="constrained")
     if title:
-        figure.suptitle(title, fontsize=12)
+        figure.suptitle(title, fontsize=12, parse_math=False)
     axes = [figure.add_subplot(1, count, i + 1) for i in range(count)]
     for panel in axes:
         panel.grid(color="#DDDDDD", linewidth=0.6)
@@ -82,6 +83,12 @@ def line(place: int) -> dict[str, Any]:
     """Colour and line style of a curve by its place, counted from 0."""
     styles = _STYLES[place // len(_CYCLE) % len(_STYLES)]
     return {"linestyle": styles, "color": _CYCLE[place % len(_CYCLE)]}
+
+
+def literal(legend: Legend) -> None:
+    """Shows the names of a legend as they are, '$' in them, too."""
+    for text in legend.get_texts():
+        text.set_parse_math(False)
 
 
 def legend_or_note(axes: Axes, note: str) -> None:

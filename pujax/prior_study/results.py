@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from pujax.console import render_table
 from pujax.files import replace_text, to_plain, write_json
@@ -45,17 +46,20 @@ def figure(
     drawing, (axes,) = style.panels(title, 1, (7.5, 4.5))
     epochs = np.arange(1, result.auc.shape[-1] + 1)
     colours = style.shades(len(result.factors))
+    lines: list[Line2D] = []
     for factor, auc, colour in zip(result.factors, 100 * result.auc, colours, strict=True):
-        axes.plot(epochs, auc.mean(0), color=colour, label=f"prior x {factor:g}")
+        lines += axes.plot(epochs, auc.mean(0), color=colour, label=f"prior x {factor:g}")
         if auc.shape[0] > 1:
             axes.fill_between(epochs, auc.min(0), auc.max(0), color=colour, alpha=0.15, lw=0)
     for name, rows in (beside or {}).items():
         rows = [row for row in rows if row.get("test_auc") is not None]
         points = [row["epoch"] + 1 for row in rows], [100 * row["test_auc"] for row in rows]
-        axes.plot(*points, color=style.BLACK, linestyle="--", label=name)
+        lines += axes.plot(*points, color=style.BLACK, linestyle="--", label=name)
     axes.set_xlabel("epochs completed")
     axes.set_ylabel("test AUC in %")
-    axes.legend(fontsize=8, framealpha=0.85, ncols=2)
+    # By hand, since Matplotlib leaves out names that begin with '_'.
+    names = [str(line.get_label()) for line in lines]
+    style.literal(axes.legend(lines, names, fontsize=8, framealpha=0.85, ncols=2))
     return drawing
 
 

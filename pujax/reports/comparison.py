@@ -4,7 +4,7 @@ import json
 import math
 import pathlib
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import ml_collections
@@ -42,6 +42,9 @@ _OVERLAP = (
     " The rows that two splits hold out overlap, and so do those that the runs train on: intervals "
     "over splits are too narrow."
 )
+_ONE_TEST_SET = (
+    " All splits are judged on the same test rows, whose chance is not in intervals over splits."
+)
 _MOST_FIELDS = 3
 
 
@@ -68,6 +71,7 @@ class Pairing(NamedTuple):
       pairs: runs on the same data and split.
       reason: why nothing can be paired; '' if something can.
       splits: on how many different splits the pairs are.
+      known: by metric, of how many pairs the difference is; those of all may be left out.
     """
 
     group: Group
@@ -75,6 +79,7 @@ class Pairing(NamedTuple):
     pairs: int
     reason: str
     splits: int = 0
+    known: Mapping[str, int] = {}
 
 
 def section(runs: Sequence[Run]) -> tuple[Section, list[Pairing]]:
@@ -105,9 +110,7 @@ def section(runs: Sequence[Run]) -> tuple[Section, list[Pairing]]:
             pairing.group.name,
             str(pairing.pairs),
             *(
-                pairing.reason or _signed(pairing.differences.get(name, Number()))
-                if i == 0 or not pairing.reason
-                else UNKNOWN
+                pairing.reason or _shown(pairing, name) if i == 0 or not pairing.reason else UNKNOWN
                 for i, name in enumerate(names)
             ),
         )
@@ -123,8 +126,8 @@ def section(runs: Sequence[Run]) -> tuple[Section, list[Pairing]]:
         "bootstrap over the examples of one pair, which leaves out the chance of another seed. The "
         f"intervals hold together: all of a column at once in {100 * LEVEL:.0f} % of such pages "
         "(Bonferroni), so that one without 0 says that the difference is more than chance."
-        + _OVERLAP
-        * (source == HELD_OUT and any(p.splits > 1 for p in pairings)),
+        + (_OVERLAP if source == HELD_OUT else _ONE_TEST_SET)
+        * any(p.splits > 1 for p in pairings),
     )
     texts = ("Runs are paired where their data have one digest: the same examples, labels, split.",)
     return Section("comparison", "Comparison", texts, tables=(differences, table)), pairings
@@ -285,7 +288,7 @@ def _pairing(
     level: float,
 ) -> Pairing:
     """The differences of pairs, with intervals of that level."""
-    differences = {}
+    differences, known = {}, {}
     for name in names:
         by_split: dict[str, list[tuple[Run, Run]]] = {}
         means: dict[str, list[float]] = {}
@@ -296,13 +299,14 @@ def _pairing(
                 means.setdefault(a.digest, []).append(value)
         # Runs on one split share its rows: their differences are no draws of their own.
         values = [statistics.fmean(x) for x in means.values()]
+        known[name] = sum(map(len, means.values()))
         if len(values) > 1:
             differences[name] = mean_difference(values, level=level)
         elif values:
             (members,) = by_split.values()
             differences[name] = _by_examples(members[0], source, name, values[0], level)
     splits = len({a.digest for a, _ in pairs})
-    return Pairing(other, differences, len(pairs), reason, splits)
+    return Pairing(other, differences, len(pairs), reason, splits, known)
 
 
 def distinct(runs: Sequence[Run]) -> list[Run]:
@@ -337,6 +341,9 @@ def mean_difference(values: Sequence[float], *, level: float = LEVEL) -> Number:
 def _value(run: Run, source: str, name: str) -> float:
     return evidence_lib.values(run, source).get(name, math.nan)
 
+
+_DECIDES = {TEST: ("accuracy", "auc"), HELD_OUT: ("auc_pu", "lee_liu")}
+"""What decides, or ranks, by what was evaluated."""
 
 _OF_ALL = ("accuracy", "f1", "average_precision")
 """Metrics that depend on the share of positives."""
@@ -403,8 +410,8 @@ def _scored(run: Run, source: str) -> tuple[np.ndarray, np.ndarray] | None:
 
 def _spread(runs: Sequence[Run]) -> Table:
     """Mean and standard deviation of the seeds of one configuration, each counted once."""
-    source, names = metrics_of(runs)
-    runs = distinct(runs)
+    (source, names), method = metrics_of(runs), runs[0].method
+    runs = [run for run in distinct(runs) if run.summary is not None]
     cells = []
     for name in names:
         values = [_value(run, source, name) for run in runs]
@@ -413,12 +420,25 @@ def _spread(runs: Sequence[Run]) -> Table:
         if known:
             text = f"{statistics.fmean(known):.4f}"
             text += f" ± {statistics.stdev(known):.4f}" if len(known) > 1 else ""
+            text += _of(len(known), len(runs))
         cells.append(text)
     return Table(
         f"Mean ± standard deviation (n - 1) of {plural(len(runs), 'seed')}",
         ("method", *(TITLES[name] for name in names)),
-        ((runs[0].method, *cells),),
+        ((method, *cells),),
     )
+
+
+def _of(known: int, count: int) -> str:
+    """' (2 of 3)' behind a number that is not known of all; else nothing."""
+    return f" ({known} of {count})" * (known < count)
+
+
+def _shown(pairing: Pairing, name: str) -> str:
+    """A difference, and of how many pairs it is if not of all."""
+    known = pairing.known.get(name, pairing.pairs)
+    of = _of(known, pairing.pairs) if known else ""
+    return _signed(pairing.differences.get(name, Number())) + of
 
 
 def _signed(known: Number) -> str:
@@ -481,16 +501,27 @@ def _field(config: Any, path: str) -> Any:
 
 
 def better(pairings: Sequence[Pairing], own: Evidence) -> tuple[Group, Number, str] | None:
-    """A group that is better than the reference by more than chance, in what ranks or decides."""
-    names = ("accuracy", "auc") if own.source == TEST else ("auc_pu", "lee_liu")
-    for name in names:
+    """A group that is better than the reference by more than chance, in what ranks or decides.
+
+    One that is worse in the other of the two is none, nor is one by a number that is not known of
+    all pairs: Lee-Liu is unknown of a seed that flags nothing.
+    """
+    for name in _DECIDES[own.source]:
         ahead = [
             (pairing.group, found, TITLES[name])
             for pairing in pairings
             if not sees_truth(pairing.group)
+            and not is_worse(pairing, own.source)
+            and pairing.known.get(name, pairing.pairs) == pairing.pairs
             and (found := pairing.differences.get(name, Number())).has_interval
             and found.low > 0
         ]
         if ahead:
             return max(ahead, key=lambda one: one[1].value)
     return None
+
+
+def is_worse(pairing: Pairing, source: str) -> bool:
+    """Whether a group is worse than the reference by more than chance where it ranks or decides."""
+    found = [pairing.differences.get(name, Number()) for name in _DECIDES[source]]
+    return any(x.has_interval and x.high < 0 for x in found)

@@ -35,7 +35,8 @@ _ONE_SAMPLE = (
     "fewer positives: the probability of a row of U is lower than that of a new row with the same "
     "score."
 )
-OFF = "Left out, as was asked for (--noexamples): no row, image or name of the data is shown."
+OFF = "Left out, as was asked for (--noexamples): no row, cell or picture of the data is shown. "
+"The settings name its file and the run's folder."
 
 
 class _Kind(NamedTuple):

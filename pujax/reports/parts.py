@@ -105,13 +105,13 @@ def number(value: Any) -> float:
 
 
 def percent(value: float, digits: int = 1) -> str:
-    """A share in percent, 'unknown' where it is not known; a small one is not said to be 0."""
-    return f"{fixed(100 * value, digits)} %" if math.isfinite(value) else UNKNOWN
+    """A share in percent, 'unknown' where it is not known; no other than 0 and 1 reads as these."""
+    return f"{fixed(100 * value, digits, most=100)} %" if math.isfinite(value) else UNKNOWN
 
 
 def decimal(value: float, digits: int = 4) -> str:
-    """A number with so many decimals, 'unknown' where it is not known."""
-    return f"{value:.{digits}f}" if math.isfinite(value) else UNKNOWN
+    """A number with so many decimals, 'unknown' where it is not known; near 0 and 1 more."""
+    return fixed(value, digits, most=1) if math.isfinite(value) else UNKNOWN
 
 
 def count(value: Any) -> str:

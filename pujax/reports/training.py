@@ -33,7 +33,9 @@ def curves(run: Run, prefix: str) -> Section:
         axes.set_ylabel("share (%)")
         axes.yaxis.set_major_formatter(ticker.PercentFormatter(1.0, symbol=""))
         style.curves(axes, run.rows, shares, bold=["label_accuracy"])
-        where = "test set" if tested else "held-out rows"
+        parts = ["test set"] * bool(tested) + ["held-out rows"] * bool(held and not tested)
+        parts += ["learned labels of U"] * ("label_accuracy" in names)
+        where = " and the ".join(parts)
         note = f"Metrics on the {where}."
         if any("predicted_positive" in name for name in shares):
             note += (

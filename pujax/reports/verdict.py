@@ -133,7 +133,7 @@ def of_several(
         second = f"None can be paired: {'; '.join(reasons)}."
         advice = "Next: train all on the same data with the same seeds, and compare again."
         return Verdict(UNJUDGED, (first, second, advice))
-    names = comparison.metrics_of(runs)[1]
+    source, names = comparison.metrics_of(runs)
     name = next((x for x in ("auc", "mean_average_precision", "auc_pu") if x in names), "auc_pu")
     title, sentences = comparison.TITLES[name], []
     best: tuple[comparison.Group, float] | None = None
@@ -146,6 +146,7 @@ def of_several(
                 f"{pairing.group.name} is better than {reference} by {doubts.gap(found)}"
             )
             is_advice = not comparison.sees_truth(pairing.group) and level_of(pairing.group) != BAD
+            is_advice = is_advice and not comparison.is_worse(pairing, source)
             if is_advice and (best is None or found.value > best[1]):
                 best = (pairing.group, found.value)
         elif found.high < 0:

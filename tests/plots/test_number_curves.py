@@ -26,9 +26,10 @@ def test_points_are_means_and_bars_one_deviation():
     np.testing.assert_allclose(bars[1][:, 1], [92 - 2, 92 + 2])
     assert first.get_xlabel() == "digits, # labels" and second.get_ylabel() == "F1, %"
     assert [x.get_text() for x in first.get_xticklabels()] == ["5", "20"]
-    dollars = {"AUC": {"$\\gamma": {5.0: [1.0]}, "a $_{$": {5.0: [2.0]}}}
+    dollars = {"AUC": {"$\\gamma": {5.0: [1.0]}, "a $_{$": {5.0: [2.0]}, "_b": {5.0: [2.0]}}}
     texts = number_curves.curves_figure(dollars, numbers="#").legends[0].get_texts()
     assert not any(x.get_parse_math() for x in texts)  # as math the second is none
+    assert [x.get_text() for x in texts] == list(dollars["AUC"])
     assert first.get_xscale() == "linear"
     wide = {"AUC": {"head": {5.0: [1.0], 10.0: [1.0], 40.0: [1.0]}}}
     assert number_curves.curves_figure(wide, numbers="#").axes[0].get_xscale() == "log"

@@ -297,6 +297,44 @@ def test_a_number_that_one_pair_lacks_comes_from_the_other(tmp_path):
     assert found.differences["accuracy"] == alone.differences["accuracy"]
 
 
+def test_a_number_that_a_pair_lacks_is_said_and_recommends_nothing(tmp_path):
+    runs = seeds(tmp_path, "nnpu", [0.80, 0.70, 0.75])
+    runs += seeds(tmp_path, "vpu", [0.90, None, 0.86])
+    (found,) = comparison.paired(runs)
+    assert found.differences["accuracy"].low > 0 and found.known["accuracy"] == 2
+    assert comparison.better([found], evidence.of(runs[0])) is None
+    assert comparison.better([found._replace(known={})], evidence.of(runs[0])) is not None
+    tables = comparison.section(runs)[0].tables
+    (table,) = [x for x in tables if x.caption.startswith("Difference from")]
+    assert table.rows[0][table.columns.index("accuracy")].endswith("] (2 of 3)")
+    assert table.rows[0][table.columns.index("AUC")].endswith("]")
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_what_is_worse_in_the_other_metric_is_not_recommended(tmp_path, order):
+    """vpu decides better at its threshold, and ranks worse; the page does not contradict itself."""
+    numbers = {"nnpu": ((0.80, 0.81, 0.79), (0.970, 0.965, 0.975))}
+    numbers |= {"vpu": ((0.90, 0.915, 0.885), (0.900, 0.893, 0.908))}
+    folder = tmp_path / "sweep"
+    for place, (method, (accuracies, areas)) in zip("ab"[::order], numbers.items(), strict=True):
+        for seed, (accuracy, auc) in enumerate(zip(accuracies, areas, strict=True)):
+            folders.tested(
+                folder / f"{place}_{seed}",
+                method=method,
+                seed=seed,
+                digest=f"split{seed}",
+                change=lambda s, x=accuracy, y=auc: s["test"].update(accuracy=x, auc=y),
+            )
+    built = reports.build([str(folder)])
+    first, other = list(numbers)[::order]
+    assert (
+        f"{other} is {'worse' if order > 0 else 'better'} than {first}"
+        in (built.verdict.sentences[1])
+    )
+    assert built.verdict.sentences[2].startswith(f"Next: take {first}, or the simplest")
+    assert "instead" not in built.html and f"take {other}" not in built.html
+
+
 def test_a_page_of_several_runs_recommends_what_is_better(tmp_path):
     folders.tested(tmp_path / "sweep" / "cell" / "seed_0", gap=1.5)
     folders.tested(tmp_path / "sweep" / "other" / "seed_0", gap=5.0, method="vpu")
@@ -350,6 +388,16 @@ def test_seeds_of_one_configuration_have_mean_and_deviation(tmp_path):
     runs = seeds(tmp_path, "nnpu", [0.80, 0.70, 0.90])
     section, pairings = comparison.section(runs)
     assert pairings == [] and section.tables[0].rows[0][1] == "0.8000 ± 0.1000"
+
+
+def test_a_mean_says_of_how_many_seeds_it_is(tmp_path):
+    runs = seeds(tmp_path, "nnpu", [0.80, None, 0.90])
+    tree = folders.config("nnpu") | {"seed": 3}
+    folders.write(tmp_path / "unfinished", tree, digest="split3")
+    runs.append(folders.read(tmp_path / "unfinished", "unfinished"))
+    table = comparison.section(runs)[0].tables[0]
+    assert table.caption.endswith("of 3 seeds")
+    assert table.rows[0][1] == "0.8500 ± 0.0707 (2 of 3)"
 
 
 def test_seeds_that_differ_by_the_same_prove_nothing(tmp_path):

@@ -221,6 +221,19 @@ def test_a_run_that_is_not_finished_shows_what_there_is(tmp_path):
     assert page.row("The run", "finished")["value"] == "no"
 
 
+@pytest.mark.parametrize("is_tested", [True, False])
+def test_learned_labels_are_no_metrics_of_the_test_set(tmp_path, is_tested):
+    folder = folders.tested(tmp_path / "run")
+    path = folder / "metrics.jsonl"
+    rows = [json.loads(line) | {"label_accuracy": 0.9} for line in path.read_text().splitlines()]
+    if not is_tested:
+        rows = [{k: v for k, v in row.items() if not k.startswith("test_")} for row in rows]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    text = Page(reports.build([str(folder)]).html).text
+    where = "test set and the learned labels of U" if is_tested else "learned labels of U"
+    assert f"Metrics on the {where}." in text and "held-out rows." not in text
+
+
 def test_a_run_that_was_stopped_before_its_summary_has_its_curves(tmp_path):
     folder = folders.tested(tmp_path / "run")
     (folder / "summary.json").unlink()
