@@ -131,7 +131,7 @@ def _build(raw: RawDataset, settings: Settings, seed: int) -> PUDataset:
         labeling=labeling_mechanisms.report(
             binary,
             split.labeled,
-            split.unlabeled,
+            split_lib.passed_over(binary, settings, split),
             mechanism=settings.labeling,
             power=settings.labeling_power,
             posterior=posterior,

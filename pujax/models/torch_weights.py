@@ -62,7 +62,8 @@ def load(path: str, backbone: resnet_v1.PostActResNet) -> Encoder:
     Raises:
       ValueError: if the network is of another kind, there is no such file, it is not what its
         ending says, or its arrays are not those of the network: all that are missing, unexpected or
-        of another shape are counted, and the first of each named.
+        of another shape are counted, and the first of each named. Likewise for a number that is
+        not finite, and a variance below 0.
       OSError: if the file cannot be read.
     """
     if not isinstance(backbone, resnet_v1.PostActResNet):
@@ -84,6 +85,8 @@ def load(path: str, backbone: resnet_v1.PostActResNet) -> Encoder:
     ours = expected(backbone)
     _check(path, dict(ours.values()), arrays, backbone.stem)
     flat = {place: _to_ours(arrays[name]) for place, (name, _) in ours.items()}
+    for place, (name, _) in ours.items():
+        _check_numbers(path, name, flat[place])
     trees = traverse_util.unflatten_dict(flat)
     return Encoder(trees["params"], trees["batch_stats"])
 
@@ -123,6 +126,16 @@ def _torch_name(place: tuple[str, ...]) -> str:
 
 def _torch_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
     return (shape[3], shape[2], *shape[:2]) if len(shape) == 4 else shape
+
+
+def _check_numbers(path: str, name: str, array: np.ndarray) -> None:
+    """Raises a ValueError for numbers that a network cannot hold."""
+    bad = ~np.isfinite(array)
+    accepted = "finite numbers"
+    if name.endswith("running_var"):
+        bad, accepted = bad | (array < 0), "finite numbers of 0 and more"
+    if bad.any():
+        raise ValueError(f"{path}: {name} holds {array[bad].ravel()[0]}; accepted: {accepted}")
 
 
 def _to_ours(array: np.ndarray) -> np.ndarray:

@@ -93,7 +93,8 @@ def label_text(
     """A CSV text of several labels: the id, a 1 or 0 per label, then its score, then what is known.
 
     A column of decisions is called as its label and the others after it, so that id and decisions
-    are a table that training reads. An id with the name of another column is called `id`.
+    are a table that training reads. An id with the name of another column is called `id`, and `_id`
+    where that is one, too.
 
     Args:
       id_name: what the rows are named by.
@@ -110,7 +111,10 @@ def label_text(
     if with_header:
         heading = [*names, *_after(_SCORE, names)]
         heading += _after(_KNOWN, names) if known is not None else []
-        writer.writerow(["id" if id_name in heading else id_name, *heading])
+        own = "id" if id_name in heading else id_name
+        while own in heading:
+            own = f"_{own}"
+        writer.writerow([own, *heading])
     words = {1: 1, -1: 0, 0: ""}
     for i, name in enumerate(ids):
         row: list[Any] = [""] * (2 * len(names))

@@ -363,6 +363,31 @@ def test_the_report_says_what_was_done(setting):
     assert biased.info.n_u == (350 if setting == "one_sample" else 400)
 
 
+@pytest.mark.parametrize("labeling", ["scar", "power"])
+def test_the_report_is_of_the_positives_that_p_was_drawn_from(labeling):
+    """Of a U that is drawn by itself, or of unknown class, P is no part."""
+    about = {"positive_classes": (0,), "num_labeled": 20, "num_support": 10, "seed": 0}
+    about |= {"sampling": "uniform", "labeling": labeling, "num_validation": 20}
+    raw = clouds(400)
+    two = dataset.build(raw, **about, setting="two_sample", num_unlabeled=150)
+    other = clouds(400, unknown=100)
+    pool = {"unlabeled_pool": "unknown_class", "prior": 0.4}
+    apart = dataset.build(other, **about, setting="one_sample", **pool)
+    one = dataset.build(raw, **about, setting="one_sample", num_unlabeled=150)
+    parts = (two.source_ids, two.validation_ids)
+    taken = np.concatenate([parts[0][~two.labeled], parts[1]])
+    binary = (raw.train_labels == 0).astype(int)
+    # What is in no part, but for the support set, whose positives are known in number only.
+    left = binary.sum() - binary[taken].sum() - two.info.support_positives
+    assert two.labeling.c == pytest.approx(20 / left)
+    known = (other.train_labels == 0).sum() - (apart.validation_truth == 1).sum()
+    assert apart.labeling.c == pytest.approx(20 / (known - apart.info.support_positives))
+    assert one.labeling.c == pytest.approx(20 / (one.truth == 1).sum())
+    if labeling == "power":
+        for report in (two.labeling, apart.labeling):
+            assert report.e_min < 0.9  # of those passed over, too
+
+
 def test_an_equal_draw_from_unequal_classes_is_reported_as_scar_within_class():
     # Ten labels each from 40 and 160 positives: e is 1/4 and 1/16, or 1 and 1/4 of the largest.
     classes = np.repeat([0, 1, 2], [40, 160, 100])

@@ -265,6 +265,7 @@ def test_different_images_of_one_name_are_refused(tmp_path):
     [
         ({"a.png": ["dog"]}, {}, "test is missing"),
         ({"a.png": ["dog"]}, {"b.png": ["ant"]}, "classes that train has not: ant; accepted: dog"),
+        ({"a.png": ["caf\u00e9"]}, {"b.png": ["cafe\u0301"]}, "NFC and NFD.; accepted: caf\u00e9$"),
         ({"a.png": ["dog"]}, {"b.png": ["unlabeled"]}, "unlabeled has images; accepted: none"),
         ({"a.png": ["dog", "_none"]}, {"b.png": ["dog"]}, "dog/a.png is in _none too"),
         (

@@ -171,6 +171,13 @@ def test_sixteen_bits_keep_the_upper_eight(tmp_path):
         read(beyond)
 
 
+def test_a_transparent_level_of_16_bits_is_laid_on_white(tmp_path):
+    levels = np.arange(0, 48 * 1000, 1000, dtype=np.uint16).reshape(8, 6)
+    path = write(tmp_path / "a.png", Image.fromarray(levels), transparency=5000)
+    expected = np.where(levels == 5000, 255, levels >> 8)[..., None]
+    np.testing.assert_array_equal(read(path), np.repeat(expected, 3, axis=-1))
+
+
 @pytest.mark.parametrize("mode", ["RGBA", "LA", "P"])
 def test_what_is_transparent_is_laid_on_white(tmp_path, mode):
     alpha = np.arange(0, 256, 5, dtype=np.uint8)[:48].reshape(8, 6)

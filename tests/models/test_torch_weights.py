@@ -260,6 +260,22 @@ def test_half_precision_files_become_float32(tmp_path, dtype):
     np.testing.assert_array_equal(loaded["params/stage2_block1/conv3/kernel"], kernel)
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "accepted"),
+    [
+        ("layer2.0.conv3.weight", np.nan, "finite numbers"),
+        ("bn1.running_var", np.inf, "finite numbers of 0 and more"),
+        ("bn1.running_var", -1.0, "finite numbers of 0 and more"),
+    ],
+)
+def test_numbers_that_a_network_cannot_hold_are_named(tmp_path, name, value, accepted):
+    state = {key: array.copy() for key, array in small_state().items()}
+    state[name].flat[1] = value
+    path = write(tmp_path / "w.safetensors", state)
+    with pytest.raises(ValueError, match=rf"w.safetensors: {name} holds .*; accepted: {accepted}$"):
+        torch_weights.load(path, backbone())
+
+
 def test_the_prefix_of_data_parallel_is_taken_off(tmp_path):
     state = {f"module.{name}": array for name, array in small_state().items()}
     loaded = torch_weights.load(write(tmp_path / "w.npz", state), backbone())

@@ -148,3 +148,8 @@ def test_a_load_size_needs_crops(folder, tmp_path):
     config.data.load_size = 10
     with pytest.raises(ValueError, match="data.load_size is 10; accepted: 0 without"):
         experiment.run(config, str(tmp_path / "run"))
+    config = runs.folder_config(folder)
+    config.data.load_size = 10
+    config.method.augment = False  # so that nothing is cropped
+    with pytest.raises(ValueError, match="data.load_size is 10; .* or with method.augment=False"):
+        experiment.run(config, str(tmp_path / "run"))

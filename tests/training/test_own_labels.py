@@ -149,6 +149,9 @@ def test_the_text_of_several_labels_by_hand():
         "x,1,0,0.5,-1.25,1,0",
         "y,,,,,,1",
     ]
+    # Labels that are called as the ids are, or would be.
+    text = prediction_csv.label_text("a", ("a", "id"), *columns)
+    assert text.splitlines()[0] == "_id,a,id,score_a,score_id"
     # A label that is called as another one's column of scores.
     text = prediction_csv.label_text("file", ("a", "score_a"), *columns)
     assert text.splitlines()[0] == "file,a,score_a,_score_a,_score_score_a"

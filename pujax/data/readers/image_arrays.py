@@ -141,7 +141,10 @@ def convert(image: Image.Image, *, channels: int) -> Image.Image:
         levels = np.asarray(image)
         fits = levels.dtype.kind in "iu" and levels.min() >= 0 and levels.max() < 2**16
         require(bool(fits), "the mode of its pixels", image.mode, "integers of at most 16 bits")
-        image = Image.fromarray((levels.astype(np.uint16) >> 8).astype(np.uint8))
+        upper = (levels.astype(np.uint16) >> 8).astype(np.uint8)
+        clear = image.info.get("transparency")  # of PNG one level
+        upper = np.where(levels == clear, 255, upper) if isinstance(clear, int) else upper
+        image = Image.fromarray(upper.astype(np.uint8))
     elif image.mode in ("LA", "La", "PA", "RGBA", "RGBa") or "transparency" in image.info:
         image = image.convert("RGBA")
         white = Image.new("RGBA", image.size, "white")

@@ -67,8 +67,8 @@ def load(
     unknown = sorted(set(image_listing.folder_names(root / "test")) - set(classes))
     if unknown:
         raise ValueError(
-            f"{root / 'test'} has classes that train has not: {', '.join(unknown)}; "
-            f"accepted: {', '.join(classes)}"
+            f"{root / 'test'} has classes that train has not: {', '.join(unknown)}"
+            f"{image_listing.composed_otherwise(unknown, classes)}; accepted: {', '.join(classes)}"
         )
     ids = {name: i for i, name in enumerate(classes)}
     train_paths, train_labels = _listed(

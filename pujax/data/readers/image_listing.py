@@ -2,6 +2,8 @@
 
 import os
 import pathlib
+import unicodedata
+from collections.abc import Iterable
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".pgm", ".ppm")
 UNLABELED = ("unlabeled", "unlabelled")
@@ -93,3 +95,10 @@ def check_name(root: str, path: str) -> None:
         path.encode()
     except UnicodeEncodeError:
         raise ValueError(f"{root} holds {path!r}; accepted: names in UTF-8") from None
+
+
+def composed_otherwise(names: Iterable[str], known: Iterable[str]) -> str:
+    """A remark on names that look like known ones and are not; '' where there are none."""
+    forms = {unicodedata.normalize("NFC", name) for name in known}
+    alike = any(unicodedata.normalize("NFC", name) in forms for name in names)
+    return " (letters are composed otherwise: Unicode NFC and NFD)" * alike

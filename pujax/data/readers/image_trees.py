@@ -27,6 +27,8 @@ _NAMES = {
     "negative": pu_labels.NEGATIVE,
     TEST: (TEST,),
 }
+_QUEUED = 4096
+"""Images that wait to be read, of which each takes two kilobytes until it is."""
 _SHOWN = 20
 """Images that cannot be read that a message names."""
 
@@ -127,8 +129,9 @@ def scan(files: ImageFiles, *, keep: bool) -> Scan:
 
     _LOG.info("reading %d images", len(files))
     with futures.ThreadPoolExecutor() as threads:
-        for _ in threads.map(read, range(len(files))):
-            pass
+        for start in range(0, len(files), _QUEUED):
+            for _ in threads.map(read, range(start, min(start + _QUEUED, len(files)))):
+                pass
     return Scan(dict(sorted(reasons.items())), sums, squares, pixels)
 
 

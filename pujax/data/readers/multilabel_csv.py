@@ -123,6 +123,10 @@ def _listed(
     unknown = [named & MISSING for named in lists]
     lists = [named - MISSING for named in lists]
     names = tuple(sorted(set().union(*lists)))
+    for i, name in enumerate(names):
+        alike = image_listing.composed_otherwise([name], names[:i])
+        if alike:
+            raise ValueError(f"{path}: two labels look like {name!r}{alike}; accepted: one form")
     for name in names:
         # A name may hold a comma, but not between two other names.
         if "," in name and all(part.strip() in names for part in name.split(",")):

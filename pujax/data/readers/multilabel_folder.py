@@ -61,7 +61,8 @@ def load(root: pathlib.Path, *, image_size: int, load_size: int, missing: str) -
     if unknown:
         raise ValueError(
             f"{folders[-1]} has classes that {folders[0].name} has not: "
-            f"{', '.join(sorted(unknown))}; accepted: {', '.join(classes)}"
+            f"{', '.join(sorted(unknown))}{image_listing.composed_otherwise(unknown, classes)}; "
+            f"accepted: {', '.join(classes)}"
         )
     splits = [_read(folder, classes) for folder in folders]
     if len(splits) == 1:

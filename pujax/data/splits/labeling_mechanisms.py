@@ -150,7 +150,7 @@ def inclusion(e: np.ndarray, count: int) -> np.ndarray:
 def report(
     binary: np.ndarray,
     labeled: np.ndarray,
-    unlabeled: np.ndarray,
+    passed_over: np.ndarray,
     *,
     mechanism: str,
     power: float,
@@ -162,7 +162,7 @@ def report(
     Args:
       binary: int `[n]`, true classes, -1 where unknown.
       labeled: rows of P.
-      unlabeled: rows of U, without copies of P.
+      passed_over: the other rows that P was drawn from, mostly U without copies of P.
       mechanism: that drew them.
       power: of the mechanism.
       posterior: r of every row, `[n]`; None under 'scar'.
@@ -172,7 +172,7 @@ def report(
     Returns:
       A `Report`.
     """
-    pool = np.concatenate([labeled, unlabeled])
+    pool = np.concatenate([labeled, passed_over])
     is_known = bool((binary[pool] >= 0).all())
     pool = pool[binary[pool] == 1]
     n_p = len(labeled)

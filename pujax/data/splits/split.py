@@ -167,6 +167,23 @@ def split(
     return Split(*map(np.sort, (support, labeled, unlabeled, revealed, hidden)))
 
 
+def passed_over(binary: np.ndarray, settings: Settings, drawn: Split) -> np.ndarray:
+    """Rows that P was drawn from and that are not in it: mostly U.
+
+    Where U is a sample of its own, or of rows of unknown class, P was drawn from rows of known
+    class that are neither in U nor held out, most of which are in no part of the problem.
+
+    Args:
+      binary: int `[n]`, true classes, -1 where unknown.
+      settings: what was drawn.
+      drawn: the result.
+    """
+    is_apart = settings.setting == "two_sample" and settings.draws_unlabeled
+    if settings.keeps_labels or not (is_apart or settings.unlabeled_pool == UNKNOWN_CLASS):
+        return drawn.unlabeled
+    return np.setdiff1d(np.flatnonzero(binary >= 0), np.concatenate(drawn))
+
+
 class _Drawer(NamedTuple):
     """The draws of a split, each from rows that are left and a stream of random numbers."""
 

@@ -296,10 +296,11 @@ def build_multilabel(config: ml_collections.ConfigDict, info: MultilabelInfo) ->
     _check_dropout(config, may_drop=False)
     c = config.method
     checks.require(
-        not (info.load_side and config.data.load_size) or len(c.crop_sizes) > 0,
+        not (info.load_side and config.data.load_size) or (len(c.crop_sizes) > 0 and c.augment),
         "data.load_size",
         config.data.load_size,
-        "0 without method.crop_sizes, since images are then resized to data.image_size alone",
+        "0 without method.crop_sizes, or with method.augment=False, since images are then resized "
+        "to data.image_size alone",
     )
     height, width = info.input_shape[:2] if len(info.input_shape) > 1 else (0, 0)
     if c.augment and c.crop_sizes and not info.load_side and not config.model.image_size:
