@@ -113,6 +113,7 @@ def test_without_a_split_a_fifth_of_the_known_rows_is_held_out_always_the_same(t
         ("file,dog\na.jpg,1,0", "line 2, has 3 cells; accepted: 2"),
         ("file,dog\na.jpg,1\nb.jpg,0", "2 images whose labels are all known; accepted: at least 5"),
         ("file,labels\na.jpg,\nb.jpg,", "has no labels"),
+        ("file,labels\na.jpg,caf\u00e9\nb.jpg,cafe\u0301", "two labels look like .*NFC and NFD"),
         (
             'file,labels\na.jpg,"dog, cat"\nb.jpg,dog\nc.jpg,cat|ant',
             "'labels' of 'a.jpg' is 'dog, cat', whose parts are labels of other images; accepted",

@@ -198,6 +198,9 @@ def test_a_small_share_is_not_said_to_be_0():
     found = [parts.percent(x) for x in (0.0, 0.0001, 0.00049, 0.0005, 0.171, math.nan)]
     assert found == ["0.0 %", "0.01 %", "0.05 %", "0.1 %", "17.1 %", "unknown"]
     assert parts.percent(0.003, 0) == "0.3 %"
+    found = [parts.percent(x) for x in (0.9994, 0.9996, 1 - 3e-6, 1.0)]
+    assert found == ["99.9 %", "99.96 %", "99.9997 %", "100.0 %"]
+    assert [parts.decimal(x) for x in (0.99994, 0.99997, 1.0)] == ["0.9999", "0.99997", "1.0000"]
 
 
 def test_a_prior_that_chance_explains_is_no_doubt(tmp_path):

@@ -951,6 +951,10 @@ def test_rows_are_compared_with_the_reference_seed_by_seed():
     cells[:2] = [cell("full", "b", s0=0.90, s2=0.70), cell("less", "b", s0=0.92, s1=0.9, s2=0.74)]
     text = report.render("title", cells, rules=["last"], num_seeds=3, reference="full")
     assert "| +3.00 ± 1.41 (2 of 3) |" in text and "| 3 of 3 |" in text
+    # What rounds to nothing has no minus.
+    cells[1:] = [cell("less", "b", s0=0.90, s2=0.69999)]
+    text = report.render("title", cells, rules=["last"], num_seeds=3, reference="full")
+    assert "| +0.00 ± 0.00 |" in text and "-0.00" not in text
     assert "paired" not in report.render("title", cells, rules=["last"], num_seeds=3)
 
 
