@@ -1,5 +1,6 @@
 """Checks of arguments; all errors have the form "FIELD is VALUE; accepted: ..."."""
 
+import datetime
 import numbers
 import reprlib
 from collections.abc import Iterable
@@ -7,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+_NO_NUMBERS = str, bytes, np.datetime64, np.timedelta64, datetime.date, datetime.timedelta
 ON_THE_HOST = "not traced: this is computed on the host, outside of jit, grad and vmap"
 """What a message about a traced value adds to what is accepted."""
 
@@ -95,9 +97,9 @@ def real_numbers(field: str, values: object, accepted: str) -> np.ndarray:
         # NumPy would read '0.5' as a number and None as NaN.
         is_other = array.dtype.kind in "SU"
         if array.dtype.kind == "O":
-            is_other = any(x is None or isinstance(x, str | bytes) for x in array.flat)
+            is_other = any(x is None or isinstance(x, _NO_NUMBERS) for x in array.flat)
         if is_other:
-            raise TypeError("words, or None")
+            raise TypeError("words, dates, or None")
         return array if array.dtype.kind in "fV" else array.astype(np.float64)  # V is bfloat16's
     except (TypeError, ValueError, OverflowError) as error:
         shown = " ".join(reprlib.repr(values).split())  # the first few of many

@@ -271,7 +271,8 @@ def test_what_lies_under_a_mask_and_dates_are_refused_by_name(metric):
     def hidden(values):
         return np.ma.masked_array(values, mask=np.arange(len(values)) == 1)
 
-    for values in (hidden(SCORES), np.zeros(len(SCORES), "M8[D]"), np.zeros(len(SCORES), "m8[s]")):
+    dates = np.zeros(len(SCORES), "M8[D]")
+    for values in (hidden(SCORES), dates, dates.astype(object), np.zeros(len(SCORES), "m8[s]")):
         with pytest.raises(ValueError, match=r"^scores is .*; accepted: "):
             metric(values, LABELS)
     with pytest.raises(ValueError, match="^label.* is a masked array; accepted: an array without"):

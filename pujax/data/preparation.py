@@ -33,7 +33,8 @@ from pujax.data.readers.columns import listed
 
 _LOG = logging.getLogger(__name__)
 _JSON = "preparation.json"
-_FORMAT = 1
+_FORMATS = 1, 2
+"""The second has `offsets`, which a version that does not know them would not subtract."""
 _NOTHING_LEFT = (
     "{} has no column that differs between training rows; accepted: at least one feature besides "
     "the label and the id"
@@ -233,7 +234,8 @@ class Preparation:
         """
         record = None if self.encoder is None else table_encoder.save(self.encoder, folder)
         fields = [field.name for field in dataclasses.fields(self) if field.name != "encoder"]
-        document: dict[str, Any] = {"format": _FORMAT, "encoder": record}
+        document: dict[str, Any] = {"format": _FORMATS[bool(self.offsets)]}
+        document |= {"encoder": record}
         document |= {name: getattr(self, name) for name in fields}
         document["columns"] = [dataclasses.asdict(column) for column in self.columns]
         files.write_json(os.path.join(folder, _JSON), document)
@@ -391,8 +393,9 @@ def load(folder: str | os.PathLike) -> Preparation:
         document = reading.read_json(path)
     except (OSError, ValueError) as error:
         raise ValueError(f"{path} cannot be read ({error}); accepted: a saved one") from error
-    if not isinstance(document, dict) or document.get("format") != _FORMAT:
-        raise ValueError(f"{path} is no preparation of format {_FORMAT}; accepted: a saved one")
+    if not isinstance(document, dict) or document.get("format") not in _FORMATS:
+        formats = " or ".join(map(str, _FORMATS))
+        raise ValueError(f"{path} is no preparation of format {formats}; accepted: a saved one")
     try:
         record = document["encoder"]
         document = {"sources": [], "offsets": [], **document}  # which earlier versions did not save
@@ -471,9 +474,11 @@ def _of_array(frame: frames.Frame, indices: Any) -> Preparation:
         low, high = np.minimum(low, part.min(axis=0)), np.maximum(high, part.max(axis=0))
     differ_by_type = low != high  # of whole numbers above 2^53, too
     low, high = low.astype(np.float64), high.astype(np.float64)
-    offsets = np.array([columns.offset(np.array(ends)) for ends in zip(low, high, strict=True)])
+    offsets = columns.offsets(low, high)
     # In single precision, in which a network sees them.
     differ = (low - offsets).astype(np.float32) != (high - offsets).astype(np.float32)
+    if not differ.any():  # which is said where the problem is built
+        return learned
     messages = []
 
     def say(what: np.ndarray, text: str) -> None:
@@ -500,7 +505,7 @@ def _of_array(frame: frames.Frame, indices: Any) -> Preparation:
         offsets=tuple(offsets.tolist()) if offsets.any() else (),
         messages=tuple(messages),
     )
-    if differ.all() or not differ.any():  # the latter is said where the problem is built
+    if differ.all():
         return learned
     return dataclasses.replace(
         learned,

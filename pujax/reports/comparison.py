@@ -45,6 +45,9 @@ _OVERLAP = (
 _ONE_TEST_SET = (
     " All splits are judged on the same test rows, whose chance is not in intervals over splits."
 )
+_OVERLAPPING_TEST_SETS = (
+    " The test rows of two splits overlap: intervals over splits are too narrow."
+)
 _MOST_FIELDS = 3
 
 
@@ -126,7 +129,7 @@ def section(runs: Sequence[Run]) -> tuple[Section, list[Pairing]]:
         "bootstrap over the examples of one pair, which leaves out the chance of another seed. The "
         f"intervals hold together: all of a column at once in {100 * LEVEL:.0f} % of such pages "
         "(Bonferroni), so that one without 0 says that the difference is more than chance."
-        + (_OVERLAP if source == HELD_OUT else _ONE_TEST_SET)
+        + _shared_rows(runs, source)
         * any(p.splits > 1 for p in pairings),
     )
     texts = ("Runs are paired where their data have one digest: the same examples, labels, split.",)
@@ -309,6 +312,15 @@ def _pairing(
     return Pairing(other, differences, len(pairs), reason, splits, known)
 
 
+def _shared_rows(runs: Sequence[Run], source: str) -> str:
+    """What intervals over splits leave out, as their runs are judged on the same rows."""
+    if source == HELD_OUT:
+        return _OVERLAP
+    # At a class prior every seed draws test rows of its own out of the same ones.
+    drawn = any(run.config["data"].get("class_prior") is not None for run in runs)
+    return _OVERLAPPING_TEST_SETS if drawn else _ONE_TEST_SET
+
+
 def distinct(runs: Sequence[Run]) -> list[Run]:
     """Runs of a group but for copies: one seed on one split again tells nothing of chance."""
     found: dict[tuple[str, str], Run] = {}
@@ -342,7 +354,10 @@ def _value(run: Run, source: str, name: str) -> float:
     return evidence_lib.values(run, source).get(name, math.nan)
 
 
-_DECIDES = {TEST: ("accuracy", "auc"), HELD_OUT: ("auc_pu", "lee_liu")}
+_DECIDES = {
+    TEST: ("accuracy", "auc", "mean_average_precision", "overall_f1", "class_f1"),
+    HELD_OUT: ("auc_pu", "lee_liu"),
+}
 """What decides, or ranks, by what was evaluated."""
 
 _OF_ALL = ("accuracy", "f1", "average_precision")
@@ -501,18 +516,12 @@ def _field(config: Any, path: str) -> Any:
 
 
 def better(pairings: Sequence[Pairing], own: Evidence) -> tuple[Group, Number, str] | None:
-    """A group that is better than the reference by more than chance, in what ranks or decides.
-
-    One that is worse in the other of the two is none, nor is one by a number that is not known of
-    all pairs: Lee-Liu is unknown of a seed that flags nothing.
-    """
+    """A group that is better than the reference by more than chance, in what ranks or decides."""
     for name in _DECIDES[own.source]:
         ahead = [
             (pairing.group, found, TITLES[name])
             for pairing in pairings
-            if not sees_truth(pairing.group)
-            and not is_worse(pairing, own.source)
-            and pairing.known.get(name, pairing.pairs) == pairing.pairs
+            if may_be_taken(pairing, own.source, name)
             and (found := pairing.differences.get(name, Number())).has_interval
             and found.low > 0
         ]
@@ -521,7 +530,20 @@ def better(pairings: Sequence[Pairing], own: Evidence) -> tuple[Group, Number, s
     return None
 
 
-def is_worse(pairing: Pairing, source: str) -> bool:
-    """Whether a group is worse than the reference by more than chance where it ranks or decides."""
-    found = [pairing.differences.get(name, Number()) for name in _DECIDES[source]]
-    return any(x.has_interval and x.high < 0 for x in found)
+def may_be_taken(pairing: Pairing, source: str, name: str) -> bool:
+    """Whether a group that is ahead by one metric may be recommended.
+
+    Not where it saw true labels, is worse by another metric that ranks or decides, or where the one
+    is not known of all pairs: Lee-Liu is unknown of a seed that flags nothing.
+    """
+    is_known = pairing.known.get(name, pairing.pairs) == pairing.pairs
+    return is_known and not sees_truth(pairing.group) and worse_in(pairing, source) is None
+
+
+def worse_in(pairing: Pairing, source: str) -> tuple[str, Number] | None:
+    """In what ranks or decides a group is worse than the reference by more than chance, if any."""
+    for name in _DECIDES[source]:
+        found = pairing.differences.get(name, Number())
+        if found.has_interval and found.high < 0:
+            return TITLES[name], found
+    return None

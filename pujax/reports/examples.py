@@ -35,8 +35,10 @@ _ONE_SAMPLE = (
     "fewer positives: the probability of a row of U is lower than that of a new row with the same "
     "score."
 )
-OFF = "Left out, as was asked for (--noexamples): no row, cell or picture of the data is shown. "
-"The settings name its file and the run's folder."
+OFF = (
+    "Left out, as was asked for (--noexamples): no row, cell or picture of the data is shown. "
+    "The settings name its file and the run's folder."
+)
 
 
 class _Kind(NamedTuple):

@@ -6,6 +6,8 @@ from typing import Any, NamedTuple
 from pujax.console import fixed
 
 UNKNOWN = "unknown"
+_TINY = 1e-8
+"""Below which a number is shown with an exponent."""
 LEVEL = 0.9
 """Of all intervals of a page."""
 
@@ -111,7 +113,9 @@ def percent(value: float, digits: int = 1) -> str:
 
 def decimal(value: float, digits: int = 4) -> str:
     """A number with so many decimals, 'unknown' where it is not known; near 0 and 1 more."""
-    return fixed(value, digits, most=1) if math.isfinite(value) else UNKNOWN
+    if not math.isfinite(value):
+        return UNKNOWN
+    return f"{value:.1e}" if 0 < abs(value) < _TINY else fixed(value, digits, most=1)
 
 
 def count(value: Any) -> str:

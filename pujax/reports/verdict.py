@@ -142,11 +142,13 @@ def of_several(
         if not found.has_interval:
             continue
         if found.low > 0:
+            worse = comparison.worse_in(pairing, source)
+            but = f", but worse by {doubts.gap(worse[1])} in {worse[0]}" if worse else ""
             sentences.append(
-                f"{pairing.group.name} is better than {reference} by {doubts.gap(found)}"
+                f"{pairing.group.name} is better than {reference} by {doubts.gap(found)}{but}"
             )
-            is_advice = not comparison.sees_truth(pairing.group) and level_of(pairing.group) != BAD
-            is_advice = is_advice and not comparison.is_worse(pairing, source)
+            is_advice = comparison.may_be_taken(pairing, source, name)
+            is_advice = is_advice and level_of(pairing.group) != BAD
             if is_advice and (best is None or found.value > best[1]):
                 best = (pairing.group, found.value)
         elif found.high < 0:

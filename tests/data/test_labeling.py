@@ -383,6 +383,9 @@ def test_the_report_is_of_the_positives_that_p_was_drawn_from(labeling):
     known = (other.train_labels == 0).sum() - (apart.validation_truth == 1).sum()
     assert apart.labeling.c == pytest.approx(20 / (known - apart.info.support_positives))
     assert one.labeling.c == pytest.approx(20 / (one.truth == 1).sum())
+    # Where rows of unknown class might be among them, c is not known.
+    mixed = dataset.build(other, **about, setting="two_sample", num_unlabeled=150, prior=0.4)
+    assert mixed.labeling.c is None
     if labeling == "power":
         for report in (two.labeling, apart.labeling):
             assert report.e_min < 0.9  # of those passed over, too

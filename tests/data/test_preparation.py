@@ -145,6 +145,10 @@ def test_large_numbers_of_arrays_are_told_apart_as_those_of_tables_are(
         np.testing.assert_array_equal(found[:, 1:], rows[:, 1:].astype(np.float32))
         # Rows to come have the same constant subtracted, whatever else is among them.
         np.testing.assert_array_equal(one.transform(rows[:1]), found[:1])
+    # A version that would not subtract it refuses what it reads; others go on as before.
+    assert json.loads((tmp_path / "preparation.json").read_text())["format"] == 2
+    preparation.fit(rows[:, 1:2]).save(tmp_path)
+    assert json.loads((tmp_path / "preparation.json").read_text())["format"] == 1
     table = preparation.fit(pd.DataFrame(rows[:, :2], columns=["1", "2"]), np.arange(5, n))
     assert learned.feature_names == (*table.feature_names, "3")
     np.testing.assert_array_equal(
@@ -154,6 +158,15 @@ def test_large_numbers_of_arrays_are_told_apart_as_those_of_tables_are(
     large, same = learned.messages
     assert large.startswith("1 of 3 features are large") and large.endswith("from each: '1'")
     assert same == "1 of 3 features are the same in all training rows and unused: '3'"
+
+
+def test_of_every_column_what_is_subtracted_is_found_by_itself():
+    low = np.array([1.7e9, 0.0, 5.0, 1e15, 1e-306, -2e6])
+    high = np.array([1.7e9 + 40, 0.0, 5.0, 1e15 + 1, 1e-306 + 1e-310, -2e6 + 50])
+    found = columns.offsets(low, high)
+    # 40 and 50 are rounded to tens; the third and fourth differ by too little, or by nothing.
+    np.testing.assert_array_equal(found, [1_700_000_020, 0, 0, 0, 0, -1_999_980])
+    assert columns.offset(np.array([np.nan, low[0], high[0]])) == found[0]
 
 
 def test_whole_numbers_that_double_precision_merges_are_not_called_the_same():

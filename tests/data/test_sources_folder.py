@@ -119,8 +119,13 @@ def test_a_split_without_images_is_named(folder):
 
 def test_a_class_of_the_test_images_alone_is_named(folder):
     write_image(folder / "test" / "Unheard" / "0.png", colour())
-    with pytest.raises(ValueError, match="classes that train has not: Unheard"):
+    with pytest.raises(ValueError, match="classes that train has not: Unheard; accepted: "):
         sources.load("alzheimer", directory=folder)
+    name = next(x.name for x in (folder / "train").iterdir() if x.is_dir())
+    (folder / "train" / name).rename(folder / "train" / "Unh\u00e9ard")
+    (folder / "test" / "Unheard").rename(folder / "test" / "Unhe\u0301ard")
+    with pytest.raises(ValueError, match=r"Unhe\u0301ard \(letters are composed otherwise: .*\);"):
+        sources.load("image_folder", directory=folder)
 
 
 def test_other_files_are_passed_over(folder):

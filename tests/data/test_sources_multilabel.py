@@ -113,7 +113,11 @@ def test_without_a_split_a_fifth_of_the_known_rows_is_held_out_always_the_same(t
         ("file,dog\na.jpg,1,0", "line 2, has 3 cells; accepted: 2"),
         ("file,dog\na.jpg,1\nb.jpg,0", "2 images whose labels are all known; accepted: at least 5"),
         ("file,labels\na.jpg,\nb.jpg,", "has no labels"),
-        ("file,labels\na.jpg,caf\u00e9\nb.jpg,cafe\u0301", "two labels look like .*NFC and NFD"),
+        (
+            "file,labels\na.jpg,caf\u00e9\nb.jpg,cafe\u0301",
+            "two names that look like .*NFC and NFD",
+        ),
+        ("file,caf\u00e9,cafe\u0301\na.jpg,1,0", "csv has two names that look like .*NFC and NFD"),
         (
             'file,labels\na.jpg,"dog, cat"\nb.jpg,dog\nc.jpg,cat|ant',
             "'labels' of 'a.jpg' is 'dog, cat', whose parts are labels of other images; accepted",
@@ -267,6 +271,11 @@ def test_different_images_of_one_name_are_refused(tmp_path):
         ({"a.png": ["dog"]}, {}, "test is missing"),
         ({"a.png": ["dog"]}, {"b.png": ["ant"]}, "classes that train has not: ant; accepted: dog"),
         ({"a.png": ["caf\u00e9"]}, {"b.png": ["cafe\u0301"]}, "NFC and NFD.; accepted: caf\u00e9$"),
+        (
+            {"a.png": ["caf\u00e9", "cafe\u0301"]},
+            {"b.png": ["dog"]},
+            "train has two names that look like 'caf",
+        ),
         ({"a.png": ["dog"]}, {"b.png": ["unlabeled"]}, "unlabeled has images; accepted: none"),
         ({"a.png": ["dog", "_none"]}, {"b.png": ["dog"]}, "dog/a.png is in _none too"),
         (

@@ -229,7 +229,13 @@ def test_rows_held_out_in_several_splits_are_said_to_overlap(tmp_path):
     ]
     assert "two splits hold out overlap" in comparison.section(runs)[0].tables[0].note
     assert "overlap" not in comparison.section([runs[0], runs[2]])[0].tables[0].note
-    assert "overlap" not in comparison.section(on_test_sets(tmp_path))[0].tables[0].note
+    tested = on_test_sets(tmp_path)
+    note = comparison.section(tested)[0].tables[0].note
+    assert "overlap" not in note and "judged on the same test rows" in note
+    for run in tested:
+        run.config["data"]["class_prior"] = 0.4  # by which each seed draws test rows of its own
+    note = comparison.section(tested)[0].tables[0].note
+    assert "test rows of two splits overlap" in note and "same test rows" not in note
 
 
 def on_test_sets(place):

@@ -26,6 +26,7 @@ def test_the_page_lies_in_the_first_folder_and_the_verdict_is_printed(tmp_path, 
     folder = folders.tested(tmp_path / "run")
     before = sorted(path.name for path in folder.iterdir())
     assert run(folder, "--noexamples") == 0
+    assert "The settings name its file" in (folder / "report.html").read_text()
     out = capsys.readouterr().out
     assert out.startswith("Can be used:\nIt can be used: it is right for ")
     assert "examples" not in out.partition("Next:")[2]

@@ -201,6 +201,7 @@ def test_a_small_share_is_not_said_to_be_0():
     found = [parts.percent(x) for x in (0.9994, 0.9996, 1 - 3e-6, 1.0)]
     assert found == ["99.9 %", "99.96 %", "99.9997 %", "100.0 %"]
     assert [parts.decimal(x) for x in (0.99994, 0.99997, 1.0)] == ["0.9999", "0.99997", "1.0000"]
+    assert [parts.decimal(x) for x in (3e-6, 1e-38)] == ["0.000003", "1.0e-38"]
 
 
 def test_a_prior_that_chance_explains_is_no_doubt(tmp_path):

@@ -189,25 +189,40 @@ def spelled(cells: Any, values: np.ndarray) -> str:
 
 
 def offset(values: np.ndarray) -> float:
-    """What to subtract from numbers before they are put into single precision; mostly 0.
+    """What to subtract from numbers before they are put into single precision, see `offsets`.
+
+    Args:
+      values: float64 `[n]`, NaN where missing, with a number.
+    """
+    present = values[~np.isnan(values)]
+    return float(offsets(present.min(keepdims=True), present.max(keepdims=True))[0])
+
+
+def offsets(low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """What to subtract from columns before they are put into single precision; mostly 0.
 
     Seconds since 1970 have steps of 128 there. Numbers whose spread is less than a thousand such
     steps are first brought near 0; where it is less than double precision tells for certain, they
     are one number.
 
     Args:
-      values: float64 `[n]`, NaN where missing, with a number.
+      low: float64 `[columns]`, the smallest number of each.
+      high: the largest.
+
+    Returns:
+      `[columns]`, rounded to about the spread.
     """
-    present = values[~np.isnan(values)]
-    low, high = present.min(), present.max()
     with np.errstate(over="ignore"):
         spread = high - low
-    largest = max(abs(low), abs(high))
+    largest = np.maximum(np.abs(low), np.abs(high))
     step = largest * np.finfo(np.float32).eps
-    if not 1e-12 * largest < spread < 1000 * step:
-        return 0.0
-    middle = low + spread / 2
-    return float(np.round(middle, -int(np.floor(np.log10(spread)))))
+    result = np.zeros(len(low))
+    for i in np.flatnonzero((1e-12 * largest < spread) & (spread < 1000 * step)):
+        # Where it cannot be rounded so finely, numbers are too small for any network.
+        with np.errstate(over="ignore", invalid="ignore"):
+            middle = np.round(low[i] + spread[i] / 2, -int(np.floor(np.log10(spread[i]))))
+        result[i] = middle if np.isfinite(middle) else 0.0
+    return result
 
 
 def date_formats(cells: Any) -> list[str]:

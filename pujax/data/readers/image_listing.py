@@ -11,9 +11,15 @@ UNLABELED = ("unlabeled", "unlabelled")
 
 
 def folder_names(folder: pathlib.Path) -> tuple[str, ...]:
-    """Names of the folders in a folder that are not hidden, in alphabetical order."""
+    """Names of the folders in a folder that are not hidden, in alphabetical order.
+
+    Raises:
+      ValueError: two of them look alike, see `check_apart`.
+    """
     entries = (entry for entry in folder.iterdir() if entry.is_dir())
-    return tuple(sorted(entry.name for entry in entries if not entry.name.startswith(".")))
+    names = tuple(sorted(entry.name for entry in entries if not entry.name.startswith(".")))
+    check_apart(folder, names)
+    return names
 
 
 def unlabeled_folder(folder: pathlib.Path) -> str:
@@ -95,6 +101,18 @@ def check_name(root: str, path: str) -> None:
         path.encode()
     except UnicodeEncodeError:
         raise ValueError(f"{root} holds {path!r}; accepted: names in UTF-8") from None
+
+
+def check_apart(place: str | os.PathLike[str], names: Iterable[str]) -> None:
+    """Raises a ValueError for two different names of one look, as of letters and accents apart."""
+    forms: dict[str, str] = {}
+    for name in names:
+        other = forms.setdefault(unicodedata.normalize("NFC", name), name)
+        if other != name:
+            raise ValueError(
+                f"{place} has two names that look like {name!r} (Unicode NFC and NFD); accepted: "
+                "one way to compose its letters"
+            )
 
 
 def composed_otherwise(names: Iterable[str], known: Iterable[str]) -> str:

@@ -67,6 +67,7 @@ def load(path: pathlib.Path, *, image_size: int, load_size: int, missing: str) -
         names, labels = _listed(path, files, *columns.values())
     else:
         names, labels = tuple(columns), _coded(path, files, columns)
+    image_listing.check_apart(path, names)
     if not names:
         raise ValueError(f"{path} has no labels; accepted: a column per label, or one of all")
     if "" in columns:
@@ -123,10 +124,6 @@ def _listed(
     unknown = [named & MISSING for named in lists]
     lists = [named - MISSING for named in lists]
     names = tuple(sorted(set().union(*lists)))
-    for i, name in enumerate(names):
-        alike = image_listing.composed_otherwise([name], names[:i])
-        if alike:
-            raise ValueError(f"{path}: two labels look like {name!r}{alike}; accepted: one form")
     for name in names:
         # A name may hold a comma, but not between two other names.
         if "," in name and all(part.strip() in names for part in name.split(",")):

@@ -170,8 +170,9 @@ def split(
 def passed_over(binary: np.ndarray, settings: Settings, drawn: Split) -> np.ndarray:
     """Rows that P was drawn from and that are not in it: mostly U.
 
-    Where U is a sample of its own, or of rows of unknown class, P was drawn from rows of known
-    class that are neither in U nor held out, most of which are in no part of the problem.
+    Where U is a sample of its own, or of rows of unknown class, P was drawn from rows that are
+    neither in U nor held out, most of which are in no part of the problem; the class of these is
+    known if U is of those whose class is not.
 
     Args:
       binary: int `[n]`, true classes, -1 where unknown.
@@ -181,7 +182,9 @@ def passed_over(binary: np.ndarray, settings: Settings, drawn: Split) -> np.ndar
     is_apart = settings.setting == "two_sample" and settings.draws_unlabeled
     if settings.keeps_labels or not (is_apart or settings.unlabeled_pool == UNKNOWN_CLASS):
         return drawn.unlabeled
-    return np.setdiff1d(np.flatnonzero(binary >= 0), np.concatenate(drawn))
+    rows = np.arange(len(binary))
+    rows = rows[binary >= 0] if settings.unlabeled_pool == UNKNOWN_CLASS else rows
+    return np.setdiff1d(rows, np.concatenate(drawn))
 
 
 class _Drawer(NamedTuple):
