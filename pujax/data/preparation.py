@@ -234,8 +234,9 @@ class Preparation:
         """
         record = None if self.encoder is None else table_encoder.save(self.encoder, folder)
         fields = [field.name for field in dataclasses.fields(self) if field.name != "encoder"]
-        document: dict[str, Any] = {"format": _FORMATS[bool(self.offsets)]}
-        document |= {"encoder": record}
+        plain, with_offsets = _FORMATS
+        number = with_offsets if self.offsets else plain
+        document: dict[str, Any] = {"format": number, "encoder": record}
         document |= {name: getattr(self, name) for name in fields}
         document["columns"] = [dataclasses.asdict(column) for column in self.columns]
         files.write_json(os.path.join(folder, _JSON), document)

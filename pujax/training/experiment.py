@@ -14,7 +14,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 from pujax import locks
-from pujax.console import first_line, message, render_table
+from pujax.console import message, render_table
 from pujax.data import dataset, multilabel_dataset, sources
 from pujax.data.multilabel_dataset import MultilabelDataset
 from pujax.data.pu_dataset import PUDataset
@@ -596,7 +596,7 @@ def refuse_other_run(
         stored = config_lib.fingerprint(kept)
     except (AttributeError, TypeError, ValueError) as error:  # other programs have such files, too
         raise ValueError(
-            f"{path} is no configuration of a run ({first_line(error)}); accepted: another folder"
+            f"--workdir={folder} holds a config.json that no run wrote; accepted: another folder"
         ) from error
     if chooses_later:
         for fields, of in ((stored, kept), (wanted, config)):
