@@ -126,6 +126,63 @@ def test_the_rows_of_pu_mlc_by_the_rule_are_those_of_their_tables():
             assert float(cells[3 + place]) == pytest.approx(auto - half, abs=0.051), (name, metric)
 
 
+_BOARD_COLUMNS = {
+    "`proxy_accuracy` (AUC)": "proxy_accuracy",
+    "`proxy_accuracy`: F1 (AUC)": "proxy_accuracy",
+    "`proxy_auc` (AUC)": "proxy_auc",
+    "`oracle` (AUC)": "oracle",
+    "`oracle_f1`: F1 (AUC)": "oracle_f1",
+    "last epoch (AUC)": "last",
+    "last epoch: F1 (AUC)": "last",
+    "set 3, case 1": "proxy_accuracy",
+}
+
+
+@pytest.mark.parametrize(
+    ("page", "heading", "name", "metric", "columns", "least"),
+    [
+        ("boards", "PUBench, Letter", "pubench_letter", "accuracy", _BOARD_COLUMNS, 360),
+        ("boards", "PU-Bench, Spambase", "pu_bench_spambase", "f1", _BOARD_COLUMNS, 180),
+        (
+            "alignment",
+            "The methods without the switch",
+            "alignment_others",
+            "accuracy",
+            {"accuracy %": "reported", "AUC %": "reported"},
+            70,
+        ),
+    ],
+)
+def test_cells_of_a_page_are_those_of_its_table_rounded_once(
+    page, heading, name, metric, columns, least
+):
+    """Rounded to two digits before they were rounded to one, some differed in the last."""
+    with open(TABLES / f"{name}.csv", encoding="utf-8") as file:
+        lines = {(x["row"], x["rule"], x["metric"]): x for x in csv.DictReader(file) if x["mean"]}
+    text = (RESULTS / f"{page}.md").read_text()
+    section = re.split(r"\n##+ ", text[text.index(f"# {heading}") :])[0]
+    seen = 0
+    for table in re.findall(r"(?:^\|.*\n)+", section, re.MULTILINE):
+        titles, _, *rows = [
+            [x.strip() for x in line.strip("|\n").split("|")] for line in table.splitlines()
+        ]
+        for cells in rows:
+            row = re.sub(r" \(true labels\)$|\[`|`\].*", "", cells[0])
+            for title, cell in zip(titles, cells, strict=True):
+                if title not in columns:
+                    continue
+                line = lines[row, columns[title], "auc" if title == "AUC %" else metric]
+                auc = lines[row, columns[title], "auc"]
+                exact = (line["mean"], line["std"], auc["mean"])
+                shown = numbers(cell)
+                assert len(shown) == (3 if "AUC)" in title or "case" in title else 2), cell
+                for value, number in zip(shown, exact, strict=False):
+                    digits = len(value.partition(".")[2])
+                    assert value == f"{float(number):.{digits}f}", (row, title, cell)
+                    seen += 1
+    assert seen >= least
+
+
 def test_gamma_by_the_rule_differs_from_fixed_ones_as_the_page_says():
     """Mean and worst of the thirty cells, by the last epoch and by the paper's own rule."""
     with open(TABLES / "pu_mlc_gammas.csv", encoding="utf-8") as file:
