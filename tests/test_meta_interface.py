@@ -141,6 +141,34 @@ def test_one_program_for_seeds_and_devices(estimator):
 # --- bad input
 
 
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        x if x == "forward" else pytest.param(x, marks=thorough)
+        for x in OPTIONS
+        if x not in ("es", "pes")  # whose draws are of the whole tree
+    ],
+)
+def test_every_estimator_works_on_the_parts_of_a_mesh(estimator):
+    """Unit vectors made of nothing but counts did not vary over the axis that weights do."""
+    mesh = Mesh(np.array(jax.devices()[:2]), ("data",))
+
+    def inner(weights, m):
+        return jnp.mean(jnp.square(weights * m - 1)) + 0.1 * jnp.sum(jnp.square(weights))
+
+    def gradient(weights, m):
+        options = {"learning_rate": 0.05, "estimator": estimator, "num_steps": 2}
+        options |= OPTIONS[estimator]
+        return meta.meta_gradient(inner, lambda w: jnp.sum(jnp.square(w)), weights, m, **options)
+
+    spec = PartitionSpec("data")
+    weights, m = jnp.linspace(0.2, 1, 4), jnp.linspace(0.5, 1.5, 4)
+    found = jax.shard_map(gradient, mesh=mesh, in_specs=spec, out_specs=spec)(weights, m)
+    each = [gradient(weights[part], m[part]) for part in (slice(2), slice(2, 4))]
+    digits = 1e-2 if estimator == "finite_difference" else 1e-5
+    np.testing.assert_allclose(found, jnp.concatenate(each), rtol=digits)
+
+
 def never(*arguments, **named):
     raise AssertionError("a loss was evaluated before the arguments were checked")
 

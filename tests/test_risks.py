@@ -104,6 +104,32 @@ def test_gradient_is_the_derivative_of_the_value(name):
         np.testing.assert_allclose(gradient, slopes, atol=1e-8)
 
 
+@pytest.mark.parametrize(
+    ("risk", "number"),
+    [
+        (functools.partial(risks.upu, prior=0.4), "unlabeled_prior"),
+        (functools.partial(risks.upu, prior=0.4), "unlabeled_weight"),
+        (risks.nnpu, "prior"),
+        (functools.partial(risks.nnpu, prior=0.4), "gamma"),
+        (risks.imbalanced_nnpu, "prior"),
+        (risks.dist_pu, "prior"),
+        (lambda *args, **wide: risks.label_alignment(*args, **wide)[0], "prior"),
+        (lambda *args, **wide: risks.two_way_margin(*args, **wide)[0], "prior"),
+        (lambda *args, **wide: risks.two_way_margin(*args, prior=0.4, **wide)[0], "margin"),
+        (lambda *args, **wide: risks.two_way_margin(*args, prior=0.4, **wide)[0], "sharpness"),
+        (risks.gradpu, "beta"),
+    ],
+)
+def test_a_number_of_numpy_leaves_the_type_of_the_scores(risk, number):
+    """A loop carries a risk of one type, and the prior of a data set is such a number."""
+    scores, labeled = random_batch()
+    with x64():
+        scores = jnp.asarray(scores, jnp.float32)
+        wide = risk(scores, labeled, **{number: np.float64(0.3)})
+        assert wide.dtype == jnp.float32
+        assert float(wide) == pytest.approx(float(risk(scores, labeled, **{number: 0.3})), rel=1e-6)
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", sorted(RISKS))
 def test_label_codings_compile_and_map_to_the_same_result(name):

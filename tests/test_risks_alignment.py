@@ -162,6 +162,27 @@ def test_a_group_that_is_missing_leaves_its_average_and_is_a_constant(group):
             assert float(value) == 0 and not of_p.started
 
 
+def test_until_both_averages_have_started_each_is_the_mean_of_the_last_batch():
+    """An average of U alone was mixed with the next batch, and its gradient halved."""
+
+    def minus(z):
+        return sigmoid(-z) * sigmoid(0.6 + z)
+
+    with x64():
+        _, before = margin_risk(np.array([2.0, 1.5]), np.zeros(2, int), prior=0.4)
+        assert before[0].started and not before[1].started
+        call = functools.partial(risks.two_way_margin, prior=0.4, averages=before)
+        (value, after), gradient = jax.value_and_grad(call, has_aux=True)(SCORES, LABELED)
+        expected, averages = margin_risk(SCORES, LABELED, prior=0.4)
+        assert float(value) == pytest.approx(float(expected), abs=1e-15)
+        found = [float(x.value) for x in after]
+        assert found == pytest.approx([float(x.value) for x in averages], abs=1e-15)
+        c_u, c_p = minus(SCORES[1:]).mean(), minus(SCORES[:1]).mean()
+        step = 1e-6
+        slope = (minus(SCORES[1:] + step) - minus(SCORES[1:] - step)) / (2 * step) / 3
+        np.testing.assert_allclose(gradient[1:], np.tanh((c_u - 0.4 * c_p) / 2) * slope, rtol=1e-7)
+
+
 def test_without_averages_and_sharp_the_risk_is_that_of_dist_pu():
     scores, labeled = random_batch(seed=4)
     with x64():

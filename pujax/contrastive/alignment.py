@@ -22,11 +22,12 @@ def noise_robust_alignment(
     With `q` the rows of `online`, `k` those of `target`, and `M` the pairs that count,
 
         mean_i [ sum_j M_ij g_ij / sum_j M_ij ],   g_ii = 2 (1 - <q_i, k_i>),
-                                                   g_ij = 2 sqrt(1 - <q_i, k_j>).
+                                            g_ij = 2 sqrt(max(1 - <q_i, k_j>, 1e-8)).
 
     The two views of an example are surely of one class, and a distant pair of them pulls hardest.
     Of two different examples a distant pair is likely to be a wrong one: the root makes the near
-    pairs pull hardest. For unit vectors the root is `sqrt(2) ||q_i - k_j||`. Source: Zhao et al.,
+    pairs pull hardest. For unit vectors `g_ij` is `sqrt(2) ||q_i - k_j||`. The floor of 1e-8, which
+    the authors' code lacks, keeps its gradient finite for equal rows. Source: Zhao et al.,
     "Noisy-pair robust representation alignment for positive-unlabeled learning", ICLR 2026.
 
     Args:

@@ -58,7 +58,9 @@ def _unit(tree: chex.ArrayTree, index: jax.Array) -> chex.ArrayTree:
     before, units = 0, []
     for leaf in entries:
         unit = jnp.arange(before, before + leaf.size) == index
-        units.append(unit.astype(leaf.dtype).reshape(leaf.shape))
+        # Of the leaf, so that inside of `jax.shard_map` it varies over the axes that the leaf does.
+        ones, zeros = jnp.ones_like(leaf), jnp.zeros_like(leaf)
+        units.append(jnp.where(unit.reshape(leaf.shape), ones, zeros))
         before += leaf.size
     return jax.tree_util.tree_unflatten(treedef, units)
 

@@ -11,6 +11,7 @@ surest examples come first. What differs from the authors' code:
   episode by 500 true labels is kept and five without a better one end the training;
 - the episodes start from the epoch of nnPU that `pretrain_selection` prefers on a part held out.
   There it is the best one by the same labels;
+- a 'convex' tolerance stays at its end after `tolerance_episodes`; there it falls again;
 - nnPU has this package's defaults, see `nnpu`.
 Not offered are the weights called mixture, focal hardness and hardness by distances of features, a
 network that starts anew in every episode, and a first stage of another risk.

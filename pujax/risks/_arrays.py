@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.typing import ArrayLike
 
 from pujax import checks
@@ -21,6 +22,14 @@ def checked(
     scores, labeled = full_precision(scores, name), jnp.asarray(labeled)
     check_shape("labeled", labeled, scores.shape, f"the shape of {name}")
     return scores, labeled > 0
+
+
+def of_type(dtype: np.dtype, *numbers: float | jax.Array) -> list[jax.Array]:
+    """The numbers in the type of the scores, which those of NumPy would widen where x64 is on.
+
+    A loop could then not carry the risk.
+    """
+    return [jnp.asarray(number, dtype) for number in numbers]
 
 
 def check_shape(name: str, values: jax.Array, expected: tuple[int, ...], meaning: str) -> None:

@@ -55,6 +55,7 @@ def softplus_distance(
     first, second = first.astype(precision), second.astype(precision)
     if first.shape and second.shape:
         _arrays.check_shape("second", second, first.shape, "the shape of first, or none")
+    (sharpness,) = _arrays.of_type(precision, sharpness)
     scaled = sharpness * (first - second)
     return (jax.nn.softplus(scaled) + jax.nn.softplus(-scaled)) / sharpness
 
@@ -78,6 +79,7 @@ def two_way_sigmoid_loss(scores: ArrayLike, *, margin: float | jax.Array = 0.6) 
     """
     _check_margin(margin)
     scores = arrays.full_precision(scores, "scores")
+    (margin,) = _arrays.of_type(scores.dtype, margin)
     return _arrays.sigmoid(scores) * _arrays.sigmoid(margin - scores)
 
 
@@ -121,6 +123,7 @@ def label_alignment(
     is_average = average is None or isinstance(average, MovingMean)
     checks.require(is_average, "average", average, "a MovingMean, or None")
     scores, is_positive = _arrays.checked(scores, labeled)
+    (prior,) = _arrays.of_type(scores.dtype, prior)
     missed = arrays.mean_where(_arrays.sigmoid(-scores), is_positive)
     share, updated = _moved(average, _arrays.sigmoid(scores), ~is_positive, decay=decay)
     distance = softplus_distance(share.value, prior, sharpness=sharpness) * share.scale
@@ -142,9 +145,10 @@ def two_way_margin(
 
     `l` is `two_way_sigmoid_loss`; `c_U` and `c_P` are moving averages of `E_U l(-g)` and
     `E_P l(-g)`, as in `label_alignment`. `c_U - prior c_P` estimates what negatives in U contribute
-    to the margin loss, and the distance pulls it to 0 from both sides. Nothing is divided before
-    both averages have started. A group that a batch lacks enters by its old average, a constant;
-    before it has one the distance is left out. Source: as `label_alignment`.
+    to the margin loss, and the distance pulls it to 0 from both sides. Until both averages have
+    started each is the mean of the last batch that held its group, and nothing is divided. A group
+    that a batch lacks enters by its old average, a constant; before it has one the distance is left
+    out, where the authors' code takes 0 for it. Source: as `label_alignment`.
 
     Args:
       scores: as in `label_alignment`.
@@ -169,45 +173,56 @@ def two_way_margin(
     is_pair = is_pair and all(x is None or isinstance(x, MovingMean) for x in pair)
     checks.require(is_pair, "averages", averages, "a pair of MovingMean, of U and P, or None")
     scores, is_positive = _arrays.checked(scores, labeled)
+    prior, margin = _arrays.of_type(scores.dtype, prior, margin)
     within = two_way_sigmoid_loss(scores, margin=margin)
     positive_term = prior * arrays.mean_where(within, is_positive)
     negative = two_way_sigmoid_loss(-scores, margin=margin)
     of_u, of_p = pair
-    unlabeled, updated_u = _moved(of_u, negative, ~is_positive, decay=decay)
-    positive, updated_p = _moved(of_p, negative, is_positive, decay=decay)
-    scale = jnp.where(unlabeled.was_started & positive.was_started, 1 / (1 - decay), 1)
+    started = [False if x is None else jnp.asarray(x.started) for x in pair]
+    is_mixed = jnp.logical_and(*started)
+    unlabeled, updated_u = _moved(of_u, negative, ~is_positive, decay=decay, is_mixed=is_mixed)
+    positive, updated_p = _moved(of_p, negative, is_positive, decay=decay, is_mixed=is_mixed)
+    scale = unlabeled.scale  # the same of both
     distance = softplus_distance(unlabeled.value, prior * positive.value, sharpness=sharpness)
     both = updated_u.started & updated_p.started
     return positive_term + jnp.where(both, distance * scale, 0), (updated_u, updated_p)
 
 
 class _Moved(NamedTuple):
-    """A moving average with a batch: its value with gradient, the factor, whether it was there."""
+    """A moving average with a batch: its value with gradient, and the factor of its terms."""
 
     value: jax.Array
     scale: jax.Array
-    was_started: jax.Array
 
 
 def _moved(
-    average: MovingMean | None, values: jax.Array, mask: jax.Array, *, decay: float
+    average: MovingMean | None,
+    values: jax.Array,
+    mask: jax.Array,
+    *,
+    decay: float,
+    is_mixed: jax.Array | None = None,
 ) -> tuple[_Moved, MovingMean]:
-    """Moves an average towards the mean of `values` where `mask` holds."""
+    """Moves an average towards the mean of `values` where `mask` holds.
+
+    Where `is_mixed` does not hold, by default before the first mean, the mean takes its place.
+    """
     old = MovingMean.start() if average is None else average
     for field, number in zip(old._fields, old, strict=True):  # those of several seeds, say
         arrays.check_shape_of_number(f"{field} of the moving average", number)
     was_started, is_there = jnp.asarray(old.started), jnp.any(mask)
     before = jax.lax.stop_gradient(jnp.asarray(old.value, values.dtype))
     mean = arrays.mean_where(values, mask)
-    moved = jnp.where(was_started, decay * before + (1 - decay) * mean, mean)
+    is_mixed = was_started if is_mixed is None else is_mixed
+    moved = jnp.where(is_mixed, decay * before + (1 - decay) * mean, mean)
     # A decay of a wider type would change that of the average, which a loop carries.
     value = jnp.where(is_there, moved.astype(values.dtype), before)
-    scale = jnp.where(was_started, 1 / (1 - decay), 1)
+    scale = jnp.where(is_mixed, 1 / (1 - decay), 1)
     stored = jax.lax.stop_gradient(value)
     if average is not None:  # of no narrower type than before, so that a loop can carry it
         stored = stored.astype(jnp.promote_types(stored.dtype, jnp.result_type(old.value)))
     updated = MovingMean(stored, was_started | is_there)
-    return _Moved(value, scale.astype(values.dtype), was_started), updated
+    return _Moved(value, scale.astype(values.dtype)), updated
 
 
 def _check_decay(decay: float) -> None:

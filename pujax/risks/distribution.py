@@ -35,6 +35,7 @@ def dist_pu(scores: ArrayLike, labeled: ArrayLike, *, prior: float | jax.Array) 
     """
     arrays.check_share("prior", prior)
     scores, is_positive = _arrays.checked(scores, labeled)
+    (prior,) = _arrays.of_type(scores.dtype, prior)
     # sigmoid(-g) = 1 - p is never negative and keeps the digits that 1 - p would cancel.
     missed = arrays.mean_where(_arrays.sigmoid(-scores), is_positive)
     excess = arrays.mean_where(_arrays.sigmoid(scores), ~is_positive) - prior

@@ -55,7 +55,8 @@ def lbe_classifier(
     `-[q log(h + epsilon) + (1 - q) log(1 - h + epsilon)]`, of which the `floor(keep batch)`
     smallest are averaged. The choice and the posterior have no gradient. The loss includes the
     entropy of `q`, so that what is dropped is ambiguous. Source: as `lbe_posterior`, in the form of
-    a public re-implementation that follows the authors' code.
+    a public re-implementation that follows the authors' code; that one averages one example where
+    the floor is 0.
 
     With `labeled` the labelled positives all count, `keep` is the share of the unlabeled examples,
     and the two groups weigh alike: `(mean over P + mean over the kept of U) / 2`, or the mean of

@@ -65,6 +65,8 @@ def pu_parts(
     )
     arrays.check_number("unlabeled_weight", unlabeled_weight, lambda w: w >= 0, "0 or more")
     scores, is_positive = _arrays.checked(scores, labeled)
+    numbers = (prior, unlabeled_prior, unlabeled_weight)
+    prior, unlabeled_prior, unlabeled_weight = _arrays.of_type(scores.dtype, *numbers)
     as_positive, as_negative = _arrays.losses(loss, scores, -scores)
     unlabeled_risk = arrays.mean_where(as_negative, ~is_positive)
     positives_in_unlabeled = unlabeled_prior * arrays.mean_where(as_negative, is_positive)
@@ -253,6 +255,7 @@ def _non_negative(
     arrays.check_number("gamma", gamma, lambda x: x >= 0, "0 or more")
     checks.one_of("ascent", ascent, (True, False))
     checks.one_of("keep_positive", keep_positive, (True, False))
+    beta, gamma = _arrays.of_type(parts.negative.dtype, beta, gamma)
     fired = parts.negative < -beta
     # `where` and not `maximum`: at equality the rule has not fired and the whole gradient passes.
     value = parts.positive + jnp.where(fired, -beta, parts.negative)
@@ -262,8 +265,7 @@ def _non_negative(
     if keep_positive:
         correction = parts.positive + correction
     descended = jnp.where(fired, correction, parts.positive + parts.negative)
-    dtype = jnp.result_type(value, descended)  # of `beta` and `gamma`, too
-    return _with_slope_of(value.astype(dtype), descended.astype(dtype))
+    return _with_slope_of(value, descended)
 
 
 @jax.custom_jvp

@@ -22,6 +22,8 @@ averages of themselves. What differs from the authors' code, and why:
 - The consistency of student and teacher compares sigmoid probabilities; the code's softmax over its
   single output is always 1, and the loss 0.
 - Teachers move after every step; the code's move twice an epoch.
+- The mutual term counts below `mutual_alpha` times the value of the risk; the code compares it with
+  what it descends on, which where nnPU corrects a step is another number.
 """
 
 import functools
