@@ -138,8 +138,8 @@ def two_way_margin(
     prior: float | jax.Array,
     averages: tuple[MovingMean, MovingMean] | None = None,
     decay: float = 0.5,
-    margin: float = 0.6,
-    sharpness: float = 1.0,
+    margin: float | jax.Array = 0.6,
+    sharpness: float | jax.Array = 1.0,
 ) -> tuple[jax.Array, tuple[MovingMean, MovingMean]]:
     """Margin risk of PULDA: `prior E_P l(g) + D_b(c_U, prior c_P) / (1 - decay)`.
 
