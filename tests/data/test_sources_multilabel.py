@@ -276,6 +276,11 @@ def test_different_images_of_one_name_are_refused(tmp_path):
             {"b.png": ["dog"]},
             "train has two names that look like 'caf",
         ),
+        (  # one image with two labels is meant, not two images that lack one each
+            {"caf\u00e9.png": ["dog"], "cafe\u0301.png": ["cat"]},
+            {"b.png": ["dog"]},
+            "train has two names that look like 'caf.*png'",
+        ),
         ({"a.png": ["dog"]}, {"b.png": ["unlabeled"]}, "unlabeled has images; accepted: none"),
         ({"a.png": ["dog", "_none"]}, {"b.png": ["dog"]}, "dog/a.png is in _none too"),
         (

@@ -99,6 +99,7 @@ def test_images_in_an_archive(shape, tmp_path):
         ({"label_names": ["a"]}, "label_names has shape .1,.; accepted: .2,., one name"),
         ({"label_names": [b"a", b"\xe9"]}, r"label_names is b'\\xe9'; accepted: text"),
         ({"label_names": ["a", "a"]}, "class_names is .*'a'. more than once"),
+        ({"label_names": ["\u00e9", "e\u0301"]}, "npz: label_names has two names that look like"),
         ({"label_names": ["a", " "]}, r"class_names is .empty in places .2..; accepted: a name"),
         ({"Y_train": np.zeros((4, 2))}, "train_labels is 'without a 1'; accepted"),
         (

@@ -45,8 +45,8 @@ def load(root: pathlib.Path, *, image_size: int, load_size: int, missing: str) -
 
     Raises:
       MissingDataError: images are links to nothing.
-      ValueError: a folder is missing or empty, two different images have one name, or one of
-        several of a name cannot be read.
+      ValueError: a folder is missing or empty, two different images have one name, two names look
+        alike (`image_listing.check_apart`), or one of several of a name cannot be read.
     """
     if image_folders.is_image_folder(root):
         folders = [root / split for split in image_folders.SPLITS]
@@ -92,6 +92,7 @@ def _read(folder: pathlib.Path, classes: list[str]) -> image_lists.Split:
     for name in filter(None, (*classes, NONE, unlabeled)):
         for image in image_listing.images_if_there(folder / name):
             folders_of.setdefault(image, []).append(name)
+    image_listing.check_apart(folder, folders_of)
     if not folders_of:
         raise ValueError(
             f"{folder} has no images in class folders; accepted: {image_listing.SUFFIXES}"

@@ -8,6 +8,7 @@ import numpy as np
 from pujax import reading
 from pujax.data import preparation, raw
 from pujax.data.image_preparation import ImagePreparation
+from pujax.data.readers import image_listing
 
 _ARRAYS = ("X_train", "Y_train", "X_test", "Y_test")
 _NAMES = "label_names"
@@ -149,4 +150,5 @@ def _texts(path: pathlib.Path, names: np.ndarray) -> tuple[str, ...]:
         texts = np.char.decode(names, "utf-8") if names.dtype.kind == "S" else names.astype(str)
     except UnicodeDecodeError as error:
         raise ValueError(f"{path}: {_NAMES} is {error.object!r}; accepted: text") from error
+    image_listing.check_apart(f"{path}: {_NAMES}", texts.tolist())
     return tuple(texts.tolist())
