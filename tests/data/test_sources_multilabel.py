@@ -199,6 +199,22 @@ def test_an_image_in_several_class_folders_has_several_labels(tmp_path):
     assert data.train_inputs.shape[1:] == (224, 224, 3)
 
 
+@pytest.mark.parametrize("split", ["train", ""])
+def test_the_folder_of_images_of_no_class_may_be_in_upper_case(split, tmp_path):
+    write_folders(tmp_path / split, {f"{i}.png": ["dog", "_NONE"][i % 2 :][:1] for i in range(10)})
+    if split:  # which may be written otherwise in the other split
+        write_folders(tmp_path / "test", {"a.png": ["_None"], "b.png": ["dog"]})
+    data = load(tmp_path)
+    assert data.class_names == ("dog",)
+    for path, (label,) in zip(data.train_inputs.paths, data.train_labels, strict=True):
+        assert label == ("/dog/" in path)
+    if split:
+        np.testing.assert_array_equal(data.test_labels, [[0], [1]])
+    write_folders(tmp_path / split, {"c.png": ["_none"]})
+    with pytest.raises(ValueError, match="folders '_NONE' and '_none', both of images of no class"):
+        load(tmp_path)
+
+
 def test_folders_within_those_of_classes_are_a_part_of_the_name(tmp_path):
     write_folders(tmp_path / "train", {"a.png": ["dog/may", "cat/may", "dog/june"]})
     write_folders(tmp_path / "train", {"u.png": ["Unlabelled"]})

@@ -3,7 +3,7 @@
 import os
 import pathlib
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".pgm", ".ppm")
 UNLABELED = ("unlabeled", "unlabelled")
@@ -28,10 +28,24 @@ def unlabeled_folder(folder: pathlib.Path) -> str:
     Raises:
       ValueError: there are two.
     """
-    found = [name for name in folder_names(folder) if name.lower() in UNLABELED]
+    return folder_called(folder, UNLABELED, "unlabeled images")
+
+
+def folder_called(folder: pathlib.Path, names: Collection[str], what: str) -> str:
+    """Name of the folder in a folder that has one of some names; '' if there is none.
+
+    Args:
+      folder: that holds it.
+      names: in lower case; the folder's may be in upper case.
+      what: images it holds, for the message.
+
+    Raises:
+      ValueError: there are two.
+    """
+    found = [name for name in folder_names(folder) if name.lower() in names]
     if len(found) > 1:
         raise ValueError(
-            f"{folder} has the folders {' and '.join(map(repr, found))}, both of unlabeled images; "
+            f"{folder} has the folders {' and '.join(map(repr, found))}, both of {what}; "
             "accepted: one of them"
         )
     return found[0] if found else ""

@@ -13,7 +13,7 @@ from pujax.data.raw import UNKNOWN, RawDataset
 from pujax.data.readers import image_folders, image_listing, image_lists
 
 NONE = "_none"
-"""Folder of images that belong to no class."""
+"""What a folder of images that belong to no class is called, in upper or lower case."""
 
 
 def is_one(root: pathlib.Path) -> bool:
@@ -55,7 +55,7 @@ def load(root: pathlib.Path, *, image_size: int, load_size: int, missing: str) -
                 raise ValueError(f"{folder} is missing; accepted: a folder of class folders")
     else:
         folders = [root]
-    special = {NONE, *map(image_listing.unlabeled_folder, folders)}
+    special = {*map(_none_folder, folders), *map(image_listing.unlabeled_folder, folders)}
     classes = [name for name in image_listing.folder_names(folders[0]) if name not in special]
     unknown = set(image_listing.folder_names(folders[-1])) - set(classes) - special
     if unknown:
@@ -88,8 +88,8 @@ def load(root: pathlib.Path, *, image_size: int, load_size: int, missing: str) -
 def _read(folder: pathlib.Path, classes: list[str]) -> image_lists.Split:
     """The images of one split, each once."""
     folders_of: dict[str, list[str]] = {}
-    unlabeled = image_listing.unlabeled_folder(folder)
-    for name in filter(None, (*classes, NONE, unlabeled)):
+    none, unlabeled = _none_folder(folder), image_listing.unlabeled_folder(folder)
+    for name in filter(None, (*classes, none, unlabeled)):
         for image in image_listing.images_if_there(folder / name):
             folders_of.setdefault(image, []).append(name)
     image_listing.check_apart(folder, folders_of)
@@ -102,10 +102,10 @@ def _read(folder: pathlib.Path, classes: list[str]) -> image_lists.Split:
     names = []
     for row, (image, places) in enumerate(sorted(folders_of.items())):
         paths = [folder / place / image for place in places]
-        if NONE in places and len(places) > 1:
-            other = next(place for place in places if place != NONE)
+        if none in places and len(places) > 1:
+            other = next(place for place in places if place != none)
             raise ValueError(
-                f"{folder / other / image} is in {NONE} too; accepted: one or the other"
+                f"{folder / other / image} is in {none} too; accepted: one or the other"
             )
         for path in paths[1:]:
             if not _same(paths[0], path):
@@ -118,6 +118,11 @@ def _read(folder: pathlib.Path, classes: list[str]) -> image_lists.Split:
         labels[row, [columns[place] for place in places if place in columns]] = 1
         names.append(os.path.join(places[0], image))
     return image_lists.Split(folder, names, labels)
+
+
+def _none_folder(folder: pathlib.Path) -> str:
+    """Name of the folder of images of no class in a folder; '' if there is none."""
+    return image_listing.folder_called(folder, (NONE,), "images of no class")
 
 
 def _same(first: pathlib.Path, second: pathlib.Path) -> bool:
