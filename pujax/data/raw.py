@@ -28,7 +28,8 @@ class SharedRows(NamedTuple):
       of: all test rows.
       among_training: share of the training rows that equal another training row in every feature
         column: what is to be expected where equal rows are different cases.
-      what: 'rows', or 'images', which are equal where their files are, byte by byte.
+      what: 'rows'; 'images', which are equal where their files are, byte by byte; or 'examples' of
+        an archive, which are equal where all their numbers are.
     """
 
     rows: int
@@ -44,20 +45,25 @@ class SharedRows(NamedTuple):
     @property
     def sentence(self) -> str:
         """What a run warns of."""
-        if self.what == "images":
+        what = self.what
+        counted = (
+            f"{self.rows:,} of {self.of:,} test {what} ({self.rows / self.of:.1%}) are also "
+            f"training {what}"
+        )
+        if what == "images":
             return (
-                f"{self.rows:,} of {self.of:,} test images ({self.rows / self.of:.1%}) are also "
-                f"training images, the same file; of the training images {self.among_training:.1%} "
+                f"{counted}, the same file; of the training images {self.among_training:.1%} "
                 "are the same file as another one. The numbers of the test set are too good: take "
-                "them out of test/ or of the other folders"
+                "them out of the test set or of the training images"
             )
+        part, places = "feature column", "data.path or of data.test_path"
+        if what == "examples":
+            part, places = "number", "X_train and Y_train or of X_test and Y_test"
         by_id = f" or with the same id ({self.same_id:,})" if self.same_id else ""
         return (
-            f"{self.rows:,} of {self.of:,} test rows ({self.rows / self.of:.1%}) are also training "
-            f"rows, equal in every feature column{by_id}; of the training rows "
-            f"{self.among_training:.1%} equal another one. Unless equal rows are different cases, "
-            "the numbers of the test set are too good: leave them out of data.path or of "
-            "data.test_path"
+            f"{counted}, equal in every {part}{by_id}; of the training {what} "
+            f"{self.among_training:.1%} equal another one. Unless equal {what} are different "
+            f"cases, the numbers of the test set are too good: leave them out of {places}"
         )
 
 

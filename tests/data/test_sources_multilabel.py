@@ -6,7 +6,7 @@ import shutil
 import numpy as np
 import pytest
 
-from pujax.data import sources
+from pujax.data import raw, sources
 from pujax.data.readers import download
 from tests.data.listed_images import both, write_image
 
@@ -224,6 +224,29 @@ def test_folders_within_those_of_classes_are_a_part_of_the_name(tmp_path):
     names = [path.removeprefix(f"{tmp_path}/train/") for path in data.train_inputs.paths]
     assert names == ["dog/june/a.png", "cat/may/a.png", "Unlabelled/u.png"]
     np.testing.assert_array_equal(data.train_labels, [[0, 1], [1, 1], [-1, -1]])
+
+
+@pytest.mark.parametrize("layout", ["folders", "table"])
+def test_test_images_that_are_training_images_are_counted(layout, tmp_path):
+    for i in range(4):
+        write_image(tmp_path / "train" / "dog" / f"{i}.png", seed=i)
+    write_image(tmp_path / "test" / "dog" / "a.png", seed=4)
+    if layout == "table":
+        rows = [f"train/dog/{i}.png,train,1" for i in range(4)]
+        rows += ["test/dog/a.png,test,1", "test/dog/b.png,test,1"]
+        (tmp_path / "t.csv").write_text("\n".join(["file,split,dog", *rows]))
+    write_image(tmp_path / "test" / "dog" / "b.png", seed=5)
+    assert load(tmp_path).own.test_copies is None
+    shutil.copy(tmp_path / "train" / "dog" / "2.png", tmp_path / "test" / "dog" / "b.png")
+    assert load(tmp_path).own.test_copies == raw.SharedRows(1, 0, 2, 0, "images")
+
+
+def test_what_cannot_be_opened_is_a_copy_of_none(tmp_path):
+    """As of a table that names a folder: reading it as an image says so."""
+    write_table(tmp_path, "file,split,dog\na,train,1\nb,test,1\nc.jpg,train,0")
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+    assert load(tmp_path).own.test_copies is None
 
 
 def test_links_stand_for_copies(tmp_path):

@@ -75,6 +75,30 @@ def test_images_in_an_archive(shape, tmp_path):
     np.testing.assert_array_equal(small.test_inputs[1].squeeze(), pixels)
 
 
+def test_test_rows_that_are_training_rows_are_counted(tmp_path):
+    train = np.array([[0, 1.5], [0, 1.5], [-0.0, 2], [3, 4]])
+    np.savez(tmp_path / "own.npz", **arrays(X_train=train, X_test=[[1.5, 0], [5, 6]]))
+    assert load(tmp_path).own.test_copies is None
+    np.savez(tmp_path / "own.npz", **arrays(X_train=train, X_test=[[0, 2], [5, 6]]))
+    copies = load(tmp_path).own.test_copies
+    assert copies == raw.SharedRows(1, 0, 2, 0.5, "examples")
+    assert copies.sentence == (
+        "1 of 2 test examples (50.0%) are also training examples, equal in every number; of the "
+        "training examples 50.0% equal another one. Unless equal examples are different cases, "
+        "the numbers of the test set are too good: leave them out of X_train and Y_train or of "
+        "X_test and Y_test"
+    )
+
+
+def test_test_images_that_are_training_images_are_counted(tmp_path):
+    wanted = images((5, 4))
+    wanted["X_test"][1] = wanted["X_train"][3]
+    np.savez(tmp_path / "own.npz", **wanted)
+    for options in ({}, {"image_size": 3}):
+        copies = load(tmp_path, **options).own.test_copies
+        assert copies == raw.SharedRows(1, 0, 2, 0, "examples")
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

@@ -47,6 +47,7 @@ def test_a_run_leaves_what_the_design_lists(finished):
     wanted = {
         **{"method": "pu_mlc", "dataset": "multilabel", "seed": 0, "num_epochs": 3},
         **{"setting": "multilabel", "known_ratio": 0.5, "threshold": 0.5, "oracle": False},
+        "test_copies": None,
         "selection": {"rule": "last", "epoch": 2, "value": None, "is_oracle": False},
     }
     assert {key: summary[key] for key in wanted} == wanted
@@ -108,6 +109,23 @@ def test_classes_that_nothing_can_be_said_of_are_warned_about(finished):
     # A class without test positives counts as 0 in the mean.
     known = [classes[name]["average_precision"] for name in ("sea", "sun", "sand")]
     assert summary["test"]["mean_average_precision"] == pytest.approx(sum(known) / 5, rel=1e-6)
+
+
+def test_test_examples_that_are_training_examples_are_said_before_and_after(tmp_path):
+    path = runs.write_table(tmp_path / "small.npz")
+    arrays = dict(np.load(path))
+    arrays["X_test"][:3] = arrays["X_train"][:3]
+    np.savez(path, **arrays)
+    config = config_lib.resolve(runs.table_config(path))
+    data = experiment.load_data(config)
+    said = "3 of 120 test examples (2.5%) are also training examples"
+    assert f"\n  warning: {said}" in multilabel.describe(config, data, "1 x cpu")
+    scores = np.random.default_rng(0).normal(size=data.test_labels.shape)
+    final = Final(
+        test={}, test_scores=scores, train_scores=scores, embeddings=None, labels={}, estimates={}
+    )
+    (text,) = multilabel.warnings(final, data, 0.5)
+    assert text.startswith(said)
 
 
 def test_scores_that_say_nothing_are_warned_about():

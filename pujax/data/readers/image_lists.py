@@ -15,7 +15,7 @@ from pujax.data import absent
 from pujax.data.image_files import ImageFiles
 from pujax.data.image_preparation import ImagePreparation
 from pujax.data.raw import UNKNOWN, OwnRows, RawDataset
-from pujax.data.readers import download, holdout
+from pujax.data.readers import download, holdout, image_trees
 
 _LOG = logging.getLogger(__name__)
 
@@ -194,7 +194,8 @@ def build(
         8/7 of `image_size`, the ratio of 512 to 448 in the paper.
       missing: one of `MISSING`.
       default_size: of `image_size`.
-      is_own: whether they are a user's own, of any mode, which new ones may follow.
+      is_own: whether they are a user's own, of any mode, which new ones may follow, and of which
+        test images may be copies of training images.
 
     Returns:
       A `RawDataset`, without the images that are missing.
@@ -213,7 +214,14 @@ def build(
         files = prepared.files(paths) if is_own else ImageFiles(paths, side)
         parts.append((names, dataclasses.replace(files, load_side=load_side), split.labels[rows]))
     (ids, train_inputs, train_labels), (_, test_inputs, test_labels) = parts
-    own = OwnRows(id_name="file", ids=np.array(ids, object), preparation=prepared)
+    own = None
+    if is_own:
+        own = OwnRows(
+            id_name="file",
+            ids=np.array(ids, object),
+            preparation=prepared,
+            test_copies=image_trees.copies(train_inputs.paths + test_inputs.paths, len(ids)),
+        )
     return RawDataset(
         name=source,
         train_inputs=train_inputs,
@@ -223,7 +231,7 @@ def build(
         class_names=tuple(class_names),
         mean=IMAGENET_MEAN,
         std=IMAGENET_STD,
-        own=own if is_own else None,
+        own=own,
     )
 
 

@@ -1,17 +1,20 @@
 """A user's own folder of images: what its folders are, which files are images, what is damaged."""
 
+import collections
 import difflib
 import hashlib
 import logging
 import math
 import os
 import pathlib
+from collections.abc import Sequence
 from concurrent import futures
 from typing import NamedTuple
 
 import numpy as np
 
 from pujax.checks import one_of
+from pujax.data import raw
 from pujax.data.image_files import ImageFiles
 from pujax.data.readers import image_listing, pu_labels
 
@@ -165,6 +168,39 @@ def digest(path: str | os.PathLike) -> bytes:
     """The SHA-256 of a file, by which copies of it are known."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").digest()
+
+
+def copies(paths: Sequence[str | os.PathLike], num_train: int) -> raw.SharedRows | None:
+    """The test images that are training images, too, byte by byte; None without any.
+
+    A file that cannot be opened is a copy of none, and left to whoever reads it as an image.
+
+    Args:
+      paths: of the training images, then of those of the test set, if any.
+      num_train: how many are of the former.
+    """
+    if len(paths) == num_train:
+        return None
+    sizes = [os.stat(path).st_size for path in paths]
+    again = collections.Counter(sizes)
+    # A file whose size no other one has is no copy of it, and is not read.
+    keys = [
+        _content(path) if again[size] > 1 else path for path, size in zip(paths, sizes, strict=True)
+    ]
+    trained = collections.Counter(keys[:num_train])
+    found = sum(key in trained for key in keys[num_train:])
+    if not found:
+        return None
+    alike = sum(count for count in trained.values() if count > 1) / num_train
+    return raw.SharedRows(found, 0, len(paths) - num_train, alike, "images")
+
+
+def _content(path: str | os.PathLike) -> bytes | str | os.PathLike:
+    """The digest of a file, or its path if it cannot be opened."""
+    try:
+        return digest(path)
+    except OSError:
+        return path
 
 
 def statistics(sums: np.ndarray, squares: np.ndarray, num_pixels: int) -> tuple[list[float], ...]:

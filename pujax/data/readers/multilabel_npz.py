@@ -7,6 +7,7 @@ import numpy as np
 
 from pujax import reading
 from pujax.data import preparation, raw
+from pujax.data.digests import Digests
 from pujax.data.image_preparation import ImagePreparation
 from pujax.data.readers import image_listing
 
@@ -76,8 +77,25 @@ def load(path: pathlib.Path, *, image_size: int, load_size: int, missing: str) -
         class_names=_texts(path, names),
         mean=mean,
         std=std,
-        own=raw.OwnRows("row", np.arange(1, len(x_train) + 1), preparation=prepared),
+        own=raw.OwnRows(
+            "row",
+            np.arange(1, len(x_train) + 1),
+            preparation=prepared,
+            test_copies=_copies(x_train, x_test),
+        ),
     )
+
+
+def _copies(x_train: np.ndarray, x_test: np.ndarray) -> raw.SharedRows | None:
+    """The test examples that training has, too, by all their numbers; None without any."""
+    trained, tested = Digests(), Digests()
+    for digests, inputs in ((trained, x_train), (tested, x_test)):
+        digests.add((example + 0).tobytes() for example in inputs)  # -0.0 becomes the 0.0 it equals
+    found = int(tested.among(trained).sum())
+    if not found:
+        return None
+    alike = trained.num_repeated() / len(trained)
+    return raw.SharedRows(found, 0, len(tested), alike, "examples")
 
 
 def _read(path: pathlib.Path) -> dict[str, np.ndarray]:

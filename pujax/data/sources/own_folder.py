@@ -1,6 +1,5 @@
 """Your own images in one folder: `positive/`, `unlabeled/`, and `negative/` and `test/` if any."""
 
-import collections
 import os
 import pathlib
 
@@ -73,7 +72,7 @@ def load(
     described = [_described(names[role], role, len(paths)) for role, paths in listed.items()]
     described += [f"{len(paths):,} in test/ are {role}" for role, paths in tested.items()]
     notes = [f"{path}: {', '.join(described)}; images become {_pixels(prepared)}"]
-    copies = _copies([root / parts[i][0] for i in good], len(train)) if len(test) else None
+    copies = image_trees.copies([root / parts[i][0] for i in good], len(train))
     warned = f"warning: {copies.sentence}" if copies else ""
     own = raw.OwnRows(
         id_name="file",
@@ -137,28 +136,6 @@ def _test_images(root: pathlib.Path, names: dict[str, str], field: str) -> dict[
                 f"{name}/negative/ with images, or no {name}/"
             )
     return found
-
-
-def _copies(paths: list[pathlib.Path], num_train: int) -> raw.SharedRows | None:
-    """The test images that are training images, too, byte by byte; None without any.
-
-    Args:
-      paths: of the training images, then of those of the test set.
-      num_train: how many are of the former.
-    """
-    sizes = [path.stat().st_size for path in paths]
-    again = collections.Counter(sizes)
-    # A file whose size no other one has is no copy of it, and is not read.
-    keys = [
-        image_trees.digest(path) if again[size] > 1 else path
-        for path, size in zip(paths, sizes, strict=True)
-    ]
-    trained = collections.Counter(keys[:num_train])
-    found = sum(key in trained for key in keys[num_train:])
-    if not found:
-        return None
-    alike = sum(count for count in trained.values() if count > 1) / num_train
-    return raw.SharedRows(found, 0, len(paths) - num_train, alike, "images")
 
 
 def _check_left(train: np.ndarray, test: np.ndarray, field: str, has_test: bool) -> None:

@@ -124,6 +124,8 @@ def describe(config: ml_collections.FrozenConfigDict, data: MultilabelDataset, d
     empty = _empty(data, data.labeled)
     if empty:
         lines.append(f"  no known positive in {_classes(empty)}: {_some(empty, data)}")
+    if copies := _copies(data):
+        lines.append(f"  warning: {copies.sentence}")
     return "\n".join(lines)
 
 
@@ -136,7 +138,7 @@ def summarize(
     mesh: Mesh,
 ) -> dict[str, Any]:
     """Gathers everything that `summary.json` holds; arguments as in `binary.summarize`."""
-    info = data.info
+    info, copies = data.info, _copies(data)
     return {
         **summary.identity(config, method, info.name, rows),
         "setting": "multilabel",
@@ -144,6 +146,7 @@ def summarize(
         "counts": data.counts(),
         "threshold": config.run.threshold,
         "test": final.test,
+        "test_copies": copies and copies.numbers(),
         "classes": by_class(final.test_scores, data),
         # Chosen on test labels, so never the result: the protocol of the authors' code.
         "oracle_best_epoch": best(rows, alternatives=tuple(method.alternatives or ())),
@@ -223,6 +226,8 @@ def warnings(final: Final, data: MultilabelDataset, threshold: float) -> list[st
             f"no test positive in {_classes(empty)}, which count{s} as average precision 0 and "
             f"leave{s} CR and CF1 undefined: {_some(empty, data)}"
         )
+    if copies := _copies(data):
+        sentences.append(copies.sentence)
     return sentences
 
 
@@ -242,6 +247,11 @@ def table_row(result: dict[str, Any]) -> dict[str, Any]:
         "CF1": test["class_f1"],
         summary.RECOVERED: summary.recovered(result),
     }
+
+
+def _copies(data: MultilabelDataset) -> raw.SharedRows | None:
+    """The test examples that are also training examples, of a user's own."""
+    return data.own.test_copies if data.own else None
 
 
 def _empty(data: MultilabelDataset, labels: np.ndarray) -> list[str]:
