@@ -226,6 +226,37 @@ def test_folders_within_those_of_classes_are_looked_into(folder):
     np.testing.assert_array_equal(data.train_inputs[6], pixels(path))
 
 
+@pytest.mark.parametrize("split", ["train", "test"])
+def test_images_beside_class_folders_are_refused(folder, split):
+    """Unlabeled ones, say, none of which would be read."""
+    for i in range(2):
+        write_image(folder / split / f"{i}.png", colour())
+    with pytest.raises(
+        ValueError, match=f"{split} holds 2 images beside the folders .'0.png' is the first.; acc"
+    ):
+        sources.load("image_folder", directory=folder)
+    assert len(sources.load("alzheimer", directory=folder).train_inputs) == 8
+
+
+@pytest.mark.parametrize("source", ["image_folder", "multilabel"])
+def test_images_beside_the_split_folders_are_warned_about(folder, source, caplog):
+    for i, path in enumerate((folder / "train").rglob("*.png")):  # several labels need other names
+        path.rename(path.with_name(f"{path.parent.name}{i}.png"))
+    for path in (folder / "test").rglob("*.PNG"):
+        path.rename(path.with_name(f"{path.parent.name}.png"))
+    (folder / "train" / "a class called like an image.png").mkdir()
+    for place in ("notes/a.txt", "notes/.hidden/a.png", "notes/.a.png"):
+        (folder / place).parent.mkdir(parents=True, exist_ok=True)
+        (folder / place).write_bytes(b"")
+    sources.load(source, directory=folder)
+    assert not caplog.text
+    for place in ("unlabeled/0.png", "val/x/y/0.png", "0.png", "1.png"):
+        write_image(folder / place, colour())
+    sources.load(source, directory=folder)
+    said = "images beside train/ and test/ are not read: unlabeled/, val/, 0.png and 1 more; read"
+    assert said in caplog.text
+
+
 def test_a_test_image_must_have_a_class(folder):
     write_image(folder / "test" / "unlabeled" / "0.png", colour())
     with pytest.raises(ValueError, match="test has classes that train has not: unlabeled"):

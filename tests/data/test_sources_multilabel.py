@@ -291,6 +291,9 @@ def test_without_split_folders_images_may_lie_deeper_too(tmp_path):
     write_folders(tmp_path, {f"{i}.png": ["dog/may", "cat/may"][: 1 + i % 2] for i in range(10)})
     data = load(tmp_path)
     assert data.class_names == ("cat", "dog") and len(data.train_inputs) == 8
+    write_image(tmp_path / "beside.png")
+    with pytest.raises(ValueError, match="holds 1 image beside the folders .'beside.png'"):
+        load(tmp_path)
 
 
 def test_different_images_of_one_name_are_refused(tmp_path):
@@ -326,6 +329,11 @@ def test_different_images_of_one_name_are_refused(tmp_path):
             {"a.png": ["_none", "unlabeled"], "b.png": ["dog"]},
             {"b.png": ["dog"]},
             "unlabeled/a.png is in _none too",
+        ),
+        (
+            {"a.png": ["dog", ""]},
+            {"b.png": ["dog"]},
+            "train holds 1 image beside the folders .'a.png' is the first.; accepted: images in c",
         ),
         ({"a.png": ["_none"]}, {"b.png": ["_none"]}, "class_names is ..; accepted: at least one"),
         ({"a.txt.gif": ["dog"]}, {"y.png": ["dog/.x"]}, "test has no images in class folders"),

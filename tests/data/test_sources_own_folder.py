@@ -347,7 +347,7 @@ def test_many_damaged_images_are_counted_and_the_first_named():
         (lambda f: (f / "positves").mkdir() or f, "'positves' (did you mean 'positive'?)"),
         (lambda f: (f / "train").mkdir() or f, "data.source=image_folder"),
         (lambda f: (f / "1").mkdir() or f, "'1' and 'Positive', both of them positive"),
-        (lambda f: write(f / "a.png", picture()) and f, "1 images beside the folders ('a.png'"),
+        (lambda f: write(f / "a.png", picture()) and f, "1 image beside the folders ('a.png'"),
         (lambda f: (f / "unlabelled").rename(f.parent / "x") and f, "without unlabeled/"),
         (lambda f: (f / "Positive").rename(f.parent / "x") and f, "without positive/"),
         (lambda f: [p.unlink() for p in f.glob("Pos*/*")] and f, "whose Positive/ holds no image"),

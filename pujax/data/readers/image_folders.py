@@ -4,6 +4,7 @@ The training folder `unlabeled` is no class: its images have the class id -1. Fo
 of the classes are looked into.
 """
 
+import logging
 import pathlib
 
 import numpy as np
@@ -11,6 +12,8 @@ import numpy as np
 from pujax.data import raw
 from pujax.data.image_files import ImageFiles
 from pujax.data.readers import image_arrays, image_listing
+
+_LOG = logging.getLogger(__name__)
 
 SPLITS = ("train", "test")
 
@@ -21,6 +24,34 @@ def is_image_folder(root: pathlib.Path) -> bool:
         (root / split).is_dir() and any(entry.is_dir() for entry in (root / split).iterdir())
         for split in SPLITS
     )
+
+
+def check_beside(root: pathlib.Path) -> None:
+    """Says which images of a user's own folder are in none of the class folders.
+
+    Those of the split folders themselves are refused. Folders beside these, such as `val`, may be
+    meant for something else, so that a warning names those with images.
+
+    Args:
+      root: folder with `train` and `test`.
+
+    Raises:
+      ValueError: images lie beside class folders.
+    """
+    accepted = "images in class folders, and unlabeled ones in train/unlabeled"
+    for split in SPLITS:
+        image_listing.check_none_beside(root / split, str(root / split), accepted)
+    names = [name for name in image_listing.folder_names(root) if name not in SPLITS]
+    others = [f"{name}/" for name in names if image_listing.has_images(root / name)]
+    if loose := image_listing.image_files(root):
+        others.append(loose[0].name + f" and {len(loose) - 1} more" * (len(loose) > 1))
+    if others:
+        _LOG.warning(
+            "%s: images beside train/ and test/ are not read: %s; read are %s",
+            root,
+            ", ".join(others),
+            accepted,
+        )
 
 
 def load(

@@ -5,6 +5,8 @@ import pathlib
 import unicodedata
 from collections.abc import Collection, Iterable
 
+from pujax.console import plural
+
 SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".pgm", ".ppm")
 UNLABELED = ("unlabeled", "unlabelled")
 """What a folder of unlabeled images beside those of classes is called, in upper or lower case."""
@@ -55,11 +57,39 @@ def image_files(folder: pathlib.Path) -> list[pathlib.Path]:
     """The images in a folder, in alphabetical order; none if there is no such folder."""
     if not folder.is_dir():
         return []
-    return sorted(
-        path
-        for path in folder.iterdir()
-        if path.suffix.lower() in SUFFIXES and not path.name.startswith(".")
-    )
+    return sorted(path for path in folder.iterdir() if _is_image(path.name) and not path.is_dir())
+
+
+def check_none_beside(folder: pathlib.Path, field: str, accepted: str) -> None:
+    """Raises a ValueError for images that lie in a folder itself, beside folders of images.
+
+    Args:
+      folder: that holds the folders.
+      field: what to call it in the message.
+      accepted: where images may lie.
+    """
+    beside = image_files(folder)
+    if beside:
+        raise ValueError(
+            f"{field} holds {plural(len(beside), 'image')} beside the folders "
+            f"({beside[0].name!r} is the first); accepted: {accepted}"
+        )
+
+
+def has_images(folder: pathlib.Path) -> bool:
+    """Whether there is an image in a folder or below it, looked for no longer than to the first.
+
+    Hidden folders and links to folders are passed over, and so are folders that cannot be opened.
+    """
+    for _, folders, names in os.walk(folder):
+        if any(map(_is_image, names)):
+            return True
+        folders[:] = [name for name in folders if not name.startswith(".")]
+    return False
+
+
+def _is_image(name: str) -> bool:
+    return os.path.splitext(name)[1].lower() in SUFFIXES and not name.startswith(".")
 
 
 def images_below(folder: str | os.PathLike[str]) -> list[str]:
@@ -101,7 +131,7 @@ def _add_images(root: str, inside: str, above: frozenset[str], found: list[str])
         path = f"{inside}/{entry.name}" if inside else entry.name
         if entry.is_dir():
             _add_images(root, path, above | {place}, found)
-        elif os.path.splitext(entry.name)[1].lower() in SUFFIXES:
+        elif _is_image(entry.name):
             check_name(root, path)
             full = os.path.join(place, entry.name)
             if not entry.is_file() and os.path.exists(full):  # a pipe would be read for ever

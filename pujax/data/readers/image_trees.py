@@ -80,12 +80,9 @@ def roles(folder: pathlib.Path, *, field: str, accepted: tuple[str, ...]) -> dic
                 "accepted: one folder of each"
             )
         found[role] = name
-    beside = image_listing.image_files(folder)
-    if beside:
-        raise ValueError(
-            f"{field}, which holds {len(beside)} images beside the folders ({beside[0].name!r} is "
-            f"the first); accepted: images in folders called {', '.join(accepted)}"
-        )
+    image_listing.check_none_beside(
+        folder, f"{field}, which", f"images in folders called {', '.join(accepted)}"
+    )
     return found
 
 

@@ -46,15 +46,19 @@ def load(root: pathlib.Path, *, image_size: int, load_size: int, missing: str) -
     Raises:
       MissingDataError: images are links to nothing.
       ValueError: a folder is missing or empty, two different images have one name, two names look
-        alike (`image_listing.check_apart`), or one of several of a name cannot be read.
+        alike (`image_listing.check_apart`), images lie beside the class folders, or one of several
+        of a name cannot be read.
     """
     if image_folders.is_image_folder(root):
         folders = [root / split for split in image_folders.SPLITS]
         for folder in folders:
             if not folder.is_dir():
                 raise ValueError(f"{folder} is missing; accepted: a folder of class folders")
+        image_folders.check_beside(root)
     else:
         folders = [root]
+        accepted = "images in class folders, and unlabeled ones in unlabeled/"
+        image_listing.check_none_beside(root, str(root), accepted)
     special = {*map(_none_folder, folders), *map(image_listing.unlabeled_folder, folders)}
     classes = [name for name in image_listing.folder_names(folders[0]) if name not in special]
     unknown = set(image_listing.folder_names(folders[-1])) - set(classes) - special

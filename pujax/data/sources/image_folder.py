@@ -27,7 +27,7 @@ def load(
 
     Raises:
       MissingDataError: there is no such folder.
-      ValueError: a folder is missing or an image is damaged.
+      ValueError: a folder is missing, an image is damaged, or images lie beside the class folders.
     """
     for root in (directory, directory / "image_folder"):
         if root.is_dir() and image_folders.is_image_folder(root):
@@ -38,6 +38,7 @@ def load(
             "images there, or pass the folder that holds them as --config.data.dir",
             reason="not found",
         )
+    image_folders.check_beside(root)
     data = image_folders.load(
         root,
         name="image_folder",
