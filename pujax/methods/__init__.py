@@ -35,6 +35,7 @@ __all__ = [
     "UnusableMethod",
     "build",
     "build_network",
+    "compares_views",
     "for_own_rows",
     "from_labels",
     "has_network",
@@ -53,6 +54,7 @@ __all__ = [
 ]
 
 MARKERS: dict[str, Any] = {
+    "COMPARES_VIEWS": False,
     "MULTILABEL": False,
     "NEEDS_NEGATIVES": False,
     "NETWORK": True,
@@ -110,6 +112,14 @@ def is_own(name: object) -> bool:
 def is_multilabel(name: str) -> bool:
     """Whether a method is for several labels per example, which its module says."""
     return _said(name, "MULTILABEL")
+
+
+def compares_views(name: str) -> bool:
+    """Whether a method's loss compares random views of an example, which its module says.
+
+    It then learns little or nothing from images without `method.augment`.
+    """
+    return _said(name, "COMPARES_VIEWS")
 
 
 def needs_negatives(name: str, section: Mapping[str, Any] | None = None) -> bool:

@@ -46,6 +46,7 @@ from pujax.methods._common import views as views_lib
 from pujax.methods._common.network import Network
 from pujax.methods.base import Method, Stage
 
+COMPARES_VIEWS = True
 SELECTION = "vpu_risk"
 STAGE_LENGTHS = ("pretrain_epochs",)
 

@@ -153,8 +153,10 @@ def _configs(
     refuse_other_run(folder, config)
     refuse_other_data(folder, data)
     compared = config_lib.compared_methods(config.run)
+    is_table = data.info.is_table
     others = [
-        config_lib.resolve(config_lib.to_compare(config, other, rule=rule)) for other in compared
+        config_lib.resolve(config_lib.to_compare(config, other, is_table=is_table, rule=rule))
+        for other in compared
     ]
     configs = [config, *map(fitting, others)]
     for other in configs[1:]:
@@ -217,7 +219,8 @@ def _build_all(
 
     Raises:
       ValueError: for a method that cannot be had with its settings or with these data. Where it is
-        a compared one it is named: the fields are not those that the command line shows.
+        a compared one it is named: the fields are not those that the command line shows. On one's
+        own rows the configuration that suits it is named, too.
     """
     setups = []
     for config in configs:
@@ -229,7 +232,11 @@ def _build_all(
         except ValueError as error:
             if config is configs[0]:
                 raise
-            raise ValueError(f"run.compare={name}: {error}") from error
+            by_itself = ""
+            if isinstance(data, PUDataset) and data.own:
+                own = f"--config={config.data.source}:method={name}"
+                by_itself = f"; {own} trains it with its own settings"
+            raise ValueError(f"run.compare={name}: {error}{by_itself}") from error
         setups.append(setup)
     return setups
 

@@ -52,6 +52,7 @@ def wrong(module):
     lengths = (*said["STAGE_LENGTHS"], *said["ROUND_LENGTHS"])
     rule, without_prior = said["SELECTION"], said["SELECTION_WITHOUT_PRIOR"]
     good = {
+        "COMPARES_VIEWS": section.get("augment") or not said["COMPARES_VIEWS"],
         "NETWORK": said["NETWORK"] == ("num_epochs" in section),
         "OWN_ROWS": all(
             type(section.get(field)) is type(value) and section[field] != value
@@ -149,6 +150,7 @@ def test_a_misspelt_one_is_found(marker):
         ("nnpu", "SELECTION", "vpu"),
         ("nnpu", "SELECTION_WITHOUT_PRIOR", "last"),  # never asked
         ("upu", "SELECTION_WITHOUT_PRIOR", "proxy_accuracy"),  # needs a prior, too
+        ("nnpu", "COMPARES_VIEWS", True),  # has none by default
         ("nnpu", "NETWORK", False),
         ("nnpu", "ORACLE", False),
         ("nnpu", "MULTILABEL", 1),

@@ -124,8 +124,13 @@ def test_a_word_for_the_rate_does_not_carry_over_to_a_method_that_is_compared():
     config.method.learning_rate = 0.02
     other = config_lib.to_compare(config, "nnpu").method
     assert (other.learning_rate, other.optimizer) == (0.02, config.method.optimizer)
-    back = config_lib.resolve(config_lib.to_compare(baseline.get_config("method=nnpu"), "ncpu"))
+    beside = baseline.get_config("method=nnpu")
+    back = config_lib.resolve(config_lib.to_compare(beside, "ncpu"))
     assert back.method.learning_rate == "auto" and back.method.target_momentum == "auto"
+    # The rate that is found is one of SGD.
+    published = methods.module("ncpu").default_config()
+    for field in ("optimizer", "weight_decay", "lr_schedule"):
+        assert back.method[field] == published[field] != beside.method[field]
 
 
 def test_an_average_has_forgotten_where_it_began_at_the_end_of_any_run():

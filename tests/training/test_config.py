@@ -11,12 +11,13 @@ from pujax import methods, models
 from pujax.configs import baseline, own_folder, own_table
 from pujax.configs.sweeps import pu_mlc_small
 from pujax.training import config as config_lib
-from pujax.training import experiment, method_setup
+from pujax.training import experiment, method_setup, own_results
 from pujax.training.config import data_section, flags
 from tests import tiny
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 BINARY = [name for name in methods.names() if not methods.is_multilabel(name)]
+ON_OWN_ROWS = methods.for_own_rows(tiny.OWN, has_support=True)
 CONFIGS = sorted(p for p in (REPOSITORY / "configs").glob("*.py") if p.stem != "common")
 
 
@@ -174,12 +175,26 @@ def test_every_method_without_negatives_can_be_compared_on_ones_own_table(name, 
     assert config.method.name == "nnpu" and config.method.num_epochs == 30
     config.data.path = "customers.csv"
     config.method.num_epochs = num_epochs
-    resolved = config_lib.resolve(config_lib.to_compare(config_lib.resolve(config), name))
-    stages = methods.build(resolved, tiny.own_table_info()).stages
+    compared = config_lib.to_compare(config_lib.resolve(config), name, is_table=True)
+    stages = methods.build(config_lib.resolve(compared), tiny.own_table_info()).stages
     lengths = [stage.num_epochs for stage in stages]
     assert min(lengths) > 0
     if methods.has_network(name):
         assert sum(lengths) == num_epochs
+
+
+@pytest.mark.parametrize("name", [x for x in ON_OWN_ROWS if x not in ("nnpu", "gradpu")])
+def test_every_method_can_be_compared_on_ones_own_folder_with_the_views_that_it_needs(name):
+    config = own_folder.get_config()
+    config.data.update({"path": "images", "num_support": 8})
+    config.method.update({"flip": False, "batch_size": 32})
+    info = tiny.problem().info
+    compared = config_lib.resolve(config_lib.to_compare(config_lib.resolve(config), name))
+    built = methods.build(own_results.with_fitting_batches(compared, info.n), info)
+    assert all(stage.num_epochs > 0 for stage in built.stages)
+    if methods.has_network(name):
+        assert compared.method.get("augment", False) == methods.compares_views(name)
+        assert not compared.method.get("flip", False)  # a mirrored image is another thing here
 
 
 @pytest.mark.parametrize("name", [x for x in tiny.METHODS if methods.has_network(x)])
@@ -265,14 +280,12 @@ def test_gradpu_has_no_batch_norm_on_own_images(backbone):
 
 
 @pytest.mark.parametrize("source", ["own_table", "own_folder"])
-@pytest.mark.parametrize("name", ["nnpu", "vpu"])
+@pytest.mark.parametrize("name", ["nnpu", "vpu", "ncpu"])
 def test_beside_classical_rows_a_method_is_as_it_is_by_itself_on_own_rows(source, name):
     file = {"own_table": own_table, "own_folder": own_folder}[source]
-    beside = config_lib.to_compare(file.get_config("method=classic"), name).method
-    by_itself = file.get_config(f"method={name}").method
-    assert beside.num_epochs == by_itself.num_epochs
-    if source == "own_table":  # a network for images may augment them by itself
-        assert beside.to_dict() == by_itself.to_dict()
+    config, is_table = file.get_config("method=classic"), source == "own_table"
+    beside = config_lib.to_compare(config, name, is_table=is_table).method
+    assert beside.to_dict() == file.get_config(f"method={name}").method.to_dict()
 
 
 @pytest.mark.parametrize("source", ["own_table", "own_folder"])

@@ -118,6 +118,25 @@ def test_lagam_learns_from_known_negatives_and_predicts(tmp_path):
     assert (tmp_path / "run" / "nnpu" / "model").is_dir()
 
 
+def test_compared_methods_keep_the_views_of_images_that_they_need(finished, tmp_path, monkeypatch):
+    built = []
+    monkeypatch.setattr(experiment, "_train_all", lambda setups, *_: built.extend(setups))
+    config = configured(finished[0], num_support=8)
+    config.run.compare = "holistic_pu,impulses,lagam,ncpu"
+    assert training.run(config, str(tmp_path / "run")) is None
+    views = {setup.config.method.name: setup.config.method.augment for setup in built}
+    assert views == {name: name != "nnpu" for name in views} and len(views) == 5
+
+
+def test_a_method_that_the_network_does_not_suit_is_said_how_to_train(finished, tmp_path):
+    config = configured(finished[0])
+    config.run.compare = "gradpu"
+    by_itself = "--config=own_folder:method=gradpu trains it with its own settings"
+    with pytest.raises(ValueError, match=f"^run.compare=gradpu: model.*batch_norm.*; {by_itself}$"):
+        training.run(config, str(tmp_path / "run"))
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_test_set_and_what_is_held_out_are_both_reported(finished):
     _, _, said, summary = finished
     assert summary["counts"]["test"] == 20 and summary["test"]["auc"] > 0.9

@@ -45,6 +45,7 @@ from pujax.methods.impulses import head_rate, pretraining
 from pujax.methods.impulses.pretraining import State
 from pujax.models import encoder as encoder_lib
 
+COMPARES_VIEWS = True
 STAGE_LENGTHS = ("pretrain_epochs",)
 _PN_LOSSES = ("bce", "weighted_bce")
 _HEAD_LOSSES = ("imbalanced_nnpu", "nnpu", *_PN_LOSSES)

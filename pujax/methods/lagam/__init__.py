@@ -57,6 +57,7 @@ from pujax.methods.lagam.settings import needs_negatives as needs_negatives
 _LOG = logging.getLogger(__name__)
 NEEDS_NEGATIVES = True
 """As published; `needs_negatives` says it of a configuration."""
+COMPARES_VIEWS = True
 STAGE_LENGTHS = ("warmup_epochs",)
 SELECTION = "nnpu_risk"
 # The last epoch is as near to the best one on images, and needs no prior.

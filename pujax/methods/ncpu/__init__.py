@@ -32,6 +32,7 @@ from pujax.methods.ncpu import disambiguation, length
 from pujax.models import encoder as encoder_lib
 
 _LOG = logging.getLogger(__name__)
+COMPARES_VIEWS = True
 STAGE_LENGTHS = ("warmup_epochs",)
 SELECTION = "nnpu_risk"
 # It needs no prior, and without one no rule is near the best epoch on small and on large sets.

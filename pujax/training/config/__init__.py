@@ -321,18 +321,29 @@ def compared_methods(run: ml_collections.ConfigDict) -> tuple[str, ...]:
 
 
 def to_compare(
-    config: ml_collections.ConfigDict, method: str, *, rule: str = model_selection.AUTO
+    config: ml_collections.ConfigDict,
+    method: str,
+    *,
+    is_table: bool = False,
+    rule: str = model_selection.AUTO,
 ) -> ml_collections.ConfigDict:
     """The config of another method on the same split, for the comparison at the end of a run.
 
     Length, batch size, optimizer and views carry over, so that the comparison differs in the method
-    and in nothing else (but for the optimizer where the run's method finds its rate by itself); the
-    stages of a method share that length as they share its own. Where the run's method trains from
-    scratch in a warm-up stage with settings of its own (`warmup_learning_rate`, say), it is those
-    that carry over. On a user's own rows a method has
-    its settings for them, `methods.own_rows`. Where the run's method trains no network, the other
-    one has the settings, its length among them, that the source's configuration gives it by itself.
+    and in nothing else, but for the optimizer where one of the two finds its rate by itself, and
+    for `method.augment` of a method whose loss compares views of an image; the stages of a method
+    share that length as they share its own. Where the run's method trains from scratch in a warm-up
+    stage with settings of its own (`warmup_learning_rate`, say), it is those that carry over. On a
+    user's own rows a method has its settings for them, `methods.own_rows`. Where the run's method
+    trains no network, the other one has the settings, its length among them, that the source's
+    configuration gives it by itself.
     Which epoch is reported is `rule`; by default every method has its own, as in a run of its own.
+
+    Args:
+      config: of the run.
+      method: name of the other one.
+      is_table: whether the data are a table, whose rows have no random views, and not images.
+      rule: a value of `run.selection`.
     """
     other = ml_collections.ConfigDict(config.to_dict())
     section = methods.module(method).default_config()
@@ -343,18 +354,21 @@ def to_compare(
         methods.set_length(section, config.method.num_epochs)
     elif method == "nnpu" and config.data.source in OWN_EPOCHS:
         section.num_epochs = OWN_EPOCHS[config.data.source]
-    # A rate that the run's method finds by itself is not the other one's, nor is what goes with it.
-    finds_rate = isinstance(config.method.get("learning_rate"), str)
+    # A rate that a method finds by itself is not the other one's, nor is what goes with it.
+    rates = (config.method.get("learning_rate"), section.get("learning_rate"))
+    finds_rate = any(isinstance(rate, str) for rate in rates)
     for key in methods.shared_fields() if both_networks else ():
         if finds_rate and (key in _WITH_RATE or key.startswith("lr_")):
+            continue
+        if key == "augment" and methods.compares_views(method):
             continue
         if key in config.method and key in section:
             value = config.method.get(f"warmup_{key}", config.method[key])
             # A word, such as NcPU's 'auto' for an average, is of the run's method alone.
             if isinstance(value, str) == isinstance(section[key], str):
                 section[key] = value
-    if not methods.has_network(config.method.name) and "augment" in section:
-        section.augment = False  # the run has no views that could carry over
+    if is_table and "augment" in section:
+        section.augment = False
     other.method = section
     other.run.compare, other.run.selection = "", rule
     other.run.update({"figures": False, "profile_epoch": 0})
