@@ -128,7 +128,8 @@ class PUClassifier(ClassifierMixin, BaseEstimator):
         unlabeled rows are a sample of the population of their own.
       hidden: widths of the perceptron's layers.
       num_epochs: passes over the rows, shared among a method's stages as its defaults are; None for
-        the method's own number, at most 50 for methods of one stage.
+        the method's own number, at most 50. A method with a warm-up, rounds or stages
+        (`pujax.methods.stage_lengths`) keeps its own: LaGAM 60, PUUPL 200, NcPU 1,300.
       batch_size: rows per step, fewer where there are fewer.
       learning_rate: None for the method's own.
       holdout: share of P and of U that is held out; 0 gives no probabilities.

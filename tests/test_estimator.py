@@ -298,6 +298,14 @@ def test_a_number_of_epochs_comes_before_that_of_a_method_for_own_rows():
     assert model._config(400, 0).method.warmup_epochs == 6
 
 
+@pytest.mark.parametrize(
+    ("name", "num_epochs"), [("nnpu", 50), ("gradpu", 50), ("puupl", 200), ("ncpu", 1300)]
+)
+def test_only_a_method_without_warm_up_rounds_or_stages_is_shortened(name, num_epochs):
+    assert PUClassifier(name, prior=0.4)._config(400, 0).method.num_epochs == num_epochs
+    assert (num_epochs > 50) == bool(methods.stage_lengths(name))
+
+
 @pytest.mark.parametrize("name", ["dist_pu", "impulses", "purl", "puupl", "self_pu"])
 def test_stages_share_the_epochs_as_their_defaults_do(name):
     for num_epochs in (2, 3, 20, 33):
