@@ -16,9 +16,9 @@ NOT_MEASURED = "not measured"
 _TRAINING = "true training labels"
 
 # How header lines begin by which a file is known to be a summary: of the CSV, where older ones end
-# before the criterion, and of pages.
-CSV_HEADER = ",".join(CSV_COLUMNS[:-1])
-HEADERS = (report.table_line(COLUMNS), report.table_line(report.FIRST_COLUMNS))
+# before the criterion, and of the table on a page.
+_CSV_HEADER = ",".join(CSV_COLUMNS[:-1])
+_HEADERS = (report.table_line(COLUMNS), report.table_line(report.FIRST_COLUMNS))
 
 
 def names_a_seed(entry: Any) -> bool:
@@ -136,7 +136,7 @@ def to_markdown(
         "",
         _made_with(results["records"]),
         "",
-        HEADERS[0],
+        _HEADERS[0],
         report.table_line(["---"] * len(COLUMNS)),
         *(_line(entry, digits, len(results["seeds"])) for entry in summary),
         "",
@@ -148,6 +148,25 @@ def to_markdown(
         if cell.get(key)
     ]
     return "\n".join([*page, *notes, *[""] * bool(notes)])
+
+
+def is_csv(text: str) -> bool:
+    """Whether it is a file that `to_csv` wrote."""
+    return text.startswith(_CSV_HEADER)
+
+
+def is_page(text: str, *, name: str) -> bool:
+    """Whether it is laid out as `to_markdown` does: a heading, the link to its CSV, one table.
+
+    Args:
+      text: of a file.
+      name: of the CSV file beside it, without its ending.
+    """
+    lines = text.splitlines()
+    headers = [line for line, below in itertools.pairwise(lines) if below.startswith("| ---")]
+    has_link = f"[{name}.csv]({name}.csv)" in text
+    is_only_table = len(headers) == 1 and headers[0].startswith(_HEADERS)
+    return text.startswith("# ") and has_link and is_only_table
 
 
 def _wide_page(results: Mapping[str, Any], name: str, note: str) -> str:

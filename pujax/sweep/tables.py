@@ -74,13 +74,13 @@ def _check_target(path: str) -> None:
     accepted = "a path without an ending in a folder that exists"
     is_place = bool(name) and os.path.isdir(folder or ".") and not os.path.isdir(path)
     checks.require(is_place and not name.endswith((".csv", ".md")), "--out", path, accepted)
-    expected = ((f"{path}.csv", (summary.CSV_HEADER,)), (f"{path}.md", summary.HEADERS))
-    for file, headers in expected:
-        lines = _text(file).splitlines()
-        if os.path.lexists(file) and not any(line.startswith(headers) for line in lines):
+    table, page = f"{path}.csv", f"{path}.md"
+    is_own_page = summary.is_page(_text(page), name=name) and os.path.lexists(table)
+    for file, is_own in ((table, summary.is_csv(_text(table))), (page, is_own_page)):
+        if os.path.lexists(file) and not is_own:
             raise ValueError(
                 f"--out is {path!r}, but {file} is no summary of a sweep; accepted: a path whose "
-                "files are missing or such summaries"
+                "files are missing or such summaries, a page beside its CSV"
             )
 
 

@@ -200,6 +200,39 @@ def test_the_command_does_not_replace_a_file_that_is_no_summary(swept, tmp_path,
     assert path.read_text() == "row,column\nmine,1\n" and len(os.listdir(tmp_path)) == 2
 
 
+PAGE = "# Mine\n\n{}\n\n| data | method | note |\n| --- | --- | --- |\n| a | b | c |\n"
+LINK = "[page.csv](page.csv)"
+
+
+@pytest.mark.parametrize(
+    ("text", "has_csv"),
+    [
+        (PAGE.format("By hand."), True),
+        (PAGE.format(LINK) + "\n| day | note |\n| --- | --- |\n", True),
+        (PAGE.format(LINK).removeprefix("# "), True),
+        (PAGE.format(LINK), False),
+    ],
+    ids=["no link", "two tables", "no heading", "no CSV"],
+)
+def test_a_page_with_a_similar_table_is_not_replaced(swept, tmp_path, capsys, text, has_csv):
+    target, page = tmp_path / "page", tmp_path / "page.md"
+    assert run(swept, f"--out={target}") == 0
+    if not has_csv:
+        os.remove(f"{target}.csv")
+    page.write_text(text)
+    assert run(swept, f"--out={target}", "--note=Again.") == 2
+    assert f"{page} is no summary of a sweep" in capsys.readouterr().err
+    assert page.read_text() == text and os.path.exists(f"{target}.csv") == has_csv
+
+
+@pytest.mark.parametrize("also", [[], ["auc"]])
+def test_a_page_of_either_form_is_replaced(swept, tmp_path, also):
+    (swept / "results.json").write_text(json.dumps(results(also=also)))
+    for note in ("First.", "Again."):
+        assert run(swept, f"--out={tmp_path / 'page'}", f"--note={note}") == 0
+    assert "\nAgain.\n" in (tmp_path / "page.md").read_text()
+
+
 def test_a_write_that_fails_leaves_the_old_tables(swept, tmp_path, monkeypatch, capsys):
     assert run(swept, f"--out={tmp_path / 'table'}") == 0
     before = (tmp_path / "table.csv").read_text()
