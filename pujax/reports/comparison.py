@@ -12,6 +12,7 @@ import numpy as np
 
 from pujax import metrics, significance
 from pujax.console import plural
+from pujax.models import RANDOM
 from pujax.reports import evidence as evidence_lib
 from pujax.reports.evidence import HELD_OUT, TEST, Evidence
 from pujax.reports.parts import LEVEL, UNKNOWN, Number, Section, Table, with_interval
@@ -132,7 +133,9 @@ def section(runs: Sequence[Run]) -> tuple[Section, list[Pairing]]:
         + _shared_rows(runs, source)
         * any(p.splits > 1 for p in pairings),
     )
-    texts = ("Runs are paired where their data have one digest: the same examples, labels, split.",)
+    texts = (
+        "Runs are paired where their examples have one digest: the same rows, labels and split.",
+    )
     return Section("comparison", "Comparison", texts, tables=(differences, table)), pairings
 
 
@@ -278,8 +281,21 @@ def _partners(reference: Group, other: Group) -> tuple[list[tuple[Run, Run]], st
         elif len({run.config["data"].get("streaming") for side in sides for run in side}) > 1:
             # Of images in files the names and sizes are digested, of others the pixels.
             reason = "data.streaming differs, so that equal images are not known to be equal"
+        elif _have_encoders_in_digests([run for side in sides for run in side]):
+            reason = "init_from or model.init differs, so that equal data are not known to be equal"
         return [], f"{NOT_PAIRED}{reason}"
     return pairs, ""
+
+
+def _have_encoders_in_digests(runs: Sequence[Run]) -> bool:
+    """Whether runs start from different encoders, and one has no digest without its encoder."""
+    encoders = [
+        (run.config.get("init_from") or "", (run.config.get("model") or {}).get("init", RANDOM))
+        for run in runs
+    ]
+    both = zip(runs, encoders, strict=True)
+    are_known = all(run.examples or encoder == ("", RANDOM) for run, encoder in both)
+    return len(set(encoders)) > 1 and not are_known
 
 
 def _pairing(
@@ -298,8 +314,8 @@ def _pairing(
         for a, b in pairs:
             value = _value(b, source, name) - _value(a, source, name)
             if math.isfinite(value):
-                by_split.setdefault(a.digest, []).append((a, b))
-                means.setdefault(a.digest, []).append(value)
+                by_split.setdefault(_split(a), []).append((a, b))
+                means.setdefault(_split(a), []).append(value)
         # Runs on one split share its rows: their differences are no draws of their own.
         values = [statistics.fmean(x) for x in means.values()]
         known[name] = sum(map(len, means.values()))
@@ -308,8 +324,13 @@ def _pairing(
         elif values:
             (members,) = by_split.values()
             differences[name] = _by_examples(members[0], source, name, values[0], level)
-    splits = len({a.digest for a, _ in pairs})
+    splits = len({_split(a) for a, _ in pairs})
     return Pairing(other, differences, len(pairs), reason, splits, known)
+
+
+def _split(run: Run) -> str:
+    """What is equal for runs of a group on the same data and split."""
+    return run.examples or run.digest
 
 
 def _shared_rows(runs: Sequence[Run], source: str) -> str:
@@ -336,13 +357,19 @@ def _pairs(first: Sequence[Run], second: Sequence[Run]) -> list[tuple[Run, Run]]
     for same_seed in (True, False):
         taken = {run.folder for _, run in pairs}
         for run in second:
-            partners = [x for x in left if x.digest == run.digest]
+            partners = [x for x in left if _are_on_same_data(x, run)]
             if same_seed:
                 partners = [x for x in partners if x.seed == run.seed]
             if partners and run.folder not in taken:
                 pairs.append((partners[0], run))
                 left.remove(partners[0])
     return pairs
+
+
+def _are_on_same_data(first: Run, second: Run) -> bool:
+    """Whether a digest of one is one of the other; of a run without an encoder both are equal."""
+    digests = [{run.digest, run.examples} - {""} for run in (first, second)]
+    return not digests[0].isdisjoint(digests[1])
 
 
 def mean_difference(values: Sequence[float], *, level: float = LEVEL) -> Number:

@@ -75,7 +75,9 @@ class Run:
       config: the resolved configuration.
       summary: the result; None where the run is not finished.
       rows: one per epoch.
-      digest: of its data, equal for the same examples, labels and split; '' where not written.
+      digest: of its data, equal for the same examples, labels and split, and the same encoder
+        that it starts from; '' where not written.
+      examples: the digest without the encoder; '' where not written, as by older versions.
       scores: of every example; None where the run did not write them.
     """
 
@@ -85,6 +87,7 @@ class Run:
     summary: dict[str, Any] | None
     rows: tuple[dict[str, Any], ...]
     digest: str
+    examples: str
     scores: ExampleScores | None
 
     @property
@@ -162,11 +165,12 @@ def read(folder: str, name: str) -> Run:
             if field in summary:
                 _require(path, field, summary[field], types)
         _check_numbers(path, summary)
-    digest = ""
-    if os.path.exists(os.path.join(folder, DATA)):
-        digest = str(files.read_json(os.path.join(folder, DATA)).get("digest", ""))
+    path = os.path.join(folder, DATA)
+    data = files.read_json(path) if os.path.exists(path) else {}
+    digest, examples = (str(data.get(field, "")) for field in ("digest", "examples"))
     rows = tuple(rows_of(os.path.join(folder, METRICS)))
-    return Run(folder, name, config, summary, rows, digest, example_scores.read(folder))
+    scores = example_scores.read(folder)
+    return Run(folder, name, config, summary, rows, digest, examples, scores)
 
 
 def _same(folder: str) -> Callable[[str], bool]:

@@ -154,7 +154,13 @@ class Run:
         for member in self.members if self.writers else ():
             config = member.setup.config
             write_json(os.path.join(member.folder, "config.json"), config.to_dict())
-            write_json(os.path.join(member.folder, DATA_FILE), {"digest": member.truth.digest()})
+            digest = member.truth.digest()
+            # Runs from different encoders may have the same examples, and are then compared.
+            examples = digest
+            if member.truth.encoder is not None:
+                examples = member.truth._replace(encoder=None).digest()
+            data = {"digest": digest, "examples": examples}
+            write_json(os.path.join(member.folder, DATA_FILE), data)
 
     def close(self) -> None:
         """Closes the files."""

@@ -93,6 +93,42 @@ def test_images_in_files_and_in_memory_are_not_said_to_be_other_ones(tmp_path):
     )
 
 
+def from_encoder(run, *, examples):
+    config = {**run.config, "init_from": "pretrained"}
+    return folders.changed(
+        run, digest=f"{run.digest} and encoder", config=config, examples=examples
+    )
+
+
+def test_runs_from_other_encoders_are_paired_on_the_same_examples(tmp_path):
+    first = seeds(tmp_path, "nnpu", [0.8, 0.7])
+    second = [from_encoder(x, examples=x.digest) for x in seeds(tmp_path, "vpu", [0.9, 0.8])]
+    older = [*first, *second]
+    newer = [*(folders.changed(x, examples=x.digest) for x in first), *second]
+    for runs in (older, newer, [*second, *first]):
+        (found,) = comparison.paired(runs)
+        assert (found.pairs, found.splits, found.reason) == (2, 2, "")
+
+
+def test_seeds_from_encoders_of_their_own_are_on_the_one_split_of_their_examples(tmp_path):
+    digests, runs = ["encoder0", "encoder1"], []
+    for method in ("nnpu", "vpu"):
+        members = seeds(tmp_path, method, [0.8, 0.7], digests=digests)
+        runs += [folders.changed(run, examples="split") for run in members]
+    (found,) = comparison.paired(runs)
+    assert (found.pairs, found.splits) == (2, 1)
+
+
+def test_an_encoder_that_keeps_examples_from_being_compared_is_the_reason(tmp_path):
+    (first,), (second,) = seeds(tmp_path, "nnpu", [0.8]), seeds(tmp_path, "vpu", [0.9])
+    (found,) = comparison.paired([first, from_encoder(second, examples="")])
+    assert found.reason == (
+        "not paired: init_from or model.init differs, so that equal data are not known to be equal"
+    )
+    (found,) = comparison.paired([first, from_encoder(second, examples="another")])
+    assert found.reason == "not paired: other data, split or labels"
+
+
 def test_a_difference_that_rounds_to_nothing_has_no_minus(tmp_path):
     runs = [*seeds(tmp_path, "nnpu", [0.8, 0.7]), *seeds(tmp_path, "vpu", [0.8 - 3e-9, 0.7 + 1e-9])]
     table = comparison.section(runs)[0].tables[0]

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -12,7 +13,15 @@ from pujax.models import encoder as encoder_lib
 from pujax.prior_study import __main__ as prior_study_command
 from pujax.prior_study import heads as prior_study_heads
 from pujax.training import config as config_lib
-from pujax.training import experiment, init_from, method_setup, sharding, train_step
+from pujax.training import (
+    experiment,
+    init_from,
+    method_setup,
+    run_state,
+    sharding,
+    train_step,
+)
+from pujax.training.seed_axis import Member
 from tests import tiny
 
 pytestmark = pytest.mark.usefixtures("one_device")
@@ -111,6 +120,24 @@ def test_inputs_are_normalised_as_in_the_run_that_left_the_encoder(finished):
     there = saved(finished)[1]
     assert data.info.std == tuple(there["std"]) != (1.0,)
     assert data.info.mean == tuple(there["mean"])
+
+
+def test_what_a_run_trains_on_is_written_without_its_encoder_too(tmp_path):
+    data = tiny.problem()
+    found = []
+    for name, encoder in (
+        ("scratch", None),
+        ("started", encoder_lib.Encoder({"a": np.ones(2)}, {})),
+    ):
+        folder = tmp_path / name
+        folder.mkdir()
+        setup = SimpleNamespace(config=tiny.config("naive"))
+        member = Member(setup, data._replace(encoder=encoder), str(folder))
+        run_state.Run.describe(SimpleNamespace(writers=[None], members=[member]))
+        found.append(json.loads((folder / run_state.DATA_FILE).read_text()))
+    scratch, started = found
+    assert scratch["examples"] == started["examples"] == scratch["digest"] == data.digest()
+    assert started["digest"] != started["examples"]
 
 
 def test_the_seed_may_stand_in_the_name_of_the_folder(finished, tmp_path):
