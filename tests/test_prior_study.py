@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +13,7 @@ import pytest
 from pujax import linear_head, metrics, prior_study
 from pujax.prior_study import __main__ as command
 from pujax.training import config as config_lib
+from pujax.training import experiment, init_from
 
 
 def problem(seed=0, *, d=6):
@@ -146,6 +148,49 @@ def test_a_saved_model_is_not_taken_for_a_run(tmp_path, capsys):
     assert command.main(["prior_study", str(tmp_path)]) == 2
     error = capsys.readouterr().err
     assert "not the folder of a run" in error and error.count("\n") == 1
+
+
+def run_on_digits(folder, **data_file):
+    """The folder of a run that starts from outside weights, without the encoder that it left."""
+    config = config_lib.default_config("naive")
+    config.data.update({"source": "digits", "num_labeled": 20})
+    config.model.update({"name": "resnet18_v1", "init": "weights.npz"})
+    (folder / "config.json").write_text(json.dumps(config.to_dict()))
+    (folder / "data.json").write_text(json.dumps(data_file))
+    return experiment.load_data(config_lib.resolve(config)).digest()
+
+
+def test_data_that_have_changed_since_the_run_are_refused(tmp_path):
+    run_on_digits(tmp_path, digest="of an encoder too", examples="of other rows")
+    with pytest.raises(ValueError, match="^RUNDIR is .*, a run on other data .*; accepted: "):
+        prior_study.of_run(str(tmp_path))
+
+
+def test_the_runs_own_encoder_takes_the_place_of_outside_weights(tmp_path):
+    """They may be gone, too: its examples are compared without them."""
+    examples = run_on_digits(tmp_path)
+    run_on_digits(tmp_path, digest="of an encoder too", examples=examples)
+    with pytest.raises(ValueError, match="^init_from is .*, which holds no encoder.npz"):
+        prior_study.of_run(str(tmp_path))
+
+
+def test_data_of_a_run_of_an_older_version_are_compared_with_its_encoder(tmp_path, monkeypatch):
+    run_on_digits(tmp_path, digest="of an encoder too")
+    attached = SimpleNamespace(digest=lambda: "of another encoder")
+    monkeypatch.setattr(init_from, "attach", lambda config, data: attached)
+    with pytest.raises(ValueError, match="^RUNDIR is .*, a run on other data"):
+        prior_study.of_run(str(tmp_path))
+
+
+def test_a_run_without_a_test_set_is_named(tmp_path):
+    rows = "".join(f"{i},{i % 7},{int(i < 30)}\n" for i in range(60))
+    (tmp_path / "rows.csv").write_text(f"a,b,label\n{rows}")
+    config = config_lib.default_config("naive")
+    place = {"source": "own_table", "path": str(tmp_path / "rows.csv"), "label": "label"}
+    config.data.update(place | {"positive_classes": (), "num_labeled": 0, "prior": 0.6})
+    (tmp_path / "config.json").write_text(json.dumps(config.to_dict()))
+    with pytest.raises(ValueError, match="RUNDIR is .*, a run without a test set; accepted: one"):
+        prior_study.of_run(str(tmp_path))
 
 
 @pytest.mark.parametrize(

@@ -10,14 +10,14 @@ import jax.numpy as jnp
 import ml_collections
 import numpy as np
 
-from pujax import checks, linear_head, methods, metrics, risks
+from pujax import checks, linear_head, methods, metrics, models, risks
 from pujax.data import batching
 from pujax.data.image_files import ImageFiles, as_array
 from pujax.data.pu_dataset import PUDataset
 from pujax.files import read_json
 from pujax.methods.impulses import head_rate
 from pujax.training import config as config_lib
-from pujax.training import experiment, init_from, sharding
+from pujax.training import experiment, init_from, run_state, sharding
 from pujax.training import prior_estimation as prior_lib
 
 FACTORS = (0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 7.5, 10.0)
@@ -135,7 +135,8 @@ def of_run(folder: str, *, data_dir: str = "", **options: Any) -> Study:
       **options: of `study`.
 
     Raises:
-      ValueError: if the folder holds no encoder, or for an option that is not accepted.
+      ValueError: if the folder holds no encoder, for a run without a test set or one whose data
+        have changed since, or for an option that is not accepted.
     """
     path = os.path.join(folder, "config.json")
     if not os.path.exists(path):
@@ -146,14 +147,21 @@ def of_run(folder: str, *, data_dir: str = "", **options: Any) -> Study:
     config = ml_collections.ConfigDict(tree)
     if data_dir:
         config.data.dir = data_dir
-    data = experiment.load_data(config_lib.resolve(config))
+    resolved = config_lib.resolve(config)
+    data = experiment.load_data(resolved)
     if not isinstance(data, PUDataset):
         raise ValueError(f"RUNDIR is {folder!r}, a run with several labels; accepted: one label")
+    if not len(data.test_labels):
+        raise ValueError(
+            f"RUNDIR is {folder!r}, a run without a test set; accepted: one with data.test_path, "
+            "or of a source with a test set"
+        )
+    _refuse_other_data(folder, resolved, data)
     if prior_lib.is_wanted(config):  # the run has stored its estimate
-        seen = init_from.attach(config_lib.resolve(config), data)
+        seen = init_from.attach(resolved, data)
         settled = prior_lib.settle(config, seen, folder, sharding.make_mesh())
         data = data._replace(info=settled.info._replace(mean=data.info.mean, std=data.info.std))
-    config.init_from = folder
+    config.init_from, config.model.init = folder, models.RANDOM
     config = config_lib.resolve(config)
     data = init_from.attach(config, data)
     features, tested = (_features(config, data, x) for x in (data.inputs, data.test_inputs))
@@ -165,6 +173,23 @@ def of_run(folder: str, *, data_dir: str = "", **options: Any) -> Study:
     if options.get("learning_rate") == head_rate.AUTO:
         options["learning_rate"] = head_rate.linear(features.shape[1])
     return study(features, labeled, tested, data.test_labels, prior=prior, **options)
+
+
+def _refuse_other_data(
+    folder: str, config: ml_collections.FrozenConfigDict, data: PUDataset
+) -> None:
+    """Raises if the data, given without an encoder, are not those that the run was trained on."""
+    path = os.path.join(folder, run_state.DATA_FILE)
+    if not os.path.exists(path):
+        return
+    kept = read_json(path)
+    if "examples" not in kept:  # by older versions, whose digest has the encoder in it
+        data = init_from.attach(config, data)
+    if data.digest() != kept.get("examples", kept.get("digest")):
+        raise ValueError(
+            f"RUNDIR is {folder!r}, a run on other data (the digest of its training, validation "
+            "and test examples and labels differs); accepted: a run whose data are as they were"
+        )
 
 
 def _features(
