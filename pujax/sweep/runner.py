@@ -38,14 +38,15 @@ class Sweep(NamedTuple):
       resolved: their configurations, one per seed.
       chosen: places in the plan of the cells that this call trains.
       place: what the cells have in common.
-      left_out: what to say of results that the tables will no longer have; '' if there are none.
+      left_out: what to say of results that the tables do not have any more, the latest last;
+        `write_results` adds to it, since another process may have written meanwhile.
     """
 
     plan: Plan
     resolved: list[list[ml_collections.FrozenConfigDict]]
     chosen: tuple[int, ...]
     place: cell_runner.Place
-    left_out: str = ""
+    left_out: list[str]
 
     def is_over(self, index: int) -> bool:
         """Whether every seed of a cell has ended, well or with an error."""
@@ -58,6 +59,9 @@ class Sweep(NamedTuple):
     def write_results(self) -> str:
         """Writes the files of results; returns the table."""
         with claims.results(self.place.workdir):
+            left_out = results.outside(self.plan, self.place.workdir)
+            if left_out:
+                self.left_out.append(left_out)
             return results.write(self.plan, self.resolved, self.place)
 
 
@@ -110,8 +114,8 @@ def run(
     if elsewhere:
         names = ", ".join(sweep.plan.cells[i].name for i in elsewhere)
         message(
-            f"left to other processes, which write the tables again: {names}; until then the exit "
-            "status is 1"
+            f"another process trains in the folders of these cells: {names}; repeat the command "
+            "once it has ended if it has other seeds; until then the exit status is 1"
         )
     return len(failed) + len(skipped)
 
@@ -150,7 +154,7 @@ def show_table(sweep: Sweep, *, needs_all: bool) -> None:
         return
     message(f"{sweep.write_results()}\nFolder of the sweep: {sweep.place.workdir}")
     if sweep.left_out:  # once more, where the table is looked at
-        message(sweep.left_out)
+        message(sweep.left_out[-1])
     columns = {cell.column for cell in sweep.plan.cells}
     # Else there is nothing to draw, and nothing to remove that was drawn of an earlier table.
     if sweep.plan.reference or len(columns) > 2 or _has_figures(sweep.place.workdir):
@@ -226,8 +230,9 @@ def prepare(
         if not dry_run and (index in chosen or not is_fixed):
             _refuse_other_data(cell, configs, place)
     own_rows.check_estimates(plan, estimates)
-    left_out = results.outside(plan, workdir) if workdir and writes_tables else ""
-    notes += [left_out] * bool(left_out)
+    outside = results.outside(plan, workdir) if workdir and writes_tables else ""
+    left_out = [outside] * bool(outside)
+    notes += left_out
     heading = f"{plan.title}: {len(chosen)} of {len(plan.cells)} cells"
     message("\n".join([*dict.fromkeys(notes), heading, *lines]))
     return Sweep(plan, resolved, chosen, place, left_out)

@@ -170,7 +170,7 @@ def test_results_collected_first_are_not_written_over_later_ones(tmp_path, monke
     monkeypatch.setattr(cell_runner.Place, "error", error)
     monkeypatch.setattr(locks, "_SECONDS_BETWEEN_TRIES", 0.01)
     place = cell_runner.Place(str(tmp_path), None, None, False, {})
-    writer = runner.Sweep(plan, [[]], (0,), place)
+    writer = runner.Sweep(plan, [[]], (0,), place, [])
     threads = [threading.Thread(target=writer.write_results) for _ in range(2)]
     threads[0].start()
     assert began.wait(60)

@@ -202,7 +202,7 @@ def test_figures_of_many_columns_need_no_reference(columns, reference, drawn, mo
         place=place,
         is_over=lambda _: True,
         write_results=lambda: "table",
-        left_out="",
+        left_out=[],
     )
     found = []
     monkeypatch.setattr(runner, "_draw", found.append)
@@ -1067,13 +1067,28 @@ def test_what_the_table_leaves_out_is_said_below_it_too(tmp_path, capsys):
     assert said.rindex("1 of the 2 results in") > said.rindex("Folder of the sweep")
 
 
+def test_results_that_another_call_wrote_meanwhile_are_spoken_of(
+    config_file, finished, tmp_path, capsys
+):
+    shutil.copytree(finished / "even", tmp_path / "even")
+    plan = plan_lib.from_config(config_file, methods=["naive"], tasks=["even"])
+    first, second = (runner.prepare(plan._replace(seeds=(x,)), str(tmp_path)) for x in (0, 1))
+    second.write_results()
+    assert first.left_out == second.left_out == []
+    first.write_results()  # as after a cell: the next one finds its own results alone
+    runner.show_table(first, needs_all=False)
+    said = capsys.readouterr().out
+    assert said.index("1 of the 1 results in") > said.index("Folder of the sweep")
+
+
 def test_a_cell_left_to_another_process_is_said_below_the_table(tmp_path, capsys):
     plan = small_plan.plan(["naive"], epochs=1)
     with claims.claim(str(tmp_path / "even" / "naive")) as is_ours:
         assert is_ours and sweep.run(plan, str(tmp_path)) == 1
-    assert "left to other processes, which write the tables again: naive on even" in (
-        capsys.readouterr().out
-    )
+    assert (
+        "another process trains in the folders of these cells: naive on even; repeat the command "
+        "once it has ended if it has other seeds"
+    ) in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("is_finished", [True, False])
