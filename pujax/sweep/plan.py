@@ -6,6 +6,7 @@ import inspect
 import math
 import os
 import re
+import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -22,6 +23,9 @@ FIGURES = ("paired", "curve")
 FIXED = {"figures": False, "compare": "", "tensorboard": "off"}
 """Fields of `run` in every run of a sweep, which draws and compares by itself."""
 _SECTIONS = ("data", "method", "model", "run", "seed")
+_NOT_IN_A_LINE = ("Cc", "Cs", "Zl", "Zp")
+"""Unicode's categories of control characters, lone surrogates, and separators of lines."""
+_LONGEST = 200  # file systems end at 255 bytes, and figures add to the name
 _SEEDS = f"whole numbers from 0 to {2**31 - 1}"
 
 
@@ -29,8 +33,9 @@ class Cell(NamedTuple):
     """One entry of the table.
 
     Attributes:
-      row: label of the row, usually a method.
-      column: label of the column, usually a data set.
+      row: label of the row, usually a method, in one line. As the name of a folder it has at most
+        200 characters.
+      column: label of the column, usually a data set, likewise.
       config: configuration; its seed is replaced by the plan's.
       published: mean and standard deviation that a paper states, in percent where the metric is, or
         None. A deviation that the paper does not state is None too.
@@ -58,7 +63,7 @@ class Plan(NamedTuple):
     """A whole table.
 
     Attributes:
-      title: heading of the table.
+      title: heading of the table, in one line.
       cells: its entries, in order.
       seeds: seeds that every cell is trained with.
       rules: which epochs to report, of `report.RULES`; paired differences are those of the first.
@@ -99,8 +104,11 @@ def check(plan: Plan) -> None:
 
     What depends on the data is checked by `own_rows.settle`.
     """
-    checks.require(isinstance(plan.title, str), "title", plan.title, "a string")
+    _check_line("title", plan.title)
     check_cells(plan)
+    for field in ("reference", "published_rule"):
+        value = getattr(plan, field)
+        checks.require(isinstance(value, str), field, value, "a string, '' for none")
     for field, example in (("seeds", (0, 1, 2)), ("rules", ("last",)), ("also", ("auc",))):
         value = getattr(plan, field)
         is_list = _is_sequence(value) or (value is None and field != "seeds")
@@ -173,7 +181,9 @@ def _check_cell(cell: Cell) -> None:
     """Raises a ValueError for what a cell cannot be trained with or the table fails on."""
     for field in ("row", "column"):
         text = getattr(cell, field)
-        checks.require(isinstance(text, str), f"{field} of a cell", text, "a string")
+        _check_line(f"{field} of a cell", text)
+        accepted = f"a label of at most {_LONGEST} characters as the name of a folder"
+        checks.require(len(slug(text)) <= _LONGEST, f"{field} of a cell", text, accepted)
     lacking = _lacking(cell.config)
     if lacking:
         raise ValueError(
@@ -183,6 +193,13 @@ def _check_cell(cell: Cell) -> None:
     accepted = "None, or a mean and a standard deviation, which may be None, both finite"
     is_known = is_published(cell.published)
     checks.require(is_known, f"published of {cell.name}", cell.published, accepted)
+
+
+def _check_line(field: str, text: Any) -> None:
+    """Raises a ValueError for what cannot stand in a line of a table, or in a heading."""
+    checks.require(isinstance(text, str), field, text, "a string")
+    is_line = not any(unicodedata.category(x) in _NOT_IN_A_LINE for x in text)
+    checks.require(is_line, field, text, "one line of text without control characters")
 
 
 def is_published(figures: Any) -> bool:
