@@ -1,6 +1,7 @@
 """Decimal commas and thousands are read where a column leaves no doubt, and spoken of elsewhere."""
 
 import math
+import unicodedata
 
 import numpy as np
 import pandas as pd
@@ -53,6 +54,16 @@ def test_what_is_in_no_doubt_is_read(cells, values, marks):
     np.testing.assert_array_equal(numbers, [*values, np.nan, np.nan])
     assert wrong.tolist() == [False] * (len(cells) + 1) + [True]
     assert written_numbers.is_likely(cells)
+
+
+def test_any_kind_of_space_stands_between_thousands():
+    kinds = [c for c in map(chr, range(0x10000)) if unicodedata.category(c) == "Zs"]
+    assert len(kinds) > 10
+    for space in kinds:
+        cells = [f"1{space}234", "950"]
+        assert written_numbers.of(cells, decimal_comma=True).marks == ". "
+        assert [written_numbers.value(cell, ". ") for cell in cells] == [1234, 950]
+        assert written_numbers.is_likely(cells)
 
 
 @pytest.mark.parametrize(

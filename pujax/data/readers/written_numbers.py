@@ -18,7 +18,9 @@ thousands apart, where a space stands for any kind of space. A decimal comma alo
 _ALMOST = 0.9
 """Share of cells that are numbers above which a column is taken for one of numbers."""
 _NAMES = {".": "a point", ",": "a comma", " ": "a space", "'": "an apostrophe"}
-_CLASSES = {".": r"\.", ",": ",", " ": "[ \u00a0\u2009\u202f]", "'": "['’]"}
+_SPACES = " \u00a0\u1680\u2000-\u200a\u202f\u205f\u3000"
+"""All that Unicode counts among its space separators (Zs)."""
+_CLASSES = {".": r"\.", ",": ",", " ": f"[{_SPACES}]", "'": "['’]"}
 _THOUSANDS = "(?:" + "|".join(_CLASSES[mark] for mark in ". '") + ")"
 MINUS = "\u2212"
 """The minus of typography, which some programs write instead of a hyphen."""
