@@ -271,8 +271,7 @@ def on_written_numbers(frame: frames.Frame, found: Sequence[Column]) -> list[tup
             continue
         cells = frame.values[names[0]]
         words = columns.text(cells)[columns.is_text(cells)].dropna()
-        shown = {mark for mark in marks if words.str.contains(mark, regex=False).any()}
-        example = next((x for x in words if shown <= set(x)), words.iloc[0])
+        example = written_numbers.example(words.tolist(), marks)
         number = written_numbers.value(example, marks)
         sentence = (
             f"read as numbers with {written_numbers.described(marks)}, such as {example!r} for "

@@ -190,6 +190,13 @@ def test_a_file_of_decimal_commas_gives_the_numbers_of_one_of_points(tmp_path, s
     assert "decimal comma and a point between thousands, such as" in said and ": 'y'" in said
 
 
+@pytest.mark.parametrize("mark", ["\u00a0", "\u2009", "\u202f", "’"])
+def test_the_example_of_a_message_has_the_mark_in_whatever_form_it_is_written(mark):
+    cells = pd.DataFrame({"x": ["950", "7", f"1{mark}234"], "y": [1, 2, 3]})
+    (said,) = preparation.fit(cells).messages
+    assert f"such as {f'1{mark}234'!r} for 1234: 'x'" in said
+
+
 def test_new_rows_are_read_as_in_training_whatever_separates_them(tmp_path):
     cells = [str(a).replace(".", ",") for a in AMOUNTS]
     frame = table(tmp_path / "a.csv", ";", x=cells, y=AMOUNTS)

@@ -6,7 +6,7 @@ How a column is written is told from all of its training cells, and only where t
 
 import collections
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -85,6 +85,19 @@ def described(marks: str) -> str:
     parts = ["a decimal comma"] if marks[0] == "," else []
     parts += [f"{_NAMES[mark]} between thousands" for mark in marks[1:]]
     return " and ".join(parts)
+
+
+def example(words: Sequence[str], marks: str) -> str:
+    """The first cell that has all of the marks that any cell has; else the first cell.
+
+    Args:
+      words: the cells that are not missing, one at least.
+      marks: one of `MARKS`.
+    """
+    patterns = [re.compile(_CLASSES[mark]) for mark in marks]
+    present = [pattern for pattern in patterns if any(map(pattern.search, words))]
+    full = (word for word in words if all(pattern.search(word) for pattern in present))
+    return next(full, words[0])
 
 
 def plain(cell: str) -> float | None:
