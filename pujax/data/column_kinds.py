@@ -20,7 +20,8 @@ _RANGED = 20
 _ENDS = 0.01, 0.99
 """Quantiles that are the ends of that range: a few outliers would make it as wide as they are far,
 and the least and the greatest value may be a person's, which a shared model need not hold. Of fewer
-than a hundred cells they are these."""
+than a hundred cells they are these, and of a nearly constant column, whose range would have no
+width."""
 _THOUSANDS = rf"[+\-{written_numbers.MINUS}]?([1-9]\d{{0,2}}(\.\d{{3}})+|\d+)"
 """Whole numbers, whose points, if they have any, may stand between thousands."""
 
@@ -44,9 +45,9 @@ class Column:
       spelled: of numbers, one of `columns.SPELLED`; None in what an earlier version saved.
       missing: share of training rows that lack it; None in what an earlier version saved.
       low: above one in a hundred of the numbers of training rows, or of their dates in seconds
-        since 1970; None of words, of fewer than `_RANGED` cells, and in what an earlier version
-        saved.
-      high: below one in a hundred, as `low`.
+        since 1970; the least of them where it would be `high`; None of words, of fewer than
+        `_RANGED` cells, and in what an earlier version saved.
+      high: below one in a hundred, or the greatest, as `low`.
     """
 
     name: str
@@ -136,6 +137,8 @@ def _with_range(column: Column, values: np.ndarray) -> Column:
     if len(present) < _RANGED:
         return dataclasses.replace(column, low=None, high=None)
     low, high = np.quantile(present, _ENDS, method="inverted_cdf")
+    if low == high:
+        low, high = present.min(), present.max()
     return dataclasses.replace(column, low=float(low), high=float(high))
 
 

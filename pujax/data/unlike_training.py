@@ -45,6 +45,7 @@ class _Measured(NamedTuple):
         """Takes part of the rows in; far is by more than the width of the range of training."""
         assert column.low is not None and column.high is not None
         width = column.high - column.low
+        # Without a width the column is constant but for gaps, or an earlier version saved it.
         if not len(values) or not width:
             return self
         far = (values < column.low - width) | (values > column.high + width)

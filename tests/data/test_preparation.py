@@ -483,6 +483,18 @@ def test_numbers_and_dates_far_outside_of_training_are_warned_about(
     assert "far outside" not in caplog.text
 
 
+def test_a_nearly_constant_column_has_the_range_of_all_of_its_cells(tmp_path, caplog):
+    discounts = np.zeros(300)
+    discounts[[20, 40]] = 1, 2
+    table = pd.DataFrame({"discount": discounts, "flag": discounts == 1, "n": np.arange(300)})
+    learned = saved(preparation.fit(table), tmp_path)
+    learned.transform(table.assign(discount=2, flag=True))  # as a few training rows have
+    assert not caplog.text
+    learned.transform(table.assign(discount=1000))
+    assert "300 numbers, 300 of which are far outside" in caplog.text
+    assert "1000 to 1000 here, 0 to 2 there" in caplog.text
+
+
 def test_what_an_earlier_version_learned_of_columns_is_loaded_and_says_nothing(tmp_path, caplog):
     learned = preparation.fit(measured())
     learned.save(tmp_path)
