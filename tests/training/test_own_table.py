@@ -17,6 +17,7 @@ from pujax import calibration, methods, metrics, predict, reports, training
 from pujax.configs import own_table
 from pujax.data.pu_dataset import PriorChoice
 from pujax.data.readers import frames
+from pujax.data.sources import own_table as source
 from pujax.training import config as config_lib
 from pujax.training import example_scores, experiment, own_results, prior_estimation, saved_model
 from pujax.training.evaluation.summary import Final
@@ -529,6 +530,31 @@ def test_a_word_for_positives_makes_every_other_word_of_a_test_set_negative(tmp_
     data = experiment.load_data(config_lib.resolve(config))
     np.testing.assert_array_equal(data.test_labels, fraud)
     assert data.test_inputs.shape == (ROWS, data.inputs.shape[1])
+
+
+@pytest.mark.parametrize(
+    ("cells", "is_known"),
+    [
+        (("1", "0", "Unlabelled"), False),
+        (("1", "2", "unknown"), False),
+        (("1", "no", "-1"), False),
+        (("1", "0", ""), False),
+        (("1", "2", "-1"), True),  # any other word is another class
+        (("1", "-1", "-1"), True),
+        (("u", "-1", "1"), True),
+    ],
+)
+def test_beside_a_word_for_positives_an_unknown_class_is_refused_by_line(tmp_path, cells, is_known):
+    frame = pd.DataFrame({"amount": [1.5, 2.5, 3.5]})
+    positive = cells[0]
+    frame.assign(is_fraud=[positive, "", ""]).to_csv(tmp_path / "a.csv", index=False)
+    frame.assign(is_fraud=cells).to_csv(tmp_path / "b.csv", index=False)
+    said = {"path": "a.csv", "test_path": "b.csv", "label": "is_fraud", "positive": positive}
+    if is_known:
+        assert source.load(tmp_path, **said).test_labels.tolist() == [1, 0, 0]
+        return
+    with pytest.raises(ValueError, match="b.csv, line 4, column 'is_fraud' says nothing of the"):
+        source.load(tmp_path, **said)
 
 
 def test_columns_are_left_out_or_read_as_words_where_that_is_said(tmp_path):

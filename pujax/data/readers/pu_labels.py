@@ -249,6 +249,23 @@ def _sentence(
     return f"label {column!r}: {', '.join(parts)}{hint}"
 
 
+def is_unknown(frame: Frame, column: str) -> np.ndarray:
+    """Which cells of a column of classes say that the class is not known, bool `[n]`.
+
+    They are empty, unlabeled, unknown and u, and -1 beside 0 (or false, no, n, negative, neg).
+
+    Args:
+      frame: all rows.
+      column: of the classes.
+
+    Raises:
+      ValueError: no such column, with the most similar names.
+    """
+    cells = _cells(frame, column)
+    words = {*UNLABELED, MINUS} if not set(NEGATIVE).isdisjoint(cells) else {*UNLABELED}
+    return np.array([cell in words for cell in cells], bool)
+
+
 def describe_known(frame: Frame, column: str, classes: np.ndarray) -> str:
     """How the labels of a test set were read, in a sentence.
 

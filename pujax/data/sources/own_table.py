@@ -365,9 +365,9 @@ def _test_labels(
     )
     labels = read.values
     unknown = np.flatnonzero(labels == raw.UNKNOWN)
-    if positive:  # any other word is another class then, and a missing one is not known
-        empty = columns.text(frame.column(column, field="label")).isna().to_numpy()
-        labels, unknown = (labels == 1).astype(np.int8), np.flatnonzero(empty)
+    if positive:  # any other word is another class then, but one that says that it is unknown
+        unknown = np.flatnonzero(pu_labels.is_unknown(frame, column) & (labels != 1))
+        labels = (labels == 1).astype(np.int8)
     if len(unknown):
         raise ValueError(
             f"{frame.place(int(unknown[0]))}, column {column!r} says nothing of the class; "
