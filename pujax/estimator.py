@@ -237,8 +237,10 @@ class PUClassifier(ClassifierMixin, BaseEstimator):
                 stacklevel=3,
             )
         names = getattr(self, "feature_names_in_", range(rows.shape[1]))
-        for text in raw.describe_outliers(X, columns=[*names], row="row {}".format):
-            warnings.warn(f"X: {text.replace('leave it empty', 'clip it')}", stacklevel=3)
+        for text in raw.describe_outliers(
+            X, columns=[*names], row="row {}".format, remedy="clip {}"
+        ):
+            warnings.warn(f"X: {text}", stacklevel=3)
         if hasattr(self, "feature_names_in_"):
             import pandas as pd
 

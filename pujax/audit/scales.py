@@ -35,8 +35,9 @@ def check(problem: Problem) -> list[Finding]:
                 f"within {one.typical:.4g} of the median"
                 for one in found[:SHOWN]
             ),
-            "correct these numbers, or leave their cells empty where they stand for a missing one; "
-            "if they are right, give the column's logarithm",
+            "correct these numbers; where they stand for a missing one, leave the cells of a table "
+            "empty, and clip those of an array, which has no empty cells; if they are right, give "
+            "the column's logarithm",
             {"outliers": numbers},
         )
     ]

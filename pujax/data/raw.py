@@ -294,7 +294,7 @@ def outliers(table: np.ndarray) -> list[Outlier]:
 
 
 def describe_outliers(
-    table: np.ndarray, *, columns: Sequence[Any], row: Callable[[int], str]
+    table: np.ndarray, *, columns: Sequence[Any], row: Callable[[int], str], remedy: str
 ) -> tuple[str, ...]:
     """What a person should know of `outliers`.
 
@@ -302,6 +302,7 @@ def describe_outliers(
       table: float `[n, features]`, finite.
       columns: names `[features]`.
       row: the name of a row, by its index.
+      remedy: what to do with a cell that cannot be corrected, `{}` in its place, such as 'clip {}'.
 
     Returns:
       One sentence on the first of them, or none.
@@ -312,13 +313,12 @@ def describe_outliers(
     first = found[0]
     others = {1: "", 2: "; 1 more column is like this"}
     more = others.get(len(found), f"; {len(found) - 1} more columns are like this")
-    corrected = "correct that cell, or leave it empty"
-    if first.left_out > 1:
-        corrected = "correct such cells, or leave them empty"
+    cell, it = ("such cells", "them") if first.left_out > 1 else ("that cell", "it")
     return (
         f"column {columns[first.column]!r} holds {first.value:.4g} in {row(first.row)}, beside "
         f"which its other numbers are nothing once they are standardised (all rows but "
-        f"{first.left_out} are within {first.typical:.4g} of the median): {corrected}{more}",
+        f"{first.left_out} are within {first.typical:.4g} of the median): correct {cell}, or "
+        f"{remedy.format(it)}{more}",
     )
 
 

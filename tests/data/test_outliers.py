@@ -1,11 +1,13 @@
 """Numbers beside which the rest of a column is nothing: who is named, and who is not."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from pujax import audit
+from pujax import PUClassifier, audit
 from pujax.audit import scales
 from pujax.data import raw
+from pujax.data.sources import own_table
 
 
 def table(size=2000, columns=3):
@@ -64,17 +66,34 @@ def test_heavy_tails_rare_counts_and_constants_are_left_alone():
 
 def test_of_several_columns_one_sentence_is_made():
     rows = table()
-    assert raw.describe_outliers(rows, columns="abc", row=str) == ()
+    said = {"columns": "abc", "row": "id {}".format, "remedy": "leave {} empty"}
+    assert raw.describe_outliers(rows, **said) == ()
     rows[4, 0], rows[9, 2] = 1e20, -1e20
-    (text,) = raw.describe_outliers(rows, columns="abc", row="id {}".format)
+    (text,) = raw.describe_outliers(rows, **said)
     assert text.startswith("column 'a' holds 1e+20 in id 4, beside which")
     assert text.endswith("or leave them empty; 1 more column is like this")
     few = table(500)
     few[4, 0] = 1e20
-    (text,) = raw.describe_outliers(few, columns="abc", row="id {}".format)
+    (text,) = raw.describe_outliers(few, **said)
     assert "all rows but 1 are within" in text and text.endswith(
         "correct that cell, or leave it empty"
     )
+
+
+@pytest.mark.parametrize(("count", "it"), [(1, "it"), (9, "them")])
+def test_a_cell_that_cannot_be_empty_is_to_be_clipped(count, it, tmp_path, monkeypatch):
+    rows, labels = table(400).astype(np.float64), np.arange(400) < 100
+    rows[:count, 1] = -999_999
+    np.savez(tmp_path / "a.npz", x=rows, labels=labels.astype(int))
+    pd.DataFrame(rows, columns=["a", "b", "c"]).assign(y=labels).to_csv(
+        tmp_path / "a.csv", index=False
+    )
+    for name, remedy in (("a.npz", f"or clip {it}"), ("a.csv", f"or leave {it} empty")):
+        read = own_table.load(tmp_path, path=name, label="" if name == "a.npz" else "y")
+        assert read.prepare(np.arange(400)).own.notes[-1].endswith(remedy)
+    monkeypatch.setattr(PUClassifier, "_train", lambda *args: None)
+    with pytest.warns(UserWarning, match=f"or clip {it}$"):
+        PUClassifier().fit(rows, labels)
 
 
 def test_the_audit_warns_of_them_by_column_and_row():

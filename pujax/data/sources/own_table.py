@@ -225,6 +225,7 @@ def dataset(
             inputs[rows],
             columns=learned.feature_names,
             row=lambda i: own_rows.named(int(rows[i])),
+            remedy="leave {} empty" if frame.is_table else "clip {}",  # an array has no empty cell
         )
         test_inputs, copies = inputs[:0], None
         if tested is not None:
