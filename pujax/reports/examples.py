@@ -212,7 +212,7 @@ def _cells(run: Run, source: _Source | None, part: str, row: int) -> list[tuple[
     ids = getattr(run.scores, f"{part}_ids", None)
     place = row if part == "test" or ids is None else int(ids[row])
     own = source.data.own
-    aside = {str(run.config["data"].get("label") or ""), own.id_name if own else ""}
+    aside = own.preparation.aside if own else ()
     if not frame.is_table:
         return [(f"feature {i}", f"{x:.4g}") for i, x in enumerate(frame.values[place][:_COLUMNS])]
     names = [name for name in frame.values.columns if name not in aside][:_COLUMNS]

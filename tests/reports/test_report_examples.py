@@ -5,6 +5,7 @@ import io
 
 import ml_collections
 import numpy as np
+import pandas as pd
 import pytest
 from PIL import Image
 
@@ -98,6 +99,31 @@ def test_rows_of_a_table_are_those_of_the_file_and_carry_no_markup(tmp_path, mon
     (tmp_path / "x.csv").unlink()
     gone = examples.section(run)
     assert "data.path is 'x.csv', which does not exist" in gone.texts[0]
+
+
+def test_label_ids_and_what_was_left_out_are_not_shown(tmp_path):
+    random = np.random.default_rng(0)
+    table = pd.DataFrame({"customer_id": [f"C{i}" for i in range(60)], "name": "Jane"})
+    table["order_id"] = [f"O{i}" for i in range(60)]
+    table = table.assign(amount=random.normal(size=60), fraud=np.arange(60) % 3 // 2)
+    table.to_csv(tmp_path / "x.csv", index=False)
+    table.assign(amount=random.normal(size=60)).to_csv(tmp_path / "t.csv", index=False)
+    tree = folders.config(
+        source="own_table",
+        dir=str(tmp_path),
+        path="x.csv",
+        test_path="t.csv",
+        label="fraud",
+        leave_out="name",
+        positive_classes=(1,),
+        num_labeled=0,
+        prior=0.5,
+    )
+    run, data = run_on(tmp_path / "run", tree)
+    assert data.own.preparation.aside == ("fraud", "customer_id", "order_id", "name")
+    found = examples.section(run)
+    assert len(found.tables) == 5
+    assert all(shown.columns[3:] == ("amount",) for shown in found.tables)
 
 
 def test_nothing_is_downloaded(tmp_path):
