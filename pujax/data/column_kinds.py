@@ -48,6 +48,8 @@ class Column:
         since 1970; the least of them where it would be `high`; None of words, of fewer than
         `_RANGED` cells, and in what an earlier version saved.
       high: below one in a hundred, or the greatest, as `low`.
+      whole: of words, whether '10115.0' is the word '10115', see `columns.are_whole`; False in what
+        an earlier version saved.
     """
 
     name: str
@@ -60,6 +62,16 @@ class Column:
     missing: float | None = None
     low: float | None = None
     high: float | None = None
+    whole: bool = False
+
+    def words(self, cells: Any) -> Any:
+        """The cells of a column of words as text, a Series `[n]`, NaN where one is missing.
+
+        Args:
+          cells: pandas Series `[n]` of any type.
+        """
+        found = columns.text(cells)
+        return columns.without_point(found) if self.whole else found
 
 
 def of_training_rows(
@@ -93,10 +105,14 @@ def _of_words(training: frames.Frame, name: str) -> tuple[Column, str]:
     missing = words.isna()
     if missing.all():
         return Column(name, "dropped"), _empty(name)
-    had_missing = bool(missing.any())
+    had_missing, whole = bool(missing.any()), columns.are_whole(words)
+    column = Column(
+        name, "category", had_missing=had_missing, missing=float(missing.mean()), whole=whole
+    )
+    words = column.words(words)
     if not had_missing and words.nunique() == 1:
         return Column(name, "dropped"), _constant(name, words.iloc[0])
-    return Column(name, "category", had_missing=had_missing, missing=float(missing.mean())), ""
+    return column, ""
 
 
 def _read_alike(frame: frames.Frame, training: frames.Frame, name: str) -> tuple[Column, str]:
@@ -221,7 +237,8 @@ def _column(frame: frames.Frame, name: str) -> tuple[Column, str]:
             f"{words.dropna().iloc[0]!r}: if they are quantities, write the numbers alone"
         )
     kind: Kind = "codes" if share else "words"
-    return Column(name, kind, "", had_missing, missing=share_missing), message
+    whole = kind == "codes" and columns.are_whole(words)
+    return Column(name, kind, "", had_missing, missing=share_missing, whole=whole), message
 
 
 def _of_codes(name: str, words: Any) -> str:

@@ -203,7 +203,7 @@ class Preparation:
                 values, _ = columns.dates(cells, column.date_format)
                 numbers.append(columns.instants(values))
             elif cells is not None:
-                words.append(columns.text(cells).fillna("").tolist())
+                words.append(column.words(cells).fillna("").tolist())
         said = map(repr, zip(*words, strict=True)) if words else itertools.repeat("")
         return [
             row.tobytes() + text.encode() + beyond.get(place, "").encode()
@@ -435,7 +435,7 @@ def _check_document(document: dict[str, Any]) -> None:
         )
         is_number = is_finite(column.offset)
         known = known and column.spelled in (None, *columns.SPELLED)
-        known = known and isinstance(column.had_missing, bool)
+        known = known and isinstance(column.had_missing, bool) and isinstance(column.whole, bool)
         shares = column.missing is None or 0 <= column.missing <= 1
         low, high = column.low, column.high
         if low is None or high is None:
@@ -561,7 +561,7 @@ def _encoded(frame: frames.Frame, found: Sequence[Column]) -> Any:
         if column.kind == "date":
             cells[column.name] = _dates(frame, column)
         elif column.kind in column_kinds.OF_WORDS:
-            words = columns.text(frame.values[column.name])
+            words = column.words(frame.values[column.name])
             # Text is made numbers and dates of where all of it looks so; categories are not.
             is_category = column.kind == "category"
             cells[column.name] = words.astype("category") if is_category else words

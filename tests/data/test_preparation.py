@@ -500,7 +500,7 @@ def test_what_an_earlier_version_learned_of_columns_is_loaded_and_says_nothing(t
     learned.save(tmp_path)
     document = json.loads((tmp_path / "preparation.json").read_text())
     for column in document["columns"]:
-        for name in ("missing", "low", "high"):
+        for name in ("missing", "low", "high", "whole"):
             del column[name]
     (tmp_path / "preparation.json").write_text(json.dumps(document))
     table = measured().assign(amount=1e9, day=None)
@@ -669,6 +669,36 @@ def test_columns_that_are_named_are_words_whatever_they_look_like():
         seen = one.transform(pd.DataFrame({"plz": [1067.0, 80331.0]}))
         np.testing.assert_array_equal(found, seen)
         assert not np.array_equal(found[0], found[1])
+
+
+@pytest.mark.parametrize(
+    ("cells", "words"),
+    [
+        ([10115, 80331, 4109], ("x",)),
+        (["10115", "80331", "4109"], ("x",)),
+        (["10115.0", "80331,0", "4109.0"], ("x",)),
+        (["V27", "80331", "4109"], ()),  # some of which are numbers
+        (["V27", "80331.0", "4109.0"], ()),
+    ],
+)
+def test_a_word_that_is_a_whole_number_is_the_same_with_a_point(tmp_path, cells, words):
+    """pandas writes a column of whole numbers so once a cell of it is missing."""
+    table = pd.DataFrame({"x": cells * 5, "y": range(15)})
+    learned = saved(preparation.fit(table, words=words), tmp_path)
+    forms = [["80331", "4109"], ["80331.0", "4109.0"], ["80331,0", "4109,0"], [80331.0, 4109.0]]
+    new = [pd.DataFrame({"x": form, "y": [0, 1]}) for form in forms]
+    x = learned.transform(new[0])
+    np.testing.assert_array_equal(feature(learned, x, "x_80331"), [1, 0])
+    for other in new[1:]:
+        np.testing.assert_array_equal(learned.transform(other), x)
+        assert learned.row_keys(other) == learned.row_keys(new[0])
+
+
+def test_a_word_with_a_point_stays_beside_numbers_with_fractions(tmp_path):
+    table = pd.DataFrame({"version": ["1.0", "1", "1.5", "2.10", "2.1"] * 5})
+    learned = saved(preparation.fit(table, words=("version",)), tmp_path)
+    assert {name.removeprefix("version_") for name in learned.feature_names} == {*table["version"]}
+    assert len(set(learned.row_keys(table))) == 5
 
 
 def test_codes_that_are_all_new_are_warned_about(caplog):

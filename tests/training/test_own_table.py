@@ -494,6 +494,13 @@ def test_a_test_row_with_the_id_of_a_training_row_is_counted_and_a_count_of_rows
     copies = load(tmp_path / "a.csv", test_path=str(tmp_path / "b.csv")).own.test_copies
     assert copies.rows == copies.same_id == 7 and copies.of == 100
     assert "equal in every feature column or with the same id (7); of" in copies.sentence
+    for trained, tested in (("{}", "{}.0"), ("{}.0", "{}")):  # as pandas may write whole numbers
+        for name, part, form in (("a.csv", frame[:300], trained), ("b.csv", known, tested)):
+            numbers = part.customer.str[1:].astype(int).map(form.format)
+            part.assign(customer=numbers).to_csv(tmp_path / name, index=False)
+        test_path = str(tmp_path / "b.csv")
+        read = load(tmp_path / "a.csv", test_path=test_path, id_column="customer")
+        assert read.own.test_copies == copies
     for name, part in (("a.csv", frame[:300]), ("b.csv", known)):
         counted = np.arange(len(part))[::-1]  # in any order, as after a sort
         part.assign(customer=counted).to_csv(tmp_path / name, index=False)

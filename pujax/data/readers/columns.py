@@ -32,6 +32,9 @@ SPELLED = ("", "truth", "duration")
 _ISO = "ISO8601"
 _ISO_DAY = r"\s*\d{4}(?:[-/. ]\d{1,2}[-/. ]\d{1,2}|\d{4})(?!\d)"
 _EIGHT_DIGITS = r"(?:19|20)\d\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])"
+_FRACTION = r"[+-]?\d*[.,]\d+"
+_WHOLE = r"(-?(?:0|[1-9]\d*))[.,]0"
+"""A `_FRACTION` that is none: pandas writes whole numbers so where a cell of theirs is missing."""
 _DURATION = r"-?\d+ days [+-]?\d\d:\d\d:\d\d(?:\.\d+)?"
 MOST = 0.9
 """Share of numbers, or of dates of one format, from which other cells are taken for mistakes."""
@@ -89,6 +92,35 @@ def _word(cell: Any) -> str:
     if isinstance(cell, float):
         return str(int(cell)) if cell.is_integer() else repr(float(cell))
     return str(cell)
+
+
+def are_whole(words: Any) -> bool:
+    """Whether `without_point` may be applied: no number among the words has a fraction but '.0'.
+
+    Beside '1.5' a '1.0' may be the name of a version, and '250.0' is another disease than '250'.
+
+    Args:
+      words: Series `[n]` of text, NaN where missing.
+    """
+    fractions = words[words.str.fullmatch(_FRACTION).fillna(False).astype(bool)]
+    return bool(fractions.str.fullmatch(_WHOLE).all())
+
+
+def without_point(words: Any) -> Any:
+    """The words with '10115' for '10115.0', as `text` writes a number.
+
+    pandas writes a column of whole numbers in the latter way as soon as a cell is missing, so that
+    two files may differ in it.
+
+    Args:
+      words: Series `[n]` of text, NaN where missing.
+
+    Returns:
+      Series `[n]` of text, of the same index.
+    """
+    if not words.str.endswith((".0", ",0")).fillna(False).any():  # most columns need no more
+        return words
+    return words.str.replace(rf"^{_WHOLE}$", r"\1", regex=True)
 
 
 def is_text(cells: Any) -> np.ndarray:

@@ -326,15 +326,20 @@ def _test_copies(
     rows: Rows, tested: frames.Frame, learned: preparation.Preparation
 ) -> raw.SharedRows | None:
     """The test rows that training has, too, by their features or their id; None without any."""
+    import pandas as pd
+
     trained = learned.row_digests(rows.frame)
     equal = learned.row_digests(tested).among(trained)
     same_id = np.zeros(len(equal), bool)
     name = rows.ids.column
     if name is not None and rows.ids.values is not None and name in tested.names:
         ids = columns.text(tested.column(name, field="id_column"))
+        others = pd.Series(rows.ids.values)
+        if columns.are_whole(others):
+            ids, others = columns.without_point(ids), columns.without_point(others)
         # A number that only counts the rows of its file names nothing that two files share.
         if not _counts_rows(ids):
-            same_id = ids.isin(rows.ids.values).to_numpy(bool)
+            same_id = ids.isin(others).to_numpy(bool)
     found = int((equal | same_id).sum())
     if not found:
         return None
