@@ -242,13 +242,30 @@ class Preparation:
         files.write_json(os.path.join(folder, _JSON), document)
 
     def _array(self, frame: frames.Frame, dtype: type) -> np.ndarray:
+        values = self._aligned(frame)
+        if self.offsets:
+            values = values.astype(np.float64) - np.asarray(self.offsets)
+        result = _fitting(frame, values, self.feature_names, dtype)
+        if self.fill and len(self.kept) < values.shape[1]:
+            fixed = np.setdiff1d(np.arange(values.shape[1]), self.kept)
+            result[:, fixed] = np.asarray(self.fill)[fixed]
+        return result
+
+    def _aligned(self, frame: frames.Frame) -> np.ndarray:
+        """The numbers of an array as they are, `[n, d]`, in the order of the features."""
+        values, wanted = frame.values, len(self.feature_names)
+        formats = ".npy or .npz" if self.first_index is None else ".npy, .npz or svmlight"
         if frame.is_table:
             raise ValueError(
-                f"{frame.path} is a table with named columns; accepted: {len(self.feature_names)} "
-                "numbers per row, as in training (.npy, .npz or svmlight)"
+                f"{frame.path} is a table with named columns; accepted: {wanted} numbers per row, "
+                f"as in training ({formats})"
             )
-        values, wanted = frame.values, len(self.feature_names)
-        if self.first_index is not None and frame.is_sparse:
+        if self.first_index is None and frame.is_sparse:
+            raise ValueError(
+                f"{frame.path} is svmlight, whose indices begin at 0 or at 1, and training rows do "
+                f"not say which; accepted: {wanted} numbers per row, as in training ({formats})"
+            )
+        if frame.is_sparse:
             if self.first_index == 1 and values[:, 0].any():
                 row = int(np.flatnonzero(values[:, 0])[0])
                 raise ValueError(
@@ -261,13 +278,7 @@ class Preparation:
             raise ValueError(
                 f"{frame.path} has {values.shape[1]} features; accepted: {wanted}, as in training"
             )
-        if self.offsets:
-            values = values.astype(np.float64) - np.asarray(self.offsets)
-        result = _fitting(frame, values, self.feature_names, dtype)
-        if self.fill and len(self.kept) < wanted:
-            fixed = np.setdiff1d(np.arange(wanted), self.kept)
-            result[:, fixed] = np.asarray(self.fill)[fixed]
-        return result
+        return values
 
     def _check_columns(self, frame: frames.Frame) -> None:
         names, known = set(frame.names), {*self.aside, *(column.name for column in self.columns)}

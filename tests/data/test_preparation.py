@@ -877,6 +877,20 @@ def test_a_row_of_an_array_is_the_same_in_another_type():
     assert not learned.row_digests(rows + 0.01).among(trained).any()
 
 
+def test_svmlight_is_refused_where_training_rows_do_not_say_where_indices_begin(tmp_path):
+    (tmp_path / "a.svm").write_text("1 1:10 2:20 3:30\n0 1:11 2:21\n")
+    rows = np.random.default_rng(0).normal(size=(5, 4))
+    learned = saved(preparation.fit(rows), tmp_path)
+    message = r"a.svm is svmlight, whose .*; accepted: 4 numbers .* \(.npy or .npz\)$"
+    for read in (learned.transform, learned.row_keys):
+        with pytest.raises(ValueError, match=message):
+            read(frames.read(tmp_path / "a.svm"))
+    of_svmlight = preparation.fit(frames.read(tmp_path / "a.svm"))
+    assert of_svmlight.transform(rows[:, :3]).shape == (5, 3)
+    with pytest.raises(ValueError, match=r"accepted: 3 numbers .* \(.npy, .npz or svmlight\)$"):
+        of_svmlight.transform(pd.DataFrame(rows))
+
+
 @pytest.mark.parametrize(("count", "features"), [(39, 39), (40, 30), (41, 30)])
 def test_words_of_fewer_than_forty_kinds_are_a_column_each(count, features):
     kinds = [f"word {i}" for i in range(count)]
