@@ -25,9 +25,8 @@ import numpy as np
 
 from pujax import files, reading
 from pujax.checks import require
-from pujax.data import column_kinds, table_encoder, unlike_training
+from pujax.data import column_kinds, digests, table_encoder, unlike_training
 from pujax.data.column_kinds import Column
-from pujax.data.digests import Digests
 from pujax.data.readers import columns, frame_chunks, frames, written_numbers
 from pujax.data.readers.columns import listed
 
@@ -167,23 +166,29 @@ class Preparation:
         for sentence in unlike.sentences():
             _LOG.warning("%s", sentence)
 
-    def row_keys(self, rows: Any) -> list[bytes]:
+    def row_keys(self, rows: Any, *, beside: Any = None) -> list[bytes]:
         """What a row says, `[n]`, equal where all cells that features are made of are.
 
         Features are in single precision, in which times and large numbers that differ may be one:
-        of a table its cells count, of an array, which has no others, the features.
+        of a table its cells count, of an array its numbers.
 
         Args:
           rows: as `transform` takes them.
+          beside: rows with whose keys these are compared, likewise. Numbers of arrays are then in
+            the type that both have: in single precision where either is, such as of svmlight.
 
         Raises:
           ValueError: as `transform`.
         """
         frame = frames.of(rows)
         if not frame.is_table:
-            # As features, so that neither the width of an svmlight file nor a type counts.
-            values = np.ascontiguousarray(self._array(frame, np.float32) + 0.0)  # -0 is 0
-            return [row.tobytes() for row in values]
+            values = self._aligned(frame)
+            if self.fill:  # with which the features that are not kept are replaced
+                values = values[:, list(self.kept)]
+            other = frame if beside is None else frames.of(beside)
+            if not other.is_table:
+                values = _in_type_of_both(values, other.values.dtype)
+            return list(digests.of_numbers(values))
         self._check_columns(frame)
         numbers, words = [np.zeros([frame.num_rows, 0], np.int64)], []
         beyond: dict[int, str] = {}  # by row, what double precision leaves of its cells
@@ -212,19 +217,20 @@ class Preparation:
             )
         ]
 
-    def row_digests(self, rows: Any) -> Digests:
+    def row_digests(self, rows: Any, *, beside: Any = None) -> digests.Digests:
         """`row_keys` as 16 bytes each, of which the keys themselves take a hundred times as many.
 
         Args:
           rows: as `transform` takes them.
+          beside: as in `row_keys`.
 
         Raises:
           ValueError: as `transform`.
         """
-        digests = Digests()
+        found = digests.Digests()
         for part in _parts(frames.of(rows)):
-            digests.add(self.row_keys(part))
-        return digests
+            found.add(self.row_keys(part, beside=beside))
+        return found
 
     def save(self, folder: str | os.PathLike) -> None:
         """Writes the preparation into an existing folder; each file is replaced atomically.
@@ -524,6 +530,20 @@ def _of_array(frame: frames.Frame, indices: Any) -> Preparation:
         fill=tuple(np.where(differ, 0.0, low).tolist()),
         kept=tuple(np.flatnonzero(differ).tolist()),
     )
+
+
+def _in_type_of_both(values: np.ndarray, other: np.dtype) -> np.ndarray:
+    """Numbers of an array in the type in which those of another type can be compared with them.
+
+    Of integers it is one that holds both, with fractions the coarser of single and double
+    precision.
+    """
+    types = [np.dtype(values.dtype), np.dtype(other)]
+    sizes = [one.itemsize for one in types if one.kind == "f"]
+    if not sizes:
+        return values.astype(np.result_type(*types), copy=False)
+    with np.errstate(over="ignore"):
+        return values.astype(np.float32 if min(sizes) <= 4 else np.float64, copy=False)
 
 
 def _identity(frame: frames.Frame) -> Preparation:

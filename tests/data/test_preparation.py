@@ -871,10 +871,28 @@ def test_a_row_of_svmlight_is_the_same_in_a_file_of_another_width(tmp_path, firs
 def test_a_row_of_an_array_is_the_same_in_another_type():
     rows = np.random.default_rng(0).normal(size=(5, 3))
     learned = preparation.fit(rows)
-    trained = learned.row_digests(rows)
-    for other in (rows.astype(np.float32), np.asfortranarray(rows)):
-        assert learned.row_digests(other).among(trained).all()
-    assert not learned.row_digests(rows + 0.01).among(trained).any()
+
+    def same(tested, trained):
+        keys = learned.row_digests(trained, beside=tested)
+        return learned.row_digests(tested, beside=trained).among(keys)
+
+    for other in (rows.astype(np.float32), np.asfortranarray(rows), rows.astype(np.longdouble)):
+        assert same(other, rows).all() and same(rows, other).all()
+    assert not same(rows + 0.01, rows).any()
+    assert not same(rows + 1e-12, rows).any() and same(rows + 1e-12, rows.astype(np.float32)).all()
+    whole = 10**8 * np.arange(1, 16).reshape(5, 3)
+    for kind in (np.int64, np.uint64, np.float64):
+        assert same(whole.astype(kind), whole).all()
+        assert not same((whole + 1).astype(kind), whole).any()
+    assert same(whole + 1, whole.astype(np.float32)).all()
+    large = 2**60 + whole
+    assert not same(large + 1, large).any() and same(large + 1, large.astype(float)).all()
+
+
+def test_a_feature_that_is_unused_makes_no_row_of_an_array_another_one():
+    rows = np.stack([np.arange(4.0), np.full(4, 7.0)], 1)
+    learned = preparation.fit(rows)
+    assert learned.row_keys(rows + [0, 1]) == learned.row_keys(rows)
 
 
 def test_svmlight_is_refused_where_training_rows_do_not_say_where_indices_begin(tmp_path):

@@ -328,8 +328,8 @@ def _test_copies(
     """The test rows that training has, too, by their features or their id; None without any."""
     import pandas as pd
 
-    trained = learned.row_digests(rows.frame)
-    equal = learned.row_digests(tested).among(trained)
+    trained = learned.row_digests(rows.frame, beside=tested)
+    equal = learned.row_digests(tested, beside=rows.frame).among(trained)
     same_id = np.zeros(len(equal), bool)
     name = rows.ids.column
     if name is not None and rows.ids.values is not None and name in tested.names:
