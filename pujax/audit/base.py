@@ -8,6 +8,8 @@ import numpy as np
 
 from pujax.arrays import check_codes
 from pujax.checks import one_of, unmasked
+from pujax.data import digests
+from pujax.data.readers.columns import offsets
 
 ERROR, WARNING, NOTE = "error", "warning", "note"
 SEVERITIES = (ERROR, WARNING, NOTE)
@@ -45,7 +47,7 @@ class Problem(NamedTuple):
     """P and U in numbers.
 
     Attributes:
-      features: float32 `[n, d]`, finite.
+      features: float32 `[n, d]`, finite; large numbers that differ by little less a constant.
       labeled: bool `[n]`, whether a row is a labelled positive; all others are unlabeled.
       columns: `[d]`, the column of the file that a feature is made of; several may be of one.
       keys: int `[n]`, equal where rows are copies of one another.
@@ -84,7 +86,9 @@ def problem(
     """A `Problem` of rows of numbers.
 
     Args:
-      features: `[n, d]`, finite numbers.
+      features: `[n, d]`, finite numbers. A constant is subtracted from columns whose numbers single
+        precision would not tell apart, such as seconds since 1970; rows are copies of one another
+        where all of their digits are the same.
       labeled: `[n]`, True, or 1 beside 0 or -1, for the labelled positives.
       columns: names `[d]`; None is '1', '2' and so on.
       ids: names of the rows `[n]`; None counts from 1.
@@ -99,13 +103,20 @@ def problem(
         raise ValueError(f"features is a {what}; accepted: an array of real numbers")
     check_codes("labeled", labeled, ((0, 1), (-1, 1)))
     labeled = labeled > 0
-    with np.errstate(over="ignore"):
-        features = np.ascontiguousarray(given_features, np.float32)
-    if features.ndim != 2 or labeled.shape != features.shape[:1] or not features.size:
+    shape = given_features.shape
+    if len(shape) != 2 or labeled.shape != shape[:1] or not given_features.size:
         raise ValueError(
-            f"features is of shape {features.shape} and labeled of {labeled.shape}; accepted: "
+            f"features is of shape {shape} and labeled of {labeled.shape}; accepted: "
             "[n, d] and [n], not empty"
         )
+    if given_features.dtype.kind == "V":
+        given_features = given_features.astype(np.float32)
+    # What is too large or not finite is refused by name below.
+    with np.errstate(over="ignore", invalid="ignore"):
+        ends = (end(axis=0).astype(np.float64) for end in (given_features.min, given_features.max))
+        constants = offsets(*ends)
+        near_zero = given_features - constants if constants.any() else given_features
+        features = np.ascontiguousarray(near_zero, np.float32)
     bad = np.argwhere(~np.isfinite(features))
     if len(bad):
         row, column = bad[0]
@@ -116,12 +127,11 @@ def problem(
     given = tuple(map(str, range(1, features.shape[1] + 1)) if columns is None else columns)
     if len(given) != features.shape[1]:
         raise ValueError(f"columns has {len(given)} names; accepted: {features.shape[1]}")
-    rows = features + np.float32(0)  # -0 and 0 are the same number, and not the same bytes
     return Problem(
         features=features,
         labeled=labeled,
         columns=given,
-        keys=same([row.tobytes() for row in rows]),
+        keys=same(digests.of_numbers(given_features)),
         ids=np.arange(1, len(features) + 1) if ids is None else ids,
         facts=np.zeros([len(features), 0]),
     )

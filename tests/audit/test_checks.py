@@ -381,6 +381,18 @@ def test_a_number_that_is_not_finite_is_named_with_its_place(number):
         audit.problem(np.array([["a"], ["b"]]), np.arange(2) < 1)
 
 
+def test_numbers_that_differ_in_the_last_digits_are_no_copies():
+    labeled = np.arange(400) < 80
+    seconds = 1.7e9 + np.arange(400.0)
+    # The same numbers beside others that are far away, which no constant brings near 0.
+    for rows in (seconds, np.where(labeled, seconds, -seconds), seconds.astype(np.int64)):
+        problem = audit.problem(rows[:, None], labeled)
+        assert not duplicates.check(problem) and len(np.unique(problem.keys)) == 400
+    assert len(np.unique(audit.problem(seconds[:, None], labeled).features)) == 400
+    again = audit.problem(np.array([[0.0], [-0.0], [1.0]]), np.arange(3) < 1)
+    assert again.keys.tolist() == [0, 0, 1]
+
+
 def test_every_column_that_leaks_alone_is_named():
     rng = np.random.default_rng(0)
     labeled = np.arange(600) < 150
