@@ -34,6 +34,15 @@ def test_numbers_words_and_unknown_labels(place, tmp_path):
     assert (data.mean[0], data.std[0]) == (50, math.sqrt(200))  # of all rows, labelled or not
 
 
+def test_seconds_of_one_day_stay_apart_in_single_precision(tmp_path):
+    rows = [f"{1_700_000_000 + i},{i},{i % 2}\n" for i in range(9)]
+    write(tmp_path, rows[:6], rows[6:], "when,count,label\n")
+    data = sources.load("table", directory=tmp_path)
+    inputs = np.concatenate([data.train_inputs, data.test_inputs])
+    np.testing.assert_array_equal(np.diff(inputs, axis=0), np.ones([8, 2]))
+    np.testing.assert_array_equal(inputs[:, 1], range(9))  # such numbers stay what they are
+
+
 def test_the_label_may_be_any_column(tmp_path):
     swap = [",".join(reversed(row.strip().split(","))) + "\n" for row in TRAIN + TEST]
     write(tmp_path, swap[:5], swap[5:], "is_positive,colour,age\n")

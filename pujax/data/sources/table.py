@@ -5,7 +5,7 @@ import pathlib
 import numpy as np
 
 from pujax.data import raw
-from pujax.data.readers import download, tables
+from pujax.data.readers import columns, download, tables
 
 ENDINGS = (".csv", ".tsv", ".tab", ".npz", ".svm", ".svmlight", ".libsvm", ".txt", ".data")
 CLASS_NAMES = ("negative", "positive")
@@ -16,8 +16,9 @@ def load(directory: pathlib.Path, *, label_column: str = "") -> raw.RawDataset:
 
     In the training file the label 1 is a known positive, 0 a known negative, and -1 or an empty
     cell an example of unknown class, which goes to U in every split. The test file is
-    what results are measured on, so each of its labels is 1 or 0. Numbers become float32; mean and
-    deviation are those of the training rows, labelled or not.
+    what results are measured on, so each of its labels is 1 or 0. Numbers become float32, less a
+    constant where training rows are large for how little they differ, see `columns.offsets`; mean
+    and deviation are those of the training rows, labelled or not.
 
     Args:
       directory: folder with `train.ENDING` and `test.ENDING`, or with `table/`; ENDING is one of
@@ -52,7 +53,8 @@ def load(directory: pathlib.Path, *, label_column: str = "") -> raw.RawDataset:
         )
     # A number too large for float32 becomes infinite, which `raw.check` refuses by name.
     with np.errstate(over="ignore", invalid="ignore"):
-        rows = [part.features.astype(np.float32) for part in (train, test)]
+        offsets = columns.offsets(train.features.min(axis=0), train.features.max(axis=0))
+        rows = [(part.features - offsets).astype(np.float32) for part in (train, test)]
         mean, std = raw.feature_statistics(rows[0])
     return raw.RawDataset(
         name="table",
