@@ -161,8 +161,9 @@ def _configs(
     configs = [config, *map(fitting, others)]
     for other in configs[1:]:
         refuse_other_run(os.path.join(folder, other.method.name), other)
-    if own_data is not None and own_data.own:
-        _say("\n".join([*own_data.own.notes, *filter(None, lowered)]))
+    notes = [*(data.own.notes if data.own else ()), *filter(None, lowered)]
+    if notes:
+        _say("\n".join(notes))
     return configs
 
 

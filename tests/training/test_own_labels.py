@@ -92,6 +92,18 @@ def test_a_saved_model_says_of_rows_what_the_run_says(finished, tmp_path):
     assert true / labels.sum() == pytest.approx(summary["test"]["overall_recall"], rel=1e-6)
 
 
+def test_what_training_rows_say_of_features_is_said(tmp_path, monkeypatch):
+    path, said = runs.write_table(tmp_path / "small.npz"), []
+    with np.load(path) as archive:
+        arrays = dict(archive)
+    arrays["X_train"][:, 5] = 0
+    np.savez(path, **arrays)
+    monkeypatch.setattr(experiment, "message", said.append)
+    config = runs.table_config(path)
+    experiment._configs(config, experiment.load_data(config), str(tmp_path / "run"), "")
+    assert said == ["1 of 6 features are the same in all training rows and unused: '6'"]
+
+
 def test_another_threshold_or_other_names_are_not_called_finished(finished, tmp_path):
     folder, path = finished
     with pytest.raises(ValueError, match=r"run\.threshold: 0\.6 there, 0\.3 here"):

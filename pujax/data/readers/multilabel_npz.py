@@ -9,7 +9,7 @@ from pujax import reading
 from pujax.data import preparation, raw
 from pujax.data.digests import Digests
 from pujax.data.image_preparation import ImagePreparation
-from pujax.data.readers import image_listing
+from pujax.data.readers import frames, image_listing
 
 _ARRAYS = ("X_train", "Y_train", "X_test", "Y_test")
 _NAMES = "label_names"
@@ -20,8 +20,8 @@ def load(path: pathlib.Path, *, image_size: int, load_size: int, missing: str) -
 
     `X_*` are numbers `[n, features]` or uint8 images `[n, height, width, 3]` or `[n, height,
     width]`, which are grey. `Y_*` are `[n, classes]`: 1, 0, and in `Y_train` -1 for unknown.
-    `label_names` (optional) holds one name per class. Mean and deviation are those of the training
-    examples.
+    `label_names` (optional) holds one name per class. What becomes of numbers is learned from
+    `X_train`, see `preparation.Preparation`; mean and deviation are those of the training examples.
 
     Args:
       path: what `numpy.savez` has written, without Python objects.
@@ -53,15 +53,26 @@ def load(path: pathlib.Path, *, image_size: int, load_size: int, missing: str) -
             "per column of Y_train"
         )
     prepared: preparation.Preparation | ImagePreparation
+    notes: tuple[str, ...] = ()
     if x_train.ndim == 2:
         if image_size:
             raise ValueError(f"image_size is {image_size}; accepted: 0 with the table in {path}")
-        width = x_train.shape[1]
-        prepared = preparation.Preparation(tuple(str(i + 1) for i in range(width)))
+        trained, tested = (
+            frames.of(x, name=f"{path}: {name}")
+            for name, x in (("X_train", x_train), ("X_test", x_test))
+        )
+        prepared = preparation.fit(trained)
+        notes = prepared.messages
+        copies = _copies(
+            prepared.row_digests(trained, beside=tested),
+            prepared.row_digests(tested, beside=trained),
+        )
+        x_train, x_test = (prepared.transform(rows) for rows in (trained, tested))
     else:
         _, height, width, channels = x_train.shape
         side = image_size or (height if height == width else (height, width))
         prepared = ImagePreparation(side, channels, resample="bicubic")
+        copies = _copies(*map(_digests, (x_train, x_test)))
         if image_size:
             x_train, x_test = (prepared.transform(images) for images in (x_train, x_test))
     statistics = raw.feature_statistics if x_train.ndim == 2 else raw.channel_statistics
@@ -80,22 +91,26 @@ def load(path: pathlib.Path, *, image_size: int, load_size: int, missing: str) -
         own=raw.OwnRows(
             "row",
             np.arange(1, len(x_train) + 1),
+            notes,
             preparation=prepared,
-            test_copies=_copies(x_train, x_test),
+            test_copies=copies,
         ),
     )
 
 
-def _copies(x_train: np.ndarray, x_test: np.ndarray) -> raw.SharedRows | None:
+def _copies(trained: Digests, tested: Digests) -> raw.SharedRows | None:
     """The test examples that training has, too, by all their numbers; None without any."""
-    trained, tested = Digests(), Digests()
-    for digests, inputs in ((trained, x_train), (tested, x_test)):
-        digests.add((example + 0).tobytes() for example in inputs)  # -0.0 becomes the 0.0 it equals
     found = int(tested.among(trained).sum())
     if not found:
         return None
     alike = trained.num_repeated() / len(trained)
     return raw.SharedRows(found, 0, len(tested), alike, "examples")
+
+
+def _digests(images: np.ndarray) -> Digests:
+    found = Digests()
+    found.add(image.tobytes() for image in images)
+    return found
 
 
 def _read(path: pathlib.Path) -> dict[str, np.ndarray]:
@@ -125,7 +140,7 @@ def _read(path: pathlib.Path) -> dict[str, np.ndarray]:
 
 
 def _inputs(path: pathlib.Path, name: str, array: np.ndarray) -> np.ndarray:
-    """Images `[n, height, width, channels]` as they are, or a table as float32."""
+    """Images `[n, height, width, channels]`, or a table whose numbers fit into float32."""
     is_number = array.dtype.kind in "fiub"
     is_image = array.dtype == np.uint8 and (array.ndim == 3 or array.ndim == 4)
     if array.ndim == 4 and array.shape[-1] not in (1, 3):
@@ -138,14 +153,13 @@ def _inputs(path: pathlib.Path, name: str, array: np.ndarray) -> np.ndarray:
     if is_image:
         return array[..., None] if array.ndim == 3 else array
     with np.errstate(over="ignore"):
-        numbers = array.astype(np.float32)
-    wrong = array[~np.isfinite(numbers)]
+        wrong = array[~np.isfinite(array.astype(np.float32))]
     if wrong.size:
         raise ValueError(
             f"{path}: {name} holds {wrong[0]:g} in the first of {wrong.size} places; accepted: "
             f"numbers up to {np.finfo(np.float32).max:.2g} (float32)"
         )
-    return numbers
+    return array
 
 
 def _labels(path: pathlib.Path, name: str, array: np.ndarray, codes: tuple[int, ...]) -> np.ndarray:
