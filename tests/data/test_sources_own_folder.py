@@ -5,6 +5,7 @@ import os
 import shutil
 import struct
 import types
+import zlib
 
 import numpy as np
 import pytest
@@ -176,6 +177,32 @@ def test_a_transparent_level_of_16_bits_is_laid_on_white(tmp_path):
     path = write(tmp_path / "a.png", Image.fromarray(levels), transparency=5000)
     expected = np.where(levels == 5000, 255, levels >> 8)[..., None]
     np.testing.assert_array_equal(read(path), np.repeat(expected, 3, axis=-1))
+
+
+@pytest.mark.parametrize(
+    ("depth", "kind", "row", "clear", "expected"),
+    [
+        (1, 0, [0x40], [1], [[0] * 3, [255] * 3]),
+        (2, 0, [0x60], [1], [[255] * 3, [170] * 3]),
+        (2, 0, [0x60], [4 + 2], [[85] * 3, [255] * 3]),  # the upper bits say nothing
+        (4, 0, [0x3E], [3], [[255] * 3, [238] * 3]),
+        (8, 0, [62, 5], [5], [[62] * 3, [255] * 3]),
+        (8, 2, range(6), [3, 4, 5], [[0, 1, 2], [255] * 3]),
+        (16, 2, range(12), [1, 0x203, 0x405], [[255] * 3, [6, 8, 10]]),
+    ],
+)
+def test_a_transparent_level_of_any_depth_is_laid_on_white(
+    tmp_path, depth, kind, row, clear, expected
+):
+    def chunk(name, content):
+        checksum = struct.pack(">I", zlib.crc32(name + content))
+        return struct.pack(">I", len(content)) + name + content + checksum
+
+    header = struct.pack(">2I5B", 2, 1, depth, kind, 0, 0, 0)
+    parts = [chunk(b"IHDR", header), chunk(b"tRNS", struct.pack(f">{len(clear)}H", *clear))]
+    parts += [chunk(b"IDAT", zlib.compress(bytes([0, *row]))), chunk(b"IEND", b"")]
+    (tmp_path / "a.png").write_bytes(b"\x89PNG\r\n\x1a\n" + b"".join(parts))
+    np.testing.assert_array_equal(read(tmp_path / "a.png"), [expected])
 
 
 @pytest.mark.parametrize("mode", ["RGBA", "LA", "P"])

@@ -5,7 +5,7 @@ import os
 from collections.abc import Iterator
 
 import numpy as np
-from PIL import ExifTags, Image, TiffImagePlugin
+from PIL import ExifTags, Image, PngImagePlugin, TiffImagePlugin
 
 from pujax import reading
 from pujax.checks import require
@@ -26,6 +26,8 @@ _TURNS = {
 """What brings an image of each EXIF orientation upright."""
 _PHOTOMETRIC = 262
 """The tag of TIFF files that says whether 0 is black."""
+_HIGHEST = {"L;2": 3, "L;4": 15}
+"""The highest level of grey PNG files of 2 and 4 bits, by Pillow's name for how they are stored."""
 
 
 def decode(path: str | os.PathLike[str], *, channels: int) -> Image.Image:
@@ -74,6 +76,7 @@ def decode_any(path: str | os.PathLike[str], *, channels: int) -> Image.Image:
             _check_header(path, image)
             # Pillow turns levels round where 0 is white, but not those of 16 bits.
             is_inverted = image.mode.startswith("I;16") and _tag(image, _PHOTOMETRIC) == 0
+            _scale_transparency(image)
             image.load()
             _check_levels(image)
             turned = _turned(image)
@@ -111,6 +114,25 @@ def _turned(image: Image.Image) -> Image.Image:
 def _tag(image: Image.Image, number: int) -> object:
     """A tag of a TIFF file, None where there is none and in other files."""
     return image.tag_v2.get(number) if isinstance(image, TiffImagePlugin.TiffImageFile) else None
+
+
+def _scale_transparency(image: Image.Image) -> None:
+    """Scales the transparent level of a PNG file to 8 bits, as Pillow scales its pixels alone.
+
+    Of 16 bits per colour the lower 8 of the pixels are lost, so that the upper ones decide.
+
+    Args:
+      image: not loaded, since loading forgets how it is stored.
+    """
+    clear = image.info.get("transparency")
+    if clear is None or not isinstance(image, PngImagePlugin.PngImageFile) or not image.tile:
+        return
+    stored = image.tile[0][3]
+    if stored in _HIGHEST:
+        highest = _HIGHEST[stored]
+        image.info["transparency"] = (clear & highest) * (255 // highest)
+    elif stored == "RGB;16B":
+        image.info["transparency"] = tuple(level >> 8 for level in clear)
 
 
 def _check_levels(image: Image.Image) -> None:
