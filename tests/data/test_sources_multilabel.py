@@ -82,6 +82,24 @@ def test_a_name_may_hold_a_comma(tmp_path):
     assert load(tmp_path).class_names == ("B", "C", "Gen A, B")
 
 
+@pytest.mark.parametrize(
+    ("cells", "said"),
+    [
+        (["1,2", "3", "1,3"], "comma in 2 of 3 labels, such as '1,2' of '0.jpg', looks"),
+        (["a", "c", "a, b"], "comma in 1 of 3 labels, such as 'a, b' of '2.jpg', looks"),
+        (["a, b", "a, b", "a, b"], "comma in 1 of 1 labels, such as 'a, b' of '0.jpg', looks"),
+        (["a, b|c, d", "a, b", "c, d"], ""),
+        (["a, b", "c", "c"], ""),
+    ],
+)
+def test_a_comma_that_looks_like_a_separator_is_warned_of(cells, said, tmp_path, caplog):
+    rows = [f'{i}.jpg,{"test" if i == 1 else "train"},"{cell}"' for i, cell in enumerate(cells)]
+    write_table(tmp_path, "\n".join(["file,split,labels", *rows]))
+    names = {name for cell in cells for name in cell.split("|")}
+    assert load(tmp_path).class_names == tuple(sorted(names))
+    assert said in caplog.text and bool(said) == bool(caplog.text)
+
+
 def test_without_a_split_a_fifth_of_the_known_rows_is_held_out_always_the_same(tmp_path):
     rows = [f"{i}.jpg,{i % 2},{'' if i < 10 else 1}" for i in range(30)]
     write_table(tmp_path, "\n".join(["file,odd,all", *rows]))

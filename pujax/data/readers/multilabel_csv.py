@@ -6,6 +6,7 @@ b.jpg,train,,1              b.jpg,train,dog|cat
 c.jpg,test,0,0              c.jpg,test,
 """
 
+import collections
 import logging
 import os
 import pathlib
@@ -29,9 +30,10 @@ def load(path: pathlib.Path, *, image_size: int, load_size: int, missing: str) -
     `split` (optional) says 'train' or 'test'; without it a fifth of the rows whose labels are all
     known is the test set, the same one on every run. The rest is either one column per label,
     with 1, 0, and in training rows -1 or nothing for unknown; or the single column `labels` with
-    the names of all labels of the image, separated by `|` or `;`, which no name contains. NA, ?
-    and other words of `columns.MISSING` are unknown in both; among the names of an image they say
-    so of every label that is not named, with a warning. What is quoted here may be in upper case.
+    the names of all labels of the image, separated by `|` or `;`, which no name contains; a comma
+    is a part of a name, with a warning where it looks like a separator. NA, ? and other words of
+    `columns.MISSING` are unknown in both; among the names of an image they say so of every label
+    that is not named, with a warning. What is quoted here may be in upper case.
 
     Args:
       path: the table.
@@ -124,14 +126,30 @@ def _listed(
     unknown = [named & MISSING for named in lists]
     lists = [named - MISSING for named in lists]
     names = tuple(sorted(set().union(*lists)))
+    parts = {name: {part.strip() for part in name.split(",")} for name in names}
     for name in names:
         # A name may hold a comma, but not between two other names.
-        if "," in name and all(part.strip() in names for part in name.split(",")):
+        if "," in name and parts[name] <= set(names):
             file = files[next(row for row, named in enumerate(lists) if name in named)]
             raise ValueError(
                 f"{path}: {_LABELS!r} of {file!r} is {name!r}, whose parts are labels of other "
                 "images; accepted: names separated by | or ;"
             )
+    counts = collections.Counter(part for name in names for part in parts[name] - {""})
+    doubtful = [name for name in names if "," in name and any(counts[x] > 1 for x in parts[name])]
+    if not any(re.search(r"[|;]", cell) for cell in cells) and all("," in name for name in names):
+        doubtful = list(names)
+    if doubtful:
+        row = next(row for row, named in enumerate(lists) if doubtful[0] in named)
+        _LOG.warning(
+            "%s: the comma in %d of %d labels, such as %r of %r, looks like a separator and is "
+            "taken for a part of the name; names are separated by | or ;",
+            path,
+            len(doubtful),
+            len(names),
+            doubtful[0],
+            files[row],
+        )
     if any(unknown):
         row = next(row for row, words in enumerate(unknown) if words)
         _LOG.warning(
