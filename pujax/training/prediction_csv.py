@@ -93,8 +93,8 @@ def label_text(
     """A CSV text of several labels: the id, a 1 or 0 per label, then its score, then what is known.
 
     A column of decisions is called as its label and the others after it, so that id and decisions
-    are a table that training reads. An id with the name of another column is called `id`, with
-    underscores before it where that is one, too.
+    are a table that training reads, but for a label `split` or a single one `labels`. An id with
+    the name of another column is called `id`, with underscores before it where that is one, too.
 
     Args:
       id_name: what the rows are named by.
