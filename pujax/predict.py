@@ -113,7 +113,8 @@ class Predictor(NamedTuple):
           rows: for a model of tables the path of a file, a pandas DataFrame, or an array `[n, d]`
             for models of arrays; with the columns of training, label and id or not. For a model of
             images a folder, which is searched with the folders below it, a list of paths, or uint8
-            `[n, height, width, channels]`, of any size.
+            `[n, height, width, channels]` of any size (for a model of grey images without the last
+            axis, too).
           decide: rule in place of the run's, see `training.decisions`; of several labels it holds
             for each by itself.
           unreadable: 'fail' refuses an image that cannot be read by name, 'skip' gives it the score

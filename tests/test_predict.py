@@ -396,8 +396,8 @@ def test_what_is_interrupted_leaves_the_old_file(
     def fail(*arguments, **options):
         raise error
 
-    def parts(*arguments):
-        yield next(real(*arguments))
+    def parts(*arguments, **options):
+        yield next(real(*arguments, **options))
         raise error
 
     real, text = frame_chunks.read, predict.prediction_csv.text

@@ -49,10 +49,12 @@ class ImagePreparation:
         """What it accepts, for a person."""
         kind = "grey" if self.channels == 1 else "RGB"
         height, width, _ = self.shape
+        arrays = "[n, height, width, channels]"
+        arrays += " or [n, height, width]" if self.channels == 1 else ""
         return (
             "images of any size and mode that Pillow reads, in a folder, a list of paths, or uint8 "
-            f"[n, height, width, channels] (in a file: .npy); they become {kind}, {height} x "
-            f"{width} pixels ({self.resample}, aspect ratio not kept)"
+            f"{arrays} (in a file: .npy); they become {kind}, {height} x {width} pixels "
+            f"({self.resample}, aspect ratio not kept)"
         )
 
     def files(self, paths: Sequence[str]) -> ImageFiles:
@@ -83,8 +85,7 @@ class ImagePreparation:
         """The pixels of images, in their order.
 
         Args:
-          rows: paths of files, or uint8 `[n, height, width, channels]` of grey (1), RGB (3) or RGBA
-            (4) images.
+          rows: paths of files, or an array as `with_channels` takes it.
 
         Returns:
           uint8 `[n, height, width, channels]`, as `shape` says.
@@ -98,11 +99,33 @@ class ImagePreparation:
                 for row, image in enumerate(threads.map(self.read, rows)):
                     pixels[row] = image
             return pixels
-        check_array(rows)
-        for row, image in enumerate(rows):
+        for row, image in enumerate(self.with_channels(rows)):
             squeezed = Image.fromarray(image[..., 0] if image.shape[-1] == 1 else image)
             pixels[row] = self._pixels(image_arrays.convert(squeezed, channels=self.channels))
         return pixels
+
+    def with_channels(self, rows: np.ndarray, field: str = "the array of images") -> np.ndarray:
+        """Images `[n, height, width, channels]` of an array.
+
+        Args:
+          rows: uint8 `[n, height, width, channels]` of grey (1), RGB (3) or RGBA (4) images; where
+            they become grey, `[n, height, width]` as well, unless the width is such a number, as of
+            a single image `[height, width, channels]`.
+          field: what the message calls it.
+
+        Raises:
+          ValueError: for any other array, or one without an image.
+        """
+        accepted = "uint8 [n, height, width, channels] with 1, 3 or 4 channels"
+        images = rows
+        if self.channels == 1:
+            accepted += " or [n, height, width]"
+            if rows.ndim == 3 and rows.shape[-1] not in _CHANNELS:
+                images = rows[..., None]
+        right = rows.dtype == np.uint8 and images.ndim == 4 and images.shape[-1] in _CHANNELS
+        right = right and min(rows.shape) > 0
+        require(right, field, f"{rows.dtype} {rows.shape}", f"{accepted}, and at least one image")
+        return images
 
     def save(self, folder: str | os.PathLike) -> None:
         """Writes the preparation into an existing folder; the file is replaced atomically."""
@@ -111,19 +134,6 @@ class ImagePreparation:
 
     def _pixels(self, image: Image.Image) -> np.ndarray:
         return image_arrays.pixels(image_arrays.resize(image, self.side, resample=self.resample))
-
-
-def check_array(rows: np.ndarray, field: str = "the array of images") -> None:
-    """Raises a ValueError unless the array is one of images, as `transform` takes them.
-
-    Args:
-      rows: the array.
-      field: what the message calls it.
-    """
-    right = rows.dtype == np.uint8 and rows.ndim == 4 and rows.shape[-1] in _CHANNELS
-    right = right and min(rows.shape) > 0
-    accepted = "uint8 [n, height, width, channels] with 1, 3 or 4 channels and at least one image"
-    require(right, field, f"{rows.dtype} {rows.shape}", accepted)
 
 
 def load(folder: str | os.PathLike) -> ImagePreparation:

@@ -14,11 +14,12 @@ import numpy as np
 
 from pujax import reading
 from pujax.data.digests import Digests
-from pujax.data.image_preparation import ImagePreparation, check_array
+from pujax.data.image_preparation import ImagePreparation
 from pujax.data.preparation import Preparation
 from pujax.data.readers import (
     columns,
     frame_chunks,
+    frames,
     image_arrays,
     image_listing,
     pu_labels,
@@ -77,7 +78,8 @@ def of_table(learned: Preparation, rows: Any, *, id_name: str, num_rows: int = 0
         at the end.
     """
     num_rows = num_rows or ROWS
-    parts = frame_chunks.read(rows, num_rows)
+    accepted = frames.FORMATS if learned.columns else frames.WITHOUT_NAMES
+    parts = frame_chunks.read(rows, num_rows, accepted=accepted)
     first = next(parts)
     has_ids = id_name in learned.aside and id_name in first.frame.names
     name = id_name if has_ids else "row"
@@ -85,13 +87,13 @@ def of_table(learned: Preparation, rows: Any, *, id_name: str, num_rows: int = 0
     def chunks() -> Iterator[Chunk]:
         seen, now, start = Digests(), [first], 0
 
-        def frames() -> Iterator[Any]:
+        def read_frames() -> Iterator[Any]:
             yield first.frame
             for part in parts:
                 now[0] = part
                 yield part.frame
 
-        for inputs in learned.transform_parts(frames()):
+        for inputs in learned.transform_parts(read_frames()):
             part, ids = now[0], _numbers(start, len(inputs))
             if has_ids:
                 ids = np.asarray(pu_labels.ids(part.frame, name, hint=_without(name)).values)
@@ -114,7 +116,8 @@ def of_images(
       learned: the model's preparation.
       rows: a folder, whose images are found in the folders below it, too, and named by their path
         within it, in alphabetical order; the path of one image; a list of paths, which are the
-        names; or uint8 `[n, height, width, channels]`, in memory or as the path of an `.npy` file.
+        names; or an array as `ImagePreparation.with_channels` takes it, in memory or as the path of
+        an `.npy` file.
       unreadable: 'fail' refuses an image that cannot be read, 'skip' marks it as not readable.
       num_rows: of a chunk; 0 is `IMAGES`.
 
@@ -125,9 +128,9 @@ def of_images(
     num_rows = num_rows or IMAGES
     if isinstance(rows, str | os.PathLike) and os.fspath(rows).lower().endswith(".npy"):
         path, rows = os.fspath(rows), _array_in(os.fspath(rows), learned.takes)
-        check_array(rows, f"the array of images in {path}")
+        rows = learned.with_channels(rows, f"the array of images in {path}")
     if isinstance(rows, np.ndarray):
-        check_array(rows)
+        rows = learned.with_channels(rows)
         return NewRows("row", _array_chunks(learned, rows, num_rows), [])
     names, paths = _named(rows, learned.takes)
     reasons: list[str] = []

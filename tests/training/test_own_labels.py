@@ -212,10 +212,34 @@ def test_predictions_of_labels_with_line_breaks_are_known_by_their_heading(tmp_p
     assert not predict._are_predictions(str(tmp_path / "a.csv"))
 
 
+@pytest.mark.parametrize("name", ["folder", "missing.npy", "empty.npy", "a.xlsx", "a.txt"])
+def test_a_model_of_arrays_asks_for_no_table(name, tmp_path):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "empty.npy").touch()
+    for table in ("a.xlsx", "a.txt"):
+        (tmp_path / table).write_text("x,y\n1,2\n")
+    with pytest.raises(ValueError, match=r"accepted: (a file, )?\.npz, \.npy, and svmlight$"):
+        new_rows.of_table(preparation.Preparation(("1", "2")), tmp_path / name, id_name="")
+
+
 def test_an_array_of_other_images_is_refused_with_its_file(tmp_path):
     np.save(tmp_path / "grey.npy", np.zeros([2, 4, 5], np.uint8))
     with pytest.raises(ValueError, match=r"images in .*grey.npy is 'uint8 \(2, 4, 5\)'; accepted"):
-        new_rows.of_images(ImagePreparation(4, 1), tmp_path / "grey.npy")
+        new_rows.of_images(ImagePreparation(4, 3), tmp_path / "grey.npy")
+
+
+def test_grey_images_need_no_axis_of_channels_as_in_an_archive(tmp_path):
+    images = np.random.default_rng(0).integers(0, 256, [3, 4, 5]).astype(np.uint8)
+    learned = ImagePreparation(4, 1)
+    expected = learned.transform(images[..., None])
+    np.testing.assert_array_equal(learned.transform(images), expected)
+    np.save(tmp_path / "grey.npy", images)
+    for rows in (images, tmp_path / "grey.npy"):
+        chunks = new_rows.of_images(learned, rows, num_rows=2).chunks
+        np.testing.assert_array_equal(np.concatenate([x.inputs for x in chunks]), expected)
+    colour = np.zeros([4, 5, 3], np.uint8)  # one image, not four that are three pixels wide
+    with pytest.raises(ValueError, match=r"'uint8 \(4, 5, 3\)'; accepted: .* or \[n, height, wid"):
+        learned.transform(colour)
 
 
 def test_a_label_is_predicted_at_the_threshold_as_the_report_counts():

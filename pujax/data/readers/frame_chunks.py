@@ -26,7 +26,7 @@ class Chunk(NamedTuple):
     total: int
 
 
-def read(rows: Any, num_rows: int) -> Iterator[Chunk]:
+def read(rows: Any, num_rows: int, *, accepted: str = frames.FORMATS) -> Iterator[Chunk]:
     """Reads rows in chunks; CSV, TSV, Parquet and `.npy` are never in memory as a whole.
 
     `.npz` and svmlight are read whole, and cut afterwards: the former is packed, and the width of
@@ -35,6 +35,7 @@ def read(rows: Any, num_rows: int) -> Iterator[Chunk]:
     Args:
       rows: path of a file, or data in memory as `frames.of` takes them.
       num_rows: of a chunk; the last one may have fewer.
+      accepted: as in `frames.read`.
 
     Yields:
       `Chunk`s, in the order of the rows.
@@ -54,13 +55,14 @@ def read(rows: Any, num_rows: int) -> Iterator[Chunk]:
     if not is_packed:
         chunked |= {".parquet": _parquet, ".pq": _parquet, ".npy": _npy}
     if ending not in chunked or not os.path.isfile(path) or not os.path.getsize(path):
-        yield from _cut(frames.read(path), num_rows)  # which says what is wrong with the file
+        # Which says what is wrong with the file.
+        yield from _cut(frames.read(path, accepted=accepted), num_rows)
         return
     try:
         yield from chunked[ending](path, num_rows)
     except (OSError, EOFError) as error:
         reason = " ".join(str(error).split())
-        raise ValueError(f"{path} cannot be read ({reason}); accepted: {frames.FORMATS}") from error
+        raise ValueError(f"{path} cannot be read ({reason}); accepted: {accepted}") from error
 
 
 def _cut(frame: Frame, num_rows: int) -> Iterator[Chunk]:

@@ -27,6 +27,8 @@ from pujax.checks import require
 from pujax.data.readers import columns, packed, separated
 
 FORMATS = ".csv and .tsv with a header, .parquet, .npz, .npy, and svmlight"
+WITHOUT_NAMES = ".npz, .npy, and svmlight"
+"""Formats of numbers whose columns have no names."""
 
 _KINDS = {".csv": "text", ".tsv": "text", ".tab": "text", ".parquet": "parquet", ".pq": "parquet"}
 _KINDS |= {".npz": "npz", ".npy": "npy"}
@@ -138,7 +140,7 @@ class Frame:
         return dataclasses.replace(self, values=values, beside=beside)
 
 
-def read(path: str | os.PathLike, *, dtype: type = np.float32) -> Frame:
+def read(path: str | os.PathLike, *, dtype: type = np.float32, accepted: str = FORMATS) -> Frame:
     """Reads one file; the ending of its name says what it is.
 
     - `.csv`, `.tsv`, `.tab`: a header in line 1, then one row per record; commas, semicolons or
@@ -156,27 +158,29 @@ def read(path: str | os.PathLike, *, dtype: type = np.float32) -> Frame:
       path: of the file.
       dtype: of svmlight's numbers, which are held dense; float64 keeps all of their digits. Other
         formats have the numbers of the file.
+      accepted: formats that messages name; a file of another one is read all the same.
 
     Raises:
       ValueError: in one line, naming the file and, as far as they apply, line and column.
     """
     path = os.fspath(path)
-    _check_file(path)
+    _check_file(path, accepted)
     stem, is_packed = packed.split(path)
     ending = os.path.splitext(stem)[1]
     if ending in _SHEETS:
-        raise ValueError(f"{path} is a spreadsheet; accepted: {FORMATS} (save it as CSV)")
+        remedy = " (save it as CSV)" if accepted == FORMATS else ""
+        raise ValueError(f"{path} is a spreadsheet; accepted: {accepted}{remedy}")
     kind = _KINDS.get(ending, "svmlight")
     require(
         not is_packed or kind in ("text", "svmlight"), "path", path, f"an unpacked .{kind} file"
     )
     readers = {"text": _text, "parquet": _parquet, "npz": _npz, "npy": _npy}
-    readers["svmlight"] = functools.partial(_svmlight, dtype=dtype)
+    readers["svmlight"] = functools.partial(_svmlight, dtype=dtype, accepted=accepted)
     try:
         frame = readers[kind](path)
     except (OSError, EOFError, lzma.LZMAError, zlib.error, zipfile.BadZipFile) as error:
         reason = " ".join(str(error).split())
-        raise ValueError(f"{path} cannot be read ({reason}); accepted: {FORMATS}") from error
+        raise ValueError(f"{path} cannot be read ({reason}); accepted: {accepted}") from error
     return _check(frame)
 
 
@@ -203,20 +207,20 @@ def of(data: Any, *, name: str = "the table") -> Frame:
     )
 
 
-def _check_file(path: str) -> None:
+def _check_file(path: str, accepted: str) -> None:
     """Raises a ValueError unless there is a file that is not empty."""
-    require(path != "", "path", path, f"a file, {FORMATS}")
+    require(path != "", "path", path, f"a file, {accepted}")
     if os.path.isdir(path):
-        raise ValueError(f"{path} is a folder; accepted: a file, {FORMATS}")
+        raise ValueError(f"{path} is a folder; accepted: a file, {accepted}")
     if not os.path.exists(path):
         parent = os.path.dirname(path)
         while parent and not os.path.exists(parent) and parent != os.path.dirname(parent):
             parent = os.path.dirname(parent)
         if os.path.isfile(parent):
             raise ValueError(f"{path} is no file, as {parent} is a file and not a folder")
-        raise ValueError(f"{path} does not exist; accepted: a file, {FORMATS}")
+        raise ValueError(f"{path} does not exist; accepted: a file, {accepted}")
     if os.path.getsize(path) == 0:
-        raise ValueError(f"{path} is empty; accepted: {FORMATS}")
+        raise ValueError(f"{path} is empty; accepted: {accepted}")
 
 
 def _check(frame: Frame) -> Frame:
@@ -504,7 +508,7 @@ def _rows(path: str, name: str, array: np.ndarray) -> np.ndarray:
     return array.reshape(len(array), math.prod(array.shape[1:]))
 
 
-def _svmlight(path: str, *, dtype: type) -> Frame:
+def _svmlight(path: str, *, dtype: type, accepted: str) -> Frame:
     from sklearn import datasets  # where it is needed: it loads for a second
 
     with packed.open_binary(path) as file:
@@ -515,9 +519,10 @@ def _svmlight(path: str, *, dtype: type) -> Frame:
         matrix, labels = datasets.load_svmlight_file(io.BytesIO(content), zero_based=True)
     except (ValueError, OverflowError) as error:
         line, reason = _first_bad_line(content, lines, error)
+        hint = separated.hint(content) if accepted == FORMATS else ""
         raise ValueError(
             f"{path}, line {line} cannot be read as svmlight ({reason}), which a file is taken for "
-            f"whose name ends in no other way; accepted: {FORMATS}{separated.hint(content)}"
+            f"whose name ends in no other way; accepted: {accepted}{hint}"
         ) from error
     size = matrix.shape[0] * matrix.shape[1]
     if size > _MAX_VALUES:
