@@ -41,6 +41,7 @@ __all__ = [
     "has_network",
     "is_multilabel",
     "is_own",
+    "label_warnings",
     "module",
     "names",
     "needs_negatives",
@@ -283,6 +284,22 @@ def from_labels(config: ml_collections.ConfigDict, labeled: np.ndarray) -> dict[
     """
     function = getattr(module(config.method.name), "from_labels", None)
     return function(config.method, labeled) if function else {}
+
+
+def label_warnings(config: ml_collections.ConfigDict, labeled: np.ndarray) -> list[str]:
+    """What all labels that a method trains on say against its settings.
+
+    A module has the function `label_warnings(section, labeled)` where there may be anything.
+
+    Args:
+      config: the whole configuration, resolved.
+      labeled: as in `TrainingData`.
+
+    Returns:
+      Sentences for a person; usually none.
+    """
+    function = getattr(module(config.method.name), "label_warnings", None)
+    return function(config.method, labeled) if function else []
 
 
 def module(name: str) -> ModuleType:

@@ -33,6 +33,8 @@ from pujax.methods.base import Method
 
 MULTILABEL = True
 _AUTO = "auto"
+_FEW = 0.1
+"""Known negatives per known positive; where both are known at one rate there are more."""
 
 
 class Numbers(NamedTuple):
@@ -78,6 +80,22 @@ def from_labels(c: ml_collections.ConfigDict, labeled: np.ndarray) -> dict[str, 
         accepted = "False, since no label of these data is known to be negative"
         checks.require(bool((labeled < 0).any()), "method.known_negatives", True, accepted)
     return {"gamma": float(_numbers_of(labeled).gamma)} if c.gamma == _AUTO else {}
+
+
+def label_warnings(c: ml_collections.ConfigDict, labeled: np.ndarray) -> list[str]:
+    """What speaks against the exponent that `method.gamma='auto'` stands for; arguments as above.
+
+    The share of known labels says nothing of the share of known positives where it is negatives
+    that are not recorded.
+    """
+    positives, negatives = int((labeled > 0).sum()), int((labeled < 0).sum())
+    if c.gamma != _AUTO or negatives >= _FEW * positives:
+        return []
+    return [
+        f"known negatives are {negatives}, known positives {positives}, but method.gamma={_AUTO} "
+        "supposes that both are known at one rate: set method.gamma to a number, 0 where nearly "
+        "all positives are known"
+    ]
 
 
 @jax.jit

@@ -5,10 +5,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pujax import risks
+from pujax import methods, risks
 from pujax.methods import pu_mlc
 from pujax.methods._common import network as network_lib
 from pujax.training import method_setup, seed_axis, sharding, train_step
+from pujax.training.evaluation import multilabel
 from tests import tiny
 
 EPSILON = 1e-10
@@ -261,6 +262,23 @@ def test_gamma_is_counted_over_all_known_labels():
     assert auto(everything) == {"gamma": 0}
     assert auto(np.zeros([1173, 2], np.int8)) == {"gamma": 1}
     assert pu_mlc.from_labels(tiny.config("pu_mlc", gamma=0.3).method, everything) == {}
+
+
+def test_gamma_by_the_rule_is_warned_of_where_hardly_any_negative_is_known(data):
+    def said(negatives, **changes):
+        config = tiny.config("pu_mlc", **{"gamma": "auto"} | changes)
+        labeled = labels_of(positives=(18, 2), negatives=negatives, rows=40)
+        return methods.label_warnings(config, labeled)
+
+    for few in ((0, 0), (0, 1)):
+        (sentence,) = said(few)
+        assert f"negatives are {sum(few)}, known positives 20, but method.gamma=auto" in sentence
+        assert said(few, gamma=0.5) == []
+    assert said((0, 2)) == []
+    config = tiny.config("pu_mlc", gamma="auto")
+    assert "supposes" not in multilabel.describe(config, data, "cpu")
+    forgotten = data._replace(labeled=np.maximum(data.labeled, 0))
+    assert "set method.gamma to a number" in multilabel.describe(config, forgotten, "cpu")
 
 
 def test_gamma_is_zero_to_the_last_bit_where_all_is_known():

@@ -121,6 +121,7 @@ def describe(config: ml_collections.FrozenConfigDict, data: MultilabelDataset, d
     ]
     for name, value in methods.from_labels(config, data.labeled).items():
         lines.append(f"  method.{name}={config.method[name]} is {value:.4f}, by the known labels")
+    lines += [f"  {sentence}" for sentence in methods.label_warnings(config, data.labeled)]
     empty = _empty(data, data.labeled)
     if empty:
         lines.append(f"  no known positive in {_classes(empty)}: {_some(empty, data)}")
@@ -156,7 +157,11 @@ def summarize(
         },
         "estimates": methods.from_labels(config, data.labeled),
         "predicts_one_class": _sides(final, config.run.threshold),
-        "warnings": warnings(final, data, config.run.threshold) + summary.diagnosis(method, final),
+        "warnings": [
+            *warnings(final, data, config.run.threshold),
+            *methods.label_warnings(config, data.labeled),
+            *summary.diagnosis(method, final),
+        ],
         **summary.costs(rows, mesh),
     }
 
