@@ -17,8 +17,8 @@ class Stage(NamedTuple):
     """One phase of training with its own state, step and length.
 
     Attributes:
-      name: short name, a column of the metrics.
-      num_epochs: length.
+      name: short name, a column of the metrics, which no other stage of the method has.
+      num_epochs: length, at least 1.
       init: `(key, previous_state, data) -> state`; the first stage gets None as previous state.
       step: `(state, batch, key) -> (state, metrics)`; pure, traced once, compiled by the loop.
         Metrics are scalars, `loss` among them; the loop averages them over an epoch. A metric

@@ -68,6 +68,7 @@ def build(config: ml_collections.FrozenConfigDict, data: Problem, mesh: Mesh) ->
     if method.reveals:
         data = data.reveal(method.reveals)
         method = methods.build(config, data.info)
+    _check_stages(method)
     for stage in method.stages:
         field = f"selection of stage {stage.name!r}"
         checks.one_of(field, stage.selection, model_selection.WITHOUT_TRUTH)
@@ -81,6 +82,15 @@ def build(config: ml_collections.FrozenConfigDict, data: Problem, mesh: Mesh) ->
     names = train_step.metric_names(method.stages, arrays, mesh)
     intervals = eval_interval.of_stages(config, method, data, mesh)
     return MethodSetup(config, method, data, names, intervals)
+
+
+def _check_stages(method: Method) -> None:
+    """Requires stages of at least an epoch each, by whose names rows tell them apart."""
+    names = [stage.name for stage in method.stages]
+    for stage in method.stages:
+        accepted = f"a name of its own for each of the stages {', '.join(map(repr, names))}"
+        checks.require(names.count(stage.name) == 1, "name of a stage", stage.name, accepted)
+        checks.whole_number(f"num_epochs of stage {stage.name!r}", stage.num_epochs, low=1)
 
 
 def _check_batches(stage: Stage, config: ml_collections.FrozenConfigDict, data: Problem) -> None:

@@ -18,12 +18,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, PartitionSpec
 
-from pujax import packing
+from pujax import checks, packing
 from pujax.data import batching, pu_dataset
 from pujax.data.batching import EpochPlan
 from pujax.data.pu_dataset import TrainingData
 from pujax.methods.base import Stage
-from pujax.training import sharding
+from pujax.training import row_names, sharding
 
 STEPS_PER_CALL = 32
 """At most, where calls cost more than a rolled loop."""
@@ -106,16 +106,15 @@ def metric_names(stages: tuple[Stage, ...], data: TrainingData, mesh: Mesh) -> l
     """Names of every stage's metrics, by tracing one seed's stages without computing anything.
 
     Raises:
-      ValueError: if a stage does not report its loss or uses a name that belongs to the loop.
+      ValueError: if a stage does not report its loss, or reports a number by the name of one of the
+        run's own columns.
     """
     names = []
     for stage, shapes in zip(stages, step_arguments(stages, data, mesh), strict=True):
         reported = sorted(jax.eval_shape(stage.step, *shapes)[1])
-        if "loss" not in reported or {"steps", "nonfinite"} & set(reported):
-            raise ValueError(
-                f"stage {stage.name!r} reports the metrics {reported}; accepted: names that "
-                "include 'loss' and neither 'steps' nor 'nonfinite', which belong to the loop"
-            )
+        field = f"metrics of stage {stage.name!r}"
+        checks.require("loss" in reported, field, reported, "names that include 'loss'")
+        row_names.check(f"a metric of stage {stage.name!r}", reported)
         names.append(reported)
     return names
 

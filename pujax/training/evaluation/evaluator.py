@@ -14,7 +14,7 @@ from pujax.data.flat_images import FlatImages
 from pujax.data.image_files import ImageFiles
 from pujax.data.pu_dataset import DataInfo, PUDataset, TrainingData
 from pujax.methods.base import Method
-from pujax.training import sharding
+from pujax.training import row_names, sharding
 from pujax.training.evaluation.summary import Final
 from pujax.training.evaluation.tasks import Problem, Task
 
@@ -241,8 +241,12 @@ class Evaluator:
 
     def _estimated(self, state: Any) -> dict[str, jax.Array]:
         """A copy of what the method has estimated itself; empty where it estimates nothing."""
-        estimates = self._method.estimates
-        return {} if estimates is None else jax.tree.map(jnp.copy, dict(estimates(state)))
+        if self._method.estimates is None:
+            return {}
+        found = dict(self._method.estimates(state))
+        # Only a call tells the names: what estimates may need the host.
+        row_names.check("an estimate", found, also=("loss", "skipped"))
+        return jax.tree.map(jnp.copy, found)
 
     def _estimates(self, values: dict[str, jax.Array]) -> dict[str, float]:
         """Estimates on the host, with their errors where the truth is known."""
