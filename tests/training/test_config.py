@@ -10,6 +10,7 @@ import pytest
 from pujax import methods, models
 from pujax.configs import baseline, own_folder, own_table
 from pujax.configs.sweeps import pu_mlc_small
+from pujax.data import sources
 from pujax.training import config as config_lib
 from pujax.training import experiment, method_setup, own_results
 from pujax.training.config import data_section, flags
@@ -743,8 +744,8 @@ def test_a_run_whose_files_were_moved_goes_on():
 def test_a_run_that_began_before_a_field_was_there_goes_on_while_it_changes_nothing():
     config = config_lib.default_config("nnpu")
     older = config.to_dict()
-    for section, name in (("data", "leave_out"), ("data", "words"), ("data", "split_seed")):
-        del older[section][name]
+    for name in ("leave_out", "words", "split_seed", "train_split", "test_split"):
+        del older["data"][name]
     del older["method"]["first_bias"]
     older = config_lib.fingerprint(config_lib.ml_collections.ConfigDict(older))
     assert config_lib.differences(older, config_lib.fingerprint(config)) == []
@@ -754,6 +755,28 @@ def test_a_run_that_began_before_a_field_was_there_goes_on_while_it_changes_noth
         "data.words: None there, 'plz' here",
         "method.first_bias: None there, 'prior' here",
     ]
+
+
+@pytest.mark.parametrize("source", sources.NAMES)
+def test_options_that_an_error_recommends_are_fields(source):
+    name = "tfds_name" if source == "cifar100" else "label_set"
+    data = data_section.defaults() | {"source": source, name: "fine"}
+    with pytest.raises(ValueError, match=f"^data.{name} is 'fine', but source") as caught:
+        data_section.check(ml_collections.ConfigDict(data))
+    recommended = str(caught.value).partition("accepted: ")[2].split(", ")
+    assert set(recommended) <= {*data_section.defaults(), "none"}
+
+
+def test_the_splits_of_a_tfds_set_are_fields():
+    data = config_lib.default_config("nnpu").data
+    data.update({"source": "tfds", "tfds_name": "cifar10", "test_split": "train[80%:]"})
+    data_section.check(data)
+    given = data_section.source_options(data)
+    assert given == {"tfds_name": "cifar10", "test_split": "train[80%:]"}
+    assert sources.check("tfds", **given) == given
+    data.source = "digits"
+    with pytest.raises(ValueError, match="^data.tfds_name is 'cifar10', but source 'digits' has"):
+        data_section.check(data)
 
 
 def test_a_saved_configuration_may_lack_an_option_of_its_source():

@@ -3,11 +3,18 @@
 A source module has `load(directory, **options) -> RawDataset`. There `directory` is a
 `pathlib.Path` to look in and to download to, and the options are keyword-only arguments, called
 like the fields of a config's `data` section that set them; one without a default must be given.
-Nothing else has to be edited to add a source. A published one also has `without_data(**options)`,
-which returns its sizes, see `without_data` here. A module says `MULTILABEL = True` where an example
-may have several labels, and names in `LABEL_SETS` the sorts of labels that its files hold, of which
-its option `label_set` chooses one. A source with the option `streamed` can leave its images in
-files; multi-label sources of image files always do.
+A source is found by its file, and nothing but the list in its test has to be edited for one with
+options that others have. A new option becomes a field in two places: among the options of sources
+in `pujax/training/config/data_section.py`, without which no configuration can set it, and among the
+later fields in `pujax/training/config/__init__.py`, without which runs that began before it cannot
+go on.
+
+A published source also has `without_data(**options)`, which returns its sizes, see `without_data`
+here. A module says `OWN = True` where it reads a user's own P and U, for which methods have
+settings of their own, and `MULTILABEL = True` where an example may have several labels. It names in
+`LABEL_SETS` the sorts of labels that its files hold, of which its option `label_set` chooses one. A
+source with the option `streamed` can leave its images in files; multi-label sources of image files
+always do.
 """
 
 import functools
@@ -16,7 +23,7 @@ import inspect
 import os
 import pathlib
 import pkgutil
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from types import ModuleType
 from typing import Any
 
@@ -62,12 +69,20 @@ def is_published(source: str) -> bool:
     return hasattr(_module(source), "without_data")
 
 
-def check(source: str, *, streaming: str = "auto", **options: Any) -> dict[str, Any]:
+def check(
+    source: str,
+    *,
+    streaming: str = "auto",
+    fields: Collection[str] | None = None,
+    **options: Any,
+) -> dict[str, Any]:
     """Checks the options of a source before anything is read.
 
     Args:
       source: one of `NAMES`.
       streaming: as in `load`.
+      fields: of the options those that the caller can set, which alone are recommended; None is
+        all.
       **options: as in `load`.
 
     Returns:
@@ -84,9 +99,10 @@ def check(source: str, *, streaming: str = "auto", **options: Any) -> dict[str, 
     for name in [name for name in given if name not in accepted]:
         value = given.pop(name)
         if value != 0:
+            can_be_set = [name for name in accepted if fields is None or name in fields]
             raise ValueError(
                 f"data.{name} is {value!r}, but source {source!r} has no such option; accepted: "
-                f"{', '.join(accepted) or 'none'}"
+                f"{', '.join(can_be_set) or 'none'}"
             )
     for name in accepted:
         is_set = name in given or own[name] is not inspect.Parameter.empty

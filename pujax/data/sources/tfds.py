@@ -95,8 +95,8 @@ def _read_split(
     except (KeyError, ValueError) as error:
         known = ", ".join(builder.info.splits)
         raise ValueError(
-            f"{name} has no split {split!r}; accepted for train_split and test_split: {known}, "
-            f"or parts such as 'train[80%:]'"
+            f"{name} has no split {split!r}; accepted for data.train_split and data.test_split: "
+            f"{known}, or parts such as 'train[80%:]'"
         ) from error
     images, labels = None, np.empty(count, np.int32)
     row = -1

@@ -28,6 +28,8 @@ _LATER = (
     ("data", "split_seed", -1),
     ("data", "leave_out", ""),
     ("data", "words", ""),
+    ("data", "train_split", ""),
+    ("data", "test_split", ""),
     ("method", "first_bias", "random"),
     ("method", "threshold", "zero"),
     ("method", "discriminator_rate", 1.0),

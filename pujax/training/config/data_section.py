@@ -17,6 +17,8 @@ def _source_options() -> dict[str, Any]:
     return {
         "streaming": "auto",  # 'on' leaves binary images in files, too, as multi-label sources do
         "tfds_name": "",  # for source 'tfds', for example 'cifar10'
+        "train_split": "",  # of 'tfds', or a part such as 'train[80%:]'; '' is 'train'
+        "test_split": "",  # likewise; '' is 'test' or, if there is none, 'validation'
         # For folders of images and 'tfds', where 0 keeps the stored size, and for multi-label
         # image files, where 0 is the source's own.
         "image_size": 0,
@@ -80,7 +82,7 @@ def check(data: ml_collections.ConfigDict) -> None:
     Raises:
       ValueError: naming the field, its value and what is accepted.
     """
-    sources.check(data.source, **source_options(data))
+    sources.check(data.source, fields=tuple(_source_options()), **source_options(data))
     is_multilabel = sources.is_multilabel(data.source)
     kind = "several labels" if is_multilabel else "one label"
     default = ml_collections.ConfigDict(defaults())
