@@ -21,10 +21,7 @@ from pujax.training import config as config_lib
 from pujax.training.evaluation import model_selection
 
 _METRICS = {
-    TEST: (
-        *("accuracy", "f1", "auc", "average_precision"),
-        *("mean_average_precision", "overall_f1", "class_f1"),
-    ),
+    TEST: (*model_selection.BINARY_METRICS, *model_selection.MULTILABEL_METRICS),
     HELD_OUT: ("auc_pu", "recall", "flagged_share", "lee_liu", "precision_top_100"),
 }
 TITLES = model_selection.TITLES | {
@@ -387,14 +384,11 @@ _DECIDES = {
 }
 """What decides, or ranks, by what was evaluated."""
 
-_OF_ALL = ("accuracy", "f1", "average_precision")
+_OF_ALL = tuple(name for name, x in model_selection.BINARY.items() if x.depends_on_share)
 """Metrics that depend on the share of positives."""
 
 _STATISTICS: dict[str, Callable[[np.ndarray, np.ndarray], float]] = {
-    "accuracy": metrics.accuracy,
-    "f1": metrics.f1,
-    "auc": metrics.auc,
-    "average_precision": metrics.average_precision,
+    **{name: getattr(metrics, name) for name in model_selection.BINARY_METRICS},
     "auc_pu": metrics.auc,
     "recall": lambda scores, labels: float(np.mean(scores[labels == 1] > 0)),
     "flagged_share": lambda scores, labels: float(np.mean(scores[labels != 1] > 0)),

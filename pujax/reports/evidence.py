@@ -11,6 +11,7 @@ from scipy import optimize, stats
 from pujax import metrics
 from pujax.reports.parts import LEVEL, Number, number
 from pujax.reports.run_folder import Run
+from pujax.training.evaluation import model_selection
 from pujax.training.example_scores import ExampleScores
 
 TEST, HELD_OUT, NOTHING = "test", "held out", ""
@@ -24,8 +25,8 @@ class Evidence(NamedTuple):
 
     Attributes:
       source: `TEST` (examples of known class), `HELD_OUT` (P and U) or `NOTHING`.
-      numbers: by name; of a test set `accuracy`, `f1`, `auc`, `average_precision`, `recall`,
-        `false_positive_rate`, and of held-out rows the names of `metrics.unlabeled_estimates`.
+      numbers: by name; of a test set `model_selection.BINARY`, `recall`, `false_positive_rate`, and
+        of held-out rows the names of `metrics.unlabeled_estimates`.
       assumptions: by name, of held-out rows what each number rests on.
       flagged: share called positive by the score's sign.
       expected: share that is positive among the same rows.
@@ -200,9 +201,7 @@ def two_classes(labels: np.ndarray, scores: np.ndarray) -> bool:
 def _of_test(summary: dict[str, Any], scores: ExampleScores | None) -> Evidence:
     test, counts = summary["test"], summary["counts"]
     total, positives = int(counts.get("test") or 0), int(counts.get("test_positives") or 0)
-    values = {
-        name: number(test.get(name)) for name in ("accuracy", "f1", "auc", "average_precision")
-    }
+    values = {name: number(test.get(name)) for name in model_selection.BINARY_METRICS}
     numbers = {name: Number(value) for name, value in values.items()}
     if math.isfinite(values["accuracy"]):
         share = jeffreys(round(values["accuracy"] * total), total)
@@ -241,7 +240,10 @@ def _from_scores(
         "recall": rates["recall"],
         "false_positive_rate": rates["flagged_share"],
     }
-    statistics = {"f1": metrics.f1, "average_precision": metrics.average_precision}
-    for name, statistic in statistics.items():
-        found[name] = resampled(statistic, scores, labels, value=values[name], fixed_classes=False)
+    for name in model_selection.BINARY_METRICS:
+        if name in ("accuracy", "auc"):  # which have intervals of their own
+            continue
+        statistic = getattr(metrics, name)
+        fixed = not model_selection.BINARY[name].depends_on_share
+        found[name] = resampled(statistic, scores, labels, value=values[name], fixed_classes=fixed)
     return found

@@ -8,6 +8,7 @@ from typing import Any
 
 from pujax import files, reading
 from pujax.training import example_scores
+from pujax.training.evaluation import model_selection
 from pujax.training.example_scores import ExampleScores
 
 CONFIG, SUMMARY, METRICS, DATA = "config.json", "summary.json", "metrics.jsonl", "data.json"
@@ -59,7 +60,7 @@ _OF_NUMBERS = (
     "train",
 )
 """Parts of a summary whose values are numbers or null."""
-_SHARES = ("accuracy", "f1", "auc", "average_precision", "predicted_positive")
+_SHARES = (*model_selection.BINARY_METRICS, "predicted_positive")
 """Of the test set's numbers those in [0, 1]."""
 _WORDS = {dict: "an object", list: "a list", str: "text", bool: "true or false"}
 _WORDS |= {int: "a number", float: "a number", type(None): "null"}

@@ -16,12 +16,10 @@ from pujax.reports.parts import (
     with_interval,
 )
 from pujax.reports.run_folder import Run
+from pujax.training.evaluation import model_selection
 
 _MEANINGS = {
-    "accuracy": "Share of the test examples on the right side of the threshold.",
-    "f1": "Harmonic mean of recall and precision on the test set.",
-    "auc": "Share of pairs in which the positive has the higher score; 0.5 is chance.",
-    "average_precision": "Area under the precision-recall curve; chance is the share of positives.",
+    **{name: metric.meaning for name, metric in model_selection.BINARY.items()},
     "recall": "Share of the positives that are called positive.",
     "false_positive_rate": "Share of the negatives that are called positive.",
 }

@@ -17,7 +17,7 @@ from pujax.training.evaluation import model_selection, one_class, summary
 from pujax.training.evaluation.summary import Final
 
 _NAMES_SHOWN = 10
-COLUMNS = ("method", "test accuracy", "F1", "AUC", "AP", summary.RECOVERED)
+COLUMNS = ("method", *(x.heading for x in model_selection.BINARY.values()), summary.RECOVERED)
 
 
 def test_metrics(
@@ -31,10 +31,10 @@ def test_metrics(
       threshold: has no effect with one label per example.
 
     Returns:
-      `accuracy`, `f1`, `auc`, `average_precision`, and the share `predicted_positive`.
+      The metrics `model_selection.BINARY`, and the share `predicted_positive`.
     """
     del threshold
-    names = ("accuracy", "f1", "auc", "average_precision")
+    names = model_selection.BINARY_METRICS
     result = {name: float(getattr(metrics, name)(scores, labels)) for name in names}
     return result | {"predicted_positive": float(np.mean(scores > 0))}
 
@@ -309,13 +309,11 @@ def describe_labeling(report: labeling_mechanisms.Report) -> str:
 
 def table_row(result: dict[str, Any]) -> dict[str, Any]:
     """One line of the final table; a number that is undefined is left to the table's dash."""
-    test = dict.fromkeys(("accuracy", "f1", "auc", "average_precision")) | result["test"]
-    accuracy = test["accuracy"]
+    shown = {name: result["test"].get(name) for name in model_selection.BINARY_METRICS}
+    if shown["accuracy"] is not None:
+        shown["accuracy"] = f"{100 * shown['accuracy']:.2f} %"
     return {
         "method": result["method"] + summary.remark(result),
-        "test accuracy": None if accuracy is None else f"{100 * accuracy:.2f} %",
-        "F1": test["f1"],
-        "AUC": test["auc"],
-        "AP": test["average_precision"],
+        **{metric.heading: shown[name] for name, metric in model_selection.BINARY.items()},
         summary.RECOVERED: summary.recovered(result),
     }

@@ -8,7 +8,7 @@ negatives) and the nnPU risk of Kiryo et al. (NeurIPS 2017) on the validation se
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -38,19 +38,61 @@ WITHOUT_TRUTH = tuple(rule for rule in RULES if rule not in _ORACLES)
 """Rules that look at no true label."""
 FEW_POSITIVES = 20
 """Known positives below which a number on held-out or test rows is mostly chance."""
-# Test metrics of problems with one label per example, and of those with several; the last two are
-# at thresholds chosen on the test set.
-BINARY_METRICS = ("accuracy", "f1", "auc", "average_precision")
+
+
+class BinaryMetric(NamedTuple):
+    """How a test metric of problems with one label per example is shown.
+
+    Attributes:
+      title: what it is called where it is read.
+      heading: of its column in the final table of a run.
+      meaning: a sentence.
+      depends_on_share: whether it depends on the share of positives among the test examples.
+    """
+
+    title: str
+    heading: str
+    meaning: str
+    depends_on_share: bool
+
+
+BINARY = {
+    "accuracy": BinaryMetric(
+        "accuracy",
+        "test accuracy",
+        "Share of the test examples on the right side of the threshold.",
+        depends_on_share=True,
+    ),
+    "f1": BinaryMetric(
+        "F1",
+        "F1",
+        "Harmonic mean of recall and precision on the test set.",
+        depends_on_share=True,
+    ),
+    "auc": BinaryMetric(
+        "AUC",
+        "AUC",
+        "Share of pairs in which the positive has the higher score; 0.5 is chance.",
+        depends_on_share=False,
+    ),
+    "average_precision": BinaryMetric(
+        "average precision",
+        "AP",
+        "Area under the precision-recall curve; chance is the share of positives.",
+        depends_on_share=True,
+    ),
+}
+"""Test metrics of problems with one label per example, from which all lists of them follow. Each is
+named like its function in `pujax.metrics`, of scores and labels, whose values are in [0, 1]."""
+BINARY_METRICS = tuple(BINARY)
+# Of those with several labels; the last two are at thresholds that are chosen on the test set.
 MULTILABEL_METRICS = ("mean_average_precision", "overall_f1", "class_f1")
 ORACLE_METRICS = ("oracle_overall_f1", "oracle_class_f1")
 PRIOR_ERROR = "prior_error"  # the column of methods that estimate the class prior
 VPU_WEIGHT = 0.3
 """Of the VPU risk beside the proxy accuracy; chosen among 0.1 to 1, see the results."""
 TITLES = {
-    "accuracy": "accuracy",
-    "f1": "F1",
-    "auc": "AUC",
-    "average_precision": "average precision",
+    **{name: metric.title for name, metric in BINARY.items()},
     "mean_average_precision": "mean average precision",
     "overall_f1": "overall F1",
     "class_f1": "class F1",
