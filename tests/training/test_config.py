@@ -757,6 +757,20 @@ def test_a_run_that_began_before_a_field_was_there_goes_on_while_it_changes_noth
     ]
 
 
+def test_a_method_is_built_of_saved_settings_that_lack_its_later_fields():
+    later = {name for section, name, _ in config_lib._LATER if section == "method"}
+    info, lacked = tiny.problem().info, set()
+    for name in BINARY:
+        config = ml_collections.ConfigDict(tiny.config(name).to_dict())
+        fields = later.intersection(config.method)
+        for field in fields:
+            del config.method[field]
+        lacked |= fields
+        if fields:
+            assert methods.build(ml_collections.FrozenConfigDict(config), info).stages
+    assert lacked == later
+
+
 @pytest.mark.parametrize("source", sources.NAMES)
 def test_options_that_an_error_recommends_are_fields(source):
     name = "tfds_name" if source == "cifar100" else "label_set"
