@@ -1,4 +1,7 @@
-"""The command `pujax check DATA`: faults of PU data, before anything is trained."""
+"""The command `pujax check DATA`: faults of PU data, before anything is trained.
+
+What it looks for is in `pujax/audit/`; checks of arguments are in `pujax/checks.py`.
+"""
 
 import os
 import sys

@@ -1,4 +1,7 @@
-"""Checks of arguments; all errors have the form "FIELD is VALUE; accepted: ..."."""
+"""Checks of arguments; all errors have the form "FIELD is VALUE; accepted: ...".
+
+The command `pujax check` is in `pujax/check.py`.
+"""
 
 import datetime
 import numbers

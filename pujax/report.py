@@ -1,4 +1,7 @@
-"""Results of several seeds as a Markdown table beside published figures."""
+"""Results of several seeds as a Markdown table beside published figures.
+
+The command `pujax report` is in `pujax/reports/`, which writes a page about runs.
+"""
 
 import dataclasses
 import math

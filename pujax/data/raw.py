@@ -148,7 +148,8 @@ def of_rows(rows: np.ndarray, labeled: np.ndarray) -> RawDataset:
       labeled: bool `[n]`, whether a row is a labeled positive.
 
     Returns:
-      Its training rows, without test rows; `scaling='dataset'` leaves the numbers as they are.
+      Its training rows, without test rows. Its mean is 0 and its deviation 1, so that every
+      `scaling` leaves the numbers as they are.
     """
     return RawDataset(
         name="rows",

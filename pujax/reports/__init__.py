@@ -1,5 +1,7 @@
 """`pujax report`: one HTML page of one or several runs, which opens without a network.
 
+The Markdown table of several seeds is in `pujax/report.py`.
+
 A page is built from the files in the folders of runs; nothing is trained. `docs/reports.md` says
 what is on it and by which rules its verdict is found. What it takes loads for seconds, so it is
 imported when it is used.

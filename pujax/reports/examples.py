@@ -46,8 +46,7 @@ class _Kind(NamedTuple):
 
     Attributes:
       caption: what they are.
-      part: 'train', 'held' or 'test'.
-      rows: of that part.
+      members: part, 'train', 'held' or 'test', and row in that part, of each example.
     """
 
     caption: str
