@@ -8,9 +8,9 @@ AUTO = "auto"
 _SETTINGS = (AUTO, "on", "off")
 
 
-def check_few_kernels(setting: str, field: str = "run.few_kernels") -> None:
-    """Raises a ValueError for a setting that is none."""
-    checks.one_of(field, setting, _SETTINGS)
+def check_few_kernels(setting: str) -> None:
+    """Raises a ValueError for a `run.few_kernels` that is no setting."""
+    checks.one_of("run.few_kernels", setting, _SETTINGS)
 
 
 def loops_beat_calls() -> bool:

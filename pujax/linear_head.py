@@ -17,7 +17,8 @@ from jax.typing import ArrayLike
 
 from pujax import arrays, checks, risks
 
-Risk = Callable[[jax.Array, jax.Array], jax.Array]
+Risk = Callable[..., jax.Array]
+"""A PU risk: `risk(scores, labeled, prior=prior)` of scores and labels 1 or 0 `[n]`, a scalar."""
 
 
 class LinearHead(NamedTuple):
@@ -45,7 +46,7 @@ def fit(
     labeled: ArrayLike,
     *,
     prior: float | jax.Array,
-    risk: Callable[..., jax.Array] = risks.imbalanced_nnpu,
+    risk: Risk = risks.imbalanced_nnpu,
     num_epochs: int = 100,
     batch_size: int = 256,
     learning_rate: float = 3e-4,

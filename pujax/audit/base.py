@@ -151,11 +151,11 @@ def same(contents: Iterable[bytes]) -> np.ndarray:
     return np.array([known.setdefault(content, len(known)) for content in contents], np.int64)
 
 
-def listed(names: Iterable[Any], *, shown: int = SHOWN) -> str:
+def listed(names: Iterable[Any]) -> str:
     """The first of some names, and how many more there are."""
     names = [str(name) for name in names]
-    more = f" and {len(names) - shown:,} more" if len(names) > shown else ""
-    return ", ".join(names[:shown]) + more
+    more = f" and {len(names) - SHOWN:,} more" if len(names) > SHOWN else ""
+    return ", ".join(names[:SHOWN]) + more
 
 
 def in_order(findings: Iterable[Finding]) -> list[Finding]:

@@ -15,6 +15,8 @@ from pujax.plots import style
 
 SIZE = (4.2, 3.5)
 """Inches: 400 px wide, so that letters of 8 points can be read on a telephone too."""
+_MOST_POINTS = 400
+"""Of a curve; the eye sees no difference to more of them."""
 _SETTINGS: Any = {"svg.fonttype": "none", "svg.hashsalt": "pujax", "font.size": 10.0}
 # What takes the page's colours, in dark mode too: text, curves in black, and lines of the grid.
 _COLORS = {
@@ -86,9 +88,9 @@ def step_curve(scores: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.n
     return np.append(0.0, hits), np.append(0.0, others)
 
 
-def thinned(x: np.ndarray, y: np.ndarray, most: int = 400) -> tuple[np.ndarray, np.ndarray]:
-    """At most so many points of a curve, its ends among them."""
-    if len(x) <= most:
+def thinned(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """At most `_MOST_POINTS` points of a curve, its ends among them."""
+    if len(x) <= _MOST_POINTS:
         return x, y
-    rows = np.unique(np.linspace(0, len(x) - 1, most).round().astype(int))
+    rows = np.unique(np.linspace(0, len(x) - 1, _MOST_POINTS).round().astype(int))
     return x[rows], y[rows]

@@ -123,10 +123,10 @@ def count(value: Any) -> str:
     return UNKNOWN if value is None else f"{int(value):,}"
 
 
-def with_interval(known: Number, *, digits: int = 4, as_percent: bool = False) -> str:
+def with_interval(known: Number, *, as_percent: bool = False) -> str:
     """A number and its interval in brackets, as the terminal shows them."""
     shown = percent if as_percent else decimal
-    digits = 1 if as_percent else digits
+    digits = 1 if as_percent else 4
     if not known.is_known:
         return UNKNOWN
     text = shown(known.value, digits)

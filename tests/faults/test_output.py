@@ -84,7 +84,7 @@ def test_a_terminal_that_closes_costs_nothing(tmp_path):
     assert (tmp_path / "result").read_text() == "False"
 
 
-def test_a_message_is_not_lost_with_a_stream_that_is_none(monkeypatch):
+def test_a_message_to_a_stream_that_is_none_raises_no_error(monkeypatch):
     monkeypatch.setattr(sys, "stdout", None)
     console.message("nobody reads it")
 

@@ -35,10 +35,6 @@ def batch_of(method, arrays, *, epoch=0):
     return tiny.gather(arrays, plan, 0, epoch=epoch, step=0)
 
 
-def binary_entropy(p):
-    return -p * np.log(p) - (1 - p) * np.log(1 - p)
-
-
 def test_uncertainty_is_the_mutual_information_of_prediction_and_network():
     """Against the definition as a sum over the joint distribution of label and network."""
     scores = np.random.default_rng(0).normal(0, 4, [3, 50])

@@ -95,18 +95,17 @@ def read_chunks(path: str, num_rows: int) -> Iterator[tuple[Any, np.ndarray, int
         raise ValueError(f"{path} cannot be read ({reading.one_line(error)})") from error
 
 
-def without_zeros(path: str, lines: Iterable[str], first: int = 1) -> Iterator[str]:
+def without_zeros(path: str, lines: Iterable[str]) -> Iterator[str]:
     """The lines, unless one holds a zero byte, which is no text and would be part of a word.
 
     Args:
       path: for messages.
       lines: of the file.
-      first: number of the first of them.
 
     Raises:
       ValueError: naming file, line and character.
     """
-    for number, line in enumerate(lines, first):
+    for number, line in enumerate(lines, start=1):
         if "\0" in line:
             raise ValueError(
                 f"{path}, line {number}, character {line.index(chr(0)) + 1} is a zero byte; "
