@@ -18,10 +18,10 @@ _ALMOST = 0.9
 _RANGED = 20
 """Cells of training rows from which on their range says what is usual."""
 _ENDS = 0.01, 0.99
-"""Quantiles that are the ends of that range: a few outliers would make it as wide as they are far,
-and the least and the greatest value may be a person's, which a shared model need not hold. Of fewer
-than a hundred cells they are these, and of a nearly constant column, whose range would have no
-width."""
+"""Quantiles that are the ends of that range, in place of the least and the greatest value, which a
+few outliers move far and which may tell of one person, while a saved model may be shared. Where
+there are fewer than a hundred cells, or the two quantiles are one number, the ends are the least
+and the greatest value."""
 _THOUSANDS = rf"[+\-{written_numbers.MINUS}]?([1-9]\d{{0,2}}(\.\d{{3}})+|\d+)"
 """Whole numbers, whose points, if they have any, may stand between thousands."""
 

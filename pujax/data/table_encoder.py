@@ -23,7 +23,7 @@ from pujax.files import replacing
 _FILE = "encoder.skops"
 _VERSIONS = ("skrub", "scikit-learn", "pandas")
 _SEED = 0
-# skrub ends a name so that another feature has already.
+# skrub adds this ending, of random digits, to the name of a feature that another one has already.
 _RANDOM_ENDING = re.compile(r"__skrub_[0-9a-f]+__$")
 _MAX_WORDS = 40
 """Where a column has fewer different words than these, each becomes a column of its own."""

@@ -249,7 +249,8 @@ class _Drawer(NamedTuple):
         field, given = "data.validation_labeled", settings.validation_labeled
         if not size:
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
-        # One sample of the source as it is holds its validation set like one that is not drawn.
+        # U_val is drawn apart from P_val in two samples and at a given class prior only: elsewhere
+        # both are one part of the source, of which positives are labelled, even where U is drawn.
         in_parts = settings.setting == "two_sample" or settings.class_prior is not None
         draws = settings.draws_unlabeled or settings.unlabeled_pool == UNKNOWN_CLASS
         if draws and in_parts:

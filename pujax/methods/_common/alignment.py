@@ -104,7 +104,8 @@ class Aligner(NamedTuple):
         )
         share = 1 - self.config.target_momentum
         moved = optax.incremental_update(_shared(params), target.weights, share)
-        # The other heads fill the module and are computed by nobody.
+        # The target has no weights for the other heads, which the module must have: those of the
+        # online network stand in, since nothing reads what these heads give.
         outputs, stats = self.network.train_pass(
             {**params, **moved},
             {**batch_stats, **target.statistics},

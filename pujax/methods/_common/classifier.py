@@ -27,7 +27,8 @@ from pujax.methods.base import Method, Stage
 from pujax.models import encoder as encoder_lib
 from pujax.models import multilabel
 
-# Folded into the key of a step, whose first folds are the parts that objectives split it into.
+# Folded into a step's key for dropout. Objectives split that key, which folds in 0, 1 and so on, so
+# that a number far above these gives a key of its own.
 _DROPOUT_KEY = 2**30
 Info = DataInfo | MultilabelInfo
 # (batch_stats, images) -> (outputs, batch_stats), a training pass with the parameters of the step;
