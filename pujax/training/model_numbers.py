@@ -16,7 +16,7 @@ from pujax.checks import require
 from pujax.data.multilabel_dataset import MultilabelInfo
 from pujax.data.pu_dataset import DataInfo, TrainingData
 from pujax.methods.base import Method
-from pujax.training import seed_axis
+from pujax.training import seed_axis, train_step
 
 Info = DataInfo | MultilabelInfo
 
@@ -108,9 +108,19 @@ def _used(method: Method, state: Any, info: Info) -> list[bool]:
 
     inputs = jax.ShapeDtypeStruct([2, *info.input_shape], info.input_dtype)
     traced = jax.make_jaxpr(predict)(leaves, inputs).jaxpr
-    seen = {id(v) for equation in traced.eqns for v in equation.invars}
-    seen |= {id(v) for v in traced.outvars}
-    return [id(v) in seen for v in traced.invars[: len(leaves)]]
+    return _looked_at(traced)[: len(leaves)]
+
+
+def _looked_at(trace: Any) -> list[bool]:
+    """Which arguments a trace looks at; of a compiled call those that the call's own trace does."""
+    seen = {id(v) for v in trace.outvars}
+    for equation in trace.eqns:
+        given = equation.invars
+        if equation.primitive.name in train_step.COMPILED_CALLS:
+            inside = _looked_at(equation.params["jaxpr"].jaxpr)
+            given = [v for v, is_used in zip(given, inside, strict=True) if is_used]
+        seen |= {id(v) for v in given}
+    return [id(v) in seen for v in trace.invars]
 
 
 def _shapes(method: Method, info: Info) -> Any:

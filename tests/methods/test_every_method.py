@@ -14,7 +14,7 @@ from pujax.data.batching import Batching
 from pujax.methods import naive, puupl
 from pujax.methods._common import averaging
 from pujax.methods.base import Method, Stage
-from pujax.training import method_setup, model_numbers, sharding, train_step
+from pujax.training import method_setup, model_numbers, seed_axis, sharding, train_step
 from tests import tiny
 
 NORMED = {"model": "mlp", "options": {"hidden": (8,), "batch_norm": True}}
@@ -126,6 +126,21 @@ def test_a_model_of_averaged_weights_is_saved_and_restored(name):
     inputs = arrays.inputs[:20]
     restored = model_numbers.restored(saved, method, info)
     np.testing.assert_array_equal(method.predict(restored, inputs), method.predict(state, inputs))
+
+
+@tiny.by_kind(tiny.METHODS, *DAILY, "puupl")
+def test_a_saved_model_holds_neither_the_optimizer_nor_a_number_of_each_training_row(name):
+    """Labels that a method learned of the training rows, say, are in no published model."""
+    problem = tiny.multilabel_problem() if methods.is_multilabel(name) else tiny.problem()
+    method = methods.build(
+        tiny.config(name, **(PLAIN if name == "gradpu" else NORMED)), problem.info
+    )
+    shapes = seed_axis.state_shapes(method.stages, problem.training_data())
+    shapes = method.evaluated(shapes) if method.evaluated else shapes
+    state = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
+    saved = model_numbers.numbers_of(method, state, problem.info)
+    assert saved
+    assert not [x for x in saved if ".opt_state" in x or problem.info.n in saved[x].shape]
 
 
 class Evaluated(NamedTuple):
