@@ -1,12 +1,12 @@
 """Joining the hosts of a run, and ending together: none waits for one that is gone."""
 
 import contextlib
-import functools
 import inspect
 import os
 import pathlib
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -34,7 +34,8 @@ _CONNECTION = re.compile(r"\b(Gloo|NCCL|CoordinationService|heartbeat)", re.IGNO
 _SECONDS_TO_LEAVE = 10.0
 """For an orderly end after an error, which waits for the other hosts: they may not have one."""
 
-_IS_OUT = threading.Event()
+_CALLED_OFF: list[threading.Event] = []
+"""One for every end of this process that is being waited for: set, the process goes on."""
 
 
 def join(run: ml_collections.ConfigDict) -> None:
@@ -50,13 +51,37 @@ def join(run: ml_collections.ConfigDict) -> None:
         given["process_id"] = run.process_id
     if "heartbeat_timeout_seconds" in inspect.signature(jax.distributed.initialize).parameters:
         given["heartbeat_timeout_seconds"] = _SECONDS_TO_NOTICE  # not in the oldest versions
+    if run.process_id == 0:
+        _check_port(run.coordinator)
     console.divert_native_messages(_reader)
     before = signal.getsignal(signal.SIGTERM)
-    jax.distributed.initialize(**given)
+    try:
+        jax.distributed.initialize(**given)
+    except (ValueError, RuntimeError) as error:
+        raise _refusal(run.coordinator, error) from error
     if threading.current_thread() is threading.main_thread():
         # JAX's preemption service, which nobody asks here, has taken the signal: until training
         # looks for it a host would not end.
         signal.signal(signal.SIGTERM, before or signal.SIG_DFL)
+
+
+def _check_port(coordinator: str) -> None:
+    """Raises where the first process cannot listen at its port: JAX would crash."""
+    both = socket.has_dualstack_ipv6()
+    family = socket.AF_INET6 if both else socket.AF_INET
+    place = ("", int(coordinator.rpartition(":")[2]))
+    try:
+        socket.create_server(place, family=family, dualstack_ipv6=both).close()
+    except OSError as error:
+        raise _refusal(coordinator, error) from error
+
+
+def _refusal(coordinator: str, error: Exception) -> ValueError:
+    return ValueError(
+        f"run.coordinator is {coordinator!r}, and no run can be joined so "
+        f"({console.first_line(error)}); accepted: 'HOST:PORT' of the first process, whose port is "
+        "free there, with run.num_processes and run.process_id; or '' in a cluster that JAX knows"
+    )
 
 
 def _text() -> str:
@@ -82,8 +107,11 @@ def leaving_together(*, is_outermost: bool = False) -> Iterator[None]:
     for them.
 
     Args:
-      is_outermost: whether what catches the error outside of the block says what it is.
+      is_outermost: whether the caller of a run may catch the error and go on, with another run,
+        say: then the end of the process alone does not wait for the others, whenever it comes.
     """
+    if is_outermost:
+        _stay()
     try:
         yield
     except (Exception, KeyboardInterrupt) as error:  # a second Ctrl-C, at this host alone
@@ -92,13 +120,15 @@ def leaving_together(*, is_outermost: bool = False) -> Iterator[None]:
         if _is_of_hosts(error):
             time.sleep(_SECONDS_FOR_JAX)
             _leave(f"{_text()} ({console.first_line(error)})", LOST_HOST)
-        if is_outermost:
-            _IS_OUT.set()
+        _stay()
         status = 130 if isinstance(error, KeyboardInterrupt) else 2
-        late = functools.partial(_leave_late, console.first_line(error), status)
-        timer = threading.Timer(_SECONDS_TO_LEAVE, late)
-        timer.daemon = True
-        timer.start()
+        text = (
+            f"this host ends with status {status} without the others, which did not end with it in "
+            f"{_SECONDS_TO_LEAVE:g} seconds ({console.first_line(error)})"
+        )
+        _CALLED_OFF.append(threading.Event())
+        late = (_CALLED_OFF[-1], text, status, is_outermost)
+        threading.Thread(target=_leave_late, args=late, daemon=True).start()
         raise
 
 
@@ -122,12 +152,22 @@ def is_out_of_memory(error: BaseException) -> bool:
     return of_devices and str(error).startswith("RESOURCE_EXHAUSTED")
 
 
-def _leave_late(text: str, status: int) -> None:
-    _leave("" if _IS_OUT.is_set() else text, status)
+def _stay() -> None:
+    """Calls off all ends that are awaited."""
+    while _CALLED_OFF:
+        _CALLED_OFF.pop().set()
+
+
+def _leave_late(called_off: threading.Event, text: str, status: int, at_end: bool) -> None:
+    """Ends the process in a while, counted from now or `at_end` from where Python begins to end."""
+    if at_end:
+        threading.main_thread().join()
+    if not called_off.wait(_SECONDS_TO_LEAVE):
+        _leave(text, status)
 
 
 def _leave(text: str, status: int) -> None:
     """Ends the process now: what would be done at its end waits for other hosts."""
-    sys.stderr.write(f"{text}\n" if text else "")
+    sys.stderr.write(f"{text}\n")
     sys.stderr.flush()
     os._exit(status)

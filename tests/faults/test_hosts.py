@@ -13,6 +13,7 @@ import time
 import jax
 import pytest
 
+from pujax.training import config as config_lib
 from pujax.training import hosts, native_messages
 from tests.faults import in_process, runs
 
@@ -126,10 +127,63 @@ def test_a_host_that_alone_is_interrupted_or_fails_does_not_wait_for_the_others(
     monkeypatch.setattr(jax, "process_count", lambda: 2)
     monkeypatch.setattr(hosts, "_SECONDS_TO_LEAVE", 0.01)
     left, done = [], threading.Event()
-    monkeypatch.setattr(hosts, "_leave", lambda text, code: (left.append(code), done.set()))
+    monkeypatch.setattr(hosts, "_leave", lambda *told: (left.append(told), done.set()))
     with pytest.raises(type(error)), hosts.leaving_together():
         raise error
-    assert done.wait(10) and left == [status]
+    assert done.wait(10)
+    ((text, code),) = left
+    assert code == status and text.startswith(f"this host ends with status {status} without the")
+
+
+@pytest.mark.parametrize("runs_again", [True, False])
+def test_an_error_that_the_caller_of_a_run_catches_ends_the_process_at_its_own_end_alone(
+    monkeypatch, runs_again
+):
+    monkeypatch.setattr(jax.distributed, "is_initialized", lambda: True)
+    monkeypatch.setattr(jax, "process_count", lambda: 2)
+    monkeypatch.setattr(hosts, "_SECONDS_TO_LEAVE", 0.1)
+    end, done = threading.Event(), threading.Event()
+    main = threading.Thread(target=end.wait, daemon=True)
+    main.start()
+    monkeypatch.setattr(hosts.threading, "main_thread", lambda: main)
+    monkeypatch.setattr(hosts, "_leave", lambda *told: done.set())
+    # The inner block's own end is called off where the error has left the run.
+    with (
+        pytest.raises(ValueError, match="caught"),
+        hosts.leaving_together(is_outermost=True),
+        hosts.leaving_together(),
+    ):
+        raise ValueError("caught")
+    assert not done.wait(0.5)
+    if runs_again:
+        with hosts.leaving_together(is_outermost=True):
+            pass
+    end.set()
+    assert done.wait(0.5 if runs_again else 10) is not runs_again
+
+
+def test_a_port_that_is_taken_is_refused_before_jax_would_crash():
+    with socket.socket() as taken:
+        taken.bind(("localhost", 0))
+        taken.listen()
+        run = config_lib.default_config("nnpu").run
+        place = f"localhost:{taken.getsockname()[1]}"
+        run.update({"distributed": True, "coordinator": place, "num_processes": 2, "process_id": 0})
+        message = rf"run.coordinator is '{place}', .*\(.*[Aa]ddress.*\); accepted: 'HOST:PORT'"
+        with pytest.raises(ValueError, match=message):
+            hosts.join(run)
+
+
+@pytest.mark.parametrize("error", [ValueError, RuntimeError, jax.errors.JaxRuntimeError])
+def test_what_jax_says_of_a_cluster_that_it_does_not_know_names_the_field(monkeypatch, error):
+    def initialize(heartbeat_timeout_seconds=0):
+        raise error("coordinator_address should be defined.\nand more")
+
+    monkeypatch.setattr(jax.distributed, "initialize", initialize)
+    run = config_lib.default_config("nnpu").run
+    run.distributed = True
+    with pytest.raises(ValueError, match=r"^run.coordinator is ''.*defined.\); accepted: [^\n]*$"):
+        hosts.join(run)
 
 
 def start_two(tmp_path, workdir, *flags, second=()):

@@ -564,10 +564,12 @@ def test_the_hosts_of_a_cluster_must_be_described_whole():
             config_lib.resolve(changed(run__distributed=True, **fields))
 
     refused("run.num_processes is 0; accepted", run__process_id=-7)
-    refused("run.coordinator is 'a'; accepted", run__coordinator="a")
+    for place in ("a", "a:", ":1", "a:b", "a:0", "a:65536", "a:-1", "a:1_0", "a:²"):
+        refused(f"run.coordinator is '{place}'; accepted: 'HOST:PORT'", run__coordinator=place)
     refused("run.process_id is 2; accepted", run__process_id=2, run__num_processes=2)
     refused("run.coordinator is ''; accepted", run__process_id=0, run__num_processes=2)
-    config_lib.resolve(changed(run__distributed=True, run__coordinator="a:1"))  # of a known cluster
+    for place in ("a:1", "[::1]:65535"):  # of a known cluster
+        config_lib.resolve(changed(run__distributed=True, run__coordinator=place))
 
 
 @pytest.mark.parametrize(

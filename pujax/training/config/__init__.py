@@ -288,9 +288,10 @@ def _check_run(run: ml_collections.ConfigDict) -> None:
         checks.at_least("run.num_processes", run.num_processes, 1)
         checks.between("run.process_id", run.process_id, 0, run.num_processes - 1)
     if is_described or run.coordinator:  # by itself where the cluster says the rest
-        checks.require(
-            ":" in run.coordinator, "run.coordinator", run.coordinator, "'HOST:PORT' of the first"
-        )
+        host, _, port = run.coordinator.rpartition(":")
+        is_port = port.isascii() and port.isdigit() and 1 <= int(port[:6]) <= 65535
+        accepted = "'HOST:PORT' of the first, with a port from 1 to 65535"
+        checks.require(bool(host) and is_port, "run.coordinator", run.coordinator, accepted)
     checks.between("run.threshold", run.threshold, 0, 1, include="neither")
     checks.one_of("run.tensorboard", run.tensorboard, ("auto", "off"))
     checks.one_of("run.selection", run.selection, (model_selection.AUTO, *model_selection.RULES))
