@@ -36,6 +36,7 @@ from pujax.training import (
     new_rows,
     prediction_csv,
     saved_model,
+    sharding,
 )
 from pujax.training.saved_model import SavedModel
 
@@ -311,6 +312,7 @@ def main(argv: list[str]) -> int:
         if not hub.is_address(rest[0]):
             saved_model.check_run(rest[0])
         _check_output(values.output, *rest)
+        sharding.devices()
         model = load(rest[0], revision=values.revision)
         if os.path.isdir(rest[1]):
             _check_takes_folders(rest[1], model)

@@ -91,6 +91,7 @@ def run(
     if config.run.distributed and not workdir:
         raise ValueError("--workdir is ''; accepted: one folder that all hosts share")
     hosts.join(config.run)
+    sharding.devices()  # where they cannot be started, the first use of JAX would be a traceback
     with hosts.leaving_together(is_outermost=True):
         if workdir:
             return _run(config, workdir, rule)

@@ -702,6 +702,20 @@ def test_a_tree_that_is_not_finite_is_never_saved(tmp_path):
     assert position.global_step == 10 and tree["b"] == 5
 
 
+@pytest.mark.parametrize("error", [RuntimeError("no TPU here\nand more"), AssertionError()])
+def test_devices_that_jax_cannot_start_are_refused_before_anything_is_written(
+    tmp_path, monkeypatch, error
+):
+    def devices():
+        raise error
+
+    monkeypatch.setattr(jax, "devices", devices)
+    message = r"^JAX_PLATFORMS is '\w*', .*(no TPU here|AssertionError).*; accepted: [^\n]*$"
+    with pytest.raises(ValueError, match=message):
+        training.run(config_lib.default_config("naive"), str(tmp_path / "run"))
+    assert not (tmp_path / "run").exists()
+
+
 @pytest.mark.parametrize(
     ("wanted", "message"),
     [
