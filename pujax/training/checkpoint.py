@@ -153,8 +153,9 @@ class Checkpoints:
           `(position, tree)`, or None if nothing has ever been saved here.
 
         Raises:
-          ValueError: if a checkpoint belongs to another run, or if none of those that are here, or
-            were, can be used.
+          ValueError: if a checkpoint belongs to another run, or to one with another
+            `jax_enable_x64` on which types of its numbers depend, or if none of those that are
+            here, or were, can be used.
           OSError: for lack of memory or of permission to read.
         """
         problems: dict[int, str] = {}
@@ -201,7 +202,7 @@ class Checkpoints:
         """One checkpoint.
 
         Raises:
-          _OtherRunError: if it is of another run.
+          _OtherRunError: if it is of another run, or of one with numbers of another width.
           Exception: of any kind, if it is not what was saved.
         """
         description = self._description(step)
@@ -209,7 +210,11 @@ class Checkpoints:
         fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in stored}
         position, arrays = Position(**fields), description["arrays"]
         wanted = like(position)
-        _compare(wanted, arrays)
+        try:
+            _compare(wanted, arrays)
+        except ValueError as error:
+            self._refuse_other_types(step, description["environment"], error)
+            raise
         tree = self._manager.restore(
             step, args=ocp.args.Composite(tree=ocp.args.StandardRestore(wanted))
         )["tree"]
@@ -227,6 +232,17 @@ class Checkpoints:
                 *(step, "; ".join(changes)),
             )
         return position, tree
+
+    def _refuse_other_types(self, step: int, saved: dict[str, Any], error: ValueError) -> None:
+        """Raises if a checkpoint does not fit for another width of numbers, and is not damaged."""
+        there, here = (
+            x["jax_enable_x64"] for x in (environment.DEFAULTS | saved, environment.current())
+        )
+        if there != here:
+            raise _OtherRunError(
+                f"checkpoint {step} in {self._folder} was made with jax_enable_x64={there}, here "
+                f"it is {here} ({error}); accepted: JAX_ENABLE_X64={there:d}, as it was made"
+            ) from error
 
     def _description(self, step: int) -> dict[str, Any]:
         restored = self._manager.restore(
@@ -318,7 +334,7 @@ def _is_of_the_moment(error: Exception) -> bool:
 
 
 class _OtherRunError(ValueError):
-    """A checkpoint with another fingerprint."""
+    """A checkpoint with another fingerprint, or of other types of numbers."""
 
 
 @jax.jit

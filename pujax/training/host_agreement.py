@@ -12,7 +12,7 @@ import jax
 import ml_collections
 
 from pujax.training import config as config_lib
-from pujax.training import sharding
+from pujax.training import environment, sharding
 from pujax.training.evaluation.tasks import Problem
 
 _OF_A_HOST = ("process_id", "coordinator", "compilation_cache", "progress_seconds")
@@ -22,7 +22,8 @@ _OF_A_HOST = ("process_id", "coordinator", "compilation_cache", "progress_second
 def check(configs: Sequence[ml_collections.FrozenConfigDict], data: Problem) -> None:
     """Refuses hosts with other settings or data than the first; every host must call it.
 
-    Where files lie may differ, as in `config.fingerprint`.
+    Settings of JAX on which numbers depend count, too. Where files lie may differ, as in
+    `config.fingerprint`.
 
     Args:
       configs: of the methods that will train.
@@ -35,6 +36,7 @@ def check(configs: Sequence[ml_collections.FrozenConfigDict], data: Problem) -> 
         return
     own = {config.method.name: _settings(config) for config in configs}
     own["data"] = {"digest": data.digest()}
+    own["jax"] = environment.settings()
     own = json.loads(json.dumps(own))  # as JSON gives it back
     first = json.loads(sharding.of_first_host(json.dumps(own)))
     found = config_lib.differences(first, own)

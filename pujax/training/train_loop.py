@@ -120,7 +120,8 @@ def _refreshed(run: Run, state: Any, epoch: int) -> Any:
     """The state at the start of an epoch.
 
     Seed by seed: a refresh runs outside the compiled step, where it may decide on the host. What it
-    computes there is that of the first host: others may round otherwise.
+    computes there is that of the first host: others may round otherwise. Types stay as they were,
+    which under `jax_enable_x64` are not always those of a host's numbers: a resume asks for them.
     """
     index = run.stage_index(epoch)
     stage_epoch = epoch - run.first_epochs[index]
@@ -128,11 +129,16 @@ def _refreshed(run: Run, state: Any, epoch: int) -> Any:
         return state
     key = train_step.stage_key(run.key, train_step.REFRESH, epoch)
     refreshes: list[Any] = [method.stages[index].refresh for method in run.methods]
-    states = [
-        refresh(*run.of_seed((state, run.on_device, key), seed), stage_epoch)
-        for seed, refresh in enumerate(refreshes)
-    ]
+    states = []
+    for seed, refresh in enumerate(refreshes):
+        before, *given = run.of_seed((state, run.on_device, key), seed)
+        after = refresh(before, *given, stage_epoch)
+        states.append(jax.tree.map(lambda old, new: _as_type(new, old.dtype), before, after))
     return seed_axis.join([sharding.arrays_of_first_host(own) for own in states], run.mesh)
+
+
+def _as_type(array: Any, dtype: Any) -> Any:
+    return array if array.dtype == dtype else array.astype(dtype)
 
 
 def _stage_data(run: Run, index: int, state: Any) -> TrainingData:

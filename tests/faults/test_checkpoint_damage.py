@@ -12,11 +12,12 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from pujax import checksums, processor, training
 from pujax.models import encoder as encoder_lib
-from pujax.training import checkpoint, loop_state, saved_model, train_step
+from pujax.training import checkpoint, environment, loop_state, saved_model, train_step
 from pujax.training import config as config_lib
 from pujax.training.checkpoint import Checkpoints, Position
 from tests import tiny
 from tests.faults import runs
+from tests.x64 import x64
 
 
 def tree(step):
@@ -264,6 +265,48 @@ def test_other_cores_are_warned_about(two, tmp_path, monkeypatch, caplog):
     (line,) = [x for x in caplog.messages if "made under other conditions" in x]
     assert "XLA_FLAGS: " in line and "cores: " in line and "77 here" in line
     assert "last digits may differ" in line
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("jax_default_matmul_precision", "bfloat16"),
+        ("jax_default_prng_impl", "rbg"),
+        ("jax_threefry_partitionable", False),
+    ],
+)
+def test_settings_of_jax_that_change_every_number_are_told(name, value):
+    saved, before = environment.current(), getattr(jax.config, name)
+    jax.config.update(name, value)
+    try:
+        assert environment.changes(saved) == [f"{name}: {before!r} there, {value!r} here"]
+    finally:
+        jax.config.update(name, before)
+    del saved[name]  # as in a checkpoint of an earlier version
+    assert environment.changes(saved) == []
+
+
+def test_with_64_bits_what_a_host_computes_for_an_epoch_keeps_its_type(tmp_path, caplog):
+    changes = {"model": "mlp", "options": {"hidden": (4,)}, "augment": False}
+    with x64():
+        for epochs in (2, 0):
+            config = tiny.config("cvir", **changes, stop_after_epoch=epochs)
+            _, rows = tiny.train_in(tmp_path, config, tiny.problem())
+    assert len(rows) == 4 and "damaged" not in caplog.text
+
+
+def test_a_checkpoint_with_another_width_of_numbers_is_not_called_damaged(tmp_path, caplog):
+    store = Checkpoints(str(tmp_path / "c"), keep=3, fingerprint={})
+    with x64():
+        store.save(Position(1, 0, 10), {"offset": jnp.zeros([])})
+    message = r"jax_enable_x64=True, here it is False \(.*offset is float64.*JAX_ENABLE_X64=1, as"
+    with pytest.raises(ValueError, match=message):
+        store.restore_newest(lambda _: {"offset": jax.ShapeDtypeStruct([], "float32")})
+    with x64():
+        like = {"offset": jax.ShapeDtypeStruct([], "float64")}
+        assert store.restore_newest(lambda _: like) is not None
+    store.close()
+    assert "damaged" not in caplog.text
 
 
 @pytest.mark.parametrize("size", [0, 1, 7, 16384, 16385, 3 * 16384 + 11])
