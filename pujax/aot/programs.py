@@ -94,9 +94,11 @@ def _training(index: int, shapes: StageShapes, first_epoch: int, problem: Proble
 def _mapped(
     name: str, function: Callable[..., Any], shapes: StageShapes, problem: Problem
 ) -> Program:
-    """A function of state and raw inputs, on a batch of `run.eval_batch_size`."""
-    rows = problem.num_test if name == "predict" else problem.data.inputs.shape[0]
-    size = min(problem.config.run.eval_batch_size, rows)
+    """A function of state and raw inputs, on a batch of `run.eval_batch_size`, as a run has it."""
+    size, rows = problem.config.run.eval_batch_size, problem.data.inputs.shape[0]
+    if name == "predict":
+        size, rows = sharding.even_batch(size, problem.mesh), problem.num_test
+    size = min(size, rows)
     batch = stage_shapes.batch_of(problem.data.inputs, size, problem.mesh)
 
     def trace() -> jax.stages.Traced:

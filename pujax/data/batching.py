@@ -213,7 +213,8 @@ def map_batches(
     costs next to nothing, each batch is a call of its own. Either way the last batch starts
     earlier, so that it is full, and its overlap is cut off: only one shape is ever compiled, and
     no more than a batch is computed at once. Where `inputs` is copied on several devices, each of
-    them takes its share of every batch.
+    them takes its share of every batch, or computes the whole of it where the devices do not divide
+    its size.
 
     Args:
       function: maps `(*args, [batch, ...])` to an array or pytree with the same first axis, row by

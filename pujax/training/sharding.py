@@ -71,6 +71,11 @@ def of_batch(size: int, mesh: Mesh) -> NamedSharding:
     return NamedSharding(mesh, PartitionSpec(mesh.axis_names) if is_even else PartitionSpec())
 
 
+def even_batch(size: int, mesh: Mesh) -> int:
+    """`size` rounded down to what the devices share evenly, and at least a row for each."""
+    return max(size - size % mesh.size, mesh.size)
+
+
 def replicate(tree: Any, mesh: Mesh) -> Any:
     """Puts host arrays on every device; every host must hold the same values."""
     return put(tree, replicated(mesh))

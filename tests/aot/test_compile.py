@@ -95,6 +95,13 @@ def test_programs_of_stages_and_of_what_they_refresh():
     assert notes == []
 
 
+def test_devices_that_do_not_divide_an_evaluation_share_fewer_rows_as_in_a_run():
+    config = small(method={"batch_size": 63}, run={"eval_batch_size": 128})
+    found, _ = programs.all_programs(built(config, devices=3))
+    (predict,) = (program for program in found if program.name == "predict")
+    assert jax.tree.leaves(predict.trace().in_avals)[-1].shape[0] == 126
+
+
 def test_steps_of_a_call_are_those_of_an_accelerator():
     config = small(data={"source": "mnist"}, method={"batch_size": 250})
     assert names_of(config, 1)[0][0] == ("train train", 30)  # of 240 in an epoch

@@ -67,8 +67,7 @@ class Evaluator:
         self._mesh = mesh
         self._task = task
         self._threshold = threshold
-        # A batch that the devices divide evenly, for a small set too.
-        self._batch_size = max(batch_size - batch_size % mesh.size, mesh.size)
+        self._batch_size = sharding.even_batch(batch_size, mesh)  # of a small set, too
         self._test_inputs = self._put(data.test_inputs)
         self._validation_inputs: jax.Array | ImageFiles | None = None
         self._validation_labeled: np.ndarray | None = None
