@@ -98,6 +98,13 @@ class Preparation:
         names = listed([column.name for column in self.columns if column.kind != "dropped"])
         return f"a table with the columns {names}"
 
+    @property
+    def formats(self) -> str:
+        """Files that such rows are read from, for a person."""
+        if self.columns:
+            return frames.FORMATS
+        return ".npy or .npz" if self.first_index is None else ".npy, .npz or svmlight"
+
     def transform(self, rows: Any, *, dtype: type = np.float32) -> np.ndarray:
         """The features of rows, in their order; a row's features depend on no other row.
 
@@ -260,16 +267,16 @@ class Preparation:
     def _aligned(self, frame: frames.Frame) -> np.ndarray:
         """The numbers of an array as they are, `[n, d]`, in the order of the features."""
         values, wanted = frame.values, len(self.feature_names)
-        formats = ".npy or .npz" if self.first_index is None else ".npy, .npz or svmlight"
         if frame.is_table:
             raise ValueError(
                 f"{frame.path} is a table with named columns; accepted: {wanted} numbers per row, "
-                f"as in training ({formats})"
+                f"as in training ({self.formats})"
             )
         if self.first_index is None and frame.is_sparse:
             raise ValueError(
                 f"{frame.path} is svmlight, whose indices begin at 0 or at 1, and training rows do "
-                f"not say which; accepted: {wanted} numbers per row, as in training ({formats})"
+                f"not say which; accepted: {wanted} numbers per row, as in training "
+                f"({self.formats})"
             )
         if frame.is_sparse:
             if self.first_index == 1 and values[:, 0].any():

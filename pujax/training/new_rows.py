@@ -19,7 +19,6 @@ from pujax.data.preparation import Preparation
 from pujax.data.readers import (
     columns,
     frame_chunks,
-    frames,
     image_arrays,
     image_listing,
     pu_labels,
@@ -78,8 +77,7 @@ def of_table(learned: Preparation, rows: Any, *, id_name: str, num_rows: int = 0
         at the end.
     """
     num_rows = num_rows or ROWS
-    accepted = frames.FORMATS if learned.columns else frames.WITHOUT_NAMES
-    parts = frame_chunks.read(rows, num_rows, accepted=accepted)
+    parts = frame_chunks.read(rows, num_rows, accepted=learned.formats)
     first = next(parts)
     has_ids = id_name in learned.aside and id_name in first.frame.names
     name = id_name if has_ids else "row"

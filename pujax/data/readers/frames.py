@@ -27,8 +27,6 @@ from pujax.checks import require
 from pujax.data.readers import columns, packed, separated
 
 FORMATS = ".csv and .tsv with a header, .parquet, .npz, .npy, and svmlight"
-WITHOUT_NAMES = ".npz, .npy, and svmlight"
-"""Formats of numbers whose columns have no names."""
 
 _KINDS = {".csv": "text", ".tsv": "text", ".tab": "text", ".parquet": "parquet", ".pq": "parquet"}
 _KINDS |= {".npz": "npz", ".npy": "npy"}
