@@ -1,11 +1,29 @@
-"""What depends on the kind of device: forms of a computation that give the same numbers."""
+"""Devices, and what depends on their kind: forms of a computation that give the same numbers."""
 
 import jax
 
 from pujax import checks
+from pujax.console import first_line
 
 AUTO = "auto"
 _SETTINGS = (AUTO, "on", "off")
+
+
+def devices() -> list[jax.Device]:
+    """All devices of all hosts, which the first call of a process starts.
+
+    Raises:
+      ValueError: where JAX cannot start them, as on a platform that this machine does not have.
+    """
+    try:
+        return jax.devices()
+    except (RuntimeError, AssertionError) as error:  # the latter of a GPU without JAX's plugin
+        platforms = jax.config.jax_platforms or ""  # type: ignore[attr-defined]
+        raise ValueError(
+            f"JAX_PLATFORMS is {platforms!r}, with which JAX starts no device "
+            f"({first_line(error)}); accepted: platforms that this machine and its JAX have, such "
+            "as 'cpu', or '' for the best of them"
+        ) from error
 
 
 def check_few_kernels(setting: str) -> None:

@@ -8,7 +8,7 @@ import sys
 
 from absl import flags
 
-from pujax import audit, files, usage
+from pujax import accelerator, audit, files, usage
 from pujax.audit import report
 from pujax.console import message, run_command
 
@@ -32,6 +32,7 @@ def main(argv: list[str]) -> int:
                 "(--help says more)"
             )
         _check_writable(values.json, rest[0])
+        accelerator.devices()
         found = audit.audit(
             rest[0],
             label=values.label,

@@ -23,7 +23,7 @@ import rich.progress
 from absl import flags
 from rich.console import Console
 
-from pujax import command_line, huge_pages, usage
+from pujax import accelerator, command_line, huge_pages, usage
 from pujax.checks import one_of, require, whole_number
 from pujax.console import message, plural, show_own_messages
 from pujax.data.preparation import Preparation
@@ -36,7 +36,6 @@ from pujax.training import (
     new_rows,
     prediction_csv,
     saved_model,
-    sharding,
 )
 from pujax.training.saved_model import SavedModel
 
@@ -312,7 +311,7 @@ def main(argv: list[str]) -> int:
         if not hub.is_address(rest[0]):
             saved_model.check_run(rest[0])
         _check_output(values.output, *rest)
-        sharding.devices()
+        accelerator.devices()
         model = load(rest[0], revision=values.revision)
         if os.path.isdir(rest[1]):
             _check_takes_folders(rest[1], model)

@@ -9,6 +9,7 @@ import shlex
 import subprocess
 import sys
 
+import jax
 import pytest
 
 from pujax import catalogue, commands, configs, huge_pages, methods, priors, usage
@@ -52,6 +53,20 @@ def test_another_command_is_refused_in_a_line_that_lists_them(word, capsys):
     assert run(word, "--help") == 2
     said = f"command is {word!r}; accepted: {', '.join(commands.COMMANDS)}\n"
     assert capsys.readouterr() == ("", said)
+
+
+@pytest.mark.parametrize("command", ["check", "priors"])
+def test_devices_that_jax_cannot_start_are_one_line(command, tmp_path, monkeypatch, capsys):
+    def devices():
+        raise RuntimeError("no TPU here")
+
+    monkeypatch.setattr(jax, "devices", devices)
+    path = tmp_path / "table.csv"
+    path.write_text("x,label\n1,1\n2,\n3,1\n4,\n")
+    assert run(command, str(path), "--label=label") == 2
+    error = capsys.readouterr().err
+    assert error.startswith("JAX_PLATFORMS is ") and "no TPU here" in error
+    assert error.count("\n") == 1
 
 
 def test_an_interrupt_while_a_command_is_imported_is_one_line(monkeypatch, capsys):

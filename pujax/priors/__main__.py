@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from absl import flags
 
-from pujax import checks, usage
+from pujax import accelerator, checks, usage
 from pujax.console import message, plural, render_table, run_command
 from pujax.data.sources import own_table
 from pujax.priors.base import PriorEstimate
@@ -81,6 +81,7 @@ def main(argv: list[str]) -> int:
         enough = not values.resamples or values.resamples >= MIN_RESAMPLES
         accepted = f"0, for no intervals, or an integer from {MIN_RESAMPLES}"
         checks.require(enough, "--resamples", values.resamples, accepted)
+        accelerator.devices()
         found = report(
             rest[0],
             label=values.label,

@@ -13,7 +13,7 @@ import ml_collections
 import numpy as np
 from jax.sharding import Mesh
 
-from pujax import locks
+from pujax import accelerator, locks
 from pujax.console import message, render_table
 from pujax.data import dataset, multilabel_dataset, sources
 from pujax.data.multilabel_dataset import MultilabelDataset
@@ -91,7 +91,7 @@ def run(
     if config.run.distributed and not workdir:
         raise ValueError("--workdir is ''; accepted: one folder that all hosts share")
     hosts.join(config.run)
-    sharding.devices()  # where they cannot be started, the first use of JAX would be a traceback
+    accelerator.devices()  # where they cannot be started, the first use of JAX would be a traceback
     with hosts.leaving_together(is_outermost=True):
         if workdir:
             return _run(config, workdir, rule)

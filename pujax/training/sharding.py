@@ -10,32 +10,15 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from pujax.console import first_line
+from pujax import accelerator
 
 SEED = "seed"
 """Axis of a mesh whose rows of devices hold seeds apart."""
 
 
-def devices() -> list[jax.Device]:
-    """All devices of all hosts, which the first call of a process starts.
-
-    Raises:
-      ValueError: where JAX cannot start them, as on a platform that this machine does not have.
-    """
-    try:
-        return jax.devices()
-    except (RuntimeError, AssertionError) as error:  # the latter of a GPU without JAX's plugin
-        platforms = jax.config.jax_platforms or ""  # type: ignore[attr-defined]
-        raise ValueError(
-            f"JAX_PLATFORMS is {platforms!r}, with which JAX starts no device "
-            f"({first_line(error)}); accepted: platforms that this machine and its JAX have, such "
-            "as 'cpu', or '' for the best of them"
-        ) from error
-
-
 def make_mesh() -> Mesh:
-    """A mesh over all devices of all hosts with the single axis `data`; raises as `devices`."""
-    return Mesh(np.asarray(devices()), ("data",))
+    """A mesh over all devices of all hosts with the single axis `data`."""
+    return Mesh(np.asarray(accelerator.devices()), ("data",))
 
 
 def spread_seeds(mesh: Mesh, num_rows: int) -> Mesh:
