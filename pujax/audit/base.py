@@ -87,8 +87,8 @@ def problem(
 
     Args:
       features: `[n, d]`, finite numbers. A constant is subtracted from columns whose numbers single
-        precision would not tell apart, such as seconds since 1970; rows are copies of one another
-        where all of their digits are the same.
+        precision would not tell apart, such as seconds since 1970, and stands in their names; rows
+        are copies of one another where all of their digits are the same.
       labeled: `[n]`, True, or 1 beside 0 or -1, for the labelled positives.
       columns: names `[d]`; None is '1', '2' and so on.
       ids: names of the rows `[n]`; None counts from 1.
@@ -127,6 +127,10 @@ def problem(
     given = tuple(map(str, range(1, features.shape[1] + 1)) if columns is None else columns)
     if len(given) != features.shape[1]:
         raise ValueError(f"columns has {len(given)} names; accepted: {features.shape[1]}")
+    given = tuple(
+        f"{name} - {constant:.15g}" if constant else name
+        for name, constant in zip(given, constants, strict=True)
+    )
     return Problem(
         features=features,
         labeled=labeled,

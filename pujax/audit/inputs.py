@@ -67,10 +67,13 @@ def _table(path: str, options: dict[str, Any]) -> Input:
     data = read.prepare(np.arange(len(read.train_labels)))
     assert data.own is not None
     learned = data.own.preparation
+    constants = {x.name: x.offset for x in learned.columns if x.kind == "number" and x.offset}
     found = problem(
         as_array(data.train_inputs),
         data.train_labels == 1,
-        learned.sources or learned.feature_names,  # arrays have no columns but their features
+        # Arrays have no columns but their features, which name what is subtracted by themselves.
+        [f"{x} - {constants[x]:.15g}" if x in constants else x for x in learned.sources]
+        or learned.feature_names,
         ids=np.array([rows.named(i) for i in range(len(data.own.ids))], object),
     )
     found = found._replace(keys=same(learned.row_digests(rows.frame)))

@@ -119,7 +119,7 @@ class ImagePreparation:
         accepted = "uint8 [n, height, width, channels] with 1, 3 or 4 channels"
         images = rows
         if self.channels == 1:
-            accepted += " or [n, height, width]"
+            accepted += " or [n, height, width], whose width is none of these"
             if rows.ndim == 3 and rows.shape[-1] not in _CHANNELS:
                 images = rows[..., None]
         right = rows.dtype == np.uint8 and images.ndim == 4 and images.shape[-1] in _CHANNELS

@@ -543,10 +543,13 @@ def _in_type_of_both(values: np.ndarray, other: np.dtype) -> np.ndarray:
     """Numbers of an array in the type in which those of another type can be compared with them.
 
     Of integers it is one that holds both, with fractions the coarser of single and double
-    precision.
+    precision. No type holds the integers of 64 bits with and without a sign: their signs then are
+    columns of their own.
     """
     types = [np.dtype(values.dtype), np.dtype(other)]
     sizes = [one.itemsize for one in types if one.kind == "f"]
+    if not sizes and np.result_type(*types).kind == "f":
+        return np.concatenate([values.astype(np.uint64), values < 0], axis=1, dtype=np.uint64)
     if not sizes:
         return values.astype(np.result_type(*types), copy=False)
     with np.errstate(over="ignore"):

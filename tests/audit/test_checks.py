@@ -9,7 +9,16 @@ import numpy as np
 import pytest
 
 from pujax import audit, metrics
-from pujax.audit import class_prior, duplicates, inputs, label_counts, labeling, leaks, overlap
+from pujax.audit import (
+    class_prior,
+    duplicates,
+    inputs,
+    label_counts,
+    labeling,
+    leaks,
+    overlap,
+    scales,
+)
 from pujax.audit import scoring as scoring_lib
 from pujax.audit.base import ERROR, NOTE, WARNING, in_order
 from pujax.priors import PriorEstimate
@@ -379,6 +388,26 @@ def test_a_number_that_is_not_finite_is_named_with_its_place(number):
         audit.problem(rows, np.arange(3) < 1)
     with pytest.raises(ValueError, match="^features is a .*accepted: an array of real numbers"):
         audit.problem(np.array([["a"], ["b"]]), np.arange(2) < 1)
+
+
+def test_a_number_from_which_a_constant_is_subtracted_is_named_so(tmp_path):
+    """The row holds 1700086400, and a finding said 86400 of the column."""
+    rng = np.random.default_rng(0)
+    rows = np.stack([1.7e9 + rng.uniform(0, 1, 400), rng.normal(size=400)], axis=1)
+    rows[5, 0] = 1.7e9 + 86400
+    labeled = rng.random(400) < 0.3
+    (found,) = scales.check(audit.problem(rows, labeled, columns=["time", "x"]))
+    name = found.numbers["outliers"][0]["column"]
+    before, _, constant = name.partition(" - ")
+    value = float(constant) + found.numbers["outliers"][0]["value"]
+    assert before == "time" and value == pytest.approx(rows[5, 0], abs=0.01)
+    assert repr(name) in found.evidence[0]
+    cells = zip(rows.tolist(), labeled, strict=True)
+    lines = ["time,x,label", *(f"{t!r},{x!r},{int(y)}" for (t, x), y in cells)]
+    (tmp_path / "a.csv").write_text("\n".join(lines))
+    read = inputs.read(str(tmp_path / "a.csv"), label="label")
+    (found,) = scales.check(read.problem)
+    assert found.numbers["outliers"][0]["column"].startswith("time - 1700")
 
 
 def test_numbers_that_differ_in_the_last_digits_are_no_copies():

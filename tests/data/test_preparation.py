@@ -887,6 +887,9 @@ def test_a_row_of_an_array_is_the_same_in_another_type():
     assert same(whole + 1, whole.astype(np.float32)).all()
     large = 2**60 + whole
     assert not same(large + 1, large).any() and same(large + 1, large.astype(float)).all()
+    assert not same((large + 1).astype(np.uint64), large).any()
+    assert same(large.astype(np.uint64), large).all()
+    assert not same((-large).astype(np.uint64), -large).any()
 
 
 def test_a_feature_that_is_unused_makes_no_row_of_an_array_another_one():

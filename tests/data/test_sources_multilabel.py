@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from pujax.data import raw, sources
-from pujax.data.readers import download
+from pujax.data.readers import download, image_trees
 from tests.data.listed_images import both, write_image
 
 
@@ -265,6 +265,13 @@ def test_what_cannot_be_opened_is_a_copy_of_none(tmp_path):
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
     assert load(tmp_path).own.test_copies is None
+
+
+def test_files_that_are_gone_or_empty_are_copies_of_none(tmp_path):
+    for name in ("a.png", "b.png"):
+        (tmp_path / name).touch()
+    assert image_trees.copies([tmp_path / "a.png", tmp_path / "b.png"], 1) is None
+    assert image_trees.copies([tmp_path / "a.png", tmp_path / "gone.png"], 1) is None
 
 
 def test_links_stand_for_copies(tmp_path):

@@ -45,6 +45,12 @@ def test_a_table_in_an_archive(tmp_path):
     assert data.mean == (4.5, 5.5, 6.5) and data.std[0] == np.sqrt(11.25)
 
 
+def test_rows_that_are_all_equal_are_refused(tmp_path):
+    np.savez(tmp_path / "own.npz", **arrays(X_train=np.full([4, 3], 2.0)))
+    with pytest.raises(ValueError, match="own.npz: all rows of X_train are equal; accepted: rows"):
+        load(tmp_path / "own.npz")
+
+
 def test_numbers_of_a_table_become_what_training_rows_say(tmp_path):
     rows = np.stack([1.7e9 + np.arange(4), np.full(4, 3.0), np.arange(4.0)], 1)
     changed = arrays(X_train=rows, X_test=rows[:2] + [0, 50, 0])

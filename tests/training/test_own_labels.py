@@ -218,8 +218,10 @@ def test_a_model_of_arrays_asks_for_no_table(name, tmp_path):
     (tmp_path / "empty.npy").touch()
     for table in ("a.xlsx", "a.txt"):
         (tmp_path / table).write_text("x,y\n1,2\n")
-    with pytest.raises(ValueError, match=r"accepted: (a file, )?\.npz, \.npy, and svmlight$"):
-        new_rows.of_table(preparation.Preparation(("1", "2")), tmp_path / name, id_name="")
+    for first_index, formats in ((None, r"\.npy or \.npz"), (1, r"\.npy, \.npz or svmlight")):
+        learned = preparation.Preparation(("1", "2"), first_index=first_index)
+        with pytest.raises(ValueError, match=rf"accepted: (a file, )?{formats}$"):
+            new_rows.of_table(learned, tmp_path / name, id_name="")
 
 
 def test_an_array_of_other_images_is_refused_with_its_file(tmp_path):

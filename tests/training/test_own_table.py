@@ -549,6 +549,9 @@ def test_a_word_for_positives_makes_every_other_word_of_a_test_set_negative(tmp_
         (("1", "2", "-1"), True),  # any other word is another class
         (("1", "-1", "-1"), True),
         (("u", "-1", "1"), True),
+        (("0", "-1", "-1"), True),  # the word for positives is no negative
+        (("d", "u", "l"), True),
+        (("1", "-1", "7"), True),
     ],
 )
 def test_beside_a_word_for_positives_an_unknown_class_is_refused_by_line(tmp_path, cells, is_known):

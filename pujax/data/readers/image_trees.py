@@ -178,11 +178,12 @@ def copies(paths: Sequence[str | os.PathLike], num_train: int) -> raw.SharedRows
     """
     if len(paths) == num_train:
         return None
-    sizes = [os.stat(path).st_size for path in paths]
+    sizes = [_size(path) for path in paths]
     again = collections.Counter(sizes)
-    # A file whose size no other one has is no copy of it, and is not read.
+    # A file whose size no other one has is no copy of it, and is not read; nor is an empty one.
     keys = [
-        _content(path) if again[size] > 1 else path for path, size in zip(paths, sizes, strict=True)
+        _content(path) if size and again[size] > 1 else path
+        for path, size in zip(paths, sizes, strict=True)
     ]
     trained = collections.Counter(keys[:num_train])
     found = sum(key in trained for key in keys[num_train:])
@@ -190,6 +191,14 @@ def copies(paths: Sequence[str | os.PathLike], num_train: int) -> raw.SharedRows
         return None
     alike = sum(count for count in trained.values() if count > 1) / num_train
     return raw.SharedRows(found, 0, len(paths) - num_train, alike, "images")
+
+
+def _size(path: str | os.PathLike) -> int:
+    """Bytes of a file; 0 if it cannot be looked at."""
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return 0
 
 
 def _content(path: str | os.PathLike) -> bytes | str | os.PathLike:

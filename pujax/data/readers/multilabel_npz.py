@@ -61,6 +61,8 @@ def load(path: pathlib.Path, *, image_size: int, load_size: int, missing: str) -
             frames.of(x, name=f"{path}: {name}")
             for name, x in (("X_train", x_train), ("X_test", x_test))
         )
+        if not (x_train != x_train[0]).any():
+            raise ValueError(f"{path}: all rows of X_train are equal; accepted: rows that differ")
         prepared = preparation.fit(trained)
         notes = prepared.messages
         copies = _copies(

@@ -249,21 +249,24 @@ def _sentence(
     return f"label {column!r}: {', '.join(parts)}{hint}"
 
 
-def is_unknown(frame: Frame, column: str) -> np.ndarray:
+def is_unknown(frame: Frame, column: str, *, positive: np.ndarray) -> np.ndarray:
     """Which cells of a column of classes say that the class is not known, bool `[n]`.
 
-    They are empty, unlabeled, unknown and u, and -1 beside 0 (or false, no, n, negative, neg).
+    They are empty, unlabeled and unknown; u and -1 where the other words are 0 (or false, no, n,
+    negative, neg), and are other classes beside any other word.
 
     Args:
       frame: all rows.
       column: of the classes.
+      positive: bool `[n]`, which cells are the word for positives, and are known.
 
     Raises:
       ValueError: no such column, with the most similar names.
     """
-    cells = _cells(frame, column)
-    words = {*UNLABELED, MINUS} if not set(NEGATIVE).isdisjoint(cells) else {*UNLABELED}
-    return np.array([cell in words for cell in cells], bool)
+    cells = np.array(_cells(frame, column), object)
+    others = {*cells[~positive]} - {*UNLABELED, MINUS}
+    words = {*UNLABELED, MINUS} if others and others <= {*NEGATIVE} else {*UNLABELED} - {"u"}
+    return np.array([cell in words for cell in cells], bool) & ~positive
 
 
 def describe_known(frame: Frame, column: str, classes: np.ndarray) -> str:

@@ -372,12 +372,13 @@ def _test_labels(
     labels = read.values
     unknown = np.flatnonzero(labels == raw.UNKNOWN)
     if positive:  # any other word is another class then, but one that says that it is unknown
-        unknown = np.flatnonzero(pu_labels.is_unknown(frame, column) & (labels != 1))
+        unknown = np.flatnonzero(pu_labels.is_unknown(frame, column, positive=labels == 1))
         labels = (labels == 1).astype(np.int8)
     if len(unknown):
+        cell = str(columns.text(frame.column(column, field="label")).fillna("").iloc[unknown[0]])
         raise ValueError(
-            f"{frame.place(int(unknown[0]))}, column {column!r} says nothing of the class; "
-            "accepted in a test set: a known positive or negative in every row"
+            f"{frame.place(int(unknown[0]))}, column {column!r} says nothing of the class "
+            f"({cell!r}); accepted in a test set: a known positive or negative in every row"
         )
     return labels.astype(np.int32), (pu_labels.describe_known(frame, column, labels),)
 
