@@ -17,11 +17,13 @@ def devices() -> list[jax.Device]:
     """
     try:
         return jax.devices()
-    except (RuntimeError, AssertionError) as error:  # the latter of a GPU without JAX's plugin
+    except (RuntimeError, AssertionError) as error:
+        # The latter says nothing, and is of a GPU without JAX's plugin.
+        reason = first_line(error) if str(error) else "a plugin of JAX for it is missing"
         platforms = jax.config.jax_platforms or ""  # type: ignore[attr-defined]
         raise ValueError(
             f"JAX_PLATFORMS is {platforms!r}, with which JAX starts no device "
-            f"({first_line(error)}); accepted: platforms that this machine and its JAX have, such "
+            f"({reason}); accepted: platforms that this machine and its JAX have, such "
             "as 'cpu', or '' for the best of them"
         ) from error
 

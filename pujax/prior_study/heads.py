@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import ml_collections
 import numpy as np
 
-from pujax import checks, linear_head, methods, metrics, models, risks
+from pujax import accelerator, checks, linear_head, methods, metrics, models, risks
 from pujax.data import batching
 from pujax.data.image_files import ImageFiles, as_array
 from pujax.data.pu_dataset import PUDataset
@@ -138,6 +138,7 @@ def of_run(folder: str, *, data_dir: str = "", **options: Any) -> Study:
       ValueError: if the folder holds no encoder, for a run without a test set or one whose data
         have changed since, or for an option that is not accepted.
     """
+    accelerator.devices()
     path = os.path.join(folder, "config.json")
     if not os.path.exists(path):
         raise ValueError(f"RUNDIR is {folder!r}, which holds no config.json; accepted: a run")
@@ -184,6 +185,8 @@ def _refuse_other_data(
         return
     kept = read_json(path)
     if "examples" not in kept:  # by older versions, whose digest has the encoder in it
+        if config.init_from and not os.path.exists(config.init_from):
+            return  # the study needs nothing of it, and the digest cannot be had without it
         data = init_from.attach(config, data)
     if data.digest() != kept.get("examples", kept.get("digest")):
         raise ValueError(

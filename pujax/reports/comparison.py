@@ -212,9 +212,16 @@ def _by_data(runs: Sequence[Run]) -> list[tuple[str, Sequence[Run]]]:
             f"data.{field}={value or repr('')}" for field, value, is_other in named if is_other
         ]
         for digest, part in _by_digest(members):
-            names = [*shown, f"data of digest {digest[:8]}"] if digest else shown
+            what = "encoder" if _has_twin(part[0], runs) else "data"
+            names = [*shown, f"{what} of digest {digest[:8]}"] if digest else shown
             parts.append((f" ({', '.join(names)})" if names else "", part))
     return parts
+
+
+def _has_twin(run: Run, runs: Sequence[Run]) -> bool:
+    """Whether another run of its seed has the same examples under another digest."""
+    others = [x for x in runs if x.seed == run.seed and x.digest != run.digest]
+    return bool(run.examples) and any(x.examples == run.examples for x in others)
 
 
 def _places(run: Run) -> tuple[str, ...]:

@@ -1,5 +1,6 @@
 """Trains the cells of a plan one after another and collects their results."""
 
+import contextlib
 import glob
 import logging
 import os
@@ -59,9 +60,9 @@ class Sweep(NamedTuple):
     def write_results(self) -> str:
         """Writes the files of results; returns the table."""
         with claims.results(self.place.workdir):
-            left_out = results.outside(self.plan, self.place.workdir)
-            if left_out:
-                self.left_out.append(left_out)
+            with contextlib.suppress(ValueError):  # a damaged file, which is written anew
+                left_out = results.outside(self.plan, self.place.workdir)
+                self.left_out.extend([left_out] * bool(left_out))
             return results.write(self.plan, self.resolved, self.place)
 
 

@@ -161,7 +161,11 @@ def _configs(
     ]
     configs = [config, *map(fitting, others)]
     for other in configs[1:]:
-        refuse_other_run(os.path.join(folder, other.method.name), other)
+        beside = os.path.join(folder, other.method.name)
+        try:
+            refuse_other_run(beside, other)
+        except ValueError as error:  # which no flag may be able to give, as of an earlier version
+            raise ValueError(f"{error}; or move {beside} away, to compare anew") from error
     notes = [*(data.own.notes if data.own else ()), *filter(None, lowered)]
     if notes:
         _say("\n".join(notes))

@@ -40,7 +40,7 @@ _CALLED_OFF: list[threading.Event] = []
 
 def join(run: ml_collections.ConfigDict) -> None:
     """Joins the processes of a cluster if `run.distributed` says so; call before any array."""
-    if not run.distributed:
+    if not run.distributed or jax.distributed.is_initialized():
         return
     given: dict[str, Any] = {}
     if run.coordinator:

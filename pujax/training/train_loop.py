@@ -133,11 +133,19 @@ def _refreshed(run: Run, state: Any, epoch: int) -> Any:
     for seed, refresh in enumerate(refreshes):
         before, *given = run.of_seed((state, run.on_device, key), seed)
         after = refresh(before, *given, stage_epoch)
+        kind, kept = (str(jax.tree.structure(x)) for x in (after, before))
+        if kind != kept:
+            raise ValueError(
+                f"refresh of stage {run.stages[index].name!r} returns {kind}; accepted: a state "
+                f"like the one it is given, {kept}"
+            )
         states.append(jax.tree.map(lambda old, new: _as_type(new, old.dtype), before, after))
     return seed_axis.join([sharding.arrays_of_first_host(own) for own in states], run.mesh)
 
 
 def _as_type(array: Any, dtype: Any) -> Any:
+    if not hasattr(array, "dtype"):  # a number of Python
+        return np.asarray(array, dtype)
     return array if array.dtype == dtype else array.astype(dtype)
 
 

@@ -174,6 +174,23 @@ def test_a_port_that_is_taken_is_refused_before_jax_would_crash():
             hosts.join(run)
 
 
+def test_a_second_run_of_a_process_stays_with_the_hosts_that_it_has_joined(monkeypatch):
+    """Its port is taken, by itself."""
+    run = config_lib.default_config("nnpu").run
+    given = {"coordinator": "localhost:1", "num_processes": 1, "process_id": 0}
+    run.update({"distributed": True, **given})
+    calls = []
+    monkeypatch.setattr(hosts, "_check_port", calls.append)
+    monkeypatch.setattr(hosts.console, "divert_native_messages", lambda _: None)
+    monkeypatch.setattr(jax.distributed, "initialize", lambda **_: calls.append("joined"))
+    for is_joined in (False, True):
+        monkeypatch.setattr(
+            jax.distributed, "is_initialized", lambda is_joined=is_joined: is_joined
+        )
+        hosts.join(run)
+    assert calls == ["localhost:1", "joined"]
+
+
 @pytest.mark.parametrize("error", [ValueError, RuntimeError, jax.errors.JaxRuntimeError])
 def test_what_jax_says_of_a_cluster_that_it_does_not_know_names_the_field(monkeypatch, error):
     def initialize(heartbeat_timeout_seconds=0):

@@ -119,6 +119,14 @@ def test_seeds_from_encoders_of_their_own_are_on_the_one_split_of_their_examples
     assert (found.pairs, found.splits) == (2, 1)
 
 
+def test_encoders_of_one_seed_and_split_are_told_apart_as_encoders(tmp_path):
+    runs = seeds(tmp_path, "nnpu", [0.8, 0.7], digests=["encoder0", "encoder1"])
+    runs = [folders.changed(run, examples="split") for run in runs]
+    runs[1].config["seed"] = runs[0].config["seed"]
+    names = [x.name for x in comparison.groups(runs)]
+    assert names == ["nnpu", "nnpu (encoder of digest encoder1)"]
+
+
 def test_an_encoder_that_keeps_examples_from_being_compared_is_the_reason(tmp_path):
     (first,), (second,) = seeds(tmp_path, "nnpu", [0.8]), seeds(tmp_path, "vpu", [0.9])
     (found,) = comparison.paired([first, from_encoder(second, examples="")])

@@ -289,6 +289,17 @@ def test_beside_classical_rows_a_method_is_as_it_is_by_itself_on_own_rows(source
     assert beside.to_dict() == file.get_config(f"method={name}").method.to_dict()
 
 
+@pytest.mark.parametrize("task", ["digits", "mnist"])
+@pytest.mark.parametrize("name", ["holistic_pu", "impulses", "lagam", "ncpu"])
+def test_beside_classical_rows_of_a_named_set_no_views_of_photographs_are_taken(task, name):
+    """A mirrored digit is none; which views suit a set says the configuration of a method there."""
+    config = baseline.get_config(f"method=classic,task={task}")
+    assert not config_lib.to_compare(config, name).method.augment
+    config = baseline.get_config(f"method=nnpu,task={task}")
+    beside = config_lib.to_compare(config, name).method
+    assert beside.augment and not beside.flip
+
+
 @pytest.mark.parametrize("source", ["own_table", "own_folder"])
 def test_self_pu_learns_no_weights_on_own_rows_which_hold_no_clean_examples(source):
     file = {"own_table": own_table, "own_folder": own_folder}[source]

@@ -623,6 +623,27 @@ class Shown(tiny.NoProgress):
             self.losses[epoch] = metrics["loss"]
 
 
+@pytest.mark.parametrize("added", [{"refreshed": 3}, {"refreshed": np.float64(3)}, {"more": 1}])
+def test_a_refresh_may_decide_numbers_and_not_the_form_of_the_state(tmp_path, added):
+    (member,) = members(tmp_path, "naive", seeds=SEEDS[:1], num_epochs=5)
+    setup = recording(member).setup
+    first, second = setup.method.stages
+    first = first._replace(refresh=lambda state, data, key, epoch=0: state | added)
+    method = setup.method._replace(stages=(first, second._replace(refresh=None)))
+    member = member._replace(setup=setup._replace(method=method))
+    run = run_state.prepare([member], tiny.mesh(), folder=str(tmp_path / "checkpoints"))
+    if "more" in added:
+        with pytest.raises(
+            ValueError, match="^refresh of stage 'a' returns .*'more'.*; accepted: "
+        ):
+            train_loop.train(run, Shown(), preemption.StopRequest())
+    else:
+        state = train_loop.train(run, Shown(), preemption.StopRequest())
+        found = run.of_seed(state.carry.state, 0)["refreshed"]
+        assert found == 3 and found.dtype == jnp.int32
+    run.close()
+
+
 @pytest.mark.parametrize("count", [1, 2])
 def test_the_loop_gives_each_stage_the_keys_batches_and_data_that_the_seed_decides(tmp_path, count):
     run = {"eval_every": 2, "checkpoint_every": 2, "keep_checkpoints": 9, "steps_per_dispatch": 3}

@@ -370,7 +370,9 @@ def to_compare(
             # A word, such as NcPU's 'auto' for an average, is of the run's method alone.
             if isinstance(value, str) == isinstance(section[key], str):
                 section[key] = value
-    if is_table and "augment" in section:
+    # Of the named sources only the run's own configuration says which views suit the images.
+    has_own_views = both_networks or sources.is_own(config.data.source)
+    if "augment" in section and (is_table or not has_own_views):
         section.augment = False
     other.method = section
     other.run.compare, other.run.selection = "", rule
