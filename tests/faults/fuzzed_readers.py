@@ -297,7 +297,7 @@ def readers() -> dict[str, Reader]:
     cifar = [official_layouts.Python2Pickle().dump(batch), pickle.dumps(batch, protocol=2)]
     numbers = np.ones((3, 2))
     npz = array_bytes(np.savez, x=numbers, labels=np.array([1, 0, 0]))
-    several = {"X_train": numbers, "Y_train": np.eye(3, dtype=np.int8)}
+    several = {"X_train": numbers + np.arange(3)[:, None], "Y_train": np.eye(3, dtype=np.int8)}
     several |= {"X_test": numbers, "Y_test": np.eye(3, dtype=np.int8)}
     csv = b"id,amount,city,label\n007,1.5,Ulm,1\n008,,Bonn,0\n009,2,,0\n"
     numbers_csv = b"a,b,y\n1,x,1\n2,y,0\n3,x,0\n"
