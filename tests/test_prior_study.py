@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import re
 from types import SimpleNamespace
 
 import jax
@@ -176,9 +177,24 @@ def test_the_runs_own_encoder_takes_the_place_of_outside_weights(tmp_path):
 
 def test_data_of_a_run_of_an_older_version_are_compared_with_its_encoder(tmp_path, monkeypatch):
     run_on_digits(tmp_path, digest="of an encoder too")
+    (tmp_path / "weights.npz").touch()
+    monkeypatch.chdir(tmp_path)
     attached = SimpleNamespace(digest=lambda: "of another encoder")
     monkeypatch.setattr(init_from, "attach", lambda config, data: attached)
     with pytest.raises(ValueError, match="^RUNDIR is .*, a run on other data"):
+        prior_study.of_run(str(tmp_path))
+
+
+@pytest.mark.parametrize("field", ["init_from", "model.init"])
+def test_an_older_run_is_studied_without_the_encoder_that_it_began_with(tmp_path, field):
+    """The next error is of the run's own encoder, which this folder lacks."""
+    run_on_digits(tmp_path, digest="of an encoder that is gone")
+    path = tmp_path / "config.json"
+    if field == "init_from":
+        config = json.loads(path.read_text()) | {"init_from": str(tmp_path / "gone")}
+        config["model"]["init"] = "random"
+        path.write_text(json.dumps(config))
+    with pytest.raises(ValueError, match=f"^init_from is '{re.escape(str(tmp_path))}'"):
         prior_study.of_run(str(tmp_path))
 
 

@@ -185,7 +185,8 @@ def _refuse_other_data(
         return
     kept = read_json(path)
     if "examples" not in kept:  # by older versions, whose digest has the encoder in it
-        if config.init_from and not os.path.exists(config.init_from):
+        began_with = {config.init_from, config.model.init} - {"", models.RANDOM}
+        if not all(map(os.path.exists, began_with)):
             return  # the study needs nothing of it, and the digest cannot be had without it
         data = init_from.attach(config, data)
     if data.digest() != kept.get("examples", kept.get("digest")):

@@ -1085,6 +1085,9 @@ def test_results_that_another_call_wrote_meanwhile_are_spoken_of(
     runner.show_table(first, needs_all=False)
     said = capsys.readouterr().out
     assert said.index("1 of the 1 results in") > said.index("Folder of the sweep")
+    (tmp_path / "results.json").write_text("{")  # damaged while it trains: written anew
+    first.write_results()
+    assert json.loads((tmp_path / "results.json").read_text())["seeds"] == [0]
 
 
 def test_a_cell_left_to_another_process_is_said_below_the_table(tmp_path, capsys):

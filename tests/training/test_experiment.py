@@ -702,6 +702,18 @@ def test_a_tree_that_is_not_finite_is_never_saved(tmp_path):
     assert position.global_step == 10 and tree["b"] == 5
 
 
+def test_a_compared_run_of_other_settings_is_said_to_be_moved_away(tmp_path):
+    """No flag gives the settings of an earlier version back."""
+    config, other = (config_lib.default_config(name) for name in ("nnpu", "naive"))
+    config.run.compare, other.method.learning_rate = "naive", 0.5
+    beside = tmp_path / "run" / "naive"
+    beside.mkdir(parents=True)
+    (beside / "config.json").write_text(json.dumps(config_lib.resolve(other).to_dict()))
+    with pytest.raises(ValueError, match=f"another configuration .*; or move {beside} away, to "):
+        training.run(config, str(tmp_path / "run"))
+    assert not (tmp_path / "run" / "config.json").exists()
+
+
 @pytest.mark.parametrize("error", [RuntimeError("no TPU here\nand more"), AssertionError()])
 def test_devices_that_jax_cannot_start_are_refused_before_anything_is_written(
     tmp_path, monkeypatch, error
